@@ -1,7 +1,59 @@
-//! `cargo xtask test`: runs every test of the workspace.
-use std::process::{Command, ExitCode};
+//! The workspace's own commands, run as `cargo xtask …`: every test, the style checks, the long runs.
+//!
+//! Each command has a file of its own; this one reads the command line and prints how it ended.
+
+mod run;
+mod soak;
+mod test;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+/// Tests and style checks, with everything that they need.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask")]
+struct CommandLine {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Checks format, style and lints, then runs every test; with filters, runs only the tests that match.
+    Test(test::Options),
+    /// Checks what rustfmt and clippy do not know: sizes, names, layers, dependencies.
+    Tidy,
+    /// Runs the engine under faults for minutes instead of seconds.
+    Soak(soak::Options),
+}
 
 fn main() -> ExitCode {
-    let status = Command::new("cargo").args(["test", "--workspace", "--features", "campanile/failpoints"]).status();
-    if status.is_ok_and(|s| s.success()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    match perform(&CommandLine::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nFAILED: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(task: &Task) -> Result<()> {
+    let root = workspace_root()?;
+    match task {
+        Task::Test(options) => test::run(&root, options),
+        Task::Tidy => tidy::run(&root),
+        Task::Soak(options) => soak::run(&root, options),
+    }
+}
+
+/// Cargo tells where xtask's sources are when it runs it; this differs from where it was compiled
+/// when several checkouts share one target folder.
+fn workspace_root() -> Result<PathBuf> {
+    let xtask = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let root = Path::new(&xtask).parent().context("xtask lies in no folder")?;
+    Ok(root.to_owned())
 }

@@ -1,1 +1,171 @@
-//! x
+//! The way of a message from `publish` to `receive`, whichever broker carries it.
+//!
+//! Here are the nouns and the two traits; [`InProcess`] implements them in memory. What a message says, who
+//! writes it and what happens after a refusal is the engine's business; this crate moves bytes and promises:
+//!
+//! - What was confirmed is delivered at least once, until it is acknowledged or the broker reports its queue
+//!   by [`Broker::take_losses`]. Nothing is ever dropped to make room.
+//! - A message may come twice. Receivers recognise it by its [`Message::id`].
+//! - Order is that of publishing, as long as nothing is given back.
+
+mod in_process;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub use in_process::InProcess;
+
+/// Where rejected and poisonous messages go. It is consumed like any queue, and differs in three things, so
+/// that nothing is ever lost in it: it has no limit of messages (the engine empties it), no delivery limit,
+/// and what is rejected in it stays in it.
+pub const DEAD_LETTER_QUEUE: &str = "notification.dlq";
+
+/// How often a message may be delivered again. When it comes back once more, it is a dead letter.
+pub const DELIVERY_LIMIT: u32 = 100;
+
+/// Carries messages from publishers to consumers.
+#[async_trait]
+pub trait Broker: Send + Sync + fmt::Debug {
+    /// Publishes to one queue, and returns when every message is confirmed or refused.
+    ///
+    /// A queue that does not exist refuses each message. After an error, or when the call is dropped, some of
+    /// the messages may have been taken: publish them all again.
+    async fn publish(&self, queue: &str, messages: Vec<Message>) -> Result<Published, BrokerError>;
+
+    /// True when publishing one message to the queue would answer [`Published::Full`] now. Cheap, and a hint:
+    /// a publish of many may find too little room where this says false.
+    fn is_full(&self, queue: &str) -> bool;
+
+    /// Resolves when some queue that was full may have room again; it may also resolve for no reason.
+    ///
+    /// It counts from the call, not from the first poll: create it *before* the check, and no wake-up between
+    /// the check and the wait is missed.
+    ///
+    /// ```
+    /// # use campanile_broker::{Broker, BrokerError, Message, Published};
+    /// # async fn publish(broker: &dyn Broker, messages: Vec<Message>) -> Result<Published, BrokerError> {
+    /// loop {
+    ///     let room = broker.room();
+    ///     match broker.publish("notification.customer", messages.clone()).await? {
+    ///         Published::Full => room.await,
+    ///         confirmed => return Ok(confirmed),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    fn room(&self) -> Room<'_>;
+
+    /// Opens a consumer of one queue that holds at most `prefetch` unacknowledged messages (zero counts as one).
+    async fn consume(&self, queue: &str, prefetch: usize) -> Result<Box<dyn Consumer>, BrokerError>;
+
+    /// Queues whose messages were lost since the last call; at start all of them, for a broker that keeps
+    /// nothing. The caller publishes again what was not delivered. When the dead-letter queue is among them,
+    /// what it held may have come from any queue.
+    fn take_losses(&self) -> Vec<String>;
+
+    /// Undelivered messages, ready and unacknowledged, per queue; for metrics and readiness.
+    fn depths(&self) -> Vec<(String, usize)>;
+
+    /// What logs, metrics and `/health` call this broker.
+    fn name(&self) -> &'static str;
+}
+
+/// What [`Broker::room`] returns.
+pub type Room<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// Takes messages from one queue, and says what became of each.
+///
+/// A consumer that is dropped gives back all it holds, and each time counts as a release. After
+/// [`BrokerError::Unreachable`] it goes on by itself once the broker is back; what it held then comes again,
+/// under new tags. Tags that it does not hold, because they were settled already or went with a connection,
+/// are passed over.
+#[async_trait]
+pub trait Consumer: Send + fmt::Debug {
+    /// Waits for at least one message, then takes what is there up to `max` (zero counts as one), waiting at
+    /// most `linger` for more.
+    ///
+    /// Cancel-safe: a dropped call loses nothing. While the consumer holds its whole prefetch, the call waits
+    /// for ever, so select it against whatever leads to the next acknowledgement.
+    async fn receive(&mut self, max: usize, linger: Duration) -> Result<Vec<Delivery>, BrokerError>;
+
+    /// Removes these for good.
+    async fn ack(&mut self, tags: &[Tag]) -> Result<(), BrokerError>;
+
+    /// Gives these back; they are delivered again, marked as redelivered. One that was redelivered
+    /// [`DELIVERY_LIMIT`] times already becomes a dead letter instead.
+    async fn release(&mut self, tags: &[Tag]) -> Result<(), BrokerError>;
+
+    /// Sends these to the [`DEAD_LETTER_QUEUE`].
+    async fn reject(&mut self, tags: &[Tag]) -> Result<(), BrokerError>;
+}
+
+/// A message on its way: `id` is unique per outbox row, `body` is JSON, shared so that delivering it again
+/// copies nothing.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message {
+    pub id: String,
+    pub body: Arc<[u8]>,
+}
+
+/// Bodies hold addresses and payloads, which have no place in a log.
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, body } = self;
+        f.debug_struct("Message").field("id", id).field("body_bytes", &body.len()).finish()
+    }
+}
+
+/// What became of a whole publish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Published {
+    /// What the broker said to each message, in input order.
+    Confirmed(Vec<Confirm>),
+    /// Nothing was taken: the queue holds its limit of undelivered messages. Wait for [`Broker::room`].
+    Full,
+}
+
+/// What the broker said to one message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Confirm {
+    Accepted,
+    /// The broker is there and does not want it. This counts against the message.
+    Refused {
+        reason: String,
+    },
+}
+
+/// A message in a consumer's hands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    pub tag: Tag,
+    pub message: Message,
+    /// True when somebody may have seen it before.
+    pub redelivered: bool,
+    /// How often it was delivered before and came back.
+    pub delivery_count: u32,
+}
+
+/// Names a delivery, within the consumer that received it only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(pub u64);
+
+/// Why a broker could not do it, by what the caller does next.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// Back off and call again; this counts against no message.
+    #[error("the broker is unreachable: {0}")]
+    Unreachable(String),
+    /// Stop: the broker was dropped, and will not be back.
+    #[error("the broker is closed")]
+    Closed,
+    /// Correct the configuration: nobody declared this queue.
+    #[error("the broker has no queue `{0}`; the queues are declared when it is opened")]
+    NoSuchQueue(String),
+}

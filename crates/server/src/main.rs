@@ -1,2 +1,2 @@
 //! The binary.
-fn main(){}
+fn main() {}

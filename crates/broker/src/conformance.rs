@@ -1,0 +1,161 @@
+//! What every broker does, as checks that run against any of them.
+//!
+//! [`for_each_check!`](crate::for_each_check) is the list of all checks; a broker's test file makes one test of
+//! each. A check that is missing in the list is dead code, and the compiler says so.
+//!
+//! Each check opens a broker of its own by `open(limit)`: fresh, with the queues [`QUEUES`], each of which
+//! holds at most `limit` undelivered messages. A check never relies on what only memory can do: messages may
+//! trickle in, what was given back may come in another order, a consumer may hold more than it has handed out.
+//! Nothing here sleeps. That nothing comes is seen by waiting for [`QUIET`], which costs no time where time is
+//! virtual.
+
+mod deliver;
+mod limit;
+mod settle;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::{Broker, Confirm, Consumer, DEAD_LETTER_QUEUE, Delivery, Message, Published, Tag};
+
+/// The queues of the broker that a check opens.
+pub const QUEUES: [&str; 3] = ["a", "b", DEAD_LETTER_QUEUE];
+
+/// How long a check waits before it believes that nothing comes.
+pub const QUIET: Duration = Duration::from_millis(200);
+
+/// How long a check waits for what must come.
+pub const GUARD: Duration = Duration::from_secs(30);
+
+/// Calls the macro of this name with the list of checks, as `group::check`.
+#[macro_export]
+macro_rules! for_each_check {
+    ($with:ident) => {
+        $with! {
+            deliver::what_is_published_is_received_in_order
+            deliver::a_message_arrives_as_it_was_sent
+            deliver::a_queue_that_does_not_exist_refuses_each_message
+            deliver::a_queue_that_does_not_exist_cannot_be_consumed
+            deliver::a_publish_of_nothing_is_confirmed
+            deliver::receive_waits_for_the_first_message
+            deliver::receive_takes_no_more_than_asked
+            deliver::receive_returns_what_is_there_when_linger_ends
+            deliver::receive_does_not_linger_once_it_has_what_was_asked
+            deliver::receive_is_cancel_safe
+            deliver::two_consumers_share_a_queue_and_no_message_is_given_twice
+            deliver::ten_thousand_messages_arrive_exactly_once
+            deliver::a_consumer_whose_broker_is_gone_hears_that_it_is_closed
+            deliver::losses_are_reported_once
+            settle::acked_messages_never_return
+            settle::a_part_of_a_batch_is_acked_without_the_rest
+            settle::settling_twice_changes_nothing
+            settle::an_unacknowledged_message_is_delivered_again_when_its_consumer_goes
+            settle::nothing_is_lost_while_consumers_come_and_go
+            settle::released_messages_come_back_marked
+            settle::rejected_messages_reach_the_dead_letter_queue
+            settle::a_rejected_dead_letter_stays_a_dead_letter
+            settle::poison_goes_to_the_dead_letters_after_the_delivery_limit
+            limit::a_full_queue_takes_nothing_and_says_so
+            limit::a_publish_is_taken_whole_or_not_at_all
+            limit::a_publish_beyond_the_limit_is_taken_by_an_empty_queue
+            limit::a_full_queue_does_not_block_another
+            limit::dead_letters_have_no_limit
+            limit::room_wakes_after_acks
+            limit::room_wakes_after_rejects
+            limit::room_counts_from_its_call
+            limit::prefetch_bounds_what_a_consumer_holds
+            limit::depths_count_what_is_not_acknowledged
+        }
+    };
+}
+
+macro_rules! offer {
+    ($($group:ident :: $check:ident)+) => { $(pub use $group::$check;)+ };
+}
+for_each_check!(offer);
+
+/// Messages whose ids are these numbers, with as many digits, so that they sort.
+fn messages(numbers: Range<usize>) -> Vec<Message> {
+    numbers
+        .map(|number| Message { id: id(number), body: format!("{{\"n\":{number}}}").into_bytes().into() })
+        .collect()
+}
+
+fn id(number: usize) -> String {
+    format!("{number:05}")
+}
+
+fn ids(numbers: Range<usize>) -> Vec<String> {
+    numbers.map(id).collect()
+}
+
+/// Publishes these, and expects each to be accepted.
+async fn publish(broker: &dyn Broker, queue: &str, numbers: Range<usize>) {
+    let accepted = Published::Confirmed(vec![Confirm::Accepted; numbers.len()]);
+    assert_eq!(try_publish(broker, queue, numbers).await, accepted);
+}
+
+async fn try_publish(broker: &dyn Broker, queue: &str, numbers: Range<usize>) -> Published {
+    within(broker.publish(queue, messages(numbers))).await.expect("the broker is there")
+}
+
+/// Publishes these as soon as there is room for them.
+async fn publish_when_there_is_room(broker: &dyn Broker, queue: &str, numbers: Range<usize>) {
+    loop {
+        let room = broker.room();
+        match try_publish(broker, queue, numbers.clone()).await {
+            Published::Full => within(room).await,
+            Published::Confirmed(confirms) => {
+                return assert_eq!(confirms, vec![Confirm::Accepted; numbers.len()]);
+            }
+        }
+    }
+}
+
+async fn consume(broker: &Arc<dyn Broker>, queue: &str, prefetch: usize) -> Box<dyn Consumer> {
+    within(broker.consume(queue, prefetch)).await.expect("the queue exists")
+}
+
+/// Receives until it has so many.
+async fn collect(consumer: &mut dyn Consumer, count: usize) -> Vec<Delivery> {
+    let mut collected = Vec::with_capacity(count);
+    while collected.len() < count {
+        let rest = count - collected.len();
+        let received = within(consumer.receive(rest, Duration::ZERO)).await.expect("the broker is there");
+        assert!((1..=rest).contains(&received.len()), "asked for {rest}, received {}", received.len());
+        collected.extend(received);
+    }
+    collected
+}
+
+async fn ack(consumer: &mut dyn Consumer, deliveries: &[Delivery]) {
+    within(consumer.ack(&tags(deliveries))).await.expect("the broker is there");
+}
+
+async fn nothing_comes(consumer: &mut dyn Consumer) {
+    if let Ok(received) = timeout(QUIET, consumer.receive(1, Duration::ZERO)).await {
+        panic!("nothing was to come, but {received:?}");
+    }
+}
+
+fn tags(deliveries: &[Delivery]) -> Vec<Tag> {
+    deliveries.iter().map(|delivery| delivery.tag).collect()
+}
+
+fn received(deliveries: &[Delivery]) -> Vec<String> {
+    deliveries.iter().map(|delivery| delivery.message.id.clone()).collect()
+}
+
+/// The same without regard to order.
+fn received_sorted(deliveries: &[Delivery]) -> Vec<String> {
+    let mut ids = received(deliveries);
+    ids.sort();
+    ids
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    timeout(GUARD, future).await.expect("this takes no time worth mentioning")
+}

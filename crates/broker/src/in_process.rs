@@ -1,0 +1,100 @@
+//! A broker in memory, for an engine that is a single process.
+//!
+//! It keeps nothing over a restart, so at start it reports every queue as lost, and the engine publishes again
+//! from its outbox. The queues are fixed when it is made; each has its own lock, so that none waits for another.
+
+mod consumer;
+mod queue;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+use crate::{Broker, BrokerError, Confirm, Consumer, DEAD_LETTER_QUEUE, Message, Published, Room};
+use consumer::InProcessConsumer;
+use queue::Queue;
+
+/// The broker that needs no server. Dropping it closes its consumers.
+pub struct InProcess {
+    queues: BTreeMap<String, Arc<Queue>>,
+    dead_letters: Arc<Queue>,
+    room: Arc<Notify>,
+    losses: Mutex<Vec<String>>,
+}
+
+impl InProcess {
+    /// Makes a broker with these queues and the dead-letter queue.
+    ///
+    /// Each queue holds at most `limit` undelivered messages. It takes a publish whole or not at all; one that
+    /// is larger than the limit is taken when the queue is empty, since it would otherwise wait for ever.
+    pub fn new(queues: impl IntoIterator<Item = String>, limit: usize) -> Self {
+        let mut queues: BTreeMap<_, _> =
+            queues.into_iter().map(|name| (name.clone(), Arc::new(Queue::bounded(name, limit)))).collect();
+        let dead_letters = Arc::new(Queue::dead_letters());
+        queues.insert(DEAD_LETTER_QUEUE.to_owned(), Arc::clone(&dead_letters));
+        let losses = Mutex::new(queues.keys().cloned().collect());
+        Self { queues, dead_letters, room: Arc::default(), losses }
+    }
+}
+
+#[async_trait]
+impl Broker for InProcess {
+    async fn publish(&self, queue: &str, messages: Vec<Message>) -> Result<Published, BrokerError> {
+        let count = messages.len();
+        let Some(known) = self.queues.get(queue) else {
+            let reason = format!("the broker has no queue `{queue}`");
+            return Ok(Published::Confirmed(vec![Confirm::Refused { reason }; count]));
+        };
+        if known.push(messages) {
+            Ok(Published::Confirmed(vec![Confirm::Accepted; count]))
+        } else {
+            Ok(Published::Full)
+        }
+    }
+
+    fn is_full(&self, queue: &str) -> bool {
+        self.queues.get(queue).is_some_and(|queue| queue.is_full())
+    }
+
+    fn room(&self) -> Room<'_> {
+        Box::pin(self.room.notified())
+    }
+
+    async fn consume(&self, queue: &str, prefetch: usize) -> Result<Box<dyn Consumer>, BrokerError> {
+        let known = self.queues.get(queue).ok_or_else(|| BrokerError::NoSuchQueue(queue.to_owned()))?;
+        Ok(Box::new(InProcessConsumer::new(
+            Arc::clone(known),
+            Arc::clone(&self.dead_letters),
+            Arc::clone(&self.room),
+            prefetch,
+        )))
+    }
+
+    fn take_losses(&self) -> Vec<String> {
+        mem::take(&mut self.losses.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn depths(&self) -> Vec<(String, usize)> {
+        self.queues.iter().map(|(name, queue)| (name.clone(), queue.depth())).collect()
+    }
+
+    fn name(&self) -> &'static str {
+        "in-process"
+    }
+}
+
+impl Drop for InProcess {
+    fn drop(&mut self) {
+        self.queues.values().for_each(|queue| queue.close());
+    }
+}
+
+impl fmt::Debug for InProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InProcess").field("queues", &self.queues).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,144 @@
+//! A consumer of one queue: takes batches, and keeps each message until it is told what became of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+use tokio::task::consume_budget;
+use tokio::time::timeout;
+
+use super::queue::{Entry, Queue};
+use crate::{BrokerError, Consumer, Delivery, Tag};
+
+pub(super) struct InProcessConsumer {
+    queue: Arc<Queue>,
+    dead_letters: Arc<Queue>,
+    room: Arc<Notify>,
+    prefetch: usize,
+    held: BTreeMap<Tag, Entry>,
+    next_tag: u64,
+}
+
+impl InProcessConsumer {
+    pub(super) fn new(
+        queue: Arc<Queue>,
+        dead_letters: Arc<Queue>,
+        room: Arc<Notify>,
+        prefetch: usize,
+    ) -> Self {
+        Self { queue, dead_letters, room, prefetch: prefetch.max(1), held: BTreeMap::new(), next_tag: 1 }
+    }
+}
+
+#[async_trait]
+impl Consumer for InProcessConsumer {
+    async fn receive(&mut self, max: usize, linger: Duration) -> Result<Vec<Delivery>, BrokerError> {
+        let want = max.max(1).min(self.prefetch - self.held.len());
+        if want == 0 {
+            return Err(self.queue.closed().await);
+        }
+        loop {
+            // A queue that never runs dry must not keep its thread from other tasks.
+            consume_budget().await;
+            self.queue.ready(1).await?;
+            if !linger.is_zero() {
+                // Nothing is taken yet, so a call that is dropped here has nothing to lose.
+                timeout(linger, self.queue.ready(want)).await.unwrap_or(Ok(()))?;
+            }
+            let taken = self.queue.take(want)?;
+            // Another consumer may have been faster.
+            if !taken.is_empty() {
+                return Ok(self.hold(taken));
+            }
+        }
+    }
+
+    async fn ack(&mut self, tags: &[Tag]) -> Result<(), BrokerError> {
+        self.queue.check_open()?;
+        let settled = self.let_go(tags);
+        self.leave(settled.len());
+        Ok(())
+    }
+
+    async fn release(&mut self, tags: &[Tag]) -> Result<(), BrokerError> {
+        self.queue.check_open()?;
+        let released = self.let_go(tags);
+        self.give_back(released);
+        Ok(())
+    }
+
+    async fn reject(&mut self, tags: &[Tag]) -> Result<(), BrokerError> {
+        self.queue.check_open()?;
+        let rejected = self.let_go(tags);
+        self.bury(rejected);
+        Ok(())
+    }
+}
+
+impl InProcessConsumer {
+    fn hold(&mut self, entries: Vec<Entry>) -> Vec<Delivery> {
+        let tags = (self.next_tag..).map(Tag);
+        let deliveries: Vec<_> = tags.zip(&entries).map(|(tag, entry)| delivery(tag, entry)).collect();
+        self.next_tag += entries.len() as u64;
+        self.held.extend(deliveries.iter().map(|delivery| delivery.tag).zip(entries));
+        deliveries
+    }
+
+    fn let_go(&mut self, tags: &[Tag]) -> Vec<Entry> {
+        tags.iter().filter_map(|tag| self.held.remove(tag)).collect()
+    }
+
+    fn give_back(&self, mut entries: Vec<Entry>) {
+        for entry in &mut entries {
+            entry.delivery_count = entry.delivery_count.saturating_add(1);
+        }
+        let (poison, again) = entries.into_iter().partition(|entry| self.queue.is_poison(entry));
+        self.bury(poison);
+        self.queue.put_back(again);
+    }
+
+    /// Enters the dead letters before it leaves the queue, so that at no time it is in neither.
+    fn bury(&self, entries: Vec<Entry>) {
+        let count = entries.len();
+        if count == 0 {
+            return;
+        }
+        self.dead_letters.push(entries.into_iter().map(|entry| entry.message).collect());
+        self.leave(count);
+    }
+
+    fn leave(&self, count: usize) {
+        self.queue.forget(count);
+        self.room.notify_waiters();
+    }
+}
+
+impl Drop for InProcessConsumer {
+    fn drop(&mut self) {
+        let held = mem::take(&mut self.held);
+        self.give_back(held.into_values().collect());
+    }
+}
+
+impl fmt::Debug for InProcessConsumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InProcessConsumer")
+            .field("queue", &self.queue)
+            .field("prefetch", &self.prefetch)
+            .field("held", &self.held.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn delivery(tag: Tag, entry: &Entry) -> Delivery {
+    Delivery {
+        tag,
+        message: entry.message.clone(),
+        redelivered: entry.delivery_count > 0,
+        delivery_count: entry.delivery_count,
+    }
+}

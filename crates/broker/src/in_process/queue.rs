@@ -1,0 +1,182 @@
+//! One queue: what is ready, in order, and how much of it consumers hold.
+//!
+//! Consumers keep what they hold themselves; the queue only counts it. The lock is held for moves within
+//! memory, never across an await, and never together with another queue's.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::{BrokerError, DEAD_LETTER_QUEUE, DELIVERY_LIMIT, Message};
+
+pub(super) struct Queue {
+    name: String,
+    /// How many undelivered messages it holds at most.
+    limit: usize,
+    /// How often a message may come back.
+    delivery_limit: u32,
+    state: Mutex<State>,
+    /// Told when messages become ready, and when the queue closes.
+    changed: Notify,
+}
+
+/// A message and its history in this queue.
+pub(super) struct Entry {
+    /// Its place in the order of publishing, which it keeps when it comes back.
+    place: u64,
+    pub(super) message: Message,
+    pub(super) delivery_count: u32,
+}
+
+#[derive(Default)]
+struct State {
+    /// What came back. All of it goes before `fresh`, whose messages were never taken and so are younger.
+    returned: BTreeMap<u64, Entry>,
+    fresh: VecDeque<Entry>,
+    held: usize,
+    next_place: u64,
+    closed: bool,
+}
+
+impl Queue {
+    pub(super) fn bounded(name: String, limit: usize) -> Self {
+        Self { name, limit, delivery_limit: DELIVERY_LIMIT, state: Mutex::default(), changed: Notify::new() }
+    }
+
+    /// A queue that never turns a message away, because the next stop would be nowhere.
+    pub(super) fn dead_letters() -> Self {
+        let name = DEAD_LETTER_QUEUE.to_owned();
+        Self { delivery_limit: u32::MAX, ..Self::bounded(name, usize::MAX) }
+    }
+
+    /// Takes all of the messages, or none and says false.
+    pub(super) fn push(&self, messages: Vec<Message>) -> bool {
+        let mut state = self.lock();
+        if !self.has_room(&state, messages.len()) {
+            return false;
+        }
+        let places = state.next_place..;
+        state.next_place += messages.len() as u64;
+        let entries =
+            places.zip(messages).map(|(place, message)| Entry { place, message, delivery_count: 0 });
+        state.fresh.extend(entries);
+        drop(state);
+        self.changed.notify_waiters();
+        true
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        !self.has_room(&self.lock(), 1)
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.lock().depth()
+    }
+
+    /// Waits until so many messages are ready at once.
+    pub(super) async fn ready(&self, count: usize) -> Result<(), BrokerError> {
+        loop {
+            // Created before the look, so that no change between the look and the wait is missed.
+            let changed = self.changed.notified();
+            if self.open()?.ready() >= count {
+                return Ok(());
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits until the broker goes, and says so.
+    pub(super) async fn closed(&self) -> BrokerError {
+        loop {
+            let changed = self.changed.notified();
+            if let Err(closed) = self.open() {
+                return closed;
+            }
+            changed.await;
+        }
+    }
+
+    /// Hands out what is ready, at most `max`, possibly nothing.
+    pub(super) fn take(&self, max: usize) -> Result<Vec<Entry>, BrokerError> {
+        let mut state = self.open()?;
+        let count = state.ready().min(max);
+        let mut taken = Vec::with_capacity(count);
+        while taken.len() < count
+            && let Some((_, entry)) = state.returned.pop_first()
+        {
+            taken.push(entry);
+        }
+        let rest = count - taken.len();
+        taken.extend(state.fresh.drain(..rest));
+        state.held += count;
+        Ok(taken)
+    }
+
+    /// Puts messages that were taken back in their places.
+    pub(super) fn put_back(&self, entries: Vec<Entry>) {
+        let mut state = self.lock();
+        state.held -= entries.len();
+        state.returned.extend(entries.into_iter().map(|entry| (entry.place, entry)));
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Stops counting messages that were taken and will not be back.
+    pub(super) fn forget(&self, count: usize) {
+        self.lock().held -= count;
+    }
+
+    pub(super) fn is_poison(&self, entry: &Entry) -> bool {
+        entry.delivery_count > self.delivery_limit
+    }
+
+    pub(super) fn check_open(&self) -> Result<(), BrokerError> {
+        self.open().map(drop)
+    }
+
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_waiters();
+    }
+
+    fn has_room(&self, state: &State, count: usize) -> bool {
+        let depth = state.depth();
+        depth == 0 || count <= self.limit.saturating_sub(depth)
+    }
+
+    fn open(&self) -> Result<MutexGuard<'_, State>, BrokerError> {
+        let state = self.lock();
+        if state.closed { Err(BrokerError::Closed) } else { Ok(state) }
+    }
+
+    /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn ready(&self) -> usize {
+        self.returned.len() + self.fresh.len()
+    }
+
+    fn depth(&self) -> usize {
+        self.ready() + self.held
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ready, held) = {
+            let state = self.lock();
+            (state.ready(), state.held)
+        };
+        f.debug_struct("Queue")
+            .field("name", &self.name)
+            .field("ready", &ready)
+            .field("held", &held)
+            .finish_non_exhaustive()
+    }
+}

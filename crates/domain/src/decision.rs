@@ -1,0 +1,135 @@
+//! What was decided for a recipient, channel by channel, and why: the answer to "why did she get no text message?".
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::channel::{Channel, PerChannel};
+use crate::id::{UserId, UserRef, UserTypeName};
+use crate::priority::Priority;
+
+/// The first reason that applies, in this order, is the one that is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Verdict {
+    Send,
+    NotRouted,
+    GroupOff,
+    UserOff,
+    Unsupported,
+    NoAddress,
+    DeadAddress,
+    Role,
+    LowPriority,
+    QuietHours,
+    MaxRecipients,
+}
+
+impl Verdict {
+    pub const ALL: [Verdict; 11] = [
+        Verdict::Send,
+        Verdict::NotRouted,
+        Verdict::GroupOff,
+        Verdict::UserOff,
+        Verdict::Unsupported,
+        Verdict::NoAddress,
+        Verdict::DeadAddress,
+        Verdict::Role,
+        Verdict::LowPriority,
+        Verdict::QuietHours,
+        Verdict::MaxRecipients,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Send => "SEND",
+            Verdict::NotRouted => "NOT_ROUTED",
+            Verdict::GroupOff => "GROUP_OFF",
+            Verdict::UserOff => "USER_OFF",
+            Verdict::Unsupported => "UNSUPPORTED",
+            Verdict::NoAddress => "NO_ADDRESS",
+            Verdict::DeadAddress => "DEAD_ADDRESS",
+            Verdict::Role => "ROLE",
+            Verdict::LowPriority => "LOW_PRIORITY",
+            Verdict::QuietHours => "QUIET_HOURS",
+            Verdict::MaxRecipients => "MAX_RECIPIENTS",
+        }
+    }
+}
+
+/// A verdict with what a send needs, or with the rule that stood against it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ruling {
+    Send { address: String, priority: Priority },
+    Not { verdict: Verdict, because: Value },
+}
+
+impl Ruling {
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Ruling::Send { .. } => Verdict::Send,
+            Ruling::Not { verdict, .. } => *verdict,
+        }
+    }
+}
+
+/// Exactly one ruling for each channel of one recipient.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rulings {
+    pub user: UserRef,
+    pub channels: PerChannel<Ruling>,
+}
+
+impl Rulings {
+    pub fn sends(&self) -> impl Iterator<Item = (Channel, &str, Priority)> {
+        self.channels.iter().filter_map(|(channel, ruling)| match ruling {
+            Ruling::Send { address, priority } => Some((channel, address.as_str(), *priority)),
+            Ruling::Not { .. } => None,
+        })
+    }
+}
+
+/// A recipient's rulings as they are stored and shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    pub user_type: UserTypeName,
+    pub user_id: UserId,
+    pub audience: String,
+    pub channels: BTreeMap<Channel, Verdict>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub details: BTreeMap<Channel, Value>,
+}
+
+impl Decision {
+    pub fn new(rulings: &Rulings, audience: &str) -> Self {
+        let details = rulings.channels.iter().filter_map(|(channel, ruling)| match ruling {
+            Ruling::Not { because, .. } if !because.is_null() => Some((channel, because.clone())),
+            Ruling::Not { .. } | Ruling::Send { .. } => None,
+        });
+        Decision {
+            user_type: rulings.user.user_type.clone(),
+            user_id: rulings.user.user_id.clone(),
+            audience: audience.to_owned(),
+            channels: rulings.channels.iter().map(|(channel, ruling)| (channel, ruling.verdict())).collect(),
+            details: details.collect(),
+        }
+    }
+}
+
+/// How often each verdict was given, per channel.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct VerdictCounts(BTreeMap<Channel, BTreeMap<Verdict, u64>>);
+
+impl VerdictCounts {
+    pub fn add(&mut self, rulings: &Rulings) {
+        for (channel, ruling) in rulings.channels.iter() {
+            *self.0.entry(channel).or_default().entry(ruling.verdict()).or_default() += 1;
+        }
+    }
+
+    pub fn get(&self, channel: Channel, verdict: Verdict) -> u64 {
+        self.0.get(&channel).and_then(|verdicts| verdicts.get(&verdict)).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,284 @@
+//! Event → one outbox row per recipient × channel, a page of recipients at a time. Small events take one page; a large
+//! audience advances by a cursor that is kept on the event, so that a crash loses nothing and repeats nothing.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::decide::{Situation, Tally, decide};
+use crate::decision::{Decision, Rulings, VerdictCounts};
+use crate::event::{Event, Failure};
+use crate::id::{EntityRef, EventId, NotificationId, SendKey, UserRef, UserTypeName};
+use crate::priority::Priority;
+use crate::recipient::{Candidate, Group, Recipient};
+use crate::row::Scope;
+use crate::rules::{NO_RECIPIENTS, Reach, Rules, Target};
+use crate::template::{Renderer, Text};
+use crate::time::Timestamp;
+use crate::user_type::{BROADCAST_QUEUE, queue_for};
+
+/// Decisions of larger events are kept as counts.
+pub const MAX_DECISIONS: usize = 1_000;
+
+/// A row of the second outbox: what one recipient will be told over one channel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutboxRow {
+    pub key: SendKey,
+    pub event_id: EventId,
+    pub recipient: UserRef,
+    pub address: String,
+    pub title: String,
+    pub body: String,
+    /// The inbox text where it differs from this channel's.
+    pub inbox: Option<Text>,
+    pub priority: Priority,
+    pub audience: String,
+    pub entity: Option<EntityRef>,
+    pub shared_read: bool,
+    pub queue: String,
+    /// Set when the row can't be sent, for example because its template fails.
+    pub failure: Option<Failure>,
+}
+
+/// Where the next page starts: behind this recipient of this target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    pub entity_id: String,
+    pub rank: i64,
+    pub user_id: String,
+}
+
+impl Position {
+    pub fn of(recipient: &Recipient) -> Self {
+        Position {
+            entity_id: recipient.entity_id.as_ref().map_or(String::new(), |id| id.as_str().to_owned()),
+            rank: recipient.rank(),
+            user_id: recipient.user_id.as_str().to_owned(),
+        }
+    }
+}
+
+/// How far an event's fan-out has come.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Cursor {
+    /// The target that is being walked, named by its order among the event's targets; `None` before the first.
+    at: Option<(Scope, String, UserTypeName)>,
+    after: Option<Position>,
+    tally: Tally,
+    pub summary: Summary,
+}
+
+/// What has been decided so far, in numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Summary {
+    pub recipients: u64,
+    pub sends: u64,
+    pub counts: VerdictCounts,
+    /// Audiences in which nobody was found.
+    pub empty_audiences: Vec<String>,
+}
+
+/// Asks for the next recipients of a target, in the order (entity, rank, user id).
+#[derive(Debug, Clone)]
+pub struct Page {
+    pub reach: Reach,
+    pub roles: Option<Vec<String>>,
+    pub after: Option<Position>,
+    pub limit: usize,
+}
+
+/// The fan-out of one event while its pages come in.
+#[derive(Debug)]
+pub struct Progress<'a> {
+    situation: Situation<'a>,
+    targets: Vec<Target>,
+    next_target: usize,
+    found_in_target: bool,
+    cursor: Cursor,
+    renderer: Renderer<'a>,
+    room: usize,
+    rows: Vec<OutboxRow>,
+    decisions: Vec<Decision>,
+}
+
+/// What one step of an event's fan-out writes.
+#[derive(Debug)]
+pub struct Plan {
+    pub rows: Vec<OutboxRow>,
+    pub decisions: Vec<Decision>,
+    pub end: End,
+}
+
+#[derive(Debug)]
+pub enum End {
+    /// Everybody has been considered.
+    Finished(Summary),
+    /// More recipients wait behind the cursor.
+    Continues(Cursor),
+    /// There is nobody to tell.
+    Failed(Failure),
+}
+
+impl<'a> Progress<'a> {
+    /// Goes on from the cursor; considers at most `room` recipients. Targets come from today's rules: one that is gone is
+    /// not missed, and the walk goes on behind where it stood.
+    pub fn new(
+        rules: &'a Rules,
+        event: &'a Event,
+        document: &Value,
+        cursor: Cursor,
+        room: usize,
+        now: Timestamp,
+    ) -> Result<Self, Failure> {
+        let targets = rules.targets(event, document)?;
+        let standing = |t: &&Target| {
+            let (scope, audience, user_type) = t.order();
+            cursor.at.as_ref().is_some_and(|at| (scope, audience, user_type) < (at.0, at.1.as_str(), &at.2))
+        };
+        let next_target = targets.iter().take_while(standing).count();
+        let mut progress = Progress {
+            situation: Situation { rules, event, now },
+            found_in_target: cursor.after.is_some(),
+            renderer: Renderer::new(&rules.templates, &event.event_type, document),
+            targets,
+            next_target,
+            cursor,
+            room,
+            rows: Vec::new(),
+            decisions: Vec::new(),
+        };
+        let resumed = progress.targets.get(next_target).map(|t| owned(t.order()));
+        if resumed != progress.cursor.at {
+            progress.cursor.after = None;
+            progress.found_in_target = false;
+        }
+        Ok(progress)
+    }
+
+    /// The next page to load; `None` when everybody was considered or the room is used up.
+    pub fn next_page(&self) -> Option<Page> {
+        let target = self.targets.get(self.next_target).filter(|_| self.room > 0)?;
+        Some(Page {
+            reach: target.reach.clone(),
+            roles: target.roles.clone(),
+            after: self.cursor.after.clone(),
+            limit: self.room,
+        })
+    }
+
+    /// Takes the page that was asked for. Fewer recipients than its limit mean that the target is done.
+    pub fn take(&mut self, candidates: &[Candidate], groups: &HashMap<EntityRef, Group>) {
+        let target = self.targets[self.next_target].clone();
+        let done = candidates.len() < self.room;
+        self.room -= candidates.len();
+        for candidate in candidates {
+            self.found_in_target = true;
+            self.cursor.after = Some(Position::of(&candidate.recipient));
+            let told_already =
+                self.targets[..self.next_target].iter().any(|t| t.includes(&candidate.recipient));
+            if !told_already {
+                self.consider(candidate, groups, &target);
+            }
+        }
+        if target.broadcast {
+            self.cursor.tally.keep_only(candidates.last().and_then(|c| c.recipient.entity()).as_ref());
+        }
+        self.cursor.at = Some(owned(target.order()));
+        if done {
+            self.finish_target(&target);
+        }
+    }
+
+    fn finish_target(&mut self, target: &Target) {
+        if !self.found_in_target {
+            self.cursor.summary.empty_audiences.push(target.describe());
+        }
+        self.next_target += 1;
+        self.found_in_target = false;
+        self.cursor.after = None;
+        self.cursor.at = self.targets.get(self.next_target).map(|t| owned(t.order()));
+    }
+
+    fn consider(&mut self, candidate: &Candidate, groups: &HashMap<EntityRef, Group>, target: &Target) {
+        let nothing = Group::default();
+        let entity = candidate.recipient.entity();
+        let group = entity.as_ref().and_then(|entity| groups.get(entity)).unwrap_or(&nothing);
+        let rulings = decide(self.situation, candidate, group, target.scope, &mut self.cursor.tally);
+        let before = self.rows.len();
+        self.write_rows(candidate, &rulings, target, entity.as_ref());
+        let summary = &mut self.cursor.summary;
+        summary.recipients += 1;
+        summary.sends += (self.rows.len() - before) as u64;
+        summary.counts.add(&rulings);
+        self.decisions.push(Decision::new(&rulings, &target.audience));
+    }
+
+    fn write_rows(
+        &mut self,
+        candidate: &Candidate,
+        rulings: &Rulings,
+        target: &Target,
+        entity: Option<&EntityRef>,
+    ) {
+        let recipient = &candidate.recipient;
+        let Some(user_type) = self.situation.rules.user_types.get(&recipient.user_type) else { return };
+        let queue = if target.broadcast { BROADCAST_QUEUE } else { &user_type.queue };
+        let notification_id = NotificationId::generate();
+        for (channel, address, priority) in rulings.sends() {
+            let texts = self.renderer.render(Some(channel), recipient).and_then(|text| {
+                let inbox = self.renderer.render(None, recipient)?;
+                Ok((inbox != text).then_some(inbox)).map(|inbox| (text, inbox))
+            });
+            let (text, inbox, failure) = match texts {
+                Ok((text, inbox)) => (text, inbox, None),
+                Err(error) => {
+                    let nothing = Text { title: String::new(), body: String::new() };
+                    (nothing, None, Some(Failure::new("TEMPLATE_ERROR", error)))
+                }
+            };
+            self.rows.push(OutboxRow {
+                key: SendKey { notification_id, channel },
+                event_id: self.situation.event.event_id.clone(),
+                recipient: rulings.user.clone(),
+                address: address.to_owned(),
+                title: text.title,
+                body: text.body,
+                inbox,
+                priority,
+                audience: target.audience.clone(),
+                entity: entity.cloned(),
+                shared_read: target.shared_read,
+                queue: queue_for(queue, priority),
+                failure,
+            });
+        }
+    }
+
+    /// Entities whose members share what they read, for `event_notification`.
+    pub fn shared_entities(&self) -> Vec<(EntityRef, bool)> {
+        self.targets
+            .iter()
+            .filter_map(|t| match &t.reach {
+                Reach::Entity { entity, .. } => Some((entity.clone(), t.shared_read)),
+                Reach::User(_) | Reach::Everybody(_) => None,
+            })
+            .collect()
+    }
+
+    pub fn finish(self) -> Plan {
+        let end = if self.next_target < self.targets.len() {
+            End::Continues(self.cursor)
+        } else if self.cursor.summary.recipients == 0 {
+            let nobody = self.cursor.summary.empty_audiences.join("; ");
+            End::Failed(Failure::new(NO_RECIPIENTS, format!("no active recipient was found for {nobody}")))
+        } else {
+            End::Finished(self.cursor.summary)
+        };
+        Plan { rows: self.rows, decisions: self.decisions, end }
+    }
+}
+
+fn owned((scope, audience, user_type): (Scope, &str, &UserTypeName)) -> (Scope, String, UserTypeName) {
+    (scope, audience.to_owned(), user_type.clone())
+}

@@ -1,0 +1,181 @@
+//! People and the groups that they belong to, as rows; and a recipient with everything that decides about them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::channel::Channel;
+use crate::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
+use crate::quiet_hours::Zone;
+use crate::row::{FieldError, Preference, Row, Setting};
+use crate::user_type::UserTypes;
+
+/// `MANAGER` ranks first wherever `max_recipients` has to choose.
+pub const FIRST_ROLE: &str = "MANAGER";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipient {
+    pub user_type: UserTypeName,
+    pub user_id: UserId,
+    #[serde(default)]
+    pub entity_type: Option<EntityType>,
+    #[serde(default)]
+    pub entity_id: Option<EntityId>,
+    #[serde(default)]
+    pub role: Option<String>,
+    #[serde(default)]
+    pub name: Option<String>,
+    #[serde(default)]
+    pub email: Option<String>,
+    #[serde(default)]
+    pub phone: Option<String>,
+    #[serde(default)]
+    pub push_tokens: Vec<String>,
+    #[serde(default)]
+    pub slack_webhook: Option<String>,
+    #[serde(default)]
+    pub locale: Option<String>,
+    #[serde(default)]
+    pub time_zone: Option<Zone>,
+    #[serde(default = "yes")]
+    pub active: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Recipient {
+    pub fn user(&self) -> UserRef {
+        UserRef { user_type: self.user_type.clone(), user_id: self.user_id.clone() }
+    }
+
+    pub fn entity(&self) -> Option<EntityRef> {
+        Some(EntityRef { entity_type: self.entity_type.clone()?, entity_id: self.entity_id.clone()? })
+    }
+
+    /// 0 for the first role, 1 for all others.
+    pub fn rank(&self) -> i64 {
+        i64::from(self.role.as_deref() != Some(FIRST_ROLE))
+    }
+
+    /// Every address of the channel. A web socket needs none: whoever is connected is reached.
+    pub fn addresses(&self, channel: Channel) -> Vec<&str> {
+        match channel {
+            Channel::Email => self.email.as_deref().into_iter().collect(),
+            Channel::Push => self.push_tokens.iter().map(String::as_str).collect(),
+            Channel::Sms => self.phone.as_deref().into_iter().collect(),
+            Channel::Websocket => vec![""],
+            Channel::Slack => self.slack_webhook.as_deref().into_iter().collect(),
+        }
+    }
+}
+
+impl Row for Recipient {
+    fn check(&self, user_types: &UserTypes) -> Result<(), FieldError> {
+        let user_type = known_user_type(user_types, "user_type", &self.user_type)?;
+        match (&self.entity_type, &self.entity_id) {
+            (None, None) => {}
+            (Some(_), None) => return Err(FieldError::new("entity_id", "is missing beside entity_type")),
+            (None, Some(_)) => return Err(FieldError::new("entity_type", "is missing beside entity_id")),
+            (Some(entity_type), Some(_)) => {
+                if user_type.entity_type.as_ref().is_some_and(|expected| expected != entity_type) {
+                    let expected = user_type.entity_type.as_ref().map_or("", EntityType::as_str);
+                    return Err(FieldError::new(
+                        "entity_type",
+                        format!("a {} belongs to a {expected}, not to `{entity_type}`", self.user_type),
+                    ));
+                }
+            }
+        }
+        for (field, text) in [
+            ("role", &self.role),
+            ("name", &self.name),
+            ("email", &self.email),
+            ("phone", &self.phone),
+            ("slack_webhook", &self.slack_webhook),
+            ("locale", &self.locale),
+        ] {
+            plain_text(field, text.as_deref())?;
+        }
+        if self.email.as_deref().is_some_and(|email| !email.trim_matches('@').contains('@')) {
+            return Err(FieldError::new("email", "is not an e-mail address: expected name@domain"));
+        }
+        for token in &self.push_tokens {
+            plain_text("push_tokens", Some(token))?;
+            if token.is_empty() || token.contains(char::is_whitespace) {
+                return Err(FieldError::new("push_tokens", "a token must not be empty or contain spaces"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entity {
+    pub entity_type: EntityType,
+    pub entity_id: EntityId,
+    #[serde(default)]
+    pub kind: Option<String>,
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+impl Row for Entity {
+    fn check(&self, _: &UserTypes) -> Result<(), FieldError> {
+        if self.entity_id.as_str() == "*" {
+            return Err(FieldError::new("entity_id", "`*` stands for every entity and can't name one"));
+        }
+        if self.kind.as_deref() == Some("*") {
+            return Err(FieldError::new("kind", "`*` stands for every kind and can't name one"));
+        }
+        plain_text("kind", self.kind.as_deref())?;
+        plain_text("name", self.name.as_deref())
+    }
+}
+
+/// A recipient with what decides about their channels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    pub recipient: Recipient,
+    pub preferences: Vec<Preference>,
+    pub dead_addresses: Vec<DeadAddress>,
+}
+
+/// An address that a provider declared dead; never sent to again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadAddress {
+    pub channel: Channel,
+    pub address: String,
+    pub reason: String,
+}
+
+/// An entity's kind and its own settings; the defaults of its type are part of the rules.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Group {
+    pub kind: Option<String>,
+    pub settings: Vec<Setting>,
+}
+
+pub(crate) fn known_user_type<'a>(
+    user_types: &'a UserTypes,
+    field: &str,
+    name: &UserTypeName,
+) -> Result<&'a crate::user_type::UserType, FieldError> {
+    user_types.get(name).ok_or_else(|| {
+        FieldError::new(field, format!("unknown user type `{name}`: configured are {}", user_types.names()))
+    })
+}
+
+const MAX_TEXT_CHARS: usize = 2_000;
+
+pub(crate) fn plain_text(field: &str, text: Option<&str>) -> Result<(), FieldError> {
+    let Some(text) = text else { return Ok(()) };
+    if text.chars().any(char::is_control) {
+        return Err(FieldError::new(field, "must not contain control characters such as line breaks"));
+    }
+    if text.chars().count() > MAX_TEXT_CHARS {
+        return Err(FieldError::new(field, format!("must have at most {MAX_TEXT_CHARS} characters")));
+    }
+    Ok(())
+}

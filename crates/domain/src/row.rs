@@ -1,0 +1,303 @@
+//! The rows that operators write: preferences, settings, routing, audiences, templates. Reading one checks it, so
+//! that a rule that is stored can be applied.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::channel::Channel;
+use crate::id::{EntityId, EntityType, EventType, UserId, UserTypeName};
+use crate::priority::Priority;
+use crate::quiet_hours::{HourMinute, QuietHours, QuietHoursMode};
+use crate::recipient::known_user_type;
+use crate::rules;
+use crate::template;
+use crate::user_type::UserTypes;
+
+/// A row object with the column names of its table. `check` holds what a type alone can't say.
+pub trait Row: Serialize + DeserializeOwned + Send + Sync + 'static {
+    fn check(&self, user_types: &UserTypes) -> Result<(), FieldError>;
+}
+
+/// Which field of a row is wrong, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {detail}")]
+pub struct FieldError {
+    pub field: String,
+    pub detail: String,
+}
+
+impl FieldError {
+    pub fn new(field: &str, detail: impl Into<String>) -> Self {
+        FieldError { field: field.to_owned(), detail: detail.into() }
+    }
+}
+
+/// `*`, or one thing only.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Selector<T> {
+    #[default]
+    Any,
+    Only(T),
+}
+
+impl<T: PartialEq> Selector<T> {
+    pub fn selects(&self, value: &T) -> bool {
+        match self {
+            Selector::Any => true,
+            Selector::Only(only) => only == value,
+        }
+    }
+
+    pub fn is_any(&self) -> bool {
+        *self == Selector::Any
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Selector<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Selector::Any => f.write_str("*"),
+            Selector::Only(only) => only.fmt(f),
+        }
+    }
+}
+
+impl<T: fmt::Display> Serialize for Selector<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Selector<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match crate::id::text_or_number(deserializer)?.as_str() {
+            "*" => Ok(Selector::Any),
+            text => text.parse().map(Selector::Only).map_err(D::Error::custom),
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preference {
+    pub user_type: UserTypeName,
+    pub user_id: UserId,
+    pub channel: Channel,
+    #[serde(default)]
+    pub event_type: Selector<EventType>,
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    #[serde(default)]
+    pub min_priority: Option<Priority>,
+    #[serde(default)]
+    pub quiet_hours_start: Option<HourMinute>,
+    #[serde(default)]
+    pub quiet_hours_end: Option<HourMinute>,
+    #[serde(default)]
+    pub quiet_hours_mode: QuietHoursMode,
+}
+
+impl Preference {
+    pub fn quiet_hours(&self) -> Option<QuietHours> {
+        quiet_hours(self.quiet_hours_start, self.quiet_hours_end, self.quiet_hours_mode)
+    }
+}
+
+impl Row for Preference {
+    fn check(&self, user_types: &UserTypes) -> Result<(), FieldError> {
+        known_user_type(user_types, "user_type", &self.user_type)?;
+        check_quiet_hours(self.quiet_hours_start, self.quiet_hours_end)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    pub entity_type: EntityType,
+    #[serde(default)]
+    pub entity_id: Selector<EntityId>,
+    #[serde(default)]
+    pub kind: Selector<String>,
+    pub channel: Channel,
+    #[serde(default)]
+    pub event_type: Selector<EventType>,
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    #[serde(default)]
+    pub max_recipients: Option<u32>,
+    /// Who may get this channel; absent means every role.
+    #[serde(default)]
+    pub roles: Option<Vec<String>>,
+    #[serde(default)]
+    pub quiet_hours_start: Option<HourMinute>,
+    #[serde(default)]
+    pub quiet_hours_end: Option<HourMinute>,
+    #[serde(default)]
+    pub quiet_hours_mode: QuietHoursMode,
+}
+
+impl Setting {
+    pub fn quiet_hours(&self) -> Option<QuietHours> {
+        quiet_hours(self.quiet_hours_start, self.quiet_hours_end, self.quiet_hours_mode)
+    }
+}
+
+impl Row for Setting {
+    fn check(&self, user_types: &UserTypes) -> Result<(), FieldError> {
+        if !user_types.iter().any(|t| t.entity_type.as_ref() == Some(&self.entity_type)) {
+            return Err(FieldError::new(
+                "entity_type",
+                format!(
+                    "no user type belongs to a `{}`: see user_types in the configuration",
+                    self.entity_type
+                ),
+            ));
+        }
+        if !self.entity_id.is_any() && !self.kind.is_any() {
+            return Err(FieldError::new(
+                "kind",
+                "a setting is for one entity or for a kind, not both: leave one of them `*`",
+            ));
+        }
+        check_quiet_hours(self.quiet_hours_start, self.quiet_hours_end)
+    }
+}
+
+fn quiet_hours(
+    start: Option<HourMinute>,
+    end: Option<HourMinute>,
+    mode: QuietHoursMode,
+) -> Option<QuietHours> {
+    Some(QuietHours { start: start?, end: end?, mode })
+}
+
+fn check_quiet_hours(start: Option<HourMinute>, end: Option<HourMinute>) -> Result<(), FieldError> {
+    match (start, end) {
+        (Some(start), Some(end)) if start == end => Err(FieldError::new(
+            "quiet_hours_end",
+            "must differ from quiet_hours_start; leave both out for no quiet hours",
+        )),
+        (Some(_), None) => Err(FieldError::new("quiet_hours_end", "is missing beside quiet_hours_start")),
+        (None, Some(_)) => Err(FieldError::new("quiet_hours_start", "is missing beside quiet_hours_end")),
+        (Some(_), Some(_)) | (None, None) => Ok(()),
+    }
+}
+
+/// When a routed send goes out. Sends that wait will join here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum DeliveryStrategy {
+    #[default]
+    Immediate,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    #[serde(default)]
+    pub event_type: Selector<EventType>,
+    pub channel: Channel,
+    #[serde(default)]
+    pub mandatory: bool,
+    #[serde(default)]
+    pub delivery_strategy: DeliveryStrategy,
+    #[serde(default)]
+    pub priority: Option<Priority>,
+}
+
+impl Row for Route {
+    fn check(&self, _: &UserTypes) -> Result<(), FieldError> {
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Scope {
+    /// Every active member; their own switches and thresholds are ignored.
+    Team,
+    #[default]
+    Personal,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Audience {
+    pub event_type: EventType,
+    pub name: String,
+    /// A user type, or `ALL`.
+    pub recipient_type: UserTypeName,
+    #[serde(default)]
+    pub entity_path: Option<String>,
+    #[serde(default)]
+    pub roles: Option<Vec<String>>,
+    #[serde(default)]
+    pub scope: Scope,
+    #[serde(default)]
+    pub shared_read: bool,
+    #[serde(default)]
+    pub when: Option<String>,
+}
+
+impl Row for Audience {
+    fn check(&self, user_types: &UserTypes) -> Result<(), FieldError> {
+        crate::id::check(&self.name).map_err(|e| FieldError::new("name", e.to_string()))?;
+        if self.event_type.as_str() == "*" {
+            return Err(FieldError::new("event_type", "an audience is for one event type; `*` is not one"));
+        }
+        if self.recipient_type.as_str() == rules::EVERYBODY {
+            if self.entity_path.is_some() {
+                return Err(FieldError::new("entity_path", "an audience of ALL has no entity: leave it out"));
+            }
+        } else {
+            known_user_type(user_types, "recipient_type", &self.recipient_type)?;
+        }
+        if self.entity_path.as_deref().is_some_and(|path| !path.starts_with('/')) {
+            return Err(FieldError::new(
+                "entity_path",
+                "is not a JSON pointer into the event: expected something like /payload/restaurantId",
+            ));
+        }
+        match &self.when {
+            Some(when) => rules::check_when(when).map_err(|e| FieldError::new("when", e)),
+            None => Ok(()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Template {
+    #[serde(default)]
+    pub event_type: Selector<EventType>,
+    /// `*` is the inbox, and what a channel without a template of its own takes.
+    #[serde(default)]
+    pub channel: Selector<Channel>,
+    #[serde(default)]
+    pub locale: Selector<String>,
+    pub title: String,
+    #[serde(default)]
+    pub body: String,
+    #[serde(default)]
+    pub html: Option<String>,
+}
+
+impl Row for Template {
+    fn check(&self, _: &UserTypes) -> Result<(), FieldError> {
+        for (field, source) in
+            [("title", Some(&self.title)), ("body", Some(&self.body)), ("html", self.html.as_ref())]
+        {
+            if let Some(source) = source {
+                template::check(source).map_err(|e| FieldError::new(field, e))?;
+            }
+        }
+        Ok(())
+    }
+}

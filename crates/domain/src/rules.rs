@@ -1,0 +1,304 @@
+//! The rules that are the same for every event of a type, in memory; and whom an event concerns by them.
+
+use std::collections::HashMap;
+
+use minijinja::value::Serde;
+use minijinja::{Environment, Value as Jinja};
+use serde_json::Value;
+
+use crate::channel::{Channel, PerChannel};
+use crate::event::{Event, Failure};
+use crate::id::{EntityId, EntityRef, EntityType, EventType, UserId, UserRef, UserTypeName};
+use crate::priority::Priority;
+use crate::recipient::Recipient;
+use crate::row::{Audience, Route, Scope, Selector, Setting, Template};
+use crate::template::{self, Templates};
+use crate::user_type::{UserType, UserTypes};
+
+/// The recipient type of a broadcast.
+pub const EVERYBODY: &str = "ALL";
+
+pub const NO_AUDIENCE: &str = "NO_AUDIENCE";
+pub const NO_RECIPIENTS: &str = "NO_RECIPIENTS";
+
+/// What the rule tables hold.
+#[derive(Debug, Clone, Default)]
+pub struct RuleRows {
+    pub audiences: Vec<Audience>,
+    pub routing: Vec<Route>,
+    pub templates: Vec<Template>,
+    /// Those of a type or a kind; an entity's own come with its recipients.
+    pub default_settings: Vec<Setting>,
+}
+
+#[derive(Debug)]
+pub struct Rules {
+    pub user_types: UserTypes,
+    pub templates: Templates,
+    pub default_settings: Vec<Setting>,
+    audiences: HashMap<EventType, Vec<Audience>>,
+    routing: HashMap<Selector<EventType>, PerChannel<Option<Route>>>,
+}
+
+impl Rules {
+    /// Answers also what of the rows could not be used.
+    pub fn new(user_types: UserTypes, rows: RuleRows) -> (Self, Vec<String>) {
+        let (templates, problems) = Templates::new(rows.templates);
+        let mut audiences: HashMap<EventType, Vec<Audience>> = HashMap::new();
+        for audience in rows.audiences {
+            audiences.entry(audience.event_type.clone()).or_default().push(audience);
+        }
+        let mut routing: HashMap<Selector<EventType>, PerChannel<Option<Route>>> = HashMap::new();
+        for route in rows.routing {
+            let (event_type, channel) = (route.event_type.clone(), route.channel);
+            *routing.entry(event_type).or_default().get_mut(channel) = Some(route);
+        }
+        (
+            Rules { user_types, templates, default_settings: rows.default_settings, audiences, routing },
+            problems,
+        )
+    }
+
+    /// The rows for the event type, else the rows for `*`.
+    pub fn route(&self, event_type: &EventType, channel: Channel) -> Option<&Route> {
+        self.routing
+            .get(&Selector::Only(event_type.clone()))
+            .or_else(|| self.routing.get(&Selector::Any))
+            .and_then(|routes| routes.get(channel).as_ref())
+    }
+
+    /// The event's own priority if given, else the route's, else `NORMAL`.
+    pub fn priority(&self, event: &Event, channel: Channel) -> Priority {
+        let routed = || self.route(&event.event_type, channel).and_then(|route| route.priority);
+        event.priority.or_else(routed).unwrap_or_default()
+    }
+
+    /// Whom the event concerns, in the order in which they are told: teams first, so that `TEAM` wins for who is in two
+    /// audiences.
+    pub fn targets(&self, event: &Event, document: &Value) -> Result<Vec<Target>, Failure> {
+        let mut targets = Vec::new();
+        for audience in self.audiences.get(&event.event_type).into_iter().flatten() {
+            if holds(audience, document)? {
+                targets.extend(self.audience_targets(audience, document)?);
+            }
+        }
+        if targets.is_empty() {
+            targets = self.fallback(event, document)?;
+        }
+        targets.sort_by(|a, b| a.order().cmp(&b.order()));
+        Ok(targets)
+    }
+
+    fn audience_targets(&self, audience: &Audience, document: &Value) -> Result<Vec<Target>, Failure> {
+        let target = |reach, broadcast| Target {
+            audience: audience.name.clone(),
+            reach,
+            roles: audience.roles.clone(),
+            scope: audience.scope,
+            shared_read: audience.shared_read,
+            broadcast,
+        };
+        if audience.recipient_type.as_str() == EVERYBODY {
+            return Ok(self
+                .user_types
+                .iter()
+                .map(|t| target(Reach::Everybody(t.name.clone()), true))
+                .collect());
+        }
+        let user_type = self.user_types.get(&audience.recipient_type).ok_or_else(|| {
+            Failure::new(
+                NO_AUDIENCE,
+                format!(
+                    "audience `{}` is for the user type `{}`, which is not configured",
+                    audience.name, audience.recipient_type
+                ),
+            )
+        })?;
+        let reach = match &audience.entity_path {
+            None => Reach::Everybody(user_type.name.clone()),
+            Some(path) => reach_by_path(&audience.name, user_type, path, document)?,
+        };
+        Ok(vec![target(reach, false)])
+    }
+
+    /// By aggregate type, where no audience is configured or none applies.
+    fn fallback(&self, event: &Event, document: &Value) -> Result<Vec<Target>, Failure> {
+        let (user_type, path) = match event.aggregate_type.as_str() {
+            "RESTAURANT" => ("RESTAURANT_USER", Some("/aggregate_id")),
+            "AGENCY" => ("AGENCY_USER", Some("/aggregate_id")),
+            "CUSTOMER" => ("CUSTOMER", Some("/aggregate_id")),
+            "ADMIN" => ("ADMIN_USER", None),
+            "BROADCAST" => (EVERYBODY, None),
+            "RESERVATION" | "ORDER" => ("RESTAURANT_USER", Some("/payload/restaurantId")),
+            other => {
+                return Err(Failure::new(
+                    NO_AUDIENCE,
+                    format!(
+                        "no audience applies to event type `{}` and none follows from aggregate type `{other}`: add one with PUT /v1/audiences",
+                        event.event_type
+                    ),
+                ));
+            }
+        };
+        let audience = Audience {
+            event_type: event.event_type.clone(),
+            name: event.aggregate_type.to_lowercase(),
+            recipient_type: UserTypeName::stored(user_type),
+            entity_path: path.map(str::to_owned),
+            roles: None,
+            scope: Scope::Personal,
+            shared_read: false,
+            when: None,
+        };
+        let mut targets = self.audience_targets(&audience, document)?;
+        for target in &mut targets {
+            target.shared_read = matches!(target.reach, Reach::Entity { .. });
+        }
+        Ok(targets)
+    }
+}
+
+/// A part of an event's audience that one ordered walk over the recipients yields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub audience: String,
+    pub reach: Reach,
+    pub roles: Option<Vec<String>>,
+    pub scope: Scope,
+    pub shared_read: bool,
+    pub broadcast: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    User(UserRef),
+    Entity { user_type: UserTypeName, entity: EntityRef },
+    Everybody(UserTypeName),
+}
+
+impl Reach {
+    pub fn user_type(&self) -> &UserTypeName {
+        match self {
+            Reach::User(user) => &user.user_type,
+            Reach::Entity { user_type, .. } | Reach::Everybody(user_type) => user_type,
+        }
+    }
+}
+
+impl Target {
+    /// Where the target stands among those of its event; a cursor names it by this.
+    pub fn order(&self) -> (Scope, &str, &UserTypeName) {
+        (self.scope, &self.audience, self.reach.user_type())
+    }
+
+    /// Whether the recipient belongs to this target, by the same test that the walk makes.
+    pub fn includes(&self, recipient: &Recipient) -> bool {
+        let reached = match &self.reach {
+            Reach::User(user) => recipient.user_type == user.user_type && recipient.user_id == user.user_id,
+            Reach::Entity { user_type, entity } => {
+                recipient.user_type == *user_type && recipient.entity_id.as_ref() == Some(&entity.entity_id)
+            }
+            Reach::Everybody(user_type) => recipient.user_type == *user_type,
+        };
+        reached && self.admits(recipient)
+    }
+
+    /// Active, and of one of the audience's roles.
+    pub fn admits(&self, recipient: &Recipient) -> bool {
+        let role_fits =
+            |roles: &Vec<String>| recipient.role.as_ref().is_some_and(|role| roles.contains(role));
+        recipient.active && self.roles.as_ref().is_none_or(role_fits)
+    }
+
+    /// Who this is, for people.
+    pub fn describe(&self) -> String {
+        match &self.reach {
+            Reach::User(user) => format!("{}: {} {}", self.audience, user.user_type, user.user_id),
+            Reach::Entity { user_type, entity } => {
+                format!("{}: {user_type} of {} {}", self.audience, entity.entity_type, entity.entity_id)
+            }
+            Reach::Everybody(user_type) => format!("{}: every {user_type}", self.audience),
+        }
+    }
+}
+
+fn reach_by_path(
+    audience: &str,
+    user_type: &UserType,
+    path: &str,
+    document: &Value,
+) -> Result<Reach, Failure> {
+    let id = match document.pointer(path) {
+        Some(Value::String(text)) if crate::id::check(text).is_ok() => text.clone(),
+        Some(Value::Number(number)) if number.is_i64() || number.is_u64() => number.to_string(),
+        Some(other) => {
+            let detail =
+                format!("audience `{audience}`: {path} of the event is not an id: {}", kind_of(other));
+            return Err(Failure::new(NO_AUDIENCE, detail));
+        }
+        None => {
+            let detail = format!(
+                "audience `{audience}`: the event has nothing at {path}; if that is right at times, give the audience a `when`"
+            );
+            return Err(Failure::new(NO_AUDIENCE, detail));
+        }
+    };
+    let user_type_name = user_type.name.clone();
+    Ok(match &user_type.entity_type {
+        None => Reach::User(UserRef { user_type: user_type_name, user_id: UserId::stored(id) }),
+        Some(entity_type) => Reach::Entity {
+            user_type: user_type_name,
+            entity: EntityRef {
+                entity_type: EntityType::clone(entity_type),
+                entity_id: EntityId::stored(id),
+            },
+        },
+    })
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "it is null",
+        Value::Bool(_) => "it is a boolean",
+        Value::Number(_) => "it is a broken number",
+        Value::String(_) => "it is empty, too long, or has control characters",
+        Value::Array(_) => "it is an array",
+        Value::Object(_) => "it is an object",
+    }
+}
+
+fn holds(audience: &Audience, document: &Value) -> Result<bool, Failure> {
+    let Some(when) = &audience.when else { return Ok(true) };
+    let environment = when_environment();
+    let value = environment.compile_expression(when).and_then(|e| e.eval(Jinja::from(Serde(document))));
+    value.map(|value| value.is_true()).map_err(|error| {
+        Failure::new(
+            "WHEN_ERROR",
+            format!(
+                "audience `{}`: `when` can't be evaluated: {}",
+                audience.name,
+                template::describe(&error)
+            ),
+        )
+    })
+}
+
+/// Whether an expression can be used as `when`.
+pub fn check_when(when: &str) -> Result<(), String> {
+    const MAX_WHEN_BYTES: usize = 4 * 1024;
+    if when.len() > MAX_WHEN_BYTES {
+        return Err(format!("must have at most {MAX_WHEN_BYTES} bytes"));
+    }
+    when_environment().compile_expression(when).map(drop).map_err(|error| {
+        format!(
+            "is not an expression over the event, such as `payload.total > 100`: {}",
+            template::describe(&error)
+        )
+    })
+}
+
+fn when_environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_fuel(Some(10_000));
+    environment
+}

@@ -1,0 +1,104 @@
+//! The statuses that people see in tables and answers, and which may follow which. `docs/STATES.md` draws them.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! statuses {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal => [$($next:ident),*]),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum $name { $(#[serde(rename = $text)] $variant),+ }
+
+        impl $name {
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text),+ }
+            }
+
+            /// The statuses that may come next; none for a final one.
+            pub fn next(self) -> &'static [$name] {
+                match self { $($name::$variant => &[$($name::$next),*]),+ }
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = UnknownStatus;
+
+            fn from_str(text: &str) -> Result<Self, UnknownStatus> {
+                match text { $($text => Ok($name::$variant),)+ _ => Err(UnknownStatus(text.to_owned())) }
+            }
+        }
+    };
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("unknown status `{0}`")]
+pub struct UnknownStatus(String);
+
+statuses!(
+    /// An event, from the producer's commit to the last receipt. `FAILED` leaves only by a replay.
+    EventStatus {
+        Pending = "PENDING" => [Published, Processed, Failed, Cancelled],
+        Published = "PUBLISHED" => [Processed, Cancelled],
+        Processed = "PROCESSED" => [],
+        Failed = "FAILED" => [Pending],
+        Cancelled = "CANCELLED" => [],
+    }
+);
+
+statuses!(
+    /// A row of the second outbox. Only `FAILED` and `CANCELLED` are stored; the rest follows from what else is there.
+    OutboxStatus {
+        Pending = "PENDING" => [Published, Failed, Cancelled],
+        Published = "PUBLISHED" => [Pending, Delivered, Failed, Cancelled],
+        Delivered = "DELIVERED" => [],
+        Failed = "FAILED" => [Pending],
+        Cancelled = "CANCELLED" => [],
+    }
+);
+
+statuses!(
+    /// The delivery of one notification over one channel.
+    SendStatus {
+        Due = "DUE" => [Sending, Cancelled],
+        Sending = "SENDING" => [Sent, Due, Failed, InDoubt, Cancelled],
+        Sent = "SENT" => [],
+        Failed = "FAILED" => [Due],
+        InDoubt = "IN_DOUBT" => [Due, Sent],
+        Cancelled = "CANCELLED" => [],
+    }
+);
+
+statuses!(
+    /// What is known of an event id, for ever.
+    ProcessedStatus {
+        Processing = "PROCESSING" => [Success, Failed],
+        Success = "SUCCESS" => [],
+        Failed = "FAILED" => [Processing, Success],
+    }
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_comes_back_from_its_text() {
+        for status in EventStatus::ALL {
+            assert_eq!(status.as_str().parse::<EventStatus>().unwrap(), *status);
+        }
+        for status in SendStatus::ALL {
+            assert_eq!(status.as_str().parse::<SendStatus>().unwrap(), *status);
+        }
+        assert!("sent".parse::<SendStatus>().is_err());
+    }
+
+    #[test]
+    fn what_was_sent_or_cancelled_stays_so() {
+        assert!(SendStatus::Sent.next().is_empty());
+        assert!(SendStatus::Cancelled.next().is_empty());
+        assert!(EventStatus::Processed.next().is_empty());
+    }
+}

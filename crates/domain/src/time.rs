@@ -1,0 +1,36 @@
+//! Moments and durations. The rest of the code names `time::Timestamp`, so that the library behind it can change here.
+
+use std::time::Duration;
+
+pub use jiff::Timestamp;
+
+/// Milliseconds are what is stored: the fixed width keeps text times in order.
+pub fn to_text(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+}
+
+pub fn from_text(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}
+
+/// Saturates at the end of time instead of failing: a due time that far away never comes.
+pub fn later(at: Timestamp, by: Duration) -> Timestamp {
+    at.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+/// How long from one moment to another; zero if it lies behind.
+pub fn between(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_times_have_a_fixed_width_and_come_back() {
+        let at: Timestamp = "2026-01-21T10:15:30Z".parse().unwrap();
+        assert_eq!(to_text(at), "2026-01-21T10:15:30.000Z");
+        assert_eq!(from_text(&to_text(at)), Some(at));
+    }
+}

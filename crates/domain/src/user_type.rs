@@ -1,0 +1,94 @@
+//! The kinds of users there are: configuration maps each to its queue, its entity type and the channels that support it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::channel::Channel;
+use crate::id::{EntityType, UserTypeName};
+use crate::priority::Priority;
+
+/// Rows of audience `ALL` travel by a queue of their own, so that a broadcast stands in nobody's way.
+pub const BROADCAST_QUEUE: &str = "notification.broadcast";
+pub const DEAD_LETTER_QUEUE: &str = "notification.dlq";
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserType {
+    pub name: UserTypeName,
+    pub queue: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity_type: Option<EntityType>,
+    pub channels: Vec<Channel>,
+}
+
+/// Every configured user type, in the order of their names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserTypes(Vec<UserType>);
+
+impl UserTypes {
+    pub fn new(mut types: Vec<UserType>) -> Result<Self, String> {
+        types.sort_by(|a, b| a.name.cmp(&b.name));
+        if types.is_empty() {
+            return Err("user_types: at least one user type is needed".to_owned());
+        }
+        if let Some(pair) = types.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            return Err(format!("user_types: `{}` is there twice", pair[0].name));
+        }
+        if let Some(all) = types.iter().find(|t| t.name.as_str() == "ALL") {
+            return Err(format!("user_types: `{}` means everybody and can't name a user type", all.name));
+        }
+        Ok(UserTypes(types))
+    }
+
+    pub fn get(&self, name: &UserTypeName) -> Option<&UserType> {
+        self.0.iter().find(|t| t.name == *name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &UserType> {
+        self.0.iter()
+    }
+
+    /// Every queue that messages may travel by, the `HIGH` twins included.
+    pub fn queues(&self) -> Vec<String> {
+        let mut queues: Vec<String> = self.0.iter().map(|t| t.queue.clone()).collect();
+        queues.push(BROADCAST_QUEUE.to_owned());
+        queues.sort();
+        queues.dedup();
+        queues.iter().flat_map(|q| [q.clone(), queue_for(q, Priority::High)]).collect()
+    }
+
+    pub fn names(&self) -> String {
+        self.0.iter().map(|t| t.name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Queues have no priorities of their own, so `HIGH` has a twin.
+pub fn queue_for(queue: &str, priority: Priority) -> String {
+    match priority {
+        Priority::High => format!("{queue}.high"),
+        Priority::Normal | Priority::Low => queue.to_owned(),
+    }
+}
+
+impl Default for UserTypes {
+    fn default() -> Self {
+        use Channel::{Email, Push, Slack, Sms, Websocket};
+        let user_type = |name: &str, queue: &str, entity: Option<&str>, channels: &[Channel]| UserType {
+            name: UserTypeName::stored(name),
+            queue: format!("notification.{queue}"),
+            entity_type: entity.map(EntityType::stored),
+            channels: channels.to_vec(),
+        };
+        UserTypes(vec![
+            user_type("ADMIN_USER", "admin", None, &[Email, Websocket, Slack]),
+            user_type("AGENCY_USER", "agency", Some("AGENCY"), &[Email, Push, Sms, Websocket]),
+            user_type("CUSTOMER", "customer", None, &[Email, Push, Sms, Websocket]),
+            user_type("GUEST", "guest", None, &[Websocket]),
+            user_type(
+                "RESTAURANT_USER",
+                "restaurant",
+                Some("RESTAURANT"),
+                &[Email, Push, Sms, Websocket, Slack],
+            ),
+        ])
+    }
+}

@@ -1,0 +1,78 @@
+//! `cargo xtask test`: everything that decides whether a change lands, the quick checks first.
+//!
+//! The first step that fails ends it. What each step checks is the business of its tool, or of `tidy`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+
+use crate::run::{cargo, headline, within, works};
+use crate::tidy;
+
+/// Tests are built with the points at which they make the engine fail.
+const FEATURES: [&str; 2] = ["--features", "campanile/failpoints"];
+
+#[derive(Debug, Args)]
+pub struct Options {
+    /// How long the tests may take, their build included; the lints get as long.
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
+    minutes: u32,
+    /// Runs only the tests whose name contains one of these, and no other checks.
+    #[arg(value_name = "FILTER")]
+    filters: Vec<String>,
+}
+
+pub fn run(root: &Path, options: &Options) -> Result<()> {
+    let limit = Duration::from_mins(options.minutes.into());
+    if options.filters.is_empty() {
+        check_format(root, limit)?;
+        headline("Style: tidy");
+        tidy::run(root)?;
+        check_lints(root, limit)?;
+    }
+    run_tests(root, limit, &options.filters)?;
+    println!("\nAll is well.");
+    Ok(())
+}
+
+fn check_format(root: &Path, limit: Duration) -> Result<()> {
+    headline("Format: cargo fmt --check");
+    ensure!(
+        works(cargo(root, &["fmt", "--version"])),
+        "rustfmt is not installed; run `rustup component add rustfmt`"
+    );
+    within(limit, "the format check (`cargo fmt` mends it)", &cargo(root, &["fmt", "--all", "--check"]))
+}
+
+fn check_lints(root: &Path, limit: Duration) -> Result<()> {
+    headline("Lints: cargo clippy");
+    ensure!(
+        works(cargo(root, &["clippy", "--version"])),
+        "clippy is not installed; run `rustup component add clippy`"
+    );
+    let mut clippy = cargo(root, &["clippy", "--workspace", "--all-targets"]);
+    clippy.args(FEATURES).args(["--", "-D", "warnings"]);
+    within(limit, "clippy", &clippy)
+}
+
+fn run_tests(root: &Path, limit: Duration, filters: &[String]) -> Result<()> {
+    if !works(cargo(root, &["nextest", "--version"])) {
+        headline("Tests: cargo test (cargo-nextest, where installed, is faster)");
+        let mut tests = cargo(root, &["test", "--workspace", "--no-fail-fast"]);
+        tests.args(FEATURES).arg("--").args(filters);
+        return within(limit, "the tests", &tests);
+    }
+    headline("Tests: cargo nextest run");
+    let mut tests = cargo(root, &["nextest", "run", "--workspace"]);
+    tests.args(FEATURES).arg("--").args(filters);
+    within(limit, "the tests", &tests)?;
+    if filters.is_empty() {
+        headline("Tests: cargo test --doc (nextest leaves them out)");
+        let mut examples = cargo(root, &["test", "--workspace", "--doc", "--quiet"]);
+        examples.args(FEATURES);
+        within(limit, "the examples in the documentation", &examples)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! `cargo xtask tidy`: keeps the project's habits, so that people need not.
+//!
+//! Each file in this folder keeps one habit and explains it. This one gathers what they find. What rustfmt and
+//! clippy know already is left to them.
+
+mod blank;
+mod layers;
+mod licence;
+mod machine_paths;
+mod metadata;
+mod names;
+mod opening;
+mod packages;
+mod size;
+mod sql;
+mod tree;
+mod words;
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use metadata::Workspace;
+use tree::File;
+
+pub fn run(root: &Path) -> Result<()> {
+    let files = tree::read(root)?;
+    let workspace = Workspace::load(root)?;
+    let mut violations = check(&files, &workspace);
+    violations.sort();
+    for violation in &violations {
+        println!("{violation}");
+    }
+    if let Some(note) = packages::duplicates(&workspace) {
+        println!("{note}");
+    }
+    match violations.len() {
+        0 => println!("tidy: {} files and {} packages are in order", files.len(), workspace.used().count()),
+        1 => bail!("tidy found 1 thing to mend"),
+        count => bail!("tidy found {count} things to mend"),
+    }
+    Ok(())
+}
+
+fn check(files: &[File], workspace: &Workspace) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in files {
+        violations.extend(opening::check(file));
+        violations.extend(size::check(file));
+        violations.extend(words::check(file));
+        violations.extend(names::check(file));
+        violations.extend(machine_paths::check(file));
+    }
+    violations.extend(sql::check_twins(files));
+    violations.extend(layers::check(workspace));
+    violations.extend(packages::check(workspace));
+    violations
+}
+
+/// What is wrong, where, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Violation {
+    path: String,
+    line: usize,
+    message: String,
+}
+
+impl Violation {
+    fn new(path: impl Into<String>, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.into(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+/// The number, from 1, of the first line that satisfies the condition, or 1, so that there always is a place to name.
+fn line_where(text: &str, condition: impl Fn(&str) -> bool) -> usize {
+    text.lines().position(condition).map_or(1, |index| index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn violation_is_written_as_path_line_and_message() {
+        assert_eq!(Violation::new("src/a.rs", 7, "too long").to_string(), "src/a.rs:7: too long");
+    }
+}

@@ -1,0 +1,141 @@
+//! Which crate knows what: a crate exists where its manifest forbids something, and here is what.
+//!
+//! Dependencies of every kind count, those of tests too: a test that reaches around a crate is written against its insides.
+
+use super::Violation;
+use super::metadata::{Member, Workspace};
+
+/// Packages that only one crate may depend on.
+struct Confined {
+    packages: &'static [&'static str],
+    to: &'static str,
+    except: &'static [&'static str],
+}
+
+const CONFINED: [Confined; 3] = [
+    Confined {
+        packages: &["rusqlite", "tokio-postgres", "refinery"],
+        to: "campanile-store",
+        // The benchmark measures databases by themselves, too.
+        except: &["campanile-bench"],
+    },
+    Confined { packages: &["lapin", "amqprs"], to: "campanile-broker", except: &[] },
+    Confined { packages: &["axum"], to: "campanile", except: &[] },
+];
+
+const PURE: &str = "campanile-domain";
+const IMPURE: [&str; 4] = ["tokio", "rusqlite", "axum", "reqwest"];
+
+/// A crate may depend on crates of lower layers only.
+const LAYERS: [(&str, u8); 6] = [
+    ("campanile", 3),
+    ("campanile-engine", 2),
+    ("campanile-store", 1),
+    ("campanile-broker", 1),
+    ("campanile-channels", 1),
+    (PURE, 0),
+];
+
+pub fn check(workspace: &Workspace) -> Vec<Violation> {
+    workspace.members.iter().flat_map(check_member).collect()
+}
+
+fn check_member(member: &Member) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for dependency in &member.dependencies {
+        let reasons = [
+            confined(&member.name, dependency),
+            impure(&member.name, dependency),
+            upward(&member.name, dependency),
+        ];
+        for reason in reasons.into_iter().flatten() {
+            violations.push(Violation::new(&member.path, member.line_of(dependency), reason));
+        }
+    }
+    // A package may be asked for twice, for the product and for its tests.
+    violations.dedup();
+    violations
+}
+
+fn confined(member: &str, dependency: &str) -> Option<String> {
+    let rule = CONFINED.iter().find(|rule| rule.packages.contains(&dependency))?;
+    let allowed = rule.to == member || rule.except.contains(&member);
+    (!allowed)
+        .then(|| format!("{} is the only crate that knows {dependency}; call {} instead", rule.to, rule.to))
+}
+
+fn impure(member: &str, dependency: &str) -> Option<String> {
+    (member == PURE && IMPURE.contains(&dependency))
+        .then(|| format!("{PURE} is pure; take {dependency} to the crate that calls it"))
+}
+
+fn upward(member: &str, dependency: &str) -> Option<String> {
+    (layer(dependency)? >= layer(member)?).then(|| {
+        format!(
+            "{member} must not depend on {dependency}; dependencies point one way: \
+             server → engine → store, broker, channels → domain"
+        )
+    })
+}
+
+fn layer(name: &str) -> Option<u8> {
+    LAYERS.iter().find(|(listed, _)| *listed == name).map(|(_, layer)| *layer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(name: &str, dependencies: &[&str]) -> Vec<String> {
+        let manifest =
+            dependencies.iter().fold("[dependencies]\n".to_owned(), |text, name| text + name + " = \"1\"\n");
+        let member = Member {
+            name: name.into(),
+            path: "crates/x/Cargo.toml".into(),
+            manifest,
+            dependencies: dependencies.iter().map(ToString::to_string).collect(),
+        };
+        check_member(&member).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn databases_are_known_to_the_store_and_the_benchmark() {
+        for database in ["rusqlite", "tokio-postgres", "refinery"] {
+            assert!(found("campanile-store", &[database]).is_empty());
+            assert!(found("campanile-bench", &[database]).is_empty());
+            assert_eq!(found("campanile-engine", &[database]).len(), 1);
+        }
+    }
+
+    #[test]
+    fn brokers_and_axum_have_their_crates() {
+        assert!(found("campanile-broker", &["lapin", "amqprs"]).is_empty());
+        assert_eq!(found("campanile-bench", &["lapin", "amqprs"]).len(), 2);
+        assert!(found("campanile", &["axum"]).is_empty());
+        assert_eq!(found("campanile-channels", &["axum"]).len(), 1);
+    }
+
+    #[test]
+    fn domain_is_pure() {
+        assert!(found("campanile-domain", &["jiff", "serde"]).is_empty());
+        for impure in ["tokio", "reqwest"] {
+            assert_eq!(found("campanile-domain", &[impure]).len(), 1);
+        }
+    }
+
+    #[test]
+    fn dependencies_point_one_way() {
+        assert!(found("campanile", &["campanile-engine", "campanile-store", "campanile-domain"]).is_empty());
+        assert!(found("campanile-engine", &["campanile-broker", "campanile-domain"]).is_empty());
+        assert_eq!(found("campanile-engine", &["campanile"]).len(), 1);
+        assert_eq!(found("campanile-store", &["campanile-broker"]).len(), 1);
+        assert_eq!(found("campanile-domain", &["campanile-store"]).len(), 1);
+    }
+
+    #[test]
+    fn violation_names_the_line_of_the_manifest_once() {
+        let found = found("campanile-domain", &["serde", "tokio", "tokio"]);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("crates/x/Cargo.toml:3: "), "{found:?}");
+    }
+}

@@ -1,0 +1,70 @@
+//! Every statement is written for both databases, in files of the same name.
+//!
+//! Migrations are left out: each database has its own. While there is no second database, there are no twins.
+
+use std::collections::BTreeSet;
+
+use super::Violation;
+use super::tree::File;
+
+const SQLITE: &str = "crates/store/src/sqlite/";
+const POSTGRES: &str = "crates/store/src/postgres/";
+
+pub fn check_twins(files: &[File]) -> Vec<Violation> {
+    if !files.iter().any(|file| file.path.starts_with(POSTGRES)) {
+        return Vec::new();
+    }
+    let mut violations = lonely(files, SQLITE, POSTGRES);
+    violations.extend(lonely(files, POSTGRES, SQLITE));
+    violations
+}
+
+fn lonely(files: &[File], of: &str, twins_in: &str) -> Vec<Violation> {
+    let twins = statements(files, twins_in);
+    statements(files, of)
+        .difference(&twins)
+        .map(|name| {
+            let message = format!("has no twin; write {twins_in}{name}, or remove what nothing calls");
+            Violation::new(format!("{of}{name}"), 1, message)
+        })
+        .collect()
+}
+
+fn statements<'a>(files: &'a [File], folder: &str) -> BTreeSet<&'a str> {
+    files
+        .iter()
+        .filter(|file| file.is_sql() && !file.is_in("migrations"))
+        .filter_map(|file| file.path.strip_prefix(folder))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(paths: &[&str]) -> Vec<String> {
+        let file = |path: &&str| File { path: (*path).to_owned(), text: String::new() };
+        let files: Vec<File> = paths.iter().map(file).collect();
+        check_twins(&files).into_iter().map(|violation| violation.path).collect()
+    }
+
+    #[test]
+    fn statement_without_a_twin_is_found_in_both_directions() {
+        let sqlite = "crates/store/src/sqlite/event/claim.sql";
+        let postgres = "crates/store/src/postgres/event/claim.sql";
+        let other = "crates/store/src/postgres/claim.sql";
+        assert!(found(&[sqlite, postgres]).is_empty());
+        assert_eq!(found(&[sqlite, "crates/store/src/postgres/mod.rs"]), [sqlite]);
+        assert_eq!(found(&[sqlite, other]), [sqlite, other]);
+    }
+
+    #[test]
+    fn migrations_have_no_twins() {
+        assert!(found(&["crates/store/src/postgres/migrations/V1__events.sql"]).is_empty());
+    }
+
+    #[test]
+    fn one_database_alone_has_no_twins() {
+        assert!(found(&["crates/store/src/sqlite/claim.sql"]).is_empty());
+    }
+}
