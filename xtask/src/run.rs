@@ -39,7 +39,7 @@ pub fn within(limit: Duration, what: &str, command: &Command) -> Result<()> {
         End::Succeeded => Ok(()),
         End::Failed(status) => bail!("{what} failed ({status}); what is wrong stands above"),
         End::OutOfTime => {
-            bail!("{what} took longer than {} s and was stopped; `--minutes` allows more", limit.as_secs())
+            bail!("{what} ran out of time after {} s; `--minutes` allows more", limit.as_secs())
         }
     }
 }
@@ -129,7 +129,7 @@ mod tests {
         let started = Instant::now();
         let error =
             within(Duration::from_secs(1), "it", &shell("sleep 60 | sleep 60")).unwrap_err().to_string();
-        assert!(error.contains("longer than 1 s"), "{error}");
+        assert!(error.contains("after 1 s"), "{error}");
         assert!(started.elapsed() < Duration::from_secs(20));
     }
 

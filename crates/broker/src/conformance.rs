@@ -53,6 +53,7 @@ macro_rules! for_each_check {
             settle::a_part_of_a_batch_is_acked_without_the_rest
             settle::settling_twice_changes_nothing
             settle::an_unacknowledged_message_is_delivered_again_when_its_consumer_goes
+            settle::a_waiting_consumer_gets_what_another_gives_back
             settle::nothing_is_lost_while_consumers_come_and_go
             settle::released_messages_come_back_marked
             settle::rejected_messages_reach_the_dead_letter_queue

@@ -22,9 +22,9 @@ use async_trait::async_trait;
 
 pub use in_process::InProcess;
 
-/// Where rejected and poisonous messages go. It is consumed like any queue, and differs in three things, so
-/// that nothing is ever lost in it: it has no limit of messages (the engine empties it), no delivery limit,
-/// and what is rejected in it stays in it.
+/// Where rejected and poisonous messages go. It is consumed like any queue, and differs in two things, so that
+/// nothing is ever lost in it: it has no limit of messages (the engine empties it), and what is rejected in it,
+/// or comes back too often, stays in it.
 pub const DEAD_LETTER_QUEUE: &str = "notification.dlq";
 
 /// How often a message may be delivered again. When it comes back once more, it is a dead letter.

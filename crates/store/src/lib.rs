@@ -1,1 +1,57 @@
-//! x
+//! The only crate that knows databases. Small traits of domain verbs, one folder per database behind them, and one
+//! conformance suite that each has to pass. What may differ is SQL; what decides is the domain.
+
+pub mod conformance;
+mod event;
+mod fan_out;
+mod outbox;
+mod row;
+mod send;
+pub mod sqlite;
+mod trace;
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use campanile_domain::time::Timestamp;
+
+pub use event::{Acceptance, EventStore};
+pub use fan_out::{
+    Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore, NewChunk, Step,
+};
+pub use outbox::{ChunkId, OutboxStore};
+pub use row::{JsonRow, RowFilter, RowStore, Table};
+pub use send::{
+    Capture, ClaimId, DeadLetter, ExpiredClaim, Received, ReceivedKey, SendJob, SendStore, Settled,
+    Settlement,
+};
+pub use trace::{EventFilter, Trace, TraceFilter, TraceStore};
+
+/// Everything that the engine asks of a database. Each method is one transaction.
+#[async_trait]
+pub trait Store:
+    EventStore + FanOutStore + OutboxStore + SendStore + RowStore + TraceStore + Debug + Send + Sync
+{
+    /// The database's clock, by which leases and due times are compared.
+    async fn now(&self) -> Result<Timestamp, StoreError>;
+
+    /// `sqlite` or `postgres`.
+    fn name(&self) -> &'static str;
+}
+
+/// Variants are named by what the caller does next.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The infrastructure failed: back off and try again. Never counts against a row.
+    #[error("the database is not available: {0}")]
+    Unavailable(String),
+    /// Somebody else got there first: let go.
+    #[error("the work was taken over: {0}")]
+    Lost(String),
+    /// The data was refused: bisect, and count against the culprit.
+    #[error("the database refused the data: {0}")]
+    Refused(String),
+    /// The database can't be used as it is: tell the operator.
+    #[error("{0}")]
+    Unusable(String),
+}

@@ -69,8 +69,9 @@ fn impure(member: &str, dependency: &str) -> Option<String> {
         .then(|| format!("{PURE} is pure; take {dependency} to the crate that calls it"))
 }
 
+/// A crate may depend on itself: so its own tests get at what it offers behind a feature.
 fn upward(member: &str, dependency: &str) -> Option<String> {
-    (layer(dependency)? >= layer(member)?).then(|| {
+    (member != dependency && layer(dependency)? >= layer(member)?).then(|| {
         format!(
             "{member} must not depend on {dependency}; dependencies point one way: \
              server → engine → store, broker, channels → domain"
@@ -127,6 +128,7 @@ mod tests {
     fn dependencies_point_one_way() {
         assert!(found("campanile", &["campanile-engine", "campanile-store", "campanile-domain"]).is_empty());
         assert!(found("campanile-engine", &["campanile-broker", "campanile-domain"]).is_empty());
+        assert!(found("campanile-broker", &["campanile-broker"]).is_empty());
         assert_eq!(found("campanile-engine", &["campanile"]).len(), 1);
         assert_eq!(found("campanile-store", &["campanile-broker"]).len(), 1);
         assert_eq!(found("campanile-domain", &["campanile-store"]).len(), 1);

@@ -157,12 +157,11 @@ pub mod tests {
 
     /// A workspace that uses these packages, and has one more in its lock file that it does not use.
     pub fn workspace(mut packages: Vec<Package>) -> Workspace {
-        let mut lock = String::new();
-        let mut used = BTreeSet::new();
-        for Package { name, version, .. } in &packages {
-            lock += &format!("[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n");
-            used.insert((name.clone(), version.clone()));
-        }
+        let entry = |package: &Package| {
+            format!("[[package]]\nname = \"{}\"\nversion = \"{}\"\n", package.name, package.version)
+        };
+        let lock = packages.iter().map(entry).collect();
+        let used = packages.iter().map(|package| (package.name.clone(), package.version.clone())).collect();
         packages.push(Package {
             name: "unused".into(),
             version: "0.0.0".into(),

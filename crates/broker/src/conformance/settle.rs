@@ -73,6 +73,19 @@ pub async fn an_unacknowledged_message_is_delivered_again_when_its_consumer_goes
     }
 }
 
+pub async fn a_waiting_consumer_gets_what_another_gives_back(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
+    let broker = open(10).await;
+    publish(&*broker, "a", 0..2).await;
+    let mut one = consume(&broker, "a", 2).await;
+    let held = collect(&mut *one, 2).await;
+    let mut other = consume(&broker, "a", 2).await;
+    let (released, ()) = tokio::join!(collect(&mut *other, 1), async {
+        within(one.release(&tags(&held[..1]))).await.expect("the broker is there");
+        drop(one);
+    });
+    assert_eq!(released.len() + collect(&mut *other, 1).await.len(), 2);
+}
+
 /// Three at once open a consumer, acknowledge half of what they receive, and go.
 pub async fn nothing_is_lost_while_consumers_come_and_go(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
     const COUNT: usize = 300;
@@ -156,7 +169,7 @@ pub async fn poison_goes_to_the_dead_letters_after_the_delivery_limit(
     }
     nothing_comes(&mut *consumer).await;
     let mut undertaker = consume(&broker, DEAD_LETTER_QUEUE, 10).await;
-    // The dead letters have no delivery limit: this one stays, however often it comes back.
+    // From here there is nowhere to go: a dead letter stays, however often it comes back.
     for _ in 0..=DELIVERY_LIMIT {
         let dead = collect(&mut *undertaker, 1).await;
         assert_eq!(received(&dead), ids(0..1));

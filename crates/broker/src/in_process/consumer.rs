@@ -12,7 +12,7 @@ use tokio::task::consume_budget;
 use tokio::time::timeout;
 
 use super::queue::{Entry, Queue};
-use crate::{BrokerError, Consumer, Delivery, Tag};
+use crate::{BrokerError, Consumer, DELIVERY_LIMIT, Delivery, Tag};
 
 pub(super) struct InProcessConsumer {
     queue: Arc<Queue>,
@@ -94,14 +94,15 @@ impl InProcessConsumer {
 
     fn give_back(&self, mut entries: Vec<Entry>) {
         for entry in &mut entries {
-            entry.delivery_count = entry.delivery_count.saturating_add(1);
+            entry.delivery_count += 1;
         }
-        let (poison, again) = entries.into_iter().partition(|entry| self.queue.is_poison(entry));
+        let (poison, again) = entries.into_iter().partition(|entry| entry.delivery_count > DELIVERY_LIMIT);
         self.bury(poison);
         self.queue.put_back(again);
     }
 
-    /// Enters the dead letters before it leaves the queue, so that at no time it is in neither.
+    /// Each enters the dead letters before it leaves the queue, so that at no time it is in neither. A dead
+    /// letter is only moved to the back, as if it were new.
     fn bury(&self, entries: Vec<Entry>) {
         let count = entries.len();
         if count == 0 {

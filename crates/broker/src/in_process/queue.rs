@@ -9,14 +9,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::{BrokerError, DEAD_LETTER_QUEUE, DELIVERY_LIMIT, Message};
+use crate::{BrokerError, DEAD_LETTER_QUEUE, Message};
 
 pub(super) struct Queue {
     name: String,
     /// How many undelivered messages it holds at most.
     limit: usize,
-    /// How often a message may come back.
-    delivery_limit: u32,
     state: Mutex<State>,
     /// Told when messages become ready, and when the queue closes.
     changed: Notify,
@@ -42,13 +40,12 @@ struct State {
 
 impl Queue {
     pub(super) fn bounded(name: String, limit: usize) -> Self {
-        Self { name, limit, delivery_limit: DELIVERY_LIMIT, state: Mutex::default(), changed: Notify::new() }
+        Self { name, limit, state: Mutex::default(), changed: Notify::new() }
     }
 
     /// A queue that never turns a message away, because the next stop would be nowhere.
     pub(super) fn dead_letters() -> Self {
-        let name = DEAD_LETTER_QUEUE.to_owned();
-        Self { delivery_limit: u32::MAX, ..Self::bounded(name, usize::MAX) }
+        Self::bounded(DEAD_LETTER_QUEUE.to_owned(), usize::MAX)
     }
 
     /// Takes all of the messages, or none and says false.
@@ -126,10 +123,6 @@ impl Queue {
     /// Stops counting messages that were taken and will not be back.
     pub(super) fn forget(&self, count: usize) {
         self.lock().held -= count;
-    }
-
-    pub(super) fn is_poison(&self, entry: &Entry) -> bool {
-        entry.delivery_count > self.delivery_limit
     }
 
     pub(super) fn check_open(&self) -> Result<(), BrokerError> {

@@ -1,0 +1,392 @@
+//! Over which channels a recipient is told: each verdict, their order, which row counts, and what mandatory beats.
+
+#[expect(dead_code, reason = "each test file takes what it needs of the world")]
+mod support;
+
+use serde_json::{Value, json};
+
+use campanile_domain::channel::Channel;
+use campanile_domain::decision::Verdict::{
+    self, DeadAddress, GroupOff, LowPriority, MaxRecipients, NoAddress, NotRouted, QuietHours, Role, Send,
+    Unsupported, UserOff,
+};
+use campanile_domain::event::Event;
+use campanile_domain::priority::Priority;
+use campanile_domain::row::{Preference, Row, Setting};
+use campanile_domain::user_type::UserTypes;
+
+use support::{
+    AFTERNOON, World, customer, event, first_staff_preference, manager, restaurant_setting, staff, urgent,
+    with,
+};
+
+const STAFF_1: &str = "RESTAURANT_USER/1";
+
+fn order_created() -> Event {
+    event("ORDER_CREATED", "RESTAURANT", "5", &json!({}))
+}
+
+/// Everything that decides whether staff 1 of restaurant 5 gets an e-mail; nothing stands against it yet.
+#[derive(Debug, Clone)]
+struct Case {
+    routed: bool,
+    mandatory: bool,
+    setting: Value,
+    preference: Value,
+    person: Value,
+    supported: bool,
+    dead: bool,
+    priority: Option<Priority>,
+}
+
+impl Case {
+    fn new() -> Self {
+        Case {
+            routed: true,
+            mandatory: false,
+            setting: restaurant_setting(Channel::Email, &json!({})),
+            preference: first_staff_preference(Channel::Email, &json!({})),
+            person: staff("1"),
+            supported: true,
+            dead: false,
+            priority: None,
+        }
+    }
+
+    fn mandatory() -> Self {
+        Case { mandatory: true, ..Case::new() }
+    }
+
+    /// With one more thing that stands against the e-mail.
+    fn and(mut self, objection: Verdict) -> Self {
+        match objection {
+            Send => {}
+            NotRouted => self.routed = false,
+            GroupOff => self.setting["enabled"] = json!(false),
+            UserOff => self.preference["enabled"] = json!(false),
+            Unsupported => self.supported = false,
+            NoAddress => self.person["email"] = Value::Null,
+            DeadAddress => self.dead = true,
+            Role => self.setting["roles"] = json!(["MANAGER", "CHEF"]),
+            LowPriority => self.preference["min_priority"] = json!("HIGH"),
+            QuietHours => {
+                self.preference["quiet_hours_start"] = json!("14:00");
+                self.preference["quiet_hours_end"] = json!("16:00");
+            }
+            MaxRecipients => self.setting["max_recipients"] = json!(0),
+        }
+        self
+    }
+
+    fn priority(self, priority: Priority) -> Self {
+        Case { priority: Some(priority), ..self }
+    }
+
+    fn verdict(self) -> Verdict {
+        let channel = if self.routed { "EMAIL" } else { "PUSH" };
+        let mut world = World::default()
+            .route(json!({"channel": channel, "mandatory": self.mandatory}))
+            .setting(self.setting)
+            .preference(self.preference)
+            .person(self.person);
+        if self.dead {
+            world = world.dead_address(Channel::Email, "1@example.com");
+        }
+        if !self.supported {
+            let mut types: Vec<_> = world.user_types.iter().cloned().collect();
+            types.iter_mut().for_each(|t| t.channels.retain(|c| *c != Channel::Email));
+            world.user_types = UserTypes::new(types).expect("these are user types");
+        }
+        let event = Event { priority: self.priority, ..order_created() };
+        world.fan_out(&event, AFTERNOON).verdict(STAFF_1, Channel::Email)
+    }
+}
+
+#[test]
+fn a_channel_with_nothing_against_it_is_sent() {
+    assert_eq!(Case::new().verdict(), Send);
+}
+
+#[test]
+fn a_channel_without_a_route_is_not_routed() {
+    assert_eq!(Case::new().and(NotRouted).verdict(), NotRouted);
+}
+
+#[test]
+fn a_channel_that_the_group_has_off_is_group_off() {
+    assert_eq!(Case::new().and(GroupOff).verdict(), GroupOff);
+}
+
+#[test]
+fn a_channel_that_the_user_has_off_is_user_off() {
+    assert_eq!(Case::new().and(UserOff).verdict(), UserOff);
+}
+
+#[test]
+fn a_channel_that_the_user_type_does_not_have_is_unsupported() {
+    assert_eq!(Case::new().and(Unsupported).verdict(), Unsupported);
+}
+
+#[test]
+fn a_recipient_without_an_address_has_no_address() {
+    assert_eq!(Case::new().and(NoAddress).verdict(), NoAddress);
+}
+
+#[test]
+fn an_address_that_a_provider_declared_dead_is_a_dead_address() {
+    assert_eq!(Case::new().and(DeadAddress).verdict(), DeadAddress);
+}
+
+#[test]
+fn a_role_that_the_group_leaves_out_is_refused_by_role() {
+    assert_eq!(Case::new().and(Role).verdict(), Role);
+}
+
+#[test]
+fn a_recipient_without_a_role_has_none_of_the_roles() {
+    let mut case = Case::new().and(Role);
+    case.person["role"] = Value::Null;
+    assert_eq!(case.verdict(), Role);
+}
+
+#[test]
+fn an_event_below_the_users_threshold_is_of_low_priority() {
+    assert_eq!(Case::new().and(LowPriority).verdict(), LowPriority);
+    let at_least_normal = || {
+        let mut case = Case::new();
+        case.preference["min_priority"] = json!("NORMAL");
+        case
+    };
+    assert_eq!(at_least_normal().priority(Priority::Low).verdict(), LowPriority);
+    assert_eq!(at_least_normal().priority(Priority::Normal).verdict(), Send);
+    assert_eq!(at_least_normal().priority(Priority::High).verdict(), Send);
+}
+
+#[test]
+fn a_channel_that_rings_is_silent_in_quiet_hours() {
+    assert_eq!(Case::new().and(QuietHours).verdict(), QuietHours);
+}
+
+#[test]
+fn a_recipient_beyond_the_most_that_the_group_allows_is_one_too_many() {
+    assert_eq!(Case::new().and(MaxRecipients).verdict(), MaxRecipients);
+}
+
+#[test]
+fn not_routed_is_said_before_group_off() {
+    assert_eq!(Case::new().and(NotRouted).and(GroupOff).verdict(), NotRouted);
+}
+
+#[test]
+fn group_off_is_said_before_user_off() {
+    assert_eq!(Case::new().and(GroupOff).and(UserOff).verdict(), GroupOff);
+}
+
+#[test]
+fn user_off_is_said_before_unsupported() {
+    assert_eq!(Case::new().and(UserOff).and(Unsupported).verdict(), UserOff);
+}
+
+#[test]
+fn unsupported_is_said_before_no_address() {
+    assert_eq!(Case::new().and(Unsupported).and(NoAddress).verdict(), Unsupported);
+}
+
+#[test]
+fn no_address_is_said_where_the_former_one_is_dead() {
+    assert_eq!(Case::new().and(NoAddress).and(DeadAddress).verdict(), NoAddress);
+}
+
+#[test]
+fn a_dead_address_is_said_before_the_role() {
+    assert_eq!(Case::new().and(DeadAddress).and(Role).verdict(), DeadAddress);
+}
+
+#[test]
+fn the_role_is_said_before_a_low_priority() {
+    assert_eq!(Case::new().and(Role).and(LowPriority).verdict(), Role);
+}
+
+#[test]
+fn a_low_priority_is_said_before_quiet_hours() {
+    assert_eq!(Case::new().and(LowPriority).and(QuietHours).verdict(), LowPriority);
+}
+
+#[test]
+fn quiet_hours_are_said_before_one_recipient_too_many() {
+    assert_eq!(Case::new().and(QuietHours).and(MaxRecipients).verdict(), QuietHours);
+}
+
+#[test]
+fn of_any_two_reasons_the_first_in_the_list_is_given() {
+    let reasons = &Verdict::ALL[1..];
+    for (index, first) in reasons.iter().enumerate() {
+        for second in &reasons[index..] {
+            assert_eq!(Case::new().and(*second).and(*first).verdict(), *first, "{first:?} and {second:?}");
+        }
+    }
+}
+
+#[test]
+fn mandatory_beats_what_group_and_user_have_off() {
+    assert_eq!(Case::mandatory().and(GroupOff).verdict(), Send);
+    assert_eq!(Case::mandatory().and(UserOff).verdict(), Send);
+    assert_eq!(Case::mandatory().and(GroupOff).and(UserOff).verdict(), Send);
+}
+
+#[test]
+fn mandatory_beats_nothing_else() {
+    for reason in [Unsupported, NoAddress, DeadAddress, Role, LowPriority, QuietHours, MaxRecipients] {
+        assert_eq!(Case::mandatory().and(GroupOff).and(UserOff).and(reason).verdict(), reason);
+    }
+}
+
+#[test]
+fn high_beats_quiet_hours_and_nothing_else() {
+    assert_eq!(Case::new().and(QuietHours).priority(Priority::High).verdict(), Send);
+    assert_eq!(Case::new().and(LowPriority).and(QuietHours).priority(Priority::High).verdict(), Send);
+    for reason in [GroupOff, UserOff, Unsupported, NoAddress, DeadAddress, Role, MaxRecipients] {
+        assert_eq!(Case::new().and(reason).priority(Priority::High).verdict(), reason);
+    }
+}
+
+#[test]
+fn quiet_hours_leave_web_socket_and_slack_alone() {
+    let day = json!({"quiet_hours_start": "08:00", "quiet_hours_end": "20:00"});
+    let world = Channel::ALL.into_iter().fold(World::default().person(staff("1")), |world, channel| {
+        world
+            .route(json!({"channel": channel}))
+            .setting(restaurant_setting(channel, &day))
+            .preference(first_staff_preference(channel, &day))
+    });
+    let told = world.fan_out(&order_created(), AFTERNOON);
+    assert_eq!(told.verdicts(STAFF_1), [QuietHours, QuietHours, QuietHours, Send, Send]);
+}
+
+/// The verdict on staff 1's e-mail at 21:30 UTC, with quiet hours from 22:00 to 08:00.
+fn late_email(zone: &Value, of_user: bool) -> Verdict {
+    let night = json!({"quiet_hours_start": "22:00", "quiet_hours_end": "08:00"});
+    let world = World::new().person(with(staff("1"), &json!({"time_zone": zone})));
+    let world = if of_user {
+        world.preference(first_staff_preference(Channel::Email, &night))
+    } else {
+        world.setting(restaurant_setting(Channel::Email, &night))
+    };
+    world.fan_out(&order_created(), "2026-01-15T21:30:00Z").verdict(STAFF_1, Channel::Email)
+}
+
+#[test]
+fn quiet_hours_of_user_and_group_are_those_of_the_users_zone() {
+    for of_user in [true, false] {
+        assert_eq!(late_email(&json!("Europe/Rome"), of_user), QuietHours);
+        assert_eq!(late_email(&json!("Europe/Lisbon"), of_user), Send);
+        assert_eq!(late_email(&json!("America/New_York"), of_user), Send);
+        assert_eq!(late_email(&json!("Asia/Tokyo"), of_user), QuietHours);
+    }
+}
+
+#[test]
+fn quiet_hours_without_a_zone_are_utc() {
+    for of_user in [true, false] {
+        assert_eq!(late_email(&Value::Null, of_user), Send);
+        assert_eq!(late_email(&json!("UTC"), of_user), Send);
+    }
+    let now = json!({"quiet_hours_start": "15:00", "quiet_hours_end": "15:01"});
+    let world = World::new().person(staff("1")).preference(first_staff_preference(Channel::Email, &now));
+    assert_eq!(world.fan_out(&order_created(), AFTERNOON).verdict(STAFF_1, Channel::Email), QuietHours);
+}
+
+#[test]
+fn quiet_hours_that_end_when_they_start_are_refused() {
+    let never = json!({"quiet_hours_start": "22:00", "quiet_hours_end": "22:00"});
+    let half = json!({"quiet_hours_start": "22:00"});
+    for hours in [never, half] {
+        let setting: Setting = serde_json::from_value(restaurant_setting(Channel::Email, &hours)).unwrap();
+        assert_eq!(setting.check(&UserTypes::default()).unwrap_err().field, "quiet_hours_end");
+        let preference: Preference =
+            serde_json::from_value(first_staff_preference(Channel::Email, &hours)).unwrap();
+        assert_eq!(preference.check(&UserTypes::default()).unwrap_err().field, "quiet_hours_end");
+    }
+}
+
+#[test]
+fn the_events_priority_counts_before_the_routes() {
+    let routed = |route: Option<Priority>, event: Option<Priority>| {
+        let world =
+            World::default().route(json!({"channel": "WEBSOCKET", "priority": route})).person(staff("1"));
+        let told = world.fan_out(&Event { priority: event, ..order_created() }, AFTERNOON);
+        told.rows[0].priority
+    };
+    assert_eq!(routed(Some(Priority::High), Some(Priority::Low)), Priority::Low);
+    assert_eq!(routed(Some(Priority::Low), Some(Priority::High)), Priority::High);
+    assert_eq!(routed(Some(Priority::High), None), Priority::High);
+    assert_eq!(routed(None, Some(Priority::Low)), Priority::Low);
+    assert_eq!(routed(None, None), Priority::Normal);
+}
+
+#[test]
+fn the_routes_priority_is_what_quiet_hours_and_thresholds_see() {
+    let strict = json!({
+        "min_priority": "HIGH", "quiet_hours_start": "14:00", "quiet_hours_end": "16:00",
+    });
+    let world = World::default()
+        .route(json!({"channel": "EMAIL", "priority": "HIGH"}))
+        .person(staff("1"))
+        .preference(first_staff_preference(Channel::Email, &strict));
+    let email = |event| world.fan_out(&event, AFTERNOON).verdict(STAFF_1, Channel::Email);
+    assert_eq!(email(order_created()), Send);
+    assert_eq!(email(urgent(order_created(), Priority::Normal)), LowPriority);
+}
+
+#[test]
+fn routes_of_the_event_type_replace_the_defaults_altogether() {
+    let world = World::new()
+        .route(json!({"event_type": "ORDER_CREATED", "channel": "SLACK"}))
+        .route(json!({"event_type": "CANCELLATION", "channel": "EMAIL", "mandatory": true}))
+        .person(staff("1"));
+    let verdicts = |event| world.fan_out(&event, AFTERNOON).verdicts(STAFF_1);
+    assert_eq!(verdicts(order_created()), [NotRouted, NotRouted, NotRouted, NotRouted, Send]);
+    let other = event("TABLE_FREED", "RESTAURANT", "5", &json!({}));
+    assert_eq!(verdicts(other), [Send, Send, Send, Send, NotRouted]);
+}
+
+#[test]
+fn living_push_tokens_are_kept_and_dead_ones_left_out() {
+    let tokens = json!({"push_tokens": ["phone", "tablet", "watch"]});
+    let world = World::new().person(with(staff("1"), &tokens)).dead_address(Channel::Push, "tablet");
+    let address = |world: &World| {
+        let told = world.fan_out(&order_created(), AFTERNOON);
+        let rows = told.rows_of(STAFF_1);
+        rows.iter().find(|row| row.key.channel == Channel::Push).map(|row| row.address.clone())
+    };
+    assert_eq!(address(&world), Some("phone watch".to_owned()));
+    let world = world.dead_address(Channel::Push, "phone").dead_address(Channel::Push, "watch");
+    assert_eq!(address(&world), None);
+    assert_eq!(world.fan_out(&order_created(), AFTERNOON).verdict(STAFF_1, Channel::Push), DeadAddress);
+}
+
+#[test]
+fn an_address_is_dead_on_its_own_channel_only() {
+    let world = World::new()
+        .person(with(customer("1"), &json!({"email": "1@example.com", "push_tokens": ["1@example.com"]})))
+        .dead_address(Channel::Push, "1@example.com");
+    let told = world.fan_out(&event("ORDER_CREATED", "CUSTOMER", "1", &json!({})), AFTERNOON);
+    assert_eq!(told.verdict("CUSTOMER/1", Channel::Push), DeadAddress);
+    assert_eq!(told.verdict("CUSTOMER/1", Channel::Email), Send);
+}
+
+#[test]
+fn an_address_that_is_empty_is_none() {
+    let mut world = World::default().person(manager("1"));
+    for channel in Channel::ALL {
+        world = world.route(json!({"channel": channel}));
+    }
+    let person = &mut world.recipients[0];
+    // As a view over somebody else's user table may well hold it.
+    person.email = Some(String::new());
+    person.phone = Some(String::new());
+    person.push_tokens = vec![String::new()];
+    person.slack_webhook = Some(String::new());
+    let told = world.fan_out(&order_created(), AFTERNOON);
+    assert_eq!(told.verdicts(STAFF_1), [NoAddress, NoAddress, NoAddress, Send, NoAddress]);
+}

@@ -1,0 +1,252 @@
+//! Random worlds for properties: small ranges, so that keys collide, groups fill up and rules meet.
+//! Ids are chosen so that their bytes and their numbers are in different order.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+
+use proptest::collection::vec;
+use proptest::option::{self, weighted};
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::sample::{select, subsequence};
+use serde_json::{Value, json};
+
+use campanile_domain::channel::Channel;
+use campanile_domain::event::Event;
+use campanile_domain::priority::Priority;
+use campanile_domain::recipient::{DeadAddress, Recipient};
+use campanile_domain::row::{Audience, Preference, Route, Row, Setting};
+use campanile_domain::time::Timestamp;
+use campanile_domain::user_type::UserTypes;
+
+use crate::support::{World, entity, event, moment, urgent};
+
+const EVENT_TYPE: &str = "ORDER_CREATED";
+const ROLES: [&str; 4] = ["MANAGER", "CHEF", "WAITER", "AGENT"];
+const ENTITY_IDS: [&str; 3] = ["5", "10", "9"];
+const KINDS: [&str; 2] = ["BAR", "TRATTORIA"];
+
+/// An event in a world, at a moment.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub world: World,
+    pub event: Event,
+    pub now: Timestamp,
+}
+
+pub fn cases() -> impl Strategy<Value = Case> {
+    let now = (0..24_u8).prop_map(|hour| moment(&format!("2026-01-15T{hour:02}:30:00Z")));
+    (worlds(), events(), now).prop_map(|(world, event, now)| Case { world, event, now })
+}
+
+fn worlds() -> impl Strategy<Value = World> {
+    let rules = (vec(audience(), 0..5), vec(route(), 0..12), vec(setting(), 0..14), kinds());
+    let people = (vec(recipient(), 0..30), vec(preference(), 0..40), vec(dead_address(), 0..8));
+    (rules, people).prop_map(|((audiences, routes, settings, kinds), people)| {
+        let (recipients, preferences, dead_addresses) = people;
+        World {
+            user_types: UserTypes::default(),
+            audiences: unique(audiences, |row: &Audience| row.name.clone()),
+            routes: unique(routes, |row: &Route| (row.event_type.clone(), row.channel)),
+            settings: unique(settings, |row: &Setting| {
+                (
+                    (row.entity_type.clone(), row.entity_id.clone(), row.kind.clone()),
+                    (row.channel, row.event_type.clone()),
+                )
+            }),
+            kinds,
+            recipients: unique(recipients, Recipient::user),
+            preferences: unique(preferences, |row: &Preference| {
+                (row.user_type.clone(), row.user_id.clone(), row.channel, row.event_type.clone())
+            }),
+            dead_addresses,
+        }
+    })
+}
+
+/// The rows as a table with that key holds them.
+fn unique<R, K: Eq + Hash>(rows: Vec<R>, key: impl Fn(&R) -> K) -> Vec<R> {
+    let mut seen = std::collections::HashSet::new();
+    rows.into_iter().filter(|row| seen.insert(key(row))).collect()
+}
+
+fn stored<R: Row>(row: Value) -> R {
+    let row: R = serde_json::from_value(row).expect("the row has the columns of its table");
+    row.check(&UserTypes::default()).expect("the row could be stored");
+    row
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    let aggregates = select(vec![
+        ("RESTAURANT", "5"),
+        ("AGENCY", "10"),
+        ("CUSTOMER", "9"),
+        ("ADMIN", "1"),
+        ("BROADCAST", "1"),
+        ("RESERVATION", "77"),
+        ("BASKET", "77"),
+    ]);
+    let ids = || select(vec![json!("5"), json!(5), json!(10), json!("9")]);
+    (aggregates, ids(), ids(), 0..3_u8, option::of(priority())).prop_map(
+        |(aggregate, restaurant, customer, total, priority)| {
+            let payload = json!({"restaurantId": restaurant, "customerId": customer, "total": total});
+            let event = event(EVENT_TYPE, aggregate.0, aggregate.1, &payload);
+            match priority {
+                Some(priority) => urgent(event, priority),
+                None => event,
+            }
+        },
+    )
+}
+
+fn priority() -> impl Strategy<Value = Priority> {
+    select(Priority::ALL.to_vec())
+}
+
+fn channel() -> impl Strategy<Value = Channel> {
+    select(Channel::ALL.to_vec())
+}
+
+/// `*`, the event's type, or another one.
+fn event_type() -> impl Strategy<Value = &'static str> {
+    prop_oneof![3 => Just("*"), 2 => Just(EVENT_TYPE), 1 => Just("CANCELLATION")]
+}
+
+fn roles() -> impl Strategy<Value = Option<Vec<&'static str>>> {
+    weighted(0.3, subsequence(ROLES.to_vec(), 1..=3))
+}
+
+fn quiet_hours() -> impl Strategy<Value = Value> {
+    weighted(0.3, (0..24_u8, 1..24_u8)).prop_map(|hours| {
+        let at = |hour: u8| format!("{:02}:00", hour % 24);
+        json!({
+            "start": hours.map(|(start, _)| at(start)),
+            "end": hours.map(|(start, length)| at(start + length)),
+        })
+    })
+}
+
+fn audience() -> impl Strategy<Value = Audience> {
+    let people = select(vec![
+        ("RESTAURANT_USER", Some("/payload/restaurantId")),
+        ("RESTAURANT_USER", Some("/payload/restaurantId")),
+        ("RESTAURANT_USER", None),
+        ("AGENCY_USER", Some("/payload/restaurantId")),
+        ("AGENCY_USER", None),
+        ("CUSTOMER", Some("/payload/customerId")),
+        ("CUSTOMER", None),
+        ("ADMIN_USER", None),
+        ("ALL", None),
+    ]);
+    let when = weighted(0.3, select(vec!["payload.total > 0", "payload.total > 1", "payload.nothing"]));
+    (people, select(vec!["a", "b", "c", "d", "e"]), roles(), any::<bool>(), any::<bool>(), when).prop_map(
+        |((recipient_type, entity_path), name, roles, team, shared_read, when)| {
+            let scope = if team { "TEAM" } else { "PERSONAL" };
+            stored(json!({
+                "event_type": EVENT_TYPE, "name": name, "recipient_type": recipient_type,
+                "entity_path": entity_path, "roles": roles, "scope": scope, "shared_read": shared_read,
+                "when": when,
+            }))
+        },
+    )
+}
+
+fn route() -> impl Strategy<Value = Route> {
+    (event_type(), channel(), weighted(0.3, Just(())), option::of(priority())).prop_map(
+        |(event_type, channel, mandatory, priority)| {
+            stored(json!({
+                "event_type": event_type, "channel": channel, "mandatory": mandatory.is_some(),
+                "priority": priority,
+            }))
+        },
+    )
+}
+
+fn setting() -> impl Strategy<Value = Setting> {
+    let whose = (select(vec!["RESTAURANT", "RESTAURANT", "AGENCY"]), entity_or_kind());
+    let limits = (weighted(0.8, Just(())), weighted(0.5, 0..4_u32), roles(), quiet_hours());
+    (whose, channel(), event_type(), limits).prop_map(
+        |((entity_type, (entity_id, kind)), channel, event_type, (enabled, max_recipients, roles, quiet))| {
+            stored(json!({
+                "entity_type": entity_type, "entity_id": entity_id, "kind": kind, "channel": channel,
+                "event_type": event_type, "enabled": enabled.is_some(), "max_recipients": max_recipients,
+                "roles": roles, "quiet_hours_start": quiet["start"], "quiet_hours_end": quiet["end"],
+            }))
+        },
+    )
+}
+
+fn entity_or_kind() -> impl Strategy<Value = (&'static str, &'static str)> {
+    prop_oneof![
+        2 => Just(("*", "*")),
+        3 => select(ENTITY_IDS.to_vec()).prop_map(|id| (id, "*")),
+        2 => select(KINDS.to_vec()).prop_map(|kind| ("*", kind)),
+    ]
+}
+
+fn kinds() -> impl Strategy<Value = HashMap<campanile_domain::id::EntityRef, String>> {
+    vec((select(vec!["RESTAURANT", "AGENCY"]), select(ENTITY_IDS.to_vec()), select(KINDS.to_vec())), 0..6)
+        .prop_map(|rows| {
+            rows.into_iter()
+                .map(|(entity_type, id, kind)| (entity(entity_type, id), kind.to_owned()))
+                .collect()
+        })
+}
+
+fn user() -> impl Strategy<Value = (&'static str, String)> {
+    let user_types = select(vec![
+        "RESTAURANT_USER",
+        "RESTAURANT_USER",
+        "RESTAURANT_USER",
+        "AGENCY_USER",
+        "CUSTOMER",
+        "ADMIN_USER",
+        "GUEST",
+    ]);
+    (user_types, (1..13_u32).prop_map(|id| id.to_string()))
+}
+
+fn recipient() -> impl Strategy<Value = Recipient> {
+    let place = (weighted(0.9, select(ENTITY_IDS.to_vec())), weighted(0.9, select(ROLES.to_vec())));
+    let addresses = (weighted(0.8, address()), weighted(0.8, address()), vec(address(), 0..3));
+    let zones = weighted(0.6, select(vec!["Europe/Rome", "Asia/Tokyo", "America/New_York"]));
+    (user(), place, addresses, weighted(0.5, address()), zones, weighted(0.9, Just(()))).prop_map(
+        |((user_type, user_id), (entity_id, role), (email, phone, push_tokens), slack, zone, active)| {
+            let entity_type = BTreeMap::from([("RESTAURANT_USER", "RESTAURANT"), ("AGENCY_USER", "AGENCY")])
+                .get(user_type)
+                .copied()
+                .filter(|_| entity_id.is_some());
+            stored(json!({
+                "user_type": user_type, "user_id": user_id, "role": role, "email": email, "phone": phone,
+                "entity_type": entity_type, "entity_id": entity_type.and(entity_id),
+                "push_tokens": push_tokens, "slack_webhook": slack, "time_zone": zone,
+                "active": active.is_some(),
+            }))
+        },
+    )
+}
+
+/// Few, so that some of them are dead.
+fn address() -> impl Strategy<Value = &'static str> {
+    select(vec!["a@b", "c@d", "e@f", "g@h"])
+}
+
+fn dead_address() -> impl Strategy<Value = DeadAddress> {
+    (channel(), address()).prop_map(|(channel, address)| DeadAddress {
+        channel,
+        address: address.to_owned(),
+        reason: "unregistered".to_owned(),
+    })
+}
+
+fn preference() -> impl Strategy<Value = Preference> {
+    let choice = (weighted(0.6, Just(())), weighted(0.3, priority()), quiet_hours());
+    (user(), channel(), event_type(), choice).prop_map(
+        |((user_type, user_id), channel, event_type, (enabled, min_priority, quiet))| {
+            stored(json!({
+                "user_type": user_type, "user_id": user_id, "channel": channel, "event_type": event_type,
+                "enabled": enabled.is_some(), "min_priority": min_priority,
+                "quiet_hours_start": quiet["start"], "quiet_hours_end": quiet["end"],
+            }))
+        },
+    )
+}

@@ -1,0 +1,332 @@
+//! A small world in memory: rules, people and groups, and a fan-out over them that pages as a store would.
+//! Rows are written as JSON and checked as at the edge, so that no test relies on a row that nobody could store.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::{Value, json};
+
+use campanile_domain::channel::Channel;
+use campanile_domain::decision::{Decision, Verdict};
+use campanile_domain::event::{Event, Failure, NewEvent};
+use campanile_domain::fan_out::{Cursor, End, OutboxRow, Page, Plan, Position, Progress, Summary};
+use campanile_domain::id::EntityRef;
+use campanile_domain::priority::Priority;
+use campanile_domain::recipient::{Candidate, DeadAddress, Group, Recipient};
+use campanile_domain::row::{Audience, Preference, Route, Row, Setting};
+use campanile_domain::rules::{Reach, RuleRows, Rules};
+use campanile_domain::time::Timestamp;
+use campanile_domain::user_type::UserTypes;
+
+/// An afternoon on which nobody's usual quiet hours hold.
+pub const AFTERNOON: &str = "2026-01-15T15:00:00Z";
+
+/// Everything that decides about an event, as tables would hold it.
+#[derive(Debug, Clone, Default)]
+pub struct World {
+    pub user_types: UserTypes,
+    pub audiences: Vec<Audience>,
+    pub routes: Vec<Route>,
+    pub settings: Vec<Setting>,
+    pub kinds: HashMap<EntityRef, String>,
+    pub recipients: Vec<Recipient>,
+    pub preferences: Vec<Preference>,
+    pub dead_addresses: Vec<DeadAddress>,
+}
+
+impl World {
+    /// No people and no rules but the default routing.
+    pub fn new() -> Self {
+        World::default()
+            .route(json!({"channel": "WEBSOCKET", "mandatory": true, "priority": "NORMAL"}))
+            .route(json!({"channel": "EMAIL", "priority": "NORMAL"}))
+            .route(json!({"channel": "PUSH", "priority": "NORMAL"}))
+            .route(json!({"channel": "SMS", "priority": "NORMAL"}))
+    }
+
+    pub fn route(mut self, row: Value) -> Self {
+        self.routes.push(self.checked(row));
+        self
+    }
+
+    pub fn audience(mut self, row: Value) -> Self {
+        self.audiences.push(self.checked(row));
+        self
+    }
+
+    /// For an entity, a kind, or a whole type.
+    pub fn setting(mut self, row: Value) -> Self {
+        self.settings.push(self.checked(row));
+        self
+    }
+
+    pub fn kind(mut self, entity_type: &str, entity_id: &str, kind: &str) -> Self {
+        self.kinds.insert(entity(entity_type, entity_id), kind.to_owned());
+        self
+    }
+
+    pub fn person(mut self, row: Value) -> Self {
+        self.recipients.push(self.checked(row));
+        self
+    }
+
+    pub fn preference(mut self, row: Value) -> Self {
+        self.preferences.push(self.checked(row));
+        self
+    }
+
+    pub fn dead_address(mut self, channel: Channel, address: &str) -> Self {
+        let (address, reason) = (address.to_owned(), "unregistered".to_owned());
+        self.dead_addresses.push(DeadAddress { channel, address, reason });
+        self
+    }
+
+    fn checked<R: Row>(&self, row: Value) -> R {
+        let row: R = serde_json::from_value(row).expect("the row has the columns of its table");
+        row.check(&self.user_types).expect("the row could be stored");
+        row
+    }
+
+    pub fn rules(&self) -> Rules {
+        let default_settings = self.settings.iter().filter(|s| s.entity_id.is_any()).cloned().collect();
+        let rows = RuleRows {
+            audiences: self.audiences.clone(),
+            routing: self.routes.clone(),
+            templates: Vec::new(),
+            default_settings,
+        };
+        Rules::new(self.user_types.clone(), rows).0
+    }
+
+    /// The whole fan-out in one step.
+    pub fn fan_out(&self, event: &Event, at: &str) -> Told {
+        self.fan_out_by(10_000, event, moment(at))
+    }
+
+    /// The fan-out in steps of `room` recipients; between two steps the cursor lies in the database as JSON.
+    pub fn fan_out_by(&self, room: usize, event: &Event, now: Timestamp) -> Told {
+        const MAX_STEPS: usize = 10_000;
+        let rules = self.rules();
+        let (mut rows, mut decisions, mut cursors) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..MAX_STEPS {
+            let cursor = cursors.last().map_or_else(Cursor::default, |json: &String| {
+                serde_json::from_str(json).expect("a cursor comes back from JSON")
+            });
+            let end = match self.step(&rules, event, cursor, room, now) {
+                Ok(plan) => {
+                    assert!(plan.decisions.len() <= room, "a step considers no more than it has room for");
+                    rows.extend(plan.rows);
+                    decisions.extend(plan.decisions);
+                    plan.end
+                }
+                Err(failure) => End::Failed(failure),
+            };
+            let result = match end {
+                End::Continues(cursor) => {
+                    cursors.push(serde_json::to_string(&cursor).expect("a cursor can be written"));
+                    continue;
+                }
+                End::Finished(summary) => Ok(summary),
+                End::Failed(failure) => Err(failure),
+            };
+            return Told { rows, decisions, result, cursors };
+        }
+        panic!("the fan-out does not come to an end");
+    }
+
+    fn step(
+        &self,
+        rules: &Rules,
+        event: &Event,
+        cursor: Cursor,
+        room: usize,
+        now: Timestamp,
+    ) -> Result<Plan, Failure> {
+        let mut progress = Progress::new(rules, event, &event.document(), cursor, room, now)?;
+        while let Some(page) = progress.next_page() {
+            let candidates = self.page(&page);
+            let groups = candidates.iter().filter_map(|c| c.recipient.entity()).map(|e| self.group(e));
+            progress.take(&candidates, &groups.collect());
+        }
+        Ok(progress.finish())
+    }
+
+    /// What a store answers: by entity, rank and user id, strictly behind the position, no more than the limit.
+    pub fn page(&self, page: &Page) -> Vec<Candidate> {
+        let place = |r: &Recipient| place(&Position::of(r));
+        let mut found: Vec<&Recipient> = self
+            .recipients
+            .iter()
+            .filter(|r| r.active && reaches(&page.reach, r) && admits(page.roles.as_deref(), r))
+            .filter(|r| page.after.as_ref().is_none_or(|after| place(r) > self::place(after)))
+            .collect();
+        found.sort_by_key(|r| place(r));
+        found.into_iter().take(page.limit).map(|r| self.candidate(r)).collect()
+    }
+
+    fn candidate(&self, recipient: &Recipient) -> Candidate {
+        let own = |p: &&Preference| p.user_type == recipient.user_type && p.user_id == recipient.user_id;
+        let preferences = self.preferences.iter().filter(own).cloned().collect();
+        Candidate { recipient: recipient.clone(), preferences, dead_addresses: self.dead_addresses.clone() }
+    }
+
+    fn group(&self, entity: EntityRef) -> (EntityRef, Group) {
+        let own = |s: &&Setting| {
+            s.entity_type == entity.entity_type
+                && !s.entity_id.is_any()
+                && s.entity_id.selects(&entity.entity_id)
+        };
+        let settings = self.settings.iter().filter(own).cloned().collect();
+        let kind = self.kinds.get(&entity).cloned();
+        (entity, Group { kind, settings })
+    }
+}
+
+fn reaches(reach: &Reach, recipient: &Recipient) -> bool {
+    match reach {
+        Reach::User(user) => recipient.user() == *user,
+        Reach::Entity { user_type, entity } => {
+            recipient.user_type == *user_type && recipient.entity().as_ref() == Some(entity)
+        }
+        Reach::Everybody(user_type) => recipient.user_type == *user_type,
+    }
+}
+
+fn admits(roles: Option<&[String]>, recipient: &Recipient) -> bool {
+    roles.is_none_or(|roles| recipient.role.as_ref().is_some_and(|role| roles.contains(role)))
+}
+
+fn place(position: &Position) -> (String, i64, String) {
+    (position.entity_id.clone(), position.rank, position.user_id.clone())
+}
+
+/// What became of an event.
+#[derive(Debug)]
+pub struct Told {
+    pub rows: Vec<OutboxRow>,
+    pub decisions: Vec<Decision>,
+    pub result: Result<Summary, Failure>,
+    /// As JSON, in the order in which the steps left them.
+    pub cursors: Vec<String>,
+}
+
+impl Told {
+    /// Who was considered, in order, as `CUSTOMER/42`.
+    pub fn considered(&self) -> Vec<String> {
+        self.decisions.iter().map(|d| format!("{}/{}", d.user_type, d.user_id)).collect()
+    }
+
+    pub fn decision(&self, user: &str) -> &Decision {
+        let named = |d: &&Decision| format!("{}/{}", d.user_type, d.user_id) == user;
+        self.decisions.iter().find(named).expect("the user was considered")
+    }
+
+    pub fn verdict(&self, user: &str, channel: Channel) -> Verdict {
+        self.decision(user).channels[&channel]
+    }
+
+    /// In the order EMAIL, PUSH, SMS, WEBSOCKET, SLACK.
+    pub fn verdicts(&self, user: &str) -> [Verdict; 5] {
+        Channel::ALL.map(|channel| self.verdict(user, channel))
+    }
+
+    pub fn rows_of(&self, user: &str) -> Vec<&OutboxRow> {
+        let named = |r: &&OutboxRow| format!("{}/{}", r.recipient.user_type, r.recipient.user_id) == user;
+        self.rows.iter().filter(named).collect()
+    }
+
+    pub fn queues(&self) -> BTreeSet<&str> {
+        self.rows.iter().map(|row| row.queue.as_str()).collect()
+    }
+
+    /// How many inbox entries there will be.
+    pub fn notifications(&self) -> usize {
+        self.rows.iter().map(|row| row.key.notification_id).collect::<BTreeSet<_>>().len()
+    }
+
+    pub fn summary(&self) -> &Summary {
+        self.result.as_ref().expect("the fan-out finished")
+    }
+
+    pub fn failure(&self) -> &Failure {
+        self.result.as_ref().expect_err("the fan-out failed")
+    }
+}
+
+/// A waiter of restaurant 5 with every address.
+pub fn staff(user_id: &str) -> Value {
+    everywhere(json!({
+        "user_type": "RESTAURANT_USER", "user_id": user_id,
+        "entity_type": "RESTAURANT", "entity_id": "5", "role": "WAITER",
+    }))
+}
+
+pub fn manager(user_id: &str) -> Value {
+    with(staff(user_id), &json!({"role": "MANAGER"}))
+}
+
+/// An agent of agency 10 with every address.
+pub fn agent(user_id: &str) -> Value {
+    everywhere(json!({
+        "user_type": "AGENCY_USER", "user_id": user_id,
+        "entity_type": "AGENCY", "entity_id": "10", "role": "AGENT",
+    }))
+}
+
+pub fn customer(user_id: &str) -> Value {
+    everywhere(json!({"user_type": "CUSTOMER", "user_id": user_id}))
+}
+
+pub fn admin(user_id: &str) -> Value {
+    everywhere(json!({"user_type": "ADMIN_USER", "user_id": user_id, "role": "ADMIN"}))
+}
+
+fn everywhere(person: Value) -> Value {
+    let id = person["user_id"].as_str().unwrap_or_default().to_owned();
+    let addresses = json!({
+        "email": format!("{id}@example.com"),
+        "phone": format!("+3900000{id}"),
+        "push_tokens": [format!("token-{id}")],
+        "slack_webhook": format!("https://slack.example/{id}"),
+    });
+    with(person, &addresses)
+}
+
+/// The row with some of its fields changed.
+pub fn with(mut row: Value, changes: &Value) -> Value {
+    for (field, value) in changes.as_object().into_iter().flatten() {
+        row[field] = value.clone();
+    }
+    row
+}
+
+/// A setting of restaurant 5 for one channel, on unless the changes say otherwise.
+pub fn restaurant_setting(channel: Channel, changes: &Value) -> Value {
+    with(json!({"entity_type": "RESTAURANT", "entity_id": "5", "channel": channel}), changes)
+}
+
+/// A preference of restaurant user 1 for one channel, on unless the changes say otherwise.
+pub fn first_staff_preference(channel: Channel, changes: &Value) -> Value {
+    with(json!({"user_type": "RESTAURANT_USER", "user_id": "1", "channel": channel}), changes)
+}
+
+pub fn event(event_type: &str, aggregate_type: &str, aggregate_id: &str, payload: &Value) -> Event {
+    let new: NewEvent = serde_json::from_value(json!({
+        "event_id": "evt-1", "event_type": event_type,
+        "aggregate_type": aggregate_type, "aggregate_id": aggregate_id, "payload": payload,
+    }))
+    .expect("the event could be accepted");
+    new.at(moment(AFTERNOON))
+}
+
+pub fn urgent(event: Event, priority: Priority) -> Event {
+    Event { priority: Some(priority), ..event }
+}
+
+pub fn entity(entity_type: &str, entity_id: &str) -> EntityRef {
+    serde_json::from_value(json!({"entity_type": entity_type, "entity_id": entity_id}))
+        .expect("an entity has a type and an id")
+}
+
+pub fn moment(text: &str) -> Timestamp {
+    text.parse().expect("the test names a moment")
+}

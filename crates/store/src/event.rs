@@ -1,0 +1,30 @@
+//! How events enter.
+
+use async_trait::async_trait;
+use campanile_domain::event::{Failure, NewEvent};
+use campanile_domain::id::EventId;
+
+use crate::StoreError;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Acceptance {
+    /// For each event whether it is new; a known one with the same body is not, and that is fine.
+    Accepted(Vec<bool>),
+    /// The positions of events whose id is known with another body. Nothing was written.
+    Conflicts(Vec<usize>),
+}
+
+#[async_trait]
+pub trait EventStore {
+    /// All or nothing. Ids inside one call are distinct.
+    async fn accept(&self, events: Vec<NewEvent>) -> Result<Acceptance, StoreError>;
+
+    /// Counts a failure against an event; after `max` it is `FAILED` with a dead letter. Answers whether it is.
+    async fn count_failure(&self, seq: i64, failure: Failure, max: u32) -> Result<bool, StoreError>;
+
+    /// `PUBLISHED` events of these whose every row was received or failed become `PROCESSED`.
+    async fn close_events(&self, candidates: Vec<EventId>) -> Result<u64, StoreError>;
+
+    /// `PUBLISHED` events in the order of their arrival, behind `after`; for a sweep over what nobody else closed.
+    async fn open_events(&self, after: i64, limit: usize) -> Result<Vec<(i64, EventId)>, StoreError>;
+}

@@ -1,0 +1,37 @@
+//! The second outbox on its way to the broker: chunks of rows that wait to be published.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use campanile_domain::id::SendKey;
+
+use crate::{Chunk, StoreError};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ChunkId(pub i64);
+
+#[async_trait]
+pub trait OutboxStore {
+    /// The next chunk that nobody holds for one of these queues, leased; by lane, then by age.
+    async fn claim_chunk(&self, queues: Vec<String>, lease: Duration) -> Result<Option<Chunk>, StoreError>;
+
+    /// Every row was confirmed: the chunk is no more.
+    async fn chunk_published(&self, chunk: ChunkId) -> Result<(), StoreError>;
+
+    /// The chunk goes back and waits.
+    async fn release_chunk(&self, chunk: ChunkId) -> Result<(), StoreError>;
+
+    /// The broker refused some rows of the chunk: each counts, and after `max` is `FAILED` with a dead letter. The others of
+    /// the chunk are published; the refused ones that have attempts left wait `delay` in it.
+    async fn rows_refused(
+        &self,
+        chunk: ChunkId,
+        refused: Vec<(SendKey, String)>,
+        max: u32,
+        delay: Duration,
+    ) -> Result<(), StoreError>;
+
+    /// Puts what was published to these queues and not received into chunks again, after the broker lost it. At most `limit`
+    /// rows; answers how many.
+    async fn republish(&self, queues: Vec<String>, limit: usize) -> Result<u64, StoreError>;
+}

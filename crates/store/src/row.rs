@@ -1,0 +1,208 @@
+//! The rows that operators write, by the names of their tables. One description per table gives put, get and delete in
+//! either dialect.
+
+use async_trait::async_trait;
+use campanile_domain::rules::RuleRows;
+use serde_json::{Map, Value};
+
+use crate::StoreError;
+
+pub type JsonRow = Map<String, Value>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Table {
+    Recipients,
+    Entities,
+    Preferences,
+    Settings,
+    Routing,
+    Audiences,
+    Templates,
+}
+
+/// How a column's value travels between JSON and the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Number,
+    Flag,
+    /// An array, kept as JSON text.
+    List,
+}
+
+#[derive(Debug)]
+pub(crate) struct Description {
+    pub table: &'static str,
+    pub key: &'static [&'static str],
+    /// All columns, the key among them.
+    pub columns: &'static [(&'static str, Kind)],
+    /// Columns that may be filtered by besides those of the key, because an index serves them.
+    pub filters: &'static [&'static str],
+}
+
+impl Table {
+    pub const ALL: [Table; 7] = [
+        Table::Recipients,
+        Table::Entities,
+        Table::Preferences,
+        Table::Settings,
+        Table::Routing,
+        Table::Audiences,
+        Table::Templates,
+    ];
+
+    /// The word in its HTTP path.
+    pub fn path(self) -> &'static str {
+        match self {
+            Table::Recipients => "recipients",
+            Table::Entities => "entities",
+            Table::Preferences => "preferences",
+            Table::Settings => "settings",
+            Table::Routing => "routing",
+            Table::Audiences => "audiences",
+            Table::Templates => "templates",
+        }
+    }
+
+    /// The columns of its key, in order.
+    pub fn key(self) -> &'static [&'static str] {
+        self.description().key
+    }
+
+    /// What a listing may be filtered by.
+    pub fn filters(self) -> impl Iterator<Item = &'static str> {
+        let description = self.description();
+        description.key.iter().chain(description.filters).copied()
+    }
+
+    pub(crate) fn description(self) -> &'static Description {
+        use Kind::{Flag, List, Number, Text};
+        match self {
+            Table::Recipients => &Description {
+                table: "recipient",
+                key: &["user_type", "user_id"],
+                columns: &[
+                    ("user_type", Text),
+                    ("user_id", Text),
+                    ("entity_type", Text),
+                    ("entity_id", Text),
+                    ("role", Text),
+                    ("name", Text),
+                    ("email", Text),
+                    ("phone", Text),
+                    ("push_tokens", List),
+                    ("slack_webhook", Text),
+                    ("locale", Text),
+                    ("time_zone", Text),
+                    ("active", Flag),
+                ],
+                filters: &["entity_type", "entity_id", "role", "active"],
+            },
+            Table::Entities => &Description {
+                table: "entity",
+                key: &["entity_type", "entity_id"],
+                columns: &[("entity_type", Text), ("entity_id", Text), ("kind", Text), ("name", Text)],
+                filters: &["kind"],
+            },
+            Table::Preferences => &Description {
+                table: "user_notification_preferences",
+                key: &["user_type", "user_id", "channel", "event_type"],
+                columns: &[
+                    ("user_type", Text),
+                    ("user_id", Text),
+                    ("channel", Text),
+                    ("event_type", Text),
+                    ("enabled", Flag),
+                    ("min_priority", Text),
+                    ("quiet_hours_start", Text),
+                    ("quiet_hours_end", Text),
+                    ("quiet_hours_mode", Text),
+                ],
+                filters: &[],
+            },
+            Table::Settings => &Description {
+                table: "entity_notification_settings",
+                key: &["entity_type", "entity_id", "kind", "channel", "event_type"],
+                columns: &[
+                    ("entity_type", Text),
+                    ("entity_id", Text),
+                    ("kind", Text),
+                    ("channel", Text),
+                    ("event_type", Text),
+                    ("enabled", Flag),
+                    ("max_recipients", Number),
+                    ("roles", List),
+                    ("quiet_hours_start", Text),
+                    ("quiet_hours_end", Text),
+                    ("quiet_hours_mode", Text),
+                ],
+                filters: &[],
+            },
+            Table::Routing => &Description {
+                table: "event_type_channel_routing",
+                key: &["event_type", "channel"],
+                columns: &[
+                    ("event_type", Text),
+                    ("channel", Text),
+                    ("mandatory", Flag),
+                    ("delivery_strategy", Text),
+                    ("priority", Text),
+                ],
+                filters: &[],
+            },
+            Table::Audiences => &Description {
+                table: "event_audience",
+                key: &["event_type", "name"],
+                columns: &[
+                    ("event_type", Text),
+                    ("name", Text),
+                    ("recipient_type", Text),
+                    ("entity_path", Text),
+                    ("roles", List),
+                    ("scope", Text),
+                    ("shared_read", Flag),
+                    ("when", Text),
+                ],
+                filters: &[],
+            },
+            Table::Templates => &Description {
+                table: "template",
+                key: &["event_type", "channel", "locale"],
+                columns: &[
+                    ("event_type", Text),
+                    ("channel", Text),
+                    ("locale", Text),
+                    ("title", Text),
+                    ("body", Text),
+                    ("html", Text),
+                ],
+                filters: &[],
+            },
+        }
+    }
+}
+
+/// Which rows to list: those where each column has its value, behind the key `after`.
+#[derive(Debug, Clone, Default)]
+pub struct RowFilter {
+    pub columns: Vec<(&'static str, String)>,
+    pub after: Option<Vec<String>>,
+    pub limit: usize,
+}
+
+#[async_trait]
+pub trait RowStore {
+    /// Replaces by key, all or nothing.
+    async fn put_rows(&self, table: Table, rows: Vec<JsonRow>) -> Result<u64, StoreError>;
+
+    /// In the order of the key.
+    async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<Vec<JsonRow>, StoreError>;
+
+    /// Answers whether it was there. The key's values in their order.
+    async fn delete_row(&self, table: Table, key: Vec<String>) -> Result<bool, StoreError>;
+
+    /// Rises whenever what `rule_rows` answers may have changed.
+    async fn rule_version(&self) -> Result<i64, StoreError>;
+
+    async fn rule_rows(&self) -> Result<RuleRows, StoreError>;
+}

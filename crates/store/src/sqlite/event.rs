@@ -1,0 +1,111 @@
+//! How events enter, and how they are closed.
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use campanile_domain::event::{BodyHash, Failure, NewEvent};
+use campanile_domain::id::EventId;
+use campanile_domain::priority::Priority;
+use campanile_domain::time;
+use rusqlite::{Connection, named_params};
+
+use super::{Sqlite, read, send, statement};
+use crate::{Acceptance, DeadLetter, EventStore, StoreError};
+
+#[async_trait]
+impl EventStore for Sqlite {
+    async fn accept(&self, events: Vec<NewEvent>) -> Result<Acceptance, StoreError> {
+        self.write(move |connection, now| accept(connection, now, &events)).await
+    }
+
+    async fn count_failure(&self, seq: i64, failure: Failure, max: u32) -> Result<bool, StoreError> {
+        self.write(move |connection, now| {
+            let error = failure.to_string();
+            let counted = read::first(
+                connection,
+                statement::COUNT_FAILURE,
+                named_params! { ":id": seq, ":error": error },
+                |row| Ok((row.get::<_, u32>("retry_count")?, row.get::<_, String>("event_id")?)),
+            )?;
+            let Some((_, event_id)) = counted.filter(|(count, _)| *count >= max) else { return Ok(false) };
+            read::change(connection, statement::FAIL_EVENT, named_params! { ":id": seq, ":error": error })?;
+            send::dead_letter(
+                connection,
+                now,
+                &DeadLetter {
+                    stage: "fan_out",
+                    event_id: Some(event_id),
+                    reason: failure.code.to_owned(),
+                    error,
+                    ..DeadLetter::default()
+                },
+            )?;
+            Ok(true)
+        })
+        .await
+    }
+
+    async fn close_events(&self, candidates: Vec<EventId>) -> Result<u64, StoreError> {
+        let ids: HashSet<&str> = candidates.iter().map(EventId::as_str).collect();
+        let ids = serde_json::json!(ids).to_string();
+        self.write(move |connection, now| {
+            let params = named_params! { ":event_ids": ids, ":now": now };
+            Ok(read::change(connection, statement::CLOSE_EVENTS, params)? as u64)
+        })
+        .await
+    }
+
+    async fn open_events(&self, after: i64, limit: usize) -> Result<Vec<(i64, EventId)>, StoreError> {
+        self.read(move |connection| {
+            let params = named_params! { ":after": after, ":limit": limit };
+            read::all(connection, statement::OPEN_EVENTS, params, |row| {
+                Ok((row.get("id")?, EventId::stored(row.get::<_, String>("event_id")?)))
+            })
+        })
+        .await
+    }
+}
+
+/// Looks at everything before it writes anything, so that a conflict leaves no trace.
+fn accept(connection: &Connection, now: &str, events: &[NewEvent]) -> Result<Acceptance, StoreError> {
+    let mut created = Vec::with_capacity(events.len());
+    let mut conflicts = Vec::new();
+    for (position, event) in events.iter().enumerate() {
+        let known = known_body(connection, &event.event_id)?;
+        created.push(known.is_none());
+        if known.is_some_and(|hash| hash != event.body_hash()) {
+            conflicts.push(position);
+        }
+    }
+    if !conflicts.is_empty() {
+        return Ok(Acceptance::Conflicts(conflicts));
+    }
+    for (event, _) in events.iter().zip(&created).filter(|(_, created)| **created) {
+        read::change(
+            connection,
+            statement::ACCEPT_EVENT,
+            named_params! {
+                ":event_id": event.event_id.as_str(),
+                ":event_type": event.event_type.as_str(),
+                ":aggregate_type": event.aggregate_type,
+                ":aggregate_id": event.aggregate_id,
+                ":payload": event.payload.to_json(),
+                ":priority": event.priority.map(Priority::as_str),
+                ":occurred_at": event.occurred_at.map(time::to_text),
+                ":now": now,
+            },
+        )?;
+    }
+    Ok(Acceptance::Accepted(created))
+}
+
+/// The hash of the event with this id, whether it is still stored or only remembered.
+fn known_body(connection: &Connection, event_id: &EventId) -> Result<Option<BodyHash>, StoreError> {
+    let params = named_params! { ":event_id": event_id.as_str() };
+    if let Some(event) = read::first(connection, statement::KNOWN_EVENT, params, read::event)? {
+        return Ok(Some(event.body_hash()));
+    }
+    read::first(connection, statement::KNOWN_HASH, params, |row| {
+        Ok(BodyHash::stored(row.get::<_, String>(0)?))
+    })
+}

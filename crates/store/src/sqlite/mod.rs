@@ -1,0 +1,204 @@
+//! SQLite: one file, one engine. One thread writes, and commits many callers' work at once; readers have connections of
+//! their own and never wait for it.
+
+mod event;
+mod fan_out;
+mod outbox;
+mod read;
+mod row;
+mod send;
+mod statement;
+mod trace;
+mod writer;
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use campanile_domain::time::{self, Timestamp};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use tokio::sync::Semaphore;
+
+use crate::{Store, StoreError};
+use writer::Writer;
+
+const READERS: usize = 4;
+/// How long to wait for a producer in another process that is just writing.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+const STATEMENT_CACHE: usize = 128;
+
+/// A clone is another handle on the same file.
+#[derive(Debug, Clone)]
+pub struct Sqlite {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    writer: Writer,
+    readers: Mutex<Vec<Connection>>,
+    permits: Semaphore,
+    clock: Clock,
+    /// Held for as long as the engine runs; the system lets go of it when the process dies.
+    _lock: File,
+}
+
+/// SQLite has no clock of its own. Tests move this one instead of waiting.
+#[derive(Debug, Clone, Default)]
+pub struct Clock(Arc<Mutex<Duration>>);
+
+impl Clock {
+    pub fn advance(&self, by: Duration) {
+        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += by;
+    }
+
+    fn now(&self) -> Timestamp {
+        let ahead = *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        time::later(Timestamp::now(), ahead)
+    }
+}
+
+impl Sqlite {
+    /// Opens the file, makes or upgrades its tables, and takes over what a process before this one left.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_with_clock(path, Clock::default())
+    }
+
+    pub fn open_with_clock(path: &Path, clock: Clock) -> Result<Self, StoreError> {
+        let lock = lock(path)?;
+        let mut connection = connect(path, OpenFlags::default()).map_err(|e| cannot_open(path, &e))?;
+        migrate(&mut connection).map_err(|e| cannot_open(path, &e))?;
+        // The lock is ours, so whoever held these leases is gone.
+        connection.execute(statement::EXPIRE_LEASES, [])?;
+        connection.execute(statement::RELEASE_CHUNKS, [])?;
+        connection.execute_batch("PRAGMA optimize = 0x10002")?;
+        let readers = (0..READERS)
+            .map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX))
+            .collect::<Result<Vec<_>, _>>()?;
+        let shared = Shared {
+            path: path.to_owned(),
+            writer: Writer::start(connection)?,
+            readers: Mutex::new(readers),
+            permits: Semaphore::new(READERS),
+            clock,
+            _lock: lock,
+        };
+        Ok(Sqlite { shared: Arc::new(shared) })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    fn clock(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    /// Runs as one transaction on the writing thread. `now` is the time of the database.
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection, &str) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let clock = self.shared.clock.clone();
+        self.shared.writer.run(move |connection| work(connection, &time::to_text(clock.now()))).await
+    }
+
+    /// Runs on a reading connection, off the async threads.
+    async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let _permit = self.shared.permits.acquire().await.map_err(|_| closed())?;
+        let read = tokio::task::spawn_blocking(move || {
+            let pool = || shared.readers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let connection = pool().pop().ok_or_else(closed)?;
+            let result = work(&connection);
+            pool().push(connection);
+            result
+        });
+        read.await.map_err(|e| StoreError::Unavailable(format!("a reader died: {e}")))?
+    }
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        Ok(self.clock())
+    }
+
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+}
+
+/// One engine per file: a second one would publish and send the same rows.
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(|e| {
+        StoreError::Unusable(format!(
+            "the data folder {} can't be made: {e}; choose another with --data-dir",
+            folder.display()
+        ))
+    })?;
+    let lock_path = folder.join("campanile.lock");
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path).map_err(|e| {
+        StoreError::Unusable(format!(
+            "the lock {} can't be opened: {e}; check the folder's permissions",
+            lock_path.display()
+        ))
+    })?;
+    file.try_lock().map_err(|_| {
+        StoreError::Unusable(format!(
+            "another Campanile is already running on {} (it holds {}): stop it first, choose another --data-dir, or use PostgreSQL to run several instances",
+            path.display(),
+            lock_path.display()
+        ))
+    })?;
+    Ok(file)
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error> {
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    if !flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY) {
+        connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")?;
+    }
+    connection
+        .execute_batch("PRAGMA cache_size = -16000; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;")?;
+    Ok(connection)
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), refinery::Error> {
+    let first =
+        refinery::Migration::unapplied("V1__first_tables", include_str!("migrations/V1__first_tables.sql"))?;
+    refinery::Runner::new(&[first]).run(connection).map(drop)
+}
+
+fn cannot_open(path: &Path, error: &dyn std::error::Error) -> StoreError {
+    let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+    StoreError::Unusable(format!("the database {} can't be used: {error}{cause}", path.display()))
+}
+
+fn closed() -> StoreError {
+    StoreError::Unavailable("the database is closed".to_owned())
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
+                StoreError::Refused(error.to_string())
+            }
+            Some(_) => StoreError::Unavailable(error.to_string()),
+            None => StoreError::Refused(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Chunks of outbox rows that wait to be published.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use campanile_domain::event::Event;
+use campanile_domain::fan_out::OutboxRow;
+use campanile_domain::id::SendKey;
+use campanile_domain::priority::Priority;
+use campanile_domain::time;
+use rusqlite::{Connection, Row, named_params};
+use serde_json::json;
+
+use super::{Sqlite, read, send, statement};
+use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, OutboxStore, StoreError};
+
+const MAX_CHUNK_ROWS: usize = 1_000;
+
+#[async_trait]
+impl OutboxStore for Sqlite {
+    async fn claim_chunk(&self, queues: Vec<String>, lease: Duration) -> Result<Option<Chunk>, StoreError> {
+        self.write(move |connection, now| claim(connection, now, &queues, lease)).await
+    }
+
+    async fn chunk_published(&self, chunk: ChunkId) -> Result<(), StoreError> {
+        self.write(move |connection, _| {
+            read::change(connection, statement::DELETE_CHUNK, named_params! { ":id": chunk.0 }).map(drop)
+        })
+        .await
+    }
+
+    async fn release_chunk(&self, chunk: ChunkId) -> Result<(), StoreError> {
+        self.write(move |connection, _| release(connection, chunk, None)).await
+    }
+
+    async fn rows_refused(
+        &self,
+        chunk: ChunkId,
+        refused: Vec<(SendKey, String)>,
+        max: u32,
+        delay: Duration,
+    ) -> Result<(), StoreError> {
+        self.write(move |connection, now| {
+            let mut waiting = Vec::new();
+            for (key, error) in &refused {
+                if !count_refusal(connection, now, *key, error, max)? {
+                    waiting.push(key.to_string());
+                }
+            }
+            if waiting.is_empty() {
+                return read::change(connection, statement::DELETE_CHUNK, named_params! { ":id": chunk.0 })
+                    .map(drop);
+            }
+            let params = named_params! { ":chunk_id": chunk.0, ":refused": json!(waiting).to_string() };
+            read::change(connection, statement::CONFIRM_ROWS, params)?;
+            release(connection, chunk, Some(lease_until(now, delay)))
+        })
+        .await
+    }
+
+    async fn republish(&self, queues: Vec<String>, limit: usize) -> Result<u64, StoreError> {
+        self.write(move |connection, _| republish(connection, &queues, limit)).await
+    }
+}
+
+pub fn lease_until(now: &str, lease: Duration) -> String {
+    time::from_text(now).map(|at| time::to_text(time::later(at, lease))).unwrap_or_default()
+}
+
+fn claim(
+    connection: &Connection,
+    now: &str,
+    queues: &[String],
+    lease: Duration,
+) -> Result<Option<Chunk>, StoreError> {
+    let params = named_params! {
+        ":queues": json!(queues).to_string(), ":now": now, ":lease_until": lease_until(now, lease),
+    };
+    let claimed = read::first(connection, statement::CLAIM_CHUNK, params, |row| {
+        let range: (String, String) = (row.get("first_id")?, row.get("last_id")?);
+        let chunk = Chunk {
+            id: ChunkId(row.get("id")?),
+            queue: row.get("queue")?,
+            lane: row.get("lane")?,
+            rows: Vec::new(),
+        };
+        Ok((chunk, range))
+    })?;
+    let Some((mut chunk, (first_id, last_id))) = claimed else { return Ok(None) };
+    let params = named_params! { ":chunk_id": chunk.id.0, ":first_id": first_id, ":last_id": last_id };
+    let mut events: HashMap<i64, Arc<Event>> = HashMap::new();
+    chunk.rows = read::all(connection, statement::CHUNK_ROWS, params, |row| {
+        let seq: i64 = row.get("id")?;
+        let event = match events.get(&seq) {
+            Some(event) => Arc::clone(event),
+            None => Arc::new(read::event_with_priority(row, "event_priority")?),
+        };
+        events.insert(seq, Arc::clone(&event));
+        Ok(ChunkRow { row: outbox_row(row, &event)?, event })
+    })?;
+    Ok(Some(chunk))
+}
+
+fn outbox_row(row: &Row, event: &Event) -> Result<OutboxRow, StoreError> {
+    Ok(OutboxRow {
+        key: read::key_of(row)?,
+        event_id: event.event_id.clone(),
+        recipient: read::recipient_of(row)?,
+        address: row.get("recipient_address")?,
+        title: row.get("title")?,
+        body: row.get("body")?,
+        inbox: None,
+        priority: read::parsed(row, "priority")?,
+        audience: row.get("audience")?,
+        entity: read::entity_of(row)?,
+        shared_read: row.get("shared_read")?,
+        queue: row.get("queue")?,
+        failure: None,
+    })
+}
+
+fn release(connection: &Connection, chunk: ChunkId, lease_until: Option<String>) -> Result<(), StoreError> {
+    let params = named_params! { ":id": chunk.0, ":lease_until": lease_until };
+    read::change(connection, statement::RELEASE_CHUNK, params).map(drop)
+}
+
+/// Answers whether the row is done with.
+fn count_refusal(
+    connection: &Connection,
+    now: &str,
+    key: SendKey,
+    error: &str,
+    max: u32,
+) -> Result<bool, StoreError> {
+    let error = format!("REFUSED: {error}");
+    let params = named_params! {
+        ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(), ":error": error, ":max": max,
+    };
+    let counted = read::first(connection, statement::REFUSE_ROW, params, |row| {
+        let failed = row.get::<_, Option<String>>("status")?.is_some();
+        Ok((failed, row.get::<_, String>("event_id")?, read::recipient_of(row)?))
+    })?;
+    let Some((failed, event_id, recipient)) = counted else { return Ok(true) };
+    if failed {
+        send::dead_letter(
+            connection,
+            now,
+            &DeadLetter {
+                stage: "publish",
+                event_id: Some(event_id),
+                recipient: Some(recipient),
+                channel: Some(key.channel),
+                reason: "REFUSED".to_owned(),
+                error,
+                ..DeadLetter::default()
+            },
+        )?;
+    }
+    Ok(failed)
+}
+
+fn republish(connection: &Connection, queues: &[String], limit: usize) -> Result<u64, StoreError> {
+    let params = named_params! { ":queues": json!(queues).to_string(), ":limit": limit };
+    let mut lost: HashMap<(String, i64), Vec<SendKey>> = HashMap::new();
+    read::all(connection, statement::LOST_ROWS, params, |row| {
+        let priority: Priority = read::parsed(row, "priority")?;
+        lost.entry((row.get("queue")?, priority.lane())).or_default().push(read::key_of(row)?);
+        Ok(())
+    })?;
+    let mut count = 0;
+    for ((queue, lane), mut keys) in lost {
+        keys.sort_unstable();
+        count += keys.len() as u64;
+        for chunk in keys.chunks(MAX_CHUNK_ROWS) {
+            rechunk(connection, &queue, lane, chunk)?;
+        }
+    }
+    Ok(count)
+}
+
+fn rechunk(connection: &Connection, queue: &str, lane: i64, keys: &[SendKey]) -> Result<(), StoreError> {
+    read::change(
+        connection,
+        statement::INSERT_CHUNK,
+        named_params! {
+            ":queue": queue, ":lane": lane, ":lease_until": None::<String>,
+            ":first_id": keys.first().map(|key| key.notification_id.to_string()),
+            ":last_id": keys.last().map(|key| key.notification_id.to_string()),
+        },
+    )?;
+    let chunk = connection.last_insert_rowid();
+    for key in keys {
+        read::change(
+            connection,
+            statement::ASSIGN_CHUNK,
+            named_params! {
+                ":chunk_id": chunk, ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(),
+            },
+        )?;
+    }
+    Ok(())
+}

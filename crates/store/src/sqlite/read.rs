@@ -1,0 +1,166 @@
+//! From rows to types and to JSON. What was checked when it was written is trusted when it is read; what others wrote
+//! into the tables by hand is an error that names the column.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use campanile_domain::event::Event;
+use campanile_domain::id::{EntityId, EntityRef, EntityType, EventId, EventType, NotificationId, SendKey};
+use campanile_domain::id::{UserId, UserRef, UserTypeName};
+use campanile_domain::time::{self, Timestamp};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Params, Row};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::{ClaimId, JsonRow, SendJob, StoreError};
+
+/// A value that does not fit its column's meaning.
+pub fn bad(column: &str, error: impl Display) -> StoreError {
+    StoreError::Refused(format!("column {column} holds something unusable: {error}"))
+}
+
+pub fn parsed<T: FromStr<Err: Display>>(row: &Row, column: &str) -> Result<T, StoreError> {
+    let text: String = row.get(column)?;
+    text.parse().map_err(|e| bad(column, e))
+}
+
+pub fn maybe_parsed<T: FromStr<Err: Display>>(row: &Row, column: &str) -> Result<Option<T>, StoreError> {
+    let text: Option<String> = row.get(column)?;
+    text.map(|text| text.parse().map_err(|e| bad(column, e))).transpose()
+}
+
+/// Producers in other processes may write times in any form that SQLite understands.
+pub fn maybe_time(row: &Row, column: &str) -> Result<Option<Timestamp>, StoreError> {
+    let text: Option<String> = row.get(column)?;
+    Ok(text.and_then(|text| {
+        time::from_text(&text).or_else(|| time::from_text(&format!("{}Z", text.replace(' ', "T"))))
+    }))
+}
+
+pub fn event(row: &Row) -> Result<Event, StoreError> {
+    event_with_priority(row, "priority")
+}
+
+pub fn event_with_priority(row: &Row, priority: &str) -> Result<Event, StoreError> {
+    let payload: String = row.get("payload")?;
+    Ok(Event {
+        event_id: EventId::stored(row.get::<_, String>("event_id")?),
+        event_type: EventType::stored(row.get::<_, String>("event_type")?),
+        aggregate_type: row.get("aggregate_type")?,
+        aggregate_id: row.get("aggregate_id")?,
+        payload: RawValue::from_string(payload).map_err(|e| bad("payload", e))?,
+        priority: maybe_parsed(row, priority)?,
+        occurred_at: maybe_time(row, "occurred_at")?,
+        created_at: maybe_time(row, "created_at")?.unwrap_or_default(),
+    })
+}
+
+pub fn recipient_of(row: &Row) -> Result<UserRef, StoreError> {
+    Ok(UserRef {
+        user_type: UserTypeName::stored(row.get::<_, String>("recipient_type")?),
+        user_id: UserId::stored(row.get::<_, String>("recipient_id")?),
+    })
+}
+
+pub fn entity_of(row: &Row) -> Result<Option<EntityRef>, StoreError> {
+    let entity_type: Option<String> = row.get("entity_type")?;
+    let entity_id: Option<String> = row.get("entity_id")?;
+    Ok(entity_type.zip(entity_id).map(|(entity_type, entity_id)| EntityRef {
+        entity_type: EntityType::stored(entity_type),
+        entity_id: EntityId::stored(entity_id),
+    }))
+}
+
+pub fn key_of(row: &Row) -> Result<SendKey, StoreError> {
+    let id: String = row.get("notification_id")?;
+    let id = id.parse().map_err(|e| bad("notification_id", e))?;
+    Ok(SendKey { notification_id: NotificationId(id), channel: parsed(row, "channel")? })
+}
+
+pub fn job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
+    Ok(SendJob {
+        key: key_of(row)?,
+        claim,
+        attempt: row.get::<_, u32>("attempt_count")? + 1,
+        event_id: EventId::stored(row.get::<_, String>("event_id")?),
+        event_type: EventType::stored(row.get::<_, String>("event_type")?),
+        user: recipient_of(row)?,
+        address: row.get("recipient_address")?,
+        title: row.get("title")?,
+        body: row.get("body")?,
+        priority: parsed(row, "priority")?,
+    })
+}
+
+/// Columns that hold JSON, and those that are true or false, whatever table they are of.
+const JSON_COLUMNS: [&str; 7] =
+    ["payload", "properties", "counts", "decisions", "attempts", "push_tokens", "roles"];
+const FLAG_COLUMNS: [&str; 4] = ["shared_read", "enabled", "mandatory", "active"];
+
+/// A row as an object with its column names.
+pub fn json_row(row: &Row) -> Result<JsonRow, StoreError> {
+    let names = row.as_ref();
+    let mut object = Map::new();
+    for index in 0..names.column_count() {
+        let name = names.column_name(index)?;
+        object.insert(name.to_owned(), json_value(name, row.get_ref(index)?)?);
+    }
+    Ok(object)
+}
+
+fn json_value(column: &str, value: ValueRef) -> Result<Value, StoreError> {
+    Ok(match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(flag) if FLAG_COLUMNS.contains(&column) => Value::Bool(flag != 0),
+        ValueRef::Integer(number) => Value::from(number),
+        ValueRef::Real(number) => Value::from(number),
+        ValueRef::Text(text) => {
+            let text = std::str::from_utf8(text).map_err(|e| bad(column, e))?;
+            if JSON_COLUMNS.contains(&column) {
+                serde_json::from_str(text).map_err(|e| bad(column, e))?
+            } else {
+                Value::from(text)
+            }
+        }
+        ValueRef::Blob(_) => return Err(bad(column, "binary data")),
+    })
+}
+
+/// A row as the type that its column names spell.
+pub fn typed<T: DeserializeOwned>(row: &Row) -> Result<T, StoreError> {
+    serde_json::from_value(Value::Object(json_row(row)?))
+        .map_err(|e| StoreError::Refused(format!("unusable row: {e}")))
+}
+
+/// Every row of a statement.
+pub fn all<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    mut read: impl FnMut(&Row) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+/// The first row of a statement, if any. The statement runs to its end.
+pub fn first<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnMut(&Row) -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    Ok(all(connection, sql, params, read)?.into_iter().next())
+}
+
+/// Runs a statement for its effect; answers how many rows it changed.
+pub fn change(connection: &Connection, sql: &str, params: impl Params) -> Result<usize, StoreError> {
+    Ok(connection.prepare_cached(sql)?.execute(params)?)
+}

@@ -1,0 +1,149 @@
+//! The rows that operators write. SQL is made from the description of each table.
+
+use async_trait::async_trait;
+use campanile_domain::rules::RuleRows;
+use rusqlite::types::Value as Sql;
+use rusqlite::{Connection, params_from_iter};
+use serde_json::Value;
+
+use super::{Sqlite, read, statement};
+use crate::row::{Description, Kind};
+use crate::{JsonRow, RowFilter, RowStore, StoreError, Table};
+
+#[async_trait]
+impl RowStore for Sqlite {
+    async fn put_rows(&self, table: Table, rows: Vec<JsonRow>) -> Result<u64, StoreError> {
+        self.write(move |connection, _| {
+            let description = table.description();
+            let mut statement = connection.prepare_cached(&upsert(description))?;
+            for row in &rows {
+                let values = description.columns.iter().map(|(name, kind)| sql_value(row.get(*name), *kind));
+                statement.execute(params_from_iter(values))?;
+            }
+            Ok(rows.len() as u64)
+        })
+        .await
+    }
+
+    async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<Vec<JsonRow>, StoreError> {
+        self.read(move |connection| {
+            let description = table.description();
+            let (sql, params) = listing(description, &filter);
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut rows = statement.query(params_from_iter(params))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(read::json_row(row)?);
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    async fn delete_row(&self, table: Table, key: Vec<String>) -> Result<bool, StoreError> {
+        self.write(move |connection, _| {
+            let description = table.description();
+            let by_key: Vec<String> = description.key.iter().map(|name| format!("\"{name}\" = ?")).collect();
+            let sql = format!("DELETE FROM {} WHERE {}", description.table, by_key.join(" AND "));
+            Ok(connection.prepare_cached(&sql)?.execute(params_from_iter(key))? > 0)
+        })
+        .await
+    }
+
+    async fn rule_version(&self) -> Result<i64, StoreError> {
+        self.read(|connection| {
+            let version = read::first(connection, statement::RULE_VERSION, [], |row| Ok(row.get(0)?))?;
+            version.ok_or_else(|| StoreError::Unusable("the table rule_version is empty".to_owned()))
+        })
+        .await
+    }
+
+    async fn rule_rows(&self) -> Result<RuleRows, StoreError> {
+        self.read(|connection| {
+            Ok(RuleRows {
+                audiences: whole(connection, Table::Audiences)?,
+                routing: whole(connection, Table::Routing)?,
+                templates: whole(connection, Table::Templates)?,
+                default_settings: read::all(connection, statement::DEFAULT_SETTINGS, [], read::typed)?,
+            })
+        })
+        .await
+    }
+}
+
+/// A small table, for the cache of rules. A row that somebody wrote by hand and that can't be read is skipped and named.
+fn whole<T: serde::de::DeserializeOwned>(
+    connection: &Connection,
+    table: Table,
+) -> Result<Vec<T>, StoreError> {
+    let (sql, _) =
+        listing(table.description(), &RowFilter { limit: usize::MAX >> 1, ..RowFilter::default() });
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([i64::MAX])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        match read::typed(row) {
+            Ok(row) => found.push(row),
+            Err(error) => tracing::error!(table = table.description().table, %error, "a rule can't be used"),
+        }
+    }
+    Ok(found)
+}
+
+pub(super) fn upsert(description: &Description) -> String {
+    let names: Vec<String> = description.columns.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+    let marks = vec!["?"; names.len()].join(", ");
+    let replaced: Vec<String> = description
+        .columns
+        .iter()
+        .filter(|(name, _)| !description.key.contains(name))
+        .map(|(name, _)| format!("\"{name}\" = excluded.\"{name}\""))
+        .collect();
+    format!(
+        "INSERT INTO {} ({}) VALUES ({marks}) ON CONFLICT ({}) DO UPDATE SET {}",
+        description.table,
+        names.join(", "),
+        description.key.join(", "),
+        replaced.join(", ")
+    )
+}
+
+/// Columns that are filtered by come first in the walk where the key begins with them.
+pub(super) fn listing(description: &Description, filter: &RowFilter) -> (String, Vec<Sql>) {
+    let names: Vec<String> = description.columns.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+    let mut conditions: Vec<String> = Vec::new();
+    let mut params = Vec::new();
+    for (name, value) in &filter.columns {
+        conditions.push(format!("\"{name}\" = ?"));
+        let kind = description.columns.iter().find(|(column, _)| column == name).map(|(_, kind)| *kind);
+        let json =
+            if kind == Some(Kind::Flag) { Value::Bool(value == "true") } else { Value::from(value.as_str()) };
+        params.push(sql_value(Some(&json), kind.unwrap_or(Kind::Text)));
+    }
+    if let Some(after) = &filter.after {
+        let marks = vec!["?"; after.len()].join(", ");
+        conditions.push(format!("({}) > ({marks})", description.key.join(", ")));
+        params.extend(after.iter().cloned().map(Sql::Text));
+    }
+    params.push(Sql::Integer(i64::try_from(filter.limit).unwrap_or(i64::MAX)));
+    let conditions =
+        if conditions.is_empty() { String::new() } else { format!("WHERE {} ", conditions.join(" AND ")) };
+    let sql = format!(
+        "SELECT {} FROM {} {conditions}ORDER BY {} LIMIT ?",
+        names.join(", "),
+        description.table,
+        description.key.join(", ")
+    );
+    (sql, params)
+}
+
+fn sql_value(value: Option<&Value>, kind: Kind) -> Sql {
+    match (kind, value) {
+        (_, None | Some(Value::Null)) => Sql::Null,
+        (Kind::Flag, Some(value)) => Sql::Integer(i64::from(value.as_bool().unwrap_or_default())),
+        (Kind::Number, Some(value)) => value.as_i64().map_or(Sql::Null, Sql::Integer),
+        (Kind::List, Some(value)) => Sql::Text(value.to_string()),
+        (Kind::Text, Some(Value::String(text))) => Sql::Text(text.clone()),
+        (Kind::Text, Some(value)) => Sql::Text(value.to_string()),
+    }
+}

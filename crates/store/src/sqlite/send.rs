@@ -1,0 +1,331 @@
+//! From a received message to a settled send.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use campanile_domain::channel::Channel;
+use campanile_domain::id::{EventId, SendKey, UserRef};
+use campanile_domain::priority::Priority;
+use campanile_domain::send::SendState;
+use campanile_domain::status::SendStatus;
+use campanile_domain::time::{self, Timestamp};
+use rusqlite::{Connection, named_params};
+use serde_json::json;
+
+use super::outbox::lease_until;
+use super::{Sqlite, read, statement};
+use crate::{
+    Capture, ClaimId, DeadLetter, ExpiredClaim, Received, ReceivedKey, SendJob, SendStore, Settled,
+    Settlement, StoreError,
+};
+
+#[async_trait]
+impl SendStore for Sqlite {
+    async fn receive(
+        &self,
+        keys: Vec<ReceivedKey>,
+        instance: &str,
+        lease: Duration,
+    ) -> Result<Received, StoreError> {
+        let instance = instance.to_owned();
+        self.write(move |connection, now| {
+            let claim = open_claim(connection, now, &instance, lease)?;
+            let mut received = Received::default();
+            for key in &keys {
+                receive(connection, now, *key, claim, &mut received)?;
+            }
+            fill_claim(connection, claim, &received.jobs)?;
+            Ok(received)
+        })
+        .await
+    }
+
+    async fn claim_due(
+        &self,
+        channel: Channel,
+        limit: usize,
+        instance: &str,
+        lease: Duration,
+    ) -> Result<Vec<SendJob>, StoreError> {
+        let instance = instance.to_owned();
+        self.write(move |connection, now| {
+            let claim = open_claim(connection, now, &instance, lease)?;
+            let mut jobs = Vec::new();
+            for lane in 0..=Priority::Low.lane() {
+                let params = named_params! {
+                    ":channel": channel.as_str(), ":lane": lane, ":now": now, ":limit": limit - jobs.len(),
+                };
+                let due =
+                    read::all(connection, statement::TAKE_DUE, params, |row| Ok(row.get::<_, String>(0)?))?;
+                for notification_id in due {
+                    jobs.extend(start(connection, &notification_id, channel, claim)?);
+                }
+            }
+            fill_claim(connection, claim, &jobs)?;
+            Ok(jobs)
+        })
+        .await
+    }
+
+    async fn settle(
+        &self,
+        settlements: Vec<Settlement>,
+        finished: Vec<ClaimId>,
+    ) -> Result<Settled, StoreError> {
+        self.write(move |connection, now| {
+            let mut settled = Settled::default();
+            for settlement in &settlements {
+                if !settle(connection, now, settlement)? {
+                    settled.lost.push(settlement.job.key);
+                }
+            }
+            for claim in &finished {
+                read::change(connection, statement::DELETE_CLAIM, named_params! { ":id": claim.0 })?;
+            }
+            Ok(settled)
+        })
+        .await
+    }
+
+    async fn expired_claims(&self, limit: usize) -> Result<Vec<ExpiredClaim>, StoreError> {
+        let now = time::to_text(self.clock());
+        self.read(move |connection| {
+            let params = named_params! { ":now": now, ":limit": limit };
+            let claims = read::all(connection, statement::EXPIRED_CLAIMS, params, |row| {
+                Ok((ClaimId(row.get("id")?), row.get::<_, String>("notifications")?))
+            })?;
+            let jobs = |(claim, notifications): (ClaimId, String)| {
+                let params = named_params! { ":notifications": notifications, ":lease": claim.0 };
+                let jobs =
+                    read::all(connection, statement::CLAIMED_JOBS, params, |row| read::job(row, claim))?;
+                Ok(ExpiredClaim { claim, jobs })
+            };
+            claims.into_iter().map(jobs).collect()
+        })
+        .await
+    }
+
+    async fn write_dead_letters(&self, letters: Vec<DeadLetter>) -> Result<(), StoreError> {
+        self.write(move |connection, now| {
+            letters.iter().try_for_each(|letter| dead_letter(connection, now, letter))
+        })
+        .await
+    }
+
+    async fn next_due(&self, channel: Channel) -> Result<Option<Timestamp>, StoreError> {
+        self.read(move |connection| {
+            let params = named_params! { ":channel": channel.as_str() };
+            let due: Option<Option<String>> =
+                read::first(connection, statement::NEXT_DUE, params, |row| Ok(row.get(0)?))?;
+            Ok(due.flatten().and_then(|text| time::from_text(&text)))
+        })
+        .await
+    }
+}
+
+fn open_claim(
+    connection: &Connection,
+    now: &str,
+    instance: &str,
+    lease: Duration,
+) -> Result<ClaimId, StoreError> {
+    let params = named_params! { ":instance": instance, ":lease_until": lease_until(now, lease) };
+    read::change(connection, statement::INSERT_CLAIM, params)?;
+    Ok(ClaimId(connection.last_insert_rowid()))
+}
+
+/// A claim that turned out to hold nothing is not kept.
+fn fill_claim(connection: &Connection, claim: ClaimId, jobs: &[SendJob]) -> Result<(), StoreError> {
+    if jobs.is_empty() {
+        return read::change(connection, statement::DELETE_CLAIM, named_params! { ":id": claim.0 }).map(drop);
+    }
+    let mut notifications: Vec<String> = jobs.iter().map(|job| job.key.notification_id.to_string()).collect();
+    notifications.dedup();
+    let params = named_params! { ":id": claim.0, ":notifications": json!(notifications).to_string() };
+    read::change(connection, statement::FILL_CLAIM, params).map(drop)
+}
+
+fn receive(
+    connection: &Connection,
+    now: &str,
+    received: ReceivedKey,
+    claim: ClaimId,
+    into: &mut Received,
+) -> Result<(), StoreError> {
+    let key = received.key;
+    let id = key.notification_id.to_string();
+    let channel = key.channel.as_str();
+    let this_row = named_params! { ":notification_id": id, ":channel": channel };
+    let found = read::first(connection, statement::RECEIVE_ROW, this_row, |row| {
+        Ok((read::job(row, claim)?, row.get::<_, Option<String>>("status")?))
+    })?;
+    let Some((job, ended)) = found else {
+        into.unknown.push(key);
+        return Ok(());
+    };
+    into.events.push(job.event_id.clone());
+    if ended.is_some() {
+        into.repeated += 1;
+        return Ok(());
+    }
+    let params = named_params! { ":notification_id": id, ":channel": channel, ":now": now };
+    if read::change(connection, statement::RECEIVE_NOTIFICATION, params)? == 0
+        && notification_of(connection, &job.event_id, &job.user)?.is_some_and(|other| other != id)
+    {
+        let error = "DUPLICATE: the user has this event's notification already";
+        let params = named_params! { ":notification_id": id, ":channel": channel, ":error": error };
+        return read::change(connection, statement::CANCEL_ROW, params).map(drop);
+    }
+    let status = match key.channel {
+        Channel::Websocket => SendStatus::Sent,
+        Channel::Email | Channel::Push | Channel::Sms | Channel::Slack if received.claim => {
+            SendStatus::Sending
+        }
+        Channel::Email | Channel::Push | Channel::Sms | Channel::Slack => SendStatus::Due,
+    };
+    let sent = status == SendStatus::Sent;
+    let born = read::change(
+        connection,
+        statement::RECEIVE_SEND,
+        named_params! {
+            ":notification_id": id, ":channel": channel, ":recipient_address": job.address, ":status": status.as_str(),
+            ":attempt_count": i64::from(sent), ":lease": (status == SendStatus::Sending).then_some(claim.0),
+            ":provider": sent.then_some("realtime"), ":sent_at": sent.then_some(now), ":now": now,
+        },
+    )?;
+    match status {
+        _ if born == 0 => into.repeated += 1,
+        SendStatus::Sending => into.jobs.push(job),
+        SendStatus::Due => wait(connection, &job, now)?,
+        SendStatus::Sent | SendStatus::Failed | SendStatus::InDoubt | SendStatus::Cancelled => {}
+    }
+    Ok(())
+}
+
+fn notification_of(
+    connection: &Connection,
+    event_id: &EventId,
+    user: &UserRef,
+) -> Result<Option<String>, StoreError> {
+    let params = named_params! {
+        ":event_id": event_id.as_str(), ":user_type": user.user_type.as_str(), ":user_id": user.user_id.as_str(),
+    };
+    read::first(connection, statement::NOTIFICATION_OF, params, |row| Ok(row.get(0)?))
+}
+
+fn wait(connection: &Connection, job: &SendJob, due_at: &str) -> Result<(), StoreError> {
+    read::change(
+        connection,
+        statement::INSERT_DUE,
+        named_params! {
+            ":channel": job.key.channel.as_str(), ":lane": job.priority.lane(), ":due_at": due_at,
+            ":notification_id": job.key.notification_id.to_string(),
+        },
+    )
+    .map(drop)
+}
+
+/// A due send becomes a job, unless it is not due any more.
+fn start(
+    connection: &Connection,
+    notification_id: &str,
+    channel: Channel,
+    claim: ClaimId,
+) -> Result<Option<SendJob>, StoreError> {
+    let params = named_params! { ":notification_id": notification_id, ":channel": channel.as_str(), ":lease": claim.0 };
+    if read::change(connection, statement::START_SEND, params)? == 0 {
+        return Ok(None);
+    }
+    let params = named_params! { ":notification_id": notification_id, ":channel": channel.as_str() };
+    read::first(connection, statement::SEND_JOB, params, |row| read::job(row, claim))
+}
+
+/// Answers whether the claim still held.
+fn settle(connection: &Connection, now: &str, settlement: &Settlement) -> Result<bool, StoreError> {
+    let SendKey { notification_id, channel } = settlement.job.key;
+    let job = &settlement.job;
+    let attempts = if settlement.attempted { job.attempt } else { job.attempt - 1 };
+    let (external_id, sent_at) = match &settlement.state {
+        SendState::Sent { external_id, .. } => (external_id.as_deref(), Some(now)),
+        SendState::Due { .. } | SendState::Failed { .. } | SendState::InDoubt { .. } => (None, None),
+    };
+    let code = match &settlement.state {
+        SendState::Failed { code } => Some(*code),
+        SendState::Sent { .. } | SendState::Due { .. } | SendState::InDoubt { .. } => None,
+    };
+    let error = settlement.error.as_ref().map(|error| match code {
+        Some(code) => format!("{code}: {error}"),
+        None => error.clone(),
+    });
+    let changed = read::change(
+        connection,
+        statement::SETTLE_SEND,
+        named_params! {
+            ":status": settlement.state.status().as_str(), ":attempt_count": attempts,
+            ":provider": settlement.attempted.then_some(&settlement.provider), ":external_id": external_id,
+            ":last_error": error, ":sent_at": sent_at, ":notification_id": notification_id.to_string(),
+            ":channel": channel.as_str(), ":lease": job.claim.0,
+        },
+    )?;
+    if changed == 0 {
+        return Ok(false);
+    }
+    if let SendState::Due { at } = &settlement.state {
+        wait(connection, job, &time::to_text(*at))?;
+    }
+    let first_success = job.attempt == 1 && sent_at.is_some();
+    if settlement.attempted && !first_success {
+        read::change(
+            connection,
+            statement::INSERT_ATTEMPT,
+            named_params! {
+                ":notification_id": notification_id.to_string(), ":channel": channel.as_str(), ":at": now,
+                ":provider": settlement.provider, ":outcome": settlement.state.status().as_str(), ":error": settlement.error,
+                ":duration_ms": i64::try_from(settlement.duration.as_millis()).unwrap_or(i64::MAX),
+            },
+        )?;
+    }
+    if settlement.capture == Capture::Keep && sent_at.is_some() {
+        read::change(
+            connection,
+            statement::INSERT_CAPTURED,
+            named_params! {
+                ":event_id": job.event_id.as_str(), ":user_type": job.user.user_type.as_str(),
+                ":user_id": job.user.user_id.as_str(), ":channel": channel.as_str(), ":address": job.address,
+                ":title": job.title, ":body": job.body, ":at": now,
+            },
+        )?;
+    }
+    if let Some(code) = code.filter(|_| channel.is_retried()) {
+        dead_letter(
+            connection,
+            now,
+            &DeadLetter {
+                stage: "send",
+                event_id: Some(job.event_id.to_string()),
+                recipient: Some(job.user.clone()),
+                channel: Some(channel),
+                provider: Some(settlement.provider.clone()),
+                reason: code.to_owned(),
+                error: error.unwrap_or_default(),
+                message: None,
+            },
+        )?;
+    }
+    Ok(true)
+}
+
+pub fn dead_letter(connection: &Connection, now: &str, letter: &DeadLetter) -> Result<(), StoreError> {
+    read::change(
+        connection,
+        statement::INSERT_DEAD_LETTER,
+        named_params! {
+            ":stage": letter.stage, ":event_id": letter.event_id,
+            ":recipient_type": letter.recipient.as_ref().map(|r| r.user_type.as_str()),
+            ":recipient_id": letter.recipient.as_ref().map(|r| r.user_id.as_str()),
+            ":channel": letter.channel.map(Channel::as_str), ":provider": letter.provider,
+            ":reason": letter.reason, ":error": letter.error, ":message": letter.message, ":now": now,
+        },
+    )
+    .map(drop)
+}

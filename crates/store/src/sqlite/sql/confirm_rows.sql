@@ -1,0 +1,7 @@
+-- The rows of a chunk that were not refused are published: they leave the chunk. A range of the primary key.
+UPDATE outbox
+SET chunk_id = NULL
+WHERE chunk_id = :chunk_id
+  AND notification_id BETWEEN (SELECT first_id FROM publish_chunk WHERE id = :chunk_id)
+                          AND (SELECT last_id FROM publish_chunk WHERE id = :chunk_id)
+  AND notification_id || ':' || channel NOT IN (SELECT value FROM json_each(:refused))

@@ -1,0 +1,5 @@
+-- Counts against one event that could not be fanned out. Primary key.
+UPDATE event_outbox
+SET retry_count = retry_count + 1, last_error = :error
+WHERE id = :id AND status = 'PENDING'
+RETURNING retry_count, event_id

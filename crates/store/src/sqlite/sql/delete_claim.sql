@@ -1,0 +1,2 @@
+-- A claim that holds nothing any more. Primary key.
+DELETE FROM send_claim WHERE id = :id

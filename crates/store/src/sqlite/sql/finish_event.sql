@@ -1,0 +1,6 @@
+-- Ends or advances an event's fan-out, where its cursor is still the one that was read. Primary key.
+UPDATE event_outbox
+SET status = :status, fan_out_cursor = :cursor_after, last_error = :error,
+    published_at = CASE WHEN :status = 'PUBLISHED' OR :status = 'PROCESSED' THEN :now ELSE published_at END,
+    processed_at = CASE WHEN :status = 'PROCESSED' THEN :now ELSE processed_at END
+WHERE id = :id AND status = 'PENDING' AND fan_out_cursor IS :cursor_before

@@ -1,0 +1,6 @@
+-- What was captured, in order. Primary key.
+SELECT id, event_id, user_type, user_id, channel, address, title, body, at
+FROM captured_message
+WHERE id > :after
+ORDER BY id
+LIMIT :limit

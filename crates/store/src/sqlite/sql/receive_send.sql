@@ -1,0 +1,4 @@
+-- A send is born: claimed, due, or for a web socket sent. A redelivered message finds it there. Primary key.
+INSERT INTO send (notification_id, channel, recipient_address, status, attempt_count, lease, provider, created_at, sent_at)
+VALUES (:notification_id, :channel, :recipient_address, :status, :attempt_count, :lease, :provider, :now, :sent_at)
+ON CONFLICT (notification_id, channel) DO NOTHING

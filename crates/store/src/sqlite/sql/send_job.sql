@@ -1,0 +1,7 @@
+-- All that an attempt needs. Primary keys.
+SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address, o.title,
+       o.body, o.priority, s.attempt_count
+FROM send s
+JOIN outbox o ON o.notification_id = s.notification_id AND o.channel = s.channel
+JOIN event_outbox e ON e.event_id = o.event_id
+WHERE s.notification_id = :notification_id AND s.channel = :channel

@@ -1,0 +1,8 @@
+-- Sends of a channel and lane whose time has come. Primary key, in its order.
+DELETE FROM send_due
+WHERE (channel, lane, due_at, notification_id) IN (
+    SELECT channel, lane, due_at, notification_id FROM send_due
+    WHERE channel = :channel AND lane = :lane AND due_at <= :now
+    ORDER BY due_at
+    LIMIT :limit)
+RETURNING notification_id

@@ -1,0 +1,10 @@
+-- The sends of a page of recipients, with their attempts. Unique index notification_recipient, then primary keys.
+SELECT n.user_type, n.user_id, s.*,
+       (SELECT json_group_array(json_object('at', a.at, 'provider', a.provider, 'outcome', a.outcome, 'error', a.error,
+                                            'duration_ms', a.duration_ms))
+        FROM send_attempt a WHERE a.notification_id = s.notification_id AND a.channel = s.channel) AS attempts
+FROM notification n
+JOIN notification_channel_send s ON s.notification_id = n.id
+WHERE n.event_id = :event_id
+  AND (n.user_type, n.user_id) >= (:first_type, :first_id) AND (n.user_type, n.user_id) <= (:last_type, :last_id)
+ORDER BY n.user_type, n.user_id, s.channel

@@ -1,0 +1,7 @@
+-- Remembers the id, its hash and what was decided. A failed event may be tried again; any other is decided once. Primary key.
+INSERT INTO processed_event (event_id, body_hash, status, recipients, sends, counts, decisions, instance, created_at)
+VALUES (:event_id, :body_hash, :status, :recipients, :sends, :counts, :decisions, :instance, :now)
+ON CONFLICT (event_id) DO UPDATE
+SET body_hash = excluded.body_hash, status = excluded.status, recipients = excluded.recipients, sends = excluded.sends,
+    counts = excluded.counts, decisions = excluded.decisions, instance = excluded.instance
+WHERE processed_event.status <> 'SUCCESS'
