@@ -8,7 +8,6 @@ use crate::priority::Priority;
 
 /// Rows of audience `ALL` travel by a queue of their own, so that a broadcast stands in nobody's way.
 pub const BROADCAST_QUEUE: &str = "notification.broadcast";
-pub const DEAD_LETTER_QUEUE: &str = "notification.dlq";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

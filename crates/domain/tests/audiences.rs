@@ -253,30 +253,30 @@ fn an_audience_of_some_roles_leaves_out_the_others() {
 }
 
 /// What staff 1 gets by e-mail in an audience of the given scope.
-fn email_in(scope: &str, world: World, event: Event) -> Verdict {
+fn email_in(scope: &str, world: World) -> Verdict {
     let told = world
         .person(staff("1"))
         .audience(of_restaurant("staff", &json!({"scope": scope})))
-        .fan_out(&event, AFTERNOON);
+        .fan_out(&order_of_restaurant_5(), AFTERNOON);
     told.verdict("RESTAURANT_USER/1", Channel::Email)
 }
 
 #[test]
 fn a_team_does_not_ask_its_members_switches_and_thresholds() {
     let off = || World::new().preference(first_staff_preference(Channel::Email, &json!({"enabled": false})));
-    assert_eq!(email_in("PERSONAL", off(), order_of_restaurant_5()), Verdict::UserOff);
-    assert_eq!(email_in("TEAM", off(), order_of_restaurant_5()), Send);
+    assert_eq!(email_in("PERSONAL", off()), Verdict::UserOff);
+    assert_eq!(email_in("TEAM", off()), Send);
     let high_only = json!({"min_priority": "HIGH"});
     let high_only = || World::new().preference(first_staff_preference(Channel::Email, &high_only));
-    assert_eq!(email_in("PERSONAL", high_only(), order_of_restaurant_5()), LowPriority);
-    assert_eq!(email_in("TEAM", high_only(), order_of_restaurant_5()), Send);
+    assert_eq!(email_in("PERSONAL", high_only()), LowPriority);
+    assert_eq!(email_in("TEAM", high_only()), Send);
 }
 
 #[test]
 fn a_team_keeps_quiet_hours_and_the_rules_of_group_and_event() {
     let day = json!({"quiet_hours_start": "08:00", "quiet_hours_end": "20:00"});
     let of_user = World::new().preference(first_staff_preference(Channel::Email, &day));
-    assert_eq!(email_in("TEAM", of_user, order_of_restaurant_5()), QuietHours);
+    assert_eq!(email_in("TEAM", of_user), QuietHours);
     let by_group = [
         (day, QuietHours),
         (json!({"enabled": false}), GroupOff),
@@ -285,11 +285,11 @@ fn a_team_keeps_quiet_hours_and_the_rules_of_group_and_event() {
     ];
     for (changes, verdict) in by_group {
         let world = World::new().setting(restaurant_setting(Channel::Email, &changes));
-        assert_eq!(email_in("TEAM", world, order_of_restaurant_5()), verdict, "{changes}");
+        assert_eq!(email_in("TEAM", world), verdict, "{changes}");
     }
     let by_event = json!({"event_type": "ORDER_CREATED", "channel": "WEBSOCKET", "mandatory": true});
     let world = World::new().route(by_event);
-    assert_eq!(email_in("TEAM", world, order_of_restaurant_5()), Verdict::NotRouted);
+    assert_eq!(email_in("TEAM", world), Verdict::NotRouted);
 }
 
 #[test]
@@ -309,6 +309,19 @@ fn a_user_in_two_audiences_is_told_once_and_the_team_wins() {
     assert_eq!(told.decision("RESTAURANT_USER/2").audience, "a personal one");
     assert!(told.rows_of("RESTAURANT_USER/2").iter().all(|row| !row.shared_read));
     assert_eq!(told.notifications(), 2);
+}
+
+#[test]
+fn only_who_was_listed_in_an_earlier_audience_counts_as_told() {
+    let mut world = World::new()
+        .person(staff("1"))
+        .person(staff("2"))
+        .audience(of_restaurant("a staff", &json!({})))
+        .audience(audience("b town", "ALL", &json!({})));
+    // No such row can be written, but the view that replaces the table, or an older configuration, may show it.
+    world.recipients[1].entity_type = Some(entity("AGENCY", "5").entity_type);
+    let told = world.fan_out(&order_of_restaurant_5(), AFTERNOON);
+    assert_eq!(told.considered(), ["RESTAURANT_USER/1", "RESTAURANT_USER/2"]);
 }
 
 #[test]

@@ -26,55 +26,26 @@ fn order_created() -> Event {
     event("ORDER_CREATED", "RESTAURANT", "5", &json!({}))
 }
 
-/// Everything that decides whether staff 1 of restaurant 5 gets an e-mail; nothing stands against it yet.
-#[derive(Debug, Clone)]
+/// Staff 1 of restaurant 5 and an e-mail that everybody would get, but for what stands against it.
+#[derive(Debug, Clone, Default)]
 struct Case {
-    routed: bool,
     mandatory: bool,
-    setting: Value,
-    preference: Value,
-    person: Value,
-    supported: bool,
-    dead: bool,
     priority: Option<Priority>,
+    against: Vec<Verdict>,
 }
 
 impl Case {
     fn new() -> Self {
-        Case {
-            routed: true,
-            mandatory: false,
-            setting: restaurant_setting(Channel::Email, &json!({})),
-            preference: first_staff_preference(Channel::Email, &json!({})),
-            person: staff("1"),
-            supported: true,
-            dead: false,
-            priority: None,
-        }
+        Case::default()
     }
 
     fn mandatory() -> Self {
-        Case { mandatory: true, ..Case::new() }
+        Case { mandatory: true, ..Case::default() }
     }
 
     /// With one more thing that stands against the e-mail.
     fn and(mut self, objection: Verdict) -> Self {
-        match objection {
-            Send => {}
-            NotRouted => self.routed = false,
-            GroupOff => self.setting["enabled"] = json!(false),
-            UserOff => self.preference["enabled"] = json!(false),
-            Unsupported => self.supported = false,
-            NoAddress => self.person["email"] = Value::Null,
-            DeadAddress => self.dead = true,
-            Role => self.setting["roles"] = json!(["MANAGER", "CHEF"]),
-            LowPriority => self.preference["min_priority"] = json!("HIGH"),
-            QuietHours => {
-                self.preference["quiet_hours_start"] = json!("14:00");
-                self.preference["quiet_hours_end"] = json!("16:00");
-            }
-            MaxRecipients => self.setting["max_recipients"] = json!(0),
-        }
+        self.against.push(objection);
         self
     }
 
@@ -83,23 +54,40 @@ impl Case {
     }
 
     fn verdict(self) -> Verdict {
-        let channel = if self.routed { "EMAIL" } else { "PUSH" };
-        let mut world = World::default()
-            .route(json!({"channel": channel, "mandatory": self.mandatory}))
-            .setting(self.setting)
-            .preference(self.preference)
-            .person(self.person);
-        if self.dead {
-            world = world.dead_address(Channel::Email, "1@example.com");
+        let (mut route, mut person) = (json!({"channel": "EMAIL", "mandatory": self.mandatory}), staff("1"));
+        let mut setting = restaurant_setting(Channel::Email, &json!({}));
+        let mut preference = first_staff_preference(Channel::Email, &json!({}));
+        let mut world = World::default();
+        for objection in self.against {
+            match objection {
+                Send => {}
+                NotRouted => route["channel"] = json!("PUSH"),
+                GroupOff => setting["enabled"] = json!(false),
+                UserOff => preference["enabled"] = json!(false),
+                Unsupported => world.user_types = without_email(),
+                NoAddress => person["email"] = Value::Null,
+                DeadAddress => world = world.dead_address(Channel::Email, "1@example.com"),
+                Role => setting["roles"] = json!(["MANAGER", "CHEF"]),
+                LowPriority => preference["min_priority"] = json!("HIGH"),
+                QuietHours => {
+                    preference["quiet_hours_start"] = json!("14:00");
+                    preference["quiet_hours_end"] = json!("16:00");
+                }
+                MaxRecipients => setting["max_recipients"] = json!(0),
+            }
         }
-        if !self.supported {
-            let mut types: Vec<_> = world.user_types.iter().cloned().collect();
-            types.iter_mut().for_each(|t| t.channels.retain(|c| *c != Channel::Email));
-            world.user_types = UserTypes::new(types).expect("these are user types");
-        }
+        let world = world.route(route).setting(setting).preference(preference).person(person);
         let event = Event { priority: self.priority, ..order_created() };
         world.fan_out(&event, AFTERNOON).verdict(STAFF_1, Channel::Email)
     }
+}
+
+fn without_email() -> UserTypes {
+    let mut types: Vec<_> = UserTypes::default().iter().cloned().collect();
+    for user_type in &mut types {
+        user_type.channels.retain(|channel| *channel != Channel::Email);
+    }
+    UserTypes::new(types).expect("these are user types")
 }
 
 #[test]
@@ -144,22 +132,24 @@ fn a_role_that_the_group_leaves_out_is_refused_by_role() {
 
 #[test]
 fn a_recipient_without_a_role_has_none_of_the_roles() {
-    let mut case = Case::new().and(Role);
-    case.person["role"] = Value::Null;
-    assert_eq!(case.verdict(), Role);
+    let world = World::new()
+        .setting(restaurant_setting(Channel::Email, &json!({"roles": ["WAITER", ""]})))
+        .person(staff("1"))
+        .person(with(staff("2"), &json!({"role": null})));
+    let told = world.fan_out(&order_created(), AFTERNOON);
+    assert_eq!(told.verdict(STAFF_1, Channel::Email), Send);
+    assert_eq!(told.verdict("RESTAURANT_USER/2", Channel::Email), Role);
 }
 
 #[test]
 fn an_event_below_the_users_threshold_is_of_low_priority() {
     assert_eq!(Case::new().and(LowPriority).verdict(), LowPriority);
-    let at_least_normal = || {
-        let mut case = Case::new();
-        case.preference["min_priority"] = json!("NORMAL");
-        case
+    let at_least_normal = first_staff_preference(Channel::Email, &json!({"min_priority": "NORMAL"}));
+    let world = World::new().person(staff("1")).preference(at_least_normal);
+    let email = |priority| {
+        world.fan_out(&urgent(order_created(), priority), AFTERNOON).verdict(STAFF_1, Channel::Email)
     };
-    assert_eq!(at_least_normal().priority(Priority::Low).verdict(), LowPriority);
-    assert_eq!(at_least_normal().priority(Priority::Normal).verdict(), Send);
-    assert_eq!(at_least_normal().priority(Priority::High).verdict(), Send);
+    assert_eq!(Priority::ALL.map(email), [LowPriority, Send, Send]);
 }
 
 #[test]

@@ -222,6 +222,19 @@ fn a_broadcast_remembers_whom_another_audience_of_the_event_has_told() {
 }
 
 #[test]
+fn an_audience_behind_a_broadcast_counts_the_same_in_steps_of_any_size() {
+    let world = at_most(1)
+        .person(manager("1"))
+        .person(staff("2"))
+        .audience(audience("a town of managers", "ALL", &json!({"roles": ["MANAGER"]})))
+        .audience(audience("b staff", "RESTAURANT_USER", &json!({"entity_path": "/aggregate_id"})));
+    for room in [1_000, 1, 2, 3] {
+        let told = world.fan_out_by(room, &order_created(), moment(AFTERNOON));
+        assert_eq!(sent(&told, Channel::Email), [STAFF_1], "{room} at a time");
+    }
+}
+
+#[test]
 fn a_broadcast_counts_two_user_types_of_one_entity_together() {
     let mut world = World::new();
     let mut types: Vec<UserType> = world.user_types.iter().cloned().collect();

@@ -22,8 +22,8 @@ pub use fan_out::{
 pub use outbox::{ChunkId, OutboxStore};
 pub use row::{JsonRow, RowFilter, RowStore, Table};
 pub use send::{
-    Capture, ClaimId, DeadLetter, ExpiredClaim, Received, ReceivedKey, SendJob, SendStore, Settled,
-    Settlement,
+    Capture, ClaimId, DeadLetter, ExpiredClaim, FailedMessage, Received, ReceivedKey, SendJob, SendStore,
+    Settled, Settlement,
 };
 pub use trace::{EventFilter, Trace, TraceFilter, TraceStore};
 

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use campanile_domain::rules::RuleRows;
 use serde_json::{Map, Value};
 
+use self::Kind::{Flag, List, Number, Text};
 use crate::StoreError;
 
 pub type JsonRow = Map<String, Value>;
@@ -36,7 +37,7 @@ pub(crate) struct Description {
     pub key: &'static [&'static str],
     /// All columns, the key among them.
     pub columns: &'static [(&'static str, Kind)],
-    /// Columns that may be filtered by besides those of the key, because an index serves them.
+    /// Columns that may be filtered by besides those of the key.
     pub filters: &'static [&'static str],
 }
 
@@ -76,111 +77,124 @@ impl Table {
     }
 
     pub(crate) fn description(self) -> &'static Description {
-        use Kind::{Flag, List, Number, Text};
         match self {
-            Table::Recipients => &Description {
-                table: "recipient",
-                key: &["user_type", "user_id"],
-                columns: &[
-                    ("user_type", Text),
-                    ("user_id", Text),
-                    ("entity_type", Text),
-                    ("entity_id", Text),
-                    ("role", Text),
-                    ("name", Text),
-                    ("email", Text),
-                    ("phone", Text),
-                    ("push_tokens", List),
-                    ("slack_webhook", Text),
-                    ("locale", Text),
-                    ("time_zone", Text),
-                    ("active", Flag),
-                ],
-                filters: &["entity_type", "entity_id", "role", "active"],
-            },
-            Table::Entities => &Description {
-                table: "entity",
-                key: &["entity_type", "entity_id"],
-                columns: &[("entity_type", Text), ("entity_id", Text), ("kind", Text), ("name", Text)],
-                filters: &["kind"],
-            },
-            Table::Preferences => &Description {
-                table: "user_notification_preferences",
-                key: &["user_type", "user_id", "channel", "event_type"],
-                columns: &[
-                    ("user_type", Text),
-                    ("user_id", Text),
-                    ("channel", Text),
-                    ("event_type", Text),
-                    ("enabled", Flag),
-                    ("min_priority", Text),
-                    ("quiet_hours_start", Text),
-                    ("quiet_hours_end", Text),
-                    ("quiet_hours_mode", Text),
-                ],
-                filters: &[],
-            },
-            Table::Settings => &Description {
-                table: "entity_notification_settings",
-                key: &["entity_type", "entity_id", "kind", "channel", "event_type"],
-                columns: &[
-                    ("entity_type", Text),
-                    ("entity_id", Text),
-                    ("kind", Text),
-                    ("channel", Text),
-                    ("event_type", Text),
-                    ("enabled", Flag),
-                    ("max_recipients", Number),
-                    ("roles", List),
-                    ("quiet_hours_start", Text),
-                    ("quiet_hours_end", Text),
-                    ("quiet_hours_mode", Text),
-                ],
-                filters: &[],
-            },
-            Table::Routing => &Description {
-                table: "event_type_channel_routing",
-                key: &["event_type", "channel"],
-                columns: &[
-                    ("event_type", Text),
-                    ("channel", Text),
-                    ("mandatory", Flag),
-                    ("delivery_strategy", Text),
-                    ("priority", Text),
-                ],
-                filters: &[],
-            },
-            Table::Audiences => &Description {
-                table: "event_audience",
-                key: &["event_type", "name"],
-                columns: &[
-                    ("event_type", Text),
-                    ("name", Text),
-                    ("recipient_type", Text),
-                    ("entity_path", Text),
-                    ("roles", List),
-                    ("scope", Text),
-                    ("shared_read", Flag),
-                    ("when", Text),
-                ],
-                filters: &[],
-            },
-            Table::Templates => &Description {
-                table: "template",
-                key: &["event_type", "channel", "locale"],
-                columns: &[
-                    ("event_type", Text),
-                    ("channel", Text),
-                    ("locale", Text),
-                    ("title", Text),
-                    ("body", Text),
-                    ("html", Text),
-                ],
-                filters: &[],
-            },
+            Table::Recipients => &RECIPIENTS,
+            Table::Entities => &ENTITIES,
+            Table::Preferences => &PREFERENCES,
+            Table::Settings => &SETTINGS,
+            Table::Routing => &ROUTING,
+            Table::Audiences => &AUDIENCES,
+            Table::Templates => &TEMPLATES,
         }
     }
 }
+
+static RECIPIENTS: Description = Description {
+    table: "recipient",
+    key: &["user_type", "user_id"],
+    columns: &[
+        ("user_type", Text),
+        ("user_id", Text),
+        ("entity_type", Text),
+        ("entity_id", Text),
+        ("role", Text),
+        ("name", Text),
+        ("email", Text),
+        ("phone", Text),
+        ("push_tokens", List),
+        ("slack_webhook", Text),
+        ("locale", Text),
+        ("time_zone", Text),
+        ("active", Flag),
+    ],
+    filters: &["entity_type", "entity_id", "role", "active"],
+};
+
+static ENTITIES: Description = Description {
+    table: "entity",
+    key: &["entity_type", "entity_id"],
+    columns: &[("entity_type", Text), ("entity_id", Text), ("kind", Text), ("name", Text)],
+    filters: &["kind"],
+};
+
+static PREFERENCES: Description = Description {
+    table: "user_notification_preferences",
+    key: &["user_type", "user_id", "channel", "event_type"],
+    columns: &[
+        ("user_type", Text),
+        ("user_id", Text),
+        ("channel", Text),
+        ("event_type", Text),
+        ("enabled", Flag),
+        ("min_priority", Text),
+        ("quiet_hours_start", Text),
+        ("quiet_hours_end", Text),
+        ("quiet_hours_mode", Text),
+    ],
+    filters: &[],
+};
+
+static SETTINGS: Description = Description {
+    table: "entity_notification_settings",
+    key: &["entity_type", "entity_id", "kind", "channel", "event_type"],
+    columns: &[
+        ("entity_type", Text),
+        ("entity_id", Text),
+        ("kind", Text),
+        ("channel", Text),
+        ("event_type", Text),
+        ("enabled", Flag),
+        ("max_recipients", Number),
+        ("roles", List),
+        ("quiet_hours_start", Text),
+        ("quiet_hours_end", Text),
+        ("quiet_hours_mode", Text),
+    ],
+    filters: &[],
+};
+
+static ROUTING: Description = Description {
+    table: "event_type_channel_routing",
+    key: &["event_type", "channel"],
+    columns: &[
+        ("event_type", Text),
+        ("channel", Text),
+        ("mandatory", Flag),
+        ("delivery_strategy", Text),
+        ("priority", Text),
+    ],
+    filters: &[],
+};
+
+static AUDIENCES: Description = Description {
+    table: "event_audience",
+    key: &["event_type", "name"],
+    columns: &[
+        ("event_type", Text),
+        ("name", Text),
+        ("recipient_type", Text),
+        ("entity_path", Text),
+        ("roles", List),
+        ("scope", Text),
+        ("shared_read", Flag),
+        ("when", Text),
+    ],
+    filters: &[],
+};
+
+static TEMPLATES: Description = Description {
+    table: "template",
+    key: &["event_type", "channel", "locale"],
+    columns: &[
+        ("event_type", Text),
+        ("channel", Text),
+        ("locale", Text),
+        ("title", Text),
+        ("body", Text),
+        ("html", Text),
+    ],
+    filters: &[],
+};
 
 /// Which rows to list: those where each column has its value, behind the key `after`.
 #[derive(Debug, Clone, Default)]
@@ -192,7 +206,7 @@ pub struct RowFilter {
 
 #[async_trait]
 pub trait RowStore {
-    /// Replaces by key, all or nothing.
+    /// Replaces by key, all or nothing. A column that a row does not name has its default.
     async fn put_rows(&self, table: Table, rows: Vec<JsonRow>) -> Result<u64, StoreError>;
 
     /// In the order of the key.

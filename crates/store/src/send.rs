@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
+use campanile_domain::event::Failure;
 use campanile_domain::id::{EventId, EventType, SendKey, UserRef};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::SendState;
@@ -96,6 +97,15 @@ pub struct DeadLetter {
     pub message: Option<String>,
 }
 
+/// A message that was forged, can't be read, or was refused again and again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedMessage {
+    /// Absent when the message has no readable key.
+    pub key: Option<SendKey>,
+    pub failure: Failure,
+    pub message: Option<String>,
+}
+
 #[async_trait]
 pub trait SendStore {
     /// Writes notifications and sends for these rows; a row that is there already is skipped. Web socket sends are `SENT`.
@@ -125,7 +135,9 @@ pub trait SendStore {
     /// Claims whose lease has passed. They are not changed: settling their jobs is what takes them over.
     async fn expired_claims(&self, limit: usize) -> Result<Vec<ExpiredClaim>, StoreError>;
 
-    async fn write_dead_letters(&self, letters: Vec<DeadLetter>) -> Result<(), StoreError>;
+    /// Messages that can't be received: a dead letter for each, and the row that it spoke of is `FAILED`, so that nobody
+    /// publishes it again.
+    async fn fail_messages(&self, failed: Vec<FailedMessage>) -> Result<(), StoreError>;
 
     /// When the next send of the channel is due, if any waits.
     async fn next_due(

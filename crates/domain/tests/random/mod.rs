@@ -1,20 +1,21 @@
 //! Random worlds for properties: small ranges, so that keys collide, groups fill up and rules meet.
 //! Ids are chosen so that their bytes and their numbers are in different order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use proptest::collection::vec;
-use proptest::option::{self, weighted};
-use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::prelude::{Strategy, any};
 use proptest::sample::{select, subsequence};
 use serde_json::{Value, json};
 
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Event;
+use campanile_domain::id::EntityRef;
 use campanile_domain::priority::Priority;
 use campanile_domain::recipient::{DeadAddress, Recipient};
 use campanile_domain::row::{Audience, Preference, Route, Row, Setting};
+use campanile_domain::rules::Target;
 use campanile_domain::time::Timestamp;
 use campanile_domain::user_type::UserTypes;
 
@@ -31,22 +32,29 @@ pub struct Case {
     pub world: World,
     pub event: Event,
     pub now: Timestamp,
+    /// Whom the event concerns; empty where it has no audience.
+    pub targets: Vec<Target>,
 }
 
 pub fn cases() -> impl Strategy<Value = Case> {
     let now = (0..24_u8).prop_map(|hour| moment(&format!("2026-01-15T{hour:02}:30:00Z")));
-    (worlds(), events(), now).prop_map(|(world, event, now)| Case { world, event, now })
+    (worlds(), events(), now).prop_map(|(world, event, now)| {
+        let targets = world.rules().targets(&event, &event.document()).unwrap_or_default();
+        Case { world, event, now, targets }
+    })
 }
 
 fn worlds() -> impl Strategy<Value = World> {
-    let rules = (vec(audience(), 0..5), vec(route(), 0..12), vec(setting(), 0..14), kinds());
-    let people = (vec(recipient(), 0..30), vec(preference(), 0..40), vec(dead_address(), 0..8));
+    let routes = (routes("*"), maybe(40, routes(EVENT_TYPE)), maybe(20, routes("CANCELLATION")));
+    let rules = (vec(audience(), 0..5), routes, vec(setting(), 0..20), kinds());
+    let people = (vec(recipient(), 0..30), vec(preference(), 0..40), vec(dead_address(), 0..4));
     (rules, people).prop_map(|((audiences, routes, settings, kinds), people)| {
         let (recipients, preferences, dead_addresses) = people;
+        let routes = [Some(routes.0), routes.1, routes.2];
         World {
             user_types: UserTypes::default(),
             audiences: unique(audiences, |row: &Audience| row.name.clone()),
-            routes: unique(routes, |row: &Route| (row.event_type.clone(), row.channel)),
+            routes: routes.into_iter().flatten().flatten().collect(),
             settings: unique(settings, |row: &Setting| {
                 (
                     (row.entity_type.clone(), row.entity_id.clone(), row.kind.clone()),
@@ -65,7 +73,7 @@ fn worlds() -> impl Strategy<Value = World> {
 
 /// The rows as a table with that key holds them.
 fn unique<R, K: Eq + Hash>(rows: Vec<R>, key: impl Fn(&R) -> K) -> Vec<R> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     rows.into_iter().filter(|row| seen.insert(key(row))).collect()
 }
 
@@ -86,7 +94,7 @@ fn events() -> impl Strategy<Value = Event> {
         ("BASKET", "77"),
     ]);
     let ids = || select(vec![json!("5"), json!(5), json!(10), json!("9")]);
-    (aggregates, ids(), ids(), 0..3_u8, option::of(priority())).prop_map(
+    (aggregates, ids(), ids(), 0..3_u8, maybe(40, priority())).prop_map(
         |(aggregate, restaurant, customer, total, priority)| {
             let payload = json!({"restaurantId": restaurant, "customerId": customer, "total": total});
             let event = event(EVENT_TYPE, aggregate.0, aggregate.1, &payload);
@@ -96,6 +104,15 @@ fn events() -> impl Strategy<Value = Event> {
             }
         },
     )
+}
+
+/// Out of a hundred. Options and unions of proptest would do, but seed a generator of their own each time, which is slow.
+fn chance(percent: u8) -> impl Strategy<Value = bool> {
+    (0..100_u8).prop_map(move |number| number >= 100 - percent)
+}
+
+fn maybe<S: Strategy>(percent: u8, value: S) -> impl Strategy<Value = Option<S::Value>> {
+    (chance(percent), value).prop_map(|(given, value)| given.then_some(value))
 }
 
 fn priority() -> impl Strategy<Value = Priority> {
@@ -108,15 +125,15 @@ fn channel() -> impl Strategy<Value = Channel> {
 
 /// `*`, the event's type, or another one.
 fn event_type() -> impl Strategy<Value = &'static str> {
-    prop_oneof![3 => Just("*"), 2 => Just(EVENT_TYPE), 1 => Just("CANCELLATION")]
+    select(vec!["*", "*", "*", EVENT_TYPE, EVENT_TYPE, "CANCELLATION"])
 }
 
 fn roles() -> impl Strategy<Value = Option<Vec<&'static str>>> {
-    weighted(0.3, subsequence(ROLES.to_vec(), 1..=3))
+    maybe(40, subsequence(ROLES.to_vec(), 1..=3))
 }
 
 fn quiet_hours() -> impl Strategy<Value = Value> {
-    weighted(0.3, (0..24_u8, 1..24_u8)).prop_map(|hours| {
+    maybe(30, (0..24_u8, 1..16_u8)).prop_map(|hours| {
         let at = |hour: u8| format!("{:02}:00", hour % 24);
         json!({
             "start": hours.map(|(start, _)| at(start)),
@@ -131,13 +148,12 @@ fn audience() -> impl Strategy<Value = Audience> {
         ("RESTAURANT_USER", Some("/payload/restaurantId")),
         ("RESTAURANT_USER", None),
         ("AGENCY_USER", Some("/payload/restaurantId")),
-        ("AGENCY_USER", None),
         ("CUSTOMER", Some("/payload/customerId")),
-        ("CUSTOMER", None),
         ("ADMIN_USER", None),
         ("ALL", None),
+        ("ALL", None),
     ]);
-    let when = weighted(0.3, select(vec!["payload.total > 0", "payload.total > 1", "payload.nothing"]));
+    let when = maybe(20, select(vec!["payload.total > 0", "payload.total > 1", "payload.nothing"]));
     (people, select(vec!["a", "b", "c", "d", "e"]), roles(), any::<bool>(), any::<bool>(), when).prop_map(
         |((recipient_type, entity_path), name, roles, team, shared_read, when)| {
             let scope = if team { "TEAM" } else { "PERSONAL" };
@@ -150,25 +166,27 @@ fn audience() -> impl Strategy<Value = Audience> {
     )
 }
 
-fn route() -> impl Strategy<Value = Route> {
-    (event_type(), channel(), weighted(0.3, Just(())), option::of(priority())).prop_map(
-        |(event_type, channel, mandatory, priority)| {
+fn routes(event_type: &'static str) -> impl Strategy<Value = Vec<Route>> {
+    let route = (chance(30), maybe(30, priority()));
+    (subsequence(Channel::ALL.to_vec(), 2..=5), vec(route, 5)).prop_map(move |(channels, choices)| {
+        let row = |(channel, (mandatory, priority)): (Channel, (bool, Option<Priority>))| {
             stored(json!({
-                "event_type": event_type, "channel": channel, "mandatory": mandatory.is_some(),
+                "event_type": event_type, "channel": channel, "mandatory": mandatory,
                 "priority": priority,
             }))
-        },
-    )
+        };
+        channels.into_iter().zip(choices).map(row).collect()
+    })
 }
 
 fn setting() -> impl Strategy<Value = Setting> {
-    let whose = (select(vec!["RESTAURANT", "RESTAURANT", "AGENCY"]), entity_or_kind());
-    let limits = (weighted(0.8, Just(())), weighted(0.5, 0..4_u32), roles(), quiet_hours());
+    let whose = (select(vec!["RESTAURANT", "RESTAURANT", "RESTAURANT", "AGENCY"]), entity_or_kind());
+    let limits = (chance(80), maybe(60, 0..4_u32), roles(), quiet_hours());
     (whose, channel(), event_type(), limits).prop_map(
         |((entity_type, (entity_id, kind)), channel, event_type, (enabled, max_recipients, roles, quiet))| {
             stored(json!({
                 "entity_type": entity_type, "entity_id": entity_id, "kind": kind, "channel": channel,
-                "event_type": event_type, "enabled": enabled.is_some(), "max_recipients": max_recipients,
+                "event_type": event_type, "enabled": enabled, "max_recipients": max_recipients,
                 "roles": roles, "quiet_hours_start": quiet["start"], "quiet_hours_end": quiet["end"],
             }))
         },
@@ -176,14 +194,13 @@ fn setting() -> impl Strategy<Value = Setting> {
 }
 
 fn entity_or_kind() -> impl Strategy<Value = (&'static str, &'static str)> {
-    prop_oneof![
-        2 => Just(("*", "*")),
-        3 => select(ENTITY_IDS.to_vec()).prop_map(|id| (id, "*")),
-        2 => select(KINDS.to_vec()).prop_map(|kind| ("*", kind)),
-    ]
+    let everything = [("*", "*"); 2];
+    let entities = ENTITY_IDS.map(|id| (id, "*"));
+    let kinds = KINDS.map(|kind| ("*", kind));
+    select([everything.as_slice(), &entities, &kinds].concat())
 }
 
-fn kinds() -> impl Strategy<Value = HashMap<campanile_domain::id::EntityRef, String>> {
+fn kinds() -> impl Strategy<Value = HashMap<EntityRef, String>> {
     vec((select(vec!["RESTAURANT", "AGENCY"]), select(ENTITY_IDS.to_vec()), select(KINDS.to_vec())), 0..6)
         .prop_map(|rows| {
             rows.into_iter()
@@ -197,6 +214,8 @@ fn user() -> impl Strategy<Value = (&'static str, String)> {
         "RESTAURANT_USER",
         "RESTAURANT_USER",
         "RESTAURANT_USER",
+        "RESTAURANT_USER",
+        "RESTAURANT_USER",
         "AGENCY_USER",
         "CUSTOMER",
         "ADMIN_USER",
@@ -206,20 +225,21 @@ fn user() -> impl Strategy<Value = (&'static str, String)> {
 }
 
 fn recipient() -> impl Strategy<Value = Recipient> {
-    let place = (weighted(0.9, select(ENTITY_IDS.to_vec())), weighted(0.9, select(ROLES.to_vec())));
-    let addresses = (weighted(0.8, address()), weighted(0.8, address()), vec(address(), 0..3));
-    let zones = weighted(0.6, select(vec!["Europe/Rome", "Asia/Tokyo", "America/New_York"]));
-    (user(), place, addresses, weighted(0.5, address()), zones, weighted(0.9, Just(()))).prop_map(
+    let place = (maybe(90, select(ENTITY_IDS.to_vec())), maybe(90, select(ROLES.to_vec())));
+    let addresses = (maybe(80, address()), maybe(80, address()), vec(address(), 0..3));
+    let zones = maybe(60, select(vec!["Europe/Rome", "Asia/Tokyo", "America/New_York"]));
+    (user(), place, addresses, maybe(50, address()), zones, chance(90)).prop_map(
         |((user_type, user_id), (entity_id, role), (email, phone, push_tokens), slack, zone, active)| {
-            let entity_type = BTreeMap::from([("RESTAURANT_USER", "RESTAURANT"), ("AGENCY_USER", "AGENCY")])
-                .get(user_type)
-                .copied()
-                .filter(|_| entity_id.is_some());
+            let entity_type = match user_type {
+                "RESTAURANT_USER" => entity_id.and(Some("RESTAURANT")),
+                "AGENCY_USER" => entity_id.and(Some("AGENCY")),
+                _ => None,
+            };
             stored(json!({
                 "user_type": user_type, "user_id": user_id, "role": role, "email": email, "phone": phone,
                 "entity_type": entity_type, "entity_id": entity_type.and(entity_id),
                 "push_tokens": push_tokens, "slack_webhook": slack, "time_zone": zone,
-                "active": active.is_some(),
+                "active": active,
             }))
         },
     )
@@ -239,12 +259,12 @@ fn dead_address() -> impl Strategy<Value = DeadAddress> {
 }
 
 fn preference() -> impl Strategy<Value = Preference> {
-    let choice = (weighted(0.6, Just(())), weighted(0.3, priority()), quiet_hours());
+    let choice = (chance(60), maybe(30, priority()), quiet_hours());
     (user(), channel(), event_type(), choice).prop_map(
         |((user_type, user_id), channel, event_type, (enabled, min_priority, quiet))| {
             stored(json!({
                 "user_type": user_type, "user_id": user_id, "channel": channel, "event_type": event_type,
-                "enabled": enabled.is_some(), "min_priority": min_priority,
+                "enabled": enabled, "min_priority": min_priority,
                 "quiet_hours_start": quiet["start"], "quiet_hours_end": quiet["end"],
             }))
         },

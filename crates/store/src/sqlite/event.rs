@@ -29,6 +29,7 @@ impl EventStore for Sqlite {
             )?;
             let Some((_, event_id)) = counted.filter(|(count, _)| *count >= max) else { return Ok(false) };
             read::change(connection, statement::FAIL_EVENT, named_params! { ":id": seq, ":error": error })?;
+            read::change(connection, statement::FAIL_PROCESSED, named_params! { ":event_id": event_id })?;
             send::dead_letter(
                 connection,
                 now,

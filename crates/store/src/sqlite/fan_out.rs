@@ -1,12 +1,12 @@
 //! Claiming events, loading whom they concern, committing what was decided. One engine owns the file, so a claim locks
 //! nothing: the commit is refused if an event is no longer as the claim saw it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
-use campanile_domain::event::Event;
+use campanile_domain::event::{Event, Failure};
 use campanile_domain::fan_out::{Cursor, OutboxRow, Page, Position};
 use campanile_domain::id::{EntityId, EntityRef, EntityType, UserRef};
 use campanile_domain::recipient::{Candidate, DeadAddress, Group, Recipient};
@@ -26,7 +26,18 @@ use crate::{
 #[async_trait]
 impl FanOutStore for Sqlite {
     async fn claim_events(&self, claim: Claim) -> Result<Option<Box<dyn FanOutClaim>>, StoreError> {
-        let events = self.read(move |connection| claimed(connection, &claim)).await?;
+        let rows = self.read(move |connection| claimed(connection, &claim)).await?;
+        let (mut events, mut unreadable) = (Vec::new(), Vec::new());
+        for row in rows {
+            match row {
+                Ok(event) => events.push(event),
+                Err(event) => unreadable.push(event),
+            }
+        }
+        if !unreadable.is_empty() {
+            self.write(move |connection, now| unreadable.iter().try_for_each(|e| e.fail(connection, now)))
+                .await?;
+        }
         if events.is_empty() {
             return Ok(None);
         }
@@ -34,18 +45,58 @@ impl FanOutStore for Sqlite {
     }
 }
 
-fn claimed(connection: &Connection, claim: &Claim) -> Result<Vec<ClaimedEvent>, StoreError> {
+fn claimed(
+    connection: &Connection,
+    claim: &Claim,
+) -> Result<Vec<Result<ClaimedEvent, Unreadable>>, StoreError> {
+    let read = |row: &Row| match claimed_event(row) {
+        Ok(event) => Ok(Ok(event)),
+        Err(error) => Unreadable::new(row, &error).map(Err),
+    };
     match claim {
         Claim::Fresh { limit } => {
-            read::all(connection, statement::CLAIM_FRESH, named_params! { ":limit": limit }, claimed_event)
+            read::all(connection, statement::CLAIM_FRESH, named_params! { ":limit": limit }, read)
         }
         Claim::Unfinished => {
-            read::all(connection, statement::CLAIM_UNFINISHED, named_params! { ":limit": 1 }, claimed_event)
+            read::all(connection, statement::CLAIM_UNFINISHED, named_params! { ":limit": 1 }, read)
         }
         Claim::These(ids) => {
             let ids = json!(ids).to_string();
-            read::all(connection, statement::CLAIM_THESE, named_params! { ":ids": ids }, claimed_event)
+            read::all(connection, statement::CLAIM_THESE, named_params! { ":ids": ids }, read)
         }
+    }
+}
+
+/// An event that got past the checks of its table, such as one whose text is not UTF-8. It fails at once and alone: left
+/// `PENDING` it would stand in the way of every claim.
+#[derive(Debug)]
+struct Unreadable {
+    seq: i64,
+    event_id: String,
+    failure: Failure,
+}
+
+impl Unreadable {
+    fn new(row: &Row, error: &StoreError) -> Result<Self, StoreError> {
+        let event_id = row.get_ref("event_id")?.as_bytes().unwrap_or_default();
+        Ok(Unreadable {
+            seq: row.get("id")?,
+            event_id: String::from_utf8_lossy(event_id).into_owned(),
+            failure: Failure::new("UNREADABLE", error.to_string()),
+        })
+    }
+
+    fn fail(&self, connection: &Connection, now: &str) -> Result<(), StoreError> {
+        let error = self.failure.to_string();
+        read::change(connection, statement::FAIL_EVENT, named_params! { ":id": self.seq, ":error": error })?;
+        let letter = DeadLetter {
+            stage: "fan_out",
+            event_id: Some(self.event_id.clone()),
+            reason: self.failure.code.to_owned(),
+            error,
+            ..DeadLetter::default()
+        };
+        send::dead_letter(connection, now, &letter)
     }
 }
 
@@ -142,35 +193,33 @@ fn with_their_rules(
     connection: &Connection,
     pages: Vec<Vec<Recipient>>,
 ) -> Result<Vec<Vec<Candidate>>, StoreError> {
+    // Somebody may be on two pages, and an address may be of two people: each is looked up once.
     let everybody = || pages.iter().flatten();
-    let users: Vec<_> = everybody().map(|r| json!([r.user_type, r.user_id])).collect();
+    let users: BTreeSet<_> = everybody().map(|r| (&r.user_type, &r.user_id)).collect();
     let mut preferences: HashMap<UserRef, Vec<Preference>> = HashMap::new();
     let params = named_params! { ":users": json!(users).to_string() };
     for preference in read::all(connection, statement::PREFERENCES_OF, params, read::typed::<Preference>)? {
         let user = UserRef { user_type: preference.user_type.clone(), user_id: preference.user_id.clone() };
         preferences.entry(user).or_default().push(preference);
     }
-    let addresses: Vec<_> = everybody()
-        .flat_map(|r| {
-            Channel::ALL.into_iter().flat_map(|c| r.addresses(c).into_iter().map(move |a| json!([c, a])))
-        })
-        .collect();
+    let addresses: BTreeSet<_> = everybody().flat_map(addresses).collect();
     let params = named_params! { ":addresses": json!(addresses).to_string() };
     let dead: Vec<DeadAddress> = read::all(connection, statement::DEAD_ADDRESSES_OF, params, read::typed)?;
+    let dead: HashMap<_, _> = dead.iter().map(|d| ((d.channel, d.address.as_str()), d)).collect();
     let candidate = |recipient: Recipient| Candidate {
         preferences: preferences.get(&recipient.user()).cloned().unwrap_or_default(),
-        dead_addresses: dead
-            .iter()
-            .filter(|d| recipient.addresses(d.channel).contains(&d.address.as_str()))
-            .cloned()
-            .collect(),
+        dead_addresses: addresses(&recipient).filter_map(|a| dead.get(&a).copied().cloned()).collect(),
         recipient,
     };
     Ok(pages.into_iter().map(|page| page.into_iter().map(&candidate).collect()).collect())
 }
 
+fn addresses(recipient: &Recipient) -> impl Iterator<Item = (Channel, &str)> {
+    Channel::ALL.into_iter().flat_map(|c| recipient.addresses(c).into_iter().map(move |a| (c, a)))
+}
+
 fn groups(connection: &Connection, entities: &[EntityRef]) -> Result<HashMap<EntityRef, Group>, StoreError> {
-    let keys: Vec<_> = entities.iter().map(|e| json!([e.entity_type, e.entity_id])).collect();
+    let keys: BTreeSet<_> = entities.iter().map(|e| (&e.entity_type, &e.entity_id)).collect();
     let keys = json!(keys).to_string();
     let mut groups: HashMap<EntityRef, Group> = HashMap::new();
     read::all(connection, statement::GROUPS, named_params! { ":entities": keys }, |row| {
@@ -196,7 +245,9 @@ fn write(connection: &Connection, now: &str, commit: FanOutCommit) -> Result<Vec
         write_step(connection, now, &commit.instance, step)?;
     }
     for row in &commit.failed_rows {
-        write_row(connection, now, row, None)?;
+        if !write_row(connection, now, row, None)? {
+            continue;
+        }
         let failure = row.failure.as_ref();
         send::dead_letter(
             connection,
@@ -216,9 +267,10 @@ fn write(connection: &Connection, now: &str, commit: FanOutCommit) -> Result<Vec
     let mut leased = Vec::new();
     for chunk in commit.chunks {
         let lease_until = lease_until.as_deref().filter(|_| chunk.leased);
-        let id = write_chunk(connection, now, &chunk, lease_until)?;
-        if chunk.leased {
-            leased.push(Chunk { id, queue: chunk.queue, lane: chunk.lane, rows: chunk.rows });
+        let is_leased = chunk.leased;
+        let chunk = write_chunk(connection, now, chunk, lease_until)?;
+        if is_leased {
+            leased.push(chunk);
         }
     }
     Ok(leased)
@@ -308,12 +360,13 @@ fn write_processed(
     Ok(())
 }
 
+/// Who has the row already is not told again, so the chunk is answered without it.
 fn write_chunk(
     connection: &Connection,
     now: &str,
-    chunk: &NewChunk,
+    chunk: NewChunk,
     lease_until: Option<&str>,
-) -> Result<ChunkId, StoreError> {
+) -> Result<Chunk, StoreError> {
     let ids = || chunk.rows.iter().map(|r| r.row.key.notification_id);
     read::change(
         connection,
@@ -325,19 +378,23 @@ fn write_chunk(
         },
     )?;
     let id = ChunkId(connection.last_insert_rowid());
-    for row in &chunk.rows {
-        write_row(connection, now, &row.row, Some(id))?;
+    let mut rows = Vec::with_capacity(chunk.rows.len());
+    for row in chunk.rows {
+        if write_row(connection, now, &row.row, Some(id))? {
+            rows.push(row);
+        }
     }
-    Ok(id)
+    Ok(Chunk { id, queue: chunk.queue, lane: chunk.lane, rows })
 }
 
+/// Answers whether the row is new.
 fn write_row(
     connection: &Connection,
     now: &str,
     row: &OutboxRow,
     chunk: Option<ChunkId>,
-) -> Result<(), StoreError> {
-    read::change(
+) -> Result<bool, StoreError> {
+    let written = read::change(
         connection,
         statement::INSERT_OUTBOX,
         named_params! {
@@ -363,7 +420,7 @@ fn write_row(
             ":now": now,
         },
     )?;
-    Ok(())
+    Ok(written > 0)
 }
 
 /// A claim of an event that is not stored: it can be decided, and never committed.

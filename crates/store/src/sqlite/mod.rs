@@ -11,7 +11,7 @@ mod statement;
 mod trace;
 mod writer;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -40,7 +40,7 @@ struct Shared {
     path: PathBuf,
     writer: Writer,
     readers: Mutex<Vec<Connection>>,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     clock: Clock,
     /// Held for as long as the engine runs; the system lets go of it when the process dies.
     _lock: File,
@@ -82,7 +82,7 @@ impl Sqlite {
             path: path.to_owned(),
             writer: Writer::start(connection)?,
             readers: Mutex::new(readers),
-            permits: Semaphore::new(READERS),
+            permits: Arc::new(Semaphore::new(READERS)),
             clock,
             _lock: lock,
         };
@@ -106,18 +106,20 @@ impl Sqlite {
         self.shared.writer.run(move |connection| work(connection, &time::to_text(clock.now()))).await
     }
 
-    /// Runs on a reading connection, off the async threads.
+    /// Runs as one transaction on a reading connection, off the async threads. A caller that goes away leaves the work
+    /// running; its permit stays with the connection, so that whoever has a permit finds one.
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let shared = Arc::clone(&self.shared);
-        let _permit = self.shared.permits.acquire().await.map_err(|_| closed())?;
+        let permit = Arc::clone(&self.shared.permits).acquire_owned().await.map_err(|_| closed())?;
         let read = tokio::task::spawn_blocking(move || {
             let pool = || shared.readers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let connection = pool().pop().ok_or_else(closed)?;
-            let result = work(&connection);
+            let result = in_snapshot(&connection, work);
             pool().push(connection);
+            drop(permit);
             result
         });
         read.await.map_err(|e| StoreError::Unavailable(format!("a reader died: {e}")))?
@@ -133,6 +135,17 @@ impl Store for Sqlite {
     fn name(&self) -> &'static str {
         "sqlite"
     }
+}
+
+/// Several statements see the same state.
+fn in_snapshot<T>(
+    connection: &Connection,
+    work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let transaction = connection.unchecked_transaction()?;
+    let result = work(&transaction)?;
+    transaction.finish()?;
+    Ok(result)
 }
 
 /// One engine per file: a second one would publish and send the same rows.
@@ -151,14 +164,18 @@ fn lock(path: &Path) -> Result<File, StoreError> {
             lock_path.display()
         ))
     })?;
-    file.try_lock().map_err(|_| {
-        StoreError::Unusable(format!(
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Unusable(format!(
             "another Campanile is already running on {} (it holds {}): stop it first, choose another --data-dir, or use PostgreSQL to run several instances",
             path.display(),
             lock_path.display()
-        ))
-    })?;
-    Ok(file)
+        ))),
+        Err(TryLockError::Error(e)) => Err(StoreError::Unusable(format!(
+            "{} can't be locked: {e}; choose a --data-dir on a local disk",
+            lock_path.display()
+        ))),
+    }
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error> {

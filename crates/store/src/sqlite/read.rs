@@ -99,7 +99,8 @@ const JSON_COLUMNS: [&str; 7] =
     ["payload", "properties", "counts", "decisions", "attempts", "push_tokens", "roles"];
 const FLAG_COLUMNS: [&str; 4] = ["shared_read", "enabled", "mandatory", "active"];
 
-/// A row as an object with its column names.
+/// A row as an object with its column names. What should be JSON or UTF-8 and is not comes as text: an event that failed for
+/// it can still be looked at.
 pub fn json_row(row: &Row) -> Result<JsonRow, StoreError> {
     let names = row.as_ref();
     let mut object = Map::new();
@@ -117,12 +118,9 @@ fn json_value(column: &str, value: ValueRef) -> Result<Value, StoreError> {
         ValueRef::Integer(number) => Value::from(number),
         ValueRef::Real(number) => Value::from(number),
         ValueRef::Text(text) => {
-            let text = std::str::from_utf8(text).map_err(|e| bad(column, e))?;
-            if JSON_COLUMNS.contains(&column) {
-                serde_json::from_str(text).map_err(|e| bad(column, e))?
-            } else {
-                Value::from(text)
-            }
+            let text = String::from_utf8_lossy(text);
+            let json = JSON_COLUMNS.contains(&column).then(|| serde_json::from_str(&text).ok()).flatten();
+            json.unwrap_or_else(|| Value::from(text))
         }
         ValueRef::Blob(_) => return Err(bad(column, "binary data")),
     })

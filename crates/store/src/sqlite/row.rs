@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use campanile_domain::rules::RuleRows;
 use rusqlite::types::Value as Sql;
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::{Connection, Params, params_from_iter};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Sqlite, read, statement};
@@ -15,9 +16,11 @@ impl RowStore for Sqlite {
     async fn put_rows(&self, table: Table, rows: Vec<JsonRow>) -> Result<u64, StoreError> {
         self.write(move |connection, _| {
             let description = table.description();
-            let mut statement = connection.prepare_cached(&upsert(description))?;
             for row in &rows {
-                let values = description.columns.iter().map(|(name, kind)| sql_value(row.get(*name), *kind));
+                let given = || description.columns.iter().filter(|(name, _)| row.contains_key(*name));
+                let names: Vec<&str> = given().map(|(name, _)| *name).collect();
+                let values = given().map(|(name, kind)| sql_value(row.get(*name), *kind));
+                let mut statement = connection.prepare_cached(&upsert(description, &names))?;
                 statement.execute(params_from_iter(values))?;
             }
             Ok(rows.len() as u64)
@@ -42,9 +45,7 @@ impl RowStore for Sqlite {
 
     async fn delete_row(&self, table: Table, key: Vec<String>) -> Result<bool, StoreError> {
         self.write(move |connection, _| {
-            let description = table.description();
-            let by_key: Vec<String> = description.key.iter().map(|name| format!("\"{name}\" = ?")).collect();
-            let sql = format!("DELETE FROM {} WHERE {}", description.table, by_key.join(" AND "));
+            let sql = deletion(table.description());
             Ok(connection.prepare_cached(&sql)?.execute(params_from_iter(key))? > 0)
         })
         .await
@@ -60,38 +61,35 @@ impl RowStore for Sqlite {
 
     async fn rule_rows(&self) -> Result<RuleRows, StoreError> {
         self.read(|connection| {
+            let whole = |table: Table| listing(table.description(), &RowFilter::default()).0;
             Ok(RuleRows {
-                audiences: whole(connection, Table::Audiences)?,
-                routing: whole(connection, Table::Routing)?,
-                templates: whole(connection, Table::Templates)?,
-                default_settings: read::all(connection, statement::DEFAULT_SETTINGS, [], read::typed)?,
+                audiences: usable(connection, Table::Audiences, &whole(Table::Audiences), [i64::MAX])?,
+                routing: usable(connection, Table::Routing, &whole(Table::Routing), [i64::MAX])?,
+                templates: usable(connection, Table::Templates, &whole(Table::Templates), [i64::MAX])?,
+                default_settings: usable(connection, Table::Settings, statement::DEFAULT_SETTINGS, [])?,
             })
         })
         .await
     }
 }
 
-/// A small table, for the cache of rules. A row that somebody wrote by hand and that can't be read is skipped and named.
-fn whole<T: serde::de::DeserializeOwned>(
+/// Rows for the cache of rules. One that somebody wrote by hand and that can't be used is skipped and named, so that it
+/// does not stand in the way of all others.
+fn usable<T: DeserializeOwned>(
     connection: &Connection,
     table: Table,
+    sql: &str,
+    params: impl Params,
 ) -> Result<Vec<T>, StoreError> {
-    let (sql, _) =
-        listing(table.description(), &RowFilter { limit: usize::MAX >> 1, ..RowFilter::default() });
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query([i64::MAX])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        match read::typed(row) {
-            Ok(row) => found.push(row),
-            Err(error) => tracing::error!(table = table.description().table, %error, "a rule can't be used"),
-        }
-    }
-    Ok(found)
+    let rows = read::all(connection, sql, params, |row| Ok(read::typed(row)))?;
+    let table = table.description().table;
+    let name = |error: &StoreError| tracing::error!(table, %error, "a rule can't be used");
+    Ok(rows.into_iter().filter_map(|row| row.inspect_err(name).ok()).collect())
 }
 
-pub(super) fn upsert(description: &Description) -> String {
-    let names: Vec<String> = description.columns.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+/// Columns that are not given have their defaults, both in a new row and in one that is replaced: `excluded` has them.
+pub(super) fn upsert(description: &Description, given: &[&str]) -> String {
+    let names: Vec<String> = given.iter().map(|name| format!("\"{name}\"")).collect();
     let marks = vec!["?"; names.len()].join(", ");
     let replaced: Vec<String> = description
         .columns
@@ -106,6 +104,11 @@ pub(super) fn upsert(description: &Description) -> String {
         description.key.join(", "),
         replaced.join(", ")
     )
+}
+
+pub(super) fn deletion(description: &Description) -> String {
+    let by_key: Vec<String> = description.key.iter().map(|name| format!("\"{name}\" = ?")).collect();
+    format!("DELETE FROM {} WHERE {}", description.table, by_key.join(" AND "))
 }
 
 /// Columns that are filtered by come first in the walk where the key begins with them.

@@ -15,8 +15,8 @@ use serde_json::json;
 use super::outbox::lease_until;
 use super::{Sqlite, read, statement};
 use crate::{
-    Capture, ClaimId, DeadLetter, ExpiredClaim, Received, ReceivedKey, SendJob, SendStore, Settled,
-    Settlement, StoreError,
+    Capture, ClaimId, DeadLetter, ExpiredClaim, FailedMessage, Received, ReceivedKey, SendJob, SendStore,
+    Settled, Settlement, StoreError,
 };
 
 #[async_trait]
@@ -105,9 +105,9 @@ impl SendStore for Sqlite {
         .await
     }
 
-    async fn write_dead_letters(&self, letters: Vec<DeadLetter>) -> Result<(), StoreError> {
+    async fn fail_messages(&self, failed: Vec<FailedMessage>) -> Result<(), StoreError> {
         self.write(move |connection, now| {
-            letters.iter().try_for_each(|letter| dead_letter(connection, now, letter))
+            failed.iter().try_for_each(|message| fail(connection, now, message))
         })
         .await
     }
@@ -200,6 +200,29 @@ fn receive(
         SendStatus::Sent | SendStatus::Failed | SendStatus::InDoubt | SendStatus::Cancelled => {}
     }
     Ok(())
+}
+
+fn fail(connection: &Connection, now: &str, failed: &FailedMessage) -> Result<(), StoreError> {
+    let error = failed.failure.to_string();
+    let mut letter = DeadLetter {
+        stage: "receive",
+        channel: failed.key.map(|key| key.channel),
+        reason: failed.failure.code.to_owned(),
+        error: error.clone(),
+        message: failed.message.clone(),
+        ..DeadLetter::default()
+    };
+    if let Some(key) = failed.key {
+        let params = named_params! {
+            ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(), ":error": error,
+        };
+        let row = read::first(connection, statement::FAIL_ROW, params, |row| {
+            Ok((row.get::<_, String>("event_id")?, read::recipient_of(row)?))
+        })?;
+        letter.event_id = row.as_ref().map(|(event_id, _)| event_id.clone());
+        letter.recipient = row.map(|(_, recipient)| recipient);
+    }
+    dead_letter(connection, now, &letter)
 }
 
 fn notification_of(

@@ -30,6 +30,8 @@ statements! {
     EXPIRE_LEASES = "expire_leases";
     EXPIRED_CLAIMS = "expired_claims";
     FAIL_EVENT = "fail_event";
+    FAIL_PROCESSED = "fail_processed";
+    FAIL_ROW = "fail_row";
     FILL_CLAIM = "fill_claim";
     FINISH_EVENT = "finish_event";
     GROUP_SETTINGS = "group_settings";

@@ -13,8 +13,8 @@ use crate::StoreError;
 /// Bounds how long the first caller of a group waits for the last.
 const MAX_GROUP: usize = 64;
 
-/// Runs inside the transaction, and answers what to tell the caller once it is known whether the commit held.
-type Job = Box<dyn FnOnce(&Connection) -> Reply + Send>;
+/// Runs inside the transaction if there is one, and answers what to tell the caller once it is known whether the commit held.
+type Job = Box<dyn FnOnce(Result<&Connection, StoreError>) -> Reply + Send>;
 type Reply = Box<dyn FnOnce(Result<(), String>)>;
 
 #[derive(Debug)]
@@ -37,8 +37,8 @@ impl Writer {
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let job: Job = Box::new(move |connection| {
-            let result = in_savepoint(connection, work);
+        let job: Job = Box::new(move |transaction| {
+            let result = transaction.and_then(|connection| in_savepoint(connection, work));
             Box::new(move |committed| {
                 let result = match committed {
                     Ok(()) => result,
@@ -56,32 +56,38 @@ impl Writer {
 fn run(connection: &Connection, queue: &Receiver<Job>) {
     while let Ok(first) = queue.recv() {
         if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
-            refuse(first, connection, &error);
+            roll_back(connection);
+            first(Err(error.into()))(Ok(()));
             continue;
         }
-        let mut replies = vec![first(connection)];
-        while replies.len() < MAX_GROUP {
+        let mut replies = vec![first(Ok(connection))];
+        while replies.len() < MAX_GROUP && !connection.is_autocommit() {
             let Ok(job) = queue.try_recv() else { break };
-            replies.push(job(connection));
+            replies.push(job(Ok(connection)));
         }
-        let committed = connection.execute_batch("COMMIT").map_err(|error| error.to_string());
-        if committed.is_err() && !connection.is_autocommit() {
-            // Nothing more can be done if this fails too: the next BEGIN will say so.
-            let _ = connection.execute_batch("ROLLBACK");
-        }
+        let committed = commit(connection);
         for reply in replies {
             reply(committed.clone());
         }
     }
 }
 
-/// Without a transaction the job's savepoint is one of its own, and must not outlive it.
-fn refuse(job: Job, connection: &Connection, error: &rusqlite::Error) {
-    let error = error.to_string();
-    let _ = connection.execute_batch("BEGIN");
-    let reply = job(connection);
-    let _ = connection.execute_batch("ROLLBACK");
-    reply(Err(error));
+/// A full disk, for example, makes SQLite roll back by itself: the group is over then, and nothing of it was written.
+fn commit(connection: &Connection) -> Result<(), String> {
+    if connection.is_autocommit() {
+        return Err("the transaction was rolled back; is the disk full?".to_owned());
+    }
+    connection.execute_batch("COMMIT").map_err(|error| {
+        roll_back(connection);
+        error.to_string()
+    })
+}
+
+fn roll_back(connection: &Connection) {
+    if !connection.is_autocommit() {
+        // Nothing more can be done if this fails too: the next BEGIN will say so.
+        let _ = connection.execute_batch("ROLLBACK");
+    }
 }
 
 fn in_savepoint<T>(
@@ -91,6 +97,10 @@ fn in_savepoint<T>(
     connection.execute_batch("SAVEPOINT job")?;
     let result = work(connection);
     let end = if result.is_ok() { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" };
-    connection.execute_batch(end)?;
+    if let Err(error) = connection.execute_batch(end) {
+        // What can't be undone alone is undone with its neighbours, who will try again.
+        roll_back(connection);
+        return result.and(Err(error.into()));
+    }
     result
 }

@@ -1,0 +1,33 @@
+//! Waiting when the infrastructure fails: longer each time, at once shorter when it is back.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+const FIRST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub struct Backoff {
+    next: Duration,
+}
+
+impl Backoff {
+    pub fn new() -> Self {
+        Backoff { next: FIRST }
+    }
+
+    pub fn reset(&mut self) {
+        self.next = FIRST;
+    }
+
+    /// Ends early when the engine stops.
+    pub async fn wait(&mut self, stop: &CancellationToken) {
+        let delay = self.next;
+        self.next = (delay * 2).min(LONGEST);
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(delay) => {}
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What the engine can be told. Reading it from files and variables is the server's business.
+
+use std::time::Duration;
+
+use campanile_domain::channel::PerChannel;
+use campanile_domain::send::SendPolicy;
+use campanile_domain::user_type::UserTypes;
+
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// Named in traces and claims.
+    pub instance: String,
+    pub user_types: UserTypes,
+    pub fan_out: FanOutConfig,
+    pub publish: PublishConfig,
+    pub receive: ReceiveConfig,
+    pub send: PerChannel<SendConfig>,
+    /// How long a claim holds before others may take it over.
+    pub lease: Duration,
+}
+
+#[derive(Debug, Clone)]
+pub struct FanOutConfig {
+    /// The longest wait for a plain `INSERT` to be noticed.
+    pub poll_interval: Duration,
+    pub batch: usize,
+    pub initial_delay: Duration,
+}
+
+#[derive(Debug, Clone)]
+pub struct PublishConfig {
+    pub poll_interval: Duration,
+    pub max_refusals: u32,
+}
+
+#[derive(Debug, Clone)]
+pub struct ReceiveConfig {
+    pub prefetch: usize,
+    pub batch: usize,
+    /// How long to wait for a batch to grow once its first message is there.
+    pub linger: Duration,
+}
+
+#[derive(Debug, Clone)]
+pub struct SendConfig {
+    /// The longest wait for a retry to be noticed that another instance wrote.
+    pub poll_interval: Duration,
+    pub policy: SendPolicy,
+    /// Attempts at the same time.
+    pub concurrency: usize,
+    /// Sends claimed and not settled; beyond it they wait in the database.
+    pub max_claimed: usize,
+}

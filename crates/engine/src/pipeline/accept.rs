@@ -1,0 +1,74 @@
+//! An event enters. Producers with SQL do this in their own transaction; here it is done for HTTP and the command line.
+
+use std::collections::HashMap;
+
+use campanile_domain::event::NewEvent;
+use campanile_domain::id::EventId;
+use campanile_store::{Acceptance, StoreError};
+
+use crate::Engine;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    pub event_id: EventId,
+    /// False when the event was known.
+    pub created: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AcceptError {
+    /// Positions of events that have the id of an earlier one in the same call, and another body.
+    #[error("an event id is there twice with different bodies")]
+    Contradictory(Vec<usize>),
+    /// Positions of events whose id is known with another body.
+    #[error("an event id is known with another body")]
+    Conflicts(Vec<usize>),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// All or nothing, answered in input order.
+pub async fn accept(engine: &Engine, events: Vec<NewEvent>) -> Result<Vec<Accepted>, AcceptError> {
+    let ids: Vec<EventId> = events.iter().map(|event| event.event_id.clone()).collect();
+    let (distinct, positions) = distinct(events)?;
+    let created = match engine.store.accept(distinct).await? {
+        Acceptance::Accepted(created) => created,
+        Acceptance::Conflicts(conflicts) => {
+            return Err(AcceptError::Conflicts(conflicts.into_iter().map(|i| positions[i]).collect()));
+        }
+    };
+    fail::fail_point!("accept.after_commit");
+    metrics::counter!("campanile_events_accepted_total")
+        .increment(created.iter().filter(|c| **c).count() as u64);
+    engine.signals.events.notify_one();
+    let created: HashMap<usize, bool> = positions.into_iter().zip(created).collect();
+    let accepted = |(position, event_id)| Accepted {
+        event_id,
+        created: created.get(&position).copied().unwrap_or(false),
+    };
+    Ok(ids.into_iter().enumerate().map(accepted).collect())
+}
+
+/// Each id once, with its position; a repetition with another body is a contradiction.
+fn distinct(events: Vec<NewEvent>) -> Result<(Vec<NewEvent>, Vec<usize>), AcceptError> {
+    let mut first: HashMap<EventId, usize> = HashMap::new();
+    let mut distinct: Vec<NewEvent> = Vec::with_capacity(events.len());
+    let mut positions = Vec::new();
+    let mut contradictory = Vec::new();
+    for (position, event) in events.into_iter().enumerate() {
+        match first.get(&event.event_id) {
+            Some(&index) if distinct[index].body_hash() != event.body_hash() => contradictory.push(position),
+            Some(_) => {}
+            None => {
+                first.insert(event.event_id.clone(), distinct.len());
+                positions.push(position);
+                distinct.push(event);
+            }
+        }
+    }
+    if contradictory.is_empty() {
+        Ok((distinct, positions))
+    } else {
+        Err(AcceptError::Contradictory(contradictory))
+    }
+}

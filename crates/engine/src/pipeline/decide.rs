@@ -1,0 +1,126 @@
+//! Who is told, over which channels. The decision itself is the domain's; here its pages are loaded for it, for a whole
+//! batch of events at once.
+
+use std::collections::HashMap;
+
+use campanile_domain::decision::Decision;
+use campanile_domain::event::{Event, Failure, NewEvent};
+use campanile_domain::fan_out::{End, Plan, Progress, Summary};
+use campanile_domain::id::EntityRef;
+use campanile_domain::recipient::Group;
+use campanile_domain::rules::Rules;
+use campanile_domain::time::Timestamp;
+use campanile_store::{ClaimedEvent, FanOutClaim, StoreError};
+
+use crate::Engine;
+
+/// What was decided for one event of a batch.
+#[derive(Debug)]
+pub struct Decided {
+    pub plan: Result<Plan, Failure>,
+    /// Whose members share what they read.
+    pub entities: Vec<(EntityRef, bool)>,
+}
+
+/// Considers at most `room` recipients of each event, in as few loads as its audiences need.
+pub async fn decide(
+    rules: &Rules,
+    claim: &mut dyn FanOutClaim,
+    events: &[&ClaimedEvent],
+    room: usize,
+    now: Timestamp,
+) -> Result<Vec<Decided>, StoreError> {
+    let mut all: Vec<Result<Progress, Failure>> = events
+        .iter()
+        .map(|claimed| {
+            let document = claimed.event.document();
+            let cursor = claimed.cursor.clone().unwrap_or_default();
+            Progress::new(rules, &claimed.event, &document, cursor, room, now)
+        })
+        .collect();
+    let mut groups: HashMap<EntityRef, Group> = HashMap::new();
+    loop {
+        let mut waiting: Vec<(&mut Progress, _)> =
+            all.iter_mut().flatten().filter_map(|p| p.next_page().map(|page| (p, page))).collect();
+        if waiting.is_empty() {
+            break;
+        }
+        let pages = waiting.iter().map(|(_, page)| page.clone()).collect();
+        let candidates = claim.candidates(pages).await?;
+        let mut unknown: Vec<EntityRef> = candidates
+            .iter()
+            .flatten()
+            .filter_map(|c| c.recipient.entity())
+            .filter(|entity| !groups.contains_key(entity))
+            .collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        if !unknown.is_empty() {
+            let found = claim.groups(unknown.clone()).await?;
+            groups.extend(unknown.into_iter().map(|entity| (entity, Group::default())));
+            groups.extend(found);
+        }
+        for ((progress, _), candidates) in waiting.iter_mut().zip(&candidates) {
+            progress.take(candidates, &groups);
+        }
+    }
+    Ok(all.into_iter().map(decided).collect())
+}
+
+fn decided(progress: Result<Progress, Failure>) -> Decided {
+    match progress {
+        Ok(progress) => Decided { entities: progress.shared_entities(), plan: Ok(progress.finish()) },
+        Err(failure) => Decided { entities: Vec::new(), plan: Err(failure) },
+    }
+}
+
+/// What would be decided for an event; writes nothing.
+#[derive(Debug)]
+pub struct Explanation {
+    pub decisions: Vec<Decision>,
+    pub summary: Option<Summary>,
+    pub failure: Option<Failure>,
+    /// More recipients would be considered than are shown.
+    pub truncated: bool,
+}
+
+pub async fn explain(
+    engine: &Engine,
+    event: &NewEvent,
+    at: Option<Timestamp>,
+    limit: usize,
+) -> Result<Explanation, StoreError> {
+    let now = engine.store.now().await?;
+    explain_stored(engine, event.at(now), at, limit).await
+}
+
+/// The same for an event as it stands in the database.
+pub async fn explain_stored(
+    engine: &Engine,
+    event: Event,
+    at: Option<Timestamp>,
+    limit: usize,
+) -> Result<Explanation, StoreError> {
+    let mut claim = engine.store.look_up(event).await?;
+    let events = claim.events().to_vec();
+    let now = at.unwrap_or_else(|| claim.now());
+    let rules = engine.rules.current();
+    let mut decided = decide(&rules, claim.as_mut(), &events.iter().collect::<Vec<_>>(), limit, now).await?;
+    let nothing = Explanation { decisions: Vec::new(), summary: None, failure: None, truncated: false };
+    Ok(match decided.pop().map(|d| d.plan) {
+        None => nothing,
+        Some(Err(failure)) => Explanation { failure: Some(failure), ..nothing },
+        Some(Ok(plan)) => match plan.end {
+            End::Finished(summary) => {
+                Explanation { decisions: plan.decisions, summary: Some(summary), ..nothing }
+            }
+            End::Continues(cursor) => Explanation {
+                decisions: plan.decisions,
+                summary: Some(cursor.summary),
+                truncated: true,
+                ..nothing
+            },
+            End::Failed(failure) => Explanation { failure: Some(failure), ..nothing },
+        },
+    })
+}

@@ -1,0 +1,250 @@
+//! Event → outbox rows. Claims a batch, decides, and commits all of it in one transaction with no broker inside; then hands
+//! the rows to publish in memory. A large audience goes on alone, chunk by chunk, while other events pass it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use campanile_domain::event::Failure;
+use campanile_domain::fan_out::{End, MAX_DECISIONS, OutboxRow, Plan};
+use campanile_domain::id::EntityRef;
+use campanile_store::{
+    ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Step, StoreError,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::decide::{Decided, decide};
+use super::publish::Handover;
+use super::{MAX_FAILURES, publish};
+use crate::Engine;
+use crate::backoff::Backoff;
+
+/// Recipients of one transaction; times five channels, that is at most 10,000 rows.
+const MAX_RECIPIENTS: usize = 2_000;
+/// Of an event that is alone in its transaction for the first time; who fits has decisions and no cursor.
+const MAX_RECIPIENTS_ALONE: usize = MAX_DECISIONS;
+/// Of one step of a large audience: short, so that others wait little.
+const CHUNK_RECIPIENTS: usize = 400;
+/// The rows that a batch should come to; the claim is sized by what events came to lately.
+const ROWS_PER_BATCH: f64 = 1_000.0;
+const FIRST_POLL: Duration = Duration::from_millis(10);
+
+/// What a step came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub events: usize,
+    pub rows: usize,
+}
+
+pub async fn run(engine: Engine, handover: Handover, stop: CancellationToken) {
+    let mut stage = FanOut::new(engine.clone(), handover);
+    let mut backoff = Backoff::new();
+    let mut idle = FIRST_POLL;
+    if !engine.config.fan_out.initial_delay.is_zero() {
+        tokio::time::sleep(engine.config.fan_out.initial_delay).await;
+    }
+    while !stop.is_cancelled() {
+        let signal = engine.signals.events.notified();
+        match stage.run_once().await {
+            Ok(report) if report.events > 0 => {
+                backoff.reset();
+                idle = FIRST_POLL;
+            }
+            Ok(_) => {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = signal => idle = FIRST_POLL,
+                    () = tokio::time::sleep(idle) => idle = (idle * 2).min(engine.config.fan_out.poll_interval),
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "fan-out waits");
+                backoff.wait(&stop).await;
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct FanOut {
+    engine: Engine,
+    handover: Handover,
+    rows_per_event: f64,
+}
+
+impl FanOut {
+    pub fn new(engine: Engine, handover: Handover) -> Self {
+        FanOut { engine, handover, rows_per_event: 1.0 }
+    }
+
+    /// One batch of fresh events, then one chunk of a large one, so that neither starves the other.
+    pub async fn run_once(&mut self) -> Result<Report, StoreError> {
+        let limit = (ROWS_PER_BATCH / self.rows_per_event).clamp(1.0, 100_000.0);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
+        let limit = (limit as usize).min(self.engine.config.fan_out.batch);
+        let fresh = self.step(Claim::Fresh { limit }, MAX_RECIPIENTS).await?;
+        if fresh.events > 0 {
+            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+            let now = fresh.rows as f64 / fresh.events as f64;
+            self.rows_per_event = (0.7 * self.rows_per_event + 0.3 * now).max(1.0);
+        }
+        let chunk = self.step(Claim::Unfinished, CHUNK_RECIPIENTS).await?;
+        Ok(Report { events: fresh.events + chunk.events, rows: fresh.rows + chunk.rows })
+    }
+
+    /// Claims, decides, commits. A batch that the database refuses is bisected until the culprit is alone.
+    async fn step(&mut self, claim: Claim, room: usize) -> Result<Report, StoreError> {
+        let mut report = Report::default();
+        let mut claims = vec![(claim, room)];
+        while let Some((claim, room)) = claims.pop() {
+            let Some(claimed) = self.engine.store.claim_events(claim).await? else { continue };
+            let seqs: Vec<i64> = claimed.events().iter().map(|event| event.seq).collect();
+            match self.batch(claimed, room).await {
+                Ok(batch) => {
+                    report.events += batch.report.events;
+                    report.rows += batch.report.rows;
+                    claims.extend(
+                        batch
+                            .too_large
+                            .into_iter()
+                            .map(|seq| (Claim::These(vec![seq]), MAX_RECIPIENTS_ALONE)),
+                    );
+                }
+                Err(StoreError::Refused(error)) => {
+                    if let [culprit] = seqs[..] {
+                        report.events += 1;
+                        self.count_failure(culprit, error).await?;
+                    } else {
+                        let (left, right) = seqs.split_at(seqs.len() / 2);
+                        claims.push((Claim::These(right.to_vec()), room));
+                        claims.push((Claim::These(left.to_vec()), room));
+                    }
+                }
+                Err(StoreError::Lost(reason)) => tracing::info!(%reason, "a fan-out was let go"),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(report)
+    }
+
+    async fn count_failure(&self, seq: i64, error: String) -> Result<(), StoreError> {
+        tracing::error!(seq, %error, "an event could not be fanned out");
+        let failure = Failure::new("FAN_OUT_ERROR", error);
+        self.engine.store.count_failure(seq, failure, MAX_FAILURES).await.map(drop)
+    }
+
+    async fn batch(&self, mut claim: Box<dyn FanOutClaim>, room: usize) -> Result<Batch, StoreError> {
+        let events = claim.events().to_vec();
+        let to_decide: Vec<&ClaimedEvent> =
+            events.iter().filter(|e| !e.known && e.cancelled.is_none()).collect();
+        let alone = events.len() == 1;
+        let room = if alone { room.min(MAX_RECIPIENTS_ALONE) } else { room / to_decide.len().max(1) };
+        let rules = self.engine.rules.current();
+        let now = claim.now();
+        let decided = decide(&rules, claim.as_mut(), &to_decide, room.max(1), now).await?;
+        let mut batch = Batch::default();
+        let mut decided = decided.into_iter();
+        for event in &events {
+            if event.known {
+                batch.add_step(event, Vec::new(), None, Step::Known);
+            } else if let Some(reason) = &event.cancelled {
+                batch.add_step(event, Vec::new(), None, Step::Cancelled(reason.clone()));
+            } else if let Some(decided) = decided.next() {
+                batch.add(event, decided, alone);
+            }
+        }
+        self.commit(claim, batch).await
+    }
+
+    async fn commit(&self, claim: Box<dyn FanOutClaim>, mut batch: Batch) -> Result<Batch, StoreError> {
+        if batch.steps.is_empty() {
+            return Ok(batch);
+        }
+        let mut chunks = publish::chunks(std::mem::take(&mut batch.rows));
+        let with_room = chunks.iter_mut().filter(|chunk| !self.engine.broker.is_full(&chunk.queue));
+        let places = self.handover.reserve(with_room);
+        let waiting = chunks.iter().any(|chunk| !chunk.leased);
+        let failed_rows = std::mem::take(&mut batch.failed_rows);
+        let touched: Vec<_> = failed_rows.iter().map(|row| row.event_id.clone()).collect();
+        let between_chunks = batch.steps.iter().any(|step| matches!(step.step, Step::Continues(_)));
+        let commit = FanOutCommit {
+            instance: self.engine.config.instance.clone(),
+            steps: std::mem::take(&mut batch.steps),
+            chunks,
+            failed_rows,
+            lease: self.engine.config.lease,
+        };
+        fail::fail_point!("fan_out.before_commit");
+        let leased = claim.commit(commit).await?;
+        fail::fail_point!("fan_out.after_commit");
+        if between_chunks {
+            fail::fail_point!("fan_out.between_chunks");
+        }
+        metrics::counter!("campanile_fan_out_events_total").increment(batch.report.events as u64);
+        metrics::counter!("campanile_fan_out_rows_total").increment(batch.report.rows as u64);
+        for (place, chunk) in places.into_iter().zip(leased) {
+            place.send(chunk);
+        }
+        if waiting {
+            self.engine.signals.chunks.notify_waiters();
+        }
+        self.engine.signals.maybe_complete(touched);
+        Ok(batch)
+    }
+}
+
+/// What one transaction will write.
+#[derive(Debug, Default)]
+struct Batch {
+    steps: Vec<FanOutStep>,
+    rows: Vec<ChunkRow>,
+    failed_rows: Vec<OutboxRow>,
+    report: Report,
+    /// Events that need more room than a shared batch has.
+    too_large: Vec<i64>,
+}
+
+impl Batch {
+    fn add(&mut self, event: &ClaimedEvent, decided: Decided, alone: bool) {
+        let plan = match decided.plan {
+            Ok(plan) => plan,
+            Err(failure) => return self.add_step(event, Vec::new(), None, Step::Failed(failure)),
+        };
+        let Plan { rows, decisions, end } = plan;
+        let step = match end {
+            End::Continues(_) if !alone => return self.too_large.push(event.seq),
+            End::Continues(cursor) => Step::Continues(cursor),
+            End::Finished(summary) => Step::Finished(summary),
+            End::Failed(failure) => Step::Failed(failure),
+        };
+        let whole = event.cursor.is_none() && matches!(step, Step::Finished(_));
+        let decisions = whole.then(|| serde_json::to_string(&decisions).unwrap_or_default());
+        for row in rows {
+            if row.failure.is_some() {
+                self.failed_rows.push(row);
+            } else {
+                self.rows.push(ChunkRow { row, event: Arc::clone(&event.event) });
+                self.report.rows += 1;
+            }
+        }
+        self.add_step(event, decided.entities, decisions, step);
+    }
+
+    fn add_step(
+        &mut self,
+        event: &ClaimedEvent,
+        entities: Vec<(EntityRef, bool)>,
+        decisions: Option<String>,
+        step: Step,
+    ) {
+        self.report.events += 1;
+        self.steps.push(FanOutStep {
+            seq: event.seq,
+            event: Arc::clone(&event.event),
+            body_hash: event.event.body_hash(),
+            cursor_before: event.cursor.clone(),
+            decisions,
+            entities,
+            step,
+        });
+    }
+}

@@ -1,0 +1,191 @@
+//! Outbox rows → broker, with confirms. A chunk comes from fan-out by hand, or out of the database when there was no room
+//! or its holder died. `HIGH` has a loop of its own, so that nothing stands in its way.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use campanile_broker::{BrokerError, Confirm, Message, Published};
+use campanile_domain::message;
+use campanile_domain::priority::Priority;
+use campanile_store::{Chunk, ChunkRow, NewChunk, StoreError};
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
+use tokio_util::sync::CancellationToken;
+
+use crate::Engine;
+use crate::backoff::Backoff;
+
+pub const MAX_CHUNK_ROWS: usize = 1_000;
+/// Chunks in memory between fan-out and publish, for each of the two loops.
+const HANDOVER_CHUNKS: usize = 16;
+
+/// Groups rows into chunks of one queue and lane, in a fixed order.
+pub fn chunks(rows: Vec<ChunkRow>) -> Vec<NewChunk> {
+    let mut by_queue: HashMap<(i64, String), Vec<ChunkRow>> = HashMap::new();
+    for row in rows {
+        by_queue.entry((row.row.priority.lane(), row.row.queue.clone())).or_default().push(row);
+    }
+    let mut grouped: Vec<_> = by_queue.into_iter().collect();
+    grouped.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    let mut chunks = Vec::new();
+    for ((lane, queue), mut rows) in grouped {
+        while !rows.is_empty() {
+            let rest = rows.split_off(rows.len().min(MAX_CHUNK_ROWS));
+            chunks.push(NewChunk { queue: queue.clone(), lane, rows, leased: false });
+            rows = rest;
+        }
+    }
+    chunks
+}
+
+/// Fan-out's side of the hand-over: it reserves a place before it commits, so that a chunk that is born leased is also
+/// taken.
+#[derive(Debug, Clone)]
+pub struct Handover {
+    high: Sender<Chunk>,
+    others: Sender<Chunk>,
+}
+
+/// Publish's side, `HIGH` first.
+#[derive(Debug)]
+pub struct Handed {
+    high: Receiver<Chunk>,
+    others: Receiver<Chunk>,
+}
+
+pub fn handover() -> (Handover, Handed) {
+    let (high, high_chunks) = mpsc::channel(HANDOVER_CHUNKS);
+    let (others, other_chunks) = mpsc::channel(HANDOVER_CHUNKS);
+    (Handover { high, others }, Handed { high: high_chunks, others: other_chunks })
+}
+
+impl Handover {
+    fn lane(&self, lane: i64) -> &Sender<Chunk> {
+        if lane == Priority::High.lane() { &self.high } else { &self.others }
+    }
+
+    /// Marks chunks for which there is a place as leased, and keeps the places, in order.
+    pub fn reserve<'a>(&self, chunks: impl Iterator<Item = &'a mut NewChunk>) -> Vec<OwnedPermit<Chunk>> {
+        let reserve = |chunk: &mut NewChunk| {
+            let place = self.lane(chunk.lane).clone().try_reserve_owned().ok();
+            chunk.leased = place.is_some();
+            place
+        };
+        chunks.filter_map(reserve).collect()
+    }
+}
+
+/// Name, queues and chunks of each publishing loop.
+pub type Lane = (&'static str, Vec<String>, Arc<Mutex<Receiver<Chunk>>>);
+
+pub fn lanes(queues: &[String], handed: Handed) -> [Lane; 2] {
+    let (high, others): (Vec<String>, Vec<String>) =
+        queues.iter().cloned().partition(|queue| queue.ends_with(".high"));
+    [
+        ("publish high", high, Arc::new(Mutex::new(handed.high))),
+        ("publish", others, Arc::new(Mutex::new(handed.others))),
+    ]
+}
+
+pub async fn run(
+    engine: Engine,
+    queues: Vec<String>,
+    handed: Arc<Mutex<Receiver<Chunk>>>,
+    stop: CancellationToken,
+) {
+    let mut handed = handed.lock().await;
+    let mut backoff = Backoff::new();
+    while !stop.is_cancelled() {
+        let room = engine.broker.room();
+        let signal = engine.signals.chunks.notified();
+        let step = match handed.try_recv() {
+            Ok(chunk) => publish(&engine, chunk).await.map(|()| true),
+            Err(_) => publish_waiting(&engine, &queues).await,
+        };
+        match step {
+            Ok(true) => backoff.reset(),
+            Ok(false) => {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    chunk = handed.recv() => if let Some(chunk) = chunk {
+                        if let Err(error) = publish(&engine, chunk).await {
+                            tracing::warn!(%error, "publish waits");
+                            backoff.wait(&stop).await;
+                        }
+                    },
+                    () = signal => {}
+                    () = room => {}
+                    () = tokio::time::sleep(engine.config.publish.poll_interval) => {}
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "publish waits");
+                backoff.wait(&stop).await;
+            }
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+}
+
+/// Publishes one chunk that waits in the database for a queue with room. Answers whether there was one.
+pub async fn publish_waiting(engine: &Engine, queues: &[String]) -> Result<bool, PublishError> {
+    let with_room: Vec<String> =
+        queues.iter().filter(|queue| !engine.broker.is_full(queue)).cloned().collect();
+    if with_room.is_empty() {
+        return Ok(false);
+    }
+    match engine.store.claim_chunk(with_room, engine.config.lease).await? {
+        Some(chunk) => publish(engine, chunk).await.map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// A chunk that could not be published goes back and waits; published again, it is harmless.
+pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<(), PublishError> {
+    let messages = chunk.rows.iter().map(|ChunkRow { row, event }| Message {
+        id: row.key.to_string(),
+        body: message::encode(event, row).into(),
+    });
+    fail::fail_point!("publish.before_confirm");
+    let published = engine.broker.publish(&chunk.queue, messages.collect()).await;
+    fail::fail_point!("publish.after_confirm");
+    let confirms = match published {
+        Ok(Published::Confirmed(confirms)) => confirms,
+        Ok(Published::Full) => return Ok(engine.store.release_chunk(chunk.id).await?),
+        Err(error) => {
+            engine.store.release_chunk(chunk.id).await?;
+            return Err(error.into());
+        }
+    };
+    let refused: Vec<_> = chunk
+        .rows
+        .iter()
+        .zip(confirms)
+        .filter_map(|(row, confirm)| match confirm {
+            Confirm::Accepted => None,
+            Confirm::Refused { reason } => Some((row.row.key, reason)),
+        })
+        .collect();
+    metrics::counter!("campanile_published_total").increment((chunk.rows.len() - refused.len()) as u64);
+    if refused.is_empty() {
+        return Ok(engine.store.chunk_published(chunk.id).await?);
+    }
+    metrics::counter!("campanile_refused_total").increment(refused.len() as u64);
+    tracing::error!(
+        queue = chunk.queue,
+        rows = refused.len(),
+        reason = refused[0].1,
+        "the broker refused rows"
+    );
+    let config = &engine.config.publish;
+    engine.store.rows_refused(chunk.id, refused, config.max_refusals, config.poll_interval).await?;
+    engine.signals.maybe_complete(chunk.rows.into_iter().map(|row| row.row.event_id));
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! Messages → notifications and sends. A batch is one transaction, and is acknowledged after it has committed. What it
+//! claimed goes to send at once.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use campanile_broker::{BrokerError, Consumer, DEAD_LETTER_QUEUE, Delivery, Tag};
+use campanile_domain::event::Failure;
+use campanile_domain::id::SendKey;
+use campanile_store::{FailedMessage, ReceivedKey, StoreError};
+use tokio_util::sync::CancellationToken;
+
+use super::MAX_FAILURES;
+use super::send::Desk;
+use crate::Engine;
+use crate::backoff::Backoff;
+
+const FORGED: &str = "UNKNOWN_MESSAGE";
+const UNREADABLE: &str = "UNREADABLE_MESSAGE";
+const REFUSED: &str = "RECEIVE_ERROR";
+const DEAD: &str = "DEAD_LETTERED";
+/// Of a message that can't be read, what is kept for a person to look at.
+const MAX_KEPT_CHARS: usize = 2_000;
+
+pub async fn run(engine: Engine, desk: Arc<Desk>, queue: String, stop: CancellationToken) {
+    let mut backoff = Backoff::new();
+    while !stop.is_cancelled() {
+        if let Err(error) = consume(&engine, &desk, &queue, &stop, &mut backoff).await {
+            tracing::warn!(%error, queue, "receive waits for the broker");
+            backoff.wait(&stop).await;
+        }
+    }
+}
+
+/// Ends with the consumer; whatever it still holds goes back to the queue.
+async fn consume(
+    engine: &Engine,
+    desk: &Desk,
+    queue: &str,
+    stop: &CancellationToken,
+    backoff: &mut Backoff,
+) -> Result<(), BrokerError> {
+    let config = &engine.config.receive;
+    let mut consumer = engine.broker.consume(queue, config.prefetch).await?;
+    loop {
+        let deliveries = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            deliveries = consumer.receive(config.batch, config.linger) => deliveries?,
+        };
+        let tags: Vec<Tag> = deliveries.iter().map(|delivery| delivery.tag).collect();
+        // While the database is away the batch is kept, unacknowledged: giving it back would only send it in a circle.
+        while let Err(error) = receive(engine, desk, &deliveries).await {
+            if stop.is_cancelled() {
+                return Ok(());
+            }
+            tracing::warn!(%error, queue, "receive waits for the database");
+            backoff.wait(stop).await;
+        }
+        backoff.reset();
+        fail::fail_point!("receive.after_commit");
+        consumer.ack(&tags).await?;
+    }
+}
+
+/// Writes a batch; what can't be read or is unknown becomes a dead letter, and the rest goes on.
+pub async fn receive(engine: &Engine, desk: &Desk, deliveries: &[Delivery]) -> Result<(), StoreError> {
+    let mut keys = Vec::with_capacity(deliveries.len());
+    let mut failed = Vec::new();
+    for delivery in deliveries {
+        match delivery.message.id.parse::<SendKey>() {
+            Ok(key) => keys.push(key),
+            Err(error) => failed.push(FailedMessage {
+                key: None,
+                failure: Failure::new(UNREADABLE, error.to_string()),
+                message: Some(kept(delivery)),
+            }),
+        }
+    }
+    // In key order, so that concurrent batches do not wait for each other in a circle.
+    keys.sort_unstable();
+    keys.dedup();
+    failed.extend(receive_keys(engine, desk, &keys).await?);
+    if !failed.is_empty() {
+        metrics::counter!("campanile_messages_failed_total").increment(failed.len() as u64);
+        engine.store.fail_messages(failed).await?;
+    }
+    Ok(())
+}
+
+/// A batch that the database refuses is bisected until the culprit is alone. Answers what has failed.
+async fn receive_keys(
+    engine: &Engine,
+    desk: &Desk,
+    keys: &[SendKey],
+) -> Result<Vec<FailedMessage>, StoreError> {
+    let mut failed = Vec::new();
+    let mut batches: Vec<(&[SendKey], u32)> = vec![(keys, 1)];
+    while let Some((batch, tries)) = batches.pop() {
+        match receive_batch(engine, desk, batch).await {
+            Ok(unknown) => failed.extend(unknown.into_iter().map(|key| FailedMessage {
+                key: Some(key),
+                failure: Failure::new(FORGED, format!("no outbox row has the key {key}")),
+                message: None,
+            })),
+            Err(StoreError::Refused(_)) if batch.len() > 1 => {
+                let (left, right) = batch.split_at(batch.len() / 2);
+                batches.extend([(right, 1), (left, 1)]);
+            }
+            Err(StoreError::Refused(_)) if tries < MAX_FAILURES => batches.push((batch, tries + 1)),
+            Err(StoreError::Refused(error)) => {
+                tracing::error!(key = %batch[0], %error, "a message could not be received");
+                failed.push(FailedMessage {
+                    key: Some(batch[0]),
+                    failure: Failure::new(REFUSED, error),
+                    message: None,
+                });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(failed)
+}
+
+async fn receive_batch(engine: &Engine, desk: &Desk, keys: &[SendKey]) -> Result<Vec<SendKey>, StoreError> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut places = desk.reserve(keys.iter().map(|key| key.channel));
+    let received: Vec<ReceivedKey> =
+        keys.iter().map(|&key| ReceivedKey { key, claim: places.take(key.channel) }).collect();
+    let lease_ends = Instant::now() + engine.config.lease;
+    fail::fail_point!("receive.before_commit");
+    let written = engine.store.receive(received, &engine.config.instance, engine.config.lease).await?;
+    metrics::counter!("campanile_received_total").increment(keys.len() as u64 - written.repeated);
+    metrics::counter!("campanile_redelivered_total").increment(written.repeated);
+    desk.enqueue(written.jobs, lease_ends, places);
+    engine.signals.maybe_complete(written.events);
+    Ok(written.unknown)
+}
+
+fn kept(delivery: &Delivery) -> String {
+    String::from_utf8_lossy(&delivery.message.body).chars().take(MAX_KEPT_CHARS).collect()
+}
+
+/// What the broker gave up on: the row fails visibly, or `recover` would publish it again for ever.
+pub async fn run_dead_letters(engine: Engine, stop: CancellationToken) {
+    let mut backoff = Backoff::new();
+    while !stop.is_cancelled() {
+        let step = async {
+            let mut consumer =
+                engine.broker.consume(DEAD_LETTER_QUEUE, engine.config.receive.prefetch).await?;
+            consume_dead_letters(&engine, consumer.as_mut(), &stop).await
+        };
+        if let Err(error) = step.await {
+            tracing::warn!(%error, "the dead letters wait for the broker");
+            backoff.wait(&stop).await;
+        }
+    }
+}
+
+async fn consume_dead_letters(
+    engine: &Engine,
+    consumer: &mut dyn Consumer,
+    stop: &CancellationToken,
+) -> Result<(), BrokerError> {
+    let config = &engine.config.receive;
+    let mut backoff = Backoff::new();
+    loop {
+        let deliveries = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            deliveries = consumer.receive(config.batch, config.linger) => deliveries?,
+        };
+        let failed: Vec<FailedMessage> = deliveries
+            .iter()
+            .map(|delivery| FailedMessage {
+                key: delivery.message.id.parse().ok(),
+                failure: Failure::new(DEAD, "the broker gave up on the message"),
+                message: Some(kept(delivery)),
+            })
+            .collect();
+        while let Err(error) = engine.store.fail_messages(failed.clone()).await {
+            if stop.is_cancelled() {
+                return Ok(());
+            }
+            tracing::warn!(%error, "the dead letters wait for the database");
+            backoff.wait(stop).await;
+        }
+        consumer.ack(&deliveries.iter().map(|delivery| delivery.tag).collect::<Vec<_>>()).await?;
+    }
+}

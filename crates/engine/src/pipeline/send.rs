@@ -1,0 +1,267 @@
+//! Claimed sends → providers. No transaction is open meanwhile. Each channel has a desk of its own with room for so many;
+//! a provider that hangs fills its own desk and nobody else's, and what finds no room waits in the database.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use campanile_channels::{Message, Provider};
+use campanile_domain::channel::{Channel, PerChannel};
+use campanile_domain::priority::Priority;
+use campanile_domain::send::Outcome;
+use campanile_domain::time;
+use campanile_store::{ClaimId, SendJob, StoreError};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::Engine;
+use crate::backoff::Backoff;
+
+/// A send that this instance holds, until it is settled.
+#[derive(Debug)]
+pub struct Claimed {
+    pub job: SendJob,
+    /// By the monotonic clock, and counted from before the claim was made.
+    lease_ends: Instant,
+    _place: OwnedSemaphorePermit,
+}
+
+/// An attempt that is over, on its way to settle.
+#[derive(Debug)]
+pub struct Attempted {
+    pub claimed: Claimed,
+    pub outcome: Outcome,
+    pub provider: &'static str,
+    pub captures: bool,
+    pub duration: Duration,
+}
+
+/// What lies between receive, send and settle, in memory and bounded.
+#[derive(Debug)]
+pub struct Desk {
+    channels: PerChannel<ChannelDesk>,
+    outcomes: UnboundedSender<Attempted>,
+    attempts: TaskTracker,
+    open_claims: StdMutex<HashMap<ClaimId, usize>>,
+}
+
+#[derive(Debug)]
+struct ChannelDesk {
+    places: Arc<Semaphore>,
+    concurrency: Arc<Semaphore>,
+    high: Lane,
+    others: Lane,
+}
+
+/// Unbounded, because every claimed send holds a place, and those are counted.
+#[derive(Debug)]
+struct Lane {
+    put: UnboundedSender<Claimed>,
+    take: Mutex<UnboundedReceiver<Claimed>>,
+}
+
+impl Lane {
+    fn new() -> Self {
+        let (put, take) = mpsc::unbounded_channel();
+        Lane { put, take: Mutex::new(take) }
+    }
+}
+
+pub type Outcomes = Arc<Mutex<UnboundedReceiver<Attempted>>>;
+
+impl Desk {
+    pub fn new(engine: &Engine) -> (Arc<Self>, Outcomes) {
+        let (outcomes, attempted) = mpsc::unbounded_channel();
+        let channels = PerChannel::from_fn(|channel| {
+            let config = engine.config.send.get(channel);
+            ChannelDesk {
+                places: Arc::new(Semaphore::new(config.max_claimed)),
+                concurrency: Arc::new(Semaphore::new(config.concurrency)),
+                high: Lane::new(),
+                others: Lane::new(),
+            }
+        });
+        let desk =
+            Desk { channels, outcomes, attempts: TaskTracker::new(), open_claims: StdMutex::default() };
+        (Arc::new(desk), Arc::new(Mutex::new(attempted)))
+    }
+
+    /// Reserves as many places as there are, up to one for each of these.
+    pub fn reserve(&self, channels: impl Iterator<Item = Channel>) -> Places {
+        let mut wanted: PerChannel<usize> = PerChannel::default();
+        for channel in channels {
+            *wanted.get_mut(channel) += 1;
+        }
+        Places {
+            places: PerChannel::from_fn(|channel| self.reserve_up_to(channel, *wanted.get(channel))),
+            taken: PerChannel::default(),
+        }
+    }
+
+    fn reserve_up_to(&self, channel: Channel, wanted: usize) -> Option<OwnedSemaphorePermit> {
+        let places = &self.channels.get(channel).places;
+        let available = u32::try_from(wanted.min(places.available_permits())).unwrap_or(u32::MAX);
+        Arc::clone(places).try_acquire_many_owned(available).ok().filter(|permit| permit.num_permits() > 0)
+    }
+
+    /// Takes what was claimed under these places.
+    pub fn enqueue(&self, jobs: Vec<SendJob>, lease_ends: Instant, mut places: Places) {
+        for job in jobs {
+            let Some(place) = places.places.get_mut(job.key.channel).as_mut().and_then(|p| p.split(1)) else {
+                continue;
+            };
+            *self.open_claims.lock().unwrap_or_else(PoisonError::into_inner).entry(job.claim).or_default() +=
+                1;
+            let desk = self.channels.get(job.key.channel);
+            let lane = if job.priority == Priority::High { &desk.high } else { &desk.others };
+            // The receiving end lives in this desk, so it is there.
+            let _ = lane.put.send(Claimed { job, lease_ends, _place: place });
+        }
+    }
+
+    /// Counts a send of the claim as settled; answers whether it was the last.
+    pub fn settled(&self, claim: ClaimId) -> bool {
+        let mut open = self.open_claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(left) = open.get_mut(&claim) else { return false };
+        *left -= 1;
+        let last = *left == 0;
+        if last {
+            open.remove(&claim);
+        }
+        last
+    }
+
+    /// Waits for the attempts that are under way.
+    pub async fn finish(&self) {
+        self.attempts.close();
+        self.attempts.wait().await;
+    }
+}
+
+/// Places of a batch, by channel.
+#[derive(Debug)]
+pub struct Places {
+    places: PerChannel<Option<OwnedSemaphorePermit>>,
+    taken: PerChannel<usize>,
+}
+
+impl Places {
+    /// Whether there is a place for one more of the channel. A web socket needs none.
+    pub fn take(&mut self, channel: Channel) -> bool {
+        let taken = self.taken.get_mut(channel);
+        let free = self.places.get(channel).as_ref().is_some_and(|permit| permit.num_permits() > *taken);
+        *taken += usize::from(free);
+        free
+    }
+}
+
+/// Starts attempts of one channel, `HIGH` first. When draining, what was not begun is let go.
+pub async fn run(engine: Engine, desk: Arc<Desk>, channel: Channel, drain: CancellationToken) {
+    let Some(provider) = engine.providers.get(channel).cloned() else { return drain.cancelled().await };
+    let this = desk.channels.get(channel);
+    let (mut high, mut others) = (this.high.take.lock().await, this.others.take.lock().await);
+    loop {
+        let claimed = tokio::select! {
+            biased;
+            Some(claimed) = high.recv() => claimed,
+            Some(claimed) = others.recv() => claimed,
+            () = drain.cancelled() => return,
+        };
+        if drain.is_cancelled() {
+            let _ = desk.outcomes.send(let_go(claimed, provider.as_ref()));
+            continue;
+        }
+        let Ok(turn) = Arc::clone(&this.concurrency).acquire_owned().await else { return };
+        let outcomes = desk.outcomes.clone();
+        let provider = Arc::clone(&provider);
+        desk.attempts.spawn(async move {
+            let _turn = turn;
+            // Settle is there for as long as attempts are.
+            let _ = outcomes.send(attempt(claimed, provider.as_ref()).await);
+        });
+    }
+}
+
+fn let_go(claimed: Claimed, provider: &dyn Provider) -> Attempted {
+    Attempted {
+        claimed,
+        outcome: Outcome::NotAttempted,
+        provider: provider.name(),
+        captures: provider.captures(),
+        duration: Duration::ZERO,
+    }
+}
+
+/// A process that slept past its lease sends nothing: the rest of it must outlast the provider's deadline.
+async fn attempt(claimed: Claimed, provider: &dyn Provider) -> Attempted {
+    let begun = Instant::now();
+    let deadline = provider.deadline();
+    if claimed.lease_ends.saturating_duration_since(begun) <= deadline {
+        return let_go(claimed, provider);
+    }
+    let job = &claimed.job;
+    let message = Message { key: job.key, address: &job.address, title: &job.title, body: &job.body };
+    fail::fail_point!("send.before_provider");
+    let outcome = tokio::time::timeout(deadline, provider.send(message)).await.unwrap_or_else(|_| {
+        Outcome::Unknown { error: format!("{} did not answer within {deadline:?}", provider.name()) }
+    });
+    fail::fail_point!("send.after_provider");
+    Attempted {
+        outcome,
+        provider: provider.name(),
+        captures: provider.captures(),
+        duration: begun.elapsed(),
+        claimed,
+    }
+}
+
+/// Picks up what waits in the database: retries, what found no room, and what a dead instance left.
+pub async fn run_due(engine: Engine, desk: Arc<Desk>, channel: Channel, stop: CancellationToken) {
+    let mut backoff = Backoff::new();
+    while !stop.is_cancelled() {
+        let signal = engine.signals.due(channel).notified();
+        let wait = match claim_due(&engine, &desk, channel).await {
+            Ok(wait) => {
+                backoff.reset();
+                wait
+            }
+            Err(error) => {
+                tracing::warn!(%error, %channel, "retries wait for the database");
+                backoff.wait(&stop).await;
+                continue;
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = signal => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Claims what is due and has a place. Answers how long to wait for the next.
+pub async fn claim_due(engine: &Engine, desk: &Desk, channel: Channel) -> Result<Duration, StoreError> {
+    const MAX_CLAIM: usize = 500;
+    const WAIT_FOR_PLACES: Duration = Duration::from_millis(20);
+    let config = engine.config.send.get(channel);
+    loop {
+        let Some(due) = engine.store.next_due(channel).await? else { return Ok(config.poll_interval) };
+        let wait = time::between(engine.store.now().await?, due);
+        if !wait.is_zero() {
+            return Ok(wait.min(config.poll_interval));
+        }
+        let Some(places) = desk.reserve_up_to(channel, MAX_CLAIM) else { return Ok(WAIT_FOR_PLACES) };
+        let lease_ends = Instant::now() + engine.config.lease;
+        let limit = places.num_permits();
+        let jobs =
+            engine.store.claim_due(channel, limit, &engine.config.instance, engine.config.lease).await?;
+        if jobs.is_empty() {
+            return Ok(config.poll_interval);
+        }
+        let mut reserved = Places { places: PerChannel::default(), taken: PerChannel::default() };
+        *reserved.places.get_mut(channel) = Some(places);
+        desk.enqueue(jobs, lease_ends, reserved);
+    }
+}

@@ -1,0 +1,153 @@
+//! Outcomes → next states, in batches, each fenced by its claim. Recovery settles what a dead instance left in the same way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use campanile_domain::send::{Attempt, Outcome, SendState, after};
+use campanile_domain::time::Timestamp;
+use campanile_store::{Capture, ClaimId, SendJob, Settlement, StoreError};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_util::sync::CancellationToken;
+
+use super::send::{Attempted, Desk, Outcomes};
+use crate::Engine;
+use crate::backoff::Backoff;
+
+const MAX_BATCH: usize = 500;
+
+pub async fn run(engine: Engine, desk: Arc<Desk>, outcomes: Outcomes, done: CancellationToken) {
+    let mut outcomes = outcomes.lock().await;
+    let mut backoff = Backoff::new();
+    loop {
+        let batch = next_batch(&mut outcomes, &done).await;
+        if batch.is_empty() {
+            return;
+        }
+        let finished: Vec<ClaimId> =
+            batch.iter().map(|a| a.claimed.job.claim).filter(|&claim| desk.settled(claim)).collect();
+        // The outcome of an attempt is known only here, so it is written however long the database is away.
+        while let Err(error) = settle(&engine, &batch, finished.clone()).await {
+            if done.is_cancelled() {
+                tracing::error!(%error, sends = batch.len(), "outcomes could not be written; they are in doubt");
+                return;
+            }
+            tracing::warn!(%error, "settle waits");
+            backoff.wait(&done).await;
+        }
+        backoff.reset();
+    }
+}
+
+/// What is there, up to a batch; empty when all is done.
+async fn next_batch(outcomes: &mut UnboundedReceiver<Attempted>, done: &CancellationToken) -> Vec<Attempted> {
+    let mut batch = Vec::new();
+    tokio::select! {
+        biased;
+        _ = outcomes.recv_many(&mut batch, MAX_BATCH) => {}
+        () = done.cancelled() => {}
+    }
+    batch
+}
+
+async fn settle(engine: &Engine, batch: &[Attempted], finished: Vec<ClaimId>) -> Result<(), StoreError> {
+    let now = engine.store.now().await?;
+    let settlements: Vec<Settlement> =
+        batch.iter().map(|attempted| settlement(engine, attempted, now)).collect();
+    write(engine, settlements, finished).await
+}
+
+/// Writes a batch and says what came of it.
+async fn write(
+    engine: &Engine,
+    settlements: Vec<Settlement>,
+    finished: Vec<ClaimId>,
+) -> Result<(), StoreError> {
+    let written: Vec<_> = settlements.iter().map(|s| (s.job.key.channel, s.state.clone())).collect();
+    fail::fail_point!("settle.before_commit");
+    let settled = engine.store.settle(settlements, finished).await?;
+    fail::fail_point!("settle.after_commit");
+    metrics::counter!("campanile_lease_losses_total").increment(settled.lost.len() as u64);
+    for (channel, state) in written {
+        let status = state.status().as_str();
+        metrics::counter!("campanile_sends_total", "channel" => channel.as_str(), "status" => status)
+            .increment(1);
+        if matches!(state, SendState::Due { .. }) {
+            engine.signals.due(channel).notify_waiters();
+        }
+    }
+    Ok(())
+}
+
+fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlement {
+    let (state, error) = next_state(engine, &attempted.claimed.job, &attempted.outcome, now);
+    Settlement {
+        job: attempted.claimed.job.clone(),
+        state,
+        provider: attempted.provider.to_owned(),
+        error,
+        attempted: attempted.outcome != Outcome::NotAttempted,
+        duration: attempted.duration,
+        capture: if attempted.captures { Capture::Keep } else { Capture::None },
+    }
+}
+
+fn next_state(
+    engine: &Engine,
+    job: &SendJob,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> (SendState, Option<String>) {
+    let error = match outcome {
+        Outcome::Retry { error, .. } | Outcome::Rejected { error } | Outcome::Unknown { error } => {
+            Some(error.clone())
+        }
+        Outcome::Sent { .. } | Outcome::NotAttempted => None,
+    };
+    let attempt = Attempt { channel: job.key.channel, number: job.attempt, jitter: jitter() };
+    let policy = &engine.config.send.get(job.key.channel).policy;
+    (after(outcome.clone(), attempt, policy, now), error)
+}
+
+/// From 0 to 1. Spreading retries needs no better randomness than the hasher's.
+fn jitter() -> f64 {
+    use std::hash::{BuildHasher, RandomState};
+    let random = RandomState::new().hash_one(0);
+    #[expect(clippy::cast_precision_loss, reason = "a random number between 0 and 1 needs no more")]
+    let fraction = random as f64 / u64::MAX as f64;
+    fraction
+}
+
+/// Takes over claims whose lease has passed: nobody can know whether their attempts reached the provider.
+pub async fn take_over_expired(engine: &Engine) -> Result<usize, StoreError> {
+    const MAX_CLAIMS: usize = 20;
+    let mut taken = 0;
+    loop {
+        let expired = engine.store.expired_claims(MAX_CLAIMS).await?;
+        if expired.is_empty() {
+            return Ok(taken);
+        }
+        let now = engine.store.now().await?;
+        let claims = expired.iter().map(|claim| claim.claim).collect();
+        let settlements: Vec<Settlement> =
+            expired.into_iter().flat_map(|claim| claim.jobs).map(|job| in_doubt(engine, job, now)).collect();
+        taken += settlements.len();
+        write(engine, settlements, claims).await?;
+    }
+}
+
+fn in_doubt(engine: &Engine, job: SendJob, now: Timestamp) -> Settlement {
+    let outcome =
+        Outcome::Unknown { error: "the instance that was sending it died or lost its lease".to_owned() };
+    let (state, error) = next_state(engine, &job, &outcome, now);
+    let provider =
+        engine.providers.get(job.key.channel).map_or("none", |provider| provider.name()).to_owned();
+    Settlement {
+        job,
+        state,
+        provider,
+        error,
+        attempted: true,
+        duration: Duration::ZERO,
+        capture: Capture::None,
+    }
+}

@@ -1,0 +1,94 @@
+//! Beside the pipeline: takes over expired claims, publishes again what the broker lost, and closes finished events.
+
+use std::time::Duration;
+
+use campanile_store::StoreError;
+use tokio_util::sync::CancellationToken;
+
+use crate::Engine;
+use crate::backoff::Backoff;
+use crate::pipeline::settle;
+
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How often everything that is open is looked at, in case a hint got lost.
+const SWEEP_EVERY: u32 = 30;
+const REPUBLISH_ROWS: usize = 5_000;
+const SWEEP_PAGE: usize = 1_000;
+/// Lets the receipts of many rows become one look at their events.
+const CLOSE_DEBOUNCE: Duration = Duration::from_millis(50);
+
+pub async fn run(engine: Engine, stop: CancellationToken) {
+    let mut backoff = Backoff::new();
+    let mut lost: Vec<String> = Vec::new();
+    let mut round: u32 = 0;
+    while !stop.is_cancelled() {
+        lost.extend(engine.broker.take_losses());
+        match run_once(&engine, &mut lost, round % SWEEP_EVERY == 0).await {
+            Ok(()) => backoff.reset(),
+            Err(error) => {
+                tracing::warn!(%error, "recovery waits");
+                backoff.wait(&stop).await;
+                continue;
+            }
+        }
+        round = round.wrapping_add(1);
+        for (queue, depth) in engine.broker.depths() {
+            #[expect(clippy::cast_precision_loss, reason = "queues are bounded far below that")]
+            metrics::gauge!("campanile_queue_depth", "queue" => queue).set(depth as f64);
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+    }
+}
+
+/// Losses stay noted until everything that was in those queues has been put into chunks again.
+pub async fn run_once(engine: &Engine, lost: &mut Vec<String>, sweep: bool) -> Result<(), StoreError> {
+    while !lost.is_empty() {
+        let rows = engine.store.republish(lost.clone(), REPUBLISH_ROWS).await?;
+        if rows > 0 {
+            tracing::info!(rows, "rows that the broker lost are published again");
+            metrics::counter!("campanile_republished_total").increment(rows);
+            engine.signals.chunks.notify_waiters();
+        }
+        if rows < REPUBLISH_ROWS as u64 {
+            lost.clear();
+        }
+    }
+    let taken = settle::take_over_expired(engine).await?;
+    if taken > 0 {
+        tracing::info!(sends = taken, "sends of a dead instance were taken over");
+    }
+    if sweep { close_all(engine).await } else { Ok(()) }
+}
+
+async fn close_all(engine: &Engine) -> Result<(), StoreError> {
+    let mut after = 0;
+    loop {
+        let open = engine.store.open_events(after, SWEEP_PAGE).await?;
+        let Some((last, _)) = open.last() else { return Ok(()) };
+        after = *last;
+        engine.store.close_events(open.into_iter().map(|(_, event_id)| event_id).collect()).await?;
+    }
+}
+
+/// Closes events soon after their last row was received.
+pub async fn run_close(engine: Engine, stop: CancellationToken) {
+    let mut backoff = Backoff::new();
+    while !stop.is_cancelled() {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = engine.signals.closing.notified() => tokio::time::sleep(CLOSE_DEBOUNCE).await,
+        }
+        let events = engine.signals.take_complete();
+        if events.is_empty() {
+            continue;
+        }
+        if let Err(error) = engine.store.close_events(events.clone()).await {
+            tracing::warn!(%error, "closing events waits");
+            engine.signals.maybe_complete(events);
+            backoff.wait(&stop).await;
+        }
+    }
+}

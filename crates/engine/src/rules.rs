@@ -1,0 +1,62 @@
+//! The rules in memory. A change through this instance is seen at once, any other within a second.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use campanile_domain::rules::Rules;
+use campanile_domain::user_type::UserTypes;
+use campanile_store::{Store, StoreError};
+use tokio_util::sync::CancellationToken;
+
+use crate::Engine;
+
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub struct RuleCache {
+    user_types: UserTypes,
+    current: RwLock<(i64, Arc<Rules>)>,
+}
+
+impl RuleCache {
+    pub async fn load(store: &dyn Store, user_types: UserTypes) -> Result<Self, StoreError> {
+        let current = RwLock::new(read(store, &user_types).await?);
+        Ok(RuleCache { user_types, current })
+    }
+
+    pub fn current(&self) -> Arc<Rules> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).1)
+    }
+
+    /// Reads the rules again if they have changed.
+    pub async fn refresh(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let version = store.rule_version().await?;
+        if version != self.current.read().unwrap_or_else(PoisonError::into_inner).0 {
+            let fresh = read(store, &self.user_types).await?;
+            *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        }
+        Ok(())
+    }
+}
+
+/// The version is read first: a change in between is then read twice and not missed.
+async fn read(store: &dyn Store, user_types: &UserTypes) -> Result<(i64, Arc<Rules>), StoreError> {
+    let version = store.rule_version().await?;
+    let (rules, problems) = Rules::new(user_types.clone(), store.rule_rows().await?);
+    for problem in problems {
+        tracing::error!(%problem, "a template can't be used and is left out");
+    }
+    Ok((version, Arc::new(rules)))
+}
+
+pub async fn run(engine: Engine, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(REFRESH_INTERVAL) => {}
+        }
+        if let Err(error) = engine.rules.refresh(engine.store.as_ref()).await {
+            tracing::warn!(%error, "the rules could not be read again; the last ones stay in force");
+        }
+    }
+}
