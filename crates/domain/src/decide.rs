@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::channel::{Channel, PerChannel};
 use crate::decision::{Ruling, Rulings, Verdict};
 use crate::event::Event;
-use crate::id::EntityRef;
+use crate::id::{EntityId, EntityRef, EntityType};
 use crate::priority::Priority;
 use crate::quiet_hours::Zone;
 use crate::recipient::{Candidate, Group};
@@ -28,22 +28,21 @@ pub struct Situation<'a> {
 /// How many of an entity's members got a channel so far; `max_recipients` stops there.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Tally(BTreeMap<String, BTreeMap<Channel, u32>>);
+pub struct Tally(BTreeMap<EntityType, BTreeMap<EntityId, BTreeMap<Channel, u32>>>);
 
 impl Tally {
-    /// Entities are walked one after the other in a broadcast, so only the last one can still count.
-    pub fn keep_only(&mut self, entity: Option<&EntityRef>) {
-        let key = entity.map(key);
-        self.0.retain(|k, _| Some(k) == key.as_ref());
+    /// Drops the counts of entities that no later page can reach, so that a cursor stays small.
+    pub fn keep(&mut self, may_come_again: impl Fn(&EntityType, &EntityId) -> bool) {
+        for (entity_type, entities) in &mut self.0 {
+            entities.retain(|entity_id, _| may_come_again(entity_type, entity_id));
+        }
+        self.0.retain(|_, entities| !entities.is_empty());
     }
 
     fn count(&mut self, entity: &EntityRef, channel: Channel) -> &mut u32 {
-        self.0.entry(key(entity)).or_default().entry(channel).or_default()
+        let entities = self.0.entry(entity.entity_type.clone()).or_default();
+        entities.entry(entity.entity_id.clone()).or_default().entry(channel).or_default()
     }
-}
-
-fn key(entity: &EntityRef) -> String {
-    format!("{}/{}", entity.entity_type, entity.entity_id)
 }
 
 /// Recipients must come in rank order, since the tally gives `max_recipients` to the first.

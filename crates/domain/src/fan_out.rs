@@ -1,7 +1,7 @@
 //! Event → one outbox row per recipient × channel, a page of recipients at a time. Small events take one page; a large
 //! audience advances by a cursor that is kept on the event, so that a crash loses nothing and repeats nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::decide::{Situation, Tally, decide};
 use crate::decision::{Decision, Rulings, VerdictCounts};
 use crate::event::{Event, Failure};
-use crate::id::{EntityRef, EventId, NotificationId, SendKey, UserRef, UserTypeName};
+use crate::id::{EntityId, EntityRef, EntityType, EventId, NotificationId, SendKey, UserRef, UserTypeName};
 use crate::priority::Priority;
 use crate::recipient::{Candidate, Group, Recipient};
 use crate::row::Scope;
@@ -100,6 +100,7 @@ pub struct Progress<'a> {
     room: usize,
     rows: Vec<OutboxRow>,
     decisions: Vec<Decision>,
+    entities: BTreeMap<EntityRef, bool>,
 }
 
 /// What one step of an event's fan-out writes.
@@ -107,6 +108,8 @@ pub struct Progress<'a> {
 pub struct Plan {
     pub rows: Vec<OutboxRow>,
     pub decisions: Vec<Decision>,
+    /// Entities that have a part of their own in the event, and whether their members share what they read.
+    pub entities: BTreeMap<EntityRef, bool>,
     pub end: End,
 }
 
@@ -147,6 +150,7 @@ impl<'a> Progress<'a> {
             room,
             rows: Vec::new(),
             decisions: Vec::new(),
+            entities: BTreeMap::new(),
         };
         let resumed = progress.targets.get(next_target).map(|t| owned(t.order()));
         if resumed != progress.cursor.at {
@@ -181,13 +185,31 @@ impl<'a> Progress<'a> {
                 self.consider(candidate, groups, &target);
             }
         }
-        if target.broadcast {
-            self.cursor.tally.keep_only(candidates.last().and_then(|c| c.recipient.entity()).as_ref());
-        }
         self.cursor.at = Some(owned(target.order()));
         if done {
             self.finish_target(&target);
         }
+        self.forget_passed_entities();
+    }
+
+    fn forget_passed_entities(&mut self) {
+        let user_types = &self.situation.rules.user_types;
+        let after = self.cursor.after.as_ref().map_or("", |after| after.entity_id.as_str());
+        let reaches = |target: &Target, entity_type: &EntityType, entity_id: &EntityId| match &target.reach {
+            Reach::Entity { entity, .. } => {
+                (&entity.entity_type, &entity.entity_id) == (entity_type, entity_id)
+            }
+            Reach::User(UserRef { user_type, .. }) | Reach::Everybody(user_type) => {
+                let own = user_types.get(user_type).and_then(|t| t.entity_type.as_ref());
+                own == Some(entity_type)
+            }
+        };
+        let targets = &self.targets[self.next_target..];
+        self.cursor.tally.keep(|entity_type, entity_id| {
+            targets.iter().enumerate().any(|(index, target)| {
+                (index > 0 || entity_id.as_str() >= after) && reaches(target, entity_type, entity_id)
+            })
+        });
     }
 
     fn finish_target(&mut self, target: &Target) {
@@ -207,6 +229,10 @@ impl<'a> Progress<'a> {
         let rulings = decide(self.situation, candidate, group, target.scope, &mut self.cursor.tally);
         let before = self.rows.len();
         self.write_rows(candidate, &rulings, target, entity.as_ref());
+        let has_part = target.shared_read || matches!(target.reach, Reach::Entity { .. });
+        if let Some(entity) = entity.filter(|_| has_part && self.rows.len() > before) {
+            *self.entities.entry(entity).or_default() |= target.shared_read;
+        }
         let summary = &mut self.cursor.summary;
         summary.recipients += 1;
         summary.sends += (self.rows.len() - before) as u64;
@@ -255,17 +281,6 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Entities whose members share what they read, for `event_notification`.
-    pub fn shared_entities(&self) -> Vec<(EntityRef, bool)> {
-        self.targets
-            .iter()
-            .filter_map(|t| match &t.reach {
-                Reach::Entity { entity, .. } => Some((entity.clone(), t.shared_read)),
-                Reach::User(_) | Reach::Everybody(_) => None,
-            })
-            .collect()
-    }
-
     pub fn finish(self) -> Plan {
         let end = if self.next_target < self.targets.len() {
             End::Continues(self.cursor)
@@ -275,7 +290,7 @@ impl<'a> Progress<'a> {
         } else {
             End::Finished(self.cursor.summary)
         };
-        Plan { rows: self.rows, decisions: self.decisions, end }
+        Plan { rows: self.rows, decisions: self.decisions, entities: self.entities, end }
     }
 }
 

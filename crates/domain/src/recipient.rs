@@ -58,15 +58,18 @@ impl Recipient {
         i64::from(self.role.as_deref() != Some(FIRST_ROLE))
     }
 
-    /// Every address of the channel. A web socket needs none: whoever is connected is reached.
+    /// Every address of the channel; an empty one is none, and each counts once. A web socket needs none: whoever is connected is reached.
     pub fn addresses(&self, channel: Channel) -> Vec<&str> {
-        match channel {
+        let mut addresses: Vec<&str> = match channel {
             Channel::Email => self.email.as_deref().into_iter().collect(),
             Channel::Push => self.push_tokens.iter().map(String::as_str).collect(),
             Channel::Sms => self.phone.as_deref().into_iter().collect(),
-            Channel::Websocket => vec![""],
+            Channel::Websocket => return vec![""],
             Channel::Slack => self.slack_webhook.as_deref().into_iter().collect(),
-        }
+        };
+        let mut seen = std::collections::HashSet::new();
+        addresses.retain(|address| !address.is_empty() && seen.insert(*address));
+        addresses
     }
 }
 
@@ -77,15 +80,13 @@ impl Row for Recipient {
             (None, None) => {}
             (Some(_), None) => return Err(FieldError::new("entity_id", "is missing beside entity_type")),
             (None, Some(_)) => return Err(FieldError::new("entity_type", "is missing beside entity_id")),
-            (Some(entity_type), Some(_)) => {
-                if user_type.entity_type.as_ref().is_some_and(|expected| expected != entity_type) {
-                    let expected = user_type.entity_type.as_ref().map_or("", EntityType::as_str);
-                    return Err(FieldError::new(
-                        "entity_type",
-                        format!("a {} belongs to a {expected}, not to `{entity_type}`", self.user_type),
-                    ));
-                }
+            (Some(entity_type), Some(_)) if user_type.entity_type.as_ref() != Some(entity_type) => {
+                let belongs =
+                    user_type.entity_type.as_ref().map_or("no entity".to_owned(), |t| format!("a {t}"));
+                let detail = format!("a {} belongs to {belongs}, not to `{entity_type}`", self.user_type);
+                return Err(FieldError::new("entity_type", detail));
             }
+            (Some(_), Some(_)) => {}
         }
         for (field, text) in [
             ("role", &self.role),

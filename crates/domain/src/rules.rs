@@ -37,6 +37,8 @@ pub struct Rules {
     pub templates: Templates,
     pub default_settings: Vec<Setting>,
     audiences: HashMap<EventType, Vec<Audience>>,
+    /// Evaluates `when`.
+    conditions: Environment<'static>,
     routing: HashMap<Selector<EventType>, PerChannel<Option<Route>>>,
 }
 
@@ -53,10 +55,9 @@ impl Rules {
             let (event_type, channel) = (route.event_type.clone(), route.channel);
             *routing.entry(event_type).or_default().get_mut(channel) = Some(route);
         }
-        (
-            Rules { user_types, templates, default_settings: rows.default_settings, audiences, routing },
-            problems,
-        )
+        let conditions = when_environment();
+        let default_settings = rows.default_settings;
+        (Rules { user_types, templates, default_settings, audiences, conditions, routing }, problems)
     }
 
     /// The rows for the event type, else the rows for `*`.
@@ -78,7 +79,7 @@ impl Rules {
     pub fn targets(&self, event: &Event, document: &Value) -> Result<Vec<Target>, Failure> {
         let mut targets = Vec::new();
         for audience in self.audiences.get(&event.event_type).into_iter().flatten() {
-            if holds(audience, document)? {
+            if self.holds(audience, document)? {
                 targets.extend(self.audience_targets(audience, document)?);
             }
         }
@@ -87,6 +88,21 @@ impl Rules {
         }
         targets.sort_by(|a, b| a.order().cmp(&b.order()));
         Ok(targets)
+    }
+
+    fn holds(&self, audience: &Audience, document: &Value) -> Result<bool, Failure> {
+        let Some(when) = &audience.when else { return Ok(true) };
+        let value = self
+            .conditions
+            .compile_expression_owned(when.as_str())
+            .and_then(|e| e.eval(Jinja::from(Serde(document))));
+        value.map(|value| value.is_true()).map_err(|error| {
+            let error = template::describe(&error);
+            Failure::new(
+                "WHEN_ERROR",
+                format!("audience `{}`: `when` can't be evaluated: {error}", audience.name),
+            )
+        })
     }
 
     fn audience_targets(&self, audience: &Audience, document: &Value) -> Result<Vec<Target>, Failure> {
@@ -196,7 +212,7 @@ impl Target {
         let reached = match &self.reach {
             Reach::User(user) => recipient.user_type == user.user_type && recipient.user_id == user.user_id,
             Reach::Entity { user_type, entity } => {
-                recipient.user_type == *user_type && recipient.entity_id.as_ref() == Some(&entity.entity_id)
+                recipient.user_type == *user_type && recipient.entity().as_ref() == Some(entity)
             }
             Reach::Everybody(user_type) => recipient.user_type == *user_type,
         };
@@ -265,22 +281,6 @@ fn kind_of(value: &Value) -> &'static str {
         Value::Array(_) => "it is an array",
         Value::Object(_) => "it is an object",
     }
-}
-
-fn holds(audience: &Audience, document: &Value) -> Result<bool, Failure> {
-    let Some(when) = &audience.when else { return Ok(true) };
-    let environment = when_environment();
-    let value = environment.compile_expression(when).and_then(|e| e.eval(Jinja::from(Serde(document))));
-    value.map(|value| value.is_true()).map_err(|error| {
-        Failure::new(
-            "WHEN_ERROR",
-            format!(
-                "audience `{}`: `when` can't be evaluated: {}",
-                audience.name,
-                template::describe(&error)
-            ),
-        )
-    })
 }
 
 /// Whether an expression can be used as `when`.

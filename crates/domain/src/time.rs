@@ -23,6 +23,13 @@ pub fn between(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
 
+/// `500ms`, `10s`, `15m`, `1h`.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let parsed =
+        text.parse::<jiff::SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
+    parsed.ok_or_else(|| format!("`{text}` is not a duration: expected something like 500ms, 10s or 15m"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,14 +12,13 @@ use campanile_domain::decision::Verdict::{
     self, GroupOff, LowPriority, MaxRecipients, QuietHours, Role, Send,
 };
 use campanile_domain::event::Event;
-use campanile_domain::fan_out::{Cursor, Progress};
 use campanile_domain::priority::Priority;
 use campanile_domain::row::{Audience, Row};
 use campanile_domain::rules::{NO_AUDIENCE, NO_RECIPIENTS, check_when};
 use campanile_domain::user_type::UserTypes;
 
 use support::{
-    AFTERNOON, Told, World, admin, agent, customer, entity, event, first_staff_preference, manager, moment,
+    AFTERNOON, Told, World, admin, agent, customer, entity, event, first_staff_preference, manager,
     restaurant_setting, staff, urgent, with,
 };
 
@@ -141,11 +140,7 @@ fn fallbacks_to_an_entity_share_what_is_read_and_others_do_not() {
 
 #[test]
 fn the_shared_part_is_announced_for_each_entity_that_is_told() {
-    let entities = |world: &World, event: &Event| {
-        let (rules, document) = (world.rules(), event.document());
-        let now = moment(AFTERNOON);
-        Progress::new(&rules, event, &document, Cursor::default(), 1, now).unwrap().shared_entities()
-    };
+    let entities = |world: &World, event: &Event| Vec::from_iter(world.fan_out(event, AFTERNOON).entities);
     let by_restaurant = event("ORDER_CREATED", "RESTAURANT", "5", &json!({}));
     assert_eq!(entities(&town(), &by_restaurant), [(entity("RESTAURANT", "5"), true)]);
     assert!(entities(&town(), &event("ORDER_CREATED", "CUSTOMER", "1", &json!({}))).is_empty());

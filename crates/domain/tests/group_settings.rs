@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use campanile_domain::channel::Channel;
 use campanile_domain::decision::Verdict::{self, GroupOff, MaxRecipients, Role, Send, UserOff};
 use campanile_domain::event::Event;
+use campanile_domain::recipient::Recipient;
 use campanile_domain::row::{Row, Setting};
 use campanile_domain::user_type::{UserType, UserTypes};
 
@@ -255,21 +256,10 @@ fn a_broadcast_counts_two_user_types_of_one_entity_together() {
 }
 
 #[test]
-fn entities_of_two_types_with_one_id_do_not_disturb_each_others_counts() {
-    let agency = json!({"entity_type": "AGENCY", "entity_id": "5", "channel": "EMAIL", "max_recipients": 1});
-    let of = |user_id: &str, entity_type: &str| {
-        with(customer(user_id), &json!({"entity_type": entity_type, "entity_id": "5"}))
-    };
-    let world = at_most(1)
-        .setting(agency)
-        .person(of("1", "RESTAURANT"))
-        .person(of("2", "AGENCY"))
-        .person(of("3", "RESTAURANT"))
-        .person(of("4", "AGENCY"));
-    for room in [1, 2, 3, 1_000] {
-        let told = world.fan_out_by(room, &broadcast(), moment(AFTERNOON));
-        assert_eq!(sent(&told, Channel::Email), ["CUSTOMER/1", "CUSTOMER/2"], "{room} at a time");
-    }
+fn a_user_whose_type_has_no_entities_belongs_to_none() {
+    let row = with(customer("1"), &json!({"entity_type": "RESTAURANT", "entity_id": "5"}));
+    let row: Recipient = serde_json::from_value(row).unwrap();
+    assert_eq!(row.check(&UserTypes::default()).unwrap_err().field, "entity_type");
 }
 
 /// The longest cursor of a fan-out over 300 restaurants with two staff each.

@@ -1,2 +1,18 @@
-//! The binary.
-fn main() {}
+//! The binary `campanile`: reads the command line and runs one of its commands.
+
+mod app;
+mod cli;
+mod config;
+#[cfg(feature = "failpoints")]
+mod failpoint;
+mod http;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    #[cfg(feature = "failpoints")]
+    failpoint::arm();
+    // The first thing: whoever speaks TLS later finds its cryptography in place.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    cli::run()
+}

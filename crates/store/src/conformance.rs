@@ -1,1 +1,182 @@
-//! placeholder
+//! What every database does, as checks that run against any of them.
+//!
+//! [`for_each_check!`](crate::for_each_check) is the list of all checks; a database's test file makes one test
+//! of each. A check that is missing in the list is dead code, and the compiler says so.
+//!
+//! Each check gets a [`Fixture`] of its own: a fresh database with nothing in it but what migrations write. A check never
+//! relies on what only one database can do: a claim of events may or may not lock them, so no two claims of the same event are
+//! open at once, and nothing is changed behind the back of an open one.
+
+mod accept;
+mod candidates;
+mod claim;
+mod close;
+mod commit;
+mod given;
+mod lease;
+mod publish;
+mod receive;
+mod row;
+mod rule;
+mod settle;
+mod trace;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::Store;
+
+/// A database that only one check sees.
+#[derive(Debug)]
+pub struct Fixture {
+    pub store: Arc<dyn Store>,
+    pub back_door: Box<dyn BackDoor>,
+}
+
+/// What a check can't do by the store alone. SQL is kept to what every dialect understands, and names tables and views as
+/// they are promised.
+#[async_trait]
+pub trait BackDoor: Debug + Send + Sync {
+    /// Moves the database's clock forward.
+    async fn advance(&self, by: Duration);
+
+    /// Runs a statement on a connection of its own, as another process would.
+    async fn execute(&self, sql: &str);
+
+    /// The number that a query answers.
+    async fn count(&self, sql: &str) -> i64;
+}
+
+/// Calls the macro of this name with the list of checks, as `group::check`.
+#[macro_export]
+macro_rules! for_each_check {
+    ($with:ident) => {
+        $with! {
+            accept::a_new_event_is_created_and_pending
+            accept::the_same_event_again_is_not_created
+            accept::another_body_under_a_known_id_conflicts_and_nothing_is_written
+            accept::an_id_is_known_after_its_event_is_gone
+            accept::an_old_event_inserted_again_is_known
+            accept::an_event_fails_after_as_many_failures_as_allowed
+            accept::an_event_that_failed_half_way_may_be_redone
+            claim::nothing_waits_in_an_empty_database
+            claim::high_goes_before_normal_before_low
+            claim::the_oldest_goes_first_in_its_lane
+            claim::the_route_says_how_urgent_an_event_is_that_does_not
+            claim::the_routes_of_any_type_count_for_a_type_without_its_own
+            claim::a_claim_takes_no_more_than_its_limit
+            claim::an_event_comes_back_as_it_was_accepted
+            claim::an_event_that_a_producer_inserts_is_claimed
+            claim::a_claim_that_is_dropped_leaves_everything_as_it_was
+            claim::fresh_and_unfinished_events_are_claimed_apart
+            claim::the_most_urgent_unfinished_event_goes_first
+            claim::these_events_are_claimed_again_where_they_still_wait
+            claim::a_cancelled_event_says_why
+            candidates::members_come_by_rank_then_by_id
+            candidates::everybody_comes_by_entity_then_rank_then_id
+            candidates::ids_are_compared_bytewise
+            candidates::pages_of_an_entity_cover_its_members_once
+            candidates::pages_of_everybody_cover_them_once
+            candidates::a_user_is_one_page
+            candidates::the_inactive_are_left_out
+            candidates::only_the_roles_that_are_asked_for_come
+            candidates::the_same_ids_of_other_types_are_left_out
+            candidates::pages_are_answered_in_the_order_in_which_they_are_asked_for
+            candidates::preferences_and_dead_addresses_come_along
+            candidates::who_is_on_two_pages_has_every_preference_once
+            candidates::a_group_has_its_kind_and_its_own_settings
+            candidates::a_look_up_sees_recipients_and_can_not_be_committed
+            commit::an_event_with_rows_is_published
+            commit::an_event_without_rows_is_processed
+            commit::an_event_that_continues_keeps_its_cursor_and_waits
+            commit::a_cursor_that_was_passed_is_lost_and_nothing_is_written
+            commit::an_event_that_was_finished_is_lost
+            commit::one_lost_event_undoes_the_whole_commit
+            commit::a_failed_event_has_a_dead_letter_and_may_be_redone
+            commit::a_known_event_is_processed_and_nobody_is_told
+            commit::a_cancelled_event_ends_so
+            commit::rows_that_can_not_be_sent_fail_with_dead_letters
+            commit::what_is_shared_is_written_once_per_entity
+            commit::who_has_the_row_already_is_not_told_again
+            publish::a_chunk_born_leased_is_handed_over_and_held_until_its_lease_passes
+            publish::a_chunk_born_free_waits_for_whoever_claims_it
+            publish::chunks_are_claimed_by_lane_then_by_age
+            publish::only_chunks_of_the_given_queues_are_claimed
+            publish::a_claimed_chunk_has_what_was_committed
+            publish::a_claimed_chunk_is_held_until_its_lease_passes
+            publish::a_published_chunk_is_no_more
+            publish::a_released_chunk_can_be_claimed_at_once
+            publish::rows_that_were_received_meanwhile_are_not_published_again
+            publish::a_refused_row_waits_while_the_others_are_published
+            publish::a_row_that_is_refused_too_often_fails_with_a_dead_letter
+            publish::a_late_refusal_does_not_touch_what_was_received
+            publish::what_the_broker_lost_is_published_again
+            publish::no_more_is_published_again_than_asked
+            publish::an_outbox_row_goes_from_pending_to_published_to_delivered
+            receive::a_row_becomes_a_notification_and_a_send
+            receive::a_redelivered_row_is_skipped
+            receive::an_unknown_key_does_not_stop_the_rest
+            receive::a_web_socket_send_is_sent_at_once
+            receive::what_is_not_claimed_is_due_at_once
+            receive::the_channels_of_a_user_share_a_notification
+            receive::users_of_two_types_with_one_id_are_two
+            receive::a_second_notification_of_an_event_is_cancelled
+            receive::the_inbox_has_the_text_of_the_inbox
+            receive::a_large_payload_stays_out_of_the_inbox
+            receive::a_row_that_failed_is_not_received
+            receive::a_message_that_can_not_be_received_fails_its_row
+            settle::a_first_success_is_sent_and_leaves_no_attempt
+            settle::a_captured_message_is_kept_if_it_was_sent
+            settle::a_retry_is_due_and_its_attempt_is_kept
+            settle::a_success_after_a_retry_is_kept_as_an_attempt
+            settle::a_send_that_failed_has_a_dead_letter
+            settle::a_best_effort_channel_fails_without_a_dead_letter
+            settle::a_doubtful_send_is_left_to_a_person
+            settle::what_was_not_attempted_does_not_count
+            settle::an_outcome_without_its_claim_is_lost_and_nothing_is_written
+            settle::what_is_lost_does_not_stop_the_rest
+            lease::a_claim_expires_by_the_clock_of_the_database_and_not_before
+            lease::an_expired_claim_has_what_is_still_being_sent
+            lease::a_finished_claim_does_not_expire
+            lease::a_claim_that_was_taken_over_writes_nothing
+            lease::claims_rise
+            lease::due_sends_are_claimed_by_lane_then_by_due_time
+            lease::a_send_is_not_claimed_before_it_is_due
+            lease::a_due_send_is_claimed_once
+            lease::only_due_sends_of_the_channel_are_claimed_and_no_more_than_asked
+            lease::the_next_due_time_is_the_earliest_of_its_channel
+            close::an_event_is_closed_when_every_row_was_received_or_failed
+            close::an_event_with_a_row_on_its_way_stays_open
+            close::only_published_events_among_the_candidates_are_closed
+            close::open_events_come_in_pages_by_age
+            row::rows_come_back_as_they_were_written
+            row::what_a_row_does_not_name_has_its_default
+            row::a_row_is_replaced_by_its_key
+            row::a_bad_row_undoes_the_whole_put
+            row::pages_cover_every_row_once
+            row::rows_are_filtered
+            row::a_deleted_row_is_gone
+            rule::the_version_rises_with_every_change_of_a_rule
+            rule::the_version_stays_when_no_rule_changes
+            rule::rules_come_back_as_they_were_written
+            rule::default_routes_are_there_from_the_start
+            rule::a_rule_that_can_not_be_used_does_not_hide_the_others
+            trace::an_unknown_event_has_no_trace
+            trace::a_trace_tells_what_happened
+            trace::a_trace_comes_in_pages_of_users
+            trace::a_trace_of_one_user_tells_of_nobody_else
+            trace::events_are_listed_from_both_ends
+            trace::events_are_filtered
+            trace::captured_messages_are_listed_in_pages
+            trace::the_clock_moves_as_the_fixture_says
+        }
+    };
+}
+
+macro_rules! offer {
+    ($($group:ident :: $check:ident)+) => { $(pub use $group::$check;)+ };
+}
+for_each_check!(offer);

@@ -1,6 +1,7 @@
 //! The only crate that knows databases. Small traits of domain verbs, one folder per database behind them, and one
 //! conformance suite that each has to pass. What may differ is SQL; what decides is the domain.
 
+#[cfg(feature = "conformance")]
 pub mod conformance;
 mod event;
 mod fan_out;

@@ -70,6 +70,17 @@ impl Table {
         self.description().key
     }
 
+    /// Whether a key column holds `*` where nothing is given.
+    pub fn is_selector(self, column: &str) -> bool {
+        match self {
+            Table::Preferences => column == "event_type",
+            Table::Settings => ["entity_id", "kind", "event_type"].contains(&column),
+            Table::Routing => column == "event_type",
+            Table::Templates => true,
+            Table::Recipients | Table::Entities | Table::Audiences => false,
+        }
+    }
+
     /// What a listing may be filtered by.
     pub fn filters(self) -> impl Iterator<Item = &'static str> {
         let description = self.description();

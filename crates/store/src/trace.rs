@@ -23,6 +23,8 @@ pub struct Trace {
     pub processed: Option<JsonRow>,
     /// Decisions as they were stored; absent for large audiences.
     pub decisions: Option<Value>,
+    /// Name and role of everybody in the decisions, as they are now.
+    pub people: Vec<JsonRow>,
     pub outbox: Vec<JsonRow>,
     pub notifications: Vec<JsonRow>,
     pub sends: Vec<JsonRow>,

@@ -1,7 +1,7 @@
 //! A small world in memory: rules, people and groups, and a fan-out over them that pages as a store would.
 //! Rows are written as JSON and checked as at the edge, so that no test relies on a row that nobody could store.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 
@@ -104,10 +104,12 @@ impl World {
 
     /// The fan-out in steps of `room` recipients; between two steps the cursor lies in the database as JSON.
     pub fn fan_out_by(&self, room: usize, event: &Event, now: Timestamp) -> Told {
-        const MAX_STEPS: usize = 10_000;
+        // An audience lists nobody twice, and every step but the last takes somebody.
+        let most_steps = self.recipients.len() * self.audiences.len().max(1) + 1;
         let rules = self.rules();
         let (mut rows, mut decisions, mut cursors) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..MAX_STEPS {
+        let mut entities = BTreeMap::new();
+        for _ in 0..most_steps {
             let cursor = cursors.last().map_or_else(Cursor::default, |json: &String| {
                 serde_json::from_str(json).expect("a cursor comes back from JSON")
             });
@@ -115,6 +117,7 @@ impl World {
                 Ok(plan) => {
                     assert!(plan.decisions.len() <= room, "a step considers no more than it has room for");
                     rows.extend(plan.rows);
+                    entities.extend(plan.entities);
                     decisions.extend(plan.decisions);
                     plan.end
                 }
@@ -128,7 +131,7 @@ impl World {
                 End::Finished(summary) => Ok(summary),
                 End::Failed(failure) => Err(failure),
             };
-            return Told { rows, decisions, result, cursors };
+            return Told { rows, decisions, entities, result, cursors };
         }
         panic!("the fan-out does not come to an end");
     }
@@ -204,6 +207,8 @@ fn place(position: &Position) -> (String, i64, String) {
 pub struct Told {
     pub rows: Vec<OutboxRow>,
     pub decisions: Vec<Decision>,
+    /// Who has a part of its own in the event, and whether it is shared.
+    pub entities: BTreeMap<EntityRef, bool>,
     pub result: Result<Summary, Failure>,
     /// As JSON, in the order in which the steps left them.
     pub cursors: Vec<String>,

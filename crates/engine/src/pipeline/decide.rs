@@ -3,33 +3,26 @@
 
 use std::collections::HashMap;
 
+use campanile_domain::decide::{Situation, Tally, decide as rule};
 use campanile_domain::decision::Decision;
 use campanile_domain::event::{Event, Failure, NewEvent};
-use campanile_domain::fan_out::{End, Plan, Progress, Summary};
-use campanile_domain::id::EntityRef;
+use campanile_domain::fan_out::{End, Page, Plan, Progress, Summary};
+use campanile_domain::id::{EntityRef, UserRef};
 use campanile_domain::recipient::Group;
-use campanile_domain::rules::Rules;
+use campanile_domain::rules::{Reach, Rules};
 use campanile_domain::time::Timestamp;
 use campanile_store::{ClaimedEvent, FanOutClaim, StoreError};
 
 use crate::Engine;
 
-/// What was decided for one event of a batch.
-#[derive(Debug)]
-pub struct Decided {
-    pub plan: Result<Plan, Failure>,
-    /// Whose members share what they read.
-    pub entities: Vec<(EntityRef, bool)>,
-}
-
-/// Considers at most `room` recipients of each event, in as few loads as its audiences need.
+/// What each event's fan-out will write. Considers at most `room` recipients of each event, in as few loads as its audiences need.
 pub async fn decide(
     rules: &Rules,
     claim: &mut dyn FanOutClaim,
     events: &[&ClaimedEvent],
     room: usize,
     now: Timestamp,
-) -> Result<Vec<Decided>, StoreError> {
+) -> Result<Vec<Result<Plan, Failure>>, StoreError> {
     let mut all: Vec<Result<Progress, Failure>> = events
         .iter()
         .map(|claimed| {
@@ -64,14 +57,7 @@ pub async fn decide(
             progress.take(candidates, &groups);
         }
     }
-    Ok(all.into_iter().map(decided).collect())
-}
-
-fn decided(progress: Result<Progress, Failure>) -> Decided {
-    match progress {
-        Ok(progress) => Decided { entities: progress.shared_entities(), plan: Ok(progress.finish()) },
-        Err(failure) => Decided { entities: Vec::new(), plan: Err(failure) },
-    }
+    Ok(all.into_iter().map(|progress| progress.map(Progress::finish)).collect())
 }
 
 /// What would be decided for an event; writes nothing.
@@ -94,8 +80,33 @@ pub async fn explain(
     explain_stored(engine, event.at(now), at, limit).await
 }
 
-/// The same for an event as it stands in the database.
-pub async fn explain_stored(
+/// What today's rules say about one user of an event that is stored, or nothing if it does not concern them. Among a large
+/// audience nobody can know how many were counted before them, so `max_recipients` is not applied.
+pub async fn explain_user(
+    engine: &Engine,
+    event: Event,
+    user: &UserRef,
+) -> Result<Option<Decision>, StoreError> {
+    let mut claim = engine.store.look_up(event.clone()).await?;
+    let page = Page { reach: Reach::User(user.clone()), roles: None, after: None, limit: 1 };
+    let Some(candidate) = claim.candidates(vec![page]).await?.into_iter().flatten().next() else {
+        return Ok(None);
+    };
+    let rules = engine.rules.current();
+    let targets = rules.targets(&event, &event.document()).unwrap_or_default();
+    let Some(target) = targets.iter().find(|target| target.includes(&candidate.recipient)) else {
+        return Ok(None);
+    };
+    let entity = candidate.recipient.entity();
+    let groups = claim.groups(entity.iter().cloned().collect()).await?;
+    let group = entity.and_then(|entity| groups.get(&entity).cloned()).unwrap_or_default();
+    let situation = Situation { rules: &rules, event: &event, now: claim.now() };
+    let rulings = rule(situation, &candidate, &group, target.scope, &mut Tally::default());
+    Ok(Some(Decision::new(&rulings, &target.audience)))
+}
+
+/// What would be decided for an event as it is; writes nothing.
+async fn explain_stored(
     engine: &Engine,
     event: Event,
     at: Option<Timestamp>,
@@ -107,7 +118,7 @@ pub async fn explain_stored(
     let rules = engine.rules.current();
     let mut decided = decide(&rules, claim.as_mut(), &events.iter().collect::<Vec<_>>(), limit, now).await?;
     let nothing = Explanation { decisions: Vec::new(), summary: None, failure: None, truncated: false };
-    Ok(match decided.pop().map(|d| d.plan) {
+    Ok(match decided.pop() {
         None => nothing,
         Some(Err(failure)) => Explanation { failure: Some(failure), ..nothing },
         Some(Ok(plan)) => match plan.end {

@@ -12,7 +12,7 @@ use campanile_store::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::decide::{Decided, decide};
+use super::decide::decide;
 use super::publish::Handover;
 use super::{MAX_FAILURES, publish};
 use crate::Engine;
@@ -140,16 +140,16 @@ impl FanOut {
         let room = if alone { room.min(MAX_RECIPIENTS_ALONE) } else { room / to_decide.len().max(1) };
         let rules = self.engine.rules.current();
         let now = claim.now();
-        let decided = decide(&rules, claim.as_mut(), &to_decide, room.max(1), now).await?;
+        let plans = decide(&rules, claim.as_mut(), &to_decide, room.max(1), now).await?;
         let mut batch = Batch::default();
-        let mut decided = decided.into_iter();
+        let mut plans = plans.into_iter();
         for event in &events {
             if event.known {
                 batch.add_step(event, Vec::new(), None, Step::Known);
             } else if let Some(reason) = &event.cancelled {
                 batch.add_step(event, Vec::new(), None, Step::Cancelled(reason.clone()));
-            } else if let Some(decided) = decided.next() {
-                batch.add(event, decided, alone);
+            } else if let Some(plan) = plans.next() {
+                batch.add(event, plan, alone);
             }
         }
         self.commit(claim, batch).await
@@ -204,12 +204,12 @@ struct Batch {
 }
 
 impl Batch {
-    fn add(&mut self, event: &ClaimedEvent, decided: Decided, alone: bool) {
-        let plan = match decided.plan {
+    fn add(&mut self, event: &ClaimedEvent, plan: Result<Plan, Failure>, alone: bool) {
+        let plan = match plan {
             Ok(plan) => plan,
             Err(failure) => return self.add_step(event, Vec::new(), None, Step::Failed(failure)),
         };
-        let Plan { rows, decisions, end } = plan;
+        let Plan { rows, decisions, entities, end } = plan;
         let step = match end {
             End::Continues(_) if !alone => return self.too_large.push(event.seq),
             End::Continues(cursor) => Step::Continues(cursor),
@@ -226,7 +226,7 @@ impl Batch {
                 self.report.rows += 1;
             }
         }
-        self.add_step(event, decided.entities, decisions, step);
+        self.add_step(event, entities.into_iter().collect(), decisions, step);
     }
 
     fn add_step(

@@ -202,19 +202,19 @@ fn with_their_rules(
         let user = UserRef { user_type: preference.user_type.clone(), user_id: preference.user_id.clone() };
         preferences.entry(user).or_default().push(preference);
     }
-    let addresses: BTreeSet<_> = everybody().flat_map(addresses).collect();
+    let addresses: BTreeSet<_> = everybody().flat_map(addresses_of).collect();
     let params = named_params! { ":addresses": json!(addresses).to_string() };
     let dead: Vec<DeadAddress> = read::all(connection, statement::DEAD_ADDRESSES_OF, params, read::typed)?;
     let dead: HashMap<_, _> = dead.iter().map(|d| ((d.channel, d.address.as_str()), d)).collect();
     let candidate = |recipient: Recipient| Candidate {
         preferences: preferences.get(&recipient.user()).cloned().unwrap_or_default(),
-        dead_addresses: addresses(&recipient).filter_map(|a| dead.get(&a).copied().cloned()).collect(),
+        dead_addresses: addresses_of(&recipient).filter_map(|a| dead.get(&a).copied().cloned()).collect(),
         recipient,
     };
     Ok(pages.into_iter().map(|page| page.into_iter().map(&candidate).collect()).collect())
 }
 
-fn addresses(recipient: &Recipient) -> impl Iterator<Item = (Channel, &str)> {
+fn addresses_of(recipient: &Recipient) -> impl Iterator<Item = (Channel, &str)> {
     Channel::ALL.into_iter().flat_map(|c| recipient.addresses(c).into_iter().map(move |a| (c, a)))
 }
 

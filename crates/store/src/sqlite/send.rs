@@ -285,7 +285,7 @@ fn settle(connection: &Connection, now: &str, settlement: &Settlement) -> Result
         statement::SETTLE_SEND,
         named_params! {
             ":status": settlement.state.status().as_str(), ":attempt_count": attempts,
-            ":provider": settlement.attempted.then_some(&settlement.provider), ":external_id": external_id,
+            ":attempted": settlement.attempted, ":provider": settlement.provider, ":external_id": external_id,
             ":last_error": error, ":sent_at": sent_at, ":notification_id": notification_id.to_string(),
             ":channel": channel.as_str(), ":lease": job.claim.0,
         },

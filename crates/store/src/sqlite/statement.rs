@@ -73,6 +73,7 @@ statements! {
     TRACE_EVENT = "trace_event";
     TRACE_NOTIFICATIONS = "trace_notifications";
     TRACE_OUTBOX = "trace_outbox";
+    TRACE_PEOPLE = "trace_people";
     TRACE_PROCESSED = "trace_processed";
     TRACE_SENDS = "trace_sends";
     TRACE_USERS = "trace_users";

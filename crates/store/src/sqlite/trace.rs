@@ -77,6 +77,7 @@ fn trace(connection: &Connection, event_id: &str, filter: &TraceFilter) -> Resul
         event,
         processed,
         decisions,
+        people: read::all(connection, statement::TRACE_PEOPLE, this_event, read::json_row)?,
         outbox: rows(statement::TRACE_OUTBOX)?,
         notifications: rows(statement::TRACE_NOTIFICATIONS)?,
         sends: rows(statement::TRACE_SENDS)?,

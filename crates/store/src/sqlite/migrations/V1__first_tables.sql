@@ -3,12 +3,19 @@
 
 CREATE TABLE event_outbox (
     id             INTEGER PRIMARY KEY AUTOINCREMENT,
-    event_id       TEXT NOT NULL UNIQUE CHECK (length(event_id) BETWEEN 1 AND 200 AND instr(event_id, char(0)) = 0),
-    event_type     TEXT NOT NULL CHECK (length(event_type) BETWEEN 1 AND 200),
-    aggregate_type TEXT NOT NULL CHECK (length(aggregate_type) BETWEEN 1 AND 200),
-    aggregate_id   TEXT NOT NULL CHECK (length(aggregate_id) BETWEEN 1 AND 200),
+    event_id       TEXT NOT NULL UNIQUE
+                   CHECK (typeof(event_id) = 'text' AND length(event_id) BETWEEN 1 AND 200 AND instr(event_id, char(0)) = 0),
+    event_type     TEXT NOT NULL
+                   CHECK (typeof(event_type) = 'text' AND length(event_type) BETWEEN 1 AND 200 AND instr(event_type, char(0)) = 0),
+    aggregate_type TEXT NOT NULL
+                   CHECK (typeof(aggregate_type) = 'text' AND length(aggregate_type) BETWEEN 1 AND 200
+                          AND instr(aggregate_type, char(0)) = 0),
+    aggregate_id   TEXT NOT NULL
+                   CHECK (typeof(aggregate_id) = 'text' AND length(aggregate_id) BETWEEN 1 AND 200
+                          AND instr(aggregate_id, char(0)) = 0),
     payload        TEXT NOT NULL DEFAULT '{}'
-                   CHECK (octet_length(payload) <= 65536 AND json_valid(payload) AND json_type(payload) = 'object'),
+                   CHECK (typeof(payload) = 'text' AND octet_length(payload) <= 65536 AND instr(payload, char(0)) = 0
+                          AND json_valid(payload) AND json_type(payload) = 'object'),
     priority       TEXT CHECK (priority IN ('HIGH', 'NORMAL', 'LOW')),
     status         TEXT NOT NULL DEFAULT 'PENDING'
                    CHECK (status IN ('PENDING', 'PUBLISHED', 'PROCESSED', 'FAILED', 'CANCELLED')),
@@ -221,6 +228,7 @@ CREATE TABLE recipient (
     rank          INTEGER GENERATED ALWAYS AS (coalesce(role, '') <> 'MANAGER') VIRTUAL,
     PRIMARY KEY (user_type, user_id)
 ) WITHOUT ROWID;
+CREATE INDEX recipient_entity ON recipient (entity_type, entity_id);
 CREATE INDEX recipient_walk ON recipient (user_type, entity_key, rank, user_id) WHERE active = 1;
 
 CREATE TABLE dead_address (
@@ -311,21 +319,24 @@ CREATE TRIGGER template_insert AFTER INSERT ON template BEGIN UPDATE rule_versio
 CREATE TRIGGER template_update AFTER UPDATE ON template BEGIN UPDATE rule_version SET version = version + 1; END;
 CREATE TRIGGER template_delete AFTER DELETE ON template BEGIN UPDATE rule_version SET version = version + 1; END;
 CREATE TRIGGER settings_insert AFTER INSERT ON entity_notification_settings WHEN NEW.entity_id = '*' BEGIN UPDATE rule_version SET version = version + 1; END;
-CREATE TRIGGER settings_update AFTER UPDATE ON entity_notification_settings WHEN NEW.entity_id = '*' BEGIN UPDATE rule_version SET version = version + 1; END;
+CREATE TRIGGER settings_update AFTER UPDATE ON entity_notification_settings WHEN '*' IN (OLD.entity_id, NEW.entity_id) BEGIN UPDATE rule_version SET version = version + 1; END;
 CREATE TRIGGER settings_delete AFTER DELETE ON entity_notification_settings WHEN OLD.entity_id = '*' BEGIN UPDATE rule_version SET version = version + 1; END;
 
--- Sorts an event into its lane, so that a plain INSERT by a producer is claimed in the right order, too.
+-- Sorts an event into its lane, so that a plain INSERT by a producer is claimed in the right order, too. Routes are those of
+-- the event type, else those of '*'.
 CREATE TRIGGER event_outbox_lane AFTER INSERT ON event_outbox
 WHEN NEW.priority IN ('HIGH', 'LOW')
   OR NEW.priority IS NULL
      AND EXISTS (SELECT 1 FROM event_type_channel_routing
-                 WHERE event_type = NEW.event_type AND priority IN ('HIGH', 'LOW'))
+                 WHERE event_type IN (NEW.event_type, '*') AND priority IN ('HIGH', 'LOW'))
 BEGIN
     UPDATE event_outbox
     SET lane = coalesce(
         CASE NEW.priority WHEN 'HIGH' THEN 0 WHEN 'LOW' THEN 2 END,
         (SELECT min(CASE priority WHEN 'HIGH' THEN 0 WHEN 'LOW' THEN 2 ELSE 1 END)
-         FROM event_type_channel_routing WHERE event_type = NEW.event_type))
+         FROM event_type_channel_routing WHERE event_type = NEW.event_type),
+        (SELECT min(CASE priority WHEN 'HIGH' THEN 0 WHEN 'LOW' THEN 2 ELSE 1 END)
+         FROM event_type_channel_routing WHERE event_type = '*'))
     WHERE id = NEW.id;
 END;
 

@@ -1,0 +1,103 @@
+//! The command line's side of HTTP: one place that knows the key, and turns problems into messages for people.
+
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use reqwest::{Method, StatusCode};
+use serde_json::Value;
+
+use super::Failure;
+use crate::app::read_key;
+use crate::config::Config;
+
+#[derive(Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    url: String,
+    key: String,
+}
+
+impl Client {
+    /// The key from the flag, the configuration, or the data folder, in this order.
+    pub fn new(url: &str, key: Option<String>, config: &Config) -> anyhow::Result<Self> {
+        let configured = (!config.auth.admin_key.is_empty()).then(|| config.auth.admin_key.clone());
+        let key = match key.or(configured) {
+            Some(key) => key,
+            None => {
+                let path = config.data_dir.join("admin.key");
+                read_key(&path).with_context(|| {
+                    format!(
+                        "no key: give --key, or --data-dir of a server on this machine ({} can't be read)",
+                        path.display()
+                    )
+                })?
+            }
+        };
+        let http = reqwest::Client::builder().timeout(Duration::from_secs(60)).build()?;
+        Ok(Client { http, url: url.trim_end_matches('/').to_owned(), key })
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.call(Method::GET, path, None).await
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.call(Method::POST, path, Some(body)).await
+    }
+
+    pub async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.call(Method::PUT, path, Some(body)).await
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        let mut request = self.http.request(method, format!("{}{path}", self.url)).bearer_auth(&self.key);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.map_err(|error| {
+            anyhow!(
+                "no answer from {}: is a server running there? start one with `campanile serve` ({error})",
+                self.url
+            )
+        })?;
+        let status = response.status();
+        let text = response.text().await?;
+        let answer: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let message = describe(status, &answer);
+        if status == StatusCode::NOT_FOUND {
+            Err(Failure::NotFound(message))
+        } else {
+            Err(anyhow!(message).into())
+        }
+    }
+}
+
+/// A path segment or query value that may hold anything.
+pub fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+fn describe(status: StatusCode, problem: &Value) -> String {
+    let Some(detail) = problem.get("detail").and_then(Value::as_str) else {
+        return format!("the server answered {status}");
+    };
+    let mut lines = vec![detail.to_owned()];
+    for error in problem.get("errors").and_then(Value::as_array).into_iter().flatten() {
+        let text = |field: &str| error.get(field).and_then(Value::as_str).unwrap_or_default();
+        let line = format!("  [{}] {}: {}", error["index"], text("pointer"), text("detail"));
+        if !detail.contains(text("detail")) {
+            lines.push(line);
+        }
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,188 @@
+//! `campanile demo`: the restaurant world, real events, and what each person got of them and why not more. It runs the
+//! real server on the embedded defaults in a folder of its own, and speaks HTTP to it like anybody else.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::client::Client;
+use super::preset::{load, load_restaurant};
+use super::{Failure, Outcome, picture};
+use crate::app::{self, Served};
+use crate::config::Config;
+
+const WORLD: &str = include_str!("../../presets/demo.json");
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// End when everything has arrived, with code 0 only if it has
+    #[arg(long)]
+    exit: bool,
+    /// Where to listen [default: 127.0.0.1:8400, or a free port if that is taken]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+}
+
+impl Demo {
+    pub async fn run(&self, mut config: Config) -> Outcome {
+        app::start_logging(&config);
+        config.database.url = String::new();
+        config.data_dir = fresh_folder(&config.data_dir)?;
+        let listener = self.listener(config.server.listen).await?;
+        let served = app::serve_on(listener, config.clone()).await?;
+        let shown = show(&served, &config).await;
+        let ended = match (&shown, self.exit) {
+            (Ok(all), true) => {
+                let all = *all;
+                served.stop().await?;
+                all
+            }
+            (Ok(all), false) => {
+                let all = *all;
+                stay(served, &config).await?;
+                all
+            }
+            (Err(_), _) => {
+                served.stop().await?;
+                false
+            }
+        };
+        shown?;
+        if ended { Ok(()) } else { Err(anyhow::anyhow!("not everything arrived within {PATIENCE:?}").into()) }
+    }
+
+    /// A taken port is no reason not to see the demo, unless it was asked for.
+    async fn listener(&self, configured: SocketAddr) -> anyhow::Result<TcpListener> {
+        match TcpListener::bind(configured).await {
+            Ok(listener) => Ok(listener),
+            Err(_) if self.listen.is_none() => {
+                Ok(TcpListener::bind(SocketAddr::new(configured.ip(), 0)).await?)
+            }
+            Err(error) => Err(error).with_context(|| format!("{configured} can't be listened on")),
+        }
+    }
+}
+
+/// A folder for this demo: the last one's is emptied, unless that demo is still running.
+fn fresh_folder(data_dir: &Path) -> anyhow::Result<PathBuf> {
+    for number in 1..100 {
+        let name = if number == 1 { "demo".to_owned() } else { format!("demo-{number}") };
+        let folder = data_dir.join(name);
+        std::fs::create_dir_all(&folder).with_context(|| format!("{} can't be made", folder.display()))?;
+        let lock = std::fs::File::create(folder.join("campanile.lock"))?;
+        if lock.try_lock().is_ok() {
+            for file in ["campanile.db", "campanile.db-wal", "campanile.db-shm", "admin.key"] {
+                match std::fs::remove_file(folder.join(file)) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(error).with_context(|| format!("{} can't be emptied", folder.display()));
+                    }
+                    _ => {}
+                }
+            }
+            return Ok(folder);
+        }
+    }
+    anyhow::bail!("a hundred demos run in {} already", data_dir.display())
+}
+
+/// Loads the world, emits the events, and prints what came of each. Answers whether everything arrived.
+async fn show(served: &Served, config: &Config) -> Result<bool, Failure> {
+    let client = Client::new(&format!("http://{}", served.address), Some(served.admin_key.clone()), config)?;
+    load_restaurant(&client).await?;
+    load(&client, WORLD).await?;
+    let world: Value = serde_json::from_str(WORLD).context("the demo's world is JSON")?;
+    let mut events = world["events"].as_array().cloned().unwrap_or_default();
+    for (number, event) in events.iter_mut().enumerate() {
+        event["event_id"] = json!(format!("demo-{}", number + 1));
+    }
+    client.post("/v1/events", &Value::Array(events.clone())).await?;
+    let mut all = true;
+    let (mut sent, mut withheld) = (0, 0);
+    for event in &events {
+        let trace = arrived(&client, event["event_id"].as_str().unwrap_or_default()).await?;
+        println!("{}\n", picture::short(&trace, &place(&world, event)));
+        let tally = Tally::of(&trace);
+        all &= tally.missing == 0 && trace["event"]["status"] == "PROCESSED";
+        sent += tally.sent;
+        withheld += tally.withheld;
+    }
+    let captured = client.get("/v1/captured?limit=1000").await?;
+    let captured = captured["items"].as_array().map_or(0, Vec::len);
+    println!(
+        "{} events: {sent} sends arrived ({captured} captured here instead of leaving this machine, the rest by web socket), {withheld} withheld for the reasons above.",
+        events.len()
+    );
+    Ok(all)
+}
+
+/// The restaurant's or agency's name, for the heading.
+fn place(world: &Value, event: &Value) -> String {
+    let aggregate = event["aggregate_type"].as_str().unwrap_or_default();
+    let (entity_type, id) = match aggregate {
+        "ORDER" | "RESERVATION" => ("RESTAURANT", &event["payload"]["restaurantId"]),
+        other => (other, &event["aggregate_id"]),
+    };
+    let id = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
+    let named = |entity: &&Value| entity["entity_type"] == entity_type && entity["entity_id"] == id.as_str();
+    let entity = world["entities"].as_array().into_iter().flatten().find(named);
+    match entity.and_then(|entity| entity["name"].as_str()) {
+        Some(name) => name.to_owned(),
+        None => format!("{aggregate} {id}"),
+    }
+}
+
+/// The trace once everything in it is sent, or when patience ends.
+async fn arrived(client: &Client, event_id: &str) -> Result<Value, Failure> {
+    let begun = std::time::Instant::now();
+    loop {
+        let trace = client.get(&format!("/v1/events/{event_id}")).await?;
+        let done = ["PROCESSED", "FAILED"].contains(&trace["event"]["status"].as_str().unwrap_or_default());
+        if done && Tally::of(&trace).missing == 0 || begun.elapsed() > PATIENCE {
+            return Ok(trace);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Decided against delivered.
+struct Tally {
+    sent: usize,
+    missing: usize,
+    withheld: usize,
+}
+
+impl Tally {
+    fn of(trace: &Value) -> Self {
+        let decisions = trace["decisions"].as_array().into_iter().flatten();
+        let verdicts: Vec<&Value> =
+            decisions.flat_map(|d| d["channels"].as_object().into_iter().flatten().map(|(_, v)| v)).collect();
+        let to_send = verdicts.iter().filter(|verdict| **verdict == "SEND").count();
+        let withheld =
+            verdicts.iter().filter(|verdict| **verdict != "SEND" && **verdict != "NOT_ROUTED").count();
+        let sent =
+            trace["sends"].as_array().into_iter().flatten().filter(|send| send["status"] == "SENT").count();
+        Tally { sent, missing: to_send.saturating_sub(sent), withheld }
+    }
+}
+
+async fn stay(served: Served, config: &Config) -> Outcome {
+    let folder = config.data_dir.display();
+    let url = format!("http://{}", served.address);
+    println!(
+        "\nStill up at {url}, until Ctrl-C. Ask it, from another terminal in this folder:\n\n    \
+         campanile --url {url} --data-dir {folder} trace demo-1\n    \
+         campanile --url {url} --data-dir {folder} explain --type RESERVATION_REQUESTED --aggregate RESTAURANT:5\n    \
+         campanile --url {url} --data-dir {folder} emit --type ORDER_CREATED --aggregate RESTAURANT:6\n    \
+         curl -H \"Authorization: Bearer $(cat {folder}/admin.key)\" {url}/v1/captured\n"
+    );
+    app::told_to_stop().await;
+    served.stop().await?;
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! `campanile emit`: hands in an event.
+
+use std::io::Read;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::Outcome;
+use super::client::Client;
+
+/// The event on the command line, of `emit` and `explain`.
+#[derive(Debug, Args)]
+pub struct EventArgs {
+    /// The event's type, such as RESERVATION_REQUESTED
+    #[arg(long = "type", value_name = "TYPE")]
+    pub event_type: String,
+    /// What it is about, such as RESTAURANT:5
+    #[arg(long, value_name = "TYPE:ID")]
+    pub aggregate: String,
+    /// The payload: a JSON object, @FILE, or @- for standard input
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub payload: Option<String>,
+    /// HIGH, NORMAL or LOW
+    #[arg(long)]
+    pub priority: Option<String>,
+}
+
+impl EventArgs {
+    pub fn json(&self) -> anyhow::Result<Map<String, Value>> {
+        let Some((aggregate_type, aggregate_id)) = self.aggregate.split_once(':') else {
+            bail!("--aggregate: `{}` is not TYPE:ID, such as RESTAURANT:5", self.aggregate);
+        };
+        let mut event = Map::new();
+        event.insert("event_type".to_owned(), json!(self.event_type));
+        event.insert("aggregate_type".to_owned(), json!(aggregate_type));
+        event.insert("aggregate_id".to_owned(), json!(aggregate_id));
+        if let Some(payload) = &self.payload {
+            event.insert("payload".to_owned(), read_payload(payload)?);
+        }
+        if let Some(priority) = &self.priority {
+            event.insert("priority".to_owned(), json!(priority));
+        }
+        Ok(event)
+    }
+}
+
+fn read_payload(given: &str) -> anyhow::Result<Value> {
+    let text = match given.strip_prefix('@') {
+        None => given.to_owned(),
+        Some("-") => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text)?;
+            text
+        }
+        Some(file) => {
+            std::fs::read_to_string(file).with_context(|| format!("--payload: {file} can't be read"))?
+        }
+    };
+    serde_json::from_str(&text).context("--payload is not JSON")
+}
+
+#[derive(Debug, Args)]
+pub struct Emit {
+    #[command(flatten)]
+    event: EventArgs,
+    /// The event's id; the same id again is the same event [default: a new one]
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+}
+
+impl Emit {
+    pub async fn run(&self, client: &Client, as_json: bool) -> Outcome {
+        let mut event = self.event.json()?;
+        let id =
+            self.id.clone().unwrap_or_else(|| campanile_domain::id::NotificationId::generate().to_string());
+        event.insert("event_id".to_owned(), json!(id));
+        let answer = client.post("/v1/events", &Value::Object(event)).await?;
+        if as_json {
+            println!("{answer}");
+        } else if answer["created"] == json!(true) {
+            println!("accepted {id}\nsee what happens: campanile trace {id}");
+        } else {
+            println!("known already: {id}; nobody is told again");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,34 @@
+//! `campanile explain`: the decision before anything is sent.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::Outcome;
+use super::client::Client;
+use super::emit::EventArgs;
+use super::picture;
+
+#[derive(Debug, Args)]
+pub struct Explain {
+    #[command(flatten)]
+    event: EventArgs,
+    /// As if it were then (RFC 3339), for quiet hours
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+}
+
+impl Explain {
+    pub async fn run(&self, client: &Client, as_json: bool) -> Outcome {
+        let mut event = self.event.json()?;
+        if let Some(at) = &self.at {
+            event.insert("at".to_owned(), json!(at));
+        }
+        let answer = client.post("/v1/explain", &Value::Object(event)).await?;
+        if as_json {
+            println!("{answer}");
+            return Ok(());
+        }
+        println!("{}", picture::decisions(&self.event.event_type, &self.event.aggregate, &answer));
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! The command line. `serve`, `migrate` and `demo` open the database; all others speak HTTP to a server that runs.
+//! Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found.
+
+mod client;
+mod config_command;
+mod demo;
+mod emit;
+mod explain;
+mod picture;
+mod preset;
+mod serve;
+mod tail;
+mod trace;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{Config, Flags};
+use client::Client;
+
+/// Tells everybody whom an event concerns, once: e-mail, push, SMS, web socket, Slack.
+#[derive(Debug, Parser)]
+#[command(name = "campanile", version, propagate_version = true)]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// A configuration file; `campanile config print` shows every key
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the embedded database and the admin key are kept [default: ./campanile-data]
+    #[arg(long, global = true, value_name = "FOLDER")]
+    data_dir: Option<PathBuf>,
+    /// The server to speak to [default: the configured address on this machine]
+    #[arg(long, global = true, env = "CAMPANILE_URL", value_name = "URL")]
+    url: Option<String>,
+    /// The key to present [default: the data folder's admin.key]
+    #[arg(long, global = true, value_name = "KEY", hide_env_values = true)]
+    key: Option<String>,
+    /// Print the server's JSON instead of a text for people
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show the whole pipeline at work, on the embedded defaults
+    Demo(demo::Demo),
+    /// Run the server
+    Serve(serve::Serve),
+    /// Make or upgrade the tables, and end
+    Migrate,
+    /// Load rules that ship with Campanile
+    #[command(subcommand)]
+    Preset(preset::Preset),
+    /// Hand in an event
+    Emit(emit::Emit),
+    /// What happened to an event: who was considered, what was decided and why, where each row is
+    Trace(trace::Trace),
+    /// Who would be told of an event, and why not the others; nothing is sent
+    Explain(explain::Explain),
+    /// Watch events as they come
+    Tail(tail::Tail),
+    /// Check or print the configuration
+    #[command(subcommand)]
+    Config(config_command::ConfigCommand),
+}
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub enum Failure {
+    NotFound(String),
+    Failed(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Failure::Failed(error.into())
+    }
+}
+
+pub type Outcome = Result<(), Failure>;
+
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("campanile: no threads to run on: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(dispatch(cli)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::NotFound(what)) => {
+            eprintln!("campanile: {what}");
+            ExitCode::from(3)
+        }
+        Err(Failure::Failed(error)) => {
+            eprintln!("campanile: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn dispatch(cli: Cli) -> Outcome {
+    let Cli { common, command } = cli;
+    let flags = |listen: Option<SocketAddr>| Flags {
+        file: common.config.clone(),
+        data_dir: common.data_dir.clone(),
+        listen,
+    };
+    match command {
+        Command::Demo(demo) => demo.run(Config::load(&flags(demo.listen))?).await,
+        Command::Serve(serve) => serve.run(Config::load(&flags(serve.listen))?).await,
+        Command::Migrate => serve::migrate(&Config::load(&flags(None))?),
+        Command::Config(command) => command.run(&flags(None)),
+        Command::Preset(preset) => preset.run(&common.client(&flags(None))?, common.json).await,
+        Command::Emit(emit) => emit.run(&common.client(&flags(None))?, common.json).await,
+        Command::Trace(trace) => trace.run(&common.client(&flags(None))?, common.json).await,
+        Command::Explain(explain) => explain.run(&common.client(&flags(None))?, common.json).await,
+        Command::Tail(tail) => tail.run(&common.client(&flags(None))?, common.json).await,
+    }
+}
+
+impl Common {
+    fn client(&self, flags: &Flags) -> anyhow::Result<Client> {
+        let config = Config::load(flags)?;
+        let url = self.url.clone().unwrap_or_else(|| format!("http://{}", config.server.listen));
+        Client::new(&url, self.key.clone(), &config)
+    }
+}

@@ -1,0 +1,275 @@
+//! A trace as a picture: one line per person, one column per channel, readable at a glance.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+use campanile_domain::channel::Channel;
+use campanile_domain::time::{self, Timestamp};
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use serde_json::Value;
+
+/// Event, people × channels, and what needs a word more.
+pub fn trace(trace: &Value) -> String {
+    let event = &trace["event"];
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "{}  {}  {}:{}",
+        bold(text(event, "event_type")),
+        text(event, "event_id"),
+        text(event, "aggregate_type"),
+        text(event, "aggregate_id")
+    );
+    let _ = writeln!(out, "{}", life(trace));
+    if let Some(error) = event["last_error"].as_str() {
+        let _ = writeln!(out, "{}", red(error));
+    }
+    let sends = Sends::of(trace);
+    let people = trace["decisions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if people.is_empty() {
+        let _ = write!(out, "{}", summary(trace));
+    } else {
+        let _ = writeln!(out, "\n{}", table("", people, |person, channel| sends.cell(person, channel)));
+    }
+    let _ = write!(out, "{}", details(people));
+    let _ = write!(out, "{}", dead_letters(trace));
+    if let Some(next) = trace["next"].as_str() {
+        let _ = writeln!(out, "more recipients behind {next}: ask for one with --user TYPE:ID");
+    }
+    out.trim_end().to_owned()
+}
+
+/// The part of a trace that the demo shows.
+pub fn short(trace: &Value, place: &str) -> String {
+    let event = &trace["event"];
+    let heading = format!("{}  {}  {place}", bold(text(event, "event_type")), text(event, "event_id"));
+    let sends = Sends::of(trace);
+    let people = trace["decisions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    table(&heading, people, |person, channel| sends.cell(person, channel))
+}
+
+/// What `explain` answers.
+pub fn decisions(event_type: &str, aggregate: &str, answer: &Value) -> String {
+    if let Some(detail) = answer["failure"]["detail"].as_str() {
+        return format!("nobody would be told: {}: {detail}", text(&answer["failure"], "code"));
+    }
+    let people = answer["decisions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let heading = format!("{}  {aggregate}", bold(event_type));
+    let cell = |person: &Value, channel: Channel| match verdict(person, channel) {
+        "SEND" => green("send"),
+        _ => dim(&why_not(person, channel)),
+    };
+    let mut out = format!("{}\n{}", table(&heading, people, cell), details(people));
+    for audience in answer["empty_audiences"].as_array().into_iter().flatten() {
+        let _ = writeln!(out, "nobody in {}", audience.as_str().unwrap_or_default());
+    }
+    if answer["truncated"] == true {
+        let _ = writeln!(out, "… and more recipients than are shown");
+    }
+    out.trim_end().to_owned()
+}
+
+/// When what happened, and where the event is now.
+fn life(trace: &Value) -> String {
+    let event = &trace["event"];
+    let begun = moment(event, "created_at");
+    let mut parts = vec![format!("accepted {}", text(event, "created_at"))];
+    for (word, column) in [("fanned out", "published_at"), ("received", "processed_at")] {
+        if let (Some(begun), Some(at)) = (begun, moment(event, column)) {
+            parts.push(format!("{word} +{} ms", time::between(begun, at).as_millis()));
+        }
+    }
+    let status = text(event, "status");
+    let status = if status == "FAILED" { red(status) } else { bold(status) };
+    let by = text(&trace["processed"], "instance");
+    let by = if by.is_empty() { String::new() } else { format!(", by {by}") };
+    format!("{status}: {}{by}", parts.join(", "))
+}
+
+/// For large audiences and events without decisions: numbers.
+fn summary(trace: &Value) -> String {
+    let processed = &trace["processed"];
+    let mut out = String::new();
+    if let Some(recipients) = processed["recipients"].as_u64().filter(|n| *n > 0) {
+        let _ = writeln!(out, "\n{recipients} recipients considered, {} sends:", processed["sends"]);
+        for (channel, verdicts) in processed["counts"].as_object().into_iter().flatten() {
+            let verdicts: Vec<String> =
+                verdicts.as_object().into_iter().flatten().map(|(v, n)| format!("{v} {n}")).collect();
+            let _ = writeln!(out, "  {channel:<10} {}", verdicts.join(", "));
+        }
+        let _ = writeln!(out, "one recipient's own: --user TYPE:ID");
+    }
+    out
+}
+
+/// The rule behind each channel that was not used, where it is more than its word.
+fn details(people: &[Value]) -> String {
+    let mut out = String::new();
+    for person in people {
+        for channel in Channel::ALL {
+            let detail = &person["details"][channel.as_str()];
+            let Some(rule) = detail["rule"].as_str() else { continue };
+            if verdict(person, channel) == "UNSUPPORTED" {
+                continue;
+            }
+            let facts: Vec<String> = detail
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter(|(key, value)| *key != "rule" && *value != "*" && !value.is_null())
+                .map(|(key, value)| format!("{key} {}", plain(value)))
+                .collect();
+            let who = who(person);
+            let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
+            let _ = writeln!(out, "  {who}: no {channel}, {}: {rule}{facts}", verdict(person, channel));
+        }
+    }
+    if out.is_empty() { out } else { format!("{}\n{out}", bold("Why not")) }
+}
+
+fn dead_letters(trace: &Value) -> String {
+    let letters = trace["dead_letters"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut out = String::new();
+    for letter in letters {
+        let to =
+            [text(letter, "recipient_type"), text(letter, "recipient_id"), text(letter, "channel")].join(" ");
+        let _ = writeln!(out, "  {} {}: {}", text(letter, "stage"), to.trim(), text(letter, "error"));
+    }
+    if out.is_empty() { out } else { format!("{}\n{out}", bold("Dead letters")) }
+}
+
+/// Sends of a trace by user and channel.
+struct Sends<'a> {
+    begun: Option<Timestamp>,
+    by_key: HashMap<(&'a str, &'a str, &'a str), &'a Value>,
+    outbox: HashMap<(&'a str, &'a str, &'a str), &'a Value>,
+}
+
+impl<'a> Sends<'a> {
+    fn of(trace: &'a Value) -> Self {
+        let index = |rows: &'a str, user_type: &'a str, user_id: &'a str| {
+            let key =
+                move |row: &'a Value| ((text(row, user_type), text(row, user_id), text(row, "channel")), row);
+            trace[rows].as_array().into_iter().flatten().map(key).collect()
+        };
+        Sends {
+            begun: moment(&trace["event"], "created_at"),
+            by_key: index("sends", "user_type", "user_id"),
+            outbox: index("outbox", "recipient_type", "recipient_id"),
+        }
+    }
+
+    fn cell(&self, person: &Value, channel: Channel) -> String {
+        if verdict(person, channel) != "SEND" {
+            return dim(&why_not(person, channel));
+        }
+        let key = (text(person, "user_type"), text(person, "user_id"), channel.as_str());
+        if let Some(send) = self.by_key.get(&key) {
+            return match (text(send, "status"), self.begun.zip(moment(send, "sent_at"))) {
+                ("SENT", Some((begun, sent))) => {
+                    green(&format!("sent {} ms", time::between(begun, sent).as_millis()))
+                }
+                ("FAILED", _) => red(&format!("failed: {}", text(send, "last_error"))),
+                ("DUE", _) => yellow(&format!("due {}", text(send, "next_attempt_at"))),
+                (status, _) => yellow(&status.to_lowercase().replace('_', " ")),
+            };
+        }
+        match self.outbox.get(&key).map(|row| (text(row, "status"), text(row, "last_error"))) {
+            Some(("FAILED", error)) => {
+                red(&format!("failed: {}", error.split(':').next().unwrap_or_default()))
+            }
+            Some((status, _)) => yellow(&status.to_lowercase()),
+            None => yellow("waiting"),
+        }
+    }
+}
+
+fn table(heading: &str, people: &[Value], cell: impl Fn(&Value, Channel) -> String) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    let mut header = vec![heading.to_owned()];
+    header.extend(Channel::ALL.iter().map(|channel| bold(channel.as_str())));
+    table.set_header(header);
+    for person in people {
+        let mut row = vec![format!(
+            "  {:<18} {:<9} {} {}",
+            text(person, "name"),
+            text(person, "role"),
+            text(person, "user_type"),
+            text(person, "user_id")
+        )];
+        row.extend(Channel::ALL.iter().map(|&channel| cell(person, channel)));
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+        column.set_cell_alignment(CellAlignment::Left);
+    }
+    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn verdict(person: &Value, channel: Channel) -> &str {
+    person["channels"][channel.as_str()].as_str().unwrap_or_default()
+}
+
+/// A verdict in a few words, with the fact that decided it.
+fn why_not(person: &Value, channel: Channel) -> String {
+    let detail = &person["details"][channel.as_str()];
+    match verdict(person, channel) {
+        "ROLE" => format!("only {}", plain(&detail["roles"])),
+        "LOW_PRIORITY" => format!("only {}", plain(&detail["min_priority"])),
+        "QUIET_HOURS" => format!("quiet {}", plain(&detail["quiet_hours"])),
+        "MAX_RECIPIENTS" => format!("beyond max {}", plain(&detail["max_recipients"])),
+        other => other.to_lowercase().replace('_', " "),
+    }
+}
+
+fn who(person: &Value) -> String {
+    let user = format!("{} {}", text(person, "user_type"), text(person, "user_id"));
+    match text(person, "name") {
+        "" => user,
+        name => format!("{name} ({user})"),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn moment(value: &Value, field: &str) -> Option<Timestamp> {
+    time::from_text(value[field].as_str()?)
+}
+
+fn styled(code: &str, text: &str) -> String {
+    if std::io::stdout().is_terminal() { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+}
+
+fn bold(text: &str) -> String {
+    styled("1", text)
+}
+
+fn green(text: &str) -> String {
+    styled("32", text)
+}
+
+fn red(text: &str) -> String {
+    styled("31", text)
+}
+
+fn yellow(text: &str) -> String {
+    styled("33", text)
+}
+
+fn dim(text: &str) -> String {
+    styled("2", text)
+}

@@ -1,0 +1,326 @@
+//! Configuration: the shipped file with every default, then the operator's file, then variables, then flags. Reading it
+//! makes types that can't be wrong; what is wrong is named with its key.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use campanile_domain::channel::{Channel, PerChannel};
+use campanile_domain::send::{OnDoubt, SendPolicy};
+use campanile_domain::time::parse_duration;
+use campanile_domain::user_type::{UserType, UserTypes};
+use campanile_engine::EngineConfig;
+use campanile_engine::config::{FanOutConfig, PublishConfig, ReceiveConfig, SendConfig};
+use config::{Environment, File, FileFormat};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The reference: every key, commented and with its default.
+pub const REFERENCE: &str = include_str!("../campanile.toml");
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub data_dir: PathBuf,
+    pub server: Server,
+    pub database: Url,
+    pub broker: Url,
+    pub auth: Auth,
+    pub log: Log,
+    pub engine: EngineSection,
+    pub fan_out: FanOut,
+    pub publish: Publish,
+    pub receive: Receive,
+    pub send: Sends,
+    pub user_types: Vec<UserType>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    pub listen: SocketAddr,
+    pub stop_deadline: Span,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Url {
+    pub url: String,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Auth {
+    #[serde(serialize_with = "redacted")]
+    pub admin_key: String,
+    pub admin_key_file: PathBuf,
+}
+
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Auth").field("admin_key_file", &self.admin_key_file).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    pub filter: String,
+    pub format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineSection {
+    pub instance: String,
+    pub lease: Span,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FanOut {
+    pub poll_interval: Span,
+    pub batch: usize,
+    pub initial_delay: Span,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Publish {
+    pub poll_interval: Span,
+    pub max_refusals: u32,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Receive {
+    pub prefetch: usize,
+    pub batch: usize,
+    pub linger: Span,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sends {
+    pub email: Send,
+    pub push: Send,
+    pub sms: Send,
+    pub slack: Send,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Send {
+    pub poll_interval: Span,
+    pub max_attempts: u32,
+    pub backoff_base: Span,
+    pub backoff_cap: Span,
+    pub on_doubt: OnDoubt,
+    pub concurrency: usize,
+}
+
+/// A duration as people write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse_duration(&text).map(Span).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let millis = self.0.as_millis();
+        match (millis % 60_000, millis % 1_000) {
+            (0, _) if millis > 0 => serializer.collect_str(&format_args!("{}m", millis / 60_000)),
+            (_, 0) => serializer.collect_str(&format_args!("{}s", millis / 1_000)),
+            _ => serializer.collect_str(&format_args!("{millis}ms")),
+        }
+    }
+}
+
+fn redacted<S: Serializer>(secret: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(if secret.is_empty() { "" } else { "(redacted)" })
+}
+
+/// What flags say; they win over everything else.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    pub file: Option<PathBuf>,
+    pub data_dir: Option<PathBuf>,
+    pub listen: Option<SocketAddr>,
+}
+
+impl Config {
+    pub fn load(flags: &Flags) -> anyhow::Result<Self> {
+        let mut builder = config::Config::builder().add_source(File::from_str(REFERENCE, FileFormat::Toml));
+        if let Some(file) = &flags.file {
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("the configuration file {} can't be read", file.display()))?;
+            builder = builder.add_source(File::from_str(&text, FileFormat::Toml));
+        }
+        let variables = Environment::with_prefix("CAMPANILE")
+            .prefix_separator("_")
+            .separator("__")
+            .try_parsing(true)
+            .source(Some(variables()));
+        builder = builder.add_source(variables);
+        if let Some(data_dir) = &flags.data_dir {
+            builder = builder.set_override("data_dir", data_dir.to_string_lossy().as_ref())?;
+        }
+        if let Some(listen) = flags.listen {
+            builder = builder.set_override("server.listen", listen.to_string())?;
+        }
+        let loaded = builder.build().context("the configuration can't be read")?;
+        let config: Config = serde_path_to_error::deserialize(loaded).map_err(|error| {
+            let path = error.path().to_string();
+            anyhow::anyhow!("configuration key `{path}`: {}", error.into_inner())
+        })?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        self.database_path()?;
+        if self.broker.url != "in-process:" {
+            bail!(
+                "broker.url: `{}` is not supported; the one there is, is `in-process:`",
+                scheme(&self.broker.url)
+            );
+        }
+        UserTypes::new(self.user_types.clone()).map_err(anyhow::Error::msg)?;
+        for (key, value) in [
+            ("fan_out.batch", self.fan_out.batch),
+            ("receive.batch", self.receive.batch),
+            ("receive.prefetch", self.receive.prefetch),
+        ] {
+            if value == 0 || value > 100_000 {
+                bail!("{key}: must lie between 1 and 100000, is {value}");
+            }
+        }
+        if self.engine.lease.0 < Duration::from_secs(2) {
+            bail!("engine.lease: must be at least 2s, so that an attempt fits into it");
+        }
+        tracing_subscriber::EnvFilter::try_new(&self.log.filter)
+            .map_err(|error| anyhow::anyhow!("log.filter: `{}` is not a filter: {error}", self.log.filter))?;
+        Ok(())
+    }
+
+    pub fn database_path(&self) -> anyhow::Result<PathBuf> {
+        match self.database.url.as_str() {
+            "" => Ok(self.data_dir.join("campanile.db")),
+            url => match url.strip_prefix("sqlite:") {
+                Some(path) if !path.is_empty() => {
+                    Ok(Path::new(path.strip_prefix("//").unwrap_or(path)).to_owned())
+                }
+                _ => bail!("database.url: `{}` is not supported; use `sqlite:` and a path", scheme(url)),
+            },
+        }
+    }
+
+    pub fn engine(&self) -> anyhow::Result<EngineConfig> {
+        let instance = match self.engine.instance.as_str() {
+            "" => format!("{}-{}", hostname(), std::process::id()),
+            name => name.to_owned(),
+        };
+        Ok(EngineConfig {
+            instance,
+            user_types: UserTypes::new(self.user_types.clone()).map_err(anyhow::Error::msg)?,
+            fan_out: FanOutConfig {
+                poll_interval: self.fan_out.poll_interval.0,
+                batch: self.fan_out.batch,
+                initial_delay: self.fan_out.initial_delay.0,
+            },
+            publish: PublishConfig {
+                poll_interval: self.publish.poll_interval.0,
+                max_refusals: self.publish.max_refusals,
+            },
+            receive: ReceiveConfig {
+                prefetch: self.receive.prefetch,
+                batch: self.receive.batch,
+                linger: self.receive.linger.0,
+            },
+            send: PerChannel::from_fn(|channel| match channel {
+                Channel::Email => self.send.email.engine(),
+                Channel::Push => self.send.push.engine(),
+                Channel::Sms => self.send.sms.engine(),
+                Channel::Slack | Channel::Websocket => self.send.slack.engine(),
+            }),
+            lease: self.engine.lease.0,
+        })
+    }
+}
+
+impl Send {
+    /// Enough claimed to keep every attempt busy, and not so much that a lease could run out while waiting.
+    const CLAIMED_PER_ATTEMPT: usize = 40;
+
+    fn engine(&self) -> SendConfig {
+        let concurrency = self.concurrency.clamp(1, 1_000);
+        SendConfig {
+            poll_interval: self.poll_interval.0,
+            policy: SendPolicy {
+                max_attempts: self.max_attempts.max(1),
+                backoff_base: self.backoff_base.0,
+                backoff_cap: self.backoff_cap.0,
+                on_doubt: self.on_doubt,
+            },
+            concurrency,
+            max_claimed: concurrency * Self::CLAIMED_PER_ATTEMPT,
+        }
+    }
+}
+
+/// Variables of tests and tools share the prefix and are no configuration.
+fn variables() -> HashMap<String, String> {
+    const NOT_OURS: [&str; 4] = ["CAMPANILE_TEST_", "CAMPANILE_SOAK_", "CAMPANILE_KILL_AT", "CAMPANILE_URL"];
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| {
+            name.starts_with("CAMPANILE_") && !NOT_OURS.iter().any(|other| name.starts_with(other))
+        })
+        .collect()
+}
+
+/// A URL without what may be secret in it.
+fn scheme(url: &str) -> String {
+    url.split_once(':').map_or_else(|| url.to_owned(), |(scheme, _)| format!("{scheme}:…"))
+}
+
+fn hostname() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "campanile".to_owned(), |name| name.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_is_complete_and_right() {
+        let config = Config::load(&Flags::default()).unwrap();
+        assert_eq!(UserTypes::new(config.user_types.clone()).unwrap(), UserTypes::default());
+        let printed = toml::to_string(&config).unwrap();
+        for key in REFERENCE.lines().filter_map(|line| line.split_once(" = ")).map(|(key, _)| key) {
+            assert!(printed.contains(&format!("{key} = ")), "{key} is in the file and not in the type");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let mut config = Config::load(&Flags::default()).unwrap();
+        config.auth.admin_key = "very-secret".to_owned();
+        assert!(!toml::to_string(&config).unwrap().contains("very-secret"));
+        assert!(!format!("{config:?}").contains("very-secret"));
+    }
+}

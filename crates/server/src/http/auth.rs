@@ -1,0 +1,75 @@
+//! Who may ask: the admin key, and on loopback only by a name of this machine.
+
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use subtle::ConstantTimeEq;
+
+use super::{App, Problem};
+
+/// The key that may do everything.
+pub struct AdminKey(String);
+
+impl AdminKey {
+    pub fn new(key: String) -> Self {
+        AdminKey(key)
+    }
+
+    /// In constant time, so that answers tell nothing about it.
+    fn is(&self, presented: &str) -> bool {
+        self.0.as_bytes().ct_eq(presented.as_bytes()).into()
+    }
+}
+
+impl std::fmt::Debug for AdminKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AdminKey")
+    }
+}
+
+pub async fn require_key(State(app): State<App>, request: Request, next: Next) -> Response {
+    let presented = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix("Bearer "));
+    match presented {
+        Some(key) if app.admin_key.is(key.trim()) => next.run(request).await,
+        _ => {
+            let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
+            (challenge, Problem::unauthorized()).into_response()
+        }
+    }
+}
+
+pub async fn check_host(State(app): State<App>, request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    if app.local_only && !is_local(host) {
+        return Problem::foreign_host(&host.chars().take(100).collect::<String>()).into_response();
+    }
+    next.run(request).await
+}
+
+fn is_local(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    ["localhost", "127.0.0.1", "[::1]"].contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_local() {
+        for host in ["localhost", "localhost:8400", "127.0.0.1:8400", "[::1]:8400", "[::1]"] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in ["", "example.com", "evil.localhost.example:8400", "127.0.0.1.example", "0.0.0.0:8400"] {
+            assert!(!is_local(host), "{host}");
+        }
+    }
+}

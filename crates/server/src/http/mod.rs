@@ -1,0 +1,53 @@
+//! The HTTP interface: JSON in, JSON out, problems by RFC 9457. Handlers check, ask the engine or the store, and answer.
+
+mod auth;
+mod body;
+mod captured;
+mod events;
+mod explain;
+mod health;
+mod problem;
+mod query;
+mod rows;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+use campanile_engine::Engine;
+use campanile_store::Table;
+use metrics_exporter_prometheus::PrometheusHandle;
+
+pub use auth::AdminKey;
+use problem::Problem;
+
+/// What handlers share.
+#[derive(Debug, Clone)]
+pub struct App {
+    pub engine: Engine,
+    pub admin_key: Arc<AdminKey>,
+    pub metrics: PrometheusHandle,
+    /// On loopback only names of this machine are answered, so that no web page can reach it through a name of its own.
+    pub local_only: bool,
+}
+
+pub fn router(app: App) -> Router {
+    let mut guarded = Router::new()
+        .route("/v1/events", post(events::accept).get(events::list))
+        .route("/v1/events/{id}", get(events::trace))
+        .route("/v1/explain", post(explain::explain))
+        .route("/v1/captured", get(captured::list));
+    for table in Table::ALL {
+        guarded = guarded.route(&format!("/v1/{}", table.path()), rows::methods(table));
+    }
+    let guarded = guarded.layer(axum::middleware::from_fn_with_state(app.clone(), auth::require_key));
+    Router::new()
+        .route("/healthz", get(health::live))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .merge(guarded)
+        .fallback(|| async { Problem::not_found("there is nothing at this path") })
+        .method_not_allowed_fallback(|| async { Problem::method_not_allowed() })
+        .layer(axum::middleware::from_fn_with_state(app.clone(), auth::check_host))
+        .with_state(app)
+}

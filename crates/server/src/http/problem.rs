@@ -1,0 +1,126 @@
+//! What goes wrong, as RFC 9457 problem details with a stable `type`.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use campanile_store::StoreError;
+use serde::Serialize;
+
+#[derive(Debug, Serialize)]
+pub struct Problem {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<FieldProblem>,
+}
+
+/// One thing that is wrong in what was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FieldProblem {
+    /// The position in an array; 0 for a single object.
+    pub index: usize,
+    /// A JSON pointer to the field inside it.
+    pub pointer: String,
+    pub detail: String,
+}
+
+impl Problem {
+    fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
+        Problem { kind, title, status: status.as_u16(), detail: detail.into(), errors: Vec::new() }
+    }
+
+    pub fn malformed(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "urn:campanile:malformed", "The body can't be read", detail)
+    }
+
+    pub fn invalid(errors: Vec<FieldProblem>) -> Self {
+        let detail = match &errors[..] {
+            [one] => format!("{}: {}", one.pointer, one.detail),
+            many => format!("{} things are wrong; nothing was written", many.len()),
+        };
+        let problem = Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "urn:campanile:invalid",
+            "The data is not valid",
+            detail,
+        );
+        Problem { errors, ..problem }
+    }
+
+    pub fn conflict(errors: Vec<FieldProblem>) -> Self {
+        let detail = "an event with this id and another body was accepted before; nothing was changed";
+        let problem = Self::new(StatusCode::CONFLICT, "urn:campanile:conflict", "The id is taken", detail);
+        Problem { errors, ..problem }
+    }
+
+    pub fn bad_query(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "urn:campanile:invalid-query",
+            "The query is not valid",
+            detail,
+        )
+    }
+
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "urn:campanile:not-found", "Not found", detail)
+    }
+
+    pub fn method_not_allowed() -> Self {
+        let detail = "the path is right, the method is not";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "urn:campanile:method", "Method not allowed", detail)
+    }
+
+    pub fn too_large(limit_bytes: usize) -> Self {
+        let detail = format!("the body has more than {limit_bytes} bytes: send less at a time");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "urn:campanile:too-large", "The body is too large", detail)
+    }
+
+    pub fn unauthorized() -> Self {
+        let detail = "give the admin key as `Authorization: Bearer KEY`; without configuration it is in admin.key in the data folder";
+        Self::new(StatusCode::UNAUTHORIZED, "urn:campanile:unauthorized", "A key is needed", detail)
+    }
+
+    pub fn foreign_host(host: &str) -> Self {
+        let detail = format!(
+            "this server answers on loopback names only, not as `{host}`; set server.listen to open it"
+        );
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "urn:campanile:host", "Wrong host", detail)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_string(&self).unwrap_or_default();
+        (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(_) | StoreError::Unusable(_) | StoreError::Lost(_) => {
+                tracing::error!(%error, "a request could not be served");
+                let detail = "the database is not available just now: try again";
+                Self::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "urn:campanile:unavailable",
+                    "Not available",
+                    detail,
+                )
+            }
+            StoreError::Refused(detail) => {
+                tracing::error!(%detail, "the database refused what was checked");
+                Self::new(
+                    StatusCode::UNPROCESSABLE_ENTITY,
+                    "urn:campanile:refused",
+                    "The data was refused",
+                    detail,
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The rows that operators write: PUT replaces an array by key, GET filters and pages, DELETE takes one key. The same for
+//! every table; only the types differ.
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Query as Parameters, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::{MethodRouter, put};
+use campanile_domain::recipient::{Entity, Recipient};
+use campanile_domain::row::{Audience, Preference, Route, Row, Setting, Template};
+use campanile_domain::user_type::UserTypes;
+use campanile_store::{JsonRow, RowFilter, Table};
+use serde_json::{Value, json};
+
+use super::body::{self, Sent};
+use super::problem::FieldProblem;
+use super::query::Query;
+use super::{App, Problem};
+
+const MAX_ROWS: usize = 10_000;
+
+type Given = Parameters<HashMap<String, String>>;
+
+pub fn methods(table: Table) -> MethodRouter<App> {
+    put(move |State(app): State<App>, headers: HeaderMap, body: Body| write(app, table, headers, body))
+        .get(move |State(app): State<App>, Parameters(given): Given| list(app, table, given))
+        .delete(move |State(app): State<App>, Parameters(given): Given| delete(app, table, given))
+}
+
+async fn write(app: App, table: Table, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
+    let Sent::Many(items) = body::read(&headers, body).await? else {
+        return Err(Problem::malformed("the body must be an array of rows"));
+    };
+    if items.len() > MAX_ROWS {
+        let detail = format!("at most {MAX_ROWS} rows at a time, here are {}", items.len());
+        return Err(Problem::invalid(vec![FieldProblem { index: MAX_ROWS, pointer: String::new(), detail }]));
+    }
+    let user_types = &app.engine.config.user_types;
+    let rows = match table {
+        Table::Recipients => checked::<Recipient>(items, user_types)?,
+        Table::Entities => checked::<Entity>(items, user_types)?,
+        Table::Preferences => checked::<Preference>(items, user_types)?,
+        Table::Settings => checked::<Setting>(items, user_types)?,
+        Table::Routing => checked::<Route>(items, user_types)?,
+        Table::Audiences => checked::<Audience>(items, user_types)?,
+        Table::Templates => checked::<Template>(items, user_types)?,
+    };
+    let written = app.engine.store.put_rows(table, rows).await?;
+    app.engine.rules.refresh(app.engine.store.as_ref()).await?;
+    Ok(Json(json!({ "written": written })))
+}
+
+/// Rows with every column, defaults filled in.
+fn checked<T: Row>(items: Vec<Value>, user_types: &UserTypes) -> Result<Vec<JsonRow>, Problem> {
+    let rows: Vec<T> = body::typed(items, |row: &T| {
+        row.check(user_types).map_err(|e| FieldProblem {
+            index: 0,
+            pointer: format!("/{}", e.field),
+            detail: e.detail,
+        })
+    })?;
+    let object = |row: &T| match serde_json::to_value(row) {
+        Ok(Value::Object(object)) => object,
+        _ => JsonRow::new(),
+    };
+    Ok(rows.iter().map(object).collect())
+}
+
+async fn list(app: App, table: Table, given: HashMap<String, String>) -> Result<Json<Value>, Problem> {
+    let mut query = Query::new(given);
+    let limit = query.take_limit()?;
+    let after = query.take("cursor").map(|cursor| parse_cursor(table, &cursor)).transpose()?;
+    let columns = table.filters().filter_map(|name| query.take(name).map(|value| (name, value))).collect();
+    query.end(&format!("{}, cursor, limit", table.filters().collect::<Vec<_>>().join(", ")))?;
+    let items = app.engine.store.list_rows(table, RowFilter { columns, after, limit }).await?;
+    let next = items.last().filter(|_| items.len() == limit).map(|last| {
+        let key: Vec<&Value> = table.key().iter().map(|name| &last[*name]).collect();
+        json!(key).to_string()
+    });
+    Ok(Json(json!({ "items": items, "next": next })))
+}
+
+fn parse_cursor(table: Table, cursor: &str) -> Result<Vec<String>, Problem> {
+    let key: Option<Vec<String>> = serde_json::from_str(cursor).ok();
+    key.filter(|key| key.len() == table.key().len())
+        .ok_or_else(|| Problem::bad_query("cursor: not one that this server gave for this list"))
+}
+
+async fn delete(app: App, table: Table, given: HashMap<String, String>) -> Result<StatusCode, Problem> {
+    let mut query = Query::new(given);
+    let mut key = Vec::new();
+    for name in table.key() {
+        // What is left out is what a row has that leaves it out.
+        let value = query.take(name).or_else(|| table.is_selector(name).then(|| "*".to_owned()));
+        key.push(value.ok_or_else(|| {
+            Problem::bad_query(format!(
+                "{name} is missing: a row is deleted by its key, {}",
+                table.key().join(", ")
+            ))
+        })?);
+    }
+    query.end(&table.key().join(", "))?;
+    if !app.engine.store.delete_row(table, key).await? {
+        return Err(Problem::not_found("no row has this key"));
+    }
+    app.engine.rules.refresh(app.engine.store.as_ref()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,108 @@
+//! How events enter, and how they fail.
+
+use campanile_domain::event::{Failure, NewEvent};
+use campanile_domain::fan_out::Cursor;
+use serde_json::json;
+
+use super::Fixture;
+use super::given::{event, event_id, found, step_of, text};
+use crate::{Acceptance, Claim, Step, TraceFilter};
+
+async fn accept(fixture: &Fixture, events: &[NewEvent]) -> Acceptance {
+    fixture.store.accept(events.to_vec()).await.expect("the events are good")
+}
+
+fn with_another_body(event: &NewEvent) -> NewEvent {
+    let payload = serde_json::from_value(json!({ "total": 13 })).expect("an object is a payload");
+    NewEvent { payload, ..event.clone() }
+}
+
+pub async fn a_new_event_is_created_and_pending(fixture: &Fixture) {
+    let accepted = accept(fixture, &[event("a"), event("b")]).await;
+    assert_eq!(accepted, Acceptance::Accepted(vec![true, true]));
+    assert_eq!(fixture.event_status("a").await, "PENDING");
+    assert_eq!(fixture.event_status("b").await, "PENDING");
+}
+
+pub async fn the_same_event_again_is_not_created(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let accepted = accept(fixture, &[event("b"), event("a")]).await;
+    assert_eq!(accepted, Acceptance::Accepted(vec![true, false]));
+    assert_eq!(fixture.count("SELECT count(*) FROM event_outbox").await, 2);
+}
+
+pub async fn another_body_under_a_known_id_conflicts_and_nothing_is_written(fixture: &Fixture) {
+    fixture.accept(&[event("a"), event("b")]).await;
+    let batch = [event("new"), with_another_body(&event("a")), event("b"), with_another_body(&event("b"))];
+    assert_eq!(accept(fixture, &batch).await, Acceptance::Conflicts(vec![1, 3]));
+    let new = fixture.store.trace(&event_id("new"), TraceFilter::default()).await;
+    assert!(new.expect("the database is there").is_none());
+    assert_eq!(fixture.trace("a").await.event["payload"], json!({ "total": 12 }));
+}
+
+pub async fn an_id_is_known_after_its_event_is_gone(fixture: &Fixture) {
+    forgotten(fixture, &event("a")).await;
+    assert_eq!(accept(fixture, &[event("a")]).await, Acceptance::Accepted(vec![false]));
+    assert_eq!(accept(fixture, &[with_another_body(&event("a"))]).await, Acceptance::Conflicts(vec![0]));
+    assert_eq!(fixture.count("SELECT count(*) FROM event_outbox").await, 0);
+}
+
+pub async fn an_old_event_inserted_again_is_known(fixture: &Fixture) {
+    forgotten(fixture, &event("a")).await;
+    fixture
+        .execute(
+            "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload)
+             VALUES ('a', 'ORDER_CREATED', 'ORDER', '7', '{}'), ('b', 'ORDER_CREATED', 'ORDER', '7', '{}')",
+        )
+        .await;
+    let claim = fixture.claim_fresh().await;
+    assert!(found(&*claim, "a").known);
+    assert!(!found(&*claim, "b").known);
+}
+
+/// An event that was processed, and whose row was deleted since.
+async fn forgotten(fixture: &Fixture, event: &NewEvent) {
+    fixture.accept(std::slice::from_ref(event)).await;
+    let claim = fixture.claim_fresh().await;
+    let step = step_of(&claim.events()[0], Step::Finished(super::given::summary(0)));
+    fixture.commit(claim, vec![step], vec![]).await;
+    fixture.execute(&format!("DELETE FROM event_outbox WHERE event_id = '{}'", event.event_id)).await;
+}
+
+pub async fn an_event_fails_after_as_many_failures_as_allowed(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let seq = fixture.claim_fresh().await.events()[0].seq;
+    for last in [false, false, true] {
+        assert_eq!(fixture.event_status("a").await, "PENDING");
+        assert_eq!(count_failure(fixture, seq).await, last);
+    }
+    let trace = fixture.trace("a").await;
+    assert_eq!(text(&trace.event, "status"), "FAILED");
+    assert_eq!(text(&trace.event, "last_error"), "BROKEN: it broke");
+    assert_eq!(trace.event["retry_count"], 3);
+    assert_eq!(trace.dead_letters.len(), 1);
+    assert_eq!(text(&trace.dead_letters[0], "stage"), "fan_out");
+    assert_eq!(text(&trace.dead_letters[0], "reason"), "BROKEN");
+    assert!(fixture.try_claim(Claim::Fresh { limit: 10 }).await.is_none());
+    assert!(!count_failure(fixture, seq).await, "what has failed does not fail again");
+    assert_eq!(fixture.trace("a").await.dead_letters.len(), 1);
+}
+
+/// Three are allowed.
+async fn count_failure(fixture: &Fixture, seq: i64) -> bool {
+    let failure = Failure::new("BROKEN", "it broke");
+    fixture.store.count_failure(seq, failure, 3).await.expect("the database is there")
+}
+
+pub async fn an_event_that_failed_half_way_may_be_redone(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let seq = claim.events()[0].seq;
+    let step = step_of(&claim.events()[0], Step::Continues(Cursor::default()));
+    fixture.commit(claim, vec![step], vec![]).await;
+    while !count_failure(fixture, seq).await {}
+    fixture.execute("UPDATE event_outbox SET status = 'PENDING' WHERE event_id = 'a'").await;
+    let claim = fixture.claim_fresh().await;
+    assert!(!found(&*claim, "a").known, "nobody behind the cursor was told");
+    assert_eq!(found(&*claim, "a").cursor, None);
+}

@@ -1,0 +1,177 @@
+//! Which events are claimed, and in which order.
+
+use campanile_domain::channel::Channel;
+use campanile_domain::event::NewEvent;
+use campanile_domain::fan_out::Cursor;
+use campanile_domain::priority::Priority::{High, Low, Normal};
+use campanile_domain::status::EventStatus;
+use serde_json::{Value, json};
+
+use super::Fixture;
+use super::given::{customer, event, found, ids, of_type, row, step_of, urgent};
+use crate::{Claim, EventFilter, Step, Table};
+
+pub async fn nothing_waits_in_an_empty_database(fixture: &Fixture) {
+    for claim in [Claim::Fresh { limit: 10 }, Claim::Unfinished, Claim::These(vec![1, 2])] {
+        assert!(fixture.try_claim(claim).await.is_none());
+    }
+}
+
+pub async fn high_goes_before_normal_before_low(fixture: &Fixture) {
+    fixture
+        .accept(&[urgent("low", Low), urgent("normal", Normal), event("none"), urgent("high", High)])
+        .await;
+    assert_eq!(ids(&*fixture.claim_fresh().await), ["high", "normal", "none", "low"]);
+}
+
+pub async fn the_oldest_goes_first_in_its_lane(fixture: &Fixture) {
+    for id in ["z", "y", "x"] {
+        fixture.accept(&[urgent(id, Low), event(&format!("{id}{id}"))]).await;
+    }
+    assert_eq!(ids(&*fixture.claim_fresh().await), ["zz", "yy", "xx", "z", "y", "x"]);
+}
+
+pub async fn the_route_says_how_urgent_an_event_is_that_does_not(fixture: &Fixture) {
+    let route = |event_type: &str, channel: &str, priority: Option<&str>| json!({ "event_type": event_type, "channel": channel, "priority": priority });
+    let routes = vec![
+        route("ALARM", "SMS", Some("HIGH")),
+        route("ALARM", "EMAIL", Some("LOW")),
+        route("NEWS", "EMAIL", Some("LOW")),
+        route("MIXED", "EMAIL", Some("LOW")),
+        route("MIXED", "WEBSOCKET", None),
+    ];
+    fixture.put(Table::Routing, routes).await;
+    let calm_alarm = NewEvent { priority: Some(Low), ..of_type("calm alarm", "ALARM") };
+    let events = [
+        of_type("news", "NEWS"),
+        calm_alarm,
+        of_type("mixed", "MIXED"),
+        event("other"),
+        of_type("alarm", "ALARM"),
+    ];
+    fixture.accept(&events).await;
+    assert_eq!(ids(&*fixture.claim_fresh().await), ["alarm", "mixed", "other", "news", "calm alarm"]);
+}
+
+pub async fn the_routes_of_any_type_count_for_a_type_without_its_own(fixture: &Fixture) {
+    let routes = vec![
+        json!({ "event_type": "*", "channel": "SMS", "priority": "HIGH" }),
+        json!({ "event_type": "ROUTED", "channel": "SMS" }),
+    ];
+    fixture.put(Table::Routing, routes).await;
+    fixture.accept(&[of_type("routed", "ROUTED"), event("by default"), urgent("calm", Normal)]).await;
+    assert_eq!(ids(&*fixture.claim_fresh().await), ["by default", "routed", "calm"]);
+}
+
+pub async fn a_claim_takes_no_more_than_its_limit(fixture: &Fixture) {
+    fixture.accept(&[event("a"), event("b"), event("c")]).await;
+    let claim = fixture.try_claim(Claim::Fresh { limit: 2 }).await.expect("three wait");
+    assert_eq!(ids(&*claim), ["a", "b"]);
+}
+
+pub async fn an_event_comes_back_as_it_was_accepted(fixture: &Fixture) {
+    let payload = json!({ "name": "Übung \u{1F514}", "nested": [1, 2.5, null, { "a": "\\\"" }] });
+    let given = NewEvent {
+        payload: serde_json::from_value(payload.clone()).expect("an object is a payload"),
+        occurred_at: Some("2026-01-21T10:15:30.123Z".parse().expect("a time")),
+        ..urgent("ä 1", High)
+    };
+    fixture.accept(std::slice::from_ref(&given)).await;
+    let before = fixture.store.now().await.expect("the database is there");
+    let claim = fixture.claim_fresh().await;
+    let claimed = &claim.events()[0];
+    assert_eq!(claimed.event.event_id, given.event_id);
+    assert_eq!(claimed.event.event_type, given.event_type);
+    assert_eq!(claimed.event.aggregate_type, given.aggregate_type);
+    assert_eq!(claimed.event.aggregate_id, given.aggregate_id);
+    assert_eq!(claimed.event.priority, Some(High));
+    assert_eq!(claimed.event.occurred_at, given.occurred_at);
+    assert_eq!(serde_json::from_str::<Value>(claimed.event.payload.get()).expect("JSON"), payload);
+    assert_eq!(claimed.event.body_hash(), given.body_hash());
+    assert!(claimed.event.created_at <= claim.now() && before <= claim.now());
+    assert!(!claimed.known && claimed.cursor.is_none() && claimed.cancelled.is_none());
+}
+
+pub async fn an_event_that_a_producer_inserts_is_claimed(fixture: &Fixture) {
+    fixture
+        .execute(
+            "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload)
+             VALUES ('a', 'ORDER_CREATED', 'ORDER', '7', '{ \"total\": 12 }')",
+        )
+        .await;
+    fixture
+        .execute(
+            "INSERT INTO event_outbox
+                 (event_id, event_type, aggregate_type, aggregate_id, payload, priority, occurred_at)
+             VALUES ('b', 'ORDER_CREATED', 'ORDER', '7', '{}', 'HIGH', '2026-01-21T10:15:30Z')",
+        )
+        .await;
+    let claim = fixture.claim_fresh().await;
+    assert_eq!(ids(&*claim), ["b", "a"]);
+    assert_eq!(claim.events()[0].event.occurred_at, Some("2026-01-21T10:15:30Z".parse().expect("a time")));
+    assert_eq!(claim.events()[1].event.body_hash(), event("a").body_hash());
+}
+
+pub async fn a_claim_that_is_dropped_leaves_everything_as_it_was(fixture: &Fixture) {
+    fixture.accept(&[event("a"), event("b")]).await;
+    drop(fixture.claim_fresh().await);
+    assert_eq!(ids(&*fixture.claim_fresh().await), ["a", "b"]);
+    let pending = EventFilter { status: Some(EventStatus::Pending), limit: 10, ..EventFilter::default() };
+    assert_eq!(fixture.store.list_events(pending).await.expect("the database is there").len(), 2);
+}
+
+pub async fn fresh_and_unfinished_events_are_claimed_apart(fixture: &Fixture) {
+    fixture.accept(&[event("large"), event("small")]).await;
+    continue_event(fixture, "large", 400).await;
+    assert_eq!(ids(&*fixture.claim_fresh().await), ["small"]);
+    let unfinished = fixture.try_claim(Claim::Unfinished).await.expect("one has begun");
+    assert_eq!(ids(&*unfinished), ["large"]);
+    assert_eq!(unfinished.events()[0].cursor, Some(cursor(400)));
+    assert!(!unfinished.events()[0].known);
+}
+
+pub async fn the_most_urgent_unfinished_event_goes_first(fixture: &Fixture) {
+    fixture.accept(&[urgent("low", Low), urgent("high", High), urgent("higher", High)]).await;
+    for id in ["higher", "low", "high"] {
+        continue_event(fixture, id, 1).await;
+    }
+    let claim = fixture.try_claim(Claim::Unfinished).await.expect("three have begun");
+    assert_eq!(ids(&*claim), ["high"]);
+}
+
+pub async fn these_events_are_claimed_again_where_they_still_wait(fixture: &Fixture) {
+    fixture.accept(&[event("done"), event("large"), event("a"), urgent("b", High)]).await;
+    let claim = fixture.claim_fresh().await;
+    let all: Vec<i64> = claim.events().iter().map(|claimed| claimed.seq).collect();
+    let row = row("done", &customer("42"), Channel::Email);
+    let done = step_of(found(&*claim, "done"), Step::Finished(super::given::summary(1)));
+    let chunk = super::given::chunk_of(&done.event, &[row], true);
+    fixture.commit(claim, vec![done], vec![chunk]).await;
+    continue_event(fixture, "large", 3).await;
+    let claim = fixture.try_claim(Claim::These(all)).await.expect("three wait");
+    assert_eq!(ids(&*claim), ["b", "large", "a"]);
+    assert_eq!(found(&*claim, "large").cursor, Some(cursor(3)));
+}
+
+pub async fn a_cancelled_event_says_why(fixture: &Fixture) {
+    fixture.accept(&[event("a"), event("b"), event("c")]).await;
+    fixture
+        .execute("INSERT INTO event_cancel (event_id, reason) VALUES ('a', 'closed today'), ('b', NULL)")
+        .await;
+    let claim = fixture.claim_fresh().await;
+    assert_eq!(found(&*claim, "a").cancelled.as_deref(), Some("closed today"));
+    assert_eq!(found(&*claim, "b").cancelled.as_deref(), Some(""));
+    assert_eq!(found(&*claim, "c").cancelled, None);
+}
+
+fn cursor(recipients: u64) -> Cursor {
+    let mut cursor = Cursor::default();
+    cursor.summary.recipients = recipients;
+    cursor
+}
+
+async fn continue_event(fixture: &Fixture, id: &str, recipients: u64) {
+    let claim = fixture.claim_fresh().await;
+    let step = step_of(found(&*claim, id), Step::Continues(cursor(recipients)));
+    fixture.commit(claim, vec![step], vec![]).await;
+}

@@ -1,0 +1,240 @@
+//! What becomes of events when a fan-out commits.
+
+use campanile_domain::channel::Channel::{Email, Push, Sms};
+use campanile_domain::event::Failure;
+use campanile_domain::fan_out::{Cursor, OutboxRow};
+use serde_json::json;
+
+use super::Fixture;
+use super::given::{
+    chunk_of, commit_of, customer, entity, event, found, ids, row, rows, step_of, summary, text, texts,
+};
+use crate::{Claim, FanOutCommit, FanOutStep, Step, StoreError};
+
+/// Everything that a commit may write, in numbers.
+async fn written(fixture: &Fixture) -> Vec<i64> {
+    let mut counts = Vec::new();
+    for table in ["processed_event", "notification_outbox", "event_notification", "dead_letter"] {
+        counts.push(fixture.count(&format!("SELECT count(*) FROM {table}")).await);
+    }
+    counts
+}
+
+fn cursor(recipients: u64) -> Cursor {
+    let mut cursor = Cursor::default();
+    cursor.summary = summary(usize::try_from(recipients).expect("a small number"));
+    cursor
+}
+
+pub async fn an_event_with_rows_is_published(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let claimed = &claim.events()[0];
+    let decisions = json!([{ "user_id": "42" }]);
+    let step =
+        FanOutStep { decisions: Some(decisions.to_string()), ..step_of(claimed, Step::Finished(summary(2))) };
+    let chunk = chunk_of(&claimed.event, &rows("a", &customer("42"), &[Email, Sms]), true);
+    let chunks = fixture.commit(claim, vec![step], vec![chunk]).await;
+    assert_eq!(chunks[0].rows.len(), 2);
+    let trace = fixture.trace("a").await;
+    assert_eq!(text(&trace.event, "status"), "PUBLISHED");
+    assert!(trace.event["published_at"].is_string() && trace.event["processed_at"].is_null());
+    let processed = trace.processed.expect("the event was decided");
+    assert_eq!(text(&processed, "status"), "SUCCESS");
+    assert_eq!(text(&processed, "instance"), "test");
+    assert_eq!((&processed["recipients"], &processed["sends"]), (&json!(2), &json!(2)));
+    assert_eq!(trace.decisions, Some(decisions));
+    assert_eq!(texts(&trace.outbox, "channel"), ["EMAIL", "SMS"]);
+    assert_eq!(text(&trace.outbox[0], "recipient_address"), "EMAIL of 42");
+    assert!(fixture.try_claim(Claim::Fresh { limit: 1 }).await.is_none());
+}
+
+pub async fn an_event_without_rows_is_processed(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let step = step_of(&claim.events()[0], Step::Finished(summary(0)));
+    fixture.commit(claim, vec![step], vec![]).await;
+    let trace = fixture.trace("a").await;
+    assert_eq!(text(&trace.event, "status"), "PROCESSED");
+    assert!(trace.event["processed_at"].is_string());
+    assert_eq!(text(&trace.processed.expect("the event was decided"), "status"), "SUCCESS");
+}
+
+pub async fn an_event_that_continues_keeps_its_cursor_and_waits(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let mut claim = fixture.claim_fresh().await;
+    for done in 1..=3 {
+        let claimed = &claim.events()[0];
+        let step = step_of(claimed, Step::Continues(cursor(done)));
+        let chunk = chunk_of(&claimed.event, &[row("a", &customer(&done.to_string()), Email)], true);
+        fixture.commit(claim, vec![step], vec![chunk]).await;
+        let trace = fixture.trace("a").await;
+        assert_eq!(text(&trace.event, "status"), "PENDING");
+        let processed = trace.processed.expect("some was decided");
+        assert_eq!((text(&processed, "status"), &processed["sends"]), ("PROCESSING", &json!(done)));
+        claim = fixture.try_claim(Claim::Unfinished).await.expect("the event waits");
+        assert_eq!(claim.events()[0].cursor, Some(cursor(done)));
+    }
+    let step = step_of(&claim.events()[0], Step::Finished(summary(3)));
+    fixture.commit(claim, vec![step], vec![]).await;
+    assert_eq!(fixture.event_status("a").await, "PUBLISHED");
+    assert_eq!(fixture.trace("a").await.outbox.len(), 3);
+    assert!(fixture.try_claim(Claim::Unfinished).await.is_none());
+}
+
+pub async fn a_cursor_that_was_passed_is_lost_and_nothing_is_written(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let step = step_of(&claim.events()[0], Step::Continues(cursor(2)));
+    fixture.commit(claim, vec![step], vec![]).await;
+    let before = written(fixture).await;
+    for stale in [None, Some(cursor(1))] {
+        let claim = fixture.try_claim(Claim::Unfinished).await.expect("the event waits");
+        let claimed = &claim.events()[0];
+        let step = FanOutStep {
+            cursor_before: stale,
+            entities: vec![(entity("RESTAURANT", "5"), true)],
+            ..step_of(claimed, Step::Continues(cursor(3)))
+        };
+        let chunk = chunk_of(&claimed.event, &[row("a", &customer("42"), Email)], true);
+        let lost = claim.commit(commit_of(vec![step], vec![chunk])).await;
+        assert!(matches!(lost, Err(StoreError::Lost(_))), "{lost:?}");
+    }
+    assert_eq!(written(fixture).await, before);
+    let claim = fixture.try_claim(Claim::Unfinished).await.expect("the event waits");
+    assert_eq!(claim.events()[0].cursor, Some(cursor(2)));
+}
+
+pub async fn an_event_that_was_finished_is_lost(fixture: &Fixture) {
+    fixture.published(&event("a"), &[row("a", &customer("42"), Email)]).await;
+    let (seq, _) = fixture.store.open_events(0, 1).await.expect("the database is there").remove(0);
+    fixture.accept(&[event("b")]).await;
+    let before = written(fixture).await;
+    let claim = fixture.claim_fresh().await;
+    let late = step_of(&claim.events()[0], Step::Failed(Failure::new("LATE", "too late")));
+    let already_done = FanOutStep { seq, ..late };
+    let lost = claim.commit(commit_of(vec![already_done], vec![])).await;
+    assert!(matches!(lost, Err(StoreError::Lost(_))), "{lost:?}");
+    assert_eq!(written(fixture).await, before);
+    assert_eq!(fixture.event_status("a").await, "PUBLISHED");
+}
+
+pub async fn one_lost_event_undoes_the_whole_commit(fixture: &Fixture) {
+    fixture.accept(&[event("a"), event("b")]).await;
+    let claim = fixture.claim_fresh().await;
+    let a = step_of(found(&*claim, "a"), Step::Finished(summary(1)));
+    let b = step_of(found(&*claim, "b"), Step::Finished(summary(0)));
+    let stale = FanOutStep { cursor_before: Some(cursor(1)), ..b };
+    let chunk = chunk_of(&a.event, &[row("a", &customer("42"), Email)], true);
+    let lost = claim.commit(commit_of(vec![a, stale], vec![chunk])).await;
+    assert!(matches!(lost, Err(StoreError::Lost(_))), "{lost:?}");
+    assert_eq!(written(fixture).await, [0, 0, 0, 0]);
+    assert_eq!(ids(&*fixture.claim_fresh().await), ["a", "b"]);
+}
+
+pub async fn a_failed_event_has_a_dead_letter_and_may_be_redone(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let failure = Failure::new("NO_RECIPIENTS", "nobody is there");
+    let step = step_of(&claim.events()[0], Step::Failed(failure));
+    fixture.commit(claim, vec![step], vec![]).await;
+    let trace = fixture.trace("a").await;
+    assert_eq!(text(&trace.event, "status"), "FAILED");
+    assert_eq!(text(&trace.event, "last_error"), "NO_RECIPIENTS: nobody is there");
+    assert_eq!(text(&trace.processed.expect("the event was decided"), "status"), "FAILED");
+    assert_eq!(trace.dead_letters.len(), 1);
+    assert_eq!(text(&trace.dead_letters[0], "stage"), "fan_out");
+    assert_eq!(text(&trace.dead_letters[0], "reason"), "NO_RECIPIENTS");
+    assert_eq!(text(&trace.dead_letters[0], "error"), "NO_RECIPIENTS: nobody is there");
+    fixture.execute("UPDATE event_outbox SET status = 'PENDING' WHERE event_id = 'a'").await;
+    let claim = fixture.claim_fresh().await;
+    assert!(!found(&*claim, "a").known);
+    let step = step_of(&claim.events()[0], Step::Finished(summary(1)));
+    let chunk = chunk_of(&step.event, &[row("a", &customer("42"), Email)], true);
+    fixture.commit(claim, vec![step], vec![chunk]).await;
+    let trace = fixture.trace("a").await;
+    assert_eq!(text(&trace.event, "status"), "PUBLISHED");
+    assert!(trace.event["last_error"].is_null());
+    assert_eq!(text(&trace.processed.expect("the event was decided"), "status"), "SUCCESS");
+}
+
+pub async fn a_known_event_is_processed_and_nobody_is_told(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let step = step_of(&claim.events()[0], Step::Known);
+    fixture.commit(claim, vec![step], vec![]).await;
+    assert_eq!(fixture.event_status("a").await, "PROCESSED");
+    assert_eq!(written(fixture).await, [0, 0, 0, 0]);
+}
+
+pub async fn a_cancelled_event_ends_so(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let step = step_of(&claim.events()[0], Step::Cancelled("closed today".to_owned()));
+    fixture.commit(claim, vec![step], vec![]).await;
+    let trace = fixture.trace("a").await;
+    assert_eq!(text(&trace.event, "status"), "CANCELLED");
+    assert_eq!(text(&trace.event, "last_error"), "CANCELLED: closed today");
+    assert_eq!(text(&trace.processed.expect("the id is remembered"), "status"), "SUCCESS");
+    assert!(trace.dead_letters.is_empty() && trace.outbox.is_empty());
+}
+
+pub async fn rows_that_can_not_be_sent_fail_with_dead_letters(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let claimed = &claim.events()[0];
+    let [good, bad] = [Email, Sms].map(|channel| row("a", &customer("42"), channel));
+    let bad = OutboxRow { failure: Some(Failure::new("TEMPLATE_ERROR", "line 1")), ..bad };
+    let commit = FanOutCommit {
+        failed_rows: vec![bad],
+        ..commit_of(
+            vec![step_of(claimed, Step::Finished(summary(2)))],
+            vec![chunk_of(&claimed.event, &[good], true)],
+        )
+    };
+    let chunks = claim.commit(commit).await.expect("nobody was faster");
+    assert_eq!(chunks[0].rows.len(), 1);
+    let trace = fixture.trace("a").await;
+    assert_eq!(texts(&trace.outbox, "status"), ["PENDING", "FAILED"]);
+    assert_eq!(text(&trace.outbox[1], "last_error"), "TEMPLATE_ERROR: line 1");
+    assert_eq!(trace.dead_letters.len(), 1);
+    let letter = &trace.dead_letters[0];
+    assert_eq!((text(letter, "stage"), text(letter, "reason")), ("fan_out", "TEMPLATE_ERROR"));
+    assert_eq!((text(letter, "recipient_type"), text(letter, "recipient_id")), ("CUSTOMER", "42"));
+    assert_eq!(text(letter, "channel"), "SMS");
+}
+
+pub async fn what_is_shared_is_written_once_per_entity(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let [five, six] = ["5", "6"].map(|id| entity("RESTAURANT", id));
+    let shared =
+        [vec![(five.clone(), true), (six.clone(), false)], vec![(five.clone(), false), (six.clone(), false)]];
+    for (done, entities) in (1..).zip(shared) {
+        let claim = if done == 1 { Claim::Fresh { limit: 1 } } else { Claim::Unfinished };
+        let claim = fixture.try_claim(claim).await.expect("the event waits");
+        let step = FanOutStep { entities, ..step_of(&claim.events()[0], Step::Continues(cursor(done))) };
+        fixture.commit(claim, vec![step], vec![]).await;
+    }
+    assert_eq!(fixture.count("SELECT count(*) FROM event_notification").await, 2);
+    let shared_read = "SELECT count(*) FROM event_notification WHERE entity_id = '5' AND shared_read";
+    assert_eq!(fixture.count(shared_read).await, 1, "what was shared once stays so");
+}
+
+pub async fn who_has_the_row_already_is_not_told_again(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let step = step_of(&claim.events()[0], Step::Continues(cursor(1)));
+    let first = row("a", &customer("42"), Email);
+    let chunk = chunk_of(&step.event, std::slice::from_ref(&first), true);
+    fixture.commit(claim, vec![step], vec![chunk]).await;
+    let claim = fixture.try_claim(Claim::Unfinished).await.expect("the event waits");
+    let step = step_of(&claim.events()[0], Step::Finished(summary(2)));
+    let again = rows("a", &customer("42"), &[Email, Push]);
+    let chunk = chunk_of(&step.event, &again, true);
+    let chunks = fixture.commit(claim, vec![step], vec![chunk]).await;
+    let handed_over: Vec<_> = chunks[0].rows.iter().map(|row| row.row.key).collect();
+    assert_eq!(handed_over, [again[1].key], "only what was written may be published");
+    let trace = fixture.trace("a").await;
+    assert_eq!(texts(&trace.outbox, "channel"), ["EMAIL", "PUSH"]);
+    assert_eq!(text(&trace.outbox[0], "notification_id"), first.key.notification_id.to_string());
+}

@@ -1,0 +1,298 @@
+//! What checks start from: events, rows and outcomes in few words, and the way of an event up to where a check begins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use campanile_domain::channel::Channel;
+use campanile_domain::event::{Event, NewEvent};
+use campanile_domain::fan_out::{OutboxRow, Summary};
+use campanile_domain::id::{
+    EntityId, EntityRef, EntityType, EventId, EventType, NotificationId, SendKey, UserId, UserRef,
+    UserTypeName,
+};
+use campanile_domain::priority::Priority;
+use campanile_domain::send::SendState;
+use serde_json::{Value, json};
+
+use super::Fixture;
+use crate::{
+    Acceptance, Capture, Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep,
+    JsonRow, NewChunk, Received, ReceivedKey, SendJob, Settlement, Step, Table, Trace, TraceFilter,
+};
+
+pub const LEASE: Duration = Duration::from_secs(60);
+pub const HALF_A_LEASE: Duration = Duration::from_secs(30);
+/// Where rows go that are not told otherwise.
+pub const QUEUE: &str = "notification.customer";
+pub const EVENT_TYPE: &str = "ORDER_CREATED";
+
+pub fn event(id: &str) -> NewEvent {
+    NewEvent {
+        event_id: event_id(id),
+        event_type: EventType::stored(EVENT_TYPE),
+        aggregate_type: "ORDER".to_owned(),
+        aggregate_id: "7".to_owned(),
+        payload: serde_json::from_value(json!({ "total": 12 })).expect("an object is a payload"),
+        priority: None,
+        occurred_at: None,
+    }
+}
+
+pub fn urgent(id: &str, priority: Priority) -> NewEvent {
+    NewEvent { priority: Some(priority), ..event(id) }
+}
+
+pub fn of_type(id: &str, event_type: &str) -> NewEvent {
+    NewEvent { event_type: EventType::stored(event_type), ..event(id) }
+}
+
+pub fn event_id(id: &str) -> EventId {
+    EventId::stored(id)
+}
+
+pub fn user(user_type: &str, user_id: &str) -> UserRef {
+    UserRef { user_type: UserTypeName::stored(user_type), user_id: UserId::stored(user_id) }
+}
+
+pub fn customer(user_id: &str) -> UserRef {
+    user("CUSTOMER", user_id)
+}
+
+pub fn entity(entity_type: &str, entity_id: &str) -> EntityRef {
+    EntityRef { entity_type: EntityType::stored(entity_type), entity_id: EntityId::stored(entity_id) }
+}
+
+/// One row per channel, all of one notification.
+pub fn rows(event_id: &str, user: &UserRef, channels: &[Channel]) -> Vec<OutboxRow> {
+    let notification_id = NotificationId::generate();
+    channels.iter().map(|channel| row_of(event_id, user, notification_id, *channel)).collect()
+}
+
+pub fn row(event_id: &str, user: &UserRef, channel: Channel) -> OutboxRow {
+    row_of(event_id, user, NotificationId::generate(), channel)
+}
+
+fn row_of(event_id: &str, user: &UserRef, notification_id: NotificationId, channel: Channel) -> OutboxRow {
+    OutboxRow {
+        key: SendKey { notification_id, channel },
+        event_id: EventId::stored(event_id),
+        recipient: user.clone(),
+        address: format!("{channel} of {}", user.user_id),
+        title: format!("{channel} title"),
+        body: format!("{channel} body"),
+        inbox: None,
+        priority: Priority::Normal,
+        audience: "customer".to_owned(),
+        entity: None,
+        shared_read: false,
+        queue: QUEUE.to_owned(),
+        failure: None,
+    }
+}
+
+/// What is written of an event that told so many.
+pub fn summary(sends: usize) -> Summary {
+    Summary { recipients: sends as u64, sends: sends as u64, ..Summary::default() }
+}
+
+pub fn step_of(claimed: &ClaimedEvent, step: Step) -> FanOutStep {
+    FanOutStep {
+        seq: claimed.seq,
+        event: Arc::clone(&claimed.event),
+        body_hash: claimed.event.body_hash(),
+        cursor_before: claimed.cursor.clone(),
+        decisions: None,
+        entities: Vec::new(),
+        step,
+    }
+}
+
+/// Rows of one queue and lane.
+pub fn chunk_of(event: &Arc<Event>, rows: &[OutboxRow], leased: bool) -> NewChunk {
+    let first = rows.first().expect("a chunk has rows");
+    let with_event = |row: &OutboxRow| ChunkRow { row: row.clone(), event: Arc::clone(event) };
+    NewChunk {
+        queue: first.queue.clone(),
+        lane: first.priority.lane(),
+        rows: rows.iter().map(with_event).collect(),
+        leased,
+    }
+}
+
+pub fn commit_of(steps: Vec<FanOutStep>, chunks: Vec<NewChunk>) -> FanOutCommit {
+    FanOutCommit { instance: "test".to_owned(), steps, chunks, failed_rows: Vec::new(), lease: LEASE }
+}
+
+/// What became of an attempt.
+pub fn outcome(job: &SendJob, state: SendState) -> Settlement {
+    let error = match state {
+        SendState::Sent { .. } => None,
+        SendState::Due { .. } | SendState::Failed { .. } | SendState::InDoubt { .. } => {
+            Some("busy".to_owned())
+        }
+    };
+    Settlement {
+        job: job.clone(),
+        state,
+        provider: "provider".to_owned(),
+        error,
+        attempted: true,
+        duration: Duration::from_millis(5),
+        capture: Capture::None,
+    }
+}
+
+pub fn claimed(key: SendKey) -> ReceivedKey {
+    ReceivedKey { key, claim: true }
+}
+
+pub fn left_due(key: SendKey) -> ReceivedKey {
+    ReceivedKey { key, claim: false }
+}
+
+pub fn object(value: Value) -> JsonRow {
+    match value {
+        Value::Object(object) => object,
+        other => panic!("{other} is no object"),
+    }
+}
+
+/// The text in a column.
+pub fn text<'a>(row: &'a JsonRow, column: &str) -> &'a str {
+    row.get(column).and_then(Value::as_str).unwrap_or_else(|| panic!("{column} of {row:?} has no text"))
+}
+
+pub fn texts<'a>(rows: &'a [JsonRow], column: &str) -> Vec<&'a str> {
+    rows.iter().map(|row| text(row, column)).collect()
+}
+
+pub fn ids(claim: &dyn FanOutClaim) -> Vec<String> {
+    claim.events().iter().map(|claimed| claimed.event.event_id.to_string()).collect()
+}
+
+pub fn found<'a>(claim: &'a dyn FanOutClaim, id: &str) -> &'a ClaimedEvent {
+    let this = |claimed: &&ClaimedEvent| claimed.event.event_id.as_str() == id;
+    claim.events().iter().find(this).unwrap_or_else(|| panic!("{id} was not claimed"))
+}
+
+/// The way of an event.
+impl Fixture {
+    pub async fn advance(&self, by: Duration) {
+        self.back_door.advance(by).await;
+    }
+
+    pub async fn execute(&self, sql: &str) {
+        self.back_door.execute(sql).await;
+    }
+
+    pub async fn count(&self, sql: &str) -> i64 {
+        self.back_door.count(sql).await
+    }
+
+    pub async fn put(&self, table: Table, rows: Vec<Value>) {
+        let count = rows.len() as u64;
+        let rows = rows.into_iter().map(object).collect();
+        let written = self.store.put_rows(table, rows).await.expect("the rows are good");
+        assert_eq!(written, count);
+    }
+
+    /// All of these are new.
+    pub async fn accept(&self, events: &[NewEvent]) {
+        let accepted = self.store.accept(events.to_vec()).await.expect("the events are good");
+        assert_eq!(accepted, Acceptance::Accepted(vec![true; events.len()]));
+    }
+
+    pub async fn try_claim(&self, claim: Claim) -> Option<Box<dyn FanOutClaim>> {
+        self.store.claim_events(claim).await.expect("the database is there")
+    }
+
+    pub async fn claim_fresh(&self) -> Box<dyn FanOutClaim> {
+        self.try_claim(Claim::Fresh { limit: 100 }).await.expect("an event waits")
+    }
+
+    pub async fn commit(
+        &self,
+        claim: Box<dyn FanOutClaim>,
+        steps: Vec<FanOutStep>,
+        chunks: Vec<NewChunk>,
+    ) -> Vec<Chunk> {
+        claim.commit(commit_of(steps, chunks)).await.expect("nobody was faster")
+    }
+
+    /// A new event whose fan-out wrote these rows, in one chunk.
+    pub async fn fan_out(&self, event: &NewEvent, rows: &[OutboxRow], leased: bool) -> Vec<Chunk> {
+        self.accept(std::slice::from_ref(event)).await;
+        let claim = self.claim_fresh().await;
+        let claimed = found(&*claim, event.event_id.as_str());
+        let steps = vec![step_of(claimed, Step::Finished(summary(rows.len())))];
+        let chunks = vec![chunk_of(&claimed.event, rows, leased)];
+        self.commit(claim, steps, chunks).await
+    }
+
+    /// The same, and the broker has every row.
+    pub async fn published(&self, event: &NewEvent, rows: &[OutboxRow]) {
+        let chunk = self.fan_out(event, rows, true).await.pop().expect("the chunk was born leased");
+        self.store.chunk_published(chunk.id).await.expect("the database is there");
+    }
+
+    pub async fn receive(&self, keys: &[ReceivedKey]) -> Received {
+        self.store.receive(keys.to_vec(), "test", LEASE).await.expect("the database is there")
+    }
+
+    /// An event of its own for customer 42, that is just being sent over this channel.
+    pub async fn sending(&self, id: &str, channel: Channel) -> SendJob {
+        let row = row(id, &customer("42"), channel);
+        self.published(&event(id), std::slice::from_ref(&row)).await;
+        self.receive(&[claimed(row.key)]).await.jobs.pop().expect("the send was claimed")
+    }
+
+    /// An event of its own for customer 42, whose send waits.
+    pub async fn waiting(&self, id: &str, channel: Channel, priority: Priority) -> SendKey {
+        let row = OutboxRow { priority, ..row(id, &customer("42"), channel) };
+        self.published(&event(id), std::slice::from_ref(&row)).await;
+        assert!(self.receive(&[left_due(row.key)]).await.jobs.is_empty());
+        row.key
+    }
+
+    pub async fn claim_due(&self, channel: Channel, limit: usize) -> Vec<SendJob> {
+        self.store.claim_due(channel, limit, "test", LEASE).await.expect("the database is there")
+    }
+
+    pub async fn settle(&self, settlements: Vec<Settlement>) -> Vec<SendKey> {
+        let finished = settlements.iter().map(|settlement| settlement.job.claim).collect();
+        self.store.settle(settlements, finished).await.expect("the database is there").lost
+    }
+}
+
+/// What became of it.
+impl Fixture {
+    pub async fn trace(&self, id: &str) -> Trace {
+        let all = TraceFilter { limit: 1_000, ..TraceFilter::default() };
+        let trace = self.store.trace(&event_id(id), all).await.expect("the database is there");
+        trace.unwrap_or_else(|| panic!("{id} is not there"))
+    }
+
+    pub async fn event_status(&self, id: &str) -> String {
+        text(&self.trace(id).await.event, "status").to_owned()
+    }
+
+    /// The outbox rows of an event, by recipient and channel.
+    pub async fn outbox_statuses(&self, id: &str) -> Vec<String> {
+        texts(&self.trace(id).await.outbox, "status").into_iter().map(str::to_owned).collect()
+    }
+
+    pub async fn outbox_row(&self, id: &str, key: SendKey) -> JsonRow {
+        of_key(self.trace(id).await.outbox, key)
+    }
+
+    pub async fn send(&self, id: &str, key: SendKey) -> JsonRow {
+        of_key(self.trace(id).await.sends, key)
+    }
+}
+
+fn of_key(rows: Vec<JsonRow>, key: SendKey) -> JsonRow {
+    let id = key.notification_id.to_string();
+    let this =
+        |row: &JsonRow| text(row, "notification_id") == id && text(row, "channel") == key.channel.as_str();
+    rows.into_iter().find(this).unwrap_or_else(|| panic!("no row has the key {key}"))
+}

@@ -1,0 +1,169 @@
+//! Claims of sends: who may send what, until when, and who takes over.
+
+use std::time::Duration;
+
+use campanile_domain::channel::Channel::{Email, Push, Sms};
+use campanile_domain::priority::Priority::{High, Low, Normal};
+use campanile_domain::send::SendState;
+use campanile_domain::time::{Timestamp, later};
+
+use super::Fixture;
+use super::given::{HALF_A_LEASE, LEASE, claimed, customer, event, outcome, rows, text, texts};
+use crate::{ExpiredClaim, SendJob, Settlement};
+
+fn sent(job: &SendJob) -> Settlement {
+    outcome(job, SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH })
+}
+
+async fn due_in(fixture: &Fixture, job: &SendJob, delay: Duration) -> Settlement {
+    let now = fixture.store.now().await.expect("the database is there");
+    outcome(job, SendState::Due { at: later(now, delay) })
+}
+
+async fn expired(fixture: &Fixture) -> Vec<ExpiredClaim> {
+    fixture.store.expired_claims(10).await.expect("the database is there")
+}
+
+fn events(jobs: &[SendJob]) -> Vec<&str> {
+    jobs.iter().map(|job| job.event_id.as_str()).collect()
+}
+
+pub async fn a_claim_expires_by_the_clock_of_the_database_and_not_before(fixture: &Fixture) {
+    let job = fixture.sending("a", Email).await;
+    assert!(expired(fixture).await.is_empty());
+    fixture.advance(HALF_A_LEASE).await;
+    let later_job = fixture.sending("b", Email).await;
+    assert!(expired(fixture).await.is_empty());
+    fixture.advance(HALF_A_LEASE + Duration::from_secs(1)).await;
+    let first = expired(fixture).await;
+    assert_eq!(first.len(), 1);
+    assert_eq!((first[0].claim, &first[0].jobs), (job.claim, &vec![job.clone()]));
+    assert_eq!(expired(fixture).await.len(), 1, "looking does not change it");
+    fixture.advance(HALF_A_LEASE).await;
+    let both: Vec<_> = expired(fixture).await.iter().map(|expired| expired.claim).collect();
+    assert_eq!(both, [job.claim, later_job.claim]);
+    let one = fixture.store.expired_claims(1).await.expect("the database is there");
+    assert_eq!((one.len(), one[0].claim), (1, job.claim));
+}
+
+pub async fn an_expired_claim_has_what_is_still_being_sent(fixture: &Fixture) {
+    let rows = rows("a", &customer("42"), &[Email, Push, Sms]);
+    fixture.published(&event("a"), &rows).await;
+    let all: Vec<_> = rows.iter().map(|row| claimed(row.key)).collect();
+    let jobs = fixture.receive(&all).await.jobs;
+    fixture.store.settle(vec![sent(&jobs[1])], vec![]).await.expect("the database is there");
+    fixture.advance(LEASE * 2).await;
+    let mut left = expired(fixture).await.remove(0).jobs;
+    left.sort_by_key(|job| job.key);
+    assert_eq!(left, [jobs[0].clone(), jobs[2].clone()]);
+    let claim = jobs[0].claim;
+    fixture.store.settle(vec![sent(&jobs[0]), sent(&jobs[2])], vec![]).await.expect("the database is there");
+    assert!(expired(fixture).await[0].jobs.is_empty());
+    fixture.store.settle(vec![], vec![claim]).await.expect("the database is there");
+    assert!(expired(fixture).await.is_empty());
+}
+
+pub async fn a_finished_claim_does_not_expire(fixture: &Fixture) {
+    let job = fixture.sending("a", Email).await;
+    fixture.settle(vec![sent(&job)]).await;
+    assert!(fixture.claim_due(Email, 10).await.is_empty());
+    fixture.advance(LEASE * 2).await;
+    assert!(expired(fixture).await.is_empty());
+}
+
+pub async fn a_claim_that_was_taken_over_writes_nothing(fixture: &Fixture) {
+    let first = fixture.sending("a", Email).await;
+    fixture.advance(LEASE * 2).await;
+    let taken_over = expired(fixture).await.remove(0);
+    let retry = due_in(fixture, &taken_over.jobs[0], Duration::ZERO).await;
+    assert!(fixture.settle(vec![retry]).await.is_empty());
+    assert_eq!(fixture.settle(vec![sent(&first)]).await, [first.key], "it waits for somebody else");
+    let second = fixture.claim_due(Email, 10).await.remove(0);
+    assert_eq!((second.key, second.attempt), (first.key, 2));
+    assert!(second.claim > first.claim);
+    assert_eq!(fixture.settle(vec![sent(&first)]).await, [first.key], "somebody else sends it");
+    assert_eq!(text(&fixture.send("a", first.key).await, "status"), "SENDING");
+    assert!(fixture.settle(vec![sent(&second)]).await.is_empty());
+    assert_eq!(texts(&fixture.trace("a").await.sends, "status"), ["SENT"]);
+}
+
+pub async fn claims_rise(fixture: &Fixture) {
+    let mut claims = Vec::new();
+    for id in ["a", "b", "c"] {
+        let job = fixture.sending(id, Email).await;
+        claims.push(job.claim);
+        let retry = due_in(fixture, &job, Duration::ZERO).await;
+        fixture.settle(vec![retry]).await;
+        claims.push(fixture.claim_due(Email, 1).await[0].claim);
+        // Claims of nothing leave no gap through which an old token could come back.
+        assert!(fixture.claim_due(Sms, 1).await.is_empty());
+    }
+    assert!(claims.is_sorted_by(|a, b| a < b), "{claims:?}");
+}
+
+pub async fn due_sends_are_claimed_by_lane_then_by_due_time(fixture: &Fixture) {
+    for (id, priority) in [("low", Low), ("late", Normal), ("soon", Normal), ("high", High)] {
+        fixture.waiting(id, Email, priority).await;
+    }
+    let mut retries = Vec::new();
+    for job in fixture.claim_due(Email, 10).await {
+        let seconds = if job.event_id.as_str() == "soon" { 1 } else { 2 };
+        retries.push(due_in(fixture, &job, Duration::from_secs(seconds)).await);
+    }
+    fixture.settle(retries).await;
+    fixture.advance(Duration::from_secs(10)).await;
+    assert_eq!(events(&fixture.claim_due(Email, 3).await), ["high", "soon", "late"]);
+    assert_eq!(events(&fixture.claim_due(Email, 3).await), ["low"]);
+}
+
+pub async fn a_send_is_not_claimed_before_it_is_due(fixture: &Fixture) {
+    let job = fixture.sending("a", Email).await;
+    let retry = due_in(fixture, &job, Duration::from_secs(60)).await;
+    fixture.settle(vec![retry]).await;
+    fixture.waiting("b", Email, Low).await;
+    assert_eq!(events(&fixture.claim_due(Email, 10).await), ["b"], "what is more urgent is not due yet");
+    fixture.advance(Duration::from_secs(50)).await;
+    assert!(fixture.claim_due(Email, 10).await.is_empty());
+    fixture.advance(Duration::from_secs(11)).await;
+    assert_eq!(events(&fixture.claim_due(Email, 10).await), ["a"]);
+}
+
+pub async fn a_due_send_is_claimed_once(fixture: &Fixture) {
+    for id in ["a", "b", "c", "d"] {
+        fixture.waiting(id, Email, Normal).await;
+    }
+    let (left, right) = tokio::join!(fixture.claim_due(Email, 3), fixture.claim_due(Email, 3));
+    let mut claimed: Vec<_> = events(&left).into_iter().chain(events(&right)).collect();
+    claimed.sort_unstable();
+    assert_eq!(claimed, ["a", "b", "c", "d"]);
+    assert_ne!(left[0].claim, right[0].claim);
+    assert!(fixture.claim_due(Email, 3).await.is_empty());
+}
+
+pub async fn only_due_sends_of_the_channel_are_claimed_and_no_more_than_asked(fixture: &Fixture) {
+    for id in ["a", "b", "c"] {
+        fixture.waiting(id, Email, Normal).await;
+    }
+    fixture.waiting("sms", Sms, High).await;
+    assert_eq!(fixture.claim_due(Email, 2).await.len(), 2);
+    assert_eq!(fixture.claim_due(Email, 2).await.len(), 1);
+    assert!(fixture.claim_due(Push, 2).await.is_empty());
+    assert_eq!(events(&fixture.claim_due(Sms, 2).await), ["sms"]);
+}
+
+pub async fn the_next_due_time_is_the_earliest_of_its_channel(fixture: &Fixture) {
+    let next = async |channel| fixture.store.next_due(channel).await.expect("the database is there");
+    assert_eq!(next(Email).await, None);
+    let now = fixture.store.now().await.expect("the database is there");
+    for (id, priority, seconds) in [("a", High, 90), ("b", Low, 30), ("c", Normal, 60)] {
+        fixture.waiting(id, Email, priority).await;
+        let job = fixture.claim_due(Email, 1).await.remove(0);
+        let at = later(now, Duration::from_secs(seconds));
+        fixture.settle(vec![outcome(&job, SendState::Due { at })]).await;
+    }
+    fixture.waiting("sms", Sms, High).await;
+    let due = next(Email).await.expect("three wait");
+    let off = (due.as_millisecond() - later(now, Duration::from_secs(30)).as_millisecond()).abs();
+    assert!(off <= 1, "{due} is not 30 seconds after {now}");
+    assert_eq!(next(Push).await, None);
+}

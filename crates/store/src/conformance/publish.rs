@@ -1,0 +1,232 @@
+//! The second outbox on its way to the broker.
+
+use std::time::Duration;
+
+use campanile_domain::channel::Channel::{Email, Push, Sms};
+use campanile_domain::fan_out::OutboxRow;
+use campanile_domain::id::SendKey;
+use campanile_domain::priority::Priority::{self, High, Low, Normal};
+use campanile_domain::template::Text;
+
+use super::Fixture;
+use super::given::{HALF_A_LEASE, LEASE, QUEUE, claimed, customer, entity, event, row, rows, text, urgent};
+use crate::{Chunk, ChunkId};
+
+const OTHER_QUEUE: &str = "notification.restaurant";
+const DELAY: Duration = Duration::from_secs(10);
+
+async fn claim_from(fixture: &Fixture, queues: &[&str]) -> Option<Chunk> {
+    let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
+    fixture.store.claim_chunk(queues, LEASE).await.expect("the database is there")
+}
+
+async fn claim(fixture: &Fixture) -> Option<Chunk> {
+    claim_from(fixture, &[QUEUE]).await
+}
+
+/// An event with one row in one chunk that nobody holds.
+async fn free(fixture: &Fixture, id: &str, queue: &str, priority: Priority) -> SendKey {
+    let row = OutboxRow { queue: queue.to_owned(), priority, ..row(id, &customer("42"), Email) };
+    fixture.fan_out(&event(id), std::slice::from_ref(&row), false).await;
+    row.key
+}
+
+fn keys(chunk: &Chunk) -> Vec<SendKey> {
+    let mut keys: Vec<_> = chunk.rows.iter().map(|row| row.row.key).collect();
+    keys.sort_unstable();
+    keys
+}
+
+fn event_of(chunk: &Chunk) -> &str {
+    chunk.rows[0].event.event_id.as_str()
+}
+
+async fn refuse(fixture: &Fixture, chunk: ChunkId, keys: &[SendKey], max: u32) {
+    let refused = keys.iter().map(|key| (*key, "no route".to_owned())).collect();
+    fixture.store.rows_refused(chunk, refused, max, DELAY).await.expect("the database is there");
+}
+
+async fn republish(fixture: &Fixture, queues: &[&str], limit: usize) -> u64 {
+    let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
+    fixture.store.republish(queues, limit).await.expect("the database is there")
+}
+
+pub async fn a_chunk_born_leased_is_handed_over_and_held_until_its_lease_passes(fixture: &Fixture) {
+    let rows = rows("a", &customer("42"), &[Email, Sms]);
+    let handed_over = fixture.fan_out(&event("a"), &rows, true).await;
+    assert_eq!(handed_over.len(), 1);
+    assert_eq!((handed_over[0].queue.as_str(), handed_over[0].lane), (QUEUE, Normal.lane()));
+    assert_eq!(keys(&handed_over[0]), [rows[0].key, rows[1].key]);
+    assert!(claim(fixture).await.is_none());
+    fixture.advance(HALF_A_LEASE).await;
+    assert!(claim(fixture).await.is_none());
+    fixture.advance(LEASE).await;
+    let taken_over = claim(fixture).await.expect("its lease has passed");
+    assert_eq!(taken_over.id, handed_over[0].id);
+    assert_eq!(keys(&taken_over), keys(&handed_over[0]));
+}
+
+pub async fn a_chunk_born_free_waits_for_whoever_claims_it(fixture: &Fixture) {
+    let row = row("a", &customer("42"), Email);
+    assert!(fixture.fan_out(&event("a"), std::slice::from_ref(&row), false).await.is_empty());
+    assert_eq!(keys(&claim(fixture).await.expect("the chunk waits")), [row.key]);
+}
+
+pub async fn chunks_are_claimed_by_lane_then_by_age(fixture: &Fixture) {
+    free(fixture, "low", QUEUE, Low).await;
+    free(fixture, "old", QUEUE, Normal).await;
+    free(fixture, "other low", OTHER_QUEUE, Low).await;
+    free(fixture, "other high", OTHER_QUEUE, High).await;
+    free(fixture, "new", QUEUE, Normal).await;
+    free(fixture, "other new", OTHER_QUEUE, Normal).await;
+    let mut claimed = Vec::new();
+    while let Some(chunk) = claim_from(fixture, &[OTHER_QUEUE, QUEUE]).await {
+        claimed.push(event_of(&chunk).to_owned());
+    }
+    assert_eq!(claimed, ["other high", "old", "new", "other new", "low", "other low"]);
+}
+
+pub async fn only_chunks_of_the_given_queues_are_claimed(fixture: &Fixture) {
+    free(fixture, "a", QUEUE, High).await;
+    free(fixture, "b", OTHER_QUEUE, Low).await;
+    assert!(claim_from(fixture, &[]).await.is_none());
+    assert!(claim_from(fixture, &["notification.admin"]).await.is_none());
+    let chunk = claim_from(fixture, &[OTHER_QUEUE]).await.expect("one waits");
+    assert_eq!((event_of(&chunk), chunk.queue.as_str(), chunk.lane), ("b", OTHER_QUEUE, Low.lane()));
+    assert!(claim_from(fixture, &[OTHER_QUEUE]).await.is_none());
+}
+
+pub async fn a_claimed_chunk_has_what_was_committed(fixture: &Fixture) {
+    let given = OutboxRow {
+        inbox: Some(Text { title: "Inbox".to_owned(), body: String::new() }),
+        entity: Some(entity("RESTAURANT", "5")),
+        shared_read: true,
+        priority: High,
+        ..row("a", &customer("42"), Push)
+    };
+    fixture.fan_out(&urgent("a", Low), std::slice::from_ref(&given), false).await;
+    let chunk = claim(fixture).await.expect("the chunk waits");
+    // A message has no use for the text of the inbox.
+    assert_eq!(chunk.rows[0].row, OutboxRow { inbox: None, ..given });
+    let event = &chunk.rows[0].event;
+    assert_eq!(event.body_hash(), urgent("a", Low).body_hash());
+    assert_eq!((event.event_id.as_str(), event.priority), ("a", Some(Low)));
+}
+
+pub async fn a_claimed_chunk_is_held_until_its_lease_passes(fixture: &Fixture) {
+    free(fixture, "a", QUEUE, Normal).await;
+    let first = claim(fixture).await.expect("the chunk waits");
+    assert!(claim(fixture).await.is_none());
+    fixture.advance(HALF_A_LEASE).await;
+    assert!(claim(fixture).await.is_none());
+    fixture.advance(LEASE).await;
+    assert_eq!(claim(fixture).await.expect("its lease has passed").id, first.id);
+    assert!(claim(fixture).await.is_none());
+}
+
+pub async fn a_published_chunk_is_no_more(fixture: &Fixture) {
+    free(fixture, "a", QUEUE, Normal).await;
+    let chunk = claim(fixture).await.expect("the chunk waits");
+    fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    fixture.advance(LEASE * 2).await;
+    assert!(claim(fixture).await.is_none());
+    assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED"]);
+    fixture.store.chunk_published(chunk.id).await.expect("once more does no harm");
+}
+
+pub async fn a_released_chunk_can_be_claimed_at_once(fixture: &Fixture) {
+    let key = free(fixture, "a", QUEUE, Normal).await;
+    let chunk = claim(fixture).await.expect("the chunk waits");
+    fixture.store.release_chunk(chunk.id).await.expect("the database is there");
+    assert_eq!(fixture.outbox_statuses("a").await, ["PENDING"]);
+    assert_eq!(keys(&claim(fixture).await.expect("it waits again")), [key]);
+}
+
+pub async fn rows_that_were_received_meanwhile_are_not_published_again(fixture: &Fixture) {
+    let rows = rows("a", &customer("42"), &[Email, Sms]);
+    fixture.fan_out(&event("a"), &rows, true).await;
+    fixture.receive(&[claimed(rows[0].key)]).await;
+    fixture.advance(LEASE * 2).await;
+    assert_eq!(keys(&claim(fixture).await.expect("its lease has passed")), [rows[1].key]);
+}
+
+pub async fn a_refused_row_waits_while_the_others_are_published(fixture: &Fixture) {
+    let rows = rows("a", &customer("42"), &[Email, Push, Sms]);
+    let chunk = fixture.fan_out(&event("a"), &rows, true).await.remove(0);
+    refuse(fixture, chunk.id, &[rows[1].key], 10).await;
+    assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED", "PENDING", "PUBLISHED"]);
+    let refused = fixture.outbox_row("a", rows[1].key).await;
+    assert_eq!((text(&refused, "last_error"), &refused["retry_count"]), ("REFUSED: no route", &1.into()));
+    assert!(claim(fixture).await.is_none());
+    fixture.advance(DELAY * 2).await;
+    assert_eq!(keys(&claim(fixture).await.expect("its delay has passed")), [rows[1].key]);
+    assert!(fixture.trace("a").await.dead_letters.is_empty());
+}
+
+pub async fn a_row_that_is_refused_too_often_fails_with_a_dead_letter(fixture: &Fixture) {
+    let rows = rows("a", &customer("42"), &[Email, Sms]);
+    let mut chunk = fixture.fan_out(&event("a"), &rows, true).await.remove(0);
+    for _ in 1..3 {
+        refuse(fixture, chunk.id, &[rows[1].key], 3).await;
+        assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED", "PENDING"]);
+        fixture.advance(DELAY * 2).await;
+        chunk = claim(fixture).await.expect("its delay has passed");
+    }
+    refuse(fixture, chunk.id, &[rows[1].key], 3).await;
+    assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED", "FAILED"]);
+    fixture.advance(LEASE * 2).await;
+    assert!(claim(fixture).await.is_none());
+    let letters = fixture.trace("a").await.dead_letters;
+    assert_eq!(letters.len(), 1);
+    assert_eq!((text(&letters[0], "stage"), text(&letters[0], "reason")), ("publish", "REFUSED"));
+    assert_eq!(text(&letters[0], "error"), "REFUSED: no route");
+    assert_eq!((text(&letters[0], "recipient_id"), text(&letters[0], "channel")), ("42", "SMS"));
+}
+
+pub async fn a_late_refusal_does_not_touch_what_was_received(fixture: &Fixture) {
+    let row = row("a", &customer("42"), Email);
+    let chunk = fixture.fan_out(&event("a"), std::slice::from_ref(&row), true).await.remove(0);
+    fixture.receive(&[claimed(row.key)]).await;
+    refuse(fixture, chunk.id, &[row.key], 1).await;
+    assert_eq!(fixture.outbox_statuses("a").await, ["DELIVERED"]);
+    assert!(fixture.trace("a").await.dead_letters.is_empty());
+}
+
+pub async fn what_the_broker_lost_is_published_again(fixture: &Fixture) {
+    let lost = rows("a", &customer("42"), &[Email, Push, Sms]);
+    fixture.published(&event("a"), &lost).await;
+    fixture.receive(&[claimed(lost[0].key)]).await;
+    let urgent = OutboxRow { priority: High, ..row("b", &customer("42"), Email) };
+    fixture.published(&event("b"), std::slice::from_ref(&urgent)).await;
+    let elsewhere = OutboxRow { queue: OTHER_QUEUE.to_owned(), ..row("c", &customer("42"), Email) };
+    fixture.published(&event("c"), &[elsewhere]).await;
+    fixture.fan_out(&event("d"), &[row("d", &customer("42"), Email)], true).await;
+    assert_eq!(republish(fixture, &[QUEUE], 100).await, 3);
+    assert_eq!(fixture.outbox_statuses("a").await, ["DELIVERED", "PENDING", "PENDING"]);
+    assert_eq!(fixture.outbox_statuses("c").await, ["PUBLISHED"]);
+    assert_eq!(republish(fixture, &[QUEUE], 100).await, 0, "what waits is not lost");
+    let first = claim(fixture).await.expect("two chunks wait");
+    assert_eq!((keys(&first), first.lane), (vec![urgent.key], High.lane()));
+    assert_eq!(keys(&claim(fixture).await.expect("one more waits")), [lost[1].key, lost[2].key]);
+    assert!(claim(fixture).await.is_none());
+}
+
+pub async fn no_more_is_published_again_than_asked(fixture: &Fixture) {
+    let rows: Vec<_> = (0..5).map(|n| row("a", &customer(&n.to_string()), Email)).collect();
+    fixture.published(&event("a"), &rows).await;
+    let mut counts = Vec::new();
+    for _ in 0..4 {
+        counts.push(republish(fixture, &[QUEUE], 2).await);
+    }
+    assert_eq!(counts, [2, 2, 1, 0]);
+}
+
+pub async fn an_outbox_row_goes_from_pending_to_published_to_delivered(fixture: &Fixture) {
+    let row = row("a", &customer("42"), Email);
+    let chunk = fixture.fan_out(&event("a"), std::slice::from_ref(&row), true).await.remove(0);
+    assert_eq!(fixture.outbox_statuses("a").await, ["PENDING"]);
+    fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED"]);
+    fixture.receive(&[claimed(row.key)]).await;
+    assert_eq!(fixture.outbox_statuses("a").await, ["DELIVERED"]);
+}

@@ -1,0 +1,196 @@
+//! From a received message to a notification and a send.
+
+use campanile_domain::channel::Channel::{Email, Push, Sms, Websocket};
+use campanile_domain::event::{Failure, NewEvent};
+use campanile_domain::fan_out::OutboxRow;
+use campanile_domain::id::{NotificationId, SendKey};
+use campanile_domain::priority::Priority::{High, Low};
+use campanile_domain::template::Text;
+use serde_json::json;
+
+use super::Fixture;
+use super::given::{
+    claimed, customer, entity, event, event_id, left_due, row, rows, text, texts, urgent, user,
+};
+use crate::FailedMessage;
+
+pub async fn a_row_becomes_a_notification_and_a_send(fixture: &Fixture) {
+    let row = OutboxRow {
+        priority: High,
+        entity: Some(entity("RESTAURANT", "5")),
+        shared_read: true,
+        ..row("a", &customer("42"), Email)
+    };
+    fixture.published(&urgent("a", Low), std::slice::from_ref(&row)).await;
+    let received = fixture.receive(&[claimed(row.key)]).await;
+    assert_eq!(received.events, [event_id("a")]);
+    assert!(received.unknown.is_empty());
+    assert_eq!((received.repeated, received.jobs.len()), (0, 1));
+    let job = &received.jobs[0];
+    assert_eq!((job.key, job.attempt, &job.event_id), (row.key, 1, &row.event_id));
+    assert_eq!((&job.user, &job.address, job.priority), (&row.recipient, &row.address, High));
+    assert_eq!((&job.title, &job.body), (&row.title, &row.body));
+    assert_eq!(job.event_type, event("a").event_type);
+    let trace = fixture.trace("a").await;
+    assert_eq!(trace.notifications.len(), 1);
+    let notification = &trace.notifications[0];
+    assert_eq!(text(notification, "id"), row.key.notification_id.to_string());
+    assert_eq!((text(notification, "user_type"), text(notification, "user_id")), ("CUSTOMER", "42"));
+    assert_eq!((text(notification, "entity_type"), text(notification, "entity_id")), ("RESTAURANT", "5"));
+    assert_eq!((text(notification, "priority"), &notification["shared_read"]), ("LOW", &json!(true)));
+    assert_eq!(
+        notification["properties"],
+        json!({ "audience": "customer", "aggregate_type": "ORDER", "aggregate_id": "7", "payload": { "total": 12 } })
+    );
+    let send = fixture.send("a", row.key).await;
+    assert_eq!((text(&send, "status"), &send["attempt_count"]), ("SENDING", &json!(0)));
+    assert!(send["lease_until"].is_string() && send["next_attempt_at"].is_null());
+}
+
+pub async fn a_redelivered_row_is_skipped(fixture: &Fixture) {
+    let rows = rows("a", &customer("42"), &[Email, Sms, Websocket]);
+    fixture.published(&event("a"), &rows).await;
+    fixture.receive(&[claimed(rows[0].key), left_due(rows[1].key), claimed(rows[2].key)]).await;
+    let all: Vec<_> = rows.iter().map(|row| claimed(row.key)).collect();
+    let again = fixture.receive(&all).await;
+    assert!(again.jobs.is_empty() && again.unknown.is_empty());
+    assert_eq!(again.repeated, 3);
+    assert!(again.events.contains(&event_id("a")), "the event may be complete");
+    assert_eq!(fixture.count("SELECT count(*) FROM notification").await, 1);
+    assert_eq!(fixture.count("SELECT count(*) FROM notification_channel_send").await, 3);
+    let twice_in_one = row("b", &customer("42"), Email);
+    fixture.published(&event("b"), std::slice::from_ref(&twice_in_one)).await;
+    let received = fixture.receive(&[claimed(twice_in_one.key), claimed(twice_in_one.key)]).await;
+    assert_eq!((received.jobs.len(), received.repeated), (1, 1));
+}
+
+pub async fn an_unknown_key_does_not_stop_the_rest(fixture: &Fixture) {
+    let row = row("a", &customer("42"), Email);
+    fixture.published(&event("a"), std::slice::from_ref(&row)).await;
+    let forged = SendKey { notification_id: NotificationId::generate(), channel: Email };
+    let never_written = SendKey { channel: Sms, ..row.key };
+    let received = fixture.receive(&[claimed(forged), claimed(row.key), claimed(never_written)]).await;
+    assert_eq!(received.unknown, [forged, never_written]);
+    assert_eq!(received.jobs.len(), 1);
+    assert_eq!(fixture.trace("a").await.sends.len(), 1);
+}
+
+pub async fn a_web_socket_send_is_sent_at_once(fixture: &Fixture) {
+    let row = row("a", &customer("42"), Websocket);
+    fixture.published(&event("a"), std::slice::from_ref(&row)).await;
+    assert!(fixture.receive(&[claimed(row.key)]).await.jobs.is_empty());
+    let send = fixture.send("a", row.key).await;
+    assert_eq!((text(&send, "status"), &send["attempt_count"]), ("SENT", &json!(1)));
+    assert!(send["sent_at"].is_string());
+    fixture.advance(super::given::LEASE * 2).await;
+    assert!(fixture.store.expired_claims(10).await.expect("the database is there").is_empty());
+}
+
+pub async fn what_is_not_claimed_is_due_at_once(fixture: &Fixture) {
+    let row = row("a", &customer("42"), Email);
+    fixture.published(&event("a"), std::slice::from_ref(&row)).await;
+    assert!(fixture.receive(&[left_due(row.key)]).await.jobs.is_empty());
+    let send = fixture.send("a", row.key).await;
+    assert_eq!(text(&send, "status"), "DUE");
+    assert!(send["next_attempt_at"].is_string());
+    let jobs = fixture.claim_due(Email, 10).await;
+    assert_eq!(jobs.len(), 1);
+    assert_eq!((jobs[0].key, jobs[0].attempt, &jobs[0].address), (row.key, 1, &row.address));
+    assert_eq!(text(&fixture.send("a", row.key).await, "status"), "SENDING");
+}
+
+pub async fn the_channels_of_a_user_share_a_notification(fixture: &Fixture) {
+    let rows = rows("a", &customer("42"), &[Email, Push, Websocket]);
+    fixture.published(&event("a"), &rows).await;
+    for row in &rows {
+        fixture.receive(&[claimed(row.key)]).await;
+    }
+    let trace = fixture.trace("a").await;
+    assert_eq!(trace.notifications.len(), 1);
+    assert_eq!(texts(&trace.sends, "channel"), ["EMAIL", "PUSH", "WEBSOCKET"]);
+    assert_eq!(texts(&trace.outbox, "status"), ["DELIVERED", "DELIVERED", "DELIVERED"]);
+}
+
+pub async fn users_of_two_types_with_one_id_are_two(fixture: &Fixture) {
+    let rows = [customer("50"), user("RESTAURANT_USER", "50")].map(|user| row("a", &user, Email));
+    fixture.published(&event("a"), &rows).await;
+    fixture.receive(&rows.clone().map(|row| claimed(row.key))).await;
+    let trace = fixture.trace("a").await;
+    assert_eq!(texts(&trace.notifications, "user_type"), ["CUSTOMER", "RESTAURANT_USER"]);
+    assert_eq!(trace.sends.len(), 2);
+}
+
+pub async fn a_second_notification_of_an_event_is_cancelled(fixture: &Fixture) {
+    let rows = [Email, Sms].map(|channel| row("a", &customer("42"), channel));
+    fixture.published(&event("a"), &rows).await;
+    fixture.receive(&[claimed(rows[0].key)]).await;
+    let second = fixture.receive(&[claimed(rows[1].key)]).await;
+    assert!(second.jobs.is_empty() && second.unknown.is_empty());
+    assert_eq!(second.events, [event_id("a")]);
+    let trace = fixture.trace("a").await;
+    assert_eq!(trace.notifications.len(), 1);
+    assert_eq!(texts(&trace.outbox, "status"), ["DELIVERED", "CANCELLED"]);
+    assert!(text(&trace.outbox[1], "last_error").starts_with("DUPLICATE: "));
+    let again = fixture.receive(&[claimed(rows[1].key)]).await;
+    assert_eq!((again.jobs.len(), again.repeated), (0, 1));
+}
+
+pub async fn the_inbox_has_the_text_of_the_inbox(fixture: &Fixture) {
+    let inbox = Text { title: "Inbox title".to_owned(), body: String::new() };
+    let with_inbox = OutboxRow { inbox: Some(inbox), ..row("a", &customer("1"), Email) };
+    let without = row("a", &customer("2"), Email);
+    fixture.published(&event("a"), &[with_inbox.clone(), without.clone()]).await;
+    let jobs = fixture.receive(&[claimed(with_inbox.key), claimed(without.key)]).await.jobs;
+    assert!(jobs.iter().all(|job| job.title == "EMAIL title" && job.body == "EMAIL body"));
+    let notifications = fixture.trace("a").await.notifications;
+    assert_eq!(texts(&notifications, "title"), ["Inbox title", "EMAIL title"]);
+    assert_eq!(texts(&notifications, "body"), ["", "EMAIL body"]);
+}
+
+pub async fn a_large_payload_stays_out_of_the_inbox(fixture: &Fixture) {
+    let payload = json!({ "text": "x".repeat(5_000) });
+    let large =
+        NewEvent { payload: serde_json::from_value(payload).expect("an object is a payload"), ..event("a") };
+    let row = row("a", &customer("42"), Email);
+    fixture.published(&large, std::slice::from_ref(&row)).await;
+    fixture.receive(&[claimed(row.key)]).await;
+    let properties = &fixture.trace("a").await.notifications[0]["properties"];
+    assert!(properties["payload"].is_null());
+    assert_eq!(properties["aggregate_id"], "7");
+}
+
+pub async fn a_row_that_failed_is_not_received(fixture: &Fixture) {
+    let row = row("a", &customer("42"), Email);
+    let chunk = fixture.fan_out(&event("a"), std::slice::from_ref(&row), true).await.remove(0);
+    let refused = vec![(row.key, "no route".to_owned())];
+    let delay = std::time::Duration::from_secs(1);
+    fixture.store.rows_refused(chunk.id, refused, 1, delay).await.expect("the database is there");
+    let received = fixture.receive(&[claimed(row.key)]).await;
+    assert!(received.jobs.is_empty() && received.unknown.is_empty());
+    assert_eq!(received.repeated, 1);
+    assert_eq!(fixture.outbox_statuses("a").await, ["FAILED"]);
+    assert!(fixture.trace("a").await.notifications.is_empty());
+}
+
+pub async fn a_message_that_can_not_be_received_fails_its_row(fixture: &Fixture) {
+    let rows = rows("a", &customer("42"), &[Email, Sms]);
+    fixture.published(&event("a"), &rows).await;
+    fixture.receive(&[claimed(rows[0].key)]).await;
+    let failed = |key: Option<SendKey>| FailedMessage {
+        key,
+        failure: Failure::new("POISON", "it came too often"),
+        message: Some("{".to_owned()),
+    };
+    let forged = SendKey { notification_id: NotificationId::generate(), channel: Email };
+    let messages =
+        vec![failed(None), failed(Some(forged)), failed(Some(rows[0].key)), failed(Some(rows[1].key))];
+    fixture.store.fail_messages(messages).await.expect("the database is there");
+    let trace = fixture.trace("a").await;
+    assert_eq!(texts(&trace.outbox, "status"), ["DELIVERED", "FAILED"], "what was received is left alone");
+    assert_eq!(text(&trace.outbox[1], "last_error"), "POISON: it came too often");
+    assert_eq!(fixture.count("SELECT count(*) FROM dead_letter").await, 4);
+    let letter = trace.dead_letters.last().expect("the row has one");
+    assert_eq!((text(letter, "stage"), text(letter, "reason")), ("receive", "POISON"));
+    assert_eq!((text(letter, "recipient_id"), text(letter, "channel")), ("42", "SMS"));
+    assert_eq!(fixture.store.republish(vec![rows[1].queue.clone()], 10).await.expect("it is there"), 0);
+}

@@ -1,0 +1,177 @@
+//! Reading what happened.
+
+use std::time::Duration;
+
+use campanile_domain::channel::Channel::{Email, Sms, Websocket};
+use campanile_domain::id::UserRef;
+use campanile_domain::send::SendState;
+use campanile_domain::status::EventStatus;
+use campanile_domain::time::{Timestamp, between};
+use serde_json::json;
+
+use super::Fixture;
+use super::given::{
+    claimed, customer, event, event_id, found, of_type, outcome, row, rows, step_of, summary, text, texts,
+    user,
+};
+use crate::{Capture, EventFilter, JsonRow, Settlement, Step, Trace, TraceFilter};
+
+async fn trace(fixture: &Fixture, filter: TraceFilter) -> Trace {
+    fixture.store.trace(&event_id("a"), filter).await.expect("it is there").expect("the event is there")
+}
+
+/// Who is in a part of the trace, each once.
+fn people(rows: &[JsonRow], prefix: &str) -> Vec<UserRef> {
+    let of = |row: &JsonRow| user(text(row, &format!("{prefix}_type")), text(row, &format!("{prefix}_id")));
+    let mut people: Vec<UserRef> = rows.iter().map(of).collect();
+    people.dedup();
+    people
+}
+
+/// Event `a` for these, received over two channels each.
+async fn told(fixture: &Fixture, users: &[UserRef]) {
+    let rows: Vec<_> = users.iter().flat_map(|user| rows("a", user, &[Email, Websocket])).collect();
+    fixture.published(&event("a"), &rows).await;
+    let keys: Vec<_> = rows.iter().map(|row| claimed(row.key)).collect();
+    fixture.receive(&keys).await;
+}
+
+pub async fn an_unknown_event_has_no_trace(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let unknown =
+        fixture.store.trace(&event_id("b"), TraceFilter { limit: 10, ..TraceFilter::default() }).await;
+    assert!(unknown.expect("the database is there").is_none());
+    let fresh = fixture.trace("a").await;
+    assert!(fresh.processed.is_none() && fresh.decisions.is_none() && fresh.outbox.is_empty());
+    assert_eq!(fresh.next, None);
+}
+
+pub async fn a_trace_tells_what_happened(fixture: &Fixture) {
+    told(fixture, &[customer("42")]).await;
+    let trace = fixture.trace("a").await;
+    assert_eq!((text(&trace.event, "event_id"), text(&trace.event, "event_type")), ("a", "ORDER_CREATED"));
+    assert_eq!((text(&trace.event, "aggregate_type"), text(&trace.event, "aggregate_id")), ("ORDER", "7"));
+    assert_eq!(trace.event["payload"], json!({ "total": 12 }));
+    assert_eq!(text(&trace.processed.expect("the event was decided"), "status"), "SUCCESS");
+    assert_eq!(texts(&trace.outbox, "channel"), ["EMAIL", "WEBSOCKET"]);
+    assert_eq!(
+        (text(&trace.outbox[0], "title"), text(&trace.outbox[0], "body")),
+        ("EMAIL title", "EMAIL body")
+    );
+    assert_eq!(text(&trace.outbox[0], "audience"), "customer");
+    let sends = &trace.sends;
+    assert_eq!(
+        (texts(sends, "channel"), texts(sends, "status")),
+        (vec!["EMAIL", "WEBSOCKET"], vec!["SENDING", "SENT"])
+    );
+    assert!(sends.iter().all(|send| send["attempts"] == json!([])));
+    let id = text(&sends[0], "notification_id");
+    assert_eq!(text(&trace.notifications[0], "id"), id);
+    assert_eq!(text(&sends[0], "id"), format!("{id}:EMAIL"));
+    assert_eq!(text(&trace.outbox[0], "id"), format!("{id}:EMAIL"));
+}
+
+pub async fn a_trace_comes_in_pages_of_users(fixture: &Fixture) {
+    let mut users: Vec<_> = ["1", "10", "2", "a"].map(customer).to_vec();
+    users.push(user("ADMIN_USER", "2"));
+    users.push(user("RESTAURANT_USER", "1"));
+    told(fixture, &users).await;
+    users.sort_unstable();
+    for limit in [1, 2, 4, 6, 7] {
+        let mut pages = Vec::new();
+        let mut after = None;
+        loop {
+            let page = trace(fixture, TraceFilter { after, limit, ..TraceFilter::default() }).await;
+            let told = people(&page.outbox, "recipient");
+            assert!(told.len() <= limit);
+            assert_eq!(people(&page.notifications, "user"), told);
+            assert_eq!(people(&page.sends, "user"), told);
+            assert_eq!((page.outbox.len(), page.sends.len()), (2 * told.len(), 2 * told.len()));
+            pages.extend(told);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(pages, users, "in pages of {limit}");
+    }
+}
+
+pub async fn a_trace_of_one_user_tells_of_nobody_else(fixture: &Fixture) {
+    let users = [customer("50"), customer("500"), user("RESTAURANT_USER", "50")];
+    told(fixture, &users).await;
+    let filter = |user: UserRef| TraceFilter { user: Some(user), after: None, limit: 10 };
+    let one = trace(fixture, filter(customer("50"))).await;
+    assert_eq!(people(&one.outbox, "recipient"), [customer("50")]);
+    assert_eq!(people(&one.notifications, "user"), [customer("50")]);
+    assert_eq!(people(&one.sends, "user"), [customer("50")]);
+    assert_eq!((one.outbox.len(), one.sends.len(), one.next), (2, 2, None));
+    let nobody = trace(fixture, filter(customer("51"))).await;
+    assert!(nobody.outbox.is_empty() && nobody.sends.is_empty());
+}
+
+async fn list(fixture: &Fixture, filter: EventFilter) -> Vec<JsonRow> {
+    fixture.store.list_events(filter).await.expect("the database is there")
+}
+
+pub async fn events_are_listed_from_both_ends(fixture: &Fixture) {
+    fixture.accept(&["c", "a", "b", "e", "d"].map(event)).await;
+    for (newest_first, expected) in [(false, ["c", "a", "b", "e", "d"]), (true, ["d", "e", "b", "a", "c"])] {
+        let mut listed = Vec::new();
+        let mut after = None;
+        loop {
+            let page =
+                list(fixture, EventFilter { after, newest_first, limit: 2, ..EventFilter::default() }).await;
+            let Some(last) = page.last() else { break };
+            after = last["id"].as_i64();
+            listed.extend(texts(&page, "event_id").into_iter().map(str::to_owned));
+        }
+        assert_eq!(listed, expected);
+    }
+}
+
+pub async fn events_are_filtered(fixture: &Fixture) {
+    fixture.published(&event("published"), &[row("published", &customer("42"), Email)]).await;
+    fixture.accept(&[event("pending"), of_type("news", "NEWS"), of_type("processed", "NEWS")]).await;
+    let claim = fixture.claim_fresh().await;
+    let step = step_of(found(&*claim, "processed"), Step::Finished(summary(0)));
+    fixture.commit(claim, vec![step], vec![]).await;
+    let ids = async |status: Option<EventStatus>, event_type: Option<&str>| {
+        let event_type = event_type.map(str::to_owned);
+        let rows =
+            list(fixture, EventFilter { status, event_type, limit: 10, ..EventFilter::default() }).await;
+        texts(&rows, "event_id").into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(None, None).await, ["published", "pending", "news", "processed"]);
+    assert_eq!(ids(Some(EventStatus::Pending), None).await, ["pending", "news"]);
+    assert_eq!(ids(None, Some("NEWS")).await, ["news", "processed"]);
+    assert_eq!(ids(Some(EventStatus::Processed), Some("NEWS")).await, ["processed"]);
+    assert!(ids(Some(EventStatus::Failed), None).await.is_empty());
+}
+
+pub async fn captured_messages_are_listed_in_pages(fixture: &Fixture) {
+    for (id, channel) in [("a", Email), ("b", Sms), ("c", Email), ("d", Sms)] {
+        let job = fixture.sending(id, channel).await;
+        let sent = outcome(&job, SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH });
+        fixture.settle(vec![Settlement { capture: Capture::Keep, ..sent }]).await;
+    }
+    let captured = async |event_id: Option<&str>, after: i64| {
+        let event_id = event_id.map(str::to_owned);
+        fixture.store.list_captured(event_id, after, 3).await.expect("the database is there")
+    };
+    let first = captured(None, 0).await;
+    assert_eq!(texts(&first, "event_id"), ["a", "b", "c"]);
+    let last = first[2]["id"].as_i64().expect("an id is a number");
+    assert_eq!(texts(&captured(None, last).await, "event_id"), ["d"]);
+    assert_eq!(texts(&captured(Some("c"), 0).await, "channel"), ["EMAIL"]);
+    assert!(captured(Some("c"), last).await.is_empty());
+    assert!(captured(Some("e"), 0).await.is_empty());
+}
+
+pub async fn the_clock_moves_as_the_fixture_says(fixture: &Fixture) {
+    let now = async || fixture.store.now().await.expect("the database is there");
+    let before = now().await;
+    fixture.advance(Duration::from_secs(3_600)).await;
+    let passed = between(before, now().await);
+    assert!((3_600..3_700).contains(&passed.as_secs()), "{passed:?}");
+}
