@@ -51,7 +51,7 @@ statuses!(
 statuses!(
     /// A row of the second outbox. Only `FAILED` and `CANCELLED` are stored; the rest follows from what else is there.
     OutboxStatus {
-        Pending = "PENDING" => [Published, Failed, Cancelled],
+        Pending = "PENDING" => [Published, Delivered, Failed, Cancelled],
         Published = "PUBLISHED" => [Pending, Delivered, Failed, Cancelled],
         Delivered = "DELIVERED" => [],
         Failed = "FAILED" => [Pending],

@@ -109,7 +109,8 @@ impl Case {
         let dead: Vec<(Channel, &str)> =
             self.world.dead_addresses.iter().map(|d| (d.channel, d.address.as_str())).collect();
         let mut seen = BTreeSet::new();
-        let counts = |address: &String| !dead.contains(&(channel, address.as_str())) && seen.insert(address.clone());
+        let counts =
+            |address: &String| !dead.contains(&(channel, address.as_str())) && seen.insert(address.clone());
         addresses.into_iter().filter(counts).collect()
     }
 }

@@ -33,7 +33,10 @@ impl RuleCache {
         let version = store.rule_version().await?;
         if version != self.current.read().unwrap_or_else(PoisonError::into_inner).0 {
             let fresh = read(store, &self.user_types).await?;
-            *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+            let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+            if fresh.0 > current.0 {
+                *current = fresh;
+            }
         }
         Ok(())
     }

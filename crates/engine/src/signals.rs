@@ -1,18 +1,20 @@
 //! What wakes a stage before its tick. Nothing depends on a signal arriving.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::id::EventId;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 #[derive(Debug, Default)]
 pub struct Signals {
     /// An event was accepted.
     pub events: Notify,
-    /// Chunks wait in the database.
-    pub chunks: Notify,
+    chunks: Notify,
+    chunks_seen: AtomicU64,
     /// Events may be complete.
     pub closing: Notify,
     complete: Mutex<HashSet<EventId>>,
@@ -20,6 +22,21 @@ pub struct Signals {
 }
 
 impl Signals {
+    /// Chunks wait in the database.
+    pub fn chunks_wait(&self) {
+        self.chunks_seen.fetch_add(1, Ordering::SeqCst);
+        self.chunks.notify_waiters();
+    }
+
+    /// Rises whenever chunks began to wait.
+    pub fn chunks_version(&self) -> u64 {
+        self.chunks_seen.load(Ordering::SeqCst)
+    }
+
+    pub fn chunks(&self) -> Notified<'_> {
+        self.chunks.notified()
+    }
+
     /// A send of the channel waits in the database.
     pub fn due(&self, channel: Channel) -> &Notify {
         self.due.get(channel)

@@ -169,12 +169,12 @@ impl Config {
                 .with_context(|| format!("the configuration file {} can't be read", file.display()))?;
             builder = builder.add_source(File::from_str(&text, FileFormat::Toml));
         }
-        let variables = Environment::with_prefix("CAMPANILE")
+        let variables = variables();
+        let environment = Environment::with_prefix("CAMPANILE")
             .prefix_separator("_")
             .separator("__")
-            .try_parsing(true)
-            .source(Some(variables()));
-        builder = builder.add_source(variables);
+            .source(Some(variables.clone()));
+        builder = builder.add_source(environment);
         if let Some(data_dir) = &flags.data_dir {
             builder = builder.set_override("data_dir", data_dir.to_string_lossy().as_ref())?;
         }
@@ -184,7 +184,10 @@ impl Config {
         let loaded = builder.build().context("the configuration can't be read")?;
         let config: Config = serde_path_to_error::deserialize(loaded).map_err(|error| {
             let path = error.path().to_string();
-            anyhow::anyhow!("configuration key `{path}`: {}", error.into_inner())
+            let variable = format!("CAMPANILE_{}", path.replace('.', "__").to_uppercase());
+            let from =
+                if variables.contains_key(&variable) { format!(" ({variable})") } else { String::new() };
+            anyhow::anyhow!("configuration key `{path}`{from}: {}", error.into_inner())
         })?;
         config.check()?;
         Ok(config)

@@ -62,6 +62,7 @@ macro_rules! for_each_check {
             accept::an_old_event_inserted_again_is_known
             accept::an_event_fails_after_as_many_failures_as_allowed
             accept::an_event_that_failed_half_way_may_be_redone
+            accept::an_old_event_that_fails_stays_known
             claim::nothing_waits_in_an_empty_database
             claim::high_goes_before_normal_before_low
             claim::the_oldest_goes_first_in_its_lane
@@ -110,6 +111,7 @@ macro_rules! for_each_check {
             publish::a_published_chunk_is_no_more
             publish::a_released_chunk_can_be_claimed_at_once
             publish::rows_that_were_received_meanwhile_are_not_published_again
+            publish::rows_that_failed_meanwhile_are_not_published_again
             publish::a_refused_row_waits_while_the_others_are_published
             publish::a_row_that_is_refused_too_often_fails_with_a_dead_letter
             publish::a_late_refusal_does_not_touch_what_was_received
@@ -166,6 +168,7 @@ macro_rules! for_each_check {
             rule::a_rule_that_can_not_be_used_does_not_hide_the_others
             trace::an_unknown_event_has_no_trace
             trace::a_trace_tells_what_happened
+            trace::a_trace_names_who_was_considered
             trace::a_trace_comes_in_pages_of_users
             trace::a_trace_of_one_user_tells_of_nobody_else
             trace::events_are_listed_from_both_ends

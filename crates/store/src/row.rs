@@ -73,9 +73,8 @@ impl Table {
     /// Whether a key column holds `*` where nothing is given.
     pub fn is_selector(self, column: &str) -> bool {
         match self {
-            Table::Preferences => column == "event_type",
+            Table::Preferences | Table::Routing => column == "event_type",
             Table::Settings => ["entity_id", "kind", "event_type"].contains(&column),
-            Table::Routing => column == "event_type",
             Table::Templates => true,
             Table::Recipients | Table::Entities | Table::Audiences => false,
         }

@@ -18,7 +18,7 @@ struct File {
 
 impl File {
     fn connect(&self) -> Connection {
-        Connection::open(self.folder.path().join("campanile.db")).unwrap()
+        Connection::open(self.folder.path().join("campanile.db")).expect("the file is there")
     }
 }
 
@@ -29,17 +29,18 @@ impl BackDoor for File {
     }
 
     async fn execute(&self, sql: &str) {
-        self.connect().execute_batch(sql).unwrap();
+        self.connect().execute_batch(sql).expect("the statement is good");
     }
 
     async fn count(&self, sql: &str) -> i64 {
-        self.connect().query_row(sql, [], |row| row.get(0)).unwrap()
+        self.connect().query_row(sql, [], |row| row.get(0)).expect("the query is good")
     }
 }
 
 fn sqlite() -> Fixture {
-    let (folder, clock) = (TempDir::new().unwrap(), Clock::default());
-    let store = Sqlite::open_with_clock(&folder.path().join("campanile.db"), clock.clone()).unwrap();
+    let (folder, clock) = (TempDir::new().expect("there is room"), Clock::default());
+    let path = folder.path().join("campanile.db");
+    let store = Sqlite::open_with_clock(&path, clock.clone()).expect("nobody else has the file");
     Fixture { store: Arc::new(store), back_door: Box::new(File { folder, clock }) }
 }
 

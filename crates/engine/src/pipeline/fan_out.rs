@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use campanile_domain::event::Failure;
-use campanile_domain::fan_out::{End, MAX_DECISIONS, OutboxRow, Plan};
+use campanile_domain::fan_out::{Cursor, End, MAX_DECISIONS, OutboxRow, Plan};
 use campanile_domain::id::EntityRef;
 use campanile_store::{
     ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Step, StoreError,
@@ -20,8 +20,8 @@ use crate::backoff::Backoff;
 
 /// Recipients of one transaction; times five channels, that is at most 10,000 rows.
 const MAX_RECIPIENTS: usize = 2_000;
-/// Of an event that is alone in its transaction for the first time; who fits has decisions and no cursor.
-const MAX_RECIPIENTS_ALONE: usize = MAX_DECISIONS;
+/// Of an event that begins alone in its transaction: one more than may have their decisions kept.
+const MAX_RECIPIENTS_ALONE: usize = MAX_DECISIONS + 1;
 /// Of one step of a large audience: short, so that others wait little.
 const CHUNK_RECIPIENTS: usize = 400;
 /// The rows that a batch should come to; the claim is sized by what events came to lately.
@@ -33,6 +33,8 @@ const FIRST_POLL: Duration = Duration::from_millis(10);
 pub struct Report {
     pub events: usize,
     pub rows: usize,
+    /// Rows of events that turned out too large for their batch: not written, and counted for the size of the next.
+    pub put_off: usize,
 }
 
 pub async fn run(engine: Engine, handover: Handover, stop: CancellationToken) {
@@ -40,7 +42,10 @@ pub async fn run(engine: Engine, handover: Handover, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     let mut idle = FIRST_POLL;
     if !engine.config.fan_out.initial_delay.is_zero() {
-        tokio::time::sleep(engine.config.fan_out.initial_delay).await;
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(engine.config.fan_out.initial_delay) => {}
+        }
     }
     while !stop.is_cancelled() {
         let signal = engine.signals.events.notified();
@@ -84,11 +89,15 @@ impl FanOut {
         let fresh = self.step(Claim::Fresh { limit }, MAX_RECIPIENTS).await?;
         if fresh.events > 0 {
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-            let now = fresh.rows as f64 / fresh.events as f64;
+            let now = (fresh.rows + fresh.put_off) as f64 / fresh.events as f64;
             self.rows_per_event = (0.7 * self.rows_per_event + 0.3 * now).max(1.0);
         }
         let chunk = self.step(Claim::Unfinished, CHUNK_RECIPIENTS).await?;
-        Ok(Report { events: fresh.events + chunk.events, rows: fresh.rows + chunk.rows })
+        Ok(Report {
+            events: fresh.events + chunk.events,
+            rows: fresh.rows + chunk.rows,
+            put_off: fresh.put_off,
+        })
     }
 
     /// Claims, decides, commits. A batch that the database refuses is bisected until the culprit is alone.
@@ -102,12 +111,7 @@ impl FanOut {
                 Ok(batch) => {
                     report.events += batch.report.events;
                     report.rows += batch.report.rows;
-                    claims.extend(
-                        batch
-                            .too_large
-                            .into_iter()
-                            .map(|seq| (Claim::These(vec![seq]), MAX_RECIPIENTS_ALONE)),
-                    );
+                    report.put_off += batch.report.put_off;
                 }
                 Err(StoreError::Refused(error)) => {
                     if let [culprit] = seqs[..] {
@@ -137,7 +141,11 @@ impl FanOut {
         let to_decide: Vec<&ClaimedEvent> =
             events.iter().filter(|e| !e.known && e.cancelled.is_none()).collect();
         let alone = events.len() == 1;
-        let room = if alone { room.min(MAX_RECIPIENTS_ALONE) } else { room / to_decide.len().max(1) };
+        let room = match &events[..] {
+            [event] if !has_begun(event) => MAX_RECIPIENTS_ALONE,
+            [_] => room,
+            many => room / many.len(),
+        };
         let rules = self.engine.rules.current();
         let now = claim.now();
         let plans = decide(&rules, claim.as_mut(), &to_decide, room.max(1), now).await?;
@@ -185,7 +193,7 @@ impl FanOut {
             place.send(chunk);
         }
         if waiting {
-            self.engine.signals.chunks.notify_waiters();
+            self.engine.signals.chunks_wait();
         }
         self.engine.signals.maybe_complete(touched);
         Ok(batch)
@@ -199,8 +207,11 @@ struct Batch {
     rows: Vec<ChunkRow>,
     failed_rows: Vec<OutboxRow>,
     report: Report,
-    /// Events that need more room than a shared batch has.
-    too_large: Vec<i64>,
+}
+
+/// Whether some recipients of the event were told already.
+fn has_begun(event: &ClaimedEvent) -> bool {
+    event.cursor.as_ref().is_some_and(|cursor| *cursor != Cursor::default())
 }
 
 impl Batch {
@@ -211,12 +222,17 @@ impl Batch {
         };
         let Plan { rows, decisions, entities, end } = plan;
         let step = match end {
-            End::Continues(_) if !alone => return self.too_large.push(event.seq),
+            // It begins again, alone, behind a cursor that stands at the start; others pass it.
+            End::Continues(_) if !alone => {
+                self.report.put_off += rows.len();
+                return self.add_step(event, Vec::new(), None, Step::Continues(Cursor::default()));
+            }
             End::Continues(cursor) => Step::Continues(cursor),
             End::Finished(summary) => Step::Finished(summary),
             End::Failed(failure) => Step::Failed(failure),
         };
-        let whole = event.cursor.is_none() && matches!(step, Step::Finished(_));
+        let whole =
+            !has_begun(event) && matches!(step, Step::Finished(_)) && decisions.len() <= MAX_DECISIONS;
         let decisions = whole.then(|| serde_json::to_string(&decisions).unwrap_or_default());
         for row in rows {
             if row.failure.is_some() {

@@ -95,35 +95,55 @@ pub async fn run(
 ) {
     let mut handed = handed.lock().await;
     let mut backoff = Backoff::new();
+    // What waits in the database is looked for when something began to wait, when there is room, and at each tick.
+    let mut looked_at = None;
     while !stop.is_cancelled() {
         let room = engine.broker.room();
-        let signal = engine.signals.chunks.notified();
-        let step = match handed.try_recv() {
-            Ok(chunk) => publish(&engine, chunk).await.map(|()| true),
-            Err(_) => publish_waiting(&engine, &queues).await,
-        };
-        match step {
-            Ok(true) => backoff.reset(),
-            Ok(false) => {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    chunk = handed.recv() => if let Some(chunk) = chunk {
-                        if let Err(error) = publish(&engine, chunk).await {
-                            tracing::warn!(%error, "publish waits");
-                            backoff.wait(&stop).await;
-                        }
-                    },
-                    () = signal => {}
-                    () = room => {}
-                    () = tokio::time::sleep(engine.config.publish.poll_interval) => {}
-                }
+        let signal = engine.signals.chunks();
+        let version = engine.signals.chunks_version();
+        // One by hand and one that waits, in turns: what waits is older and must not starve.
+        let step = async {
+            let by_hand = match handed.try_recv() {
+                Ok(chunk) => publish(&engine, chunk).await? == Progress::Made,
+                Err(_) => false,
+            };
+            if looked_at == Some(version) {
+                return Ok(by_hand);
             }
+            let waiting = publish_waiting(&engine, &queues).await? == Progress::Made;
+            if !waiting {
+                looked_at = Some(version);
+            }
+            Ok::<bool, PublishError>(by_hand || waiting)
+        };
+        match step.await {
+            Ok(true) => backoff.reset(),
+            Ok(false) => tokio::select! {
+                () = stop.cancelled() => return,
+                chunk = handed.recv() => if let Some(chunk) = chunk {
+                    if let Err(error) = publish(&engine, chunk).await {
+                        tracing::warn!(%error, "publish waits");
+                        backoff.wait(&stop).await;
+                    }
+                },
+                () = signal => {}
+                () = room => looked_at = None,
+                () = tokio::time::sleep(engine.config.publish.poll_interval) => looked_at = None,
+            },
             Err(error) => {
                 tracing::warn!(%error, "publish waits");
                 backoff.wait(&stop).await;
             }
         }
     }
+}
+
+/// Whether it is worth going on at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    Made,
+    /// Nothing waits, or the queue is full.
+    None,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -134,21 +154,21 @@ pub enum PublishError {
     Broker(#[from] BrokerError),
 }
 
-/// Publishes one chunk that waits in the database for a queue with room. Answers whether there was one.
-pub async fn publish_waiting(engine: &Engine, queues: &[String]) -> Result<bool, PublishError> {
+/// Publishes one chunk that waits in the database for a queue with room.
+pub async fn publish_waiting(engine: &Engine, queues: &[String]) -> Result<Progress, PublishError> {
     let with_room: Vec<String> =
         queues.iter().filter(|queue| !engine.broker.is_full(queue)).cloned().collect();
     if with_room.is_empty() {
-        return Ok(false);
+        return Ok(Progress::None);
     }
     match engine.store.claim_chunk(with_room, engine.config.lease).await? {
-        Some(chunk) => publish(engine, chunk).await.map(|()| true),
-        None => Ok(false),
+        Some(chunk) => publish(engine, chunk).await,
+        None => Ok(Progress::None),
     }
 }
 
 /// A chunk that could not be published goes back and waits; published again, it is harmless.
-pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<(), PublishError> {
+pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<Progress, PublishError> {
     let messages = chunk.rows.iter().map(|ChunkRow { row, event }| Message {
         id: row.key.to_string(),
         body: message::encode(event, row).into(),
@@ -158,7 +178,11 @@ pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<(), PublishError> 
     fail::fail_point!("publish.after_confirm");
     let confirms = match published {
         Ok(Published::Confirmed(confirms)) => confirms,
-        Ok(Published::Full) => return Ok(engine.store.release_chunk(chunk.id).await?),
+        Ok(Published::Full) => {
+            engine.store.release_chunk(chunk.id).await?;
+            engine.signals.chunks_wait();
+            return Ok(Progress::None);
+        }
         Err(error) => {
             engine.store.release_chunk(chunk.id).await?;
             return Err(error.into());
@@ -175,7 +199,8 @@ pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<(), PublishError> 
         .collect();
     metrics::counter!("campanile_published_total").increment((chunk.rows.len() - refused.len()) as u64);
     if refused.is_empty() {
-        return Ok(engine.store.chunk_published(chunk.id).await?);
+        engine.store.chunk_published(chunk.id).await?;
+        return Ok(Progress::Made);
     }
     metrics::counter!("campanile_refused_total").increment(refused.len() as u64);
     tracing::error!(
@@ -187,5 +212,5 @@ pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<(), PublishError> 
     let config = &engine.config.publish;
     engine.store.rows_refused(chunk.id, refused, config.max_refusals, config.poll_interval).await?;
     engine.signals.maybe_complete(chunk.rows.into_iter().map(|row| row.row.event_id));
-    Ok(())
+    Ok(Progress::Made)
 }

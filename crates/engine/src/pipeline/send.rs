@@ -108,12 +108,17 @@ impl Desk {
 
     /// Takes what was claimed under these places.
     pub fn enqueue(&self, jobs: Vec<SendJob>, lease_ends: Instant, mut places: Places) {
+        {
+            // All of a claim are counted before the first can be settled.
+            let mut open = self.open_claims.lock().unwrap_or_else(PoisonError::into_inner);
+            for job in &jobs {
+                *open.entry(job.claim).or_default() += 1;
+            }
+        }
         for job in jobs {
             let Some(place) = places.places.get_mut(job.key.channel).as_mut().and_then(|p| p.split(1)) else {
                 continue;
             };
-            *self.open_claims.lock().unwrap_or_else(PoisonError::into_inner).entry(job.claim).or_default() +=
-                1;
             let desk = self.channels.get(job.key.channel);
             let lane = if job.priority == Priority::High { &desk.high } else { &desk.others };
             // The receiving end lives in this desk, so it is there.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use campanile_domain::send::{Attempt, Outcome, SendState, after};
+use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
 use campanile_store::{Capture, ClaimId, SendJob, Settlement, StoreError};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -56,22 +57,53 @@ async fn settle(engine: &Engine, batch: &[Attempted], finished: Vec<ClaimId>) ->
     write(engine, settlements, finished).await
 }
 
-/// Writes a batch and says what came of it.
+/// Writes a batch. One that the database refuses is bisected until the culprit is alone, which then fails visibly.
 async fn write(
     engine: &Engine,
     settlements: Vec<Settlement>,
     finished: Vec<ClaimId>,
 ) -> Result<(), StoreError> {
-    let written: Vec<_> = settlements.iter().map(|s| (s.job.key.channel, s.state.clone())).collect();
+    let mut batches = vec![(settlements, finished)];
+    while let Some((batch, finished)) = batches.pop() {
+        match write_once(engine, batch.clone(), finished.clone()).await {
+            Ok(()) => {}
+            Err(StoreError::Refused(error)) if batch.len() == 1 && batch[0].state != REFUSED => {
+                tracing::error!(key = %batch[0].job.key, %error, "an outcome could not be written");
+                let failed = batch.into_iter().map(|settlement| Settlement {
+                    state: REFUSED,
+                    error: Some("the database refused the outcome".to_owned()),
+                    ..settlement
+                });
+                batches.push((failed.collect(), finished));
+            }
+            Err(StoreError::Refused(_)) if batch.len() > 1 => {
+                let (left, right) = batch.split_at(batch.len() / 2);
+                // Claims go with the last part: they hold until everything under them is written.
+                batches.push((right.to_vec(), finished));
+                batches.push((left.to_vec(), Vec::new()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+const REFUSED: SendState = SendState::Failed { code: "SETTLE_ERROR" };
+
+async fn write_once(
+    engine: &Engine,
+    settlements: Vec<Settlement>,
+    finished: Vec<ClaimId>,
+) -> Result<(), StoreError> {
+    let written: Vec<_> = settlements.iter().map(|s| (s.job.key.channel, s.state.status())).collect();
     fail::fail_point!("settle.before_commit");
     let settled = engine.store.settle(settlements, finished).await?;
     fail::fail_point!("settle.after_commit");
     metrics::counter!("campanile_lease_losses_total").increment(settled.lost.len() as u64);
-    for (channel, state) in written {
-        let status = state.status().as_str();
-        metrics::counter!("campanile_sends_total", "channel" => channel.as_str(), "status" => status)
+    for (channel, status) in written {
+        metrics::counter!("campanile_sends_total", "channel" => channel.as_str(), "status" => status.as_str())
             .increment(1);
-        if matches!(state, SendState::Due { .. }) {
+        if status == SendStatus::Due {
             engine.signals.due(channel).notify_waiters();
         }
     }
@@ -135,18 +167,22 @@ pub async fn take_over_expired(engine: &Engine) -> Result<usize, StoreError> {
     }
 }
 
+/// Nobody can know what the provider did; but what `capture` sends is written together with its outcome, so without an
+/// outcome it was not sent.
 fn in_doubt(engine: &Engine, job: SendJob, now: Timestamp) -> Settlement {
-    let outcome =
-        Outcome::Unknown { error: "the instance that was sending it died or lost its lease".to_owned() };
+    let provider = engine.providers.get(job.key.channel);
+    let outcome = if provider.is_some_and(|provider| provider.captures()) {
+        Outcome::NotAttempted
+    } else {
+        Outcome::Unknown { error: "the instance that was sending it died or lost its lease".to_owned() }
+    };
     let (state, error) = next_state(engine, &job, &outcome, now);
-    let provider =
-        engine.providers.get(job.key.channel).map_or("none", |provider| provider.name()).to_owned();
     Settlement {
         job,
         state,
-        provider,
+        provider: provider.map_or("none", |provider| provider.name()).to_owned(),
         error,
-        attempted: true,
+        attempted: outcome != Outcome::NotAttempted,
         duration: Duration::ZERO,
         capture: Capture::None,
     }

@@ -18,13 +18,16 @@ pub struct Client {
 }
 
 impl Client {
-    /// The key from the flag, the configuration, or the data folder, in this order.
+    /// The key from the flag, the configuration, its key file, or the data folder, in this order.
     pub fn new(url: &str, key: Option<String>, config: &Config) -> anyhow::Result<Self> {
         let configured = (!config.auth.admin_key.is_empty()).then(|| config.auth.admin_key.clone());
         let key = match key.or(configured) {
             Some(key) => key,
             None => {
-                let path = config.data_dir.join("admin.key");
+                let path = match &config.auth.admin_key_file {
+                    given if !given.as_os_str().is_empty() => given.clone(),
+                    _ => config.data_dir.join("admin.key"),
+                };
                 read_key(&path).with_context(|| {
                     format!(
                         "no key: give --key, or --data-dir of a server on this machine ({} can't be read)",

@@ -2,12 +2,12 @@
 
 use std::io::Read;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::Outcome;
 use super::client::Client;
+use super::{Failure, Outcome};
 
 /// The event on the command line, of `emit` and `explain`.
 #[derive(Debug, Args)]
@@ -27,9 +27,10 @@ pub struct EventArgs {
 }
 
 impl EventArgs {
-    pub fn json(&self) -> anyhow::Result<Map<String, Value>> {
+    pub fn json(&self) -> Result<Map<String, Value>, Failure> {
         let Some((aggregate_type, aggregate_id)) = self.aggregate.split_once(':') else {
-            bail!("--aggregate: `{}` is not TYPE:ID, such as RESTAURANT:5", self.aggregate);
+            let what = format!("--aggregate: `{}` is not TYPE:ID, such as RESTAURANT:5", self.aggregate);
+            return Err(Failure::Usage(what));
         };
         let mut event = Map::new();
         event.insert("event_type".to_owned(), json!(self.event_type));
@@ -45,7 +46,7 @@ impl EventArgs {
     }
 }
 
-fn read_payload(given: &str) -> anyhow::Result<Value> {
+fn read_payload(given: &str) -> Result<Value, Failure> {
     let text = match given.strip_prefix('@') {
         None => given.to_owned(),
         Some("-") => {
@@ -57,7 +58,7 @@ fn read_payload(given: &str) -> anyhow::Result<Value> {
             std::fs::read_to_string(file).with_context(|| format!("--payload: {file} can't be read"))?
         }
     };
-    serde_json::from_str(&text).context("--payload is not JSON")
+    serde_json::from_str(&text).map_err(|error| Failure::Usage(format!("--payload is not JSON: {error}")))
 }
 
 #[derive(Debug, Args)]

@@ -78,6 +78,8 @@ enum Command {
 #[derive(Debug)]
 pub enum Failure {
     NotFound(String),
+    /// What was written on the command line makes no sense.
+    Usage(String),
     Failed(anyhow::Error),
 }
 
@@ -103,6 +105,10 @@ pub fn run() -> ExitCode {
         Err(Failure::NotFound(what)) => {
             eprintln!("campanile: {what}");
             ExitCode::from(3)
+        }
+        Err(Failure::Usage(what)) => {
+            eprintln!("campanile: {what}");
+            ExitCode::from(2)
         }
         Err(Failure::Failed(error)) => {
             eprintln!("campanile: {error:#}");

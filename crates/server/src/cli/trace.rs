@@ -2,9 +2,8 @@
 
 use clap::Args;
 
-use super::Outcome;
 use super::client::{Client, encoded};
-use super::picture;
+use super::{Failure, Outcome, picture};
 
 #[derive(Debug, Args)]
 pub struct Trace {
@@ -19,9 +18,8 @@ impl Trace {
         let mut path = format!("/v1/events/{}", encoded(&self.event_id));
         if let Some(user) = &self.user {
             let Some((user_type, user_id)) = user.split_once(':') else {
-                return Err(
-                    anyhow::anyhow!("--user: `{user}` is not TYPE:ID, such as RESTAURANT_USER:2").into()
-                );
+                let what = format!("--user: `{user}` is not TYPE:ID, such as RESTAURANT_USER:2");
+                return Err(Failure::Usage(what));
             };
             path = format!("{path}?user_type={}&user_id={}", encoded(user_type), encoded(user_id));
         }

@@ -33,9 +33,11 @@ pub async fn require_key(State(app): State<App>, request: Request, next: Next) -
         .headers()
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("Bearer "));
+        .and_then(|value| value.split_once(' '));
     match presented {
-        Some(key) if app.admin_key.is(key.trim()) => next.run(request).await,
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") && app.admin_key.is(key.trim()) => {
+            next.run(request).await
+        }
         _ => {
             let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
             (challenge, Problem::unauthorized()).into_response()

@@ -1,6 +1,9 @@
 //! Reading what was sent: within a limit, as JSON, and into types. Whatever is wrong is named by position and field.
 
-use axum::body::{Body, to_bytes};
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, header};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -9,6 +12,8 @@ use super::Problem;
 use super::problem::FieldProblem;
 
 pub const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
+/// What is too large is read up to here and dropped: who is cut off while sending sees a broken connection, and no answer.
+const MAX_DROPPED_BYTES: usize = 8 * MAX_BODY_BYTES;
 
 /// One JSON value, or several lines of it.
 #[derive(Debug)]
@@ -22,10 +27,11 @@ pub async fn read(headers: &HeaderMap, body: Body) -> Result<Sent, Problem> {
         .get(header::CONTENT_LENGTH)
         .and_then(|n| n.to_str().ok())
         .and_then(|n| n.parse::<usize>().ok());
-    if declared.is_some_and(|bytes| bytes > MAX_BODY_BYTES) {
+    // Who asks first has sent nothing yet, and is told at once.
+    if declared.is_some_and(|bytes| bytes > MAX_BODY_BYTES) && headers.contains_key(header::EXPECT) {
         return Err(Problem::too_large(MAX_BODY_BYTES));
     }
-    let bytes = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| Problem::too_large(MAX_BODY_BYTES))?;
+    let bytes = whole(body).await?;
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if content_type.starts_with("application/x-ndjson") || content_type.starts_with("application/jsonl") {
         return lines(&bytes);
@@ -35,6 +41,25 @@ pub async fn read(headers: &HeaderMap, body: Body) -> Result<Sent, Problem> {
         Ok(one) => Ok(Sent::One(one)),
         Err(error) => Err(Problem::malformed(format!("the body is not JSON: {error}"))),
     }
+}
+
+async fn whole(mut body: Body) -> Result<Vec<u8>, Problem> {
+    let mut kept = Vec::new();
+    let mut seen = 0;
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame = frame
+            .map_err(|error| Problem::malformed(format!("the body did not arrive to its end: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        seen += data.len();
+        if seen <= MAX_BODY_BYTES {
+            kept.extend_from_slice(&data);
+        } else if seen <= MAX_DROPPED_BYTES {
+            kept = Vec::new();
+        } else {
+            break;
+        }
+    }
+    if seen <= MAX_BODY_BYTES { Ok(kept) } else { Err(Problem::too_large(MAX_BODY_BYTES)) }
 }
 
 fn lines(bytes: &[u8]) -> Result<Sent, Problem> {
@@ -72,13 +97,15 @@ pub fn typed<T: DeserializeOwned>(
 }
 
 fn parse<T: DeserializeOwned>(item: Value) -> Result<T, FieldProblem> {
+    if !item.is_object() {
+        let detail = "must be a JSON object".to_owned();
+        return Err(FieldProblem { index: 0, pointer: String::new(), detail });
+    }
     serde_path_to_error::deserialize(item).map_err(|error| {
         let mut pointer = pointer(error.path());
         let detail = error.into_inner().to_string();
-        // What is missing or unknown is named only in the message; its place is inside what the path names.
-        if let Some(field) =
-            ["unknown field `", "missing field `"].iter().find_map(|start| detail.strip_prefix(start))
-        {
+        // What is missing is named only in the message; its place is inside what the path names.
+        if let Some(field) = detail.strip_prefix("missing field `") {
             let field = field.split('`').next().unwrap_or_default();
             pointer = format!("{pointer}/{field}");
         }
@@ -120,5 +147,6 @@ mod tests {
         assert_eq!(with("priority", json!("URGENT")).pointer, "/priority");
         assert_eq!(with("aggregate_id", json!({})).pointer, "/aggregate_id");
         assert_eq!(problem(json!({"event_id": "1"})).pointer, "/event_type");
+        assert_eq!(problem(json!(7)).detail, "must be a JSON object");
     }
 }

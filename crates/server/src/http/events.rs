@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use axum::Json;
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Query as Parameters, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -90,9 +91,10 @@ pub async fn list(
 
 pub async fn trace(
     State(app): State<App>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
     Parameters(given): Parameters<HashMap<String, String>>,
 ) -> Result<Json<Value>, Problem> {
+    let Path(id) = id.map_err(|_| Problem::not_found("no event has an id that is not UTF-8"))?;
     let mut query = Query::new(given);
     let user = user(query.take("user_type"), query.take("user_id"))?;
     let after = query.take("cursor").map(|cursor| parse_cursor(&cursor)).transpose()?;

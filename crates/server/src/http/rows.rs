@@ -72,7 +72,13 @@ async fn list(app: App, table: Table, given: HashMap<String, String>) -> Result<
     let mut query = Query::new(given);
     let limit = query.take_limit()?;
     let after = query.take("cursor").map(|cursor| parse_cursor(table, &cursor)).transpose()?;
-    let columns = table.filters().filter_map(|name| query.take(name).map(|value| (name, value))).collect();
+    let columns: Vec<(&str, String)> =
+        table.filters().filter_map(|name| query.take(name).map(|value| (name, value))).collect();
+    if let Some((_, active)) =
+        columns.iter().find(|(name, value)| *name == "active" && !["true", "false"].contains(&value.as_str()))
+    {
+        return Err(Problem::bad_query(format!("active: `{active}` is neither `true` nor `false`")));
+    }
     query.end(&format!("{}, cursor, limit", table.filters().collect::<Vec<_>>().join(", ")))?;
     let items = app.engine.store.list_rows(table, RowFilter { columns, after, limit }).await?;
     let next = items.last().filter(|_| items.len() == limit).map(|last| {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::Fixture;
 use super::given::{event, event_id, found, step_of, text};
-use crate::{Acceptance, Claim, Step, TraceFilter};
+use crate::{Acceptance, Claim, FanOutClaim, Step, TraceFilter};
 
 async fn accept(fixture: &Fixture, events: &[NewEvent]) -> Acceptance {
     fixture.store.accept(events.to_vec()).await.expect("the events are good")
@@ -49,15 +49,24 @@ pub async fn an_id_is_known_after_its_event_is_gone(fixture: &Fixture) {
 
 pub async fn an_old_event_inserted_again_is_known(fixture: &Fixture) {
     forgotten(fixture, &event("a")).await;
+    insert_again(fixture, "a").await;
+    fixture.accept(&[event("b")]).await;
+    let only_a_is_known = |claim: &dyn FanOutClaim| {
+        assert!(found(claim, "a").known && !found(claim, "b").known);
+        claim.events().iter().map(|claimed| claimed.seq).collect()
+    };
+    let all: Vec<i64> = only_a_is_known(&*fixture.claim_fresh().await);
+    only_a_is_known(&*fixture.try_claim(Claim::These(all)).await.expect("they wait"));
+}
+
+/// As a producer would, who does not know better.
+async fn insert_again(fixture: &Fixture, id: &str) {
     fixture
-        .execute(
+        .execute(&format!(
             "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload)
-             VALUES ('a', 'ORDER_CREATED', 'ORDER', '7', '{}'), ('b', 'ORDER_CREATED', 'ORDER', '7', '{}')",
-        )
+             VALUES ('{id}', 'ORDER_CREATED', 'ORDER', '7', '{{}}')"
+        ))
         .await;
-    let claim = fixture.claim_fresh().await;
-    assert!(found(&*claim, "a").known);
-    assert!(!found(&*claim, "b").known);
 }
 
 /// An event that was processed, and whose row was deleted since.
@@ -88,6 +97,12 @@ pub async fn an_event_fails_after_as_many_failures_as_allowed(fixture: &Fixture)
     assert_eq!(fixture.trace("a").await.dead_letters.len(), 1);
 }
 
+async fn fail(fixture: &Fixture, seq: i64) {
+    for last in [false, false, true] {
+        assert_eq!(count_failure(fixture, seq).await, last);
+    }
+}
+
 /// Three are allowed.
 async fn count_failure(fixture: &Fixture, seq: i64) -> bool {
     let failure = Failure::new("BROKEN", "it broke");
@@ -100,9 +115,18 @@ pub async fn an_event_that_failed_half_way_may_be_redone(fixture: &Fixture) {
     let seq = claim.events()[0].seq;
     let step = step_of(&claim.events()[0], Step::Continues(Cursor::default()));
     fixture.commit(claim, vec![step], vec![]).await;
-    while !count_failure(fixture, seq).await {}
+    fail(fixture, seq).await;
     fixture.execute("UPDATE event_outbox SET status = 'PENDING' WHERE event_id = 'a'").await;
     let claim = fixture.claim_fresh().await;
     assert!(!found(&*claim, "a").known, "nobody behind the cursor was told");
     assert_eq!(found(&*claim, "a").cursor, None);
+}
+
+pub async fn an_old_event_that_fails_stays_known(fixture: &Fixture) {
+    forgotten(fixture, &event("a")).await;
+    insert_again(fixture, "a").await;
+    let seq = fixture.claim_fresh().await.events()[0].seq;
+    fail(fixture, seq).await;
+    fixture.execute("UPDATE event_outbox SET status = 'PENDING' WHERE event_id = 'a'").await;
+    assert!(found(&*fixture.claim_fresh().await, "a").known, "it was told once");
 }

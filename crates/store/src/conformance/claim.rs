@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Fixture;
 use super::given::{customer, event, found, ids, of_type, row, step_of, urgent};
-use crate::{Claim, EventFilter, Step, Table};
+use crate::{Claim, EventFilter, FanOutClaim, Step, Table};
 
 pub async fn nothing_waits_in_an_empty_database(fixture: &Fixture) {
     for claim in [Claim::Fresh { limit: 10 }, Claim::Unfinished, Claim::These(vec![1, 2])] {
@@ -131,7 +131,8 @@ pub async fn fresh_and_unfinished_events_are_claimed_apart(fixture: &Fixture) {
 }
 
 pub async fn the_most_urgent_unfinished_event_goes_first(fixture: &Fixture) {
-    fixture.accept(&[urgent("low", Low), urgent("high", High), urgent("higher", High)]).await;
+    let events = [urgent("fresh", High), urgent("low", Low), urgent("high", High), urgent("higher", High)];
+    fixture.accept(&events).await;
     for id in ["higher", "low", "high"] {
         continue_event(fixture, id, 1).await;
     }
@@ -142,7 +143,7 @@ pub async fn the_most_urgent_unfinished_event_goes_first(fixture: &Fixture) {
 pub async fn these_events_are_claimed_again_where_they_still_wait(fixture: &Fixture) {
     fixture.accept(&[event("done"), event("large"), event("a"), urgent("b", High)]).await;
     let claim = fixture.claim_fresh().await;
-    let all: Vec<i64> = claim.events().iter().map(|claimed| claimed.seq).collect();
+    let all: Vec<i64> = claim.events().iter().rev().map(|claimed| claimed.seq).collect();
     let row = row("done", &customer("42"), Channel::Email);
     let done = step_of(found(&*claim, "done"), Step::Finished(super::given::summary(1)));
     let chunk = super::given::chunk_of(&done.event, &[row], true);
@@ -158,10 +159,21 @@ pub async fn a_cancelled_event_says_why(fixture: &Fixture) {
     fixture
         .execute("INSERT INTO event_cancel (event_id, reason) VALUES ('a', 'closed today'), ('b', NULL)")
         .await;
-    let claim = fixture.claim_fresh().await;
-    assert_eq!(found(&*claim, "a").cancelled.as_deref(), Some("closed today"));
-    assert_eq!(found(&*claim, "b").cancelled.as_deref(), Some(""));
-    assert_eq!(found(&*claim, "c").cancelled, None);
+    let says_why = |claim: &dyn FanOutClaim| {
+        assert_eq!(found(claim, "a").cancelled.as_deref(), Some("closed today"));
+        assert_eq!(found(claim, "b").cancelled.as_deref(), Some(""));
+        assert_eq!(found(claim, "c").cancelled, None);
+        claim.events().iter().map(|claimed| claimed.seq).collect::<Vec<_>>()
+    };
+    let all = says_why(&*fixture.claim_fresh().await);
+    says_why(&*fixture.try_claim(Claim::These(all)).await.expect("they wait"));
+    for (id, why) in [("a", Some("closed today")), ("b", Some("")), ("c", None)] {
+        continue_event(fixture, id, 1).await;
+        let claim = fixture.try_claim(Claim::Unfinished).await.expect("one has begun");
+        assert_eq!(found(&*claim, id).cancelled.as_deref(), why);
+        let step = step_of(found(&*claim, id), Step::Cancelled(String::new()));
+        fixture.commit(claim, vec![step], vec![]).await;
+    }
 }
 
 fn cursor(recipients: u64) -> Cursor {

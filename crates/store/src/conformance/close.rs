@@ -86,6 +86,7 @@ pub async fn open_events_come_in_pages_by_age(fixture: &Fixture) {
         let Some((last, _)) = page.last() else { break };
         after = *last;
         open.extend(page.into_iter().map(|(_, id)| id.to_string()));
+        assert!(open.len() <= 4, "{open:?}");
     }
     assert_eq!(open, ["d", "c", "b", "a"]);
 }

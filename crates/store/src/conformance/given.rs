@@ -20,7 +20,7 @@ use crate::{
     JsonRow, NewChunk, Received, ReceivedKey, SendJob, Settlement, Step, Table, Trace, TraceFilter,
 };
 
-pub const LEASE: Duration = Duration::from_secs(60);
+pub const LEASE: Duration = Duration::from_mins(1);
 pub const HALF_A_LEASE: Duration = Duration::from_secs(30);
 /// Where rows go that are not told otherwise.
 pub const QUEUE: &str = "notification.customer";

@@ -118,7 +118,7 @@ pub async fn due_sends_are_claimed_by_lane_then_by_due_time(fixture: &Fixture) {
 
 pub async fn a_send_is_not_claimed_before_it_is_due(fixture: &Fixture) {
     let job = fixture.sending("a", Email).await;
-    let retry = due_in(fixture, &job, Duration::from_secs(60)).await;
+    let retry = due_in(fixture, &job, Duration::from_mins(1)).await;
     fixture.settle(vec![retry]).await;
     fixture.waiting("b", Email, Low).await;
     assert_eq!(events(&fixture.claim_due(Email, 10).await), ["b"], "what is more urgent is not due yet");

@@ -185,10 +185,12 @@ pub async fn a_message_that_can_not_be_received_fails_its_row(fixture: &Fixture)
     let messages =
         vec![failed(None), failed(Some(forged)), failed(Some(rows[0].key)), failed(Some(rows[1].key))];
     fixture.store.fail_messages(messages).await.expect("the database is there");
+    let once_more = FailedMessage { failure: Failure::new("LATE", "once more"), ..failed(Some(rows[1].key)) };
+    fixture.store.fail_messages(vec![once_more]).await.expect("the database is there");
     let trace = fixture.trace("a").await;
     assert_eq!(texts(&trace.outbox, "status"), ["DELIVERED", "FAILED"], "what was received is left alone");
     assert_eq!(text(&trace.outbox[1], "last_error"), "POISON: it came too often");
-    assert_eq!(fixture.count("SELECT count(*) FROM dead_letter").await, 4);
+    assert_eq!(fixture.count("SELECT count(*) FROM dead_letter").await, 5);
     let letter = trace.dead_letters.last().expect("the row has one");
     assert_eq!((text(letter, "stage"), text(letter, "reason")), ("receive", "POISON"));
     assert_eq!((text(letter, "recipient_id"), text(letter, "channel")), ("42", "SMS"));

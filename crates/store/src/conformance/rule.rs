@@ -71,7 +71,7 @@ pub async fn rules_come_back_as_they_were_written(fixture: &Fixture) {
         json!({ "event_type": "NEWS", "channel": "EMAIL", "locale": "it", "title": "Novità", "html": "<p>" });
     let of_kind = json!({
         "entity_type": "RESTAURANT", "kind": "PIZZERIA", "channel": "SMS", "roles": ["MANAGER"], "max_recipients": 2,
-        "quiet_hours_start": "22:00", "quiet_hours_end": "08:00", "quiet_hours_mode": "DEFER",
+        "quiet_hours_start": "22:00", "quiet_hours_end": "08:00", "quiet_hours_mode": "SUPPRESS",
     });
     let own = json!({ "entity_type": "RESTAURANT", "entity_id": "5", "channel": "SMS" });
     fixture.put(Table::Audiences, vec![audience.clone()]).await;

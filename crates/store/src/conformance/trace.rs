@@ -14,7 +14,7 @@ use super::given::{
     claimed, customer, event, event_id, found, of_type, outcome, row, rows, step_of, summary, text, texts,
     user,
 };
-use crate::{Capture, EventFilter, JsonRow, Settlement, Step, Trace, TraceFilter};
+use crate::{Capture, EventFilter, FanOutStep, JsonRow, Settlement, Step, Table, Trace, TraceFilter};
 
 async fn trace(fixture: &Fixture, filter: TraceFilter) -> Trace {
     fixture.store.trace(&event_id("a"), filter).await.expect("it is there").expect("the event is there")
@@ -71,6 +71,23 @@ pub async fn a_trace_tells_what_happened(fixture: &Fixture) {
     assert_eq!(text(&trace.outbox[0], "id"), format!("{id}:EMAIL"));
 }
 
+pub async fn a_trace_names_who_was_considered(fixture: &Fixture) {
+    let person = |user_id: &str, name: &str| json!({ "user_type": "CUSTOMER", "user_id": user_id, "name": name, "role": "CHEF" });
+    fixture.put(Table::Recipients, vec![person("1", "Ada"), person("2", "Bob"), person("3", "Eve")]).await;
+    fixture
+        .put(Table::Recipients, vec![json!({ "user_type": "ADMIN_USER", "user_id": "1", "name": "Root" })])
+        .await;
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let considered = ["1", "3", "gone"].map(|id| json!({ "user_type": "CUSTOMER", "user_id": id }));
+    let decisions = Some(json!(considered).to_string());
+    let step = FanOutStep { decisions, ..step_of(&claim.events()[0], Step::Finished(summary(0))) };
+    fixture.commit(claim, vec![step], vec![]).await;
+    let mut people = fixture.trace("a").await.people;
+    people.sort_by_key(|person| text(person, "user_id").to_owned());
+    assert_eq!((texts(&people, "name"), texts(&people, "role")), (vec!["Ada", "Eve"], vec!["CHEF", "CHEF"]));
+}
+
 pub async fn a_trace_comes_in_pages_of_users(fixture: &Fixture) {
     let mut users: Vec<_> = ["1", "10", "2", "a"].map(customer).to_vec();
     users.push(user("ADMIN_USER", "2"));
@@ -88,6 +105,7 @@ pub async fn a_trace_comes_in_pages_of_users(fixture: &Fixture) {
             assert_eq!(people(&page.sends, "user"), told);
             assert_eq!((page.outbox.len(), page.sends.len()), (2 * told.len(), 2 * told.len()));
             pages.extend(told);
+            assert!(pages.len() <= users.len(), "{pages:?}");
             after = page.next;
             if after.is_none() {
                 break;
@@ -125,6 +143,7 @@ pub async fn events_are_listed_from_both_ends(fixture: &Fixture) {
             let Some(last) = page.last() else { break };
             after = last["id"].as_i64();
             listed.extend(texts(&page, "event_id").into_iter().map(str::to_owned));
+            assert!(listed.len() <= expected.len(), "{listed:?}");
         }
         assert_eq!(listed, expected);
     }
@@ -171,7 +190,7 @@ pub async fn captured_messages_are_listed_in_pages(fixture: &Fixture) {
 pub async fn the_clock_moves_as_the_fixture_says(fixture: &Fixture) {
     let now = async || fixture.store.now().await.expect("the database is there");
     let before = now().await;
-    fixture.advance(Duration::from_secs(3_600)).await;
+    fixture.advance(Duration::from_hours(1)).await;
     let passed = between(before, now().await);
     assert!((3_600..3_700).contains(&passed.as_secs()), "{passed:?}");
 }

@@ -30,6 +30,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const STATEMENT_CACHE: usize = 128;
 
 /// A clone is another handle on the same file.
+///
+/// Nobody gathers statistics here (`ANALYZE`, `PRAGMA optimize`). Without them SQLite takes every table for large and uses
+/// its indexes; with those of a young file it would go through whole tables, and still do so when they have grown.
 #[derive(Debug, Clone)]
 pub struct Sqlite {
     shared: Arc<Shared>,
@@ -74,7 +77,6 @@ impl Sqlite {
         // The lock is ours, so whoever held these leases is gone.
         connection.execute(statement::EXPIRE_LEASES, [])?;
         connection.execute(statement::RELEASE_CHUNKS, [])?;
-        connection.execute_batch("PRAGMA optimize = 0x10002")?;
         let readers = (0..READERS)
             .map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX))
             .collect::<Result<Vec<_>, _>>()?;

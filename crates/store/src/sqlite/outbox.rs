@@ -55,7 +55,7 @@ impl OutboxStore for Sqlite {
             }
             let params = named_params! { ":chunk_id": chunk.0, ":refused": json!(waiting).to_string() };
             read::change(connection, statement::CONFIRM_ROWS, params)?;
-            release(connection, chunk, Some(lease_until(now, delay)))
+            release(connection, chunk, Some(&lease_until(now, delay)))
         })
         .await
     }
@@ -121,7 +121,7 @@ fn outbox_row(row: &Row, event: &Event) -> Result<OutboxRow, StoreError> {
     })
 }
 
-fn release(connection: &Connection, chunk: ChunkId, lease_until: Option<String>) -> Result<(), StoreError> {
+fn release(connection: &Connection, chunk: ChunkId, lease_until: Option<&str>) -> Result<(), StoreError> {
     let params = named_params! { ":id": chunk.0, ":lease_until": lease_until };
     read::change(connection, statement::RELEASE_CHUNK, params).map(drop)
 }

@@ -35,7 +35,9 @@ pub fn maybe_parsed<T: FromStr<Err: Display>>(row: &Row, column: &str) -> Result
 pub fn maybe_time(row: &Row, column: &str) -> Result<Option<Timestamp>, StoreError> {
     let text: Option<String> = row.get(column)?;
     Ok(text.and_then(|text| {
-        time::from_text(&text).or_else(|| time::from_text(&format!("{}Z", text.replace(' ', "T"))))
+        time::from_text(&text)
+            .or_else(|| time::from_text(&format!("{}Z", text.replace(' ', "T"))))
+            .or_else(|| time::from_text(&format!("{text}T00:00:00Z")))
     }))
 }
 

@@ -145,8 +145,7 @@ fn sql_value(value: Option<&Value>, kind: Kind) -> Sql {
         (_, None | Some(Value::Null)) => Sql::Null,
         (Kind::Flag, Some(value)) => Sql::Integer(i64::from(value.as_bool().unwrap_or_default())),
         (Kind::Number, Some(value)) => value.as_i64().map_or(Sql::Null, Sql::Integer),
-        (Kind::List, Some(value)) => Sql::Text(value.to_string()),
         (Kind::Text, Some(Value::String(text))) => Sql::Text(text.clone()),
-        (Kind::Text, Some(value)) => Sql::Text(value.to_string()),
+        (Kind::Text | Kind::List, Some(value)) => Sql::Text(value.to_string()),
     }
 }

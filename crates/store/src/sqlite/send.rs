@@ -55,9 +55,10 @@ impl SendStore for Sqlite {
                 let params = named_params! {
                     ":channel": channel.as_str(), ":lane": lane, ":now": now, ":limit": limit - jobs.len(),
                 };
-                let due =
-                    read::all(connection, statement::TAKE_DUE, params, |row| Ok(row.get::<_, String>(0)?))?;
-                for notification_id in due {
+                let mut due: Vec<(String, String)> =
+                    read::all(connection, statement::TAKE_DUE, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
+                due.sort_unstable();
+                for (_, notification_id) in due {
                     jobs.extend(start(connection, &notification_id, channel, claim)?);
                 }
             }

@@ -1,1 +1,54 @@
-//! placeholder
+//! What is SQLite's own: its file, its plans, its one thread that writes. What every database does is in the conformance
+//! suite.
+
+mod file;
+mod group;
+mod plan;
+mod producer;
+mod seed;
+
+use std::path::{Path, PathBuf};
+
+use campanile_domain::event::NewEvent;
+use rusqlite::Connection;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::Sqlite;
+
+/// A folder of its own, which is deleted with this.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Folder(TempDir::new().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn database(&self) -> PathBuf {
+        self.path().join("campanile.db")
+    }
+
+    fn open(&self) -> Sqlite {
+        Sqlite::open(&self.database()).unwrap()
+    }
+
+    /// As another process sees the file.
+    fn connect(&self) -> Connection {
+        Connection::open(self.database()).unwrap()
+    }
+}
+
+fn event(id: &str) -> NewEvent {
+    serde_json::from_value(json!({
+        "event_id": id, "event_type": "ORDER_CREATED", "aggregate_type": "ORDER", "aggregate_id": "7",
+    }))
+    .unwrap()
+}
+
+fn count(connection: &Connection, sql: &str) -> i64 {
+    connection.query_row(sql, [], |row| row.get(0)).unwrap()
+}

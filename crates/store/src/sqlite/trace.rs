@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use campanile_domain::event::Event;
 use campanile_domain::id::{EventId, UserRef};
+use campanile_domain::status::EventStatus;
 use rusqlite::{Connection, named_params};
 
 use super::{Sqlite, fan_out, read, statement};
@@ -23,7 +24,7 @@ impl TraceStore for Sqlite {
                 (statement::LIST_EVENTS_OLDEST, 0)
             };
             let params = named_params! {
-                ":after": filter.after.unwrap_or(start), ":status": filter.status.map(|status| status.as_str()),
+                ":after": filter.after.unwrap_or(start), ":status": filter.status.map(EventStatus::as_str),
                 ":event_type": filter.event_type, ":limit": filter.limit,
             };
             read::all(connection, sql, params, read::json_row)
@@ -37,15 +38,13 @@ impl TraceStore for Sqlite {
         after: i64,
         limit: usize,
     ) -> Result<Vec<JsonRow>, StoreError> {
-        self.read(move |connection| match event_id {
-            Some(event_id) => {
+        self.read(move |connection| {
+            if let Some(event_id) = event_id {
                 let params = named_params! { ":event_id": event_id, ":after": after, ":limit": limit };
-                read::all(connection, statement::LIST_CAPTURED_OF, params, read::json_row)
+                return read::all(connection, statement::LIST_CAPTURED_OF, params, read::json_row);
             }
-            None => {
-                let params = named_params! { ":after": after, ":limit": limit };
-                read::all(connection, statement::LIST_CAPTURED, params, read::json_row)
-            }
+            let params = named_params! { ":after": after, ":limit": limit };
+            read::all(connection, statement::LIST_CAPTURED, params, read::json_row)
         })
         .await
     }

@@ -21,7 +21,9 @@ CREATE TABLE event_outbox (
                    CHECK (status IN ('PENDING', 'PUBLISHED', 'PROCESSED', 'FAILED', 'CANCELLED')),
     retry_count    INTEGER NOT NULL DEFAULT 0,
     last_error     TEXT,
-    occurred_at    TEXT CHECK (occurred_at IS NULL OR julianday(occurred_at) IS NOT NULL),
+    occurred_at    TEXT
+                   CHECK (occurred_at IS NULL
+                          OR occurred_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' AND julianday(occurred_at) IS NOT NULL),
     created_at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     published_at   TEXT,
     processed_at   TEXT,
@@ -228,7 +230,7 @@ CREATE TABLE recipient (
     rank          INTEGER GENERATED ALWAYS AS (coalesce(role, '') <> 'MANAGER') VIRTUAL,
     PRIMARY KEY (user_type, user_id)
 ) WITHOUT ROWID;
-CREATE INDEX recipient_entity ON recipient (entity_type, entity_id);
+CREATE INDEX recipient_entity ON recipient (entity_id, entity_type);
 CREATE INDEX recipient_walk ON recipient (user_type, entity_key, rank, user_id) WHERE active = 1;
 
 CREATE TABLE dead_address (
@@ -269,7 +271,7 @@ CREATE TABLE entity_notification_settings (
 CREATE INDEX entity_notification_settings_defaults ON entity_notification_settings (entity_type) WHERE entity_id = '*';
 
 CREATE TABLE event_type_channel_routing (
-    event_type        TEXT NOT NULL,
+    event_type        TEXT NOT NULL DEFAULT '*',
     channel           TEXT NOT NULL,
     mandatory         INTEGER NOT NULL DEFAULT 0,
     delivery_strategy TEXT NOT NULL DEFAULT 'IMMEDIATE',

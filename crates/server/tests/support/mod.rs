@@ -1,0 +1,194 @@
+//! The real binary as a child process, in a folder of its own, and a client that speaks HTTP to it.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+pub const KEY: &str = "test-admin-key";
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A running `campanile serve`. Dropping it kills the process.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    pub url: String,
+    http: reqwest::Client,
+}
+
+/// The binary with a clean environment and impatient retries.
+pub fn campanile(data_dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_campanile"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CAMPANILE_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("CAMPANILE_DATA_DIR", data_dir).env("CAMPANILE_AUTH__ADMIN_KEY", KEY);
+    for channel in ["EMAIL", "PUSH", "SMS", "SLACK"] {
+        command.env(format!("CAMPANILE_SEND__{channel}__POLL_INTERVAL"), "50ms");
+        command.env(format!("CAMPANILE_SEND__{channel}__BACKOFF_BASE"), "10ms");
+    }
+    command
+}
+
+impl Server {
+    pub fn start(data_dir: &Path) -> Self {
+        Self::start_with(data_dir, &[])
+    }
+
+    pub fn start_with(data_dir: &Path, variables: &[(&str, &str)]) -> Self {
+        // Before the child is there, so that nothing that fails leaves it behind.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::new();
+        let mut command = campanile(data_dir);
+        command.args(["serve", "--listen", "127.0.0.1:0"]).envs(variables.iter().copied());
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
+        let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+        let first = lines.next().expect("a server says where it listens").expect("what it says is text");
+        let url = first.rsplit(' ').next().expect("the line ends with the address").to_owned();
+        // Drained, so that the server never waits for a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        Server { child, url, http }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().expect("the server is our child");
+        self.child.wait().expect("the server is our child");
+    }
+
+    /// SIGTERM, and the end that it leads to.
+    pub fn terminate(&mut self) -> ExitStatus {
+        let told =
+            Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().expect("kill is there");
+        assert!(told.success());
+        self.child.wait().expect("the server is our child")
+    }
+
+    /// Waits until the process has killed itself at its failpoint.
+    pub async fn died_by_sigkill(&mut self) {
+        let status =
+            until("the process reaches its failpoint", async || self.child.try_wait().ok().flatten()).await;
+        assert_eq!(status.signal(), Some(9), "it ended by itself: {status}");
+    }
+
+    /// The answer, or nothing when the server died meanwhile.
+    pub async fn try_call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Option<(StatusCode, Value)> {
+        let mut request = self.http.request(method, format!("{}{path}", self.url)).bearer_auth(KEY);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.ok()?;
+        let status = response.status();
+        let text = response.text().await.ok()?;
+        Some((status, serde_json::from_str(&text).unwrap_or(Value::String(text))))
+    }
+
+    pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> (StatusCode, Value) {
+        self.try_call(method, path, body).await.expect("the server answers")
+    }
+
+    pub async fn get(&self, path: &str) -> Value {
+        let (status, answer) = self.call(Method::GET, path, None).await;
+        assert_eq!(status, StatusCode::OK, "GET {path}: {answer}");
+        answer
+    }
+
+    pub async fn put(&self, path: &str, rows: Value) {
+        let (status, answer) = self.call(Method::PUT, path, Some(&rows)).await;
+        assert_eq!(status, StatusCode::OK, "PUT {path}: {answer}");
+    }
+
+    pub async fn emit(&self, events: &Value) -> Value {
+        let (status, answer) = self.call(Method::POST, "/v1/events", Some(events)).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+        answer
+    }
+
+    /// The trace once the event has ended and nothing of it is under way.
+    pub async fn settled(&self, event_id: &str) -> Value {
+        until(&format!("{event_id} is settled"), async || {
+            let trace = self.get(&format!("/v1/events/{event_id}")).await;
+            let ended = !["PENDING", "PUBLISHED"].contains(&trace["event"]["status"].as_str()?);
+            let sends = trace["sends"].as_array()?;
+            let under_way =
+                sends.iter().any(|s| ["DUE", "SENDING"].contains(&s["status"].as_str().unwrap_or("")));
+            (ended && !under_way).then_some(trace)
+        })
+        .await
+    }
+
+    /// How often each (event, user, channel) was captured.
+    pub async fn captured(&self) -> BTreeMap<String, u32> {
+        let mut counts = BTreeMap::new();
+        let mut cursor = json!(0);
+        while !cursor.is_null() {
+            let page = self.get(&format!("/v1/captured?limit=1000&cursor={cursor}")).await;
+            for message in page["items"].as_array().expect("a list") {
+                *counts.entry(key(message, "user_type", "user_id")).or_default() += 1;
+            }
+            cursor = page["next"].clone();
+        }
+        counts
+    }
+}
+
+/// `event/TYPE 1/EMAIL`.
+pub fn key(row: &Value, user_type: &str, user_id: &str) -> String {
+    let text = |field: &str| row[field].as_str().unwrap_or_default();
+    format!("{}/{} {}/{}", text("event_id"), text(user_type), text(user_id), text("channel"))
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be dead already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Looks again and again until there is an answer; a test that waits too long fails and says for what.
+pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain until {what}");
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Three people of restaurant 5 with every address.
+pub fn staff() -> Value {
+    let person = |id: u32, role: &str| {
+        json!({
+            "user_type": "RESTAURANT_USER", "user_id": id, "entity_type": "RESTAURANT", "entity_id": 5, "role": role,
+            "name": format!("Person {id}"), "email": format!("p{id}@example.com"), "phone": format!("+390550{id:03}"),
+            "push_tokens": [format!("token-{id}")],
+        })
+    };
+    json!([person(1, "MANAGER"), person(2, "WAITER"), person(3, "CHEF")])
+}
+
+pub fn reservation(event_id: &str) -> Value {
+    json!({
+        "event_id": event_id, "event_type": "RESERVATION_REQUESTED", "aggregate_type": "RESTAURANT", "aggregate_id": "5",
+        "payload": {"guest": "John Doe", "party": 4},
+    })
+}

@@ -1,0 +1,168 @@
+//! How SQLite goes about each statement: it prepares, and no statement goes through a whole table.
+
+use rusqlite::Connection;
+
+use super::seed::seed;
+use super::{Folder, count};
+use crate::sqlite::{row, statement};
+use crate::{RowFilter, Table};
+
+/// Scans that are meant. Each is a statement, the beginning of a line of its plan, and why.
+const MEANT: &[(&str, &str, &str)] = &[
+    ("claim_fresh", "SCAN e USING INDEX event_outbox_fresh", "a queue: the index has only what waits"),
+    (
+        "claim_unfinished",
+        "SCAN e USING INDEX event_outbox_unfinished",
+        "a queue: the index has only what has begun",
+    ),
+    ("lost_rows", "SCAN event_outbox USING INDEX event_outbox_open", "the index has only what is not closed"),
+    (
+        "lost_rows",
+        "SCAN event_outbox USING INDEX event_outbox_unfinished",
+        "the index has only what has begun",
+    ),
+    (
+        "default_settings",
+        "SCAN s USING INDEX entity_notification_settings_defaults",
+        "all that the index has is asked for",
+    ),
+    ("release_chunks", "SCAN publish_chunk", "once, at start, and only what waits has a chunk"),
+    ("rule_version", "SCAN rule_version", "it has one row"),
+    ("trace_users", "SCAN (subquery-1)", "a page of users"),
+];
+
+/// Listings walk the key from its beginning, and stop at their limit.
+const LISTED_IN_KEY_ORDER: &str = "list ";
+
+/// Sorts that are meant: what is sorted is no more than the caller gave or asked for.
+const SORTED: &[(&str, &str)] = &[
+    ("claim_chunk", "one chunk per queue"),
+    ("claim_these", "the events that the caller named"),
+    ("trace_users", "a page of users"),
+];
+
+/// Every statement with its name: those of files, and those that are made from the descriptions of tables.
+fn statements() -> Vec<(String, String)> {
+    let mut all: Vec<_> =
+        statement::ALL.iter().map(|(name, sql)| ((*name).to_owned(), (*sql).to_owned())).collect();
+    for table in Table::ALL {
+        let description = table.description();
+        let columns: Vec<&str> = description.columns.iter().map(|(name, _)| *name).collect();
+        let named = |verb: &str| format!("{verb} {}", table.path());
+        all.push((named("put"), row::upsert(description, &columns)));
+        all.push((named("put sparse"), row::upsert(description, description.key)));
+        all.push((named("delete"), row::deletion(description)));
+        all.push((named("list"), listing(table, &[], false)));
+        all.push((named("go on with"), listing(table, &[], true)));
+        for column in table.filters() {
+            all.push((format!("list {} by {column}", table.path()), listing(table, &[column], false)));
+        }
+    }
+    all.push(("members".to_owned(), listing(Table::Recipients, &["entity_type", "entity_id"], false)));
+    all.push(("more members".to_owned(), listing(Table::Recipients, &["entity_type", "entity_id"], true)));
+    all
+}
+
+fn listing(table: Table, by: &[&'static str], goes_on: bool) -> String {
+    let value = || "x".to_owned();
+    let columns = by.iter().map(|column| (*column, value())).collect();
+    let after = goes_on.then(|| table.key().iter().map(|_| value()).collect());
+    row::listing(table.description(), &RowFilter { columns, after, limit: 1 }).0
+}
+
+fn plan(connection: &Connection, sql: &str) -> Vec<String> {
+    let mut explained = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let mut rows = explained.raw_query();
+    let mut lines = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        lines.push(row.get("detail").unwrap());
+    }
+    lines
+}
+
+/// What a plan does that nobody meant.
+fn objections(name: &str, plan: &[String]) -> Vec<String> {
+    let scan = |line: &&String| {
+        line.starts_with("SCAN ") && !line.contains("VIRTUAL TABLE") && !line.starts_with("SCAN CONSTANT ROW")
+    };
+    let meant = |line: &String| {
+        name.starts_with(LISTED_IN_KEY_ORDER)
+            || MEANT.iter().any(|(statement, start, _)| *statement == name && line.starts_with(start))
+    };
+    let sort = |line: &&String| {
+        let small = SORTED.iter().any(|(statement, _)| *statement == name);
+        line.starts_with("USE TEMP B-TREE") && !small && !name.starts_with(LISTED_IN_KEY_ORDER)
+    };
+    let scans = plan.iter().filter(scan).filter(|line| !meant(line));
+    scans.chain(plan.iter().filter(sort)).map(|line| format!("{name}: {line}")).collect()
+}
+
+fn all_objections(folder: &Folder) -> Vec<String> {
+    let connection = folder.connect();
+    statements().iter().flat_map(|(name, sql)| objections(name, &plan(&connection, sql))).collect()
+}
+
+#[test]
+fn every_statement_prepares() {
+    let folder = Folder::new();
+    let _store = folder.open();
+    let connection = folder.connect();
+    for (name, sql) in statements() {
+        if let Err(error) = connection.prepare(&sql) {
+            panic!("{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn every_sql_file_is_a_statement() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/sqlite/sql");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
+    let mut names: Vec<&str> = statement::ALL.iter().map(|(name, _)| *name).collect();
+    files.sort();
+    names.sort_unstable();
+    assert_eq!(files, names);
+}
+
+#[test]
+fn no_statement_goes_through_a_table() {
+    let folder = Folder::new();
+    let _store = folder.open();
+    assert_eq!(all_objections(&folder), [""; 0]);
+}
+
+#[test]
+fn no_statement_goes_through_a_large_table_whose_statistics_are_known() {
+    let folder = Folder::new();
+    let _store = folder.open();
+    folder.connect().execute_batch(&seed(3_000)).unwrap();
+    folder.connect().execute_batch("ANALYZE").unwrap();
+    assert_eq!(all_objections(&folder), [""; 0]);
+}
+
+#[test]
+fn a_small_file_that_is_opened_again_is_not_taken_for_small() {
+    let folder = Folder::new();
+    drop(folder.open());
+    folder.connect().execute_batch(&seed(2)).unwrap();
+    drop(folder.open());
+    let _store = folder.open();
+    let connection = folder.connect();
+    assert_eq!(count(&connection, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'sqlite_stat%'"), 0);
+    assert_eq!(all_objections(&folder), [""; 0]);
+}
+
+#[test]
+fn every_exception_is_still_needed() {
+    let folder = Folder::new();
+    let _store = folder.open();
+    let connection = folder.connect();
+    let plans: Vec<_> = statements().into_iter().map(|(name, sql)| (name, plan(&connection, &sql))).collect();
+    for (statement, start, _) in MEANT {
+        let (_, plan) = plans.iter().find(|(name, _)| name == statement).unwrap();
+        assert!(plan.iter().any(|line| line.starts_with(start)), "{statement} has no {start}: {plan:?}");
+    }
+}
