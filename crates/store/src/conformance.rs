@@ -116,6 +116,7 @@ macro_rules! for_each_check {
             publish::a_row_that_is_refused_too_often_fails_with_a_dead_letter
             publish::a_late_refusal_does_not_touch_what_was_received
             publish::what_the_broker_lost_is_published_again
+            publish::what_the_broker_lost_of_a_large_event_is_published_again
             publish::no_more_is_published_again_than_asked
             publish::an_outbox_row_goes_from_pending_to_published_to_delivered
             receive::a_row_becomes_a_notification_and_a_send
@@ -138,6 +139,7 @@ macro_rules! for_each_check {
             settle::a_best_effort_channel_fails_without_a_dead_letter
             settle::a_doubtful_send_is_left_to_a_person
             settle::what_was_not_attempted_does_not_count
+            settle::a_send_that_fails_without_an_attempt_says_why
             settle::an_outcome_without_its_claim_is_lost_and_nothing_is_written
             settle::what_is_lost_does_not_stop_the_rest
             lease::a_claim_expires_by_the_clock_of_the_database_and_not_before

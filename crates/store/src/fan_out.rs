@@ -87,6 +87,11 @@ pub enum Step {
     Finished(Summary),
     Continues(Cursor),
     Failed(Failure),
+    /// It can't go on, for example because its rule was deleted, and some were told already: what was written stays.
+    Stopped {
+        summary: Summary,
+        failure: Failure,
+    },
     /// Known already: `PROCESSED`, and nobody is told.
     Known,
     Cancelled(String),

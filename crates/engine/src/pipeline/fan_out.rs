@@ -218,6 +218,10 @@ impl Batch {
     fn add(&mut self, event: &ClaimedEvent, plan: Result<Plan, Failure>, alone: bool) {
         let plan = match plan {
             Ok(plan) => plan,
+            Err(failure) if has_begun(event) => {
+                let summary = event.cursor.as_ref().map(|cursor| cursor.summary.clone()).unwrap_or_default();
+                return self.add_step(event, Vec::new(), None, Step::Stopped { summary, failure });
+            }
             Err(failure) => return self.add_step(event, Vec::new(), None, Step::Failed(failure)),
         };
         let Plan { rows, decisions, entities, end } = plan;

@@ -8,7 +8,7 @@ use campanile_domain::send::SendState;
 use campanile_domain::time::{Timestamp, later};
 
 use super::Fixture;
-use super::given::{HALF_A_LEASE, LEASE, claimed, customer, event, outcome, rows, text, texts};
+use super::given::{HALF_A_LEASE, LEASE, claimed, customer, event, left_due, outcome, rows, text, texts};
 use crate::{ExpiredClaim, SendJob, Settlement};
 
 fn sent(job: &SendJob) -> Settlement {
@@ -144,26 +144,34 @@ pub async fn only_due_sends_of_the_channel_are_claimed_and_no_more_than_asked(fi
     for id in ["a", "b", "c"] {
         fixture.waiting(id, Email, Normal).await;
     }
-    fixture.waiting("sms", Sms, High).await;
-    assert_eq!(fixture.claim_due(Email, 2).await.len(), 2);
-    assert_eq!(fixture.claim_due(Email, 2).await.len(), 1);
-    assert!(fixture.claim_due(Push, 2).await.is_empty());
-    assert_eq!(events(&fixture.claim_due(Sms, 2).await), ["sms"]);
+    let both = rows("both", &customer("42"), &[Email, Sms]);
+    fixture.published(&event("both"), &both).await;
+    fixture.receive(&[left_due(both[0].key), left_due(both[1].key)]).await;
+    assert_eq!(fixture.claim_due(Email, 3).await.len(), 3);
+    assert_eq!(fixture.claim_due(Email, 3).await.len(), 1);
+    assert!(fixture.claim_due(Push, 3).await.is_empty());
+    let jobs = fixture.claim_due(Sms, 3).await;
+    assert_eq!((jobs.len(), jobs[0].key, &jobs[0].address), (1, both[1].key, &both[1].address));
 }
 
 pub async fn the_next_due_time_is_the_earliest_of_its_channel(fixture: &Fixture) {
     let next = async |channel| fixture.store.next_due(channel).await.expect("the database is there");
     assert_eq!(next(Email).await, None);
     let now = fixture.store.now().await.expect("the database is there");
-    for (id, priority, seconds) in [("a", High, 90), ("b", Low, 30), ("c", Normal, 60)] {
+    fixture.waiting("sms", Sms, High).await;
+    for (id, priority, seconds, next_in) in
+        [("a", High, 90, 90), ("b", Low, 60, 60), ("c", Normal, 30, 30), ("d", High, 80, 30)]
+    {
         fixture.waiting(id, Email, priority).await;
         let job = fixture.claim_due(Email, 1).await.remove(0);
         let at = later(now, Duration::from_secs(seconds));
         fixture.settle(vec![outcome(&job, SendState::Due { at })]).await;
+        let due = next(Email).await.expect("something waits");
+        let earliest = later(now, Duration::from_secs(next_in));
+        assert!(
+            (due.as_millisecond() - earliest.as_millisecond()).abs() <= 1,
+            "{id}: {due} is not {earliest}"
+        );
     }
-    fixture.waiting("sms", Sms, High).await;
-    let due = next(Email).await.expect("three wait");
-    let off = (due.as_millisecond() - later(now, Duration::from_secs(30)).as_millisecond()).abs();
-    assert!(off <= 1, "{due} is not 30 seconds after {now}");
     assert_eq!(next(Push).await, None);
 }

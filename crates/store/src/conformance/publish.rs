@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Sms};
 use campanile_domain::event::Failure;
-use campanile_domain::fan_out::OutboxRow;
+use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::Priority::{self, High, Low, Normal};
 use campanile_domain::template::Text;
 
 use super::Fixture;
-use super::given::{HALF_A_LEASE, LEASE, QUEUE, claimed, customer, entity, event, row, rows, text, urgent};
-use crate::{Chunk, ChunkId, FailedMessage};
+use super::given::{
+    HALF_A_LEASE, LEASE, QUEUE, chunk_of, claimed, customer, entity, event, row, rows, step_of, text, urgent,
+};
+use crate::{Chunk, ChunkId, FailedMessage, Step};
 
 const OTHER_QUEUE: &str = "notification.restaurant";
 const DELAY: Duration = Duration::from_secs(10);
@@ -187,8 +189,10 @@ pub async fn a_row_that_is_refused_too_often_fails_with_a_dead_letter(fixture: &
         fixture.advance(DELAY * 2).await;
         chunk = claim(fixture).await.expect("its delay has passed");
     }
-    refuse(fixture, chunk.id, &[rows[1].key], 3).await;
-    assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED", "FAILED"]);
+    for _ in 0..2 {
+        refuse(fixture, chunk.id, &[rows[1].key], 3).await;
+        assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED", "FAILED"]);
+    }
     fixture.advance(LEASE * 2).await;
     assert!(claim(fixture).await.is_none());
     let letters = fixture.trace("a").await.dead_letters;
@@ -205,6 +209,18 @@ pub async fn a_late_refusal_does_not_touch_what_was_received(fixture: &Fixture) 
     refuse(fixture, chunk.id, &[row.key], 1).await;
     assert_eq!(fixture.outbox_statuses("a").await, ["DELIVERED"]);
     assert!(fixture.trace("a").await.dead_letters.is_empty());
+}
+
+pub async fn what_the_broker_lost_of_a_large_event_is_published_again(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claimed = fixture.claim_fresh().await;
+    let row = row("a", &customer("42"), Email);
+    let step = step_of(&claimed.events()[0], Step::Continues(Cursor::default()));
+    let chunk = chunk_of(&step.event, std::slice::from_ref(&row), true);
+    let chunk = fixture.commit(claimed, vec![step], vec![chunk]).await.remove(0);
+    fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    assert_eq!(republish(fixture, &[QUEUE], 100).await, 1, "while the rest waits to be fanned out");
+    assert_eq!(keys(&claim(fixture).await.expect("the chunk waits")), [row.key]);
 }
 
 pub async fn what_the_broker_lost_is_published_again(fixture: &Fixture) {

@@ -143,6 +143,17 @@ pub async fn what_was_not_attempted_does_not_count(fixture: &Fixture) {
     assert_eq!((text(&send, "provider"), text(&send, "last_error")), ("provider", "busy"));
 }
 
+pub async fn a_send_that_fails_without_an_attempt_says_why(fixture: &Fixture) {
+    let job = fixture.sending("a", Email).await;
+    let error = Some("no provider is configured".to_owned());
+    let failure = Settlement { attempted: false, error, ..failed(&job, REJECTED) };
+    assert!(fixture.settle(vec![failure]).await.is_empty());
+    let send = fixture.send("a", job.key).await;
+    assert_eq!((text(&send, "status"), &send["attempt_count"]), ("FAILED", &json!(0)));
+    assert_eq!(text(&send, "last_error"), "REJECTED: no provider is configured");
+    assert_eq!(fixture.trace("a").await.dead_letters.len(), 1);
+}
+
 pub async fn an_outcome_without_its_claim_is_lost_and_nothing_is_written(fixture: &Fixture) {
     let job = fixture.sending("a", Email).await;
     let other = fixture.sending("b", Email).await;

@@ -288,6 +288,7 @@ fn write_step(
         Step::Finished(_) => (EventStatus::Published, None, None),
         Step::Continues(cursor) => (EventStatus::Pending, Some(cursor_text(cursor)), None),
         Step::Failed(failure) => (EventStatus::Failed, None, Some(failure.to_string())),
+        Step::Stopped { failure, .. } => (EventStatus::Published, None, Some(failure.to_string())),
         Step::Known => (EventStatus::Processed, None, None),
         Step::Cancelled(reason) => (EventStatus::Cancelled, None, Some(format!("CANCELLED: {reason}"))),
     };
@@ -303,7 +304,7 @@ fn write_step(
         return Err(StoreError::Lost(format!("event {} was changed by somebody else", step.event.event_id)));
     }
     write_processed(connection, now, instance, step)?;
-    if let Step::Failed(failure) = &step.step {
+    if let Step::Failed(failure) | Step::Stopped { failure, .. } = &step.step {
         send::dead_letter(
             connection,
             now,
@@ -336,7 +337,9 @@ fn write_processed(
     step: &FanOutStep,
 ) -> Result<(), StoreError> {
     let (status, summary) = match &step.step {
-        Step::Finished(summary) => (ProcessedStatus::Success, summary.clone()),
+        Step::Finished(summary) | Step::Stopped { summary, .. } => {
+            (ProcessedStatus::Success, summary.clone())
+        }
         Step::Continues(cursor) => (ProcessedStatus::Processing, cursor.summary.clone()),
         Step::Failed(_) => (ProcessedStatus::Failed, campanile_domain::fan_out::Summary::default()),
         Step::Cancelled(_) => (ProcessedStatus::Success, campanile_domain::fan_out::Summary::default()),

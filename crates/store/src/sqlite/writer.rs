@@ -1,6 +1,7 @@
 //! The one thread that writes. It takes what many callers want to write, runs each in a savepoint of its own, and commits
 //! all of it at once: durability then costs one sync per group and not one per caller.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
@@ -95,7 +96,9 @@ fn in_savepoint<T>(
     work: impl FnOnce(&Connection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     connection.execute_batch("SAVEPOINT job")?;
-    let result = work(connection);
+    // A panic is a bug in one caller's work; the others must not lose the one thread that writes.
+    let result = catch_unwind(AssertUnwindSafe(|| work(connection)))
+        .unwrap_or_else(|_| Err(StoreError::Unavailable("a write panicked".to_owned())));
     let end = if result.is_ok() { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" };
     if let Err(error) = connection.execute_batch(end) {
         // What can't be undone alone is undone with its neighbours, who will try again.

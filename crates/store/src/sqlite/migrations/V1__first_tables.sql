@@ -14,7 +14,7 @@ CREATE TABLE event_outbox (
                    CHECK (typeof(aggregate_id) = 'text' AND length(aggregate_id) BETWEEN 1 AND 200
                           AND instr(aggregate_id, char(0)) = 0),
     payload        TEXT NOT NULL DEFAULT '{}'
-                   CHECK (typeof(payload) = 'text' AND octet_length(payload) <= 65536 AND instr(payload, char(0)) = 0
+                   CHECK (typeof(payload) = 'text' AND length(CAST(payload AS BLOB)) <= 65536 AND instr(payload, char(0)) = 0
                           AND json_valid(payload) AND json_type(payload) = 'object'),
     priority       TEXT CHECK (priority IN ('HIGH', 'NORMAL', 'LOW')),
     status         TEXT NOT NULL DEFAULT 'PENDING'
