@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::channel::{Channel, PerChannel};
 use crate::id::{UserId, UserRef, UserTypeName};
 use crate::priority::Priority;
+use crate::recipient::Recipient;
 
 /// The first reason that applies, in this order, is the one that is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -95,6 +96,11 @@ impl Rulings {
 pub struct Decision {
     pub user_type: UserTypeName,
     pub user_id: UserId,
+    /// For people who read it now. Not stored: a name may change, and is looked up when the decision is shown.
+    #[serde(skip)]
+    pub name: Option<String>,
+    #[serde(skip)]
+    pub role: Option<String>,
     pub audience: String,
     pub channels: BTreeMap<Channel, Verdict>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -102,7 +108,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    pub fn new(rulings: &Rulings, audience: &str) -> Self {
+    pub fn new(recipient: &Recipient, rulings: &Rulings, audience: &str) -> Self {
         let details = rulings.channels.iter().filter_map(|(channel, ruling)| match ruling {
             Ruling::Not { because, .. } if !because.is_null() => Some((channel, because.clone())),
             Ruling::Not { .. } | Ruling::Send { .. } => None,
@@ -110,6 +116,8 @@ impl Decision {
         Decision {
             user_type: rulings.user.user_type.clone(),
             user_id: rulings.user.user_id.clone(),
+            name: recipient.name.clone(),
+            role: recipient.role.clone(),
             audience: audience.to_owned(),
             channels: rulings.channels.iter().map(|(channel, ruling)| (channel, ruling.verdict())).collect(),
             details: details.collect(),

@@ -237,7 +237,7 @@ impl<'a> Progress<'a> {
         summary.recipients += 1;
         summary.sends += (self.rows.len() - before) as u64;
         summary.counts.add(&rulings);
-        self.decisions.push(Decision::new(&rulings, &target.audience));
+        self.decisions.push(Decision::new(&candidate.recipient, &rulings, &target.audience));
     }
 
     fn write_rows(

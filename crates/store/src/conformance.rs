@@ -97,6 +97,7 @@ macro_rules! for_each_check {
             commit::an_event_that_was_finished_is_lost
             commit::one_lost_event_undoes_the_whole_commit
             commit::a_failed_event_has_a_dead_letter_and_may_be_redone
+            commit::an_event_that_stops_half_way_keeps_what_was_written
             commit::a_known_event_is_processed_and_nobody_is_told
             commit::a_cancelled_event_ends_so
             commit::rows_that_can_not_be_sent_fail_with_dead_letters

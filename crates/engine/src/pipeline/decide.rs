@@ -102,7 +102,7 @@ pub async fn explain_user(
     let group = entity.and_then(|entity| groups.get(&entity).cloned()).unwrap_or_default();
     let situation = Situation { rules: &rules, event: &event, now: claim.now() };
     let rulings = rule(situation, &candidate, &group, target.scope, &mut Tally::default());
-    Ok(Some(Decision::new(&rulings, &target.audience)))
+    Ok(Some(Decision::new(&candidate.recipient, &rulings, &target.audience)))
 }
 
 /// What would be decided for an event as it is; writes nothing.

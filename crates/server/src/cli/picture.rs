@@ -133,9 +133,8 @@ fn dead_letters(trace: &Value) -> String {
     let letters = trace["dead_letters"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut out = String::new();
     for letter in letters {
-        let to =
-            [text(letter, "recipient_type"), text(letter, "recipient_id"), text(letter, "channel")].join(" ");
-        let _ = writeln!(out, "  {} {}: {}", text(letter, "stage"), to.trim(), text(letter, "error"));
+        let whom = ["stage", "recipient_type", "recipient_id", "channel"].map(|column| text(letter, column)).join(" ");
+        let _ = writeln!(out, "  {}: {}", whom.trim(), text(letter, "error"));
     }
     if out.is_empty() { out } else { format!("{}\n{out}", bold("Dead letters")) }
 }

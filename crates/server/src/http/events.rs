@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::body::{self, Sent};
 use super::problem::FieldProblem;
 use super::query::Query;
-use super::{App, Problem};
+use super::{App, Problem, explain};
 
 const MAX_EVENTS: usize = 1_000;
 /// Users of one page of a trace; times five channels, that is at most 1000 rows.
@@ -109,7 +109,7 @@ pub async fn trace(
         decisions.retain(|d| d["user_type"] == json!(user.user_type) && d["user_id"] == json!(user.user_id));
         if trace.decisions.is_none() && trace.processed.is_some() {
             let computed = decide::explain_user(&app.engine, stored_event(&trace.event)?, &user).await?;
-            decisions = computed.map(|decision| json!(decision)).into_iter().collect();
+            decisions = computed.iter().map(explain::shown).collect();
         }
     }
     name_people(&mut decisions, &trace.people);

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
+use campanile_domain::decision::Decision;
 use campanile_domain::event::NewEvent;
 use campanile_domain::time::Timestamp;
 use campanile_engine::pipeline::decide;
@@ -30,12 +31,20 @@ pub async fn explain(State(app): State<App>, headers: HeaderMap, body: Body) -> 
     let failure =
         explanation.failure.map(|failure| json!({ "code": failure.code, "detail": failure.detail }));
     Ok(Json(json!({
-        "decisions": explanation.decisions,
+        "decisions": explanation.decisions.iter().map(shown).collect::<Vec<_>>(),
         "counts": explanation.summary.as_ref().map(|summary| &summary.counts),
         "empty_audiences": explanation.summary.map(|summary| summary.empty_audiences).unwrap_or_default(),
         "failure": failure,
         "truncated": explanation.truncated,
     })))
+}
+
+/// A decision with the name and role of whom it is about.
+pub fn shown(decision: &Decision) -> Value {
+    let mut shown = json!(decision);
+    shown["name"] = json!(decision.name);
+    shown["role"] = json!(decision.role);
+    shown
 }
 
 fn moment(at: &Value) -> Result<Timestamp, Problem> {

@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::Fixture;
 use super::given::{
-    chunk_of, commit_of, customer, entity, event, found, ids, row, rows, step_of, summary, text, texts,
+    chunk_of, claimed, commit_of, customer, entity, event, event_id, found, ids, row, rows, step_of, summary,
+    text, texts,
 };
 use crate::{Claim, FanOutCommit, FanOutStep, Step, StoreError};
 
@@ -158,6 +159,28 @@ pub async fn a_failed_event_has_a_dead_letter_and_may_be_redone(fixture: &Fixtur
     assert_eq!(text(&trace.processed.expect("the event was decided"), "status"), "SUCCESS");
 }
 
+pub async fn an_event_that_stops_half_way_keeps_what_was_written(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let step = step_of(&claim.events()[0], Step::Continues(cursor(1)));
+    let told = row("a", &customer("42"), Email);
+    let chunk = chunk_of(&step.event, std::slice::from_ref(&told), true);
+    fixture.commit(claim, vec![step], vec![chunk]).await;
+    let claim = fixture.try_claim(Claim::Unfinished).await.expect("the event waits");
+    let failure = Failure::new("NO_AUDIENCE", "the rule is gone");
+    let stopped = step_of(&claim.events()[0], Step::Stopped { summary: summary(1), failure });
+    fixture.commit(claim, vec![stopped], vec![]).await;
+    let trace = fixture.trace("a").await;
+    assert_eq!(text(&trace.event, "status"), "PUBLISHED");
+    assert_eq!(text(&trace.event, "last_error"), "NO_AUDIENCE: the rule is gone");
+    let processed = trace.processed.expect("some was decided");
+    assert_eq!((text(&processed, "status"), &processed["sends"]), ("SUCCESS", &json!(1)));
+    assert_eq!(texts(&trace.dead_letters, "reason"), ["NO_AUDIENCE"]);
+    assert!(fixture.try_claim(Claim::Unfinished).await.is_none());
+    fixture.receive(&[claimed(told.key)]).await;
+    assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);
+}
+
 pub async fn a_known_event_is_processed_and_nobody_is_told(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
     let claim = fixture.claim_fresh().await;
@@ -182,14 +205,14 @@ pub async fn a_cancelled_event_ends_so(fixture: &Fixture) {
 pub async fn rows_that_can_not_be_sent_fail_with_dead_letters(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
     let claim = fixture.claim_fresh().await;
-    let claimed = &claim.events()[0];
+    let this = &claim.events()[0];
     let [good, bad] = [Email, Sms].map(|channel| row("a", &customer("42"), channel));
     let bad = OutboxRow { failure: Some(Failure::new("TEMPLATE_ERROR", "line 1")), ..bad };
     let commit = FanOutCommit {
         failed_rows: vec![bad],
         ..commit_of(
-            vec![step_of(claimed, Step::Finished(summary(2)))],
-            vec![chunk_of(&claimed.event, &[good], true)],
+            vec![step_of(this, Step::Finished(summary(2)))],
+            vec![chunk_of(&this.event, &[good], true)],
         )
     };
     let chunks = claim.commit(commit).await.expect("nobody was faster");

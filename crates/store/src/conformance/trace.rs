@@ -14,7 +14,9 @@ use super::given::{
     claimed, customer, event, event_id, found, of_type, outcome, row, rows, step_of, summary, text, texts,
     user,
 };
-use crate::{Capture, EventFilter, FanOutStep, JsonRow, Settlement, Step, Table, Trace, TraceFilter};
+use crate::{
+    Capture, EventFilter, FanOutStep, JsonRow, SendJob, Settlement, Step, Table, Trace, TraceFilter,
+};
 
 async fn trace(fixture: &Fixture, filter: TraceFilter) -> Trace {
     fixture.store.trace(&event_id("a"), filter).await.expect("it is there").expect("the event is there")
@@ -29,11 +31,11 @@ fn people(rows: &[JsonRow], prefix: &str) -> Vec<UserRef> {
 }
 
 /// Event `a` for these, received over two channels each.
-async fn told(fixture: &Fixture, users: &[UserRef]) {
+async fn told(fixture: &Fixture, users: &[UserRef]) -> Vec<SendJob> {
     let rows: Vec<_> = users.iter().flat_map(|user| rows("a", user, &[Email, Websocket])).collect();
     fixture.published(&event("a"), &rows).await;
     let keys: Vec<_> = rows.iter().map(|row| claimed(row.key)).collect();
-    fixture.receive(&keys).await;
+    fixture.receive(&keys).await.jobs
 }
 
 pub async fn an_unknown_event_has_no_trace(fixture: &Fixture) {
@@ -47,7 +49,9 @@ pub async fn an_unknown_event_has_no_trace(fixture: &Fixture) {
 }
 
 pub async fn a_trace_tells_what_happened(fixture: &Fixture) {
-    told(fixture, &[customer("42")]).await;
+    let jobs = told(fixture, &[customer("42")]).await;
+    let at = fixture.store.now().await.expect("the database is there");
+    fixture.settle(vec![outcome(&jobs[0], SendState::Due { at })]).await;
     let trace = fixture.trace("a").await;
     assert_eq!((text(&trace.event, "event_id"), text(&trace.event, "event_type")), ("a", "ORDER_CREATED"));
     assert_eq!((text(&trace.event, "aggregate_type"), text(&trace.event, "aggregate_id")), ("ORDER", "7"));
@@ -62,9 +66,10 @@ pub async fn a_trace_tells_what_happened(fixture: &Fixture) {
     let sends = &trace.sends;
     assert_eq!(
         (texts(sends, "channel"), texts(sends, "status")),
-        (vec!["EMAIL", "WEBSOCKET"], vec!["SENDING", "SENT"])
+        (vec!["EMAIL", "WEBSOCKET"], vec!["DUE", "SENT"])
     );
-    assert!(sends.iter().all(|send| send["attempts"] == json!([])));
+    let attempts: Vec<_> = sends.iter().map(|send| send["attempts"].as_array().map(Vec::len)).collect();
+    assert_eq!(attempts, [Some(1), Some(0)]);
     let id = text(&sends[0], "notification_id");
     assert_eq!(text(&trace.notifications[0], "id"), id);
     assert_eq!(text(&sends[0], "id"), format!("{id}:EMAIL"));

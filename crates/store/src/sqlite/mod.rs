@@ -12,6 +12,7 @@ mod trace;
 mod writer;
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -119,7 +120,9 @@ impl Sqlite {
         let read = tokio::task::spawn_blocking(move || {
             let pool = || shared.readers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let connection = pool().pop().ok_or_else(closed)?;
-            let result = in_snapshot(&connection, work);
+            // A panic is a bug in one caller's work, and must not take the connection along.
+            let result = catch_unwind(AssertUnwindSafe(|| in_snapshot(&connection, work)))
+                .unwrap_or_else(|_| Err(StoreError::Unavailable("a read panicked".to_owned())));
             pool().push(connection);
             drop(permit);
             result
