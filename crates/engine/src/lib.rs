@@ -45,7 +45,7 @@ impl Engine {
         config: EngineConfig,
     ) -> Result<Self, StoreError> {
         let rules = Arc::new(RuleCache::load(store.as_ref(), config.user_types.clone()).await?);
-        let signals = Arc::new(Signals::default());
+        let signals = Arc::new(Signals::new(config.user_types.queues()));
         Ok(Engine { store, broker, providers, rules, signals, config: Arc::new(config) })
     }
 
@@ -54,16 +54,16 @@ impl Engine {
         let stop = CancellationToken::new();
         let drain = CancellationToken::new();
         let (desk, outcomes) = Desk::new(self);
-        let (handover, chunks) = publish::handover();
+        let (handover, handed) = publish::handover(self.config.user_types.queues());
         let mut taking = Supervisor::new(stop.clone());
         let mut sending = Supervisor::new(drain.clone());
 
         let engine = self.clone();
         taking.run("fan_out", move |stop| fan_out::run(engine.clone(), handover.clone(), stop));
-        for (name, queues, chunks) in publish::lanes(&self.config.user_types.queues(), chunks) {
+        for (queue, handed) in handed {
             let engine = self.clone();
-            taking.run(name, move |stop| {
-                publish::run(engine.clone(), queues.clone(), Arc::clone(&chunks), stop)
+            taking.run("publish", move |stop| {
+                publish::run(engine.clone(), queue.clone(), Arc::clone(&handed), stop)
             });
         }
         for queue in self.config.user_types.queues() {

@@ -50,7 +50,7 @@ pub async fn run_once(engine: &Engine, lost: &mut Vec<String>, sweep: bool) -> R
         if rows > 0 {
             tracing::info!(rows, "rows that the broker lost are published again");
             metrics::counter!("campanile_republished_total").increment(rows);
-            engine.signals.chunks_wait();
+            engine.signals.chunks_of_all_queues_wait();
         }
         if rows < REPUBLISH_ROWS as u64 {
             lost.clear();

@@ -1,40 +1,62 @@
 //! What wakes a stage before its tick. Nothing depends on a signal arriving.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::id::EventId;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+/// Whether chunks of a queue wait in the database.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    began: Notify,
+    version: AtomicU64,
+}
+
+impl Waiting {
+    /// Chunks wait now.
+    pub fn begin(&self) {
+        self.version.fetch_add(1, Ordering::SeqCst);
+        self.began.notify_waiters();
+    }
+
+    /// Rises whenever chunks began to wait.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
+    }
+
+    pub fn began(&self) -> Notified<'_> {
+        self.began.notified()
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Signals {
     /// An event was accepted.
     pub events: Notify,
-    chunks: Notify,
-    chunks_seen: AtomicU64,
     /// Events may be complete.
     pub closing: Notify,
+    chunks: HashMap<String, Arc<Waiting>>,
     complete: Mutex<HashSet<EventId>>,
     due: PerChannel<Notify>,
 }
 
 impl Signals {
-    /// Chunks wait in the database.
-    pub fn chunks_wait(&self) {
-        self.chunks_seen.fetch_add(1, Ordering::SeqCst);
-        self.chunks.notify_waiters();
+    pub fn new(queues: Vec<String>) -> Self {
+        let chunks = queues.into_iter().map(|queue| (queue, Arc::default())).collect();
+        Signals { chunks, ..Signals::default() }
     }
 
-    /// Rises whenever chunks began to wait.
-    pub fn chunks_version(&self) -> u64 {
-        self.chunks_seen.load(Ordering::SeqCst)
+    /// Of one queue; a queue that nobody knows has nothing that waits.
+    pub fn chunks(&self, queue: &str) -> Arc<Waiting> {
+        self.chunks.get(queue).cloned().unwrap_or_default()
     }
 
-    pub fn chunks(&self) -> Notified<'_> {
-        self.chunks.notified()
+    pub fn chunks_of_all_queues_wait(&self) {
+        self.chunks.values().for_each(|waiting| waiting.begin());
     }
 
     /// A send of the channel waits in the database.

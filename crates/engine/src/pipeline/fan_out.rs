@@ -170,7 +170,7 @@ impl FanOut {
         let mut chunks = publish::chunks(std::mem::take(&mut batch.rows));
         let with_room = chunks.iter_mut().filter(|chunk| !self.engine.broker.is_full(&chunk.queue));
         let places = self.handover.reserve(with_room);
-        let waiting = chunks.iter().any(|chunk| !chunk.leased);
+        let waiting: Vec<String> = chunks.iter().filter(|c| !c.leased).map(|c| c.queue.clone()).collect();
         let failed_rows = std::mem::take(&mut batch.failed_rows);
         let touched: Vec<_> = failed_rows.iter().map(|row| row.event_id.clone()).collect();
         let between_chunks = batch.steps.iter().any(|step| matches!(step.step, Step::Continues(_)));
@@ -192,9 +192,7 @@ impl FanOut {
         for (place, chunk) in places.into_iter().zip(leased) {
             place.send(chunk);
         }
-        if waiting {
-            self.engine.signals.chunks_wait();
-        }
+        waiting.iter().for_each(|queue| self.engine.signals.chunks(queue).begin());
         self.engine.signals.maybe_complete(touched);
         Ok(batch)
     }

@@ -1,12 +1,11 @@
 //! Outbox rows → broker, with confirms. A chunk comes from fan-out by hand, or out of the database when there was no room
-//! or its holder died. `HIGH` has a loop of its own, so that nothing stands in its way.
+//! or its holder died. Each queue has a loop of its own, so that nothing stands in the way of anything else.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use campanile_broker::{BrokerError, Confirm, Message, Published};
 use campanile_domain::message;
-use campanile_domain::priority::Priority;
 use campanile_store::{Chunk, ChunkRow, NewChunk, StoreError};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
@@ -16,8 +15,8 @@ use crate::Engine;
 use crate::backoff::Backoff;
 
 pub const MAX_CHUNK_ROWS: usize = 1_000;
-/// Chunks in memory between fan-out and publish, for each of the two loops.
-const HANDOVER_CHUNKS: usize = 16;
+/// Chunks in memory between fan-out and publish, for each queue.
+const HANDOVER_CHUNKS: usize = 4;
 
 /// Groups rows into chunks of one queue and lane, in a fixed order.
 pub fn chunks(rows: Vec<ChunkRow>) -> Vec<NewChunk> {
@@ -42,32 +41,28 @@ pub fn chunks(rows: Vec<ChunkRow>) -> Vec<NewChunk> {
 /// taken.
 #[derive(Debug, Clone)]
 pub struct Handover {
-    high: Sender<Chunk>,
-    others: Sender<Chunk>,
+    queues: Arc<HashMap<String, Sender<Chunk>>>,
 }
 
-/// Publish's side, `HIGH` first.
-#[derive(Debug)]
-pub struct Handed {
-    high: Receiver<Chunk>,
-    others: Receiver<Chunk>,
-}
+/// Publish's side: the chunks of one queue.
+pub type Handed = Arc<Mutex<Receiver<Chunk>>>;
 
-pub fn handover() -> (Handover, Handed) {
-    let (high, high_chunks) = mpsc::channel(HANDOVER_CHUNKS);
-    let (others, other_chunks) = mpsc::channel(HANDOVER_CHUNKS);
-    (Handover { high, others }, Handed { high: high_chunks, others: other_chunks })
+pub fn handover(queues: Vec<String>) -> (Handover, Vec<(String, Handed)>) {
+    let mut senders = HashMap::new();
+    let mut handed = Vec::new();
+    for queue in queues {
+        let (put, take) = mpsc::channel(HANDOVER_CHUNKS);
+        senders.insert(queue.clone(), put);
+        handed.push((queue, Arc::new(Mutex::new(take))));
+    }
+    (Handover { queues: Arc::new(senders) }, handed)
 }
 
 impl Handover {
-    fn lane(&self, lane: i64) -> &Sender<Chunk> {
-        if lane == Priority::High.lane() { &self.high } else { &self.others }
-    }
-
     /// Marks chunks for which there is a place as leased, and keeps the places, in order.
     pub fn reserve<'a>(&self, chunks: impl Iterator<Item = &'a mut NewChunk>) -> Vec<OwnedPermit<Chunk>> {
         let reserve = |chunk: &mut NewChunk| {
-            let place = self.lane(chunk.lane).clone().try_reserve_owned().ok();
+            let place = self.queues.get(&chunk.queue)?.clone().try_reserve_owned().ok();
             chunk.leased = place.is_some();
             place
         };
@@ -75,32 +70,17 @@ impl Handover {
     }
 }
 
-/// Name, queues and chunks of each publishing loop.
-pub type Lane = (&'static str, Vec<String>, Arc<Mutex<Receiver<Chunk>>>);
-
-pub fn lanes(queues: &[String], handed: Handed) -> [Lane; 2] {
-    let (high, others): (Vec<String>, Vec<String>) =
-        queues.iter().cloned().partition(|queue| queue.ends_with(".high"));
-    [
-        ("publish high", high, Arc::new(Mutex::new(handed.high))),
-        ("publish", others, Arc::new(Mutex::new(handed.others))),
-    ]
-}
-
-pub async fn run(
-    engine: Engine,
-    queues: Vec<String>,
-    handed: Arc<Mutex<Receiver<Chunk>>>,
-    stop: CancellationToken,
-) {
+/// Publishes to one queue.
+pub async fn run(engine: Engine, queue: String, handed: Handed, stop: CancellationToken) {
     let mut handed = handed.lock().await;
     let mut backoff = Backoff::new();
+    let waiting = engine.signals.chunks(&queue);
     // What waits in the database is looked for when something began to wait, when there is room, and at each tick.
     let mut looked_at = None;
     while !stop.is_cancelled() {
         let room = engine.broker.room();
-        let signal = engine.signals.chunks();
-        let version = engine.signals.chunks_version();
+        let signal = waiting.began();
+        let version = waiting.version();
         // One by hand and one that waits, in turns: what waits is older and must not starve.
         let step = async {
             let by_hand = match handed.try_recv() {
@@ -110,11 +90,11 @@ pub async fn run(
             if looked_at == Some(version) {
                 return Ok(by_hand);
             }
-            let waiting = publish_waiting(&engine, &queues).await? == Progress::Made;
-            if !waiting {
+            let waited = publish_waiting(&engine, &queue).await? == Progress::Made;
+            if !waited {
                 looked_at = Some(version);
             }
-            Ok::<bool, PublishError>(by_hand || waiting)
+            Ok::<bool, PublishError>(by_hand || waited)
         };
         match step.await {
             Ok(true) => backoff.reset(),
@@ -122,7 +102,7 @@ pub async fn run(
                 () = stop.cancelled() => return,
                 chunk = handed.recv() => if let Some(chunk) = chunk {
                     if let Err(error) = publish(&engine, chunk).await {
-                        tracing::warn!(%error, "publish waits");
+                        tracing::warn!(%error, queue, "publish waits");
                         backoff.wait(&stop).await;
                     }
                 },
@@ -131,7 +111,7 @@ pub async fn run(
                 () = tokio::time::sleep(engine.config.publish.poll_interval) => looked_at = None,
             },
             Err(error) => {
-                tracing::warn!(%error, "publish waits");
+                tracing::warn!(%error, queue, "publish waits");
                 backoff.wait(&stop).await;
             }
         }
@@ -154,14 +134,12 @@ pub enum PublishError {
     Broker(#[from] BrokerError),
 }
 
-/// Publishes one chunk that waits in the database for a queue with room.
-pub async fn publish_waiting(engine: &Engine, queues: &[String]) -> Result<Progress, PublishError> {
-    let with_room: Vec<String> =
-        queues.iter().filter(|queue| !engine.broker.is_full(queue)).cloned().collect();
-    if with_room.is_empty() {
+/// Publishes one chunk of the queue that waits in the database, if there is one and the queue has room.
+pub async fn publish_waiting(engine: &Engine, queue: &str) -> Result<Progress, PublishError> {
+    if engine.broker.is_full(queue) {
         return Ok(Progress::None);
     }
-    match engine.store.claim_chunk(with_room, engine.config.lease).await? {
+    match engine.store.claim_chunk(vec![queue.to_owned()], engine.config.lease).await? {
         Some(chunk) => publish(engine, chunk).await,
         None => Ok(Progress::None),
     }
@@ -180,7 +158,7 @@ pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<Progress, PublishE
         Ok(Published::Confirmed(confirms)) => confirms,
         Ok(Published::Full) => {
             engine.store.release_chunk(chunk.id).await?;
-            engine.signals.chunks_wait();
+            engine.signals.chunks(&chunk.queue).begin();
             return Ok(Progress::None);
         }
         Err(error) => {

@@ -1,0 +1,171 @@
+//! The stages together: what one bad thing does to the good ones beside it, and what is done again.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use campanile_broker::{Broker, Message};
+use campanile_channels::Providers;
+use campanile_domain::channel::Channel;
+use campanile_domain::id::NotificationId;
+use campanile_store::Table;
+use serde_json::{Value, json};
+use support::{Told, World, config, customer, event, sends, settled, status};
+
+#[tokio::test]
+async fn one_poisonous_event_fails_alone_and_the_rest_of_its_batch_is_delivered() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=20).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    // Written past the checks, as by hand: whoever loads this row fails.
+    let broken = json!([{"user_type": "CUSTOMER", "user_id": "13", "time_zone": "Mars/Olympus", "active": true, "push_tokens": []}]);
+    world.put(Table::Recipients, broken).await;
+    world.emit(json!((1..=20).map(|n| event(&format!("e{n}"), n)).collect::<Vec<_>>())).await;
+    let running = world.start();
+    for n in (1..=20).filter(|n| *n != 13) {
+        world.until(&format!("e{n}"), settled).await;
+    }
+    let failed = world.until("e13", |trace| status(trace) == "FAILED").await;
+    assert!(
+        failed.event["last_error"].as_str().unwrap().starts_with("FAN_OUT_ERROR: "),
+        "{:?}",
+        failed.event
+    );
+    assert_eq!(failed.event["retry_count"], 5);
+    assert_eq!(failed.dead_letters.len(), 1);
+    assert_eq!(failed.dead_letters[0]["stage"], "fan_out");
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn a_forged_message_reaches_nobody_and_the_queue_flows_on() {
+    let world = World::new().await;
+    world.put(Table::Recipients, json!([customer(1)])).await;
+    let forged =
+        |id: String| Message { id, body: Arc::from(&br#"{"recipient_address":"evil@example.com"}"#[..]) };
+    let messages =
+        vec![forged(format!("{}:EMAIL", NotificationId::generate())), forged("nonsense".to_owned())];
+    world.broker.publish("notification.customer", messages).await.unwrap();
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    let trace = world.until("e1", settled).await;
+    assert_eq!(sends(&trace), ["EMAIL SENT", "SMS SENT", "WEBSOCKET SENT"]);
+    assert_eq!(world.captured().await, 2);
+    // Both are dead letters, and both are acknowledged.
+    assert_eq!(world.broker.depths().iter().map(|(_, depth)| depth).sum::<usize>(), 0);
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn a_template_that_fails_fails_its_own_row_and_nothing_else() {
+    let world = World::new().await;
+    world.put(Table::Recipients, json!([customer(1)])).await;
+    let bad = json!([{"event_type": "ORDER_CREATED", "channel": "SMS", "locale": "*", "title": "{{ payload.table }}", "body": ""}]);
+    world.put(Table::Templates, bad).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    let trace = world.until("e1", settled).await;
+    assert_eq!(sends(&trace), ["EMAIL SENT", "WEBSOCKET SENT"]);
+    let sms = trace.outbox.iter().find(|row| row["channel"] == "SMS").unwrap();
+    assert_eq!(sms["status"], "FAILED");
+    let error = sms["last_error"].as_str().unwrap();
+    assert!(
+        error.starts_with("TEMPLATE_ERROR: template ORDER_CREATED/SMS/*/title, line 1")
+            && error.contains("payload.table"),
+        "{error}"
+    );
+    assert_eq!(trace.dead_letters.len(), 1);
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn what_the_broker_lost_is_published_again_and_received_once() {
+    let world = World::new().await;
+    world.put(Table::Recipients, json!([customer(1)])).await;
+    world.emit(json!([event("e1", 1)])).await;
+    let running = world.start();
+    world.until("e1", settled).await;
+    assert!(running.stop(Duration::from_secs(5)).await);
+    // Everything that was received stays so; nothing of it is lost or republished.
+    let rows = world.engine.store.republish(world.engine.config.user_types.queues(), 100).await.unwrap();
+    assert_eq!(rows, 0);
+    assert_eq!(world.captured().await, 2);
+}
+
+#[tokio::test]
+async fn a_large_audience_passes_a_narrow_queue_and_others_pass_it() {
+    let world = World::with(config(), Providers::capture(), 50).await;
+    let people: Vec<Value> = (1..=3_000).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let staff = json!([{"user_type": "RESTAURANT_USER", "user_id": "1", "entity_type": "RESTAURANT", "entity_id": "5",
+                        "email": "a@example.com", "push_tokens": [], "active": true}]);
+    world.put(Table::Recipients, staff).await;
+    world.emit(json!([{"event_id": "big", "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}])).await;
+    let running = world.start();
+    world.until("big", |trace| trace.processed.is_some()).await;
+    world.emit(json!([{"event_id": "small", "event_type": "X", "aggregate_type": "RESTAURANT", "aggregate_id": "5"},
+                      {"event_id": "urgent", "event_type": "X", "aggregate_type": "RESTAURANT", "aggregate_id": "5", "priority": "HIGH"}])).await;
+    world.until("urgent", settled).await;
+    world.until("small", settled).await;
+    assert_ne!(
+        status(&world.trace("big").await),
+        "PROCESSED",
+        "the large one was done before the small ones"
+    );
+    let big = world.until("big", |trace| status(trace) == "PROCESSED").await;
+    assert_eq!(big.processed.unwrap()["recipients"], 3_001);
+    while world.captured().await < 3_000 * 2 + 3 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=2_500).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    world.put(Table::Audiences, json!([{"event_type": "NEWS", "name": "all", "recipient_type": "CUSTOMER", "scope": "PERSONAL", "shared_read": false}])).await;
+    world.emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "MAGAZINE", "aggregate_id": "1"}])).await;
+    let (handover, _chunks) =
+        campanile_engine::pipeline::publish::handover(world.engine.config.user_types.queues());
+    let mut fan_out = campanile_engine::pipeline::fan_out::FanOut::new(world.engine.clone(), handover);
+    fan_out.run_once().await.unwrap();
+    assert_eq!(status(&world.trace("news").await), "PENDING");
+    // Nobody publishes what this hand was given, until its lease passes.
+    world.clock.advance(world.engine.config.lease * 2);
+    assert!(
+        world
+            .engine
+            .store
+            .delete_row(Table::Audiences, vec!["NEWS".to_owned(), "all".to_owned()])
+            .await
+            .unwrap()
+    );
+    world.engine.rules.refresh(world.engine.store.as_ref()).await.unwrap();
+    let running = world.start();
+    let trace = world.until("news", |trace| status(trace) == "PROCESSED").await;
+    assert!(trace.event["last_error"].as_str().unwrap().starts_with("NO_AUDIENCE: "));
+    assert_eq!(trace.dead_letters.len(), 1);
+    let told = trace.processed.unwrap()["recipients"].as_u64().unwrap();
+    assert!((1..2_500).contains(&told), "{told}");
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn a_provider_that_hangs_does_not_slow_another_channel() {
+    let hanging = Arc::new(Told { hangs: true, ..Told::default() });
+    let providers = Providers::capture().with(Channel::Email, hanging.clone());
+    let world = World::with(config(), providers, 1_000).await;
+    let people: Vec<Value> = (1..=50).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let running = world.start();
+    world.emit(json!((1..=50).map(|n| event(&format!("e{n}"), n)).collect::<Vec<_>>())).await;
+    for n in 1..=50 {
+        world.until(&format!("e{n}"), |trace| sends(trace).contains(&"SMS SENT".to_owned())).await;
+    }
+    assert!(hanging.asked.lock().unwrap().len() <= 4, "no more attempts at once than the channel may have");
+    // Attempts that never answer are left behind at the deadline.
+    assert!(!running.stop(Duration::from_millis(200)).await);
+}

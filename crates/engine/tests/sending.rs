@@ -1,0 +1,159 @@
+//! Attempts: retries, doubt, leases and fences, with providers that do as they are told.
+
+#[expect(dead_code, reason = "each test file uses a part of it")]
+mod support;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use campanile_channels::Providers;
+use campanile_domain::channel::{Channel, PerChannel};
+use campanile_domain::send::{OnDoubt, Outcome};
+use campanile_engine::EngineConfig;
+use campanile_store::Table;
+use serde_json::json;
+use support::{Told, World, config, customer, event, sends, settled};
+
+fn told(outcomes: Vec<Outcome>) -> Arc<Told> {
+    Arc::new(Told { outcomes: Mutex::new(outcomes.into()), ..Told::default() })
+}
+
+fn busy() -> Outcome {
+    Outcome::Retry { after: None, error: "421 busy".to_owned() }
+}
+
+fn unknown() -> Outcome {
+    Outcome::Unknown { error: "the line went dead".to_owned() }
+}
+
+async fn world(provider: Arc<Told>, config: EngineConfig) -> World {
+    let world = World::with(config, Providers::capture().with(Channel::Email, provider), 1_000).await;
+    world.put(Table::Recipients, json!([customer(1)])).await;
+    world
+}
+
+fn email(trace: &campanile_store::Trace) -> campanile_store::JsonRow {
+    trace.sends.iter().find(|send| send["channel"] == "EMAIL").expect("an e-mail was decided").clone()
+}
+
+#[tokio::test]
+async fn a_transient_error_is_tried_again_and_every_try_is_kept() {
+    let provider = told(vec![busy(), busy()]);
+    let world = world(provider.clone(), config()).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    let trace = world.until("e1", settled).await;
+    let email = email(&trace);
+    assert_eq!(
+        (&email["status"], &email["attempt_count"], &email["external_id"]),
+        (&json!("SENT"), &json!(3), &json!("x-1"))
+    );
+    let outcomes: Vec<_> =
+        email["attempts"].as_array().unwrap().iter().map(|a| a["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["DUE", "DUE", "SENT"]);
+    assert_eq!(provider.asked.lock().unwrap().len(), 3);
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn attempts_end_with_a_dead_letter() {
+    let provider = told(vec![busy(), busy(), busy(), busy()]);
+    let world = world(provider.clone(), config()).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    let trace = world.until("e1", settled).await;
+    assert_eq!(sends(&trace), ["EMAIL FAILED", "SMS SENT", "WEBSOCKET SENT"]);
+    assert_eq!(email(&trace)["last_error"], "EXHAUSTED: 421 busy");
+    assert_eq!(trace.dead_letters[0]["reason"], "EXHAUSTED");
+    assert_eq!(provider.asked.lock().unwrap().len(), 3);
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn a_permanent_error_is_not_tried_again() {
+    let provider = told(vec![Outcome::Rejected { error: "550 no such user".to_owned() }]);
+    let world = world(provider.clone(), config()).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    let trace = world.until("e1", settled).await;
+    assert_eq!(email(&trace)["last_error"], "REJECTED: 550 no such user");
+    assert_eq!(provider.asked.lock().unwrap().len(), 1);
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn doubt_is_held_for_a_person_where_the_policy_says_so() {
+    let mut config = config();
+    config.send = PerChannel::from_fn(|channel| {
+        let mut send = config.send.get(channel).clone();
+        send.policy.on_doubt = OnDoubt::Hold;
+        send
+    });
+    let provider = told(vec![unknown()]);
+    let world = world(provider.clone(), config).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    let trace = world.until("e1", settled).await;
+    assert_eq!(email(&trace)["status"], "IN_DOUBT");
+    assert_eq!(provider.asked.lock().unwrap().len(), 1);
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn doubt_is_resent_by_default_and_counts() {
+    let provider = told(vec![unknown()]);
+    let world = world(provider.clone(), config()).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    let trace = world.until("e1", settled).await;
+    assert_eq!((&email(&trace)["status"], &email(&trace)["attempt_count"]), (&json!("SENT"), &json!(2)));
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn a_lease_too_short_for_an_attempt_sends_nothing() {
+    let provider = Arc::new(Told { deadline: Some(Duration::from_secs(60)), ..Told::default() });
+    let world = world(provider.clone(), config()).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    world.until("e1", |trace| sends(trace).contains(&"SMS SENT".to_owned())).await;
+    assert!(provider.asked.lock().unwrap().is_empty());
+    assert_eq!(email(&world.trace("e1").await)["attempt_count"], 0);
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn a_claim_that_was_taken_over_writes_nothing() {
+    // The first attempt hangs past its lease; another takes over and sends; the late outcome is refused by its token.
+    let hanging = Arc::new(Told { hangs: true, deadline: Some(Duration::from_secs(2)), ..Told::default() });
+    let mut config = config();
+    config.lease = Duration::from_secs(3);
+    let world = world(hanging.clone(), config).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    while hanging.asked.lock().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let first = email(&world.trace("e1").await)["lease"].clone();
+    world.clock.advance(Duration::from_secs(10));
+    let trace = world.until("e1", |trace| email(trace)["attempt_count"] == json!(1)).await;
+    assert_ne!(email(&trace)["lease"], first);
+    // The take-over counted once; the late outcome of the first claim does not count again.
+    let trace =
+        world.until("e1", |trace| email(trace)["attempts"].as_array().is_some_and(|a| !a.is_empty())).await;
+    assert_eq!(
+        email(&trace)["attempts"][0]["error"],
+        "the instance that was sending it died or lost its lease"
+    );
+    assert!(
+        world
+            .engine
+            .store
+            .expired_claims(10)
+            .await
+            .unwrap()
+            .iter()
+            .all(|claim| json!(claim.claim.0) != first)
+    );
+    drop(running);
+}

@@ -1,0 +1,187 @@
+//! A whole engine on a fresh SQLite file and the in-process broker, with providers that do as they are told.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use campanile_broker::{Broker, InProcess};
+use campanile_channels::{Message, Provider, Providers};
+use campanile_domain::channel::PerChannel;
+use campanile_domain::event::NewEvent;
+use campanile_domain::id::EventId;
+use campanile_domain::send::{OnDoubt, Outcome, SendPolicy};
+use campanile_domain::user_type::UserTypes;
+use campanile_engine::config::{FanOutConfig, PublishConfig, ReceiveConfig, SendConfig};
+use campanile_engine::pipeline::accept;
+use campanile_engine::{Engine, EngineConfig, Running};
+use campanile_store::sqlite::{Clock, Sqlite};
+use campanile_store::{JsonRow, Table, Trace, TraceFilter};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub struct World {
+    pub engine: Engine,
+    pub broker: Arc<InProcess>,
+    pub clock: Clock,
+    _folder: TempDir,
+}
+
+pub fn config() -> EngineConfig {
+    let send = SendConfig {
+        poll_interval: Duration::from_millis(20),
+        policy: SendPolicy {
+            max_attempts: 3,
+            backoff_base: Duration::from_millis(1),
+            backoff_cap: Duration::from_millis(1),
+            on_doubt: OnDoubt::Resend,
+        },
+        concurrency: 4,
+        max_claimed: 100,
+    };
+    EngineConfig {
+        instance: "test".to_owned(),
+        user_types: UserTypes::default(),
+        fan_out: FanOutConfig {
+            poll_interval: Duration::from_millis(50),
+            batch: 100,
+            initial_delay: Duration::ZERO,
+        },
+        publish: PublishConfig { poll_interval: Duration::from_millis(50), max_refusals: 3 },
+        receive: ReceiveConfig { prefetch: 100, batch: 50, linger: Duration::ZERO },
+        send: PerChannel::from_fn(|_| send.clone()),
+        lease: Duration::from_secs(30),
+    }
+}
+
+impl World {
+    pub async fn new() -> Self {
+        Self::with(config(), Providers::capture(), 1_000).await
+    }
+
+    pub async fn with(config: EngineConfig, providers: Providers, queue_limit: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::default();
+        let store = Sqlite::open_with_clock(&folder.path().join("campanile.db"), clock.clone()).unwrap();
+        let broker = Arc::new(InProcess::new(config.user_types.queues(), queue_limit));
+        let engine = Engine::new(Arc::new(store), Arc::clone(&broker) as Arc<dyn Broker>, providers, config);
+        World { engine: engine.await.unwrap(), broker, clock, _folder: folder }
+    }
+
+    pub fn start(&self) -> Running {
+        self.engine.start()
+    }
+
+    pub async fn put(&self, table: Table, rows: Value) {
+        let rows: Vec<JsonRow> = serde_json::from_value(rows).unwrap();
+        self.engine.store.put_rows(table, rows).await.unwrap();
+        self.engine.rules.refresh(self.engine.store.as_ref()).await.unwrap();
+    }
+
+    pub async fn emit(&self, events: Value) {
+        let events: Vec<NewEvent> = serde_json::from_value(events).unwrap();
+        accept::accept(&self.engine, events).await.unwrap();
+    }
+
+    pub async fn trace(&self, event_id: &str) -> Trace {
+        let filter = TraceFilter { limit: 200, ..TraceFilter::default() };
+        self.engine.store.trace(&EventId::stored(event_id), filter).await.unwrap().unwrap()
+    }
+
+    /// The trace once it is as it should be.
+    pub async fn until(&self, event_id: &str, what: impl Fn(&Trace) -> bool) -> Trace {
+        let begun = Instant::now();
+        loop {
+            let trace = self.trace(event_id).await;
+            if what(&trace) {
+                return trace;
+            }
+            assert!(begun.elapsed() < PATIENCE, "waited in vain: {trace:#?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    pub async fn captured(&self) -> usize {
+        self.engine.store.list_captured(None, 0, 100_000).await.unwrap().len()
+    }
+}
+
+/// Status of each send, as `EMAIL SENT`, sorted.
+pub fn sends(trace: &Trace) -> Vec<String> {
+    let mut sends: Vec<String> = trace
+        .sends
+        .iter()
+        .map(|send| {
+            format!(
+                "{} {}",
+                send["channel"].as_str().unwrap_or_default(),
+                send["status"].as_str().unwrap_or_default()
+            )
+        })
+        .collect();
+    sends.sort();
+    sends
+}
+
+pub fn status(trace: &Trace) -> &str {
+    trace.event["status"].as_str().unwrap_or_default()
+}
+
+/// Everything that was decided has ended.
+pub fn settled(trace: &Trace) -> bool {
+    status(trace) == "PROCESSED"
+        && trace
+            .sends
+            .iter()
+            .all(|send| !["DUE", "SENDING"].contains(&send["status"].as_str().unwrap_or_default()))
+}
+
+/// A customer with an e-mail address and a phone.
+pub fn customer(id: u32) -> Value {
+    json!({
+        "user_type": "CUSTOMER", "user_id": id.to_string(), "email": format!("c{id}@example.com"), "phone": format!("+39{id:07}"),
+        "push_tokens": [], "active": true,
+    })
+}
+
+pub fn event(event_id: &str, customer: u32) -> Value {
+    json!({
+        "event_id": event_id, "event_type": "ORDER_CREATED", "aggregate_type": "CUSTOMER", "aggregate_id": customer,
+    })
+}
+
+/// A provider that gives these outcomes one after the other, then succeeds; it notes what it was asked to send.
+#[derive(Debug, Default)]
+pub struct Told {
+    pub outcomes: Mutex<VecDeque<Outcome>>,
+    pub asked: Mutex<Vec<String>>,
+    /// Never answers.
+    pub hangs: bool,
+    pub deadline: Option<Duration>,
+}
+
+#[async_trait]
+impl Provider for Told {
+    fn name(&self) -> &'static str {
+        "told"
+    }
+
+    fn deadline(&self) -> Duration {
+        self.deadline.unwrap_or(Duration::from_secs(5))
+    }
+
+    async fn send(&self, message: Message<'_>) -> Outcome {
+        self.asked.lock().unwrap().push(message.address.to_owned());
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        self.outcomes
+            .lock()
+            .unwrap()
+            .pop_front()
+            .unwrap_or(Outcome::Sent { external_id: Some("x-1".to_owned()) })
+    }
+}
