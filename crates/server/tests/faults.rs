@@ -20,6 +20,8 @@ async fn survives(failpoint: &str) {
     for batch in events.chunks(EVENTS / 4) {
         // A producer that gets no answer asks again later; here that is after the crash.
         server.try_call(Method::POST, "/v1/events", Some(&json!(batch))).await;
+        // One batch after the other, so that each stage is passed several times.
+        server.settled_or_dead(batch[0]["event_id"].as_str().unwrap()).await;
     }
     server.died_by_sigkill().await;
 

@@ -82,6 +82,18 @@ impl Server {
         assert_eq!(status.signal(), Some(9), "it ended by itself: {status}");
     }
 
+    /// Waits until the event has ended, or the process has.
+    pub async fn settled_or_dead(&mut self, event_id: &str) {
+        until(&format!("{event_id} is processed, or the server dead"), async || {
+            if self.child.try_wait().ok().flatten().is_some() {
+                return Some(());
+            }
+            let (_, trace) = self.try_call(Method::GET, &format!("/v1/events/{event_id}"), None).await?;
+            (trace["event"]["status"] == "PROCESSED").then_some(())
+        })
+        .await;
+    }
+
     /// The answer, or nothing when the server died meanwhile.
     pub async fn try_call(
         &self,
