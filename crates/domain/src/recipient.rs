@@ -77,7 +77,6 @@ impl Row for Recipient {
     fn check(&self, user_types: &UserTypes) -> Result<(), FieldError> {
         let user_type = known_user_type(user_types, "user_type", &self.user_type)?;
         match (&self.entity_type, &self.entity_id) {
-            (None, None) => {}
             (Some(_), None) => return Err(FieldError::new("entity_id", "is missing beside entity_type")),
             (None, Some(_)) => return Err(FieldError::new("entity_type", "is missing beside entity_id")),
             (Some(entity_type), Some(_)) if user_type.entity_type.as_ref() != Some(entity_type) => {
@@ -86,7 +85,7 @@ impl Row for Recipient {
                 let detail = format!("a {} belongs to {belongs}, not to `{entity_type}`", self.user_type);
                 return Err(FieldError::new("entity_type", detail));
             }
-            (Some(_), Some(_)) => {}
+            (None, None) | (Some(_), Some(_)) => {}
         }
         for (field, text) in [
             ("role", &self.role),

@@ -126,7 +126,7 @@ mod tests {
         SendPolicy {
             max_attempts: 3,
             backoff_base: Duration::from_secs(10),
-            backoff_cap: Duration::from_secs(900),
+            backoff_cap: Duration::from_mins(15),
             on_doubt,
         }
     }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn retry_after_is_honoured_when_it_is_later() {
-        let wait = Some(Duration::from_secs(120));
+        let wait = Some(Duration::from_mins(2));
         assert_eq!(after(retry(wait), attempt(Channel::Sms, 1), &policy(OnDoubt::Resend), NOW), due(120));
     }
 

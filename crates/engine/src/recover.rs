@@ -23,7 +23,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
     let mut round: u32 = 0;
     while !stop.is_cancelled() {
         lost.extend(engine.broker.take_losses());
-        match run_once(&engine, &mut lost, round % SWEEP_EVERY == 0).await {
+        match run_once(&engine, &mut lost, round.is_multiple_of(SWEEP_EVERY)).await {
             Ok(()) => backoff.reset(),
             Err(error) => {
                 tracing::warn!(%error, "recovery waits");

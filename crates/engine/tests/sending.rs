@@ -112,7 +112,7 @@ async fn doubt_is_resent_by_default_and_counts() {
 
 #[tokio::test]
 async fn a_lease_too_short_for_an_attempt_sends_nothing() {
-    let provider = Arc::new(Told { deadline: Some(Duration::from_secs(60)), ..Told::default() });
+    let provider = Arc::new(Told { deadline: Some(Duration::from_mins(1)), ..Told::default() });
     let world = world(provider.clone(), config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;

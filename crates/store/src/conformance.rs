@@ -108,6 +108,7 @@ macro_rules! for_each_check {
             publish::chunks_are_claimed_by_lane_then_by_age
             publish::only_chunks_of_the_given_queues_are_claimed
             publish::a_claimed_chunk_has_what_was_committed
+            publish::a_claimed_chunk_has_every_row_in_whatever_order_they_came
             publish::a_claimed_chunk_is_held_until_its_lease_passes
             publish::a_published_chunk_is_no_more
             publish::a_released_chunk_can_be_claimed_at_once

@@ -192,7 +192,9 @@ impl FanOut {
         for (place, chunk) in places.into_iter().zip(leased) {
             place.send(chunk);
         }
-        waiting.iter().for_each(|queue| self.engine.signals.chunks(queue).begin());
+        for queue in &waiting {
+            self.engine.signals.chunks(queue).begin();
+        }
         self.engine.signals.maybe_complete(touched);
         Ok(batch)
     }

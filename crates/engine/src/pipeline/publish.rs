@@ -82,7 +82,7 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
         let signal = waiting.began();
         let version = waiting.version();
         // One by hand and one that waits, in turns: what waits is older and must not starve.
-        let step = async {
+        let turn = async {
             let by_hand = match handed.try_recv() {
                 Ok(chunk) => publish(&engine, chunk).await? == Progress::Made,
                 Err(_) => false,
@@ -96,15 +96,13 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
             }
             Ok::<bool, PublishError>(by_hand || waited)
         };
-        match step.await {
+        match turn.await {
             Ok(true) => backoff.reset(),
             Ok(false) => tokio::select! {
                 () = stop.cancelled() => return,
-                chunk = handed.recv() => if let Some(chunk) = chunk {
-                    if let Err(error) = publish(&engine, chunk).await {
-                        tracing::warn!(%error, queue, "publish waits");
-                        backoff.wait(&stop).await;
-                    }
+                Some(chunk) = handed.recv() => if let Err(error) = publish(&engine, chunk).await {
+                    tracing::warn!(%error, queue, "publish waits");
+                    backoff.wait(&stop).await;
                 },
                 () = signal => {}
                 () = room => looked_at = None,

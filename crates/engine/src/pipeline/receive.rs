@@ -146,12 +146,12 @@ fn kept(delivery: &Delivery) -> String {
 pub async fn run_dead_letters(engine: Engine, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     while !stop.is_cancelled() {
-        let step = async {
+        let consumed = async {
             let mut consumer =
                 engine.broker.consume(DEAD_LETTER_QUEUE, engine.config.receive.prefetch).await?;
             consume_dead_letters(&engine, consumer.as_mut(), &stop).await
         };
-        if let Err(error) = step.await {
+        if let Err(error) = consumed.await {
             tracing::warn!(%error, "the dead letters wait for the broker");
             backoff.wait(&stop).await;
         }

@@ -117,6 +117,18 @@ pub async fn a_claimed_chunk_has_what_was_committed(fixture: &Fixture) {
     assert_eq!((event.event_id.as_str(), event.priority), ("a", Some(Low)));
 }
 
+pub async fn a_claimed_chunk_has_every_row_in_whatever_order_they_came(fixture: &Fixture) {
+    let mut rows: Vec<_> = (0..9).map(|n| row("a", &customer(&(9 - n).to_string()), Email)).collect();
+    let all: Vec<_> = rows.iter().map(|row| row.key).collect();
+    rows.rotate_left(4);
+    fixture.fan_out(&event("a"), &rows, false).await;
+    let chunk = claim(fixture).await.expect("the chunk waits");
+    assert_eq!(keys(&chunk), all);
+    fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    assert_eq!(republish(fixture, &[QUEUE], 100).await, 9);
+    assert_eq!(keys(&claim(fixture).await.expect("the chunk waits")), all);
+}
+
 pub async fn a_claimed_chunk_is_held_until_its_lease_passes(fixture: &Fixture) {
     free(fixture, "a", QUEUE, Normal).await;
     let first = claim(fixture).await.expect("the chunk waits");

@@ -176,6 +176,7 @@ async fn readers_that_go_away_do_not_take_their_connections_along() {
         reader.abort();
         assert!(reader.await.is_err());
     }
+    assert_eq!(store.shared.permits.available_permits(), 0, "who has no connection to offer lets nobody in");
     let next =
         tokio::spawn(
             async move { store.list_events(EventFilter { limit: 1, ..EventFilter::default() }).await },
