@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use campanile_domain::channel::Channel;
 use campanile_domain::time::{self, Timestamp};
 use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{Attribute, Cell, Color, Table};
 use serde_json::Value;
 
 /// Event, people × channels, and what needs a word more.
@@ -44,7 +44,7 @@ pub fn trace(trace: &Value) -> String {
 /// The part of a trace that the demo shows.
 pub fn short(trace: &Value, place: &str) -> String {
     let event = &trace["event"];
-    let heading = format!("{}  {}  {place}", bold(text(event, "event_type")), text(event, "event_id"));
+    let heading = format!("{}  {}  {place}", text(event, "event_type"), text(event, "event_id"));
     let sends = Sends::of(trace);
     let people = trace["decisions"].as_array().map(Vec::as_slice).unwrap_or_default();
     table(&heading, people, |person, channel| sends.cell(person, channel))
@@ -56,10 +56,10 @@ pub fn decisions(event_type: &str, aggregate: &str, answer: &Value) -> String {
         return format!("nobody would be told: {}: {detail}", text(&answer["failure"], "code"));
     }
     let people = answer["decisions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let heading = format!("{}  {aggregate}", bold(event_type));
+    let heading = format!("{event_type}  {aggregate}");
     let cell = |person: &Value, channel: Channel| match verdict(person, channel) {
-        "SEND" => green("send"),
-        _ => dim(&why_not(person, channel)),
+        "SEND" => sent("send"),
+        _ => withheld(&why_not(person, channel)),
     };
     let mut out = format!("{}\n{}", table(&heading, people, cell), details(people));
     for audience in answer["empty_audiences"].as_array().into_iter().flatten() {
@@ -76,7 +76,7 @@ fn life(trace: &Value) -> String {
     let event = &trace["event"];
     let begun = moment(event, "created_at");
     let mut parts = vec![format!("accepted {}", text(event, "created_at"))];
-    for (word, column) in [("fanned out", "published_at"), ("received", "processed_at")] {
+    for (word, column) in [("fanned out", "published_at"), ("closed", "processed_at")] {
         if let (Some(begun), Some(at)) = (begun, moment(event, column)) {
             parts.push(format!("{word} +{} ms", time::between(begun, at).as_millis()));
         }
@@ -133,7 +133,9 @@ fn dead_letters(trace: &Value) -> String {
     let letters = trace["dead_letters"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut out = String::new();
     for letter in letters {
-        let whom = ["stage", "recipient_type", "recipient_id", "channel"].map(|column| text(letter, column)).join(" ");
+        let whom = ["stage", "recipient_type", "recipient_id", "channel"]
+            .map(|column| text(letter, column))
+            .join(" ");
         let _ = writeln!(out, "  {}: {}", whom.trim(), text(letter, "error"));
     }
     if out.is_empty() { out } else { format!("{}\n{out}", bold("Dead letters")) }
@@ -160,53 +162,68 @@ impl<'a> Sends<'a> {
         }
     }
 
-    fn cell(&self, person: &Value, channel: Channel) -> String {
+    fn cell(&self, person: &Value, channel: Channel) -> Cell {
         if verdict(person, channel) != "SEND" {
-            return dim(&why_not(person, channel));
+            return withheld(&why_not(person, channel));
         }
         let key = (text(person, "user_type"), text(person, "user_id"), channel.as_str());
         if let Some(send) = self.by_key.get(&key) {
             return match (text(send, "status"), self.begun.zip(moment(send, "sent_at"))) {
-                ("SENT", Some((begun, sent))) => {
-                    green(&format!("sent {} ms", time::between(begun, sent).as_millis()))
+                ("SENT", Some((begun, at))) => {
+                    sent(&format!("sent {} ms", time::between(begun, at).as_millis()))
                 }
-                ("FAILED", _) => red(&format!("failed: {}", text(send, "last_error"))),
-                ("DUE", _) => yellow(&format!("due {}", text(send, "next_attempt_at"))),
-                (status, _) => yellow(&status.to_lowercase().replace('_', " ")),
+                ("FAILED", _) => failed(&format!("failed: {}", text(send, "last_error"))),
+                ("DUE", _) => under_way(&format!("due {}", text(send, "next_attempt_at"))),
+                (status, _) => under_way(&status.to_lowercase().replace('_', " ")),
             };
         }
         match self.outbox.get(&key).map(|row| (text(row, "status"), text(row, "last_error"))) {
             Some(("FAILED", error)) => {
-                red(&format!("failed: {}", error.split(':').next().unwrap_or_default()))
+                failed(&format!("failed: {}", error.split(':').next().unwrap_or_default()))
             }
-            Some((status, _)) => yellow(&status.to_lowercase()),
-            None => yellow("waiting"),
+            Some((status, _)) => under_way(&status.to_lowercase()),
+            None => under_way("waiting"),
         }
     }
 }
 
-fn table(heading: &str, people: &[Value], cell: impl Fn(&Value, Channel) -> String) -> String {
+fn table(heading: &str, people: &[Value], cell: impl Fn(&Value, Channel) -> Cell) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
-    let mut header = vec![heading.to_owned()];
-    header.extend(Channel::ALL.iter().map(|channel| bold(channel.as_str())));
-    table.set_header(header);
+    let header = std::iter::once(heading).chain(Channel::ALL.iter().map(|channel| channel.as_str()));
+    table.set_header(header.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
     for person in people {
-        let mut row = vec![format!(
+        let who = format!(
             "  {:<18} {:<9} {} {}",
             text(person, "name"),
             text(person, "role"),
             text(person, "user_type"),
             text(person, "user_id")
-        )];
-        row.extend(Channel::ALL.iter().map(|&channel| cell(person, channel)));
-        table.add_row(row);
+        );
+        let cells = Channel::ALL.iter().map(|&channel| cell(person, channel));
+        table.add_row(std::iter::once(Cell::new(who)).chain(cells));
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
-        column.set_cell_alignment(CellAlignment::Left);
     }
     table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+/// What went out is green, what failed red, what is under way yellow, and what was not to be is pale.
+fn sent(text: &str) -> Cell {
+    Cell::new(text).fg(Color::Green)
+}
+
+fn failed(text: &str) -> Cell {
+    Cell::new(text).fg(Color::Red)
+}
+
+fn under_way(text: &str) -> Cell {
+    Cell::new(text).fg(Color::Yellow)
+}
+
+fn withheld(text: &str) -> Cell {
+    Cell::new(text).add_attribute(Attribute::Dim)
 }
 
 fn verdict(person: &Value, channel: Channel) -> &str {
@@ -249,26 +266,14 @@ fn moment(value: &Value, field: &str) -> Option<Timestamp> {
     time::from_text(value[field].as_str()?)
 }
 
-fn styled(code: &str, text: &str) -> String {
-    if std::io::stdout().is_terminal() { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
-}
-
 fn bold(text: &str) -> String {
     styled("1", text)
-}
-
-fn green(text: &str) -> String {
-    styled("32", text)
 }
 
 fn red(text: &str) -> String {
     styled("31", text)
 }
 
-fn yellow(text: &str) -> String {
-    styled("33", text)
-}
-
-fn dim(text: &str) -> String {
-    styled("2", text)
+fn styled(code: &str, text: &str) -> String {
+    if std::io::stdout().is_terminal() { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
 }
