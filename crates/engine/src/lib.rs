@@ -44,6 +44,15 @@ impl Engine {
         providers: Providers,
         config: EngineConfig,
     ) -> Result<Self, StoreError> {
+        // Otherwise no attempt would ever begin.
+        if let Some((channel, provider)) = providers.iter().find(|(_, provider)| provider.deadline() >= config.lease) {
+            return Err(StoreError::Unusable(format!(
+                "engine.lease: {:?} is not longer than the {:?} that an attempt over {channel} may take by {}: make it longer",
+                config.lease,
+                provider.deadline(),
+                provider.name()
+            )));
+        }
         let rules = Arc::new(RuleCache::load(store.as_ref(), config.user_types.clone()).await?);
         let signals = Arc::new(Signals::new(config.user_types.queues()));
         Ok(Engine { store, broker, providers, rules, signals, config: Arc::new(config) })

@@ -111,14 +111,28 @@ async fn doubt_is_resent_by_default_and_counts() {
 }
 
 #[tokio::test]
-async fn a_lease_too_short_for_an_attempt_sends_nothing() {
+#[should_panic(expected = "engine.lease")]
+async fn a_lease_that_no_attempt_fits_into_is_refused_at_the_start() {
     let provider = Arc::new(Told { deadline: Some(Duration::from_mins(1)), ..Told::default() });
-    let world = world(provider.clone(), config()).await;
+    world(provider, config()).await;
+}
+
+#[tokio::test]
+async fn what_finds_no_place_waits_in_the_database_and_not_for_the_next_tick() {
+    let mut config = config();
+    config.send = PerChannel::from_fn(|channel| {
+        let mut send = config.send.get(channel).clone();
+        (send.concurrency, send.max_claimed, send.poll_interval) = (1, 1, Duration::from_hours(1));
+        send
+    });
+    let provider = told(Vec::new());
+    let world = world(provider.clone(), config).await;
     let running = world.start();
-    world.emit(json!([event("e1", 1)])).await;
-    world.until("e1", |trace| sends(trace).contains(&"SMS SENT".to_owned())).await;
-    assert!(provider.asked.lock().unwrap().is_empty());
-    assert_eq!(email(&world.trace("e1").await)["attempt_count"], 0);
+    world.emit(json!((1..=20).map(|n| event(&format!("e{n}"), 1)).collect::<Vec<_>>())).await;
+    for n in 1..=20 {
+        world.until(&format!("e{n}"), settled).await;
+    }
+    assert_eq!(provider.asked.lock().unwrap().len(), 20);
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 

@@ -270,3 +270,41 @@ pub async fn claim_due(engine: &Engine, desk: &Desk, channel: Channel) -> Result
         desk.enqueue(jobs, lease_ends, reserved);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use campanile_channels::Capture;
+    use campanile_domain::id::{EventId, EventType, NotificationId, SendKey, UserId, UserRef, UserTypeName};
+
+    use super::*;
+
+    fn claimed(lease: Duration) -> Claimed {
+        let places = Arc::new(Semaphore::new(1));
+        let user = UserRef { user_type: UserTypeName::stored("CUSTOMER"), user_id: UserId::stored("1") };
+        let job = SendJob {
+            key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Email },
+            claim: ClaimId(1),
+            attempt: 1,
+            event_id: EventId::stored("e"),
+            event_type: EventType::stored("T"),
+            user,
+            address: "a@example.com".to_owned(),
+            title: String::new(),
+            body: String::new(),
+            priority: Priority::Normal,
+        };
+        let place = places.try_acquire_owned().expect("there is a place");
+        Claimed { job, lease_ends: Instant::now() + lease, _place: place }
+    }
+
+    #[tokio::test]
+    async fn what_is_left_of_the_lease_must_outlast_the_provider() {
+        let deadline = Capture.deadline();
+        let in_time = attempt(claimed(deadline * 2), &Capture).await;
+        assert_eq!(in_time.outcome, Outcome::Sent { external_id: None });
+        let too_late = attempt(claimed(deadline), &Capture).await;
+        assert_eq!(too_late.outcome, Outcome::NotAttempted);
+        let asleep = attempt(claimed(Duration::ZERO), &Capture).await;
+        assert_eq!(asleep.outcome, Outcome::NotAttempted);
+    }
+}
