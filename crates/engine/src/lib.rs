@@ -45,7 +45,9 @@ impl Engine {
         config: EngineConfig,
     ) -> Result<Self, StoreError> {
         // Otherwise no attempt would ever begin.
-        if let Some((channel, provider)) = providers.iter().find(|(_, provider)| provider.deadline() >= config.lease) {
+        if let Some((channel, provider)) =
+            providers.iter().find(|(_, provider)| provider.deadline() >= config.lease)
+        {
             return Err(StoreError::Unusable(format!(
                 "engine.lease: {:?} is not longer than the {:?} that an attempt over {channel} may take by {}: make it longer",
                 config.lease,

@@ -124,8 +124,7 @@ pub fn read_key(path: &Path) -> std::io::Result<String> {
 fn make_key(path: &Path) -> anyhow::Result<String> {
     let mut random = [0u8; 32];
     getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no random numbers for a key: {error}"))?;
-    let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let key = format!("cmp_{hex}");
+    let key = random.iter().fold("cmp_".to_owned(), |key, byte| format!("{key}{byte:02x}"));
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("{} can't be made", folder.display()))?;
     }

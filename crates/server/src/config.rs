@@ -14,6 +14,7 @@ use campanile_domain::user_type::{UserType, UserTypes};
 use campanile_engine::EngineConfig;
 use campanile_engine::config::{FanOutConfig, PublishConfig, ReceiveConfig, SendConfig};
 use config::{Environment, File, FileFormat};
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The reference: every key, commented and with its default.
@@ -67,6 +68,7 @@ impl std::fmt::Debug for Auth {
 #[serde(deny_unknown_fields)]
 pub struct Log {
     pub filter: String,
+    #[serde(deserialize_with = "word")]
     pub format: LogFormat,
 }
 
@@ -123,8 +125,14 @@ pub struct Send {
     pub max_attempts: u32,
     pub backoff_base: Span,
     pub backoff_cap: Span,
+    #[serde(deserialize_with = "word")]
     pub on_doubt: OnDoubt,
     pub concurrency: usize,
+}
+
+/// One of a few words; read as text first, so that an error lists them, where `config` would name the Rust type.
+fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    T::deserialize(String::deserialize(deserializer)?.into_deserializer())
 }
 
 /// A duration as people write it.

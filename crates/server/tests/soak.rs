@@ -1,6 +1,7 @@
 //! A load under which the server is killed again and again, with the ledger checked at the end. As a test it takes
 //! seconds; `cargo xtask soak --minutes N` lets it go on.
 
+#[expect(dead_code, reason = "what the other tests need is there too")]
 mod support;
 
 use std::collections::BTreeMap;

@@ -132,10 +132,12 @@ async fn receive_batch(engine: &Engine, desk: &Desk, keys: &[SendKey]) -> Result
         keys.iter().map(|&key| ReceivedKey { key, claim: places.take(key.channel) }).collect();
     let lease_ends = Instant::now() + engine.config.lease;
     fail::fail_point!("receive.before_commit");
-    let written = engine.store.receive(received.clone(), &engine.config.instance, engine.config.lease).await?;
+    let written =
+        engine.store.receive(received.clone(), &engine.config.instance, engine.config.lease).await?;
     metrics::counter!("campanile_received_total").increment(keys.len() as u64 - written.repeated);
     metrics::counter!("campanile_redelivered_total").increment(written.repeated);
-    let waiting: HashSet<Channel> = received.iter().filter(|key| !key.claim).map(|key| key.key.channel).collect();
+    let waiting: HashSet<Channel> =
+        received.iter().filter(|key| !key.claim).map(|key| key.key.channel).collect();
     desk.enqueue(written.jobs, lease_ends, places);
     for channel in waiting {
         engine.signals.due(channel).notify_waiters();

@@ -21,22 +21,8 @@ impl Client {
     /// The key from the flag, the configuration, its key file, or the data folder, in this order.
     pub fn new(url: &str, key: Option<String>, config: &Config) -> anyhow::Result<Self> {
         let configured = (!config.auth.admin_key.is_empty()).then(|| config.auth.admin_key.clone());
-        let key = match key.or(configured) {
-            Some(key) => key,
-            None => {
-                let path = match &config.auth.admin_key_file {
-                    given if !given.as_os_str().is_empty() => given.clone(),
-                    _ => config.data_dir.join("admin.key"),
-                };
-                read_key(&path).with_context(|| {
-                    format!(
-                        "no key: give --key, or --data-dir of a server on this machine ({} can't be read)",
-                        path.display()
-                    )
-                })?
-            }
-        };
-        let http = reqwest::Client::builder().timeout(Duration::from_secs(60)).build()?;
+        let key = key.or(configured).map_or_else(|| kept_key(config), Ok)?;
+        let http = reqwest::Client::builder().timeout(Duration::from_mins(1)).build()?;
         Ok(Client { http, url: url.trim_end_matches('/').to_owned(), key })
     }
 
@@ -76,6 +62,19 @@ impl Client {
             Err(anyhow!(message).into())
         }
     }
+}
+
+fn kept_key(config: &Config) -> anyhow::Result<String> {
+    let path = match &config.auth.admin_key_file {
+        given if !given.as_os_str().is_empty() => given.clone(),
+        _ => config.data_dir.join("admin.key"),
+    };
+    read_key(&path).with_context(|| {
+        format!(
+            "no key: give --key, or --data-dir of a server on this machine ({} can't be read)",
+            path.display()
+        )
+    })
 }
 
 /// A path segment or query value that may hold anything.

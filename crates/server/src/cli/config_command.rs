@@ -26,7 +26,7 @@ impl ConfigCommand {
             }
             ConfigCommand::Print { reference: true } => print!("{REFERENCE}"),
             ConfigCommand::Print { reference: false } => {
-                print!("{}", toml::to_string(&Config::load(flags)?)?)
+                print!("{}", toml::to_string(&Config::load(flags)?)?);
             }
         }
         Ok(())

@@ -33,7 +33,7 @@ pub struct Demo {
 impl Demo {
     pub async fn run(&self, mut config: Config) -> Outcome {
         // The tables are what people came for.
-        config.log.filter = "warn".to_owned();
+        "warn".clone_into(&mut config.log.filter);
         app::start_logging(&config);
         config.database.url = String::new();
         config.data_dir = fresh_folder(&config.data_dir)?;

@@ -12,10 +12,10 @@ use super::{Failure, Outcome};
 /// The event on the command line, of `emit` and `explain`.
 #[derive(Debug, Args)]
 pub struct EventArgs {
-    /// The event's type, such as RESERVATION_REQUESTED
+    /// The event's type, such as `RESERVATION_REQUESTED`
     #[arg(long = "type", value_name = "TYPE")]
     pub event_type: String,
-    /// What it is about, such as RESTAURANT:5
+    /// What it is about, such as `RESTAURANT:5`
     #[arg(long, value_name = "TYPE:ID")]
     pub aggregate: String,
     /// The payload: a JSON object, @FILE, or @- for standard input

@@ -8,7 +8,7 @@ use super::{Failure, Outcome, picture};
 #[derive(Debug, Args)]
 pub struct Trace {
     event_id: String,
-    /// Only this user, such as RESTAURANT_USER:2
+    /// Only this user, such as `RESTAURANT_USER:2`
     #[arg(long, value_name = "TYPE:ID")]
     user: Option<String>,
 }
@@ -25,9 +25,9 @@ impl Trace {
         }
         let answer = client.get(&path).await?;
         if as_json {
-            println!("{answer}")
+            println!("{answer}");
         } else {
-            println!("{}", picture::trace(&answer))
+            println!("{}", picture::trace(&answer));
         }
         Ok(())
     }

@@ -1,0 +1,262 @@
+//! Rows that can't be right: each is refused by position and field, and nothing of its call is kept.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::fresh::{Fresh, encoded, with};
+
+const PATHS: [&str; 7] = [
+    "/v1/recipients",
+    "/v1/entities",
+    "/v1/preferences",
+    "/v1/settings",
+    "/v1/routing",
+    "/v1/audiences",
+    "/v1/templates",
+];
+
+/// A row of this table that is right.
+fn good(path: &str) -> Value {
+    match path {
+        "/v1/recipients" => json!({"user_type": "RESTAURANT_USER", "user_id": 1}),
+        "/v1/entities" => json!({"entity_type": "RESTAURANT", "entity_id": 5}),
+        "/v1/preferences" => json!({"user_type": "CUSTOMER", "user_id": 1, "channel": "EMAIL"}),
+        "/v1/settings" => json!({"entity_type": "RESTAURANT", "channel": "EMAIL"}),
+        "/v1/routing" => json!({"event_type": "TEST", "channel": "EMAIL"}),
+        "/v1/audiences" => json!({"event_type": "TEST", "name": "all", "recipient_type": "ALL"}),
+        "/v1/templates" => json!({"title": "Something happened"}),
+        other => panic!("{other} is no table"),
+    }
+}
+
+/// Puts each wrong field into a row that is right otherwise, beside two that are right.
+async fn assert_refused(server: &Fresh, path: &str, wrong: &[(Value, &str)]) {
+    let before = server.items(path).await;
+    for (fields, pointer) in wrong {
+        let mut bad = good(path);
+        for (name, value) in fields.as_object().unwrap() {
+            bad[name] = value.clone();
+        }
+        let answer = server.try_put(path, &json!([good(path), good(path), bad])).await;
+        answer.assert_problem(422, "invalid").assert_names(2, pointer).assert_says(&[pointer]);
+        assert_eq!(server.items(path).await, before, "{path}: {fields}");
+    }
+}
+
+#[tokio::test]
+async fn people_and_entities_that_are_wrong_are_refused() {
+    let server = Fresh::start();
+    let wrong = [
+        (json!({"user_type": "DOG"}), "/user_type"),
+        (json!({"user_type": "ALL"}), "/user_type"),
+        (json!({"user_type": null}), "/user_type"),
+        (json!({"user_id": ""}), "/user_id"),
+        (json!({"user_id": "x".repeat(201)}), "/user_id"),
+        (json!({"user_id": "a\u{0}b"}), "/user_id"),
+        (json!({"user_id": true}), "/user_id"),
+        (json!({"colour": "red"}), "/colour"),
+        (json!({"time_zone": "Mars/Base"}), "/time_zone"),
+        (json!({"time_zone": ""}), "/time_zone"),
+        (json!({"time_zone": 1}), "/time_zone"),
+        (json!({"email": "nobody"}), "/email"),
+        (json!({"email": "a@example.com\r\nBcc: b@example.com"}), "/email"),
+        (json!({"phone": 39_055}), "/phone"),
+        (json!({"name": "x".repeat(2_001)}), "/name"),
+        (json!({"push_tokens": "token"}), "/push_tokens"),
+        (json!({"push_tokens": [1]}), "/push_tokens/0"),
+        (json!({"push_tokens": [""]}), "/push_tokens"),
+        (json!({"push_tokens": ["a b"]}), "/push_tokens"),
+        (json!({"active": "yes"}), "/active"),
+        (json!({"entity_type": "RESTAURANT"}), "/entity_id"),
+        (json!({"entity_id": 5}), "/entity_type"),
+        (json!({"entity_type": "AGENCY", "entity_id": 5}), "/entity_type"),
+        (json!({"user_type": "CUSTOMER", "entity_type": "RESTAURANT", "entity_id": 5}), "/entity_type"),
+    ];
+    assert_refused(&server, "/v1/recipients", &wrong).await;
+    let wrong = [
+        (json!({"entity_id": "*"}), "/entity_id"),
+        (json!({"entity_id": {}}), "/entity_id"),
+        (json!({"kind": "*"}), "/kind"),
+        (json!({"name": 5}), "/name"),
+        (json!({"owner": "Anna"}), "/owner"),
+    ];
+    assert_refused(&server, "/v1/entities", &wrong).await;
+}
+
+#[tokio::test]
+async fn preferences_and_settings_that_are_wrong_are_refused() {
+    let server = Fresh::start();
+    let for_both = [
+        (json!({"channel": "FAX"}), "/channel"),
+        (json!({"channel": "email"}), "/channel"),
+        (json!({"channel": "*"}), "/channel"),
+        (json!({"enabled": "no"}), "/enabled"),
+        (json!({"enabled": null}), "/enabled"),
+        (json!({"quiet_hours_start": "25:00", "quiet_hours_end": "08:00"}), "/quiet_hours_start"),
+        (json!({"quiet_hours_start": "22:00", "quiet_hours_end": "8:00"}), "/quiet_hours_end"),
+        (json!({"quiet_hours_start": "22:60", "quiet_hours_end": "08:00"}), "/quiet_hours_start"),
+        (json!({"quiet_hours_start": 22, "quiet_hours_end": 8}), "/quiet_hours_end"),
+        (json!({"quiet_hours_start": "08:00", "quiet_hours_end": "08:00"}), "/quiet_hours_end"),
+        (json!({"quiet_hours_start": "22:00"}), "/quiet_hours_end"),
+        (json!({"quiet_hours_end": "08:00"}), "/quiet_hours_start"),
+        (
+            json!({"quiet_hours_start": "22:00", "quiet_hours_end": "08:00", "quiet_hours_mode": "DEFER"}),
+            "/quiet_hours_mode",
+        ),
+        (json!({"quiet_hours_mode": "LATER"}), "/quiet_hours_mode"),
+        (json!({"quiet_hours_enabled": true}), "/quiet_hours_enabled"),
+    ];
+    assert_refused(&server, "/v1/preferences", &for_both).await;
+    assert_refused(&server, "/v1/settings", &for_both).await;
+    let of_users = [
+        (json!({"user_type": "DOG"}), "/user_type"),
+        (json!({"min_priority": "URGENT"}), "/min_priority"),
+        (json!({"event_type": ""}), "/event_type"),
+        (json!({"time_zone": "Europe/Rome"}), "/time_zone"),
+    ];
+    assert_refused(&server, "/v1/preferences", &of_users).await;
+    let of_groups = [
+        (json!({"entity_type": "MOON"}), "/entity_type"),
+        (json!({"entity_id": 5, "kind": "BAR"}), "/kind"),
+        (json!({"max_recipients": -1}), "/max_recipients"),
+        (json!({"max_recipients": 1.5}), "/max_recipients"),
+        (json!({"max_recipients": "three"}), "/max_recipients"),
+        (json!({"roles": "MANAGER"}), "/roles"),
+        (json!({"roles": [5]}), "/roles/0"),
+    ];
+    assert_refused(&server, "/v1/settings", &of_groups).await;
+}
+
+#[tokio::test]
+async fn rules_that_are_wrong_are_refused() {
+    let server = Fresh::start();
+    let routes = [
+        (json!({"channel": "FAX"}), "/channel"),
+        (json!({"mandatory": 1}), "/mandatory"),
+        (json!({"priority": "URGENT"}), "/priority"),
+        (json!({"delivery_strategy": "DELAYED"}), "/delivery_strategy"),
+        (json!({"delivery_strategy": "AGGREGATE"}), "/delivery_strategy"),
+        (json!({"delay_seconds": 60}), "/delay_seconds"),
+        (json!({"enabled": true}), "/enabled"),
+    ];
+    assert_refused(&server, "/v1/routing", &routes).await;
+    let audiences = [
+        (json!({"event_type": "*"}), "/event_type"),
+        (json!({"name": ""}), "/name"),
+        (json!({"recipient_type": "DOG"}), "/recipient_type"),
+        (json!({"recipient_type": "CUSTOMER", "entity_path": "payload.customerId"}), "/entity_path"),
+        (json!({"recipient_type": "CUSTOMER", "entity_path": ""}), "/entity_path"),
+        (json!({"recipient_type": "CUSTOMER", "entity_path": 5}), "/entity_path"),
+        (json!({"entity_path": "/payload/customerId"}), "/entity_path"),
+        (json!({"roles": "CHEF"}), "/roles"),
+        (json!({"scope": "WORLD"}), "/scope"),
+        (json!({"shared_read": "yes"}), "/shared_read"),
+        (json!({"when": "payload.total >"}), "/when"),
+        (json!({"when": ""}), "/when"),
+        (json!({"when": "{{ payload.total }}"}), "/when"),
+        (json!({"when": true}), "/when"),
+    ];
+    assert_refused(&server, "/v1/audiences", &audiences).await;
+    let templates = [
+        (json!({"title": "{{ payload.guest"}), "/title"),
+        (json!({"title": 5}), "/title"),
+        (json!({"body": "{% if payload.guest %}"}), "/body"),
+        (json!({"html": "{% for %}"}), "/html"),
+        (json!({"channel": "FAX"}), "/channel"),
+        (json!({"subject": "Ciao"}), "/subject"),
+    ];
+    assert_refused(&server, "/v1/templates", &templates).await;
+}
+
+#[tokio::test]
+async fn one_bad_row_among_a_hundred_keeps_all_out() {
+    let server = Fresh::start();
+    for path in PATHS {
+        let before = server.items(path).await;
+        let key = if path == "/v1/templates" { "locale" } else { "event_type" };
+        let row = |n: usize| match path {
+            "/v1/recipients" => with(&good(path), &json!({"user_id": n})),
+            "/v1/entities" => with(&good(path), &json!({"entity_id": n})),
+            _ => with(&good(path), &json!({key: format!("T{n}")})),
+        };
+        let mut rows: Vec<Value> = (0..100).map(row).collect();
+        rows.insert(57, with(&row(57), &json!({"colour": "red"})));
+        let answer = server.try_put(path, &json!(rows)).await;
+        answer.assert_problem(422, "invalid").assert_names(57, "/colour");
+        assert_eq!(server.items(path).await, before, "{path}");
+        rows.remove(57);
+        let answer = server.try_put(path, &json!(rows)).await;
+        assert_eq!((answer.status, answer.body), (200, json!({"written": 100})), "{path}");
+        assert_eq!(server.items(path).await.len(), before.len() + 100, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_array_of_rows_is_refused() {
+    let server = Fresh::start();
+    for path in PATHS {
+        let before = server.items(path).await;
+        for body in [
+            good(path).to_string(),
+            "{}".to_owned(),
+            "7".to_owned(),
+            "null".to_owned(),
+            format!("[{}", good(path)),
+        ] {
+            server.send(Method::PUT, path, body).await.assert_problem(400, "malformed");
+        }
+        for body in [json!([7]), json!([null]), json!([[]])] {
+            let answer = server.try_put(path, &body).await;
+            answer.assert_problem(422, "invalid").assert_names(0, "").assert_says(&["must be a JSON object"]);
+        }
+        for field in good(path)
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|name| !(path == "/v1/routing" && *name == "event_type"))
+        {
+            let answer = server.try_put(path, &json!([with(&good(path), &json!({field: null}))])).await;
+            answer
+                .assert_problem(422, "invalid")
+                .assert_names(0, &format!("/{field}"))
+                .assert_says(&["missing"]);
+        }
+        assert_eq!(server.items(path).await, before, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn queries_that_make_no_sense_are_named() {
+    let server = Fresh::start();
+    for path in PATHS {
+        for (query, words) in [
+            ("colour=red", ["`colour`", "cursor"]),
+            ("limit=0", ["limit", "1000"]),
+            ("limit=1001", ["limit", "1000"]),
+            ("limit=many", ["limit", "many"]),
+            ("cursor=nonsense", ["cursor", "server"]),
+            ("cursor=7", ["cursor", "server"]),
+            ("cursor=%5B%22a%22%5D", ["cursor", "server"]),
+        ] {
+            let answer = server.try_get(&format!("{path}?{query}")).await;
+            answer.assert_problem(422, "invalid-query").assert_says(&words);
+        }
+        let key = match path {
+            "/v1/templates" => "locale=none".to_owned(),
+            _ => good(path)
+                .as_object()
+                .unwrap()
+                .keys()
+                .map(|name| format!("{name}=none"))
+                .collect::<Vec<_>>()
+                .join("&"),
+        };
+        if !["/v1/audiences"].contains(&path) {
+            server.delete(&format!("{path}?{key}")).await.assert_problem(404, "not-found");
+        }
+        let answer = server.delete(&format!("{path}?{key}&colour={}", encoded("red & blue"))).await;
+        answer.assert_problem(422, "invalid-query").assert_says(&["unknown parameter"]);
+    }
+    let answer = server.try_get("/v1/recipients?active=perhaps").await;
+    answer.assert_problem(422, "invalid-query").assert_says(&["active", "perhaps"]);
+}

@@ -1,0 +1,198 @@
+//! The command line against a server: what it says, in which words, and with which exit code.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::command::{Ran, Watched, cli};
+use crate::fresh::{Fresh, event, with};
+use crate::support::{campanile, reservation, staff, until};
+
+const WORLD: &str = include_str!("../../presets/demo.json");
+const RESERVATION: [&str; 4] = ["--type", "RESERVATION_REQUESTED", "--aggregate", "RESTAURANT:5"];
+
+fn run(server: &Fresh, first: &[&str], rest: &[&str]) -> Ran {
+    cli(server, &[first, rest].concat())
+}
+
+/// The preset and the people of the demo.
+async fn world(server: &Fresh) {
+    cli(server, &["preset", "load", "restaurant"]).succeeded();
+    let world: Value = serde_json::from_str(WORLD).unwrap();
+    for table in ["entities", "recipients", "preferences", "settings"] {
+        server.put(&format!("/v1/{table}"), world[table].clone()).await;
+    }
+}
+
+#[track_caller]
+fn assert_line(said: &str, parts: &[&str]) {
+    let found = said.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(found, "no line has {parts:?}:\n{said}");
+}
+
+#[tokio::test]
+async fn a_trace_says_why_bruno_got_no_push() {
+    let server = Fresh::start();
+    world(&server).await;
+    run(&server, &["emit", "--id", "evt 1/ü"], &RESERVATION).succeeded();
+    server.settled("evt%201%2F%C3%BC").await;
+    let said = cli(&server, &["trace", "evt 1/ü"]).succeeded();
+    assert_line(&said, &["RESERVATION_REQUESTED", "evt 1/ü", "RESTAURANT:5"]);
+    assert_line(&said, &["PROCESSED", "accepted", "fanned out"]);
+    assert_line(&said, &["Anna Rossi", "MANAGER", "RESTAURANT_USER 1", "sent"]);
+    assert_line(&said, &["Bruno Conti", "sent", "user off", "only MANAGER", "not routed"]);
+    assert_line(&said, &["Bruno Conti", "no PUSH", "USER_OFF", "user_notification_preferences"]);
+
+    let of_one = cli(&server, &["trace", "evt 1/ü", "--user", "RESTAURANT_USER:2"]).succeeded();
+    assert!(of_one.contains("Bruno Conti") && !of_one.contains("Anna Rossi"), "{of_one}");
+    let printed = cli(&server, &["--json", "trace", "evt 1/ü"]).json();
+    assert_eq!(printed, server.get("/v1/events/evt%201%2F%C3%BC").await);
+
+    cli(&server, &["trace", "evt-404"]).failed(3, &["`evt-404`"]);
+    cli(&server, &["--json", "trace", "evt-404"]).failed(3, &["`evt-404`"]);
+    cli(&server, &["trace", "evt 1/ü", "--user", "2"]).failed(2, &["--user", "`2`", "RESTAURANT_USER:2"]);
+
+    // An event that failed says so first.
+    cli(&server, &["emit", "--type", "ECLIPSE", "--aggregate", "MOON:1", "--id", "evt-2"]).succeeded();
+    server.settled("evt-2").await;
+    let said = cli(&server, &["trace", "evt-2"]).succeeded();
+    assert_line(&said, &["FAILED"]);
+    assert_line(&said, &["NO_AUDIENCE: ", "PUT /v1/audiences"]);
+}
+
+#[tokio::test]
+async fn emit_hands_in_an_event() {
+    let server = Fresh::start();
+    server.put("/v1/recipients", staff()).await;
+    let payload = r#"{"guest": "John Doe", "party": 4}"#;
+    let said = run(&server, &["emit", "--id", "evt-1", "--payload", payload], &RESERVATION).succeeded();
+    assert!(said.contains("accepted evt-1") && said.contains("campanile trace evt-1"), "{said}");
+    // It is the event that HTTP would have made of it.
+    assert_eq!(server.emit(&reservation("evt-1")).await["created"], false);
+    let again = run(&server, &["emit", "--id", "evt-1", "--payload", payload], &RESERVATION).succeeded();
+    assert!(again.contains("known already") && again.contains("evt-1"), "{again}");
+    let json = run(&server, &["emit", "--json", "--id", "evt-1", "--payload", payload], &RESERVATION).json();
+    assert_eq!(json, json!({"event_id": "evt-1", "created": false}));
+    run(&server, &["emit", "--id", "evt-1"], &RESERVATION)
+        .failed(1, &["another body", "nothing was changed"]);
+
+    // Without an id, each is another event.
+    let ids = [(); 2].map(|()| run(&server, &["emit", "--json"], &RESERVATION).json()["event_id"].clone());
+    assert_ne!(ids[0], ids[1]);
+    server.settled(ids[1].as_str().unwrap()).await;
+
+    let file = server.folder().join("payload.json");
+    std::fs::write(&file, payload).unwrap();
+    let from_file = format!("@{}", file.display());
+    run(&server, &["emit", "--id", "evt-2", "--priority", "HIGH", "--payload", &from_file], &RESERVATION)
+        .succeeded();
+    let event = &server.settled("evt-2").await["event"];
+    assert_eq!((&event["payload"]["party"], &event["priority"]), (&json!(4), &json!("HIGH")));
+
+    let mut piped = campanile(server.folder());
+    piped.args(["--url", &server.url, "emit", "--id", "evt-3", "--payload", "@-"]).args(RESERVATION);
+    let mut child = piped.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(payload.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(server.settled("evt-3").await["event"]["payload"]["guest"], "John Doe");
+}
+
+#[tokio::test]
+async fn mistakes_are_told_with_what_to_do() {
+    let server = Fresh::start();
+    for (arguments, code, words) in [
+        (["emit", "--type", "T", "--aggregate", "RESTAURANT"].as_slice(), 2, ["--aggregate", "TYPE:ID"]),
+        (&["explain", "--type", "T", "--aggregate", "5"], 2, ["--aggregate", "TYPE:ID"]),
+        (&["emit", "--type", "T", "--aggregate", "R:5", "--payload", "{nope"], 2, ["--payload", "JSON"]),
+        (
+            &["emit", "--type", "T", "--aggregate", "R:5", "--payload", "@/none.json"],
+            1,
+            ["--payload", "/none.json"],
+        ),
+        (&["emit", "--type", "T", "--aggregate", "R:5", "--payload", "[]"], 1, ["/payload", "object"]),
+        (&["emit", "--type", "T", "--aggregate", "R:5", "--priority", "URGENT"], 1, ["/priority", "HIGH"]),
+        (&["emit", "--type", "T", "--aggregate", "R:"], 1, ["/aggregate_id", "empty"]),
+        (&["emit", "--type", "T"], 2, ["--aggregate", "Usage"]),
+        (&["explain", "--type", "T", "--aggregate", "R:5", "--at", "noon"], 1, ["/at", "RFC 3339"]),
+        (&["trace"], 2, ["EVENT_ID", "Usage"]),
+        (&["frobnicate"], 2, ["frobnicate", "Usage"]),
+        (&[], 2, ["emit", "Usage"]),
+        (&["--colour", "red", "trace", "x"], 2, ["--colour", "Usage"]),
+        (&["--key", "wrong", "trace", "x"], 1, ["key", "admin.key"]),
+    ] {
+        cli(&server, arguments).failed(code, &words);
+    }
+    assert_eq!(server.items("/v1/events").await.len(), 0);
+
+    let mut elsewhere = campanile(server.folder());
+    elsewhere.args(["--url", "http://127.0.0.1:1", "trace", "x"]);
+    Ran::of(&mut elsewhere).failed(1, &["http://127.0.0.1:1", "campanile serve"]);
+    let mut keyless = campanile(server.folder());
+    keyless.env_remove("CAMPANILE_AUTH__ADMIN_KEY").args(["--url", &server.url, "trace", "x"]);
+    Ran::of(&mut keyless).failed(1, &["no key", "--key", "admin.key"]);
+
+    for (flag, word) in [("--help", "explain"), ("--version", "campanile ")] {
+        assert!(cli(&server, &[flag]).succeeded().contains(word));
+    }
+}
+
+#[tokio::test]
+async fn explain_answers_before_anything_is_sent() {
+    let server = Fresh::start();
+    world(&server).await;
+    let said = run(&server, &["explain", "--at", "2026-01-21T12:00:00Z"], &RESERVATION).succeeded();
+    assert_line(&said, &["RESERVATION_REQUESTED", "RESTAURANT:5", "EMAIL", "WEBSOCKET"]);
+    assert_line(&said, &["Bruno Conti", "RESTAURANT_USER 2", "send", "user off", "only MANAGER"]);
+    assert_line(&said, &["Bruno Conti", "no PUSH", "USER_OFF"]);
+    assert_line(&said, &["Carla Greco", "no EMAIL", "QUIET_HOURS", "00:00-23:59", "Europe/Rome"]);
+    // A minute before midnight Carla's quiet hours are over.
+    let late = run(&server, &["explain", "--at", "2026-01-21T22:59:30Z"], &RESERVATION).succeeded();
+    assert!(said.contains("quiet 00:00-23:59") && !late.contains("quiet"), "{late}");
+    let high = run(&server, &["explain", "--priority", "HIGH"], &RESERVATION).succeeded();
+    assert!(!high.contains("quiet"), "{high}");
+
+    let nobody = cli(&server, &["explain", "--type", "ECLIPSE", "--aggregate", "MOON:1"]).succeeded();
+    assert!(nobody.contains("nobody would be told: NO_AUDIENCE"), "{nobody}");
+    let asked = event("any", "RESERVATION_REQUESTED", "RESTAURANT", 5);
+    let asked = with(&asked, &json!({"at": "2026-01-21T12:00:00Z"}));
+    let printed = run(&server, &["explain", "--json", "--at", "2026-01-21T12:00:00Z"], &RESERVATION).json();
+    assert_eq!(printed, server.post("/v1/explain", &asked).await.body);
+    assert_eq!(server.items("/v1/events").await.len(), 0);
+}
+
+#[tokio::test]
+async fn tail_shows_events_as_they_come_and_how_they_end() {
+    let server = Fresh::start();
+    server.put("/v1/recipients", staff()).await;
+    for n in 1..=3 {
+        server.emit(&reservation(&format!("old-{n}"))).await;
+        server.settled(&format!("old-{n}")).await;
+    }
+    let tail = |arguments: &[&str]| {
+        let mut command = campanile(server.folder());
+        Watched::start(command.args(["--url", &server.url, "tail"]).args(arguments))
+    };
+    let (mut people, programs, fresh) = (tail(&["-n", "2"]), tail(&["--json"]), tail(&["-n", "0"]));
+    people.line(&["PROCESSED", "RESERVATION_REQUESTED", "RESTAURANT:5", "old-3"]).await;
+    assert_eq!(people.lines().len(), 2, "{:?}", people.lines());
+    programs.line(&["old-1"]).await;
+
+    server.emit(&reservation("new-1")).await;
+    server.emit(&event("new-2", "ECLIPSE", "MOON", 1)).await;
+    people.line(&["PROCESSED", "new-1"]).await;
+    people.line(&["FAILED", "MOON:1", "new-2", "NO_AUDIENCE"]).await;
+    let line = programs.line(&["PROCESSED", "new-1"]).await;
+    let event: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&event["event_id"], &event["status"]), (&json!("new-1"), &json!("PROCESSED")));
+    // This one shows nothing until something happens, so nobody can know since when it watches.
+    let mut count = 0;
+    until("a tail without a past shows what comes", async || {
+        count += 1;
+        server.emit(&reservation(&format!("newer-{count}"))).await;
+        fresh.lines().iter().any(|line| line.contains("newer-")).then_some(())
+    })
+    .await;
+    assert!(fresh.lines().iter().all(|line| !line.contains("old-")), "{:?}", fresh.lines());
+    assert!(people.terminate().success());
+}

@@ -1,0 +1,224 @@
+//! Configuration: the file, variables and flags, what is wrong in them, secrets, and the key that is made by itself.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::command::{Ran, Watched};
+use crate::fresh::{Answer, client};
+use crate::support::{campanile, until};
+
+/// The binary as it comes: nothing configured but its folder.
+fn bare(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_campanile"));
+    for (name, _) in campanile(folder).get_envs() {
+        command.env_remove(name);
+    }
+    command.current_dir(folder);
+    command
+}
+
+fn file(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+async fn get(url: &str, path: &str, key: &str) -> Answer {
+    Answer::to(client().request(Method::GET, format!("{url}{path}")).bearer_auth(key)).await
+}
+
+/// A server that was started by hand, and its address.
+async fn serve(command: &mut Command) -> (Watched, String) {
+    let server = Watched::start(command.arg("serve"));
+    let url = server.line(&["listens on http://"]).await.rsplit(' ').next().unwrap().to_owned();
+    (server, url)
+}
+
+#[test]
+fn the_reference_is_what_is_in_force_when_nothing_is_configured() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(Ran::of(bare(folder.path()).args(["config", "check"])).succeeded().contains("right"));
+    let reference = Ran::of(bare(folder.path()).args(["config", "print", "--reference"])).succeeded();
+    assert!(reference.starts_with("# Campanile's configuration"), "{reference}");
+    let printed = Ran::of(bare(folder.path()).args(["config", "print"])).succeeded();
+    // What is printed, and the reference itself, are files that mean the same.
+    for text in [&printed, &reference] {
+        let file = file(folder.path(), "again.toml", text);
+        assert_eq!(
+            Ran::of(bare(folder.path()).args(["--config", &file, "config", "print"])).succeeded(),
+            printed
+        );
+    }
+    for line in ["listen = \"127.0.0.1:8400\"", "data_dir = \"./campanile-data\"", "batch = 100"] {
+        assert!(printed.contains(line) && reference.contains(line), "{line}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "looking at it makes nothing");
+}
+
+#[test]
+fn flags_win_over_variables_and_variables_over_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = file(
+        folder.path(),
+        "my.toml",
+        "data_dir = \"from-file\"\n[fan_out]\nbatch = 7\n[engine]\ninstance = \"from-file\"\nlease = \"30s\"\n",
+    );
+    let mut command = bare(folder.path());
+    command.env("CAMPANILE_ENGINE__INSTANCE", "from-variable").env("CAMPANILE_DATA_DIR", "from-variable");
+    command.args(["--config", &file, "--data-dir", "from-flag", "config", "print"]);
+    let printed = Ran::of(&mut command).succeeded();
+    for line in ["data_dir = \"from-flag\"", "instance = \"from-variable\"", "batch = 7", "lease = \"30s\""] {
+        assert!(printed.contains(line), "{line}:\n{printed}");
+    }
+}
+
+#[test]
+fn secrets_are_not_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = file(folder.path(), "my.toml", "[auth]\nadmin_key = \"very-secret\"\n");
+    let in_file = Ran::of(bare(folder.path()).args(["--config", &file, "config", "print"])).succeeded();
+    let in_variable = Ran::of(
+        bare(folder.path()).env("CAMPANILE_AUTH__ADMIN_KEY", "very-secret").args(["config", "print"]),
+    );
+    for printed in [in_file, in_variable.succeeded()] {
+        assert!(printed.contains("(redacted)") && !printed.contains("very-secret"), "{printed}");
+    }
+    let url = "postgres://campanile:very-secret@db/campanile";
+    let refused = Ran::of(bare(folder.path()).env("CAMPANILE_DATABASE__URL", url).args(["config", "check"]));
+    assert!(!refused.err.contains("very-secret"), "{refused:?}");
+    refused.failed(1, &["database.url", "postgres"]);
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for (text, words) in [
+        ("colour = \"red\"\n", ["`colour`", "unknown"]),
+        ("[server]\nlissten = \"127.0.0.1:1\"\n", ["server.lissten", "listen"]),
+        ("[send.email]\nretries = 3\n", ["send.email.retries", "max_attempts"]),
+        ("[server]\nlisten = \"everywhere\"\n", ["server.listen", "address"]),
+        ("[engine]\nlease = \"soon\"\n", ["engine.lease", "10s"]),
+        ("[engine]\nlease = \"1s\"\n", ["engine.lease", "2s"]),
+        ("[fan_out]\nbatch = 0\n", ["fan_out.batch", "between 1"]),
+        ("[fan_out]\nbatch = \"many\"\n", ["fan_out.batch", "many"]),
+        ("[broker]\nurl = \"amqp://localhost\"\n", ["broker.url", "in-process:"]),
+        ("[send.sms]\non_doubt = \"panic\"\n", ["send.sms.on_doubt", "hold"]),
+        ("[[user_types]]\nname = \"A\"\nqueue = \"q\"\nchannels = [\"FAX\"]\n", ["user_types", "FAX"]),
+        ("[server\n", ["line 1", "TOML"]),
+    ] {
+        let file = file(folder.path(), "bad.toml", text);
+        for command in
+            [["config", "check"].as_slice(), &["config", "print"], &["serve"], &["migrate"], &["trace", "x"]]
+        {
+            Ran::of(bare(folder.path()).args(["--config", &file]).args(command)).failed(1, &words);
+        }
+    }
+    for (name, value, word) in [
+        ("CAMPANILE_COLOUR", "red", "unknown"),
+        ("CAMPANILE_SERVER__COLOUR", "red", "unknown"),
+        ("CAMPANILE_SERVERLISTEN", "127.0.0.1:0", "unknown"),
+        ("CAMPANILE_FAN_OUT__BATCH", "many", "many"),
+    ] {
+        Ran::of(bare(folder.path()).env(name, value).args(["config", "check"])).failed(1, &[name, word]);
+    }
+    Ran::of(bare(folder.path()).args(["--config", "none.toml", "config", "check"])).failed(1, &["none.toml"]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing but the file is there");
+}
+
+#[tokio::test]
+async fn a_key_is_made_for_the_owner_alone_and_opens() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut server, url) = serve(
+        bare(folder.path()).args(["--data-dir", "data"]).env("CAMPANILE_SERVER__LISTEN", "127.0.0.1:0"),
+    )
+    .await;
+    let path = folder.path().join("data/admin.key");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let key = std::fs::read_to_string(&path).unwrap().trim().to_owned();
+    assert!(key.len() >= 40, "{}", key.len());
+    assert_eq!(get(&url, "/v1/events", &key).await.status, 200);
+    get(&url, "/v1/events", "").await.assert_problem(401, "unauthorized");
+    // It is printed to a terminal only, and this is none.
+    assert!(server.lines().iter().all(|line| !line.contains(&key)), "{:?}", server.lines());
+    // The command line finds it there.
+    let emit = ["emit", "--id", "evt-1", "--type", "T", "--aggregate", "ADMIN:1"];
+    Ran::of(bare(folder.path()).args(["--url", &url, "--data-dir", "data"]).args(emit)).succeeded();
+    assert!(server.terminate().success());
+
+    let (_server, url) = serve(
+        bare(folder.path()).args(["--data-dir", "data"]).env("CAMPANILE_SERVER__LISTEN", "127.0.0.1:0"),
+    )
+    .await;
+    assert_eq!(get(&url, "/v1/events/evt-1", &key).await.status, 200, "the next start keeps the key");
+}
+
+#[tokio::test]
+async fn a_configuration_file_is_honoured_by_the_server_and_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("key.txt"), "0042\n").unwrap();
+    let file = file(
+        folder.path(),
+        "my.toml",
+        "data_dir = \"./mine\"\n[server]\nlisten = \"127.0.0.1:0\"\n[auth]\nadmin_key_file = \"key.txt\"\n\
+         [engine]\ninstance = \"the-bell\"\n[[user_types]]\nname = \"MONK\"\nqueue = \"notification.monk\"\n\
+         channels = [\"EMAIL\"]\n",
+    );
+    let (_server, url) = serve(bare(folder.path()).args(["--config", &file])).await;
+    assert!(
+        folder.path().join("mine/campanile.db").exists() && !folder.path().join("mine/admin.key").exists()
+    );
+    let put = client().put(format!("{url}/v1/recipients")).bearer_auth("0042");
+    let monk = json!([{"user_type": "MONK", "user_id": 1, "email": "monk@example.com"}]);
+    assert_eq!(Answer::to(put.json(&monk)).await.status, 200);
+    let put = client().put(format!("{url}/v1/audiences")).bearer_auth("0042");
+    let monks = json!([{"event_type": "VESPERS", "name": "monks", "recipient_type": "MONK"}]);
+    assert_eq!(Answer::to(put.json(&monks)).await.status, 200);
+
+    let emit = ["emit", "--id", "evt-1", "--type", "VESPERS", "--aggregate", "ABBEY:1"];
+    Ran::of(bare(folder.path()).args(["--config", &file, "--url", &url]).args(emit)).succeeded();
+    let trace = until("the monk is told", async || {
+        let trace = get(&url, "/v1/events/evt-1", "0042").await.body;
+        (trace["event"]["status"] == "PROCESSED").then_some(trace)
+    })
+    .await;
+    assert_eq!(trace["processed"]["instance"], "the-bell");
+    assert_eq!(trace["decisions"][0]["channels"]["EMAIL"], "SEND");
+    assert_eq!(trace["decisions"][0]["channels"]["WEBSOCKET"], "UNSUPPORTED");
+}
+
+#[tokio::test]
+async fn a_key_of_digits_is_taken_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, url) = serve(
+        campanile(folder.path())
+            .env("CAMPANILE_AUTH__ADMIN_KEY", "0042")
+            .env("CAMPANILE_SERVER__LISTEN", "127.0.0.1:0"),
+    )
+    .await;
+    assert_eq!(get(&url, "/v1/events", "0042").await.status, 200);
+    get(&url, "/v1/events", "42").await.assert_problem(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn migrate_makes_the_tables_and_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let said = Ran::of(bare(folder.path()).args(["--data-dir", "data", "migrate"])).succeeded();
+        assert!(said.contains("data/campanile.db is up to date"), "{said}");
+    }
+    let (_server, url) = serve(
+        bare(folder.path()).args(["--data-dir", "data"]).env("CAMPANILE_SERVER__LISTEN", "127.0.0.1:0"),
+    )
+    .await;
+    assert_eq!(get(&url, "/readyz", "").await.body["components"]["database"], "ok");
+    // Not under a server that runs.
+    let refused = Ran::of(bare(folder.path()).args(["--data-dir", "data", "migrate"]));
+    refused.failed(1, &["another Campanile is already running", "data/campanile.db"]);
+    let elsewhere =
+        Ran::of(bare(folder.path()).env("CAMPANILE_DATABASE__URL", "sqlite:other/my.db").arg("migrate"));
+    assert!(elsewhere.succeeded().contains("other/my.db"));
+}

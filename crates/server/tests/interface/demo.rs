@@ -1,0 +1,94 @@
+//! `campanile demo`: the whole pipeline in one command, again and again, beside another, and on a port that is taken.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+use reqwest::Method;
+
+use crate::command::{Ran, Watched};
+use crate::fresh::{Answer, client};
+use crate::support::campanile;
+
+/// As a person would run it: without a key of their own.
+fn demo(folder: &Path) -> Command {
+    let mut command = campanile(folder);
+    command.env_remove("CAMPANILE_AUTH__ADMIN_KEY").arg("demo");
+    command
+}
+
+/// The tables, with the rows that a reader looks for.
+fn assert_shows_everything(said: &str) {
+    let row = |parts: &[&str]| {
+        let found = said.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(found, "no line has {parts:?}:\n{said}");
+    };
+    row(&["RESERVATION_REQUESTED", "Trattoria da Anna", "EMAIL", "PUSH", "SMS", "WEBSOCKET", "SLACK"]);
+    row(&["Anna Rossi", "MANAGER", "RESTAURANT_USER 1", "sent"]);
+    row(&["Bruno Conti", "user off", "only MANAGER"]);
+    row(&["Carla Greco", "only MANAGER"]);
+    row(&["Davide Sala", "no address"]);
+    row(&["RESERVATION_CONFIRMED", "CUSTOMER 42"]);
+    row(&["John Doe", "sent"]);
+    row(&["ORDER_CREATED", "O Marinheiro"]);
+    row(&["Rui Costa", "beyond max 1", "only HIGH"]);
+    row(&["PARTNER_ASSIGNMENT", "Bella Vista Travel"]);
+    row(&["Elena Ferri", "group off"]);
+    row(&["USER_REGISTERED"]);
+    row(&["Giulia Bianchi", "unsupported"]);
+    // Carla's quiet hours hold but for one minute of the day.
+    let (quiet, awake) = (["44 sends arrived", "17 withheld"], ["45 sends arrived", "16 withheld"]);
+    row(&if said.contains("quiet 00:00-23:59") { quiet } else { awake });
+    row(&["6 events", "captured here instead of leaving this machine"]);
+    for word in ["failed", "waiting", "\u{1b}", "Fabio Neri"] {
+        assert!(!said.contains(word), "`{word}` in:\n{said}");
+    }
+}
+
+#[test]
+fn it_ends_well_and_works_again_in_the_same_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        assert_shows_everything(&Ran::of(demo(folder.path()).arg("--exit")).succeeded());
+    }
+    // Beside its own folder it leaves the data folder alone.
+    let made: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(made, ["demo"]);
+}
+
+#[test]
+fn a_taken_port_is_no_reason_not_to_see_it_unless_it_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let said =
+        Ran::of(demo(folder.path()).arg("--exit").env("CAMPANILE_SERVER__LISTEN", &address)).succeeded();
+    assert_shows_everything(&said);
+    let asked = Ran::of(demo(folder.path()).args(["--exit", "--listen", &address]));
+    asked.failed(1, &[&address, "can't be listened on"]);
+}
+
+#[tokio::test]
+async fn it_stays_up_and_another_one_runs_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = Watched::start(&mut demo(folder.path()));
+    let line = first.line(&["Still up at http://"]).await;
+    let url = line.split([' ', ',']).find(|word| word.starts_with("http://")).unwrap().to_owned();
+    assert_shows_everything(&first.lines().join("\n"));
+
+    assert_shows_everything(&Ran::of(demo(folder.path()).arg("--exit")).succeeded());
+    let alive = client().request(Method::GET, format!("{url}/healthz"));
+    assert_eq!(Answer::to(alive).await.status, 200);
+
+    // What it proposes to type works as it stands.
+    let proposed = first.lines().into_iter().filter(|line| line.trim_start().starts_with("campanile "));
+    let proposed: Vec<String> = proposed.map(|line| line.trim().to_owned()).collect();
+    assert_eq!(proposed.len(), 3, "trace, explain and emit");
+    for line in proposed {
+        let mut command = campanile(folder.path());
+        command.env_remove("CAMPANILE_AUTH__ADMIN_KEY").args(line.split(' ').skip(1));
+        Ran::of(&mut command).succeeded();
+    }
+    assert!(first.terminate().success());
+}

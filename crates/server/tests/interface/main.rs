@@ -1,0 +1,22 @@
+//! Everything that can be asked of Campanile from outside, asked of the real binary: HTTP, the command line, the
+//! configuration, the preset and the demo. One program, so that it is linked once; each file holds one subject.
+
+mod access;
+mod bad_events;
+mod bad_rows;
+mod command;
+mod command_line;
+mod configuration;
+mod demo;
+mod events;
+mod examples;
+mod fresh;
+mod health;
+mod listings;
+mod preset;
+mod rows;
+mod rule_changes;
+#[expect(dead_code, reason = "what only the crash tests need is there too")]
+#[path = "../support/mod.rs"]
+mod support;
+mod traces;

@@ -1,0 +1,199 @@
+//! The restaurant preset: what loading it writes, and that its texts can be read in three languages whatever the payload.
+
+use serde_json::{Value, json};
+
+use crate::command::cli;
+use crate::fresh::{Fresh, with};
+
+const RESTAURANT: &str = include_str!("../../presets/restaurant.json");
+const LOCALES: [&str; 3] = ["it", "pt", "en"];
+
+fn rows() -> Value {
+    serde_json::from_str(RESTAURANT).expect("the preset is JSON")
+}
+
+fn count(table: &str) -> usize {
+    rows()[table].as_array().expect("a table is a list").len()
+}
+
+#[tokio::test]
+async fn loading_it_writes_its_rows_and_loading_it_again_changes_nothing() {
+    let server = Fresh::start();
+    let default_routes = server.items("/v1/routing").await.len();
+    let total = count("audiences") + count("routing") + count("templates");
+    let said = cli(&server, &["preset", "load", "restaurant"]).succeeded();
+    assert!(said.contains("restaurant") && said.contains(&format!("{total} rows")), "{said}");
+    let tables = async || {
+        let (audiences, routing) = (server.items("/v1/audiences").await, server.items("/v1/routing").await);
+        (audiences, routing, server.items("/v1/templates").await)
+    };
+    let loaded = tables().await;
+    assert_eq!(loaded.0.len(), count("audiences"));
+    assert_eq!(loaded.1.len(), default_routes + count("routing"));
+    assert_eq!(loaded.2.len(), count("templates"));
+
+    // What somebody changed is replaced, what somebody added stays.
+    let changed = json!([
+        {"event_type": "CANCELLATION", "channel": "WEBSOCKET"}, {"event_type": "MINE", "channel": "EMAIL"},
+    ]);
+    server.put("/v1/routing", changed).await;
+    let said = cli(&server, &["--json", "preset", "load", "restaurant"]).json();
+    assert_eq!(said, json!({"written": total}));
+    assert_eq!(server.items("/v1/routing?event_type=MINE").await.len(), 1);
+    assert_eq!(server.delete("/v1/routing?event_type=MINE&channel=EMAIL").await.status, 204);
+    assert_eq!(tables().await, loaded);
+    cli(&server, &["preset", "load", "opera"]).failed(2, &["opera", "restaurant"]);
+}
+
+/// One person of each kind for each language; the language is their number.
+async fn people(server: &Fresh) {
+    let person = |locale: &str, user_type: &str, entity: Option<(&str, u32)>, role: Option<&str>| {
+        json!({
+            "user_type": user_type, "user_id": locale, "entity_type": entity.map(|e| e.0),
+            "entity_id": entity.map(|e| e.1), "role": role, "name": format!("Kim {locale}"),
+            "email": format!("{locale}@example.com"), "phone": "+390550", "push_tokens": ["token"], "locale": locale,
+        })
+    };
+    let all: Vec<Value> = LOCALES
+        .iter()
+        .flat_map(|locale| {
+            [
+                person(locale, "RESTAURANT_USER", Some(("RESTAURANT", 5)), Some("CHEF")),
+                person(locale, "AGENCY_USER", Some(("AGENCY", 10)), Some("AGENT")),
+                person(locale, "CUSTOMER", None, None),
+                person(locale, "ADMIN_USER", None, None),
+            ]
+        })
+        .collect();
+    server.put("/v1/recipients", json!(all)).await;
+}
+
+/// Everything that the templates ask for.
+fn plausible() -> Value {
+    json!({
+        "reservationId": 1001, "restaurantId": 5, "restaurant": "Trattoria da Anna", "guest": "John Doe", "party": 4,
+        "date": "21 January", "time": "19:30", "table": "7", "notes": "A high chair, please",
+        "reason": "The flight is late",
+        "order": 311, "dishes": ["2 lasagne", "1 tiramisù"], "partner": "O Marinheiro", "contact": "Inês Almeida",
+        "sender": "Rui Costa", "message": "Are you open?", "name": "Giulia Bianchi", "email": "giulia@example.com",
+    })
+}
+
+/// The inbox title of each language begins with this.
+type Titles = [&'static str; 3];
+
+/// Event type, aggregate type, who is told, and the titles.
+const CASES: [(&str, &str, &str, Titles); 10] = [
+    (
+        "RESERVATION_REQUESTED",
+        "RESTAURANT",
+        "RESTAURANT_USER",
+        ["Nuova richiesta", "Novo pedido de reserva", "New reservation"],
+    ),
+    ("RESERVATION_CONFIRMED", "CUSTOMER", "CUSTOMER", ["Il tuo tavolo", "A sua mesa", "Your table"]),
+    (
+        "CANCELLATION",
+        "RESTAURANT",
+        "RESTAURANT_USER",
+        ["Prenotazione annullata", "Reserva cancelada", "Reservation cancelled"],
+    ),
+    ("CANCELLATION", "CUSTOMER", "CUSTOMER", ["La tua prenotazione", "A sua reserva", "Your reservation"]),
+    ("ORDER_CREATED", "RESTAURANT", "RESTAURANT_USER", ["Nuovo ordine", "Novo pedido", "New order"]),
+    ("PARTNER_ASSIGNMENT", "AGENCY", "AGENCY_USER", ["Un nuovo partner", "Um novo parceiro", "New partner"]),
+    (
+        "CHAT_MESSAGE_SENT",
+        "RESTAURANT",
+        "RESTAURANT_USER",
+        ["Nuovo messaggio", "Nova mensagem", "New message"],
+    ),
+    ("CHAT_MESSAGE_SENT", "CUSTOMER", "CUSTOMER", ["Nuovo messaggio", "Nova mensagem", "New message"]),
+    ("USER_REGISTERED", "CUSTOMER", "ADMIN_USER", ["Nuovo utente", "Novo utilizador", "New user"]),
+    (
+        "USER_REGISTERED",
+        "CUSTOMER",
+        "CUSTOMER",
+        ["Che bello", "Damos-lhe as boas-vindas", "Welcome, Kim en!"],
+    ),
+];
+
+/// The events of a case: one for all languages, or one for each customer.
+fn events(case: usize, payload: &Value) -> Vec<Value> {
+    let (event_type, aggregate_type, _, _) = CASES[case];
+    let event = |id: &str, payload: &Value| {
+        let event = json!({"event_type": event_type, "aggregate_type": aggregate_type, "aggregate_id": id});
+        with(&event, &json!({"payload": payload}))
+    };
+    match aggregate_type {
+        "RESTAURANT" => vec![event("5", payload)],
+        "AGENCY" => vec![event("10", payload)],
+        _ => LOCALES
+            .iter()
+            .map(|customer| {
+                let mut payload = payload.clone();
+                if event_type == "USER_REGISTERED" && CASES[case].2 == "CUSTOMER" {
+                    payload["customerId"] = json!(customer);
+                }
+                event(customer, &payload)
+            })
+            .collect(),
+    }
+}
+
+#[tokio::test]
+async fn every_event_type_speaks_three_languages_whatever_the_payload() {
+    let server = Fresh::start();
+    cli(&server, &["preset", "load", "restaurant"]).succeeded();
+    people(&server).await;
+    let nulls: Value =
+        plausible().as_object().unwrap().keys().map(|name| (name.clone(), Value::Null)).collect();
+    let mut emitted = Vec::new();
+    for (payload_name, payload) in [("plausible", plausible()), ("empty", json!({})), ("null", nulls)] {
+        for case in 0..CASES.len() {
+            for (n, mut event) in events(case, &payload).into_iter().enumerate() {
+                let explained = server.post("/v1/explain", &event).await;
+                assert!(explained.body["failure"].is_null(), "{}", explained.body);
+                assert_ne!(explained.body["decisions"], json!([]), "{event}");
+                event["event_id"] = json!(format!("{payload_name}-{case}-{n}"));
+                emitted.push((case, event));
+            }
+        }
+    }
+    server.emit(&emitted.iter().map(|(_, event)| event.clone()).collect()).await;
+    for (case, event) in &emitted {
+        let trace = server.settled(event["event_id"].as_str().unwrap()).await;
+        assert_eq!(
+            (&trace["event"]["status"], &trace["dead_letters"]),
+            (&json!("PROCESSED"), &json!([])),
+            "{event}"
+        );
+        assert_readable(*case, &trace);
+    }
+}
+
+fn assert_readable(case: usize, trace: &Value) {
+    let (_, _, told, titles) = CASES[case];
+    let outbox = trace["outbox"].as_array().unwrap();
+    assert!(outbox.iter().any(|row| row["channel"] != "WEBSOCKET") || titles[2] == "New message", "{trace}");
+    for row in outbox {
+        assert_eq!((&row["status"], &row["last_error"]), (&json!("DELIVERED"), &Value::Null), "{row}");
+    }
+    let notifications = trace["notifications"].as_array().unwrap();
+    for row in outbox.iter().chain(notifications) {
+        let (title, body) = (row["title"].as_str().unwrap(), row["body"].as_str().unwrap());
+        assert!(!title.trim().is_empty() && !body.trim().is_empty(), "{row}");
+        for text in [title, body] {
+            for leftover in ["{{", "{%", "}}", "%}", "  ", " .", " ,", "()"] {
+                assert!(!text.contains(leftover), "`{leftover}` in {text}");
+            }
+            let mut words = text.split(|letter: char| !letter.is_alphanumeric());
+            assert!(!words.any(|word| ["none", "None", "null", "undefined"].contains(&word)), "{text}");
+        }
+    }
+    let concerned: Vec<&Value> = notifications.iter().filter(|row| row["user_type"] == told).collect();
+    assert!(!concerned.is_empty(), "{trace}");
+    for row in concerned {
+        let language = LOCALES.iter().position(|locale| row["user_id"] == *locale).unwrap();
+        let title = row["title"].as_str().unwrap();
+        assert!(title.starts_with(titles[language]), "{title} does not begin with {}", titles[language]);
+    }
+}
