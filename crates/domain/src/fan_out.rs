@@ -65,6 +65,9 @@ pub struct Cursor {
     /// The target that is being walked, named by its order among the event's targets; `None` before the first.
     at: Option<(Scope, String, UserTypeName)>,
     after: Option<Position>,
+    /// Targets whose walk has ended. Who is in one of them was considered; a target that is new by now was not walked.
+    #[serde(default)]
+    walked: Vec<Target>,
     tally: Tally,
     pub summary: Summary,
 }
@@ -179,8 +182,7 @@ impl<'a> Progress<'a> {
         for candidate in candidates {
             self.found_in_target = true;
             self.cursor.after = Some(Position::of(&candidate.recipient));
-            let told_already =
-                self.targets[..self.next_target].iter().any(|t| t.includes(&candidate.recipient));
+            let told_already = self.cursor.walked.iter().any(|walked| walked.includes(&candidate.recipient));
             if !told_already {
                 self.consider(candidate, groups, &target);
             }
@@ -216,6 +218,7 @@ impl<'a> Progress<'a> {
         if !self.found_in_target {
             self.cursor.summary.empty_audiences.push(target.describe());
         }
+        self.cursor.walked.push(target.clone());
         self.next_target += 1;
         self.found_in_target = false;
         self.cursor.after = None;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use minijinja::value::Serde;
 use minijinja::{Environment, Value as Jinja};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::channel::{Channel, PerChannel};
@@ -175,7 +176,7 @@ impl Rules {
 }
 
 /// A part of an event's audience that one ordered walk over the recipients yields.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     pub audience: String,
     pub reach: Reach,
@@ -185,7 +186,7 @@ pub struct Target {
     pub broadcast: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reach {
     User(UserRef),
     Entity { user_type: UserTypeName, entity: EntityRef },

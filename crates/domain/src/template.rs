@@ -14,8 +14,9 @@ use crate::row::{Selector, Template};
 
 const FUEL: u64 = 100_000;
 pub const MAX_SOURCE_BYTES: usize = 256 * 1024;
-const MAX_TITLE_BYTES: usize = 4 * 1024;
-const MAX_BODY_BYTES: usize = 256 * 1024;
+const MAX_TITLE_BYTES: usize = 2 * 1024;
+/// Times the rows that are in memory at once, this bounds what they take.
+const MAX_BODY_BYTES: usize = 32 * 1024;
 
 /// What a person reads.
 #[derive(Debug, Clone, PartialEq, Eq)]

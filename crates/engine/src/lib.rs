@@ -92,8 +92,8 @@ impl Engine {
             let (engine, desk) = (self.clone(), Arc::clone(&desk));
             sending.run("send", move |drain| send::run(engine.clone(), Arc::clone(&desk), channel, drain));
         }
-        let engine = self.clone();
-        taking.run("recover", move |stop| recover::run(engine.clone(), stop));
+        let (engine, recover_desk) = (self.clone(), Arc::clone(&desk));
+        taking.run("recover", move |stop| recover::run(engine.clone(), Arc::clone(&recover_desk), stop));
         let engine = self.clone();
         taking.run("close", move |stop| recover::run_close(engine.clone(), stop));
         let engine = self.clone();

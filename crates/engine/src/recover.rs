@@ -1,5 +1,6 @@
 //! Beside the pipeline: takes over expired claims, publishes again what the broker lost, and closes finished events.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use campanile_store::StoreError;
@@ -7,23 +8,24 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
 use crate::backoff::Backoff;
+use crate::pipeline::send::Desk;
 use crate::pipeline::settle;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How often everything that is open is looked at, in case a hint got lost.
-const SWEEP_EVERY: u32 = 30;
+const SWEEP_EVERY: u32 = 10;
 const REPUBLISH_ROWS: usize = 5_000;
 const SWEEP_PAGE: usize = 1_000;
 /// Lets the receipts of many rows become one look at their events.
 const CLOSE_DEBOUNCE: Duration = Duration::from_millis(50);
 
-pub async fn run(engine: Engine, stop: CancellationToken) {
+pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     let mut lost: Vec<String> = Vec::new();
     let mut round: u32 = 0;
     while !stop.is_cancelled() {
         lost.extend(engine.broker.take_losses());
-        match run_once(&engine, &mut lost, round.is_multiple_of(SWEEP_EVERY)).await {
+        match run_once(&engine, &desk, &mut lost, round.is_multiple_of(SWEEP_EVERY)).await {
             Ok(()) => backoff.reset(),
             Err(error) => {
                 tracing::warn!(%error, "recovery waits");
@@ -44,7 +46,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
 }
 
 /// Losses stay noted until everything that was in those queues has been put into chunks again.
-pub async fn run_once(engine: &Engine, lost: &mut Vec<String>, sweep: bool) -> Result<(), StoreError> {
+pub async fn run_once(engine: &Engine, desk: &Desk, lost: &mut Vec<String>, sweep: bool) -> Result<(), StoreError> {
     while !lost.is_empty() {
         let rows = engine.store.republish(lost.clone(), REPUBLISH_ROWS).await?;
         if rows > 0 {
@@ -56,7 +58,7 @@ pub async fn run_once(engine: &Engine, lost: &mut Vec<String>, sweep: bool) -> R
             lost.clear();
         }
     }
-    let taken = settle::take_over_expired(engine).await?;
+    let taken = settle::take_over_expired(engine, desk).await?;
     if taken > 0 {
         tracing::info!(sends = taken, "sends of a dead instance were taken over");
     }
@@ -89,6 +91,8 @@ pub async fn run_close(engine: Engine, stop: CancellationToken) {
             tracing::warn!(%error, "closing events waits");
             engine.signals.maybe_complete(events);
             backoff.wait(&stop).await;
+        } else {
+            backoff.reset();
         }
     }
 }

@@ -9,6 +9,8 @@ use campanile_broker::{Broker, Message};
 use campanile_channels::Providers;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::NotificationId;
+use campanile_engine::pipeline::fan_out::FanOut;
+use campanile_engine::pipeline::publish;
 use campanile_store::Table;
 use serde_json::{Value, json};
 use support::{Told, World, config, customer, event, sends, settled, status};
@@ -19,7 +21,8 @@ async fn one_poisonous_event_fails_alone_and_the_rest_of_its_batch_is_delivered(
     let people: Vec<Value> = (1..=20).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     // Written past the checks, as by hand: whoever loads this row fails.
-    let broken = json!([{"user_type": "CUSTOMER", "user_id": "13", "time_zone": "Mars/Olympus", "active": true, "push_tokens": []}]);
+    let broken = json!([{"user_type": "CUSTOMER", "user_id": "13", "entity_type": "X", "entity_id": "\u{1}", "active": true,
+                         "push_tokens": []}]);
     world.put(Table::Recipients, broken).await;
     world.emit(json!((1..=20).map(|n| event(&format!("e{n}"), n)).collect::<Vec<_>>())).await;
     let running = world.start();
@@ -122,15 +125,61 @@ async fn a_large_audience_passes_a_narrow_queue_and_others_pass_it() {
 }
 
 #[tokio::test]
+async fn middling_events_do_not_wait_for_a_large_one() {
+    let world = World::with(config(), Providers::capture(), 50).await;
+    let people: Vec<Value> = (1..=3_000).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let staff = |id: u32| {
+        json!({"user_type": "RESTAURANT_USER", "user_id": id.to_string(), "entity_type": "RESTAURANT", "entity_id": "5",
+               "push_tokens": [], "active": true})
+    };
+    world.put(Table::Recipients, json!((1..=30).map(staff).collect::<Vec<_>>())).await;
+    world.emit(json!([{"event_id": "big", "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}])).await;
+    let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
+    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    fan_out.run_once().await.unwrap();
+    let order = |n: u32| json!({"event_id": format!("m{n}"), "event_type": "X", "aggregate_type": "RESTAURANT", "aggregate_id": "5"});
+    world.emit(json!((1..=100).map(order).collect::<Vec<_>>())).await;
+    for _ in 0..4 {
+        fan_out.run_once().await.unwrap();
+    }
+    assert_eq!(status(&world.trace("big").await), "PENDING");
+    for n in 1..=100 {
+        let trace = world.trace(&format!("m{n}")).await;
+        let decided = trace.decisions.as_ref().and_then(Value::as_array).map(Vec::len);
+        assert_eq!((status(&trace), decided), ("PUBLISHED", Some(30)));
+    }
+}
+
+#[tokio::test]
+async fn a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=2_500).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let audience = |name: &str| {
+        json!([{"event_type": "NEWS", "name": name, "recipient_type": "CUSTOMER", "scope": "PERSONAL", "shared_read": false}])
+    };
+    world.put(Table::Audiences, audience("customers")).await;
+    world.emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "MAGAZINE", "aggregate_id": "1"}])).await;
+    let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
+    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    fan_out.run_once().await.unwrap();
+    world.put(Table::Audiences, audience("a-new-one")).await;
+    while status(&world.trace("news").await) == "PENDING" {
+        fan_out.run_once().await.unwrap();
+    }
+    assert_eq!(world.trace("news").await.processed.unwrap()["recipients"], 2_500);
+}
+
+#[tokio::test]
 async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written() {
     let world = World::new().await;
     let people: Vec<Value> = (1..=2_500).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     world.put(Table::Audiences, json!([{"event_type": "NEWS", "name": "all", "recipient_type": "CUSTOMER", "scope": "PERSONAL", "shared_read": false}])).await;
     world.emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "MAGAZINE", "aggregate_id": "1"}])).await;
-    let (handover, _chunks) =
-        campanile_engine::pipeline::publish::handover(world.engine.config.user_types.queues());
-    let mut fan_out = campanile_engine::pipeline::fan_out::FanOut::new(world.engine.clone(), handover);
+    let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
+    let mut fan_out = FanOut::new(world.engine.clone(), handover);
     fan_out.run_once().await.unwrap();
     assert_eq!(status(&world.trace("news").await), "PENDING");
     // Nobody publishes what this hand was given, until its lease passes.

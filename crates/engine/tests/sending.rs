@@ -10,6 +10,8 @@ use campanile_channels::Providers;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::send::{OnDoubt, Outcome};
 use campanile_engine::EngineConfig;
+use campanile_engine::pipeline::send::Desk;
+use campanile_engine::pipeline::settle;
 use campanile_store::Table;
 use serde_json::json;
 use support::{Told, World, config, customer, event, sends, settled};
@@ -150,6 +152,9 @@ async fn a_claim_that_was_taken_over_writes_nothing() {
     }
     let first = email(&world.trace("e1").await)["lease"].clone();
     world.clock.advance(Duration::from_secs(10));
+    // Another instance, which does not hold the claim itself.
+    let (other, _) = Desk::new(&world.engine);
+    assert_eq!(settle::take_over_expired(&world.engine, &other).await.unwrap(), 1);
     let trace = world.until("e1", |trace| email(trace)["attempt_count"] == json!(1)).await;
     assert_ne!(email(&trace)["lease"], first);
     // The take-over counted once; the late outcome of the first claim does not count again.

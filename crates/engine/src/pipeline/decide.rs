@@ -2,6 +2,7 @@
 //! batch of events at once.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use campanile_domain::decide::{Situation, Tally, decide as rule};
 use campanile_domain::decision::Decision;
@@ -54,7 +55,9 @@ pub async fn decide(
             groups.extend(found);
         }
         for ((progress, _), candidates) in waiting.iter_mut().zip(&candidates) {
-            progress.take(candidates, &groups);
+            // A panic is this event's own fault, and counts against it like data that can't be used.
+            catch_unwind(AssertUnwindSafe(|| progress.take(candidates, &groups)))
+                .map_err(|_| StoreError::Refused("deciding panicked".to_owned()))?;
         }
     }
     Ok(all.into_iter().map(|progress| progress.map(Progress::finish)).collect())

@@ -22,10 +22,14 @@ use crate::backoff::Backoff;
 const MAX_RECIPIENTS: usize = 2_000;
 /// Of an event that begins alone in its transaction: one more than may have their decisions kept.
 const MAX_RECIPIENTS_ALONE: usize = MAX_DECISIONS + 1;
+/// An event that does not fit into a share of this size goes on by a cursor; smaller ones only need a larger share.
+const LARGE: usize = 250;
 /// Of one step of a large audience: short, so that others wait little.
 const CHUNK_RECIPIENTS: usize = 400;
 /// The rows that a batch should come to; the claim is sized by what events came to lately.
 const ROWS_PER_BATCH: f64 = 1_000.0;
+/// One large event must not make the batches of small ones behind it tiny.
+const MIN_BATCH: f64 = 25.0;
 const FIRST_POLL: Duration = Duration::from_millis(10);
 
 /// What a step came to.
@@ -83,7 +87,7 @@ impl FanOut {
 
     /// One batch of fresh events, then one chunk of a large one, so that neither starves the other.
     pub async fn run_once(&mut self) -> Result<Report, StoreError> {
-        let limit = (ROWS_PER_BATCH / self.rows_per_event).clamp(1.0, 100_000.0);
+        let limit = (ROWS_PER_BATCH / self.rows_per_event).clamp(MIN_BATCH, 100_000.0);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
         let limit = (limit as usize).min(self.engine.config.fan_out.batch);
         let fresh = self.step(Claim::Fresh { limit }, MAX_RECIPIENTS).await?;
@@ -112,6 +116,8 @@ impl FanOut {
                     report.events += batch.report.events;
                     report.rows += batch.report.rows;
                     report.put_off += batch.report.put_off;
+                    let again = batch.too_large.chunks(MAX_RECIPIENTS / LARGE);
+                    claims.extend(again.map(|seqs| (Claim::These(seqs.to_vec()), MAX_RECIPIENTS)));
                 }
                 Err(StoreError::Refused(error)) => {
                     if let [culprit] = seqs[..] {
@@ -140,12 +146,12 @@ impl FanOut {
         let events = claim.events().to_vec();
         let to_decide: Vec<&ClaimedEvent> =
             events.iter().filter(|e| !e.known && e.cancelled.is_none()).collect();
-        let alone = events.len() == 1;
         let room = match &events[..] {
             [event] if !has_begun(event) => MAX_RECIPIENTS_ALONE,
             [_] => room,
             many => room / many.len(),
         };
+        let share = if events.len() == 1 { Share::Whole } else { Share::Of(room) };
         let rules = self.engine.rules.current();
         let now = claim.now();
         let plans = decide(&rules, claim.as_mut(), &to_decide, room.max(1), now).await?;
@@ -157,7 +163,7 @@ impl FanOut {
             } else if let Some(reason) = &event.cancelled {
                 batch.add_step(event, Vec::new(), None, Step::Cancelled(reason.clone()));
             } else if let Some(plan) = plans.next() {
-                batch.add(event, plan, alone);
+                batch.add(event, plan, share);
             }
         }
         self.commit(claim, batch).await
@@ -172,7 +178,10 @@ impl FanOut {
         let places = self.handover.reserve(with_room);
         let waiting: Vec<String> = chunks.iter().filter(|c| !c.leased).map(|c| c.queue.clone()).collect();
         let failed_rows = std::mem::take(&mut batch.failed_rows);
-        let touched: Vec<_> = failed_rows.iter().map(|row| row.event_id.clone()).collect();
+        // Whose last row may have been received, or failed, already.
+        let ended = batch.steps.iter().filter(|step| step.cursor_before.is_some()).map(|step| &step.event.event_id);
+        let touched: Vec<_> = failed_rows.iter().map(|row| &row.event_id).chain(ended).cloned().collect();
+        note_failures(&batch.steps, failed_rows.len());
         let between_chunks = batch.steps.iter().any(|step| matches!(step.step, Step::Continues(_)));
         let commit = FanOutCommit {
             instance: self.engine.config.instance.clone(),
@@ -200,6 +209,18 @@ impl FanOut {
     }
 }
 
+/// What nobody will try again must not go unnoticed.
+fn note_failures(steps: &[FanOutStep], failed_rows: usize) {
+    let mut letters = failed_rows as u64;
+    for step in steps {
+        if let Step::Failed(failure) | Step::Stopped { failure, .. } = &step.step {
+            letters += 1;
+            tracing::warn!(event_id = %step.event.event_id, code = failure.code, "an event can't be fanned out");
+        }
+    }
+    metrics::counter!("campanile_dead_letters_total", "stage" => "fan_out").increment(letters);
+}
+
 /// What one transaction will write.
 #[derive(Debug, Default)]
 struct Batch {
@@ -207,6 +228,15 @@ struct Batch {
     rows: Vec<ChunkRow>,
     failed_rows: Vec<OutboxRow>,
     report: Report,
+    /// Events that need a larger share of a transaction; nothing of them is written.
+    too_large: Vec<i64>,
+}
+
+/// How much of its transaction's room an event has.
+#[derive(Debug, Clone, Copy)]
+enum Share {
+    Whole,
+    Of(usize),
 }
 
 /// Whether some recipients of the event were told already.
@@ -215,7 +245,7 @@ fn has_begun(event: &ClaimedEvent) -> bool {
 }
 
 impl Batch {
-    fn add(&mut self, event: &ClaimedEvent, plan: Result<Plan, Failure>, alone: bool) {
+    fn add(&mut self, event: &ClaimedEvent, plan: Result<Plan, Failure>, share: Share) {
         let plan = match plan {
             Ok(plan) => plan,
             Err(failure) if has_begun(event) => {
@@ -225,15 +255,19 @@ impl Batch {
             Err(failure) => return self.add_step(event, Vec::new(), None, Step::Failed(failure)),
         };
         let Plan { rows, decisions, entities, end } = plan;
-        let step = match end {
+        let step = match (end, share) {
+            (End::Continues(_), Share::Of(room)) if room < LARGE => {
+                self.report.put_off += rows.len();
+                return self.too_large.push(event.seq);
+            }
             // It begins again, alone, behind a cursor that stands at the start; others pass it.
-            End::Continues(_) if !alone => {
+            (End::Continues(_), Share::Of(_)) => {
                 self.report.put_off += rows.len();
                 return self.add_step(event, Vec::new(), None, Step::Continues(Cursor::default()));
             }
-            End::Continues(cursor) => Step::Continues(cursor),
-            End::Finished(summary) => Step::Finished(summary),
-            End::Failed(failure) => Step::Failed(failure),
+            (End::Continues(cursor), Share::Whole) => Step::Continues(cursor),
+            (End::Finished(summary), _) => Step::Finished(summary),
+            (End::Failed(failure), _) => Step::Failed(failure),
         };
         let whole =
             !has_begun(event) && matches!(step, Step::Finished(_)) && decisions.len() <= MAX_DECISIONS;

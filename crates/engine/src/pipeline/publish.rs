@@ -84,13 +84,13 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
         // One by hand and one that waits, in turns: what waits is older and must not starve.
         let turn = async {
             let by_hand = match handed.try_recv() {
-                Ok(chunk) => publish(&engine, chunk).await? == Progress::Made,
+                Ok(chunk) => publish(&engine, chunk).await? == Turn::Made,
                 Err(_) => false,
             };
             if looked_at == Some(version) {
                 return Ok(by_hand);
             }
-            let waited = publish_waiting(&engine, &queue).await? == Progress::Made;
+            let waited = publish_waiting(&engine, &queue).await? == Turn::Made;
             if !waited {
                 looked_at = Some(version);
             }
@@ -118,10 +118,10 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
 
 /// Whether it is worth going on at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum Turn {
     Made,
-    /// Nothing waits, or the queue is full.
-    None,
+    /// Nothing waits, or the queue is full: wait for room or for more.
+    Nothing,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -133,18 +133,18 @@ pub enum PublishError {
 }
 
 /// Publishes one chunk of the queue that waits in the database, if there is one and the queue has room.
-pub async fn publish_waiting(engine: &Engine, queue: &str) -> Result<Progress, PublishError> {
+pub async fn publish_waiting(engine: &Engine, queue: &str) -> Result<Turn, PublishError> {
     if engine.broker.is_full(queue) {
-        return Ok(Progress::None);
+        return Ok(Turn::Nothing);
     }
     match engine.store.claim_chunk(vec![queue.to_owned()], engine.config.lease).await? {
         Some(chunk) => publish(engine, chunk).await,
-        None => Ok(Progress::None),
+        None => Ok(Turn::Nothing),
     }
 }
 
 /// A chunk that could not be published goes back and waits; published again, it is harmless.
-pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<Progress, PublishError> {
+pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<Turn, PublishError> {
     let messages = chunk.rows.iter().map(|ChunkRow { row, event }| Message {
         id: row.key.to_string(),
         body: message::encode(event, row).into(),
@@ -156,8 +156,7 @@ pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<Progress, PublishE
         Ok(Published::Confirmed(confirms)) => confirms,
         Ok(Published::Full) => {
             engine.store.release_chunk(chunk.id).await?;
-            engine.signals.chunks(&chunk.queue).begin();
-            return Ok(Progress::None);
+            return Ok(Turn::Nothing);
         }
         Err(error) => {
             engine.store.release_chunk(chunk.id).await?;
@@ -176,7 +175,7 @@ pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<Progress, PublishE
     metrics::counter!("campanile_published_total").increment((chunk.rows.len() - refused.len()) as u64);
     if refused.is_empty() {
         engine.store.chunk_published(chunk.id).await?;
-        return Ok(Progress::Made);
+        return Ok(Turn::Made);
     }
     metrics::counter!("campanile_refused_total").increment(refused.len() as u64);
     tracing::error!(
@@ -188,5 +187,5 @@ pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<Progress, PublishE
     let config = &engine.config.publish;
     engine.store.rows_refused(chunk.id, refused, config.max_refusals, config.poll_interval).await?;
     engine.signals.maybe_complete(chunk.rows.into_iter().map(|row| row.row.event_id));
-    Ok(Progress::Made)
+    Ok(Turn::Made)
 }

@@ -83,7 +83,7 @@ pub async fn receive(engine: &Engine, desk: &Desk, deliveries: &[Delivery]) -> R
     keys.dedup();
     failed.extend(receive_keys(engine, desk, &keys).await?);
     if !failed.is_empty() {
-        metrics::counter!("campanile_messages_failed_total").increment(failed.len() as u64);
+        metrics::counter!("campanile_dead_letters_total", "stage" => "receive").increment(failed.len() as u64);
         engine.store.fail_messages(failed).await?;
     }
     Ok(())
@@ -193,6 +193,7 @@ async fn consume_dead_letters(
             tracing::warn!(%error, "the dead letters wait for the database");
             backoff.wait(stop).await;
         }
+        backoff.reset();
         consumer.ack(&deliveries.iter().map(|delivery| delivery.tag).collect::<Vec<_>>()).await?;
     }
 }

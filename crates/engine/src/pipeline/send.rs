@@ -138,6 +138,11 @@ impl Desk {
         last
     }
 
+    /// Whether sends of the claim are here and not settled.
+    pub fn holds(&self, claim: ClaimId) -> bool {
+        self.open_claims.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&claim)
+    }
+
     /// Waits for the attempts that are under way.
     pub async fn finish(&self) {
         self.attempts.close();
@@ -246,29 +251,24 @@ pub async fn run_due(engine: Engine, desk: Arc<Desk>, channel: Channel, stop: Ca
     }
 }
 
-/// Claims what is due and has a place. Answers how long to wait for the next.
+/// Claims what is due and has a place, a batch at a time. Answers how long to wait for the next.
 pub async fn claim_due(engine: &Engine, desk: &Desk, channel: Channel) -> Result<Duration, StoreError> {
     const MAX_CLAIM: usize = 500;
     const WAIT_FOR_PLACES: Duration = Duration::from_millis(20);
     let config = engine.config.send.get(channel);
-    loop {
-        let Some(due) = engine.store.next_due(channel).await? else { return Ok(config.poll_interval) };
-        let wait = time::between(engine.store.now().await?, due);
-        if !wait.is_zero() {
-            return Ok(wait.min(config.poll_interval));
-        }
-        let Some(places) = desk.reserve_up_to(channel, MAX_CLAIM) else { return Ok(WAIT_FOR_PLACES) };
-        let lease_ends = Instant::now() + engine.config.lease;
-        let limit = places.num_permits();
-        let jobs =
-            engine.store.claim_due(channel, limit, &engine.config.instance, engine.config.lease).await?;
-        if jobs.is_empty() {
-            return Ok(config.poll_interval);
-        }
-        let mut reserved = Places { places: PerChannel::default(), taken: PerChannel::default() };
-        *reserved.places.get_mut(channel) = Some(places);
-        desk.enqueue(jobs, lease_ends, reserved);
+    let Some(due) = engine.store.next_due(channel).await? else { return Ok(config.poll_interval) };
+    let wait = time::between(engine.store.now().await?, due);
+    if !wait.is_zero() {
+        return Ok(wait.min(config.poll_interval));
     }
+    let Some(places) = desk.reserve_up_to(channel, MAX_CLAIM) else { return Ok(WAIT_FOR_PLACES) };
+    let lease_ends = Instant::now() + engine.config.lease;
+    let limit = places.num_permits();
+    let jobs = engine.store.claim_due(channel, limit, &engine.config.instance, engine.config.lease).await?;
+    let mut reserved = Places { places: PerChannel::default(), taken: PerChannel::default() };
+    *reserved.places.get_mut(channel) = Some(places);
+    desk.enqueue(jobs, lease_ends, reserved);
+    Ok(Duration::ZERO)
 }
 
 #[cfg(test)]

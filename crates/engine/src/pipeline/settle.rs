@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use campanile_domain::id::SendKey;
 use campanile_domain::send::{Attempt, Outcome, SendState, after};
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
@@ -95,14 +96,17 @@ async fn write_once(
     settlements: Vec<Settlement>,
     finished: Vec<ClaimId>,
 ) -> Result<(), StoreError> {
-    let written: Vec<_> = settlements.iter().map(|s| (s.job.key.channel, s.state.status())).collect();
+    let written: Vec<_> = settlements.iter().map(|s| (s.job.key, s.state.status())).collect();
     fail::fail_point!("settle.before_commit");
     let settled = engine.store.settle(settlements, finished).await?;
     fail::fail_point!("settle.after_commit");
     metrics::counter!("campanile_lease_losses_total").increment(settled.lost.len() as u64);
-    for (channel, status) in written {
+    for (SendKey { channel, .. }, status) in written.into_iter().filter(|(key, _)| !settled.lost.contains(key)) {
         metrics::counter!("campanile_sends_total", "channel" => channel.as_str(), "status" => status.as_str())
             .increment(1);
+        if status == SendStatus::Failed && channel.is_retried() {
+            metrics::counter!("campanile_dead_letters_total", "stage" => "send").increment(1);
+        }
         if status == SendStatus::Due {
             engine.signals.due(channel).notify_waiters();
         }
@@ -150,11 +154,13 @@ fn jitter() -> f64 {
 }
 
 /// Takes over claims whose lease has passed: nobody can know whether their attempts reached the provider.
-pub async fn take_over_expired(engine: &Engine) -> Result<usize, StoreError> {
+pub async fn take_over_expired(engine: &Engine, desk: &Desk) -> Result<usize, StoreError> {
     const MAX_CLAIMS: usize = 20;
     let mut taken = 0;
     loop {
-        let expired = engine.store.expired_claims(MAX_CLAIMS).await?;
+        let mut expired = engine.store.expired_claims(MAX_CLAIMS).await?;
+        // What this process holds itself it will settle itself: it knows the outcomes, however late it may write them.
+        expired.retain(|claim| !desk.holds(claim.claim));
         if expired.is_empty() {
             return Ok(taken);
         }
