@@ -12,6 +12,7 @@ use campanile_domain::id::NotificationId;
 use campanile_engine::pipeline::fan_out::FanOut;
 use campanile_engine::pipeline::publish;
 use campanile_store::Table;
+use campanile_store::conformance::BackDoor;
 use serde_json::{Value, json};
 use support::{Told, World, config, customer, event, sends, settled, status};
 
@@ -20,10 +21,9 @@ async fn one_poisonous_event_fails_alone_and_the_rest_of_its_batch_is_delivered(
     let world = World::new().await;
     let people: Vec<Value> = (1..=20).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
-    // Written past the checks, as by hand: whoever loads this row fails.
-    let broken = json!([{"user_type": "CUSTOMER", "user_id": "13", "entity_type": "X", "entity_id": "\u{1}", "active": true,
-                         "push_tokens": []}]);
-    world.put(Table::Recipients, broken).await;
+    let poison = "CREATE TRIGGER poison BEFORE INSERT ON outbox WHEN NEW.event_id = 'e13'
+                  BEGIN SELECT RAISE(ABORT, 'poison'); END";
+    world.back_door.execute(poison).await;
     world.emit(json!((1..=20).map(|n| event(&format!("e{n}"), n)).collect::<Vec<_>>())).await;
     let running = world.start();
     for n in (1..=20).filter(|n| *n != 13) {
@@ -38,6 +38,43 @@ async fn one_poisonous_event_fails_alone_and_the_rest_of_its_batch_is_delivered(
     assert_eq!(failed.event["retry_count"], 5);
     assert_eq!(failed.dead_letters.len(), 1);
     assert_eq!(failed.dead_letters[0]["stage"], "fan_out");
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn one_poisonous_message_fails_alone_and_the_rest_of_its_batch_is_received() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=20).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let poison = "CREATE TRIGGER poison BEFORE INSERT ON notification WHEN NEW.user_id = '13'
+                  BEGIN SELECT RAISE(ABORT, 'poison'); END";
+    world.back_door.execute(poison).await;
+    world.emit(json!((1..=20).map(|n| event(&format!("e{n}"), n)).collect::<Vec<_>>())).await;
+    let running = world.start();
+    for n in (1..=20).filter(|n| *n != 13) {
+        world.until(&format!("e{n}"), settled).await;
+    }
+    let failed = world.until("e13", |trace| trace.dead_letters.len() == 3).await;
+    assert!(failed.outbox.iter().all(|row| row["status"] == "FAILED"), "{:?}", failed.outbox);
+    assert_eq!(failed.dead_letters[0]["reason"], "RECEIVE_ERROR");
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn one_poisonous_outcome_fails_alone_and_the_rest_of_its_batch_is_settled() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=20).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let poison = "CREATE TRIGGER poison BEFORE INSERT ON captured_message WHEN NEW.user_id = '13'
+                  BEGIN SELECT RAISE(ABORT, 'poison'); END";
+    world.back_door.execute(poison).await;
+    world.emit(json!((1..=20).map(|n| event(&format!("e{n}"), n)).collect::<Vec<_>>())).await;
+    let running = world.start();
+    for n in 1..=20 {
+        world.until(&format!("e{n}"), settled).await;
+    }
+    assert_eq!(sends(&world.trace("e13").await), ["EMAIL FAILED", "SMS FAILED", "WEBSOCKET SENT"]);
+    assert_eq!(world.captured().await, 19 * 2);
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
@@ -152,6 +189,25 @@ async fn middling_events_do_not_wait_for_a_large_one() {
 }
 
 #[tokio::test]
+async fn large_events_take_turns() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=3_000).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let broadcast = |id: &str| json!({"event_id": id, "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"});
+    world.emit(json!([broadcast("first"), broadcast("second")])).await;
+    let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
+    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    for _ in 0..5 {
+        fan_out.run_once().await.unwrap();
+    }
+    for event_id in ["first", "second"] {
+        let processed = world.trace(event_id).await.processed.unwrap();
+        assert_eq!(processed["status"], "PROCESSING");
+        assert!(processed["recipients"].as_u64() > Some(1_000), "{event_id}: {processed:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked() {
     let world = World::new().await;
     let people: Vec<Value> = (1..=2_500).map(customer).collect();
@@ -183,7 +239,7 @@ async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written
     fan_out.run_once().await.unwrap();
     assert_eq!(status(&world.trace("news").await), "PENDING");
     // Nobody publishes what this hand was given, until its lease passes.
-    world.clock.advance(world.engine.config.lease * 2);
+    world.back_door.advance(world.engine.config.lease * 2).await;
     assert!(
         world
             .engine

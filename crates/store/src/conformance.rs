@@ -62,6 +62,7 @@ macro_rules! for_each_check {
             accept::an_old_event_inserted_again_is_known
             accept::an_event_fails_after_as_many_failures_as_allowed
             accept::an_event_that_failed_half_way_may_be_redone
+            accept::an_event_that_is_given_up_half_way_keeps_what_was_written
             accept::an_old_event_that_fails_stays_known
             claim::nothing_waits_in_an_empty_database
             claim::high_goes_before_normal_before_low
@@ -74,6 +75,7 @@ macro_rules! for_each_check {
             claim::a_claim_that_is_dropped_leaves_everything_as_it_was
             claim::fresh_and_unfinished_events_are_claimed_apart
             claim::the_most_urgent_unfinished_event_goes_first
+            claim::unfinished_events_of_a_lane_take_turns
             claim::these_events_are_claimed_again_where_they_still_wait
             claim::a_cancelled_event_says_why
             candidates::members_come_by_rank_then_by_id
@@ -89,6 +91,8 @@ macro_rules! for_each_check {
             candidates::preferences_and_dead_addresses_come_along
             candidates::who_is_on_two_pages_has_every_preference_once
             candidates::a_group_has_its_kind_and_its_own_settings
+            candidates::what_can_not_be_used_of_a_recipient_is_taken_for_empty
+            candidates::a_preference_or_setting_that_can_not_be_used_is_skipped
             candidates::a_look_up_sees_recipients_and_can_not_be_committed
             commit::an_event_with_rows_is_published
             commit::an_event_without_rows_is_processed
@@ -100,13 +104,14 @@ macro_rules! for_each_check {
             commit::an_event_that_stops_half_way_keeps_what_was_written
             commit::a_known_event_is_processed_and_nobody_is_told
             commit::a_cancelled_event_ends_so
+            commit::an_event_that_is_cancelled_half_way_keeps_what_was_written
             commit::rows_that_can_not_be_sent_fail_with_dead_letters
             commit::what_is_shared_is_written_once_per_entity
             commit::who_has_the_row_already_is_not_told_again
             publish::a_chunk_born_leased_is_handed_over_and_held_until_its_lease_passes
             publish::a_chunk_born_free_waits_for_whoever_claims_it
             publish::chunks_are_claimed_by_lane_then_by_age
-            publish::only_chunks_of_the_given_queues_are_claimed
+            publish::only_chunks_of_the_given_queue_are_claimed
             publish::a_claimed_chunk_has_what_was_committed
             publish::a_claimed_chunk_has_every_row_in_whatever_order_they_came
             publish::a_claimed_chunk_is_held_until_its_lease_passes
@@ -175,6 +180,7 @@ macro_rules! for_each_check {
             trace::a_trace_names_who_was_considered
             trace::a_trace_comes_in_pages_of_users
             trace::a_trace_of_one_user_tells_of_nobody_else
+            trace::a_trace_of_one_user_has_the_dead_letters_of_that_user_and_of_the_event
             trace::events_are_listed_from_both_ends
             trace::events_are_filtered
             trace::captured_messages_are_listed_in_pages

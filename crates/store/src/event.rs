@@ -19,7 +19,8 @@ pub trait EventStore {
     /// All or nothing. Ids inside one call are distinct.
     async fn accept(&self, events: Vec<NewEvent>) -> Result<Acceptance, StoreError>;
 
-    /// Counts a failure against an event; after `max` it is `FAILED` with a dead letter. Answers whether it is.
+    /// Counts a failure against an event; after `max` it is given up with a dead letter. It is `FAILED` then, or `PUBLISHED` if
+    /// some were told already: what was written stays. Answers whether it was given up.
     async fn count_failure(&self, seq: i64, failure: Failure, max: u32) -> Result<bool, StoreError>;
 
     /// `PUBLISHED` events of these whose every row was received or failed become `PROCESSED`.

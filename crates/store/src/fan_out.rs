@@ -20,8 +20,8 @@ pub enum Claim {
     Fresh {
         limit: usize,
     },
-    /// One event with a large audience whose fan-out has begun.
-    Unfinished,
+    /// One event with a large audience whose fan-out goes on step by step: the next in its lane behind `after`, in turns.
+    Unfinished { after: i64 },
     /// These again, after a batch with them failed.
     These(Vec<i64>),
 }
@@ -94,6 +94,7 @@ pub enum Step {
     },
     /// Known already: `PROCESSED`, and nobody is told.
     Known,
+    /// Why. What a fan-out that has begun wrote already stays, and the event is `PUBLISHED`; any other is `CANCELLED`.
     Cancelled(String),
 }
 

@@ -12,8 +12,8 @@ pub struct ChunkId(pub i64);
 
 #[async_trait]
 pub trait OutboxStore {
-    /// The next chunk that nobody holds for one of these queues, leased; by lane, then by age.
-    async fn claim_chunk(&self, queues: Vec<String>, lease: Duration) -> Result<Option<Chunk>, StoreError>;
+    /// The next chunk of the queue that nobody holds, leased; by lane, then by age.
+    async fn claim_chunk(&self, queue: &str, lease: Duration) -> Result<Option<Chunk>, StoreError>;
 
     /// Every row was confirmed: the chunk is no more.
     async fn chunk_published(&self, chunk: ChunkId) -> Result<(), StoreError>;

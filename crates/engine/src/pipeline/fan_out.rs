@@ -78,11 +78,13 @@ pub struct FanOut {
     engine: Engine,
     handover: Handover,
     rows_per_event: f64,
+    /// Large events take turns: the last that had one.
+    last_large: i64,
 }
 
 impl FanOut {
     pub fn new(engine: Engine, handover: Handover) -> Self {
-        FanOut { engine, handover, rows_per_event: 1.0 }
+        FanOut { engine, handover, rows_per_event: 1.0, last_large: 0 }
     }
 
     /// One batch of fresh events, then one chunk of a large one, so that neither starves the other.
@@ -96,7 +98,7 @@ impl FanOut {
             let now = (fresh.rows + fresh.put_off) as f64 / fresh.events as f64;
             self.rows_per_event = (0.7 * self.rows_per_event + 0.3 * now).max(1.0);
         }
-        let chunk = self.step(Claim::Unfinished, CHUNK_RECIPIENTS).await?;
+        let chunk = self.step(Claim::Unfinished { after: self.last_large }, CHUNK_RECIPIENTS).await?;
         Ok(Report {
             events: fresh.events + chunk.events,
             rows: fresh.rows + chunk.rows,
@@ -111,6 +113,11 @@ impl FanOut {
         while let Some((claim, room)) = claims.pop() {
             let Some(claimed) = self.engine.store.claim_events(claim).await? else { continue };
             let seqs: Vec<i64> = claimed.events().iter().map(|event| event.seq).collect();
+            if let [event] = claimed.events()
+                && event.cursor.is_some()
+            {
+                self.last_large = event.seq;
+            }
             match self.batch(claimed, room).await {
                 Ok(batch) => {
                     report.events += batch.report.events;

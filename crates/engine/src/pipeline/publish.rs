@@ -137,7 +137,7 @@ pub async fn publish_waiting(engine: &Engine, queue: &str) -> Result<Turn, Publi
     if engine.broker.is_full(queue) {
         return Ok(Turn::Nothing);
     }
-    match engine.store.claim_chunk(vec![queue.to_owned()], engine.config.lease).await? {
+    match engine.store.claim_chunk(queue, engine.config.lease).await? {
         Some(chunk) => publish(engine, chunk).await,
         None => Ok(Turn::Nothing),
     }

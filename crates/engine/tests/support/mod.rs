@@ -15,6 +15,7 @@ use campanile_domain::user_type::UserTypes;
 use campanile_engine::config::{FanOutConfig, PublishConfig, ReceiveConfig, SendConfig};
 use campanile_engine::pipeline::accept;
 use campanile_engine::{Engine, EngineConfig, Running};
+use campanile_store::sqlite::back_door::File;
 use campanile_store::sqlite::{Clock, Sqlite};
 use campanile_store::{JsonRow, Table, Trace, TraceFilter};
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct World {
     pub engine: Engine,
     pub broker: Arc<InProcess>,
-    pub clock: Clock,
+    pub back_door: File,
     _folder: TempDir,
 }
 
@@ -65,10 +66,11 @@ impl World {
     pub async fn with(config: EngineConfig, providers: Providers, queue_limit: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::default();
-        let store = Sqlite::open_with_clock(&folder.path().join("campanile.db"), clock.clone()).unwrap();
+        let path = folder.path().join("campanile.db");
+        let store = Sqlite::open_with_clock(&path, clock.clone()).unwrap();
         let broker = Arc::new(InProcess::new(config.user_types.queues(), queue_limit));
         let engine = Engine::new(Arc::new(store), Arc::clone(&broker) as Arc<dyn Broker>, providers, config);
-        World { engine: engine.await.unwrap(), broker, clock, _folder: folder }
+        World { engine: engine.await.unwrap(), broker, back_door: File { path, clock }, _folder: folder }
     }
 
     pub fn start(&self) -> Running {

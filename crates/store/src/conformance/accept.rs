@@ -1,11 +1,12 @@
 //! How events enter, and how they fail.
 
+use campanile_domain::channel::Channel::Email;
 use campanile_domain::event::{Failure, NewEvent};
 use campanile_domain::fan_out::Cursor;
 use serde_json::json;
 
 use super::Fixture;
-use super::given::{event, event_id, found, step_of, text};
+use super::given::{chunk_of, claimed, customer, event, event_id, found, row, step_of, summary, text};
 use crate::{Acceptance, Claim, FanOutClaim, Step, TraceFilter};
 
 async fn accept(fixture: &Fixture, events: &[NewEvent]) -> Acceptance {
@@ -73,7 +74,7 @@ async fn insert_again(fixture: &Fixture, id: &str) {
 async fn forgotten(fixture: &Fixture, event: &NewEvent) {
     fixture.accept(std::slice::from_ref(event)).await;
     let claim = fixture.claim_fresh().await;
-    let step = step_of(&claim.events()[0], Step::Finished(super::given::summary(0)));
+    let step = step_of(&claim.events()[0], Step::Finished(summary(0)));
     fixture.commit(claim, vec![step], vec![]).await;
     fixture.execute(&format!("DELETE FROM event_outbox WHERE event_id = '{}'", event.event_id)).await;
 }
@@ -120,6 +121,34 @@ pub async fn an_event_that_failed_half_way_may_be_redone(fixture: &Fixture) {
     let claim = fixture.claim_fresh().await;
     assert!(!found(&*claim, "a").known, "nobody behind the cursor was told");
     assert_eq!(found(&*claim, "a").cursor, None);
+}
+
+pub async fn an_event_that_is_given_up_half_way_keeps_what_was_written(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let seq = claim.events()[0].seq;
+    let mut cursor = Cursor::default();
+    cursor.summary = summary(1);
+    let step = step_of(&claim.events()[0], Step::Continues(cursor));
+    let told = row("a", &customer("42"), Email);
+    let chunk = chunk_of(&step.event, std::slice::from_ref(&told), true);
+    let chunk = fixture.commit(claim, vec![step], vec![chunk]).await.remove(0);
+    fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    fail(fixture, seq).await;
+    let trace = fixture.trace("a").await;
+    assert_eq!(text(&trace.event, "status"), "PUBLISHED");
+    assert_eq!(text(&trace.event, "last_error"), "BROKEN: it broke");
+    assert!(trace.event["published_at"].is_string());
+    let processed = trace.processed.expect("some was decided");
+    assert_eq!((text(&processed, "status"), &processed["recipients"]), ("SUCCESS", &json!(1)));
+    assert_eq!(trace.dead_letters.len(), 1);
+    assert_eq!(text(&trace.dead_letters[0], "reason"), "BROKEN");
+    assert!(fixture.try_claim(Claim::Unfinished { after: 0 }).await.is_none());
+    assert!(!count_failure(fixture, seq).await, "what was given up does not fail again");
+    let lost = fixture.store.republish(vec![told.queue], 10).await.expect("the database is there");
+    assert_eq!(lost, 1, "what the broker loses is published again");
+    fixture.receive(&[claimed(told.key)]).await;
+    assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);
 }
 
 pub async fn an_old_event_that_fails_stays_known(fixture: &Fixture) {

@@ -296,6 +296,46 @@ pub async fn a_group_has_its_kind_and_its_own_settings(fixture: &Fixture) {
     }
 }
 
+pub async fn what_can_not_be_used_of_a_recipient_is_taken_for_empty(fixture: &Fixture) {
+    let person = |user_id: &str| {
+        json!({
+            "user_type": "CUSTOMER", "user_id": user_id, "name": "Ada", "email": "a@b", "push_tokens": ["t"],
+            "time_zone": "Europe/Rome",
+        })
+    };
+    fixture.put(Table::Recipients, ["1", "2", "3"].map(person).to_vec()).await;
+    fixture.execute("UPDATE recipient SET time_zone = 'Middle/Earth' WHERE user_id = '1'").await;
+    fixture.execute("UPDATE recipient SET push_tokens = '{\"t\": 1}' WHERE user_id = '2'").await;
+    let whole = ask(fixture, vec![page(everybody("CUSTOMER"))]).await.remove(0);
+    assert_eq!(ids(&whole), ["1", "2", "3"]);
+    let zones: Vec<bool> = whole.iter().map(|c| c.recipient.time_zone.is_some()).collect();
+    assert_eq!(zones, [false, true, true]);
+    let tokens: Vec<usize> = whole.iter().map(|c| c.recipient.push_tokens.len()).collect();
+    assert_eq!(tokens, [1, 0, 1]);
+    assert!(whole.iter().all(|c| c.recipient.email.as_deref() == Some("a@b")));
+    assert_eq!(walk(fixture, everybody("CUSTOMER"), 1).await, ["1", "2", "3"]);
+}
+
+pub async fn a_preference_or_setting_that_can_not_be_used_is_skipped(fixture: &Fixture) {
+    fixture.put(Table::Recipients, vec![json!({ "user_type": "CUSTOMER", "user_id": "42" })]).await;
+    let preference = |channel: &str| json!({ "user_type": "CUSTOMER", "user_id": "42", "channel": channel });
+    fixture.put(Table::Preferences, vec![preference("SMS"), preference("EMAIL")]).await;
+    let setting =
+        |channel: &str| json!({ "entity_type": "RESTAURANT", "entity_id": "5", "channel": channel });
+    fixture.put(Table::Settings, vec![setting("SMS"), setting("EMAIL")]).await;
+    fixture
+        .execute("UPDATE user_notification_preferences SET quiet_hours_start = '25:00' WHERE channel = 'SMS'")
+        .await;
+    fixture.execute("UPDATE entity_notification_settings SET channel = 'FAX' WHERE channel = 'SMS'").await;
+    let candidates = ask(fixture, vec![page(everybody("CUSTOMER"))]).await.remove(0);
+    let channels: Vec<Channel> = candidates[0].preferences.iter().map(|p| p.channel).collect();
+    assert_eq!(channels, [Channel::Email]);
+    let five = entity("RESTAURANT", "5");
+    let groups = look_up(fixture).await.groups(vec![five.clone()]).await.expect("the rest can be used");
+    let channels: Vec<Channel> = groups[&five].settings.iter().map(|setting| setting.channel).collect();
+    assert_eq!(channels, [Channel::Email]);
+}
+
 pub async fn a_look_up_sees_recipients_and_can_not_be_committed(fixture: &Fixture) {
     fixture.put(Table::Recipients, vec![staff("5", "1", "WAITER")]).await;
     let mut claim = look_up(fixture).await;

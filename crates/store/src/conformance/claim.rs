@@ -12,7 +12,7 @@ use super::given::{customer, event, found, ids, of_type, row, step_of, urgent};
 use crate::{Claim, EventFilter, FanOutClaim, Step, Table};
 
 pub async fn nothing_waits_in_an_empty_database(fixture: &Fixture) {
-    for claim in [Claim::Fresh { limit: 10 }, Claim::Unfinished, Claim::These(vec![1, 2])] {
+    for claim in [Claim::Fresh { limit: 10 }, Claim::Unfinished { after: 0 }, Claim::These(vec![1, 2])] {
         assert!(fixture.try_claim(claim).await.is_none());
     }
 }
@@ -124,7 +124,7 @@ pub async fn fresh_and_unfinished_events_are_claimed_apart(fixture: &Fixture) {
     fixture.accept(&[event("large"), event("small")]).await;
     continue_event(fixture, "large", 400).await;
     assert_eq!(ids(&*fixture.claim_fresh().await), ["small"]);
-    let unfinished = fixture.try_claim(Claim::Unfinished).await.expect("one has begun");
+    let unfinished = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("one has begun");
     assert_eq!(ids(&*unfinished), ["large"]);
     assert_eq!(unfinished.events()[0].cursor, Some(cursor(400)));
     assert!(!unfinished.events()[0].known);
@@ -136,8 +136,21 @@ pub async fn the_most_urgent_unfinished_event_goes_first(fixture: &Fixture) {
     for id in ["higher", "low", "high"] {
         continue_event(fixture, id, 1).await;
     }
-    let claim = fixture.try_claim(Claim::Unfinished).await.expect("three have begun");
+    let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("three have begun");
     assert_eq!(ids(&*claim), ["high"]);
+}
+
+pub async fn unfinished_events_of_a_lane_take_turns(fixture: &Fixture) {
+    fixture.accept(&[event("a"), event("b"), event("c")]).await;
+    for id in ["a", "b", "c"] {
+        continue_event(fixture, id, 1).await;
+    }
+    let mut after = 0;
+    for id in ["a", "b", "c", "a"] {
+        let claim = fixture.try_claim(Claim::Unfinished { after }).await.expect("three have begun");
+        assert_eq!(ids(&*claim), [id]);
+        after = claim.events()[0].seq;
+    }
 }
 
 pub async fn these_events_are_claimed_again_where_they_still_wait(fixture: &Fixture) {
@@ -169,7 +182,7 @@ pub async fn a_cancelled_event_says_why(fixture: &Fixture) {
     says_why(&*fixture.try_claim(Claim::These(all)).await.expect("they wait"));
     for (id, why) in [("a", Some("closed today")), ("b", Some("")), ("c", None)] {
         continue_event(fixture, id, 1).await;
-        let claim = fixture.try_claim(Claim::Unfinished).await.expect("one has begun");
+        let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("one has begun");
         assert_eq!(found(&*claim, id).cancelled.as_deref(), why);
         let step = step_of(found(&*claim, id), Step::Cancelled(String::new()));
         fixture.commit(claim, vec![step], vec![]).await;

@@ -73,14 +73,14 @@ pub async fn an_event_that_continues_keeps_its_cursor_and_waits(fixture: &Fixtur
         assert_eq!(text(&trace.event, "status"), "PENDING");
         let processed = trace.processed.expect("some was decided");
         assert_eq!((text(&processed, "status"), &processed["sends"]), ("PROCESSING", &json!(done)));
-        claim = fixture.try_claim(Claim::Unfinished).await.expect("the event waits");
+        claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("the event waits");
         assert_eq!(claim.events()[0].cursor, Some(cursor(done)));
     }
     let step = step_of(&claim.events()[0], Step::Finished(summary(3)));
     fixture.commit(claim, vec![step], vec![]).await;
     assert_eq!(fixture.event_status("a").await, "PUBLISHED");
     assert_eq!(fixture.trace("a").await.outbox.len(), 3);
-    assert!(fixture.try_claim(Claim::Unfinished).await.is_none());
+    assert!(fixture.try_claim(Claim::Unfinished { after: 0 }).await.is_none());
 }
 
 pub async fn a_cursor_that_was_passed_is_lost_and_nothing_is_written(fixture: &Fixture) {
@@ -90,7 +90,7 @@ pub async fn a_cursor_that_was_passed_is_lost_and_nothing_is_written(fixture: &F
     fixture.commit(claim, vec![step], vec![]).await;
     let before = written(fixture).await;
     for stale in [None, Some(cursor(1))] {
-        let claim = fixture.try_claim(Claim::Unfinished).await.expect("the event waits");
+        let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("the event waits");
         let claimed = &claim.events()[0];
         let step = FanOutStep {
             cursor_before: stale,
@@ -102,7 +102,7 @@ pub async fn a_cursor_that_was_passed_is_lost_and_nothing_is_written(fixture: &F
         assert!(matches!(lost, Err(StoreError::Lost(_))), "{lost:?}");
     }
     assert_eq!(written(fixture).await, before);
-    let claim = fixture.try_claim(Claim::Unfinished).await.expect("the event waits");
+    let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("the event waits");
     assert_eq!(claim.events()[0].cursor, Some(cursor(2)));
 }
 
@@ -166,7 +166,7 @@ pub async fn an_event_that_stops_half_way_keeps_what_was_written(fixture: &Fixtu
     let told = row("a", &customer("42"), Email);
     let chunk = chunk_of(&step.event, std::slice::from_ref(&told), true);
     fixture.commit(claim, vec![step], vec![chunk]).await;
-    let claim = fixture.try_claim(Claim::Unfinished).await.expect("the event waits");
+    let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("the event waits");
     let failure = Failure::new("NO_AUDIENCE", "the rule is gone");
     let stopped = step_of(&claim.events()[0], Step::Stopped { summary: summary(1), failure });
     fixture.commit(claim, vec![stopped], vec![]).await;
@@ -176,7 +176,7 @@ pub async fn an_event_that_stops_half_way_keeps_what_was_written(fixture: &Fixtu
     let processed = trace.processed.expect("some was decided");
     assert_eq!((text(&processed, "status"), &processed["sends"]), ("SUCCESS", &json!(1)));
     assert_eq!(texts(&trace.dead_letters, "reason"), ["NO_AUDIENCE"]);
-    assert!(fixture.try_claim(Claim::Unfinished).await.is_none());
+    assert!(fixture.try_claim(Claim::Unfinished { after: 0 }).await.is_none());
     fixture.receive(&[claimed(told.key)]).await;
     assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);
 }
@@ -200,6 +200,33 @@ pub async fn a_cancelled_event_ends_so(fixture: &Fixture) {
     assert_eq!(text(&trace.event, "last_error"), "CANCELLED: closed today");
     assert_eq!(text(&trace.processed.expect("the id is remembered"), "status"), "SUCCESS");
     assert!(trace.dead_letters.is_empty() && trace.outbox.is_empty());
+}
+
+pub async fn an_event_that_is_cancelled_half_way_keeps_what_was_written(fixture: &Fixture) {
+    fixture.accept(&[event("a"), event("put off")]).await;
+    let claim = fixture.claim_fresh().await;
+    let begun = step_of(found(&*claim, "a"), Step::Continues(cursor(1)));
+    let put_off = step_of(found(&*claim, "put off"), Step::Continues(Cursor::default()));
+    let told = row("a", &customer("42"), Email);
+    let chunk = chunk_of(&begun.event, std::slice::from_ref(&told), true);
+    let seqs = [begun.seq, put_off.seq];
+    let chunk = fixture.commit(claim, vec![begun, put_off], vec![chunk]).await.remove(0);
+    fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    let claim = fixture.try_claim(Claim::These(seqs.to_vec())).await.expect("both wait");
+    let cancelled = || Step::Cancelled("closed today".to_owned());
+    let steps = claim.events().iter().map(|event| step_of(event, cancelled())).collect();
+    fixture.commit(claim, steps, vec![]).await;
+    let trace = fixture.trace("a").await;
+    assert_eq!(text(&trace.event, "status"), "PUBLISHED");
+    assert_eq!(text(&trace.event, "last_error"), "CANCELLED: closed today");
+    assert!(trace.event["published_at"].is_string() && trace.dead_letters.is_empty());
+    let processed = trace.processed.expect("some was decided");
+    assert_eq!((text(&processed, "status"), &processed["sends"]), ("SUCCESS", &json!(1)));
+    assert_eq!(fixture.event_status("put off").await, "CANCELLED", "nobody was told");
+    let lost = fixture.store.republish(vec![told.queue], 10).await.expect("the database is there");
+    assert_eq!(lost, 1, "what the broker loses is published again");
+    fixture.receive(&[claimed(told.key)]).await;
+    assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);
 }
 
 pub async fn rows_that_can_not_be_sent_fail_with_dead_letters(fixture: &Fixture) {
@@ -233,7 +260,7 @@ pub async fn what_is_shared_is_written_once_per_entity(fixture: &Fixture) {
     let shared =
         [vec![(five.clone(), true), (six.clone(), false)], vec![(five.clone(), false), (six.clone(), false)]];
     for (done, entities) in (1..).zip(shared) {
-        let claim = if done == 1 { Claim::Fresh { limit: 1 } } else { Claim::Unfinished };
+        let claim = if done == 1 { Claim::Fresh { limit: 1 } } else { Claim::Unfinished { after: 0 } };
         let claim = fixture.try_claim(claim).await.expect("the event waits");
         let step = FanOutStep { entities, ..step_of(&claim.events()[0], Step::Continues(cursor(done))) };
         fixture.commit(claim, vec![step], vec![]).await;
@@ -250,7 +277,7 @@ pub async fn who_has_the_row_already_is_not_told_again(fixture: &Fixture) {
     let first = row("a", &customer("42"), Email);
     let chunk = chunk_of(&step.event, std::slice::from_ref(&first), true);
     fixture.commit(claim, vec![step], vec![chunk]).await;
-    let claim = fixture.try_claim(Claim::Unfinished).await.expect("the event waits");
+    let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("the event waits");
     let step = step_of(&claim.events()[0], Step::Finished(summary(2)));
     let again = rows("a", &customer("42"), &[Email, Push]);
     let chunk = chunk_of(&step.event, &again, true);

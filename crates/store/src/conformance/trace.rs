@@ -133,6 +133,28 @@ pub async fn a_trace_of_one_user_tells_of_nobody_else(fixture: &Fixture) {
     assert!(nobody.outbox.is_empty() && nobody.sends.is_empty());
 }
 
+pub async fn a_trace_of_one_user_has_the_dead_letters_of_that_user_and_of_the_event(fixture: &Fixture) {
+    told(fixture, &[customer("50")]).await;
+    let letter = |recipient: &str, reason: &str| {
+        format!(
+            "INSERT INTO dead_letter (stage, event_id, recipient_type, recipient_id, reason, error, created_at)
+             VALUES ('send', 'a', {recipient}, '{reason}', 'busy', '2026-01-21T10:15:30.000Z')"
+        )
+    };
+    for (recipient, reason) in [
+        ("'CUSTOMER', '50'", "MINE"),
+        ("'CUSTOMER', '500'", "OTHER_ID"),
+        ("'RESTAURANT_USER', '50'", "OTHER_TYPE"),
+        ("NULL, NULL", "OF_THE_EVENT"),
+    ] {
+        fixture.execute(&letter(recipient, reason)).await;
+    }
+    let one =
+        trace(fixture, TraceFilter { user: Some(customer("50")), limit: 10, ..TraceFilter::default() }).await;
+    assert_eq!(texts(&one.dead_letters, "reason"), ["MINE", "OF_THE_EVENT"]);
+    assert_eq!(fixture.trace("a").await.dead_letters.len(), 4);
+}
+
 async fn list(fixture: &Fixture, filter: EventFilter) -> Vec<JsonRow> {
     fixture.store.list_events(filter).await.expect("the database is there")
 }
@@ -171,6 +193,20 @@ pub async fn events_are_filtered(fixture: &Fixture) {
     assert_eq!(ids(None, Some("NEWS")).await, ["news", "processed"]);
     assert_eq!(ids(Some(EventStatus::Processed), Some("NEWS")).await, ["processed"]);
     assert!(ids(Some(EventStatus::Failed), None).await.is_empty());
+    for (id, event_type, status) in [
+        ("failed", "NEWS", "FAILED"),
+        ("failed order", "ORDER_CREATED", "FAILED"),
+        ("off", "NEWS", "CANCELLED"),
+    ] {
+        fixture.accept(&[of_type(id, event_type)]).await;
+        fixture
+            .execute(&format!("UPDATE event_outbox SET status = '{status}' WHERE event_id = '{id}'"))
+            .await;
+    }
+    assert_eq!(ids(Some(EventStatus::Failed), None).await, ["failed", "failed order"]);
+    assert_eq!(ids(Some(EventStatus::Failed), Some("NEWS")).await, ["failed"]);
+    assert_eq!(ids(Some(EventStatus::Cancelled), Some("NEWS")).await, ["off"]);
+    assert_eq!(ids(Some(EventStatus::Published), None).await, ["published"]);
 }
 
 pub async fn captured_messages_are_listed_in_pages(fixture: &Fixture) {

@@ -10,7 +10,7 @@ use campanile_domain::time;
 use rusqlite::{Connection, named_params};
 
 use super::{Sqlite, read, send, statement};
-use crate::{Acceptance, DeadLetter, EventStore, StoreError};
+use crate::{Acceptance, EventStore, StoreError};
 
 #[async_trait]
 impl EventStore for Sqlite {
@@ -28,19 +28,7 @@ impl EventStore for Sqlite {
                 |row| Ok((row.get::<_, u32>("retry_count")?, row.get::<_, String>("event_id")?)),
             )?;
             let Some((_, event_id)) = counted.filter(|(count, _)| *count >= max) else { return Ok(false) };
-            read::change(connection, statement::FAIL_EVENT, named_params! { ":id": seq, ":error": error })?;
-            read::change(connection, statement::FAIL_PROCESSED, named_params! { ":event_id": event_id })?;
-            send::dead_letter(
-                connection,
-                now,
-                &DeadLetter {
-                    stage: "fan_out",
-                    event_id: Some(event_id),
-                    reason: failure.code.to_owned(),
-                    error,
-                    ..DeadLetter::default()
-                },
-            )?;
+            give_up(connection, now, seq, &event_id, &failure)?;
             Ok(true)
         })
         .await
@@ -65,6 +53,24 @@ impl EventStore for Sqlite {
         })
         .await
     }
+}
+
+/// Nobody will try the event again by itself. One of which some were told already is `PUBLISHED`, so that what was written
+/// goes its way and closes it; any other is `FAILED`.
+pub fn give_up(
+    connection: &Connection,
+    now: &str,
+    seq: i64,
+    event_id: &str,
+    failure: &Failure,
+) -> Result<(), StoreError> {
+    let error = failure.to_string();
+    let params = named_params! { ":id": seq, ":error": error, ":now": now };
+    if read::change(connection, statement::GIVE_UP_EVENT, params)? == 0 {
+        return Ok(());
+    }
+    read::change(connection, statement::GIVE_UP_PROCESSED, named_params! { ":id": seq })?;
+    send::event_letter(connection, now, event_id, failure)
 }
 
 /// Looks at everything before it writes anything, so that a conflict leaves no trace.

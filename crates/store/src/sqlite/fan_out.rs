@@ -1,23 +1,20 @@
-//! Claiming events, loading whom they concern, committing what was decided. One engine owns the file, so a claim locks
-//! nothing: the commit is refused if an event is no longer as the claim saw it.
+//! Claiming events and committing what was decided; whom they concern is in `people`. One engine owns the file, so a claim
+//! locks nothing: the commit is refused if an event is no longer as the claim saw it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use campanile_domain::channel::Channel;
 use campanile_domain::event::{Event, Failure};
-use campanile_domain::fan_out::{Cursor, OutboxRow, Page, Position};
-use campanile_domain::id::{EntityId, EntityRef, EntityType, UserRef};
-use campanile_domain::recipient::{Candidate, DeadAddress, Group, Recipient};
-use campanile_domain::row::{Preference, Selector, Setting};
-use campanile_domain::rules::Reach;
+use campanile_domain::fan_out::{Cursor, OutboxRow, Page, Summary};
+use campanile_domain::id::EntityRef;
+use campanile_domain::recipient::{Candidate, Group};
 use campanile_domain::status::{EventStatus, ProcessedStatus};
-use campanile_domain::time::{self, Timestamp};
+use campanile_domain::time::Timestamp;
 use rusqlite::{Connection, Row, named_params};
 use serde_json::json;
 
-use super::{Sqlite, read, send, statement};
+use super::{Sqlite, event, outbox, people, read, send, statement};
 use crate::{
     Chunk, ChunkId, Claim, ClaimedEvent, DeadLetter, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore,
     NewChunk, Step, StoreError,
@@ -27,10 +24,13 @@ use crate::{
 impl FanOutStore for Sqlite {
     async fn claim_events(&self, claim: Claim) -> Result<Option<Box<dyn FanOutClaim>>, StoreError> {
         let rows = self.read(move |connection| claimed(connection, &claim)).await?;
-        let (mut events, mut unreadable) = (Vec::new(), Vec::new());
+        let (mut events, mut cursors, mut unreadable) = (Vec::new(), HashMap::new(), Vec::new());
         for row in rows {
             match row {
-                Ok(event) => events.push(event),
+                Ok((event, cursor)) => {
+                    cursors.extend(cursor.map(|text| (event.seq, text)));
+                    events.push(event);
+                }
                 Err(event) => unreadable.push(event),
             }
         }
@@ -41,14 +41,14 @@ impl FanOutStore for Sqlite {
         if events.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Box::new(SqliteClaim { store: self.clone(), events, now: self.clock() })))
+        Ok(Some(Box::new(SqliteClaim { store: self.clone(), events, cursors, now: self.clock() })))
     }
 }
 
-fn claimed(
-    connection: &Connection,
-    claim: &Claim,
-) -> Result<Vec<Result<ClaimedEvent, Unreadable>>, StoreError> {
+/// An event with its cursor as it is stored.
+type Stored = (ClaimedEvent, Option<String>);
+
+fn claimed(connection: &Connection, claim: &Claim) -> Result<Vec<Result<Stored, Unreadable>>, StoreError> {
     let read = |row: &Row| match claimed_event(row) {
         Ok(event) => Ok(Ok(event)),
         Err(error) => Unreadable::new(row, &error).map(Err),
@@ -57,8 +57,8 @@ fn claimed(
         Claim::Fresh { limit } => {
             read::all(connection, statement::CLAIM_FRESH, named_params! { ":limit": limit }, read)
         }
-        Claim::Unfinished => {
-            read::all(connection, statement::CLAIM_UNFINISHED, named_params! { ":limit": 1 }, read)
+        Claim::Unfinished { after } => {
+            read::all(connection, statement::CLAIM_UNFINISHED, named_params! { ":after": after }, read)
         }
         Claim::These(ids) => {
             let ids = json!(ids).to_string();
@@ -87,23 +87,15 @@ impl Unreadable {
     }
 
     fn fail(&self, connection: &Connection, now: &str) -> Result<(), StoreError> {
-        let error = self.failure.to_string();
-        read::change(connection, statement::FAIL_EVENT, named_params! { ":id": self.seq, ":error": error })?;
-        let letter = DeadLetter {
-            stage: "fan_out",
-            event_id: Some(self.event_id.clone()),
-            reason: self.failure.code.to_owned(),
-            error,
-            ..DeadLetter::default()
-        };
-        send::dead_letter(connection, now, &letter)
+        event::give_up(connection, now, self.seq, &self.event_id, &self.failure)
     }
 }
 
-fn claimed_event(row: &Row) -> Result<ClaimedEvent, StoreError> {
-    let cursor: Option<String> = row.get("fan_out_cursor")?;
-    let cursor: Option<Cursor> = cursor
-        .map(|text| serde_json::from_str(&text).map_err(|e| read::bad("fan_out_cursor", e)))
+fn claimed_event(row: &Row) -> Result<Stored, StoreError> {
+    let text: Option<String> = row.get("fan_out_cursor")?;
+    let cursor: Option<Cursor> = text
+        .as_deref()
+        .map(|text| serde_json::from_str(text).map_err(|e| read::bad("fan_out_cursor", e)))
         .transpose()?;
     let processed: Option<ProcessedStatus> = read::maybe_parsed(row, "processed")?;
     let known = match processed {
@@ -113,20 +105,23 @@ fn claimed_event(row: &Row) -> Result<ClaimedEvent, StoreError> {
     };
     let cancelled: bool = row.get("cancelled")?;
     let reason: Option<String> = row.get("reason")?;
-    Ok(ClaimedEvent {
+    let event = ClaimedEvent {
         seq: row.get("id")?,
         event: Arc::new(read::event(row)?),
         cursor,
         known,
         cancelled: cancelled.then(|| reason.unwrap_or_default()),
-    })
+    };
+    Ok((event, text))
 }
 
 #[derive(Debug)]
 pub struct SqliteClaim {
-    pub store: Sqlite,
-    pub events: Vec<ClaimedEvent>,
-    pub now: Timestamp,
+    store: Sqlite,
+    events: Vec<ClaimedEvent>,
+    /// By `seq`, the text of each cursor as it was read. Another release may write the same cursor with other words.
+    cursors: HashMap<i64, String>,
+    now: Timestamp,
 }
 
 #[async_trait]
@@ -140,109 +135,28 @@ impl FanOutClaim for SqliteClaim {
     }
 
     async fn candidates(&mut self, pages: Vec<Page>) -> Result<Vec<Vec<Candidate>>, StoreError> {
-        self.store
-            .read(move |connection| {
-                let recipients =
-                    pages.iter().map(|page| recipients(connection, page)).collect::<Result<Vec<_>, _>>()?;
-                with_their_rules(connection, recipients)
-            })
-            .await
+        self.store.read(move |connection| people::candidates(connection, &pages)).await
     }
 
     async fn groups(&mut self, entities: Vec<EntityRef>) -> Result<HashMap<EntityRef, Group>, StoreError> {
-        self.store.read(move |connection| groups(connection, &entities)).await
+        self.store.read(move |connection| people::groups(connection, &entities)).await
     }
 
     async fn commit(self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError> {
-        self.store.write(move |connection, now| write(connection, now, commit)).await
+        let cursors = self.cursors;
+        self.store.write(move |connection, now| write(connection, now, commit, &cursors)).await
     }
 }
 
-fn recipients(connection: &Connection, page: &Page) -> Result<Vec<Recipient>, StoreError> {
-    let start = Position { entity_id: String::new(), rank: -1, user_id: String::new() };
-    let after = page.after.as_ref().unwrap_or(&start);
-    let roles = page.roles.as_ref().map(|roles| json!(roles).to_string());
-    let user_type = page.reach.user_type().as_str();
-    match &page.reach {
-        Reach::User(_) if page.after.is_some() => Ok(Vec::new()),
-        Reach::User(user) => {
-            let params =
-                named_params! { ":user_type": user_type, ":user_id": user.user_id.as_str(), ":roles": roles };
-            read::all(connection, statement::PAGE_USER, params, read::typed)
-        }
-        Reach::Entity { entity, .. } => {
-            let params = named_params! {
-                ":user_type": user_type, ":entity_id": entity.entity_id.as_str(),
-                ":entity_type": entity.entity_type.as_str(), ":rank": after.rank, ":user_id": after.user_id,
-                ":roles": roles, ":limit": page.limit,
-            };
-            read::all(connection, statement::PAGE_ENTITY, params, read::typed)
-        }
-        Reach::Everybody(_) => {
-            let params = named_params! {
-                ":user_type": user_type, ":entity_id": after.entity_id, ":rank": after.rank, ":user_id": after.user_id,
-                ":roles": roles, ":limit": page.limit,
-            };
-            read::all(connection, statement::PAGE_EVERYBODY, params, read::typed)
-        }
-    }
-}
-
-/// Preferences and dead addresses of all pages in one go each.
-fn with_their_rules(
+fn write(
     connection: &Connection,
-    pages: Vec<Vec<Recipient>>,
-) -> Result<Vec<Vec<Candidate>>, StoreError> {
-    // Somebody may be on two pages, and an address may be of two people: each is looked up once.
-    let everybody = || pages.iter().flatten();
-    let users: BTreeSet<_> = everybody().map(|r| (&r.user_type, &r.user_id)).collect();
-    let mut preferences: HashMap<UserRef, Vec<Preference>> = HashMap::new();
-    let params = named_params! { ":users": json!(users).to_string() };
-    for preference in read::all(connection, statement::PREFERENCES_OF, params, read::typed::<Preference>)? {
-        let user = UserRef { user_type: preference.user_type.clone(), user_id: preference.user_id.clone() };
-        preferences.entry(user).or_default().push(preference);
-    }
-    let addresses: BTreeSet<_> = everybody().flat_map(addresses_of).collect();
-    let params = named_params! { ":addresses": json!(addresses).to_string() };
-    let dead: Vec<DeadAddress> = read::all(connection, statement::DEAD_ADDRESSES_OF, params, read::typed)?;
-    let dead: HashMap<_, _> = dead.iter().map(|d| ((d.channel, d.address.as_str()), d)).collect();
-    let candidate = |recipient: Recipient| Candidate {
-        preferences: preferences.get(&recipient.user()).cloned().unwrap_or_default(),
-        dead_addresses: addresses_of(&recipient).filter_map(|a| dead.get(&a).copied().cloned()).collect(),
-        recipient,
-    };
-    Ok(pages.into_iter().map(|page| page.into_iter().map(&candidate).collect()).collect())
-}
-
-fn addresses_of(recipient: &Recipient) -> impl Iterator<Item = (Channel, &str)> {
-    Channel::ALL.into_iter().flat_map(|c| recipient.addresses(c).into_iter().map(move |a| (c, a)))
-}
-
-fn groups(connection: &Connection, entities: &[EntityRef]) -> Result<HashMap<EntityRef, Group>, StoreError> {
-    let keys: BTreeSet<_> = entities.iter().map(|e| (&e.entity_type, &e.entity_id)).collect();
-    let keys = json!(keys).to_string();
-    let mut groups: HashMap<EntityRef, Group> = HashMap::new();
-    read::all(connection, statement::GROUPS, named_params! { ":entities": keys }, |row| {
-        let entity = EntityRef {
-            entity_type: EntityType::stored(row.get::<_, String>("entity_type")?),
-            entity_id: EntityId::stored(row.get::<_, String>("entity_id")?),
-        };
-        groups.entry(entity).or_default().kind = row.get("kind")?;
-        Ok(())
-    })?;
-    let params = named_params! { ":entities": keys };
-    for setting in read::all(connection, statement::GROUP_SETTINGS, params, read::typed::<Setting>)? {
-        if let Selector::Only(entity_id) = &setting.entity_id {
-            let entity = EntityRef { entity_type: setting.entity_type.clone(), entity_id: entity_id.clone() };
-            groups.entry(entity).or_default().settings.push(setting);
-        }
-    }
-    Ok(groups)
-}
-
-fn write(connection: &Connection, now: &str, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError> {
+    now: &str,
+    commit: FanOutCommit,
+    cursors: &HashMap<i64, String>,
+) -> Result<Vec<Chunk>, StoreError> {
     for step in &commit.steps {
-        write_step(connection, now, &commit.instance, step)?;
+        let fence = fence(step, cursors.get(&step.seq));
+        write_step(connection, now, &commit.instance, step, fence.as_deref())?;
     }
     for row in &commit.failed_rows {
         if !write_row(connection, now, row, None)? {
@@ -263,10 +177,10 @@ fn write(connection: &Connection, now: &str, commit: FanOutCommit) -> Result<Vec
             },
         )?;
     }
-    let lease_until = time::from_text(now).map(|at| time::to_text(time::later(at, commit.lease)));
+    let lease_until = outbox::lease_until(now, commit.lease);
     let mut leased = Vec::new();
     for chunk in commit.chunks {
-        let lease_until = lease_until.as_deref().filter(|_| chunk.leased);
+        let lease_until = chunk.leased.then_some(lease_until.as_str());
         let is_leased = chunk.leased;
         let chunk = write_chunk(connection, now, chunk, lease_until)?;
         if is_leased {
@@ -276,28 +190,44 @@ fn write(connection: &Connection, now: &str, commit: FanOutCommit) -> Result<Vec
     Ok(leased)
 }
 
+/// The text that the event's cursor must still have: the one that the claim read, if the step goes out from it.
+fn fence(step: &FanOutStep, stored: Option<&String>) -> Option<String> {
+    let before = step.cursor_before.as_ref()?;
+    let same = |text: &&String| serde_json::from_str::<Cursor>(text).is_ok_and(|cursor| cursor == *before);
+    Some(stored.filter(same).cloned().unwrap_or_else(|| json!(before).to_string()))
+}
+
+/// How far an event has come whose recipients were told in part.
+fn begun(step: &FanOutStep) -> Option<&Cursor> {
+    step.cursor_before.as_ref().filter(|cursor| **cursor != Cursor::default())
+}
+
 fn write_step(
     connection: &Connection,
     now: &str,
     instance: &str,
     step: &FanOutStep,
+    fence: Option<&str>,
 ) -> Result<(), StoreError> {
-    let cursor_text = |cursor: &Cursor| json!(cursor).to_string();
     let (status, cursor_after, error) = match &step.step {
         Step::Finished(summary) if summary.sends == 0 => (EventStatus::Processed, None, None),
         Step::Finished(_) => (EventStatus::Published, None, None),
-        Step::Continues(cursor) => (EventStatus::Pending, Some(cursor_text(cursor)), None),
+        Step::Continues(cursor) => (EventStatus::Pending, Some(json!(cursor).to_string()), None),
         Step::Failed(failure) => (EventStatus::Failed, None, Some(failure.to_string())),
         Step::Stopped { failure, .. } => (EventStatus::Published, None, Some(failure.to_string())),
         Step::Known => (EventStatus::Processed, None, None),
-        Step::Cancelled(reason) => (EventStatus::Cancelled, None, Some(format!("CANCELLED: {reason}"))),
+        Step::Cancelled(reason) => {
+            // What was written already goes its way, and then closes the event.
+            let status = if begun(step).is_some() { EventStatus::Published } else { EventStatus::Cancelled };
+            (status, None, Some(format!("CANCELLED: {reason}")))
+        }
     };
     let changed = read::change(
         connection,
         statement::FINISH_EVENT,
         named_params! {
             ":id": step.seq, ":status": status.as_str(), ":cursor_after": cursor_after, ":error": error, ":now": now,
-            ":cursor_before": step.cursor_before.as_ref().map(cursor_text),
+            ":cursor_before": fence,
         },
     )?;
     if changed == 0 {
@@ -305,17 +235,7 @@ fn write_step(
     }
     write_processed(connection, now, instance, step)?;
     if let Step::Failed(failure) | Step::Stopped { failure, .. } = &step.step {
-        send::dead_letter(
-            connection,
-            now,
-            &DeadLetter {
-                stage: "fan_out",
-                event_id: Some(step.event.event_id.to_string()),
-                reason: failure.code.to_owned(),
-                error: failure.to_string(),
-                ..DeadLetter::default()
-            },
-        )?;
+        send::event_letter(connection, now, step.event.event_id.as_str(), failure)?;
     }
     for (entity, shared_read) in &step.entities {
         read::change(
@@ -341,8 +261,11 @@ fn write_processed(
             (ProcessedStatus::Success, summary.clone())
         }
         Step::Continues(cursor) => (ProcessedStatus::Processing, cursor.summary.clone()),
-        Step::Failed(_) => (ProcessedStatus::Failed, campanile_domain::fan_out::Summary::default()),
-        Step::Cancelled(_) => (ProcessedStatus::Success, campanile_domain::fan_out::Summary::default()),
+        Step::Failed(_) => (ProcessedStatus::Failed, Summary::default()),
+        Step::Cancelled(_) => {
+            let summary = begun(step).map(|cursor| cursor.summary.clone()).unwrap_or_default();
+            (ProcessedStatus::Success, summary)
+        }
         Step::Known => return Ok(()),
     };
     read::change(
@@ -429,5 +352,5 @@ fn write_row(
 /// A claim of an event that is not stored: it can be decided, and never committed.
 pub fn look_up(store: &Sqlite, event: Event) -> SqliteClaim {
     let event = ClaimedEvent { seq: 0, event: Arc::new(event), cursor: None, known: false, cancelled: None };
-    SqliteClaim { store: store.clone(), events: vec![event], now: store.clock() }
+    SqliteClaim { store: store.clone(), events: vec![event], cursors: HashMap::new(), now: store.clock() }
 }

@@ -1,9 +1,12 @@
 //! SQLite: one file, one engine. One thread writes, and commits many callers' work at once; readers have connections of
 //! their own and never wait for it.
 
+#[cfg(feature = "conformance")]
+pub mod back_door;
 mod event;
 mod fan_out;
 mod outbox;
+mod people;
 mod read;
 mod row;
 mod send;
@@ -13,7 +16,7 @@ mod writer;
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -41,7 +44,6 @@ pub struct Sqlite {
 
 #[derive(Debug)]
 struct Shared {
-    path: PathBuf,
     writer: Writer,
     readers: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
@@ -82,7 +84,6 @@ impl Sqlite {
             .map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX))
             .collect::<Result<Vec<_>, _>>()?;
         let shared = Shared {
-            path: path.to_owned(),
             writer: Writer::start(connection)?,
             readers: Mutex::new(readers),
             permits: Arc::new(Semaphore::new(READERS)),
@@ -90,10 +91,6 @@ impl Sqlite {
             _lock: lock,
         };
         Ok(Sqlite { shared: Arc::new(shared) })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.shared.path
     }
 
     fn clock(&self) -> Timestamp {
@@ -120,9 +117,9 @@ impl Sqlite {
         let read = tokio::task::spawn_blocking(move || {
             let pool = || shared.readers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let connection = pool().pop().ok_or_else(closed)?;
-            // A panic is a bug in one caller's work, and must not take the connection along.
+            // A panic is a bug in one caller's work, and must not take the connection along. It would come again.
             let result = catch_unwind(AssertUnwindSafe(|| in_snapshot(&connection, work)))
-                .unwrap_or_else(|_| Err(StoreError::Unavailable("a read panicked".to_owned())));
+                .unwrap_or_else(|_| Err(StoreError::Refused("a read panicked".to_owned())));
             pool().push(connection);
             drop(permit);
             result

@@ -20,8 +20,9 @@ const MAX_CHUNK_ROWS: usize = 1_000;
 
 #[async_trait]
 impl OutboxStore for Sqlite {
-    async fn claim_chunk(&self, queues: Vec<String>, lease: Duration) -> Result<Option<Chunk>, StoreError> {
-        self.write(move |connection, now| claim(connection, now, &queues, lease)).await
+    async fn claim_chunk(&self, queue: &str, lease: Duration) -> Result<Option<Chunk>, StoreError> {
+        let queue = queue.to_owned();
+        self.write(move |connection, now| claim(connection, now, &queue, lease)).await
     }
 
     async fn chunk_published(&self, chunk: ChunkId) -> Result<(), StoreError> {
@@ -72,12 +73,10 @@ pub fn lease_until(now: &str, lease: Duration) -> String {
 fn claim(
     connection: &Connection,
     now: &str,
-    queues: &[String],
+    queue: &str,
     lease: Duration,
 ) -> Result<Option<Chunk>, StoreError> {
-    let params = named_params! {
-        ":queues": json!(queues).to_string(), ":now": now, ":lease_until": lease_until(now, lease),
-    };
+    let params = named_params! { ":queue": queue, ":now": now, ":lease_until": lease_until(now, lease) };
     let claimed = read::first(connection, statement::CLAIM_CHUNK, params, |row| {
         let range: (String, String) = (row.get("first_id")?, row.get("last_id")?);
         let chunk = Chunk {

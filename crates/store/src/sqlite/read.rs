@@ -128,10 +128,41 @@ fn json_value(column: &str, value: ValueRef) -> Result<Value, StoreError> {
     })
 }
 
-/// A row as the type that its column names spell.
-pub fn typed<T: DeserializeOwned>(row: &Row) -> Result<T, StoreError> {
+/// The rows of a table as the type that their column names spell. One that somebody wrote by hand and that can't be used is
+/// skipped and named, so that it does not stand in the way of all others. `key` is what may be logged of it.
+pub fn usable<T: DeserializeOwned>(
+    connection: &Connection,
+    table: &str,
+    key: &[&str],
+    sql: &str,
+    params: impl Params,
+) -> Result<Vec<T>, StoreError> {
+    let rows = all(connection, sql, params, |row| {
+        typed(table, row).map_or_else(
+            |error| {
+                let key = key.iter().map(|column| lossy(row, column)).collect::<Result<Vec<_>, _>>()?;
+                tracing::error!(table, ?key, %error, "a row can't be used, and is skipped");
+                Ok(None)
+            },
+            |row| Ok(Some(row)),
+        )
+    })?;
+    Ok(rows.into_iter().flatten().collect())
+}
+
+fn typed<T: DeserializeOwned>(table: &str, row: &Row) -> Result<T, StoreError> {
     serde_json::from_value(Value::Object(json_row(row)?))
-        .map_err(|e| StoreError::Refused(format!("unusable row: {e}")))
+        .map_err(|e| StoreError::Refused(format!("a row of {table} holds something unusable: {e}")))
+}
+
+/// Text that need not be UTF-8.
+pub fn lossy(row: &Row, column: &str) -> Result<String, StoreError> {
+    Ok(maybe_lossy(row, column)?.unwrap_or_default())
+}
+
+pub fn maybe_lossy(row: &Row, column: &str) -> Result<Option<String>, StoreError> {
+    let bytes = row.get_ref(column)?.as_bytes_or_null().map_err(|e| bad(column, e))?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
 }
 
 /// Every row of a statement.

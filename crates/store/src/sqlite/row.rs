@@ -73,18 +73,14 @@ impl RowStore for Sqlite {
     }
 }
 
-/// Rows for the cache of rules. One that somebody wrote by hand and that can't be used is skipped and named, so that it
-/// does not stand in the way of all others.
 fn usable<T: DeserializeOwned>(
     connection: &Connection,
     table: Table,
     sql: &str,
     params: impl Params,
 ) -> Result<Vec<T>, StoreError> {
-    let rows = read::all(connection, sql, params, |row| Ok(read::typed(row)))?;
-    let table = table.description().table;
-    let name = |error: &StoreError| tracing::error!(table, %error, "a rule can't be used");
-    Ok(rows.into_iter().filter_map(|row| row.inspect_err(name).ok()).collect())
+    let Description { table, key, .. } = table.description();
+    read::usable(connection, table, key, sql, params)
 }
 
 /// Columns that are not given have their defaults, both in a new row and in one that is replaced: `excluded` has them.

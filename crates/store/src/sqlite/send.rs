@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
+use campanile_domain::event::Failure;
 use campanile_domain::id::{EventId, SendKey, UserRef};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::SendState;
@@ -337,6 +338,23 @@ fn settle(connection: &Connection, now: &str, settlement: &Settlement) -> Result
         )?;
     }
     Ok(true)
+}
+
+/// An event that nobody will try again by itself.
+pub fn event_letter(
+    connection: &Connection,
+    now: &str,
+    event_id: &str,
+    failure: &Failure,
+) -> Result<(), StoreError> {
+    let letter = DeadLetter {
+        stage: "fan_out",
+        event_id: Some(event_id.to_owned()),
+        reason: failure.code.to_owned(),
+        error: failure.to_string(),
+        ..DeadLetter::default()
+    };
+    dead_letter(connection, now, &letter)
 }
 
 pub fn dead_letter(connection: &Connection, now: &str, letter: &DeadLetter) -> Result<(), StoreError> {

@@ -29,11 +29,11 @@ statements! {
     DELETE_CLAIM = "delete_claim";
     EXPIRE_LEASES = "expire_leases";
     EXPIRED_CLAIMS = "expired_claims";
-    FAIL_EVENT = "fail_event";
-    FAIL_PROCESSED = "fail_processed";
     FAIL_ROW = "fail_row";
     FILL_CLAIM = "fill_claim";
     FINISH_EVENT = "finish_event";
+    GIVE_UP_EVENT = "give_up_event";
+    GIVE_UP_PROCESSED = "give_up_processed";
     GROUP_SETTINGS = "group_settings";
     GROUPS = "groups";
     INSERT_ATTEMPT = "insert_attempt";
@@ -48,8 +48,6 @@ statements! {
     KNOWN_HASH = "known_hash";
     LIST_CAPTURED = "list_captured";
     LIST_CAPTURED_OF = "list_captured_of";
-    LIST_EVENTS_NEWEST = "list_events_newest";
-    LIST_EVENTS_OLDEST = "list_events_oldest";
     LOST_ROWS = "lost_rows";
     NEXT_DUE = "next_due";
     NOTIFICATION_OF = "notification_of";

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use campanile_domain::event::Event;
 use campanile_domain::id::{EventId, UserRef};
 use campanile_domain::status::EventStatus;
-use rusqlite::{Connection, named_params};
+use rusqlite::{Connection, ToSql, named_params};
 
 use super::{Sqlite, fan_out, read, statement};
 use crate::{EventFilter, FanOutClaim, JsonRow, StoreError, Trace, TraceFilter, TraceStore};
@@ -18,16 +18,14 @@ impl TraceStore for Sqlite {
 
     async fn list_events(&self, filter: EventFilter) -> Result<Vec<JsonRow>, StoreError> {
         self.read(move |connection| {
-            let (sql, start) = if filter.newest_first {
-                (statement::LIST_EVENTS_NEWEST, i64::MAX)
-            } else {
-                (statement::LIST_EVENTS_OLDEST, 0)
-            };
-            let params = named_params! {
-                ":after": filter.after.unwrap_or(start), ":status": filter.status.map(EventStatus::as_str),
-                ":event_type": filter.event_type, ":limit": filter.limit,
-            };
-            read::all(connection, sql, params, read::json_row)
+            let start = if filter.newest_first { i64::MAX } else { 0 };
+            let (after, limit) = (filter.after.unwrap_or(start), filter.limit);
+            let mut params: Vec<(&str, &dyn ToSql)> = vec![(":after", &after), (":limit", &limit)];
+            if let Some(event_type) = &filter.event_type {
+                params.push((":event_type", event_type));
+            }
+            let sql = listing(filter.status, filter.event_type.is_some(), filter.newest_first);
+            read::all(connection, &sql, &params[..], read::json_row)
         })
         .await
     }
@@ -52,6 +50,29 @@ impl TraceStore for Sqlite {
     async fn look_up(&self, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError> {
         Ok(Box::new(fan_out::look_up(self, event)))
     }
+}
+
+/// Events in the order of their arrival, or backwards. Each status is a statement of its own, because a partial index is used
+/// only where its condition is in the text: `event_outbox_failed`, `event_outbox_cancelled`, `event_outbox_open`. A type has
+/// `event_outbox_type`; few events have failed, so that there the type is looked at on the way. All else walks the primary key.
+pub(super) fn listing(status: Option<EventStatus>, of_type: bool, newest_first: bool) -> String {
+    let status_is = status.map(|status| format!(" AND status = '{}'", status.as_str())).unwrap_or_default();
+    let type_is = match status {
+        _ if !of_type => "",
+        Some(EventStatus::Failed | EventStatus::Cancelled) => " AND +event_type = :event_type",
+        Some(EventStatus::Pending | EventStatus::Published | EventStatus::Processed) | None => {
+            " AND event_type = :event_type"
+        }
+    };
+    let (beyond, order) = if newest_first { ('<', " DESC") } else { ('>', "") };
+    format!(
+        "SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
+                occurred_at, created_at, published_at, processed_at
+         FROM event_outbox
+         WHERE id {beyond} :after{status_is}{type_is}
+         ORDER BY id{order}
+         LIMIT :limit"
+    )
 }
 
 fn trace(connection: &Connection, event_id: &str, filter: &TraceFilter) -> Result<Option<Trace>, StoreError> {
@@ -80,9 +101,21 @@ fn trace(connection: &Connection, event_id: &str, filter: &TraceFilter) -> Resul
         outbox: rows(statement::TRACE_OUTBOX)?,
         notifications: rows(statement::TRACE_NOTIFICATIONS)?,
         sends: rows(statement::TRACE_SENDS)?,
-        dead_letters: read::all(connection, statement::TRACE_DEAD_LETTERS, this_event, read::json_row)?,
+        dead_letters: dead_letters(connection, event_id, filter.user.as_ref())?,
         next: page.and_then(|page| page.next),
     }))
+}
+
+fn dead_letters(
+    connection: &Connection,
+    event_id: &str,
+    user: Option<&UserRef>,
+) -> Result<Vec<JsonRow>, StoreError> {
+    let params = named_params! {
+        ":event_id": event_id, ":user_type": user.map(|user| user.user_type.as_str()),
+        ":user_id": user.map(|user| user.user_id.as_str()),
+    };
+    read::all(connection, statement::TRACE_DEAD_LETTERS, params, read::json_row)
 }
 
 /// Users from one up to another, as (type, id), both included.

@@ -96,9 +96,10 @@ fn in_savepoint<T>(
     work: impl FnOnce(&Connection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     connection.execute_batch("SAVEPOINT job")?;
-    // A panic is a bug in one caller's work; the others must not lose the one thread that writes.
+    // A panic is a bug in one caller's work; the others must not lose the one thread that writes. It would
+    // come again, so it is refused and not to be retried.
     let result = catch_unwind(AssertUnwindSafe(|| work(connection)))
-        .unwrap_or_else(|_| Err(StoreError::Unavailable("a write panicked".to_owned())));
+        .unwrap_or_else(|_| Err(StoreError::Refused("a write panicked".to_owned())));
     let end = if result.is_ok() { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" };
     if let Err(error) = connection.execute_batch(end) {
         // What can't be undone alone is undone with its neighbours, who will try again.

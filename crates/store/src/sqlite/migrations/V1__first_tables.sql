@@ -35,6 +35,10 @@ CREATE TABLE event_outbox (
 CREATE INDEX event_outbox_fresh ON event_outbox (lane, id) WHERE status = 'PENDING' AND fan_out_cursor IS NULL;
 CREATE INDEX event_outbox_unfinished ON event_outbox (lane, id) WHERE status = 'PENDING' AND fan_out_cursor IS NOT NULL;
 CREATE INDEX event_outbox_open ON event_outbox (id) WHERE status = 'PUBLISHED';
+-- For searches.
+CREATE INDEX event_outbox_type ON event_outbox (event_type, id);
+CREATE INDEX event_outbox_failed ON event_outbox (id) WHERE status = 'FAILED';
+CREATE INDEX event_outbox_cancelled ON event_outbox (id) WHERE status = 'CANCELLED';
 
 CREATE TABLE event_cancel (
     event_id   TEXT PRIMARY KEY,

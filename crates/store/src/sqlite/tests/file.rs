@@ -14,11 +14,11 @@ const LEASE: Duration = Duration::from_mins(10);
 #[test]
 fn a_second_engine_on_one_file_is_refused() {
     let folder = Folder::new();
-    let store = folder.open();
+    let _store = folder.open();
     let refused = Sqlite::open(&folder.database());
     let Err(StoreError::Unusable(message)) = refused else { panic!("{refused:?}") };
     for part in
-        [store.path().to_str().unwrap(), "campanile.lock", "stop it first", "--data-dir", "PostgreSQL"]
+        [folder.database().to_str().unwrap(), "campanile.lock", "stop it first", "--data-dir", "PostgreSQL"]
     {
         assert!(message.contains(part), "{message} does not say {part}");
     }
@@ -106,7 +106,7 @@ async fn leases_of_the_process_before_are_over() {
         )
         .unwrap();
     let store = folder.open();
-    let chunk = store.claim_chunk(vec!["q".to_owned()], LEASE).await.unwrap().unwrap();
+    let chunk = store.claim_chunk("q", LEASE).await.unwrap().unwrap();
     assert_eq!(chunk.rows.len(), 1);
     assert_eq!(chunk.rows[0].row.key.channel, Channel::Sms);
     let expired = store.expired_claims(10).await.unwrap();

@@ -1,10 +1,11 @@
 //! How SQLite goes about each statement: it prepares, and no statement goes through a whole table.
 
+use campanile_domain::status::EventStatus::{Cancelled, Failed, Pending, Processed, Published};
 use rusqlite::Connection;
 
 use super::seed::seed;
 use super::{Folder, count};
-use crate::sqlite::{row, statement};
+use crate::sqlite::{row, statement, trace};
 use crate::{RowFilter, Table};
 
 /// Scans that are meant. Each is a statement, the beginning of a line of its plan, and why.
@@ -34,10 +35,10 @@ const MEANT: &[(&str, &str, &str)] = &[
 /// Listings walk the key from its beginning, and stop at their limit.
 const LISTED_IN_KEY_ORDER: &str = "list ";
 
-/// Sorts that are meant: what is sorted is no more than the caller gave or asked for.
+/// Sorts that are meant: what is sorted is little.
 const SORTED: &[(&str, &str)] = &[
-    ("claim_chunk", "one chunk per queue"),
     ("claim_these", "the events that the caller named"),
+    ("claim_unfinished", "large events that are under way: few, and they take turns"),
     ("trace_users", "a page of users"),
 ];
 
@@ -58,8 +59,28 @@ fn statements() -> Vec<(String, String)> {
             all.push((format!("list {} by {column}", table.path()), listing(table, &[column], false)));
         }
     }
+    all.extend(searches().into_iter().map(|(name, sql, _)| (name, sql)));
     all.push(("members".to_owned(), listing(Table::Recipients, &["entity_type", "entity_id"], false)));
     all.push(("more members".to_owned(), listing(Table::Recipients, &["entity_type", "entity_id"], true)));
+    all
+}
+
+/// Every search for events, with the index that it has to use.
+fn searches() -> Vec<(String, String, &'static str)> {
+    let mut all = Vec::new();
+    for status in [None, Some(Pending), Some(Published), Some(Processed), Some(Failed), Some(Cancelled)] {
+        for (of_type, newest_first) in [(false, false), (false, true), (true, false), (true, true)] {
+            let index = match status {
+                Some(Failed) => "event_outbox_failed (id",
+                Some(Cancelled) => "event_outbox_cancelled (id",
+                Some(Published) if !of_type => "event_outbox_open (id",
+                _ if of_type => "event_outbox_type (event_type=? AND id",
+                None | Some(Pending | Published | Processed) => "INTEGER PRIMARY KEY",
+            };
+            let name = format!("search {status:?}, of a type: {of_type}, newest first: {newest_first}");
+            all.push((name, trace::listing(status, of_type, newest_first), index));
+        }
+    }
     all
 }
 
@@ -153,6 +174,17 @@ fn a_small_file_that_is_opened_again_is_not_taken_for_small() {
     let connection = folder.connect();
     assert_eq!(count(&connection, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'sqlite_stat%'"), 0);
     assert_eq!(all_objections(&folder), [""; 0]);
+}
+
+#[test]
+fn every_search_for_events_uses_its_index() {
+    let folder = Folder::new();
+    let _store = folder.open();
+    let connection = folder.connect();
+    for (name, sql, index) in searches() {
+        let plan = plan(&connection, &sql);
+        assert!(plan.len() == 1 && plan[0].contains(index), "{name}: {plan:?} without {index}");
+    }
 }
 
 #[test]

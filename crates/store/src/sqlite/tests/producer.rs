@@ -1,10 +1,15 @@
 //! Producers in other processes, which write into the file as they like.
 
-use campanile_domain::id::EventId;
+use std::sync::Arc;
+use std::time::Duration;
+
+use campanile_domain::fan_out::{Cursor, Page, Summary};
+use campanile_domain::id::{EventId, UserTypeName};
+use campanile_domain::rules::Reach;
 use rusqlite::Connection;
 
 use super::{Folder, count};
-use crate::{Claim, EventFilter, FanOutStore, TraceFilter, TraceStore};
+use crate::{Claim, EventFilter, FanOutCommit, FanOutStep, FanOutStore, Step, TraceFilter, TraceStore};
 
 /// Inserts an event with these SQL expressions in its columns.
 fn insert(connection: &Connection, columns: &[(&str, &str)]) -> Result<usize, rusqlite::Error> {
@@ -136,7 +141,7 @@ async fn an_event_that_can_not_be_read_fails_alone() {
     .unwrap();
     insert(&producer, &[("event_id", "'broken cursor'"), ("fan_out_cursor", "'nonsense'")]).unwrap();
     insert(&producer, &[("event_id", "'after'")]).unwrap();
-    assert!(store.claim_events(Claim::Unfinished).await.unwrap().is_none());
+    assert!(store.claim_events(Claim::Unfinished { after: 0 }).await.unwrap().is_none());
     assert!(
         store.claim_events(Claim::Fresh { limit: 1 }).await.unwrap().is_none(),
         "the first one can't be read"
@@ -169,4 +174,87 @@ async fn deeply_nested_payloads_stop_nobody() {
         let filter = TraceFilter { limit: 10, ..TraceFilter::default() };
         assert!(store.trace(&claimed.event.event_id, filter).await.unwrap().is_some());
     }
+}
+
+/// An event of which one recipient was told, behind this cursor.
+fn begun(producer: &Connection, cursor: &str) {
+    insert(producer, &[("fan_out_cursor", cursor)]).unwrap();
+    producer
+        .execute_batch(
+            "INSERT INTO processed_event (event_id, body_hash, status, recipients, sends, instance, created_at)
+             VALUES ('a', 'hash', 'PROCESSING', 1, 1, 'test', '2026-01-21T10:15:30.000Z')",
+        )
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_cursor_that_can_not_be_read_leaves_what_was_written() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let producer = folder.connect();
+    begun(&producer, "'nonsense'");
+    assert!(store.claim_events(Claim::Unfinished { after: 0 }).await.unwrap().is_none());
+    let published = "SELECT count(*) FROM event_outbox
+                     WHERE status = 'PUBLISHED' AND published_at IS NOT NULL AND last_error LIKE 'UNREADABLE: %'";
+    assert_eq!(count(&producer, published), 1);
+    let kept = "SELECT count(*) FROM processed_event WHERE status = 'SUCCESS' AND recipients = 1";
+    assert_eq!(count(&producer, kept), 1);
+    assert_eq!(count(&producer, "SELECT count(*) FROM dead_letter WHERE reason = 'UNREADABLE'"), 1);
+}
+
+#[tokio::test]
+async fn a_cursor_that_another_release_wrote_in_other_words_can_be_moved() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let producer = folder.connect();
+    let mut cursor = serde_json::to_value(Cursor::default()).unwrap();
+    cursor["summary"]["recipients"] = 1.into();
+    cursor["new"] = "field".into();
+    begun(&producer, &format!("'{cursor:#}'"));
+    for step in [Step::Continues(Cursor::default()), Step::Finished(Summary::default())] {
+        let claim = store.claim_events(Claim::Unfinished { after: 0 }).await.unwrap().unwrap();
+        let claimed = &claim.events()[0];
+        let step = FanOutStep {
+            seq: claimed.seq,
+            event: Arc::clone(&claimed.event),
+            body_hash: claimed.event.body_hash(),
+            cursor_before: claimed.cursor.clone(),
+            decisions: None,
+            entities: Vec::new(),
+            step,
+        };
+        let commit = FanOutCommit {
+            instance: "test".to_owned(),
+            steps: vec![step],
+            chunks: Vec::new(),
+            failed_rows: Vec::new(),
+            lease: Duration::from_mins(1),
+        };
+        claim.commit(commit).await.unwrap();
+    }
+    assert_eq!(count(&producer, "SELECT count(*) FROM event_outbox WHERE status = 'PROCESSED'"), 1);
+}
+
+#[tokio::test]
+async fn a_recipient_with_binary_data_hides_nobody() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let producer = folder.connect();
+    producer
+        .execute_batch(
+            "INSERT INTO recipient (user_type, user_id, email, phone, time_zone, push_tokens)
+             VALUES ('CUSTOMER', '1', 'a@b', '+39', NULL, '[]'),
+                    ('CUSTOMER', '2', 'a@b', x'ff', x'ff', x'ff'),
+                    ('CUSTOMER', '3', CAST(x'61ff' AS TEXT), '+39', '', ''),
+                    ('CUSTOMER', CAST(x'34ff' AS TEXT), 'a@b', '+39', NULL, '[]')",
+        )
+        .unwrap();
+    insert(&producer, &[]).unwrap();
+    let mut claim = store.claim_events(Claim::Fresh { limit: 1 }).await.unwrap().unwrap();
+    let reach = Reach::Everybody(UserTypeName::stored("CUSTOMER"));
+    let page = Page { reach, roles: None, after: None, limit: 10 };
+    let found = claim.candidates(vec![page]).await.unwrap().remove(0);
+    let known: Vec<_> =
+        found.iter().map(|c| (c.recipient.email.is_some(), c.recipient.phone.is_some())).collect();
+    assert_eq!(known, [(true, true), (true, false), (false, true), (true, true)]);
 }
