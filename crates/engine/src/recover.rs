@@ -46,7 +46,12 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
 }
 
 /// Losses stay noted until everything that was in those queues has been put into chunks again.
-pub async fn run_once(engine: &Engine, desk: &Desk, lost: &mut Vec<String>, sweep: bool) -> Result<(), StoreError> {
+pub async fn run_once(
+    engine: &Engine,
+    desk: &Desk,
+    lost: &mut Vec<String>,
+    sweep: bool,
+) -> Result<(), StoreError> {
     while !lost.is_empty() {
         let rows = engine.store.republish(lost.clone(), REPUBLISH_ROWS).await?;
         if rows > 0 {

@@ -212,9 +212,7 @@ async fn a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked() {
     let world = World::new().await;
     let people: Vec<Value> = (1..=2_500).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
-    let audience = |name: &str| {
-        json!([{"event_type": "NEWS", "name": name, "recipient_type": "CUSTOMER", "scope": "PERSONAL", "shared_read": false}])
-    };
+    let audience = |name: &str| json!([{"event_type": "NEWS", "name": name, "recipient_type": "CUSTOMER", "scope": "PERSONAL", "shared_read": false}]);
     world.put(Table::Audiences, audience("customers")).await;
     world.emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "MAGAZINE", "aggregate_id": "1"}])).await;
     let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());

@@ -1,12 +1,10 @@
 //! Putting the parts together: database, broker, channels, engine and HTTP, by what the configuration says; and taking
 //! them down in order.
 
-use std::fs::OpenOptions;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use campanile_broker::InProcess;
@@ -19,10 +17,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, LogFormat};
+use crate::data_folder;
 use crate::http::{self, AdminKey, App};
 
 /// "Few" undelivered messages: the waiting is done in the database, where order can still change.
 const MAX_UNDELIVERED: usize = 5_000;
+/// At a stop, answers under way get so long; who is still sending a request then is cut off.
+const HTTP_GRACE: Duration = Duration::from_secs(2);
 
 /// A server that runs.
 #[derive(Debug)]
@@ -48,8 +49,9 @@ pub async fn serve(config: Config) -> anyhow::Result<Served> {
 
 pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<Served> {
     let address = listener.local_addr()?;
+    data_folder::make(&config)?;
     let store = Sqlite::open(&config.database_path()?)?;
-    let admin_key = admin_key(&config)?;
+    let admin_key = data_folder::admin_key(&config)?;
     let engine_config = config.engine()?;
     let broker = InProcess::new(engine_config.user_types.queues(), MAX_UNDELIVERED);
     let engine = Engine::new(Arc::new(store), Arc::new(broker), Providers::capture(), engine_config).await?;
@@ -58,6 +60,8 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
         admin_key: Arc::new(AdminKey::new(admin_key.clone())),
         metrics: metrics_handle(),
         local_only: address.ip().is_loopback(),
+        places: http::places(),
+        deaths: Arc::default(),
     };
     let running = engine.start();
     let stop_http = CancellationToken::new();
@@ -70,13 +74,18 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
 }
 
 impl Served {
-    /// Stops taking requests and work, finishes what is in flight, and ends within the deadline.
-    pub async fn stop(self) -> anyhow::Result<()> {
+    /// Stops taking requests and work, finishes what is in flight, and ends within the deadline. Whether all was
+    /// finished is the engine's to say: a client that never ends its request is nobody's failure.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
         self.stop_http.cancel();
         let deadline = self.config.server.stop_deadline.0;
-        let (http, finished) =
-            tokio::join!(tokio::time::timeout(deadline, self.http), self.running.stop(deadline));
-        if http.is_err() || !finished {
+        let answered = tokio::time::timeout(HTTP_GRACE.min(deadline), &mut self.http);
+        let (answered, finished) = tokio::join!(answered, self.running.stop(deadline));
+        if answered.is_err() {
+            self.http.abort();
+            tracing::warn!("some requests had not ended, and were cut off");
+        }
+        if !finished {
             bail!("not everything was finished within {deadline:?}; the next start takes over the rest");
         }
         Ok(())
@@ -96,49 +105,6 @@ fn metrics_handle() -> PrometheusHandle {
             handle
         })
         .clone()
-}
-
-fn admin_key(config: &Config) -> anyhow::Result<String> {
-    if !config.auth.admin_key.is_empty() {
-        return Ok(config.auth.admin_key.clone());
-    }
-    let given = &config.auth.admin_key_file;
-    if !given.as_os_str().is_empty() {
-        return read_key(given)
-            .with_context(|| format!("auth.admin_key_file {} can't be read", given.display()));
-    }
-    let path = config.data_dir.join("admin.key");
-    match read_key(&path) {
-        Ok(key) => Ok(key),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => make_key(&path),
-        Err(error) => Err(error).with_context(|| format!("the admin key {} can't be read", path.display())),
-    }
-}
-
-pub fn read_key(path: &Path) -> std::io::Result<String> {
-    let key = std::fs::read_to_string(path)?.trim().to_owned();
-    if key.is_empty() { Err(std::io::Error::other("it is empty")) } else { Ok(key) }
-}
-
-/// 256 random bits, readable by the owner only, and shown once if somebody is looking.
-fn make_key(path: &Path) -> anyhow::Result<String> {
-    let mut random = [0u8; 32];
-    getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no random numbers for a key: {error}"))?;
-    let key = random.iter().fold("cmp_".to_owned(), |key, byte| format!("{key}{byte:02x}"));
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("{} can't be made", folder.display()))?;
-    }
-    let mut file = OpenOptions::new()
-        .create_new(true)
-        .write(true)
-        .mode(0o600)
-        .open(path)
-        .with_context(|| format!("the admin key can't be kept in {}", path.display()))?;
-    writeln!(file, "{key}")?;
-    if std::io::stdout().is_terminal() {
-        println!("The admin key, shown this once and kept in {}:\n\n    {key}\n", path.display());
-    }
-    Ok(key)
 }
 
 pub fn start_logging(config: &Config) {

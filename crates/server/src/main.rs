@@ -3,6 +3,7 @@
 mod app;
 mod cli;
 mod config;
+mod data_folder;
 #[cfg(feature = "failpoints")]
 mod failpoint;
 mod http;

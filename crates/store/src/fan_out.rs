@@ -21,7 +21,9 @@ pub enum Claim {
         limit: usize,
     },
     /// One event with a large audience whose fan-out goes on step by step: the next in its lane behind `after`, in turns.
-    Unfinished { after: i64 },
+    Unfinished {
+        after: i64,
+    },
     /// These again, after a batch with them failed.
     These(Vec<i64>),
 }

@@ -186,7 +186,8 @@ impl FanOut {
         let waiting: Vec<String> = chunks.iter().filter(|c| !c.leased).map(|c| c.queue.clone()).collect();
         let failed_rows = std::mem::take(&mut batch.failed_rows);
         // Whose last row may have been received, or failed, already.
-        let ended = batch.steps.iter().filter(|step| step.cursor_before.is_some()).map(|step| &step.event.event_id);
+        let ended =
+            batch.steps.iter().filter(|step| step.cursor_before.is_some()).map(|step| &step.event.event_id);
         let touched: Vec<_> = failed_rows.iter().map(|row| &row.event_id).chain(ended).cloned().collect();
         note_failures(&batch.steps, failed_rows.len());
         let between_chunks = batch.steps.iter().any(|step| matches!(step.step, Step::Continues(_)));

@@ -83,7 +83,8 @@ pub async fn receive(engine: &Engine, desk: &Desk, deliveries: &[Delivery]) -> R
     keys.dedup();
     failed.extend(receive_keys(engine, desk, &keys).await?);
     if !failed.is_empty() {
-        metrics::counter!("campanile_dead_letters_total", "stage" => "receive").increment(failed.len() as u64);
+        metrics::counter!("campanile_dead_letters_total", "stage" => "receive")
+            .increment(failed.len() as u64);
         engine.store.fail_messages(failed).await?;
     }
     Ok(())

@@ -101,7 +101,9 @@ async fn write_once(
     let settled = engine.store.settle(settlements, finished).await?;
     fail::fail_point!("settle.after_commit");
     metrics::counter!("campanile_lease_losses_total").increment(settled.lost.len() as u64);
-    for (SendKey { channel, .. }, status) in written.into_iter().filter(|(key, _)| !settled.lost.contains(key)) {
+    for (SendKey { channel, .. }, status) in
+        written.into_iter().filter(|(key, _)| !settled.lost.contains(key))
+    {
         metrics::counter!("campanile_sends_total", "channel" => channel.as_str(), "status" => status.as_str())
             .increment(1);
         if status == SendStatus::Failed && channel.is_retried() {

@@ -6,9 +6,9 @@ use anyhow::{Context, anyhow};
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
-use super::Failure;
-use crate::app::read_key;
+use super::CommandError;
 use crate::config::Config;
+use crate::data_folder::read_key;
 
 #[derive(Debug)]
 pub struct Client {
@@ -26,19 +26,19 @@ impl Client {
         Ok(Client { http, url: url.trim_end_matches('/').to_owned(), key })
     }
 
-    pub async fn get(&self, path: &str) -> Result<Value, Failure> {
+    pub async fn get(&self, path: &str) -> Result<Value, CommandError> {
         self.call(Method::GET, path, None).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, CommandError> {
         self.call(Method::POST, path, Some(body)).await
     }
 
-    pub async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+    pub async fn put(&self, path: &str, body: &Value) -> Result<Value, CommandError> {
         self.call(Method::PUT, path, Some(body)).await
     }
 
-    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CommandError> {
         let mut request = self.http.request(method, format!("{}{path}", self.url)).bearer_auth(&self.key);
         if let Some(body) = body {
             request = request.json(body);
@@ -57,7 +57,7 @@ impl Client {
         }
         let message = describe(status, &answer);
         if status == StatusCode::NOT_FOUND {
-            Err(Failure::NotFound(message))
+            Err(CommandError::NotFound(message))
         } else {
             Err(anyhow!(message).into())
         }

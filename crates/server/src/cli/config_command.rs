@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::Outcome;
+use super::CommandResult;
 use crate::config::{Config, Flags, REFERENCE};
 
 #[derive(Debug, Subcommand)]
@@ -18,7 +18,7 @@ pub enum ConfigCommand {
 }
 
 impl ConfigCommand {
-    pub fn run(&self, flags: &Flags) -> Outcome {
+    pub fn run(&self, flags: &Flags) -> CommandResult {
         match self {
             ConfigCommand::Check => {
                 Config::load(flags)?;

@@ -12,9 +12,10 @@ use tokio::net::TcpListener;
 
 use super::client::Client;
 use super::preset::{load, load_restaurant};
-use super::{Failure, Outcome, picture};
+use super::{CommandError, CommandResult, picture};
 use crate::app::{self, Served};
 use crate::config::Config;
+use crate::data_folder::make_private;
 
 const WORLD: &str = include_str!("../../presets/demo.json");
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,7 +32,7 @@ pub struct Demo {
 }
 
 impl Demo {
-    pub async fn run(&self, mut config: Config) -> Outcome {
+    pub async fn run(&self, mut config: Config) -> CommandResult {
         // The tables are what people came for.
         "warn".clone_into(&mut config.log.filter);
         app::start_logging(&config);
@@ -77,7 +78,7 @@ fn fresh_folder(data_dir: &Path) -> anyhow::Result<PathBuf> {
     for number in 1..100 {
         let name = if number == 1 { "demo".to_owned() } else { format!("demo-{number}") };
         let folder = data_dir.join(name);
-        std::fs::create_dir_all(&folder).with_context(|| format!("{} can't be made", folder.display()))?;
+        make_private(&folder)?;
         let lock = std::fs::File::create(folder.join("campanile.lock"))?;
         if lock.try_lock().is_ok() {
             for file in ["campanile.db", "campanile.db-wal", "campanile.db-shm", "admin.key"] {
@@ -95,7 +96,7 @@ fn fresh_folder(data_dir: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// Loads the world, emits the events, and prints what came of each. Answers whether everything arrived.
-async fn show(served: &Served, config: &Config) -> Result<bool, Failure> {
+async fn show(served: &Served, config: &Config) -> Result<bool, CommandError> {
     let client = Client::new(&format!("http://{}", served.address), Some(served.admin_key.clone()), config)?;
     load_restaurant(&client).await?;
     load(&client, WORLD).await?;
@@ -141,7 +142,7 @@ fn place(world: &Value, event: &Value) -> String {
 }
 
 /// The trace once everything in it is sent, or when patience ends.
-async fn arrived(client: &Client, event_id: &str) -> Result<Value, Failure> {
+async fn arrived(client: &Client, event_id: &str) -> Result<Value, CommandError> {
     let begun = std::time::Instant::now();
     loop {
         let trace = client.get(&format!("/v1/events/{event_id}")).await?;
@@ -174,7 +175,7 @@ impl Tally {
     }
 }
 
-async fn stay(served: Served, config: &Config) -> Outcome {
+async fn stay(served: Served, config: &Config) -> CommandResult {
     let folder = config.data_dir.display();
     let url = format!("http://{}", served.address);
     println!(

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::client::Client;
-use super::{Failure, Outcome};
+use super::{CommandError, CommandResult};
 
 /// The event on the command line, of `emit` and `explain`.
 #[derive(Debug, Args)]
@@ -27,10 +27,10 @@ pub struct EventArgs {
 }
 
 impl EventArgs {
-    pub fn json(&self) -> Result<Map<String, Value>, Failure> {
+    pub fn json(&self) -> Result<Map<String, Value>, CommandError> {
         let Some((aggregate_type, aggregate_id)) = self.aggregate.split_once(':') else {
             let what = format!("--aggregate: `{}` is not TYPE:ID, such as RESTAURANT:5", self.aggregate);
-            return Err(Failure::Usage(what));
+            return Err(CommandError::Usage(what));
         };
         let mut event = Map::new();
         event.insert("event_type".to_owned(), json!(self.event_type));
@@ -46,7 +46,7 @@ impl EventArgs {
     }
 }
 
-fn read_payload(given: &str) -> Result<Value, Failure> {
+fn read_payload(given: &str) -> Result<Value, CommandError> {
     let text = match given.strip_prefix('@') {
         None => given.to_owned(),
         Some("-") => {
@@ -58,7 +58,8 @@ fn read_payload(given: &str) -> Result<Value, Failure> {
             std::fs::read_to_string(file).with_context(|| format!("--payload: {file} can't be read"))?
         }
     };
-    serde_json::from_str(&text).map_err(|error| Failure::Usage(format!("--payload is not JSON: {error}")))
+    serde_json::from_str(&text)
+        .map_err(|error| CommandError::Usage(format!("--payload is not JSON: {error}")))
 }
 
 #[derive(Debug, Args)]
@@ -71,7 +72,7 @@ pub struct Emit {
 }
 
 impl Emit {
-    pub async fn run(&self, client: &Client, as_json: bool) -> Outcome {
+    pub async fn run(&self, client: &Client, as_json: bool) -> CommandResult {
         let mut event = self.event.json()?;
         let id =
             self.id.clone().unwrap_or_else(|| campanile_domain::id::NotificationId::generate().to_string());

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Outcome;
+use super::CommandResult;
 use super::client::Client;
 use super::emit::EventArgs;
 use super::picture;
@@ -18,7 +18,7 @@ pub struct Explain {
 }
 
 impl Explain {
-    pub async fn run(&self, client: &Client, as_json: bool) -> Outcome {
+    pub async fn run(&self, client: &Client, as_json: bool) -> CommandResult {
         let mut event = self.event.json()?;
         if let Some(at) = &self.at {
             event.insert("at".to_owned(), json!(at));

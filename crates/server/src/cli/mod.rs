@@ -15,11 +15,15 @@ mod trace;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Config, Flags};
 use client::Client;
+
+/// What still reads when the command is done is waited for so long, and then left behind.
+const LAST_READS: Duration = Duration::from_secs(1);
 
 /// Tells everybody whom an event concerns, once: e-mail, push, SMS, web socket, Slack.
 #[derive(Debug, Parser)]
@@ -43,7 +47,7 @@ struct Common {
     #[arg(long, global = true, env = "CAMPANILE_URL", value_name = "URL")]
     url: Option<String>,
     /// The key to present [default: the data folder's admin.key]
-    #[arg(long, global = true, value_name = "KEY", hide_env_values = true)]
+    #[arg(long, global = true, value_name = "KEY")]
     key: Option<String>,
     /// Print the server's JSON instead of a text for people
     #[arg(long, global = true)]
@@ -76,20 +80,20 @@ enum Command {
 
 /// Why a command did not succeed.
 #[derive(Debug)]
-pub enum Failure {
+pub enum CommandError {
     NotFound(String),
     /// What was written on the command line makes no sense.
     Usage(String),
     Failed(anyhow::Error),
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Failure {
+impl<E: Into<anyhow::Error>> From<E> for CommandError {
     fn from(error: E) -> Self {
-        Failure::Failed(error.into())
+        CommandError::Failed(error.into())
     }
 }
 
-pub type Outcome = Result<(), Failure>;
+pub type CommandResult = Result<(), CommandError>;
 
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
@@ -100,24 +104,26 @@ pub fn run() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(dispatch(cli)) {
+    let ended = runtime.block_on(dispatch(cli));
+    runtime.shutdown_timeout(LAST_READS);
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::NotFound(what)) => {
+        Err(CommandError::NotFound(what)) => {
             eprintln!("campanile: {what}");
             ExitCode::from(3)
         }
-        Err(Failure::Usage(what)) => {
+        Err(CommandError::Usage(what)) => {
             eprintln!("campanile: {what}");
             ExitCode::from(2)
         }
-        Err(Failure::Failed(error)) => {
+        Err(CommandError::Failed(error)) => {
             eprintln!("campanile: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-async fn dispatch(cli: Cli) -> Outcome {
+async fn dispatch(cli: Cli) -> CommandResult {
     let Cli { common, command } = cli;
     let flags = |listen: Option<SocketAddr>| Flags {
         file: common.config.clone(),

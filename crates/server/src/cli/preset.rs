@@ -4,7 +4,7 @@ use anyhow::Context;
 use clap::Subcommand;
 use serde_json::Value;
 
-use super::Outcome;
+use super::CommandResult;
 use super::client::Client;
 
 const RESTAURANT: &str = include_str!("../../presets/restaurant.json");
@@ -20,7 +20,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    pub async fn run(&self, client: &Client, as_json: bool) -> Outcome {
+    pub async fn run(&self, client: &Client, as_json: bool) -> CommandResult {
         let Preset::Load { name } = self;
         let written = load(client, RESTAURANT).await?;
         if as_json {
@@ -33,12 +33,12 @@ impl Preset {
 }
 
 /// The restaurant world.
-pub async fn load_restaurant(client: &Client) -> Result<u64, super::Failure> {
+pub async fn load_restaurant(client: &Client) -> Result<u64, super::CommandError> {
     load(client, RESTAURANT).await
 }
 
 /// Writes each array of an object to the path of its name.
-pub async fn load(client: &Client, rows: &str) -> Result<u64, super::Failure> {
+pub async fn load(client: &Client, rows: &str) -> Result<u64, super::CommandError> {
     let rows: Value = serde_json::from_str(rows).context("a preset that ships with the binary is JSON")?;
     let mut written = 0;
     for (path, rows) in rows.as_object().into_iter().flatten().filter(|(path, _)| *path != "events") {

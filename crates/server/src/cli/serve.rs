@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 
 use clap::Args;
 
-use super::Outcome;
+use super::CommandResult;
 use crate::app;
 use crate::config::Config;
+use crate::data_folder;
 
 #[derive(Debug, Args)]
 pub struct Serve {
@@ -16,7 +17,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    pub async fn run(&self, config: Config) -> Outcome {
+    pub async fn run(&self, config: Config) -> CommandResult {
         app::start_logging(&config);
         let served = app::serve(config).await?;
         println!("Campanile listens on http://{}", served.address);
@@ -27,8 +28,9 @@ impl Serve {
     }
 }
 
-pub fn migrate(config: &Config) -> Outcome {
+pub fn migrate(config: &Config) -> CommandResult {
     let path = config.database_path()?;
+    data_folder::make(config)?;
     campanile_store::sqlite::Sqlite::open(&path)?;
     println!("{} is up to date", path.display());
     Ok(())

@@ -1,6 +1,6 @@
 //! `campanile tail`: events as they come, and how they end.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
@@ -8,12 +8,14 @@ use clap::Args;
 use serde_json::Value;
 
 use super::client::Client;
-use super::{Failure, Outcome};
+use super::{CommandError, CommandResult};
 
 const INTERVAL: Duration = Duration::from_millis(500);
 const PAGE: usize = 1_000;
 /// Events whose end is still awaited; beyond it the oldest are not followed any more.
 const MAX_FOLLOWED: usize = 2_000;
+/// Pages in which open events are looked for between two looks for new ones.
+const MAX_PAGES_AGAIN: usize = 5;
 
 #[derive(Debug, Args)]
 pub struct Tail {
@@ -23,57 +25,130 @@ pub struct Tail {
 }
 
 impl Tail {
-    pub async fn run(&self, client: &Client, as_json: bool) -> Outcome {
-        let mut seen = self.start(client).await?;
-        let mut open: HashMap<i64, String> = HashMap::new();
+    pub async fn run(&self, client: &Client, as_json: bool) -> CommandResult {
+        tokio::select! {
+            ended = self.follow(client, as_json) => ended,
+            () = crate::app::told_to_stop() => Ok(()),
+        }
+    }
+
+    async fn follow(&self, client: &Client, as_json: bool) -> CommandResult {
+        let mut followed = Followed { seen: self.start(client).await?, ..Followed::default() };
         loop {
-            let from = open.keys().min().map_or(seen, |oldest| (oldest - 1).min(seen));
-            let page = client.get(&format!("/v1/events?order=oldest&cursor={from}&limit={PAGE}")).await?;
-            let events = page["items"].as_array().cloned().unwrap_or_default();
-            for event in &events {
-                let id = event["id"].as_i64().unwrap_or_default();
-                let status = event["status"].as_str().unwrap_or_default().to_owned();
-                if open.get(&id) != Some(&status) && (id > seen || open.contains_key(&id)) {
-                    print(event, as_json)?;
-                }
-                if ["PENDING", "PUBLISHED"].contains(&status.as_str()) {
-                    open.insert(id, status);
-                } else {
-                    open.remove(&id);
-                }
-                seen = seen.max(id);
-            }
-            if open.len() > MAX_FOLLOWED {
-                open.clear();
+            let events = page(client, followed.seen).await?;
+            print(followed.news(&events), as_json).await?;
+            for _ in 0..MAX_PAGES_AGAIN {
+                let Some(after) = followed.look_after() else { break };
+                let again = page(client, after).await?;
+                print(followed.changes(&again), as_json).await?;
             }
             if events.len() < PAGE {
-                tokio::select! {
-                    () = tokio::time::sleep(INTERVAL) => {}
-                    () = crate::app::told_to_stop() => return Ok(()),
-                }
+                tokio::time::sleep(INTERVAL).await;
             }
         }
     }
 
     /// The event behind which to begin.
-    async fn start(&self, client: &Client) -> Result<i64, Failure> {
+    async fn start(&self, client: &Client) -> Result<i64, CommandError> {
         let page = client.get(&format!("/v1/events?limit={}", self.lines.clamp(1, PAGE))).await?;
         let items = page["items"].as_array().cloned().unwrap_or_default();
         let first = if self.lines == 0 { items.first() } else { items.last() };
-        let id = first.and_then(|event| event["id"].as_i64()).unwrap_or_default();
+        let id = first.map(id).unwrap_or_default();
         Ok(if self.lines == 0 { id } else { (id - 1).max(0) })
     }
 }
 
-fn print(event: &Value, as_json: bool) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    if as_json {
-        return writeln!(out, "{event}");
+async fn page(client: &Client, after: i64) -> Result<Vec<Value>, CommandError> {
+    let mut page = client.get(&format!("/v1/events?order=oldest&cursor={after}&limit={PAGE}")).await?;
+    match page["items"].take() {
+        Value::Array(events) => Ok(events),
+        _ => Ok(Vec::new()),
     }
+}
+
+/// What was shown already. New events and open ones are looked for apart: one that stays open for long must not keep
+/// what comes behind it from being seen.
+#[derive(Debug, Default)]
+struct Followed {
+    /// The newest event that was shown.
+    seen: i64,
+    /// Events that have not ended, by their place in the list, with the status last shown.
+    open: BTreeMap<i64, String>,
+    /// Up to here open events were looked at in this round through them.
+    looked: i64,
+}
+
+impl Followed {
+    /// Events behind all that were seen: each is shown.
+    fn news(&mut self, events: &[Value]) -> Vec<Value> {
+        for event in events {
+            self.keep(event);
+            self.seen = self.seen.max(id(event));
+        }
+        while self.open.len() > MAX_FOLLOWED {
+            self.open.pop_first();
+        }
+        events.to_vec()
+    }
+
+    /// Where the next page with open events begins; nothing at the end of a round, after which the next begins anew.
+    fn look_after(&mut self) -> Option<i64> {
+        let next = self.open.range(self.looked + 1..).next().map(|(id, _)| id - 1);
+        if next.is_none() {
+            self.looked = 0;
+        }
+        next
+    }
+
+    /// A page of events that were seen: those are shown whose status is another now.
+    fn changes(&mut self, events: &[Value]) -> Vec<Value> {
+        let known = events.iter().take_while(|event| id(event) <= self.seen);
+        let last = known.clone().last().map_or(self.seen, id);
+        let changed: Vec<Value> = known
+            .filter(|event| self.open.get(&id(event)).is_some_and(|shown| shown != status(event)))
+            .cloned()
+            .collect();
+        for event in &changed {
+            self.keep(event);
+        }
+        self.looked = last;
+        changed
+    }
+
+    fn keep(&mut self, event: &Value) {
+        if ["PENDING", "PUBLISHED"].contains(&status(event)) {
+            self.open.insert(id(event), status(event).to_owned());
+        } else {
+            self.open.remove(&id(event));
+        }
+    }
+}
+
+fn id(event: &Value) -> i64 {
+    event["id"].as_i64().unwrap_or_default()
+}
+
+fn status(event: &Value) -> &str {
+    event["status"].as_str().unwrap_or_default()
+}
+
+/// On a thread of its own: a reader that has stopped reading must not keep anybody from ending the command.
+async fn print(events: Vec<Value>, as_json: bool) -> CommandResult {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let lines: String = events
+        .iter()
+        .map(|event| if as_json { format!("{event}\n") } else { format!("{}\n", line(event)) })
+        .collect();
+    tokio::task::spawn_blocking(move || std::io::stdout().lock().write_all(lines.as_bytes())).await??;
+    Ok(())
+}
+
+fn line(event: &Value) -> String {
     let text = |field: &str| event[field].as_str().unwrap_or_default();
     let when = ["processed_at", "published_at", "created_at"].into_iter().map(text).find(|t| !t.is_empty());
-    writeln!(
-        out,
+    format!(
         "{}  {:<9}  {:<28}  {}:{}  {}  {}",
         when.unwrap_or_default(),
         text("status"),
@@ -83,4 +158,48 @@ fn print(event: &Value, as_json: bool) -> std::io::Result<()> {
         text("event_id"),
         text("last_error")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn events(ids: std::ops::RangeInclusive<i64>, status: &str) -> Vec<Value> {
+        ids.map(|id| json!({ "id": id, "status": status })).collect()
+    }
+
+    #[test]
+    fn one_that_stays_open_keeps_nothing_from_being_seen() {
+        let mut followed = Followed::default();
+        followed.news(&events(1..=1, "PENDING"));
+        for first in [2, 1_002, 2_002] {
+            assert_eq!(followed.news(&events(first..=first + 999, "PROCESSED")).len(), PAGE);
+            assert_eq!(followed.seen, first + 999, "the next page lies behind");
+        }
+        assert_eq!(followed.look_after(), Some(0));
+        let mut again = events(1..=1, "PENDING");
+        again.extend(events(2..=1_000, "PROCESSED"));
+        assert!(followed.changes(&again).is_empty());
+        assert_eq!(followed.look_after(), None, "a round ends");
+        assert_eq!(followed.look_after(), Some(0), "and the next begins");
+        again[0]["status"] = json!("FAILED");
+        assert_eq!(followed.changes(&again), [again[0].clone()]);
+        assert_eq!((followed.look_after(), followed.look_after()), (None, None), "nothing is open any more");
+    }
+
+    #[test]
+    fn open_ones_are_looked_at_page_by_page_and_the_oldest_are_given_up() {
+        let mut followed = Followed::default();
+        followed.news(&events(1..=3_000, "PENDING"));
+        assert_eq!((followed.open.len(), followed.look_after()), (MAX_FOLLOWED, Some(1_000)));
+        assert!(followed.changes(&events(1_001..=2_000, "PENDING")).is_empty());
+        assert_eq!(followed.look_after(), Some(2_000));
+        assert_eq!(
+            followed.changes(&events(2_001..=3_100, "PROCESSED")).len(),
+            1_000,
+            "3001 was never shown"
+        );
+        assert_eq!((followed.look_after(), followed.look_after()), (None, Some(1_000)));
+    }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::client::{Client, encoded};
-use super::{Failure, Outcome, picture};
+use super::{CommandError, CommandResult, picture};
 
 #[derive(Debug, Args)]
 pub struct Trace {
@@ -14,12 +14,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    pub async fn run(&self, client: &Client, as_json: bool) -> Outcome {
+    pub async fn run(&self, client: &Client, as_json: bool) -> CommandResult {
         let mut path = format!("/v1/events/{}", encoded(&self.event_id));
         if let Some(user) = &self.user {
             let Some((user_type, user_id)) = user.split_once(':') else {
                 let what = format!("--user: `{user}` is not TYPE:ID, such as RESTAURANT_USER:2");
-                return Err(Failure::Usage(what));
+                return Err(CommandError::Usage(what));
             };
             path = format!("{path}?user_type={}&user_id={}", encoded(user_type), encoded(user_id));
         }

@@ -58,7 +58,7 @@ fn problem(error: AcceptError) -> Problem {
             Problem::invalid(at(positions, "the id of an earlier event in the same call, with another body"))
         }
         AcceptError::Conflicts(positions) => Problem::conflict(at(positions, "known with another body")),
-        AcceptError::Store(error) => error.into(),
+        AcceptError::Store(error) => Problem::of_write(error),
     }
 }
 
@@ -170,7 +170,8 @@ fn stored_event(row: &JsonRow) -> Result<Event, Problem> {
         event_type: EventType::stored(text("event_type")),
         aggregate_type: text("aggregate_type"),
         aggregate_id: text("aggregate_id"),
-        payload: RawValue::from_string(payload).map_err(|e| Problem::malformed(e.to_string()))?,
+        payload: RawValue::from_string(payload)
+            .map_err(|error| Problem::unusable_data(&format!("an event's payload is not JSON: {error}")))?,
         priority: text("priority").parse().ok(),
         occurred_at: moment("occurred_at"),
         created_at: moment("created_at").unwrap_or_default(),

@@ -6,6 +6,7 @@ mod captured;
 mod events;
 mod explain;
 mod health;
+mod places;
 mod problem;
 mod query;
 mod rows;
@@ -19,6 +20,8 @@ use campanile_store::Table;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 pub use auth::AdminKey;
+pub use health::Deaths;
+pub use places::{Places, places};
 use problem::Problem;
 
 /// What handlers share.
@@ -29,6 +32,8 @@ pub struct App {
     pub metrics: PrometheusHandle,
     /// On loopback only names of this machine are answered, so that no web page can reach it through a name of its own.
     pub local_only: bool,
+    pub places: Places,
+    pub deaths: Arc<Deaths>,
 }
 
 pub fn router(app: App) -> Router {
@@ -40,7 +45,10 @@ pub fn router(app: App) -> Router {
     for table in Table::ALL {
         guarded = guarded.route(&format!("/v1/{}", table.path()), rows::methods(table));
     }
-    let guarded = guarded.layer(axum::middleware::from_fn_with_state(app.clone(), auth::require_key));
+    // The last layer is the first that a request meets: who has no key takes no place.
+    let guarded = guarded
+        .layer(axum::middleware::from_fn_with_state(app.clone(), places::take_place))
+        .layer(axum::middleware::from_fn_with_state(app.clone(), auth::require_key));
     Router::new()
         .route("/healthz", get(health::live))
         .route("/readyz", get(health::ready))

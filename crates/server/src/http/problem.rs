@@ -1,5 +1,7 @@
 //! What goes wrong, as RFC 9457 problem details with a stable `type`.
 
+use std::time::Duration;
+
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use campanile_store::StoreError;
@@ -79,6 +81,42 @@ impl Problem {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "urn:campanile:too-large", "The body is too large", detail)
     }
 
+    pub fn too_slow(patience: Duration) -> Self {
+        let detail = format!("the body did not arrive within {patience:?}");
+        Self::new(StatusCode::REQUEST_TIMEOUT, "urn:campanile:too-slow", "The body is too slow", detail)
+    }
+
+    pub fn unavailable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "urn:campanile:unavailable", "Not available", detail)
+    }
+
+    /// The database holds something that nobody can read; the request was right.
+    pub fn unusable_data(detail: &str) -> Self {
+        tracing::error!(%detail, "the database holds data that can't be used");
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "urn:campanile:internal",
+            "Stored data can't be used",
+            format!("the request is right, but data in the database can't be used: {detail}"),
+        )
+    }
+
+    /// The database did not take what the caller sent.
+    pub fn of_write(error: StoreError) -> Self {
+        match error {
+            StoreError::Refused(detail) => {
+                tracing::error!(%detail, "the database refused what was checked");
+                Self::new(
+                    StatusCode::UNPROCESSABLE_ENTITY,
+                    "urn:campanile:refused",
+                    "The data was refused",
+                    detail,
+                )
+            }
+            other => other.into(),
+        }
+    }
+
     pub fn unauthorized() -> Self {
         let detail = "give the admin key as `Authorization: Bearer KEY`; without configuration it is in admin.key in the data folder";
         Self::new(StatusCode::UNAUTHORIZED, "urn:campanile:unauthorized", "A key is needed", detail)
@@ -100,28 +138,32 @@ impl IntoResponse for Problem {
     }
 }
 
+/// For everything but writing what the caller sent, which is [`Problem::of_write`]'s: the request was right.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Unavailable(_) | StoreError::Unusable(_) | StoreError::Lost(_) => {
                 tracing::error!(%error, "a request could not be served");
                 let detail = "the database is not available just now: try again";
-                Self::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "urn:campanile:unavailable",
-                    "Not available",
-                    detail,
-                )
+                Self::unavailable(detail)
             }
-            StoreError::Refused(detail) => {
-                tracing::error!(%detail, "the database refused what was checked");
-                Self::new(
-                    StatusCode::UNPROCESSABLE_ENTITY,
-                    "urn:campanile:refused",
-                    "The data was refused",
-                    detail,
-                )
-            }
+            StoreError::Refused(detail) => Self::unusable_data(&detail),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_database_refuses_is_the_callers_fault_only_in_a_write() {
+        let refused = || StoreError::Refused("column priority holds something unusable".to_owned());
+        let (read, write) = (Problem::from(refused()), Problem::of_write(refused()));
+        assert_eq!((read.status, read.kind), (500, "urn:campanile:internal"));
+        assert!(read.detail.contains("column priority"), "{}", read.detail);
+        assert_eq!((write.status, write.kind), (422, "urn:campanile:refused"));
+        let gone = Problem::of_write(StoreError::Unavailable("gone".to_owned()));
+        assert_eq!((gone.status, gone.kind), (503, "urn:campanile:unavailable"));
     }
 }

@@ -47,7 +47,7 @@ async fn write(app: App, table: Table, headers: HeaderMap, body: Body) -> Result
         Table::Audiences => checked::<Audience>(items, user_types)?,
         Table::Templates => checked::<Template>(items, user_types)?,
     };
-    let written = app.engine.store.put_rows(table, rows).await?;
+    let written = app.engine.store.put_rows(table, rows).await.map_err(Problem::of_write)?;
     app.engine.rules.refresh(app.engine.store.as_ref()).await?;
     Ok(Json(json!({ "written": written })))
 }

@@ -2,12 +2,17 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::fresh::Fresh;
 use crate::support::{campanile, until};
+
+/// A command that was told to end and goes on is a failure after this.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How a command ended, and what it said.
 #[derive(Debug)]
@@ -59,6 +64,8 @@ pub fn cli(server: &Fresh, arguments: &[&str]) -> Ran {
 pub struct Watched {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
+    /// Closed when there will be no more lines.
+    ended: Receiver<()>,
 }
 
 impl Watched {
@@ -67,12 +74,14 @@ impl Watched {
         let mut child = command.spawn().expect("the binary was built");
         let lines = Arc::new(Mutex::new(Vec::new()));
         let (from, to) = (child.stdout.take().expect("stdout is piped"), Arc::clone(&lines));
+        let (end, ended) = channel();
         std::thread::spawn(move || {
+            let _end = end;
             for line in BufReader::new(from).lines().map_while(Result::ok) {
                 to.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
         });
-        Watched { child, lines }
+        Watched { child, lines, ended }
     }
 
     pub fn lines(&self) -> Vec<String> {
@@ -92,6 +101,8 @@ impl Watched {
         let pid = self.child.id().to_string();
         let told = Command::new("kill").args(["-TERM", &pid]).status().expect("kill is there");
         assert!(told.success());
+        let ended = self.ended.recv_timeout(PATIENCE);
+        assert_eq!(ended, Err(RecvTimeoutError::Disconnected), "it goes on after SIGTERM");
         self.child.wait().expect("it is our child")
     }
 }

@@ -11,6 +11,7 @@ mod demo;
 mod events;
 mod examples;
 mod fresh;
+mod hardening;
 mod health;
 mod listings;
 mod preset;

@@ -1,0 +1,95 @@
+//! The data folder and the admin key in it: for the eyes of their owner only.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use anyhow::Context;
+
+use crate::config::Config;
+
+/// Makes what is missing of the folders for the database and the key. Folders that are there keep their permissions.
+pub fn make(config: &Config) -> anyhow::Result<()> {
+    make_private(&config.data_dir)?;
+    match config.database_path()?.parent() {
+        Some(folder) => make_private(folder),
+        None => Ok(()),
+    }
+}
+
+pub fn make_private(folder: &Path) -> anyhow::Result<()> {
+    // A file name alone lies in the current folder.
+    if folder.as_os_str().is_empty() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(|| {
+        format!("the data folder {} can't be made; choose another with --data-dir", folder.display())
+    })
+}
+
+/// The configured key, that of the configured file, or the data folder's, which is made if there is none.
+pub fn admin_key(config: &Config) -> anyhow::Result<String> {
+    if !config.auth.admin_key.is_empty() {
+        return Ok(config.auth.admin_key.clone());
+    }
+    let given = &config.auth.admin_key_file;
+    if !given.as_os_str().is_empty() {
+        return read_key(given)
+            .with_context(|| format!("auth.admin_key_file {} can't be read", given.display()));
+    }
+    let path = config.data_dir.join("admin.key");
+    match read_key(&path) {
+        Ok(key) => Ok(key),
+        Err(error) if error.kind() == ErrorKind::NotFound => make_key(&config.data_dir, &path),
+        Err(error) => Err(error).with_context(|| format!("the admin key {} can't be read", path.display())),
+    }
+}
+
+pub fn read_key(path: &Path) -> std::io::Result<String> {
+    let key = std::fs::read_to_string(path)?.trim().to_owned();
+    if key.is_empty() { Err(std::io::Error::other("it is empty")) } else { Ok(key) }
+}
+
+/// 256 random bits, and shown once if somebody is looking.
+fn make_key(folder: &Path, path: &Path) -> anyhow::Result<String> {
+    let key = format!("cmp_{}", random::<32>()?);
+    let kept = keep(&key, folder, path)
+        .with_context(|| format!("the admin key can't be kept in {}", path.display()))?;
+    if !kept {
+        return Ok(read_key(path)?);
+    }
+    if std::io::stdout().is_terminal() {
+        println!("The admin key, shown this once and kept in {}:\n\n    {key}\n", path.display());
+    }
+    Ok(key)
+}
+
+/// Whoever dies in the middle leaves no key, rather than half of one. False when somebody else was first.
+fn keep(key: &str, folder: &Path, path: &Path) -> anyhow::Result<bool> {
+    // Not by the process id, which in a container is always the same: a file left behind must be in nobody's way.
+    let draft = folder.join(format!("admin.key.{}", random::<4>()?));
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
+    writeln!(file, "{key}")?;
+    file.sync_all()?;
+    let linked = std::fs::hard_link(&draft, path);
+    let kept = match &linked {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+        // Some file systems have no links.
+        Err(_) => {
+            std::fs::rename(&draft, path)?;
+            File::open(folder)?.sync_all()?;
+            return Ok(true);
+        }
+    };
+    std::fs::remove_file(&draft)?;
+    File::open(folder)?.sync_all()?;
+    Ok(kept)
+}
+
+fn random<const BYTES: usize>() -> anyhow::Result<String> {
+    let mut random = [0u8; BYTES];
+    getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no random numbers for a key: {error}"))?;
+    Ok(random.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
+}
