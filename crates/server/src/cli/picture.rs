@@ -126,7 +126,7 @@ fn details(people: &[Value]) -> String {
             let _ = writeln!(out, "  {who}: no {channel}, {}: {rule}{facts}", verdict(person, channel));
         }
     }
-    if out.is_empty() { out } else { format!("{}\n{out}", bold("Why not")) }
+    if out.is_empty() { out } else { format!("\n{}\n{out}", bold("Why not")) }
 }
 
 fn dead_letters(trace: &Value) -> String {
@@ -138,7 +138,7 @@ fn dead_letters(trace: &Value) -> String {
             .join(" ");
         let _ = writeln!(out, "  {}: {}", whom.trim(), text(letter, "error"));
     }
-    if out.is_empty() { out } else { format!("{}\n{out}", bold("Dead letters")) }
+    if out.is_empty() { out } else { format!("\n{}\n{out}", bold("Dead letters")) }
 }
 
 /// Sends of a trace by user and channel.

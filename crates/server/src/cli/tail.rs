@@ -148,7 +148,7 @@ async fn print(events: Vec<Value>, as_json: bool) -> CommandResult {
 fn line(event: &Value) -> String {
     let text = |field: &str| event[field].as_str().unwrap_or_default();
     let when = ["processed_at", "published_at", "created_at"].into_iter().map(text).find(|t| !t.is_empty());
-    format!(
+    let line = format!(
         "{}  {:<9}  {:<28}  {}:{}  {}  {}",
         when.unwrap_or_default(),
         text("status"),
@@ -157,7 +157,8 @@ fn line(event: &Value) -> String {
         text("aggregate_id"),
         text("event_id"),
         text("last_error")
-    )
+    );
+    line.trim_end().to_owned()
 }
 
 #[cfg(test)]

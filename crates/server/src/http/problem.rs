@@ -40,7 +40,7 @@ impl Problem {
     pub fn invalid(errors: Vec<FieldProblem>) -> Self {
         let detail = match &errors[..] {
             [one] if one.pointer.is_empty() => one.detail.clone(),
-            [one] => format!("{}: {}", one.pointer, one.detail),
+            [one] => format!("[{}] {}: {}", one.index, one.pointer, one.detail),
             many => format!("{} things are wrong; nothing was written", many.len()),
         };
         let problem = Self::new(
