@@ -18,6 +18,8 @@ use crate::template::{Renderer, Text};
 use crate::time::Timestamp;
 use crate::user_type::{BROADCAST_QUEUE, queue_for};
 
+/// Rows that are published together: of one queue, and with one confirm to wait for.
+pub const MAX_CHUNK_ROWS: usize = 1_000;
 /// Decisions of larger events are kept as counts.
 pub const MAX_DECISIONS: usize = 1_000;
 

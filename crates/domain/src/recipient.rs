@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::channel::Channel;
 use crate::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
 use crate::quiet_hours::Zone;
-use crate::row::{FieldError, Preference, Row, Setting};
+use crate::row::{FieldError, Preference, Row, Setting, yes};
 use crate::user_type::UserTypes;
 
 /// `MANAGER` ranks first wherever `max_recipients` has to choose.
@@ -38,10 +38,6 @@ pub struct Recipient {
     pub time_zone: Option<Zone>,
     #[serde(default = "yes")]
     pub active: bool,
-}
-
-fn yes() -> bool {
-    true
 }
 
 impl Recipient {

@@ -80,7 +80,8 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Selector<T> {
     }
 }
 
-fn yes() -> bool {
+/// The default of what is on unless somebody switches it off.
+pub(crate) fn yes() -> bool {
     true
 }
 

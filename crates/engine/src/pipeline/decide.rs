@@ -79,8 +79,28 @@ pub async fn explain(
     at: Option<Timestamp>,
     limit: usize,
 ) -> Result<Explanation, StoreError> {
-    let now = engine.store.now().await?;
-    explain_stored(engine, event.at(now), at, limit).await
+    let mut claim = engine.store.look_up(event.at(engine.store.now().await?)).await?;
+    let events = claim.events().to_vec();
+    let now = at.unwrap_or_else(|| claim.now());
+    let rules = engine.rules.current();
+    let mut decided = decide(&rules, claim.as_mut(), &events.iter().collect::<Vec<_>>(), limit, now).await?;
+    let nothing = Explanation { decisions: Vec::new(), summary: None, failure: None, truncated: false };
+    Ok(match decided.pop() {
+        None => nothing,
+        Some(Err(failure)) => Explanation { failure: Some(failure), ..nothing },
+        Some(Ok(plan)) => match plan.end {
+            End::Finished(summary) => {
+                Explanation { decisions: plan.decisions, summary: Some(summary), ..nothing }
+            }
+            End::Continues(cursor) => Explanation {
+                decisions: plan.decisions,
+                summary: Some(cursor.summary),
+                truncated: true,
+                ..nothing
+            },
+            End::Failed(failure) => Explanation { failure: Some(failure), ..nothing },
+        },
+    })
 }
 
 /// What today's rules say about one user of an event that is stored, or nothing if it does not concern them. Among a large
@@ -106,35 +126,4 @@ pub async fn explain_user(
     let situation = Situation { rules: &rules, event: &event, now: claim.now() };
     let rulings = rule(situation, &candidate, &group, target.scope, &mut Tally::default());
     Ok(Some(Decision::new(&candidate.recipient, &rulings, &target.audience)))
-}
-
-/// What would be decided for an event as it is; writes nothing.
-async fn explain_stored(
-    engine: &Engine,
-    event: Event,
-    at: Option<Timestamp>,
-    limit: usize,
-) -> Result<Explanation, StoreError> {
-    let mut claim = engine.store.look_up(event).await?;
-    let events = claim.events().to_vec();
-    let now = at.unwrap_or_else(|| claim.now());
-    let rules = engine.rules.current();
-    let mut decided = decide(&rules, claim.as_mut(), &events.iter().collect::<Vec<_>>(), limit, now).await?;
-    let nothing = Explanation { decisions: Vec::new(), summary: None, failure: None, truncated: false };
-    Ok(match decided.pop() {
-        None => nothing,
-        Some(Err(failure)) => Explanation { failure: Some(failure), ..nothing },
-        Some(Ok(plan)) => match plan.end {
-            End::Finished(summary) => {
-                Explanation { decisions: plan.decisions, summary: Some(summary), ..nothing }
-            }
-            End::Continues(cursor) => Explanation {
-                decisions: plan.decisions,
-                summary: Some(cursor.summary),
-                truncated: true,
-                ..nothing
-            },
-            End::Failed(failure) => Explanation { failure: Some(failure), ..nothing },
-        },
-    })
 }

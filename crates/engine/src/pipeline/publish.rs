@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use campanile_broker::{BrokerError, Confirm, Message, Published};
+use campanile_domain::fan_out::MAX_CHUNK_ROWS;
 use campanile_domain::message;
 use campanile_store::{Chunk, ChunkRow, NewChunk, StoreError};
 use tokio::sync::Mutex;
@@ -14,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use crate::Engine;
 use crate::backoff::Backoff;
 
-pub const MAX_CHUNK_ROWS: usize = 1_000;
 /// Chunks in memory between fan-out and publish, for each queue.
 const HANDOVER_CHUNKS: usize = 4;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::event::Event;
-use campanile_domain::fan_out::OutboxRow;
+use campanile_domain::fan_out::{MAX_CHUNK_ROWS, OutboxRow};
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::Priority;
 use campanile_domain::time;
@@ -15,8 +15,6 @@ use serde_json::json;
 
 use super::{Sqlite, read, send, statement};
 use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, OutboxStore, StoreError};
-
-const MAX_CHUNK_ROWS: usize = 1_000;
 
 #[async_trait]
 impl OutboxStore for Sqlite {
