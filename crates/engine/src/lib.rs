@@ -15,7 +15,6 @@ use std::time::Duration;
 use campanile_broker::Broker;
 use campanile_channels::Providers;
 use campanile_store::{Store, StoreError};
-use tokio_util::sync::CancellationToken;
 
 pub use config::EngineConfig;
 pub use rules::RuleCache;
@@ -62,12 +61,11 @@ impl Engine {
 
     /// Starts every loop.
     pub fn start(&self) -> Running {
-        let stop = CancellationToken::new();
-        let drain = CancellationToken::new();
         let (desk, outcomes) = Desk::new(self);
         let (handover, handed) = publish::handover(self.config.user_types.queues());
-        let mut taking = Supervisor::new(stop.clone());
-        let mut sending = Supervisor::new(drain.clone());
+        let mut taking = Supervisor::new(&self.signals);
+        let mut sending = Supervisor::new(&self.signals);
+        let mut settling = Supervisor::new(&self.signals);
 
         let engine = self.clone();
         taking.run("fan_out", move |stop| fan_out::run(engine.clone(), handover.clone(), stop));
@@ -99,8 +97,6 @@ impl Engine {
         let engine = self.clone();
         taking.run("rules", move |stop| rules::run(engine.clone(), stop));
 
-        let settled = CancellationToken::new();
-        let mut settling = Supervisor::new(settled.clone());
         let (engine, settle_desk) = (self.clone(), Arc::clone(&desk));
         settling.run("settle", move |done| {
             settle::run(engine.clone(), Arc::clone(&settle_desk), Arc::clone(&outcomes), done)

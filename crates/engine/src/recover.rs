@@ -12,9 +12,8 @@ use crate::pipeline::send::Desk;
 use crate::pipeline::settle;
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often everything that is open is looked at, in case a hint got lost.
-const SWEEP_EVERY: u32 = 10;
 const REPUBLISH_ROWS: usize = 5_000;
+/// Open events that are looked at in one round, in case a hint got lost; the next round goes on behind them.
 const SWEEP_PAGE: usize = 1_000;
 /// Lets the receipts of many rows become one look at their events.
 const CLOSE_DEBOUNCE: Duration = Duration::from_millis(50);
@@ -22,10 +21,10 @@ const CLOSE_DEBOUNCE: Duration = Duration::from_millis(50);
 pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     let mut lost: Vec<String> = Vec::new();
-    let mut round: u32 = 0;
+    let mut swept = 0;
     while !stop.is_cancelled() {
         lost.extend(engine.broker.take_losses());
-        match run_once(&engine, &desk, &mut lost, round.is_multiple_of(SWEEP_EVERY)).await {
+        match run_once(&engine, &desk, &mut lost, &mut swept).await {
             Ok(()) => backoff.reset(),
             Err(error) => {
                 tracing::warn!(%error, "recovery waits");
@@ -33,7 +32,6 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
                 continue;
             }
         }
-        round = round.wrapping_add(1);
         for (queue, depth) in engine.broker.depths() {
             #[expect(clippy::cast_precision_loss, reason = "queues are bounded far below that")]
             metrics::gauge!("campanile_queue_depth", "queue" => queue).set(depth as f64);
@@ -50,7 +48,7 @@ pub async fn run_once(
     engine: &Engine,
     desk: &Desk,
     lost: &mut Vec<String>,
-    sweep: bool,
+    swept: &mut i64,
 ) -> Result<(), StoreError> {
     while !lost.is_empty() {
         let rows = engine.store.republish(lost.clone(), REPUBLISH_ROWS).await?;
@@ -67,17 +65,17 @@ pub async fn run_once(
     if taken > 0 {
         tracing::info!(sends = taken, "sends of a dead instance were taken over");
     }
-    if sweep { close_all(engine).await } else { Ok(()) }
+    sweep(engine, swept).await
 }
 
-async fn close_all(engine: &Engine) -> Result<(), StoreError> {
-    let mut after = 0;
-    loop {
-        let open = engine.store.open_events(after, SWEEP_PAGE).await?;
-        let Some((last, _)) = open.last() else { return Ok(()) };
-        after = *last;
-        engine.store.close_events(open.into_iter().map(|(_, event_id)| event_id).collect()).await?;
+/// One page of what is open, so that a large backlog costs no more per round than a small one.
+async fn sweep(engine: &Engine, swept: &mut i64) -> Result<(), StoreError> {
+    let open = engine.store.open_events(*swept, SWEEP_PAGE).await?;
+    *swept = open.last().filter(|_| open.len() == SWEEP_PAGE).map_or(0, |(last, _)| *last);
+    if open.is_empty() {
+        return Ok(());
     }
+    engine.store.close_events(open.into_iter().map(|(_, event_id)| event_id).collect()).await.map(drop)
 }
 
 /// Closes events soon after their last row was received.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::id::EventId;
@@ -42,6 +43,7 @@ pub struct Signals {
     chunks: HashMap<String, Arc<Waiting>>,
     complete: Mutex<HashSet<EventId>>,
     due: PerChannel<Notify>,
+    last_death: Mutex<Option<Instant>>,
 }
 
 impl Signals {
@@ -57,6 +59,15 @@ impl Signals {
 
     pub fn chunks_of_all_queues_wait(&self) {
         self.chunks.values().for_each(|waiting| waiting.begin());
+    }
+
+    /// A loop died; it is started again.
+    pub fn note_death(&self) {
+        *self.last_death.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    pub fn last_death(&self) -> Option<Instant> {
+        *self.last_death.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A send of the channel waits in the database.

@@ -16,15 +16,19 @@ use campanile_store::conformance::BackDoor;
 use serde_json::{Value, json};
 use support::{Told, World, config, customer, event, sends, settled, status};
 
+/// Twenty customers with an event each, and a database that refuses one row.
+async fn poisoned(when: &str) -> World {
+    let world = World::new().await;
+    world.put(Table::Recipients, json!((1..=20).map(customer).collect::<Vec<_>>())).await;
+    world.emit(json!((1..=20).map(|n| event(&format!("e{n}"), n)).collect::<Vec<_>>())).await;
+    let trigger = format!("CREATE TRIGGER poison {when} BEGIN SELECT RAISE(ABORT, 'poison'); END");
+    world.back_door.execute(&trigger).await;
+    world
+}
+
 #[tokio::test]
 async fn one_poisonous_event_fails_alone_and_the_rest_of_its_batch_is_delivered() {
-    let world = World::new().await;
-    let people: Vec<Value> = (1..=20).map(customer).collect();
-    world.put(Table::Recipients, json!(people)).await;
-    let poison = "CREATE TRIGGER poison BEFORE INSERT ON outbox WHEN NEW.event_id = 'e13'
-                  BEGIN SELECT RAISE(ABORT, 'poison'); END";
-    world.back_door.execute(poison).await;
-    world.emit(json!((1..=20).map(|n| event(&format!("e{n}"), n)).collect::<Vec<_>>())).await;
+    let world = poisoned("BEFORE INSERT ON outbox WHEN NEW.event_id = 'e13'").await;
     let running = world.start();
     for n in (1..=20).filter(|n| *n != 13) {
         world.until(&format!("e{n}"), settled).await;
@@ -43,13 +47,7 @@ async fn one_poisonous_event_fails_alone_and_the_rest_of_its_batch_is_delivered(
 
 #[tokio::test]
 async fn one_poisonous_message_fails_alone_and_the_rest_of_its_batch_is_received() {
-    let world = World::new().await;
-    let people: Vec<Value> = (1..=20).map(customer).collect();
-    world.put(Table::Recipients, json!(people)).await;
-    let poison = "CREATE TRIGGER poison BEFORE INSERT ON notification WHEN NEW.user_id = '13'
-                  BEGIN SELECT RAISE(ABORT, 'poison'); END";
-    world.back_door.execute(poison).await;
-    world.emit(json!((1..=20).map(|n| event(&format!("e{n}"), n)).collect::<Vec<_>>())).await;
+    let world = poisoned("BEFORE INSERT ON notification WHEN NEW.user_id = '13'").await;
     let running = world.start();
     for n in (1..=20).filter(|n| *n != 13) {
         world.until(&format!("e{n}"), settled).await;
@@ -62,13 +60,7 @@ async fn one_poisonous_message_fails_alone_and_the_rest_of_its_batch_is_received
 
 #[tokio::test]
 async fn one_poisonous_outcome_fails_alone_and_the_rest_of_its_batch_is_settled() {
-    let world = World::new().await;
-    let people: Vec<Value> = (1..=20).map(customer).collect();
-    world.put(Table::Recipients, json!(people)).await;
-    let poison = "CREATE TRIGGER poison BEFORE INSERT ON captured_message WHEN NEW.user_id = '13'
-                  BEGIN SELECT RAISE(ABORT, 'poison'); END";
-    world.back_door.execute(poison).await;
-    world.emit(json!((1..=20).map(|n| event(&format!("e{n}"), n)).collect::<Vec<_>>())).await;
+    let world = poisoned("BEFORE INSERT ON captured_message WHEN NEW.user_id = '13'").await;
     let running = world.start();
     for n in 1..=20 {
         world.until(&format!("e{n}"), settled).await;

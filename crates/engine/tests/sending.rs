@@ -140,6 +140,20 @@ async fn what_finds_no_place_waits_in_the_database_and_not_for_the_next_tick() {
 }
 
 #[tokio::test]
+async fn a_provider_that_panics_loses_nothing() {
+    let provider = Arc::new(Told { panics: true, ..Told::default() });
+    let world = world(provider.clone(), config()).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    world.until("e1", |trace| !trace.sends.is_empty() && !provider.asked.lock().unwrap().is_empty()).await;
+    // Nobody here holds the claim any more, so this very process takes it over when its lease has passed.
+    world.back_door.advance(world.engine.config.lease * 2).await;
+    let trace = world.until("e1", settled).await;
+    assert_eq!((&email(&trace)["status"], &email(&trace)["attempt_count"]), (&json!("SENT"), &json!(2)));
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
 async fn a_claim_that_was_taken_over_writes_nothing() {
     // The first attempt hangs past its lease; another takes over and sends; the late outcome is refused by its token.
     let hanging = Arc::new(Told { hangs: true, deadline: Some(Duration::from_secs(2)), ..Told::default() });

@@ -61,7 +61,6 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
         metrics: metrics_handle(),
         local_only: address.ip().is_loopback(),
         places: http::places(),
-        deaths: Arc::default(),
     };
     let running = engine.start();
     let stop_http = CancellationToken::new();

@@ -2,7 +2,7 @@
 //! a provider that hangs fills its own desk and nobody else's, and what finds no room waits in the database.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use campanile_channels::{Message, Provider};
@@ -25,7 +25,41 @@ pub struct Claimed {
     pub job: SendJob,
     /// By the monotonic clock, and counted from before the claim was made.
     lease_ends: Instant,
+    held: Held,
     _place: OwnedSemaphorePermit,
+}
+
+impl Claimed {
+    /// Its outcome is written: the claim has one send less.
+    pub fn settled(mut self) {
+        self.held.settled = true;
+    }
+}
+
+/// How many sends of each claim are here and not settled.
+type OpenClaims = Arc<StdMutex<HashMap<ClaimId, usize>>>;
+
+fn open(claims: &OpenClaims) -> MutexGuard<'_, HashMap<ClaimId, usize>> {
+    claims.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One send's part in its claim. Lost before it was settled, for example by a panic, it leaves the whole claim to recovery: it
+/// is not held here any more, and nobody takes it for finished.
+#[derive(Debug)]
+struct Held {
+    claims: OpenClaims,
+    claim: ClaimId,
+    settled: bool,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut open = open(&self.claims);
+        match open.get_mut(&self.claim) {
+            Some(left) if self.settled && *left > 1 => *left -= 1,
+            _ => drop(open.remove(&self.claim)),
+        }
+    }
 }
 
 /// An attempt that is over, on its way to settle.
@@ -44,7 +78,7 @@ pub struct Desk {
     channels: PerChannel<ChannelDesk>,
     outcomes: UnboundedSender<Attempted>,
     attempts: TaskTracker,
-    open_claims: StdMutex<HashMap<ClaimId, usize>>,
+    open_claims: OpenClaims,
 }
 
 #[derive(Debug)]
@@ -84,7 +118,7 @@ impl Desk {
             }
         });
         let desk =
-            Desk { channels, outcomes, attempts: TaskTracker::new(), open_claims: StdMutex::default() };
+            Desk { channels, outcomes, attempts: TaskTracker::new(), open_claims: OpenClaims::default() };
         (Arc::new(desk), Arc::new(Mutex::new(attempted)))
     }
 
@@ -110,37 +144,37 @@ impl Desk {
     pub fn enqueue(&self, jobs: Vec<SendJob>, lease_ends: Instant, mut places: Places) {
         {
             // All of a claim are counted before the first can be settled.
-            let mut open = self.open_claims.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = open(&self.open_claims);
             for job in &jobs {
                 *open.entry(job.claim).or_default() += 1;
             }
         }
         for job in jobs {
-            let Some(place) = places.places.get_mut(job.key.channel).as_mut().and_then(|p| p.split(1)) else {
-                continue;
-            };
+            let held = Held { claims: Arc::clone(&self.open_claims), claim: job.claim, settled: false };
+            let place = places.places.get_mut(job.key.channel).as_mut().and_then(|permit| permit.split(1));
+            let Some(place) = place else { continue };
             let desk = self.channels.get(job.key.channel);
             let lane = if job.priority == Priority::High { &desk.high } else { &desk.others };
             // The receiving end lives in this desk, so it is there.
-            let _ = lane.put.send(Claimed { job, lease_ends, _place: place });
+            let _ = lane.put.send(Claimed { job, held, lease_ends, _place: place });
         }
     }
 
-    /// Counts a send of the claim as settled; answers whether it was the last.
-    pub fn settled(&self, claim: ClaimId) -> bool {
-        let mut open = self.open_claims.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(left) = open.get_mut(&claim) else { return false };
-        *left -= 1;
-        let last = *left == 0;
-        if last {
-            open.remove(&claim);
-        }
-        last
+    /// Of these claims, with one entry per send, those that hold nothing else any more.
+    pub fn last_of(&self, sends: impl Iterator<Item = ClaimId>) -> Vec<ClaimId> {
+        let mut counted: HashMap<ClaimId, usize> = HashMap::new();
+        sends.for_each(|claim| *counted.entry(claim).or_default() += 1);
+        let open = open(&self.open_claims);
+        counted
+            .into_iter()
+            .filter(|(claim, count)| open.get(claim) == Some(count))
+            .map(|(claim, _)| claim)
+            .collect()
     }
 
     /// Whether sends of the claim are here and not settled.
     pub fn holds(&self, claim: ClaimId) -> bool {
-        self.open_claims.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&claim)
+        open(&self.open_claims).contains_key(&claim)
     }
 
     /// Waits for the attempts that are under way.
@@ -294,7 +328,8 @@ mod tests {
             priority: Priority::Normal,
         };
         let place = places.try_acquire_owned().expect("there is a place");
-        Claimed { job, lease_ends: Instant::now() + lease, _place: place }
+        let held = Held { claims: OpenClaims::default(), claim: job.claim, settled: false };
+        Claimed { job, lease_ends: Instant::now() + lease, held, _place: place }
     }
 
     #[tokio::test]
@@ -306,5 +341,21 @@ mod tests {
         assert_eq!(too_late.outcome, Outcome::NotAttempted);
         let asleep = attempt(claimed(Duration::ZERO), &Capture).await;
         assert_eq!(asleep.outcome, Outcome::NotAttempted);
+    }
+
+    #[test]
+    fn a_claim_is_held_until_its_last_send_is_settled_and_let_go_when_one_is_lost() {
+        let claims = OpenClaims::default();
+        let held = |settled| Held { claims: Arc::clone(&claims), claim: ClaimId(1), settled };
+        open(&claims).insert(ClaimId(1), 2);
+        drop(held(true));
+        assert_eq!(open(&claims).get(&ClaimId(1)), Some(&1));
+        drop(held(true));
+        assert!(open(&claims).is_empty());
+        open(&claims).insert(ClaimId(1), 2);
+        drop(held(false));
+        assert!(open(&claims).is_empty(), "recovery may take over the one that was lost");
+        drop(held(true));
+        assert!(open(&claims).is_empty());
     }
 }

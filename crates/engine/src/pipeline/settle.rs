@@ -25,8 +25,7 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, outcomes: Outcomes, done: Canc
         if batch.is_empty() {
             return;
         }
-        let finished: Vec<ClaimId> =
-            batch.iter().map(|a| a.claimed.job.claim).filter(|&claim| desk.settled(claim)).collect();
+        let finished = desk.last_of(batch.iter().map(|attempted| attempted.claimed.job.claim));
         // The outcome of an attempt is known only here, so it is written however long the database is away.
         while let Err(error) = settle(&engine, &batch, finished.clone()).await {
             if done.is_cancelled() {
@@ -37,6 +36,9 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, outcomes: Outcomes, done: Canc
             backoff.wait(&done).await;
         }
         backoff.reset();
+        for attempted in batch {
+            attempted.claimed.settled();
+        }
     }
 }
 

@@ -162,6 +162,8 @@ pub struct Told {
     pub asked: Mutex<Vec<String>>,
     /// Never answers.
     pub hangs: bool,
+    /// Panics the first time.
+    pub panics: bool,
     pub deadline: Option<Duration>,
 }
 
@@ -177,6 +179,7 @@ impl Provider for Told {
 
     async fn send(&self, message: Message<'_>) -> Outcome {
         self.asked.lock().unwrap().push(message.address.to_owned());
+        assert!(!self.panics || self.asked.lock().unwrap().len() > 1, "a provider with a bug");
         if self.hangs {
             std::future::pending::<()>().await;
         }

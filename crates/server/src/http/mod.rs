@@ -20,7 +20,6 @@ use campanile_store::Table;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 pub use auth::AdminKey;
-pub use health::Deaths;
 pub use places::{Places, places};
 use problem::Problem;
 
@@ -33,7 +32,6 @@ pub struct App {
     /// On loopback only names of this machine are answered, so that no web page can reach it through a name of its own.
     pub local_only: bool,
     pub places: Places,
-    pub deaths: Arc<Deaths>,
 }
 
 pub fn router(app: App) -> Router {
