@@ -51,7 +51,7 @@ pub async fn run_once(
     swept: &mut i64,
 ) -> Result<(), StoreError> {
     while !lost.is_empty() {
-        let rows = engine.store.republish(lost.clone(), REPUBLISH_ROWS).await?;
+        let rows = engine.store.republish(lost.clone(), Duration::ZERO, REPUBLISH_ROWS).await?;
         if rows > 0 {
             tracing::info!(rows, "rows that the broker lost are published again");
             metrics::counter!("campanile_republished_total").increment(rows);

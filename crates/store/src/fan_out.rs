@@ -10,9 +10,11 @@ use campanile_domain::event::{BodyHash, Event, Failure};
 use campanile_domain::fan_out::{Cursor, OutboxRow, Page, Summary};
 use campanile_domain::id::EntityRef;
 use campanile_domain::recipient::{Candidate, Group};
+use campanile_domain::status::{EventStatus, ProcessedStatus};
 use campanile_domain::time::Timestamp;
+use serde_json::json;
 
-use crate::{ChunkId, StoreError};
+use crate::{ChunkId, DeadLetter, StoreError};
 
 /// Which events to claim; by lane, then by age.
 #[derive(Debug, Clone)]
@@ -37,6 +39,17 @@ pub struct ClaimedEvent {
     pub known: bool,
     /// Why it was cancelled, if it was.
     pub cancelled: Option<String>,
+}
+
+impl ClaimedEvent {
+    /// Whether an event was decided before, by what is remembered of its id.
+    pub(crate) fn is_known(remembered: Option<ProcessedStatus>, cursor: Option<&Cursor>) -> bool {
+        match remembered {
+            Some(ProcessedStatus::Success) => true,
+            Some(ProcessedStatus::Processing) => cursor.is_none(),
+            Some(ProcessedStatus::Failed) | None => false,
+        }
+    }
 }
 
 #[async_trait]
@@ -98,6 +111,78 @@ pub enum Step {
     Known,
     /// Why. What a fan-out that has begun wrote already stays, and the event is `PUBLISHED`; any other is `CANCELLED`.
     Cancelled(String),
+}
+
+/// What a step makes of its event.
+#[derive(Debug)]
+pub(crate) struct NextState {
+    pub status: EventStatus,
+    pub cursor: Option<String>,
+    pub error: Option<String>,
+}
+
+impl FanOutStep {
+    pub(crate) fn next(&self) -> NextState {
+        let ends = |status, error| NextState { status, cursor: None, error };
+        match &self.step {
+            Step::Finished(summary) if summary.sends == 0 => ends(EventStatus::Processed, None),
+            Step::Finished(_) => ends(EventStatus::Published, None),
+            Step::Continues(cursor) => NextState {
+                status: EventStatus::Pending,
+                cursor: Some(json!(cursor).to_string()),
+                error: None,
+            },
+            Step::Failed(failure) => ends(EventStatus::Failed, Some(failure.to_string())),
+            Step::Stopped { failure, .. } => ends(EventStatus::Published, Some(failure.to_string())),
+            Step::Known => ends(EventStatus::Processed, None),
+            Step::Cancelled(reason) => {
+                // What was written already goes its way, and then closes the event.
+                let begun = self.begun().is_some();
+                let status = if begun { EventStatus::Published } else { EventStatus::Cancelled };
+                ends(status, Some(format!("CANCELLED: {reason}")))
+            }
+        }
+    }
+
+    /// What is remembered of the event; nothing new of one that is known.
+    pub(crate) fn remembered(&self) -> Option<(ProcessedStatus, Summary)> {
+        match &self.step {
+            Step::Finished(summary) | Step::Stopped { summary, .. } => {
+                Some((ProcessedStatus::Success, summary.clone()))
+            }
+            Step::Continues(cursor) => Some((ProcessedStatus::Processing, cursor.summary.clone())),
+            Step::Failed(_) => Some((ProcessedStatus::Failed, Summary::default())),
+            Step::Cancelled(_) => {
+                let summary = self.begun().map(|cursor| cursor.summary.clone()).unwrap_or_default();
+                Some((ProcessedStatus::Success, summary))
+            }
+            Step::Known => None,
+        }
+    }
+
+    /// The text that the event's cursor must still have: the one that the claim read, if the step goes out from it. Another
+    /// release may write the same cursor with other words.
+    pub(crate) fn fence(&self, stored: Option<&String>) -> Option<String> {
+        let before = self.cursor_before.as_ref()?;
+        let same =
+            |text: &&String| serde_json::from_str::<Cursor>(text).is_ok_and(|cursor| cursor == *before);
+        Some(stored.filter(same).cloned().unwrap_or_else(|| json!(before).to_string()))
+    }
+
+    /// For whoever looks why the event ended.
+    pub(crate) fn letter(&self) -> Option<DeadLetter> {
+        match &self.step {
+            Step::Failed(failure) | Step::Stopped { failure, .. } => {
+                Some(DeadLetter::of_event(self.event.event_id.as_str(), failure))
+            }
+            Step::Finished(_) | Step::Continues(_) | Step::Known | Step::Cancelled(_) => None,
+        }
+    }
+
+    /// How far an event has come whose recipients were told in part.
+    fn begun(&self) -> Option<&Cursor> {
+        self.cursor_before.as_ref().filter(|cursor| **cursor != Cursor::default())
+    }
 }
 
 /// Up to 1000 rows of one queue and lane.

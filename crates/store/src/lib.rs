@@ -6,15 +6,18 @@ pub mod conformance;
 mod event;
 mod fan_out;
 mod outbox;
+pub mod postgres;
 mod row;
 mod send;
 pub mod sqlite;
 mod trace;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use campanile_domain::time::Timestamp;
+use tokio::sync::Notify;
 
 pub use event::{Acceptance, EventStore};
 pub use fan_out::{
@@ -38,6 +41,11 @@ pub trait Store:
 
     /// `sqlite` or `postgres`.
     fn name(&self) -> &'static str;
+
+    /// Wakes whoever waits for events that others write, where the database can tell. Nothing depends on it.
+    fn arrivals(&self) -> Option<Arc<Notify>> {
+        None
+    }
 }
 
 /// Variants are named by what the caller does next.
@@ -52,6 +60,9 @@ pub enum StoreError {
     /// The data was refused: bisect, and count against the culprit.
     #[error("the database refused the data: {0}")]
     Refused(String),
+    /// The rows belong to somebody else: change them there.
+    #[error("{0}")]
+    ReadOnly(String),
     /// The database can't be used as it is: tell the operator.
     #[error("{0}")]
     Unusable(String),

@@ -31,7 +31,12 @@ pub trait OutboxStore {
         delay: Duration,
     ) -> Result<(), StoreError>;
 
-    /// Puts what was published to these queues and not received into chunks again, after the broker lost it. At most `limit`
-    /// rows; answers how many.
-    async fn republish(&self, queues: Vec<String>, limit: usize) -> Result<u64, StoreError>;
+    /// Puts what was published to these queues at least so long ago and not received into chunks again, after the broker lost
+    /// it. At most `limit` rows; answers how many.
+    async fn republish(
+        &self,
+        queues: Vec<String>,
+        older_than: Duration,
+        limit: usize,
+    ) -> Result<u64, StoreError>;
 }

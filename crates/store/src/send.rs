@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
+use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::id::{EventId, EventType, SendKey, UserRef};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::SendState;
@@ -64,6 +65,60 @@ pub struct Settlement {
     pub capture: Capture,
 }
 
+impl Settlement {
+    /// Attempts so far: one that did not take place does not count.
+    pub(crate) fn attempts(&self) -> u32 {
+        if self.attempted { self.job.attempt } else { self.job.attempt - 1 }
+    }
+
+    pub(crate) fn is_sent(&self) -> bool {
+        matches!(self.state, SendState::Sent { .. })
+    }
+
+    pub(crate) fn external_id(&self) -> Option<&str> {
+        match &self.state {
+            SendState::Sent { external_id, .. } => external_id.as_deref(),
+            SendState::Due { .. } | SendState::Failed { .. } | SendState::InDoubt { .. } => None,
+        }
+    }
+
+    /// The code of a final failure.
+    pub(crate) fn code(&self) -> Option<&'static str> {
+        match &self.state {
+            SendState::Failed { code } => Some(*code),
+            SendState::Sent { .. } | SendState::Due { .. } | SendState::InDoubt { .. } => None,
+        }
+    }
+
+    /// What went wrong, with its code in front where that is final.
+    pub(crate) fn last_error(&self) -> Option<String> {
+        self.error.as_ref().map(|error| match self.code() {
+            Some(code) => format!("{code}: {error}"),
+            None => error.clone(),
+        })
+    }
+
+    /// Whether the attempt is kept: every one that was not a first success.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.attempted && !(self.job.attempt == 1 && self.is_sent())
+    }
+
+    /// Best-effort channels make no dead letters.
+    pub(crate) fn letter(&self) -> Option<DeadLetter> {
+        let code = self.code().filter(|_| self.job.key.channel.is_retried())?;
+        Some(DeadLetter {
+            stage: "send",
+            event_id: Some(self.job.event_id.to_string()),
+            recipient: Some(self.job.user.clone()),
+            channel: Some(self.job.key.channel),
+            provider: Some(self.provider.clone()),
+            reason: code.to_owned(),
+            error: self.last_error().unwrap_or_default(),
+            message: None,
+        })
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capture {
     /// The message is written to `captured_message` in the same transaction.
@@ -97,6 +152,50 @@ pub struct DeadLetter {
     pub message: Option<String>,
 }
 
+impl DeadLetter {
+    /// An event that nobody will try again by itself.
+    pub(crate) fn of_event(event_id: &str, failure: &Failure) -> Self {
+        DeadLetter {
+            stage: "fan_out",
+            event_id: Some(event_id.to_owned()),
+            reason: failure.code.to_owned(),
+            error: failure.to_string(),
+            ..DeadLetter::default()
+        }
+    }
+
+    /// A row that can't be sent, for example because its template fails.
+    pub(crate) fn of_failed_row(row: &OutboxRow) -> Self {
+        DeadLetter {
+            stage: "fan_out",
+            event_id: Some(row.event_id.to_string()),
+            recipient: Some(row.recipient.clone()),
+            channel: Some(row.key.channel),
+            reason: row.failure.as_ref().map(|failure| failure.code.to_owned()).unwrap_or_default(),
+            error: row.failure.as_ref().map(ToString::to_string).unwrap_or_default(),
+            ..DeadLetter::default()
+        }
+    }
+
+    /// A row that the broker refused too often.
+    pub(crate) fn of_refused_row(
+        event_id: String,
+        recipient: UserRef,
+        channel: Channel,
+        error: String,
+    ) -> Self {
+        DeadLetter {
+            stage: "publish",
+            event_id: Some(event_id),
+            recipient: Some(recipient),
+            channel: Some(channel),
+            reason: "REFUSED".to_owned(),
+            error,
+            ..DeadLetter::default()
+        }
+    }
+}
+
 /// A message that was forged, can't be read, or was refused again and again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedMessage {
@@ -104,6 +203,23 @@ pub struct FailedMessage {
     pub key: Option<SendKey>,
     pub failure: Failure,
     pub message: Option<String>,
+}
+
+impl FailedMessage {
+    /// With the event and recipient of the row that it spoke of, if it spoke of one.
+    pub(crate) fn letter(&self, row: Option<(String, UserRef)>) -> DeadLetter {
+        let (event_id, recipient) = row.unzip();
+        DeadLetter {
+            stage: "receive",
+            event_id,
+            recipient,
+            channel: self.key.map(|key| key.channel),
+            provider: None,
+            reason: self.failure.code.to_owned(),
+            error: self.failure.to_string(),
+            message: self.message.clone(),
+        }
+    }
 }
 
 #[async_trait]

@@ -50,7 +50,7 @@ async fn refuse(fixture: &Fixture, chunk: ChunkId, keys: &[SendKey], max: u32) {
 
 async fn republish(fixture: &Fixture, queues: &[&str], limit: usize) -> u64 {
     let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
-    fixture.store.republish(queues, limit).await.expect("the database is there")
+    fixture.store.republish(queues, std::time::Duration::ZERO, limit).await.expect("the database is there")
 }
 
 pub async fn a_chunk_born_leased_is_handed_over_and_held_until_its_lease_passes(fixture: &Fixture) {

@@ -194,5 +194,12 @@ pub async fn a_message_that_can_not_be_received_fails_its_row(fixture: &Fixture)
     let letter = trace.dead_letters.last().expect("the row has one");
     assert_eq!((text(letter, "stage"), text(letter, "reason")), ("receive", "POISON"));
     assert_eq!((text(letter, "recipient_id"), text(letter, "channel")), ("42", "SMS"));
-    assert_eq!(fixture.store.republish(vec![rows[1].queue.clone()], 10).await.expect("it is there"), 0);
+    assert_eq!(
+        fixture
+            .store
+            .republish(vec![rows[1].queue.clone()], std::time::Duration::ZERO, 10)
+            .await
+            .expect("it is there"),
+        0
+    );
 }

@@ -59,7 +59,7 @@ impl OutboxStore for Sqlite {
         .await
     }
 
-    async fn republish(&self, queues: Vec<String>, limit: usize) -> Result<u64, StoreError> {
+    async fn republish(&self, queues: Vec<String>, _: Duration, limit: usize) -> Result<u64, StoreError> {
         self.write(move |connection, _| republish(connection, &queues, limit)).await
     }
 }

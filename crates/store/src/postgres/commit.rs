@@ -1,0 +1,254 @@
+//! What a fan-out writes, inside the transaction of its claim: the events' next states, what was decided, the outbox rows and
+//! their chunks.
+
+use std::collections::{HashMap, HashSet};
+
+use campanile_domain::fan_out::OutboxRow;
+use campanile_domain::id::SendKey;
+use serde_json::json;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::transaction::Transaction;
+use super::{prepare, read, settle, statement};
+use crate::fan_out::NextState;
+use crate::{Chunk, ChunkId, DeadLetter, FanOutCommit, FanOutStep, NewChunk, StoreError};
+
+type Params<'a> = Vec<&'a (dyn ToSql + Sync)>;
+
+pub async fn write(
+    transaction: &Transaction,
+    commit: FanOutCommit,
+    cursors: &HashMap<i64, String>,
+) -> Result<Vec<Chunk>, StoreError> {
+    let FanOutCommit { instance, steps, chunks, failed_rows, lease } = commit;
+    let finished = Finished::new(&steps, cursors);
+    let processed = Processed::new(&steps);
+    let shared = Shared::new(&steps);
+    let new_chunks = NewChunks::new(&chunks);
+    let seconds = lease.as_secs_f64();
+    let [finish, remember, share, insert_chunk] = prepare(
+        transaction,
+        [
+            statement::FINISH_EVENT,
+            statement::WRITE_PROCESSED,
+            statement::INSERT_EVENT_NOTIFICATION,
+            statement::INSERT_CHUNK,
+        ],
+    )
+    .await?;
+    let (finish_params, processed_params) = (finished.params(), processed.params(&instance));
+    let (shared_params, chunk_params) = (shared.params(), new_chunks.params(&seconds));
+    let client = transaction.client();
+    let (changed, _, _, ids) = tokio::try_join!(
+        biased;
+        client.execute(&finish, &finish_params),
+        client.execute(&remember, &processed_params),
+        client.execute(&share, &shared_params),
+        client.query(&insert_chunk, &chunk_params),
+    )?;
+    if changed < steps.len() as u64 {
+        return Err(StoreError::Lost("one of the events was changed by somebody else".to_owned()));
+    }
+    let mut ids = ids.iter().map(|row| read::get(row, "id")).collect::<Result<Vec<i64>, _>>()?;
+    ids.sort_unstable();
+    let chunks = write_rows(transaction, chunks, &ids, &failed_rows).await?;
+    let mut letters: Vec<DeadLetter> = steps.iter().filter_map(FanOutStep::letter).collect();
+    letters.extend(failed_rows.iter().map(DeadLetter::of_failed_row));
+    settle::write_letters(transaction, &letters).await?;
+    Ok(chunks)
+}
+
+/// Who has the row already is not told again, so the chunks are answered without it.
+async fn write_rows(
+    transaction: &Transaction,
+    chunks: Vec<NewChunk>,
+    ids: &[i64],
+    failed: &[OutboxRow],
+) -> Result<Vec<Chunk>, StoreError> {
+    let of_chunks =
+        chunks.iter().zip(ids).flat_map(|(c, id)| c.rows.iter().map(move |r| (&r.row, Some(*id))));
+    let rows: Vec<(&OutboxRow, Option<i64>)> =
+        of_chunks.chain(failed.iter().map(|row| (row, None))).collect();
+    let total = rows.len();
+    let written = insert(transaction, &rows).await?;
+    let all = written.len() == total;
+    let chunk = |(chunk, id): (NewChunk, &i64)| {
+        let NewChunk { queue, lane, mut rows, leased } = chunk;
+        if !all {
+            rows.retain(|row| written.contains(&row.row.key));
+        }
+        leased.then_some(Chunk { id: ChunkId(*id), queue, lane, rows })
+    };
+    Ok(chunks.into_iter().zip(ids).filter_map(chunk).collect())
+}
+
+async fn insert(
+    transaction: &Transaction,
+    rows: &[(&OutboxRow, Option<i64>)],
+) -> Result<HashSet<SendKey>, StoreError> {
+    if rows.is_empty() {
+        return Ok(HashSet::new());
+    }
+    fn column<'a, T>(rows: &'a [(&'a OutboxRow, Option<i64>)], of: impl Fn(&'a OutboxRow) -> T) -> Vec<T> {
+        rows.iter().map(|(row, _)| of(row)).collect()
+    }
+    let inserted = transaction
+        .query(
+            statement::INSERT_OUTBOX,
+            &[
+                &column(rows, |r| r.key.notification_id.0),
+                &column(rows, |r| r.key.channel.as_str()),
+                &column(rows, |r| r.event_id.as_str()),
+                &column(rows, |r| r.recipient.user_type.as_str()),
+                &column(rows, |r| r.recipient.user_id.as_str()),
+                &column(rows, |r| r.address.as_str()),
+                &column(rows, |r| r.title.as_str()),
+                &column(rows, |r| r.body.as_str()),
+                &column(rows, |r| r.inbox.as_ref().map(|text| text.title.as_str())),
+                &column(rows, |r| r.inbox.as_ref().map(|text| text.body.as_str())),
+                &column(rows, |r| r.priority.as_str()),
+                &column(rows, |r| r.audience.as_str()),
+                &column(rows, |r| r.entity.as_ref().map(|e| e.entity_type.as_str())),
+                &column(rows, |r| r.entity.as_ref().map(|e| e.entity_id.as_str())),
+                &column(rows, |r| r.shared_read),
+                &column(rows, |r| r.queue.as_str()),
+                &rows.iter().map(|(_, chunk)| *chunk).collect::<Vec<_>>(),
+                &column(rows, |r| r.failure.as_ref().map(|_| "FAILED")),
+                &column(rows, |r| r.failure.as_ref().map(ToString::to_string)),
+            ],
+        )
+        .await?;
+    inserted.iter().map(read::key_of).collect()
+}
+
+/// The events' next states, as columns.
+#[derive(Debug, Default)]
+struct Finished {
+    ids: Vec<i64>,
+    statuses: Vec<&'static str>,
+    cursors_after: Vec<Option<String>>,
+    errors: Vec<Option<String>>,
+    cursors_before: Vec<Option<String>>,
+}
+
+impl Finished {
+    fn new(steps: &[FanOutStep], cursors: &HashMap<i64, String>) -> Self {
+        let mut finished = Finished::default();
+        for step in steps {
+            let NextState { status, cursor, error } = step.next();
+            finished.ids.push(step.seq);
+            finished.statuses.push(status.as_str());
+            finished.cursors_after.push(cursor);
+            finished.errors.push(error);
+            finished.cursors_before.push(step.fence(cursors.get(&step.seq)));
+        }
+        finished
+    }
+
+    fn params(&self) -> Params<'_> {
+        vec![&self.ids, &self.statuses, &self.cursors_after, &self.errors, &self.cursors_before]
+    }
+}
+
+/// What is remembered of the events, as columns.
+#[derive(Debug, Default)]
+struct Processed<'a> {
+    ids: Vec<&'a str>,
+    hashes: Vec<&'a str>,
+    statuses: Vec<&'static str>,
+    recipients: Vec<i64>,
+    sends: Vec<i64>,
+    counts: Vec<String>,
+    decisions: Vec<Option<&'a str>>,
+}
+
+impl<'a> Processed<'a> {
+    fn new(steps: &'a [FanOutStep]) -> Self {
+        let mut processed = Processed::default();
+        for step in steps {
+            let Some((status, summary)) = step.remembered() else { continue };
+            processed.ids.push(step.event.event_id.as_str());
+            processed.hashes.push(step.body_hash.as_str());
+            processed.statuses.push(status.as_str());
+            processed.recipients.push(i64::try_from(summary.recipients).unwrap_or(i64::MAX));
+            processed.sends.push(i64::try_from(summary.sends).unwrap_or(i64::MAX));
+            processed.counts.push(json!(summary.counts).to_string());
+            processed.decisions.push(step.decisions.as_deref());
+        }
+        processed
+    }
+
+    fn params<'b>(&'b self, instance: &'b String) -> Params<'b> {
+        let Processed { ids, hashes, statuses, recipients, sends, counts, decisions } = self;
+        vec![ids, hashes, statuses, recipients, sends, counts, decisions, instance]
+    }
+}
+
+/// What members of entities share, as columns.
+#[derive(Debug, Default)]
+struct Shared<'a> {
+    event_ids: Vec<&'a str>,
+    entity_types: Vec<&'a str>,
+    entity_ids: Vec<&'a str>,
+    shared_read: Vec<bool>,
+}
+
+impl<'a> Shared<'a> {
+    fn new(steps: &'a [FanOutStep]) -> Self {
+        let mut shared = Shared::default();
+        for step in steps {
+            for (entity, shared_read) in &step.entities {
+                shared.event_ids.push(step.event.event_id.as_str());
+                shared.entity_types.push(entity.entity_type.as_str());
+                shared.entity_ids.push(entity.entity_id.as_str());
+                shared.shared_read.push(*shared_read);
+            }
+        }
+        shared
+    }
+
+    fn params(&self) -> Params<'_> {
+        vec![&self.event_ids, &self.entity_types, &self.entity_ids, &self.shared_read]
+    }
+}
+
+/// Chunks, as columns.
+#[derive(Debug, Default)]
+pub struct NewChunks<'a> {
+    queues: Vec<&'a str>,
+    lanes: Vec<i16>,
+    first_ids: Vec<Uuid>,
+    last_ids: Vec<Uuid>,
+    leased: Vec<bool>,
+}
+
+impl<'a> NewChunks<'a> {
+    fn new(chunks: &'a [NewChunk]) -> Self {
+        let mut new = NewChunks::default();
+        for chunk in chunks {
+            let keys = chunk.rows.iter().map(|row| row.row.key);
+            new.add(&chunk.queue, chunk.lane, keys, chunk.leased);
+        }
+        new
+    }
+
+    pub fn add(
+        &mut self,
+        queue: &'a str,
+        lane: i64,
+        keys: impl Iterator<Item = SendKey> + Clone,
+        leased: bool,
+    ) {
+        let ids = || keys.clone().map(|key| key.notification_id.0);
+        self.queues.push(queue);
+        self.lanes.push(i16::try_from(lane).unwrap_or(i16::MAX));
+        self.first_ids.push(ids().min().unwrap_or_default());
+        self.last_ids.push(ids().max().unwrap_or_default());
+        self.leased.push(leased);
+    }
+
+    pub fn params<'b>(&'b self, lease_seconds: &'b f64) -> Params<'b> {
+        vec![&self.queues, &self.lanes, &self.first_ids, &self.last_ids, &self.leased, lease_seconds]
+    }
+}

@@ -1,0 +1,251 @@
+//! How a connection comes about: its URL, TLS, what every session is told, and what its errors mean.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, RecyclingMethod};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio_postgres::Config;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::error::SqlState;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::StoreError;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection whose other end went silent is given up after so long.
+const SILENCE: Duration = Duration::from_secs(20);
+
+/// Every statement is written for its index and walks it in nested loops. The planner is not asked for more: what it thinks
+/// of young tables without statistics would be remembered long after they have grown. The deadlines end what a stranger's lock
+/// or a process that went away would hold up.
+const SESSION: &str =
+    "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off;
+    SET plan_cache_mode = force_generic_plan; SET statement_timeout = '60s'; SET lock_timeout = '20s';
+    SET idle_in_transaction_session_timeout = '60s'; SET TimeZone = 'UTC'";
+
+/// A database server and how to talk to it.
+#[derive(Clone)]
+pub struct Server {
+    pub config: Config,
+    pub tls: MakeRustlsConnect,
+}
+
+impl Server {
+    pub fn new(url: &str, ca_file: Option<&Path>) -> Result<Self, StoreError> {
+        let Url { url, verify, ca_file: root } = Url::read(url)?;
+        let mut config: Config = url.parse().map_err(|e: tokio_postgres::Error| {
+            let why = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
+            unusable(format!(
+                "database.url is not usable: {why}; expected something like postgres://user:password@host:5432/database"
+            ))
+        })?;
+        let ca_file = ca_file.map(Path::to_owned).or(root);
+        let verify = verify || ca_file.is_some();
+        if verify {
+            config.ssl_mode(SslMode::Require);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("campanile");
+        }
+        config.connect_timeout(CONNECT_TIMEOUT).tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
+        let tls = MakeRustlsConnect::new(tls(verify, ca_file.as_deref())?);
+        Ok(Server { config, tls })
+    }
+
+    pub fn manager(&self) -> Manager {
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        Manager::from_config(self.config.clone(), self.tls.clone(), recycling)
+    }
+
+    /// Host, port and database, for messages: never the password.
+    pub fn name(&self) -> String {
+        use tokio_postgres::config::Host;
+        let host = match self.config.get_hosts().first() {
+            Some(Host::Tcp(host)) => host.clone(),
+            Some(Host::Unix(folder)) => folder.display().to_string(),
+            None => "localhost".to_owned(),
+        };
+        let port = self.config.get_ports().first().copied().unwrap_or(5432);
+        format!("{host}:{port}/{}", self.config.get_dbname().unwrap_or_default())
+    }
+}
+
+pub fn prepare_session() -> Hook {
+    Hook::async_fn(|client, _| {
+        Box::pin(async move { client.batch_execute(SESSION).await.map_err(HookError::Backend) })
+    })
+}
+
+/// What libpq knows in a URL and the driver does not.
+#[derive(Debug, PartialEq)]
+struct Url {
+    url: String,
+    verify: bool,
+    ca_file: Option<PathBuf>,
+}
+
+impl Url {
+    fn read(url: &str) -> Result<Self, StoreError> {
+        let Some((server, query)) = url.split_once('?') else {
+            return Ok(Url { url: url.to_owned(), verify: false, ca_file: None });
+        };
+        let (mut verify, mut ca_file, mut rest) = (false, None, Vec::new());
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=') {
+                Some(("sslmode", "verify-full")) => verify = true,
+                Some(("sslmode", "verify-ca")) => {
+                    return Err(unusable(
+                        "database.url: sslmode=verify-ca is not supported; use sslmode=verify-full, which also checks the host's name".to_owned(),
+                    ));
+                }
+                Some(("sslmode", "allow")) => rest.push("sslmode=prefer"),
+                Some(("sslrootcert", file)) => ca_file = Some(PathBuf::from(file)),
+                _ => rest.push(option),
+            }
+        }
+        let query = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
+        Ok(Url { url: format!("{server}{query}"), verify, ca_file })
+    }
+}
+
+fn tls(verify: bool, ca_file: Option<&Path>) -> Result<ClientConfig, StoreError> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|e| unusable(format!("TLS can't be used: {e}")))?;
+    if !verify {
+        let verifier = Arc::new(Encrypted::new(&provider));
+        return Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth());
+    }
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    if let Some(file) = ca_file {
+        let bad =
+            |why: String| unusable(format!("the authorities in {} can't be used: {why}", file.display()));
+        let certificates: Vec<_> = CertificateDer::pem_file_iter(file)
+            .and_then(Iterator::collect)
+            .map_err(|e| bad(e.to_string()))?;
+        if certificates.is_empty() {
+            return Err(bad("it holds no certificate".to_owned()));
+        }
+        for certificate in certificates {
+            roots.add(certificate).map_err(|e| bad(e.to_string()))?;
+        }
+    }
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// As libpq does for `prefer` and `require`: what is sent is encrypted, and who reads it is not asked. `verify-full`, or a file
+/// of authorities, asks.
+#[derive(Debug)]
+struct Encrypted {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Encrypted {
+    fn new(provider: &CryptoProvider) -> Self {
+        Encrypted { algorithms: provider.signature_verification_algorithms }
+    }
+}
+
+impl ServerCertVerifier for Encrypted {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// What the caller does next. Data is refused; a schema or a grant that is not there is for the operator; all else passes.
+pub fn error(error: tokio_postgres::Error) -> StoreError {
+    let Some(db) = error.as_db_error() else {
+        let text = std::error::Error::source(&error).map(|source| format!("{error}: {source}"));
+        let text = text.unwrap_or_else(|| error.to_string());
+        // What can't be converted is data; all else is the connection.
+        let conversion = text.starts_with("error serializing") || text.starts_with("error deserializing");
+        return if conversion { StoreError::Refused(text) } else { StoreError::Unavailable(text) };
+    };
+    let text = match db.detail() {
+        Some(detail) => format!("{}: {detail}", db.message()),
+        None => db.message().to_owned(),
+    };
+    match db.code() {
+        // A plan that DDL made useless, or a server behind a proxy that never saw the statement: the next try makes a new one.
+        &SqlState::FEATURE_NOT_SUPPORTED | &SqlState::INVALID_SQL_STATEMENT_NAME => {
+            StoreError::Unavailable(text)
+        }
+        code => match &code.code()[..2] {
+            "21" | "22" | "23" | "54" => StoreError::Refused(text),
+            "28" | "3D" | "3F" | "42" => {
+                StoreError::Unusable(format!("the database does not allow it: {text}"))
+            }
+            _ => StoreError::Unavailable(text),
+        },
+    }
+}
+
+fn unusable(message: String) -> StoreError {
+    StoreError::Unusable(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libpqs_words_are_understood() {
+        let read = |url: &str| Url::read(url).unwrap();
+        let plain = Url { url: "postgres://h/d".to_owned(), verify: false, ca_file: None };
+        assert_eq!(read("postgres://h/d"), plain);
+        assert_eq!(read("postgres://h/d?"), plain);
+        let full = read("postgres://h/d?sslmode=verify-full&application_name=x&sslrootcert=/ca.pem");
+        assert_eq!(full.url, "postgres://h/d?application_name=x");
+        assert!(full.verify);
+        assert_eq!(full.ca_file, Some(PathBuf::from("/ca.pem")));
+        assert!(Url::read("postgres://h/d?sslmode=verify-ca").is_err());
+    }
+
+    #[test]
+    fn the_name_of_a_server_has_no_password() {
+        let server = Server::new("postgres://anna:secret@db.example:6543/shop", None).unwrap();
+        assert_eq!(server.name(), "db.example:6543/shop");
+    }
+
+    #[test]
+    fn a_url_that_can_not_be_used_says_why_and_tells_no_password() {
+        let error = Server::new("postgres://anna:secret@db:port/shop", None).err().unwrap().to_string();
+        assert!(error.contains("database.url") && !error.contains("secret"), "{error}");
+    }
+}

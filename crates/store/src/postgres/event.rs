@@ -1,0 +1,128 @@
+//! How events enter, and how they are closed.
+
+use std::collections::{HashMap, HashSet};
+
+use async_trait::async_trait;
+use campanile_domain::event::{BodyHash, Failure, NewEvent};
+use campanile_domain::id::EventId;
+use campanile_domain::priority::Priority;
+use campanile_domain::time::Timestamp;
+
+use super::transaction::Transaction;
+use super::{Params, Postgres, prepare, read, settle, statement};
+use crate::{Acceptance, DeadLetter, EventStore, StoreError};
+
+#[async_trait]
+impl EventStore for Postgres {
+    async fn accept(&self, events: Vec<NewEvent>) -> Result<Acceptance, StoreError> {
+        loop {
+            let transaction = self.begin().await?;
+            if let Some(acceptance) = accept(&transaction, &events).await? {
+                if matches!(acceptance, Acceptance::Accepted(_)) {
+                    transaction.commit().await?;
+                }
+                return Ok(acceptance);
+            }
+            // Somebody else wrote one of these ids between our look and our insert: by now it can be seen.
+        }
+    }
+
+    async fn count_failure(&self, seq: i64, failure: Failure, max: u32) -> Result<bool, StoreError> {
+        let transaction = self.begin().await?;
+        let counted = transaction.query(statement::COUNT_FAILURE, &[&seq, &failure.to_string()]).await?;
+        let given_up = match counted.first() {
+            Some(row) if read::count(row, "retry_count")? >= max => {
+                give_up(&transaction, seq, read::get(row, "event_id")?, &failure).await?;
+                true
+            }
+            _ => false,
+        };
+        transaction.commit().await?;
+        Ok(given_up)
+    }
+
+    async fn close_events(&self, candidates: Vec<EventId>) -> Result<u64, StoreError> {
+        let ids: HashSet<&str> = candidates.iter().map(EventId::as_str).collect();
+        let ids: Vec<&str> = ids.into_iter().collect();
+        self.execute(statement::CLOSE_EVENTS, &[&ids]).await
+    }
+
+    async fn open_events(&self, after: i64, limit: usize) -> Result<Vec<(i64, EventId)>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.query(statement::OPEN_EVENTS, &[&after, &limit]).await?;
+        let open = |row| Ok((read::get(row, "id")?, EventId::stored(read::get::<String>(row, "event_id")?)));
+        rows.iter().map(open).collect()
+    }
+}
+
+/// Nobody will try the event again by itself. One of which some were told already is `PUBLISHED`, so that what was written
+/// goes its way and closes it; any other is `FAILED`.
+pub async fn give_up(
+    transaction: &Transaction,
+    seq: i64,
+    event_id: &str,
+    failure: &Failure,
+) -> Result<(), StoreError> {
+    if transaction.execute(statement::GIVE_UP_EVENT, &[&seq, &failure.to_string()]).await? == 0 {
+        return Ok(());
+    }
+    transaction.execute(statement::GIVE_UP_PROCESSED, &[&seq]).await?;
+    settle::write_letters(transaction, &[DeadLetter::of_event(event_id, failure)]).await
+}
+
+/// Looks at everything before it writes anything, so that a conflict leaves no trace. Answers nothing when an id appeared
+/// meanwhile.
+async fn accept(transaction: &Transaction, events: &[NewEvent]) -> Result<Option<Acceptance>, StoreError> {
+    let known = known_bodies(transaction, events).await?;
+    let is_known = |event: &NewEvent| known.contains_key(event.event_id.as_str());
+    let differs =
+        |event: &NewEvent| known.get(event.event_id.as_str()).is_some_and(|h| *h != event.body_hash());
+    let conflicts: Vec<usize> =
+        events.iter().enumerate().filter(|(_, event)| differs(event)).map(|(position, _)| position).collect();
+    if !conflicts.is_empty() {
+        return Ok(Some(Acceptance::Conflicts(conflicts)));
+    }
+    let created: Vec<bool> = events.iter().map(|event| !is_known(event)).collect();
+    let new: Vec<&NewEvent> = events.iter().filter(|event| !is_known(event)).collect();
+    if insert(transaction, &new).await? < new.len() {
+        return Ok(None);
+    }
+    Ok(Some(Acceptance::Accepted(created)))
+}
+
+async fn insert(transaction: &Transaction, events: &[&NewEvent]) -> Result<usize, StoreError> {
+    if events.is_empty() {
+        return Ok(0);
+    }
+    let ids: Vec<&str> = events.iter().map(|event| event.event_id.as_str()).collect();
+    let types: Vec<&str> = events.iter().map(|event| event.event_type.as_str()).collect();
+    let aggregate_types: Vec<&str> = events.iter().map(|event| event.aggregate_type.as_str()).collect();
+    let aggregate_ids: Vec<&str> = events.iter().map(|event| event.aggregate_id.as_str()).collect();
+    let payloads: Vec<String> = events.iter().map(|event| event.payload.to_json()).collect();
+    let priorities: Vec<Option<&str>> =
+        events.iter().map(|event| event.priority.map(Priority::as_str)).collect();
+    let times: Vec<Option<Timestamp>> = events.iter().map(|event| event.occurred_at).collect();
+    let params: Params = &[&ids, &types, &aggregate_types, &aggregate_ids, &payloads, &priorities, &times];
+    Ok(transaction.query(statement::ACCEPT_EVENT, params).await?.len())
+}
+
+/// The hashes of events with these ids, whether they are still stored or only remembered.
+async fn known_bodies(
+    transaction: &Transaction,
+    events: &[NewEvent],
+) -> Result<HashMap<String, BodyHash>, StoreError> {
+    let ids: Vec<&str> = events.iter().map(|event| event.event_id.as_str()).collect();
+    let [known_event, known_hash] =
+        prepare(transaction, [statement::KNOWN_EVENT, statement::KNOWN_HASH]).await?;
+    let (client, ids): (_, Params) = (transaction.client(), &[&ids]);
+    let (stored, remembered) =
+        tokio::try_join!(biased; client.query(&known_event, ids), client.query(&known_hash, ids))?;
+    let mut known = HashMap::new();
+    for row in &remembered {
+        known.insert(read::get(row, "event_id")?, BodyHash::stored(read::get::<String>(row, "body_hash")?));
+    }
+    for row in &stored {
+        known.insert(read::get(row, "event_id")?, read::event(row)?.body_hash());
+    }
+    Ok(known)
+}

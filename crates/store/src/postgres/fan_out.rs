@@ -1,0 +1,119 @@
+//! Claiming events; whom they concern is in `people`, and what a commit writes in `commit`. A claim is an open transaction
+//! that holds the locks of its events, so that nobody else takes them; it waits for nothing but the database.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use campanile_domain::event::{Event, Failure};
+use campanile_domain::fan_out::{Cursor, Page};
+use campanile_domain::id::EntityRef;
+use campanile_domain::recipient::{Candidate, Group};
+use campanile_domain::status::ProcessedStatus;
+use campanile_domain::time::Timestamp;
+use tokio_postgres::Row;
+
+use super::transaction::Transaction;
+use super::{Postgres, commit, event, people, read, statement};
+use crate::{Chunk, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStore, Store, StoreError};
+
+#[async_trait]
+impl FanOutStore for Postgres {
+    async fn claim_events(&self, claim: Claim) -> Result<Option<Box<dyn FanOutClaim>>, StoreError> {
+        let transaction = self.begin().await?;
+        let rows = match claim {
+            Claim::Fresh { limit } => {
+                let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+                transaction.query(statement::CLAIM_FRESH, &[&limit]).await?
+            }
+            Claim::Unfinished { after } => transaction.query(statement::CLAIM_UNFINISHED, &[&after]).await?,
+            Claim::These(ids) => transaction.query(statement::CLAIM_THESE, &[&ids]).await?,
+        };
+        let Some(first) = rows.first() else { return Ok(None) };
+        let now = read::get(first, "now")?;
+        let (mut events, mut cursors, mut unreadable) = (Vec::new(), HashMap::new(), Vec::new());
+        for row in &rows {
+            match claimed_event(row) {
+                Ok((event, cursor)) => {
+                    cursors.extend(cursor.map(|text| (event.seq, text)));
+                    events.push(event);
+                }
+                Err(error) => unreadable.push((row, error)),
+            }
+        }
+        for (row, error) in &unreadable {
+            // It fails at once and alone: left PENDING it would stand in the way of every claim.
+            let failure = Failure::new("UNREADABLE", error.to_string());
+            event::give_up(&transaction, read::get(row, "id")?, read::get(row, "event_id")?, &failure)
+                .await?;
+        }
+        if events.is_empty() {
+            transaction.commit().await?;
+            return Ok(None);
+        }
+        Ok(Some(Box::new(PostgresClaim { transaction, events, cursors, now })))
+    }
+}
+
+/// With the cursor as it is stored.
+fn claimed_event(row: &Row) -> Result<(ClaimedEvent, Option<String>), StoreError> {
+    let text: Option<String> = read::get(row, "fan_out_cursor")?;
+    let cursor: Option<Cursor> = text
+        .as_deref()
+        .map(|text| serde_json::from_str(text).map_err(|e| read::bad("fan_out_cursor", e)))
+        .transpose()?;
+    let processed: Option<ProcessedStatus> = read::maybe_parsed(row, "processed")?;
+    let known = ClaimedEvent::is_known(processed, cursor.as_ref());
+    let cancelled: bool = read::get(row, "cancelled")?;
+    let reason: Option<String> = read::get(row, "reason")?;
+    let event = ClaimedEvent {
+        seq: read::get(row, "id")?,
+        event: Arc::new(read::event(row)?),
+        cursor,
+        known,
+        cancelled: cancelled.then(|| reason.unwrap_or_default()),
+    };
+    Ok((event, text))
+}
+
+#[derive(Debug)]
+struct PostgresClaim {
+    transaction: Transaction,
+    events: Vec<ClaimedEvent>,
+    /// By `seq`, the text of each cursor as it was read. Another release may write the same cursor with other words.
+    cursors: HashMap<i64, String>,
+    now: Timestamp,
+}
+
+#[async_trait]
+impl FanOutClaim for PostgresClaim {
+    fn events(&self) -> &[ClaimedEvent] {
+        &self.events
+    }
+
+    fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    async fn candidates(&mut self, pages: Vec<Page>) -> Result<Vec<Vec<Candidate>>, StoreError> {
+        people::candidates(&self.transaction, &pages).await
+    }
+
+    async fn groups(&mut self, entities: Vec<EntityRef>) -> Result<HashMap<EntityRef, Group>, StoreError> {
+        people::groups(&self.transaction, &entities).await
+    }
+
+    async fn commit(self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError> {
+        let chunks = commit::write(&self.transaction, commit, &self.cursors).await?;
+        self.transaction.commit().await?;
+        Ok(chunks)
+    }
+}
+
+/// A claim of an event that is not stored: it can be decided, and never committed.
+pub async fn look_up(store: &Postgres, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError> {
+    let now = store.now().await?;
+    let transaction = store.begin().await?;
+    let event = ClaimedEvent { seq: 0, event: Arc::new(event), cursor: None, known: false, cancelled: None };
+    Ok(Box::new(PostgresClaim { transaction, events: vec![event], cursors: HashMap::new(), now }))
+}

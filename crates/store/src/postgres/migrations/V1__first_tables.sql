@@ -1,0 +1,403 @@
+-- The schema `campanile` itself is made before the first migration. Text that is compared has the collation "C": bytewise.
+-- Tables with a view of the promised name over them: outbox (notification_outbox), send (notification_channel_send).
+-- Queue-like tables are vacuumed often, since they are small and live from being deleted from.
+
+-- The clock of the database, by which leases and due times are compared. Inlined wherever it is called.
+CREATE FUNCTION campanile.now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT pg_catalog.now()';
+
+CREATE TABLE campanile.event_outbox (
+    id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    event_id       text COLLATE "C" NOT NULL UNIQUE CHECK (length(event_id) BETWEEN 1 AND 200),
+    event_type     text COLLATE "C" NOT NULL CHECK (length(event_type) BETWEEN 1 AND 200),
+    aggregate_type text COLLATE "C" NOT NULL CHECK (length(aggregate_type) BETWEEN 1 AND 200),
+    aggregate_id   text COLLATE "C" NOT NULL CHECK (length(aggregate_id) BETWEEN 1 AND 200),
+    payload        json NOT NULL DEFAULT '{}'
+                   CHECK (octet_length(payload::text) <= 65536 AND json_typeof(payload) = 'object'),
+    priority       text COLLATE "C" CHECK (priority IN ('HIGH', 'NORMAL', 'LOW')),
+    status         text COLLATE "C" NOT NULL DEFAULT 'PENDING'
+                   CHECK (status IN ('PENDING', 'PUBLISHED', 'PROCESSED', 'FAILED', 'CANCELLED')),
+    retry_count    integer NOT NULL DEFAULT 0,
+    last_error     text,
+    occurred_at    timestamptz
+                   CHECK (occurred_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-30 00:00:00+00'),
+    created_at     timestamptz NOT NULL DEFAULT campanile.now(),
+    published_at   timestamptz,
+    processed_at   timestamptz,
+    -- The order of claims: 0 for HIGH, 1 for NORMAL, 2 for LOW; from the route where the event names no priority.
+    lane           smallint NOT NULL DEFAULT 1,
+    -- How far the fan-out of a large audience has come (JSON).
+    fan_out_cursor text
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
+CREATE INDEX event_outbox_fresh ON campanile.event_outbox (lane, id) WHERE status = 'PENDING' AND fan_out_cursor IS NULL;
+CREATE INDEX event_outbox_unfinished ON campanile.event_outbox (lane, id) WHERE status = 'PENDING' AND fan_out_cursor IS NOT NULL;
+CREATE INDEX event_outbox_open ON campanile.event_outbox (id) WHERE status = 'PUBLISHED';
+-- For searches.
+CREATE INDEX event_outbox_type ON campanile.event_outbox (event_type, id);
+CREATE INDEX event_outbox_failed ON campanile.event_outbox (id) WHERE status = 'FAILED';
+CREATE INDEX event_outbox_cancelled ON campanile.event_outbox (id) WHERE status = 'CANCELLED';
+
+CREATE TABLE campanile.event_cancel (
+    event_id   text COLLATE "C" PRIMARY KEY CHECK (length(event_id) BETWEEN 1 AND 200),
+    reason     text,
+    created_at timestamptz NOT NULL DEFAULT campanile.now()
+);
+
+-- What is known of an event id for ever, and what was decided, for as long as it is kept.
+CREATE TABLE campanile.processed_event (
+    event_id   text COLLATE "C" PRIMARY KEY,
+    body_hash  text COLLATE "C" NOT NULL,
+    status     text COLLATE "C" NOT NULL CHECK (status IN ('PROCESSING', 'SUCCESS', 'FAILED')),
+    recipients bigint NOT NULL DEFAULT 0,
+    sends      bigint NOT NULL DEFAULT 0,
+    counts     json NOT NULL DEFAULT '{}',
+    decisions  json,
+    instance   text NOT NULL,
+    created_at timestamptz NOT NULL
+);
+
+CREATE TABLE campanile.outbox (
+    notification_id   uuid NOT NULL,
+    channel           text COLLATE "C" NOT NULL,
+    event_id          text COLLATE "C" NOT NULL,
+    recipient_type    text COLLATE "C" NOT NULL,
+    recipient_id      text COLLATE "C" NOT NULL,
+    recipient_address text NOT NULL,
+    title             text NOT NULL,
+    body              text NOT NULL,
+    inbox_title       text,
+    inbox_body        text,
+    priority          text COLLATE "C" NOT NULL,
+    available_at      timestamptz,
+    audience          text NOT NULL,
+    entity_type       text COLLATE "C",
+    entity_id         text COLLATE "C",
+    shared_read       boolean NOT NULL,
+    queue             text COLLATE "C" NOT NULL,
+    chunk_id          bigint,
+    -- Only FAILED and CANCELLED are stored; notification_outbox derives the rest.
+    status            text COLLATE "C",
+    retry_count       integer NOT NULL DEFAULT 0,
+    last_error        text,
+    created_at        timestamptz NOT NULL,
+    PRIMARY KEY (notification_id, channel)
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.05);
+CREATE UNIQUE INDEX outbox_recipient ON campanile.outbox (event_id, recipient_type, recipient_id, channel);
+
+-- Up to 1000 outbox rows of one queue that wait to be published. A lease that has passed may be taken over.
+CREATE TABLE campanile.publish_chunk (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    queue       text COLLATE "C" NOT NULL,
+    lane        smallint NOT NULL,
+    first_id    uuid NOT NULL,
+    last_id     uuid NOT NULL,
+    lease_until timestamptz
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX publish_chunk_order ON campanile.publish_chunk (queue, lane, id);
+
+CREATE TABLE campanile.event_notification (
+    event_id     text COLLATE "C" NOT NULL,
+    entity_type  text COLLATE "C" NOT NULL,
+    entity_id    text COLLATE "C" NOT NULL,
+    shared_read  boolean NOT NULL,
+    read_at      timestamptz,
+    read_by_type text COLLATE "C",
+    read_by_id   text COLLATE "C",
+    PRIMARY KEY (event_id, entity_type, entity_id)
+);
+
+CREATE TABLE campanile.notification (
+    id          uuid PRIMARY KEY,
+    event_id    text COLLATE "C" NOT NULL,
+    event_type  text COLLATE "C" NOT NULL,
+    user_type   text COLLATE "C" NOT NULL,
+    user_id     text COLLATE "C" NOT NULL,
+    entity_type text COLLATE "C",
+    entity_id   text COLLATE "C",
+    title       text NOT NULL,
+    body        text NOT NULL,
+    properties  json NOT NULL,
+    priority    text COLLATE "C" NOT NULL,
+    shared_read boolean NOT NULL,
+    read_at     timestamptz,
+    archived_at timestamptz,
+    created_at  timestamptz NOT NULL
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.05);
+CREATE UNIQUE INDEX notification_recipient ON campanile.notification (event_id, user_type, user_id);
+
+-- One claim of up to a batch of sends. Its id is the fencing token: it rises with every claim.
+CREATE TABLE campanile.send_claim (
+    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    instance      text NOT NULL,
+    lease_until   timestamptz NOT NULL,
+    -- The notifications whose sends it holds.
+    notifications uuid[] NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX send_claim_expiry ON campanile.send_claim (lease_until);
+
+-- No index holds what an outcome changes, and each page has room for the new version: settling is a HOT update.
+CREATE TABLE campanile.send (
+    notification_id   uuid NOT NULL,
+    channel           text COLLATE "C" NOT NULL,
+    recipient_address text NOT NULL,
+    status            text COLLATE "C" NOT NULL
+                      CHECK (status IN ('DUE', 'SENDING', 'SENT', 'FAILED', 'IN_DOUBT', 'CANCELLED')),
+    attempt_count     integer NOT NULL DEFAULT 0,
+    lease             bigint,
+    provider          text,
+    external_id       text,
+    receipt           text,
+    receipt_at        timestamptz,
+    last_error        text,
+    created_at        timestamptz NOT NULL,
+    sent_at           timestamptz,
+    PRIMARY KEY (notification_id, channel)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.05);
+
+-- Sends that wait for their time: retries, and first attempts for which nobody had room.
+CREATE TABLE campanile.send_due (
+    channel         text COLLATE "C" NOT NULL,
+    lane            smallint NOT NULL,
+    due_at          timestamptz NOT NULL,
+    notification_id uuid NOT NULL,
+    PRIMARY KEY (channel, lane, due_at, notification_id)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+CREATE UNIQUE INDEX send_due_send ON campanile.send_due (notification_id, channel);
+
+CREATE TABLE campanile.send_attempt (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    notification_id uuid NOT NULL,
+    channel         text COLLATE "C" NOT NULL,
+    at              timestamptz NOT NULL,
+    provider        text,
+    outcome         text NOT NULL,
+    error           text,
+    duration_ms     bigint NOT NULL
+);
+CREATE INDEX send_attempt_send ON campanile.send_attempt (notification_id, channel);
+
+CREATE TABLE campanile.captured_message (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    event_id   text COLLATE "C" NOT NULL,
+    user_type  text COLLATE "C" NOT NULL,
+    user_id    text COLLATE "C" NOT NULL,
+    channel    text COLLATE "C" NOT NULL,
+    address    text NOT NULL,
+    title      text NOT NULL,
+    body       text NOT NULL,
+    at         timestamptz NOT NULL
+);
+CREATE INDEX captured_message_event ON campanile.captured_message (event_id, id);
+
+CREATE TABLE campanile.dead_letter (
+    id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    stage          text COLLATE "C" NOT NULL,
+    event_id       text COLLATE "C",
+    recipient_type text COLLATE "C",
+    recipient_id   text COLLATE "C",
+    channel        text COLLATE "C",
+    provider       text COLLATE "C",
+    reason         text COLLATE "C" NOT NULL,
+    error          text NOT NULL,
+    message        text,
+    created_at     timestamptz NOT NULL,
+    replayed_at    timestamptz
+);
+CREATE INDEX dead_letter_event ON campanile.dead_letter (event_id, id);
+
+CREATE TABLE campanile.entity (
+    entity_type text COLLATE "C" NOT NULL,
+    entity_id   text COLLATE "C" NOT NULL,
+    kind        text COLLATE "C",
+    name        text,
+    PRIMARY KEY (entity_type, entity_id)
+);
+
+-- May be dropped and replaced by a view with the same columns over the business's own tables.
+CREATE TABLE campanile.recipient (
+    user_type     text COLLATE "C" NOT NULL,
+    user_id       text COLLATE "C" NOT NULL,
+    entity_type   text COLLATE "C",
+    entity_id     text COLLATE "C",
+    role          text COLLATE "C",
+    name          text,
+    email         text,
+    phone         text,
+    push_tokens   json NOT NULL DEFAULT '[]',
+    slack_webhook text,
+    locale        text,
+    time_zone     text,
+    active        boolean NOT NULL DEFAULT true,
+    PRIMARY KEY (user_type, user_id)
+);
+CREATE INDEX recipient_entity ON campanile.recipient (entity_id, entity_type);
+-- The order in which a fan-out walks: entity, then rank, then user.
+CREATE INDEX recipient_walk ON campanile.recipient
+    (user_type, (coalesce(entity_id, '')), (CASE WHEN role = 'MANAGER' THEN 0 ELSE 1 END), user_id) WHERE active;
+
+CREATE TABLE campanile.dead_address (
+    channel text COLLATE "C" NOT NULL,
+    address text COLLATE "C" NOT NULL,
+    reason  text NOT NULL,
+    at      timestamptz NOT NULL,
+    PRIMARY KEY (channel, address)
+);
+
+CREATE TABLE campanile.user_notification_preferences (
+    user_type         text COLLATE "C" NOT NULL,
+    user_id           text COLLATE "C" NOT NULL,
+    channel           text COLLATE "C" NOT NULL,
+    event_type        text COLLATE "C" NOT NULL DEFAULT '*',
+    enabled           boolean NOT NULL DEFAULT true,
+    min_priority      text,
+    quiet_hours_start text,
+    quiet_hours_end   text,
+    quiet_hours_mode  text NOT NULL DEFAULT 'SUPPRESS',
+    PRIMARY KEY (user_type, user_id, channel, event_type)
+);
+
+CREATE TABLE campanile.entity_notification_settings (
+    entity_type       text COLLATE "C" NOT NULL,
+    entity_id         text COLLATE "C" NOT NULL DEFAULT '*',
+    kind              text COLLATE "C" NOT NULL DEFAULT '*',
+    channel           text COLLATE "C" NOT NULL,
+    event_type        text COLLATE "C" NOT NULL DEFAULT '*',
+    enabled           boolean NOT NULL DEFAULT true,
+    max_recipients    bigint,
+    roles             json,
+    quiet_hours_start text,
+    quiet_hours_end   text,
+    quiet_hours_mode  text NOT NULL DEFAULT 'SUPPRESS',
+    PRIMARY KEY (entity_type, entity_id, kind, channel, event_type)
+);
+CREATE INDEX entity_notification_settings_defaults ON campanile.entity_notification_settings (entity_type) WHERE entity_id = '*';
+
+CREATE TABLE campanile.event_type_channel_routing (
+    event_type        text COLLATE "C" NOT NULL DEFAULT '*',
+    channel           text COLLATE "C" NOT NULL,
+    mandatory         boolean NOT NULL DEFAULT false,
+    delivery_strategy text NOT NULL DEFAULT 'IMMEDIATE',
+    delay_seconds     bigint,
+    window_seconds    bigint,
+    max_items         bigint,
+    priority          text COLLATE "C",
+    PRIMARY KEY (event_type, channel)
+);
+INSERT INTO campanile.event_type_channel_routing (event_type, channel, mandatory)
+VALUES ('*', 'WEBSOCKET', true), ('*', 'EMAIL', false), ('*', 'PUSH', false), ('*', 'SMS', false);
+
+CREATE TABLE campanile.event_audience (
+    event_type     text COLLATE "C" NOT NULL,
+    name           text COLLATE "C" NOT NULL,
+    recipient_type text NOT NULL,
+    entity_path    text,
+    roles          json,
+    scope          text NOT NULL DEFAULT 'PERSONAL',
+    shared_read    boolean NOT NULL DEFAULT false,
+    "when"         text,
+    PRIMARY KEY (event_type, name)
+);
+
+CREATE TABLE campanile.template (
+    event_type text COLLATE "C" NOT NULL DEFAULT '*',
+    channel    text COLLATE "C" NOT NULL DEFAULT '*',
+    locale     text COLLATE "C" NOT NULL DEFAULT '*',
+    title      text NOT NULL,
+    body       text NOT NULL DEFAULT '',
+    html       text,
+    PRIMARY KEY (event_type, channel, locale)
+);
+
+-- What only one instance may do at a time.
+CREATE TABLE campanile.lease (
+    name        text COLLATE "C" PRIMARY KEY,
+    holder      text NOT NULL,
+    lease_until timestamptz NOT NULL
+);
+
+-- Rises with every change of what engines keep in memory, whoever makes it.
+CREATE TABLE campanile.rule_version (version bigint NOT NULL) WITH (fillfactor = 10);
+INSERT INTO campanile.rule_version VALUES (1);
+
+-- By whoever may change a rule; the version itself nobody else may touch.
+CREATE FUNCTION campanile.rules_changed() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+BEGIN
+    UPDATE campanile.rule_version SET version = version + 1;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER rules_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON campanile.event_audience
+    FOR EACH STATEMENT EXECUTE FUNCTION campanile.rules_changed();
+CREATE TRIGGER rules_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON campanile.event_type_channel_routing
+    FOR EACH STATEMENT EXECUTE FUNCTION campanile.rules_changed();
+CREATE TRIGGER rules_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON campanile.template
+    FOR EACH STATEMENT EXECUTE FUNCTION campanile.rules_changed();
+-- An entity's own settings are read with its event; only the defaults are kept in memory.
+CREATE TRIGGER rules_changed_by_insert AFTER INSERT ON campanile.entity_notification_settings
+    FOR EACH ROW WHEN (NEW.entity_id = '*') EXECUTE FUNCTION campanile.rules_changed();
+CREATE TRIGGER rules_changed_by_update AFTER UPDATE ON campanile.entity_notification_settings
+    FOR EACH ROW WHEN ('*' IN (OLD.entity_id, NEW.entity_id)) EXECUTE FUNCTION campanile.rules_changed();
+CREATE TRIGGER rules_changed_by_delete AFTER DELETE ON campanile.entity_notification_settings
+    FOR EACH ROW WHEN (OLD.entity_id = '*') EXECUTE FUNCTION campanile.rules_changed();
+CREATE TRIGGER rules_changed_by_truncate AFTER TRUNCATE ON campanile.entity_notification_settings
+    FOR EACH STATEMENT EXECUTE FUNCTION campanile.rules_changed();
+
+-- Sorts an event into its lane, so that a plain INSERT by a producer is claimed in the right order, too. Routes are those of
+-- the event type, else those of '*'. A producer need not be allowed to read them.
+CREATE FUNCTION campanile.sort_into_lane() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+BEGIN
+    NEW.lane := coalesce(
+        CASE NEW.priority WHEN 'HIGH' THEN 0 WHEN 'NORMAL' THEN 1 WHEN 'LOW' THEN 2 END,
+        (SELECT min(CASE priority WHEN 'HIGH' THEN 0 WHEN 'LOW' THEN 2 ELSE 1 END)
+         FROM campanile.event_type_channel_routing WHERE event_type = NEW.event_type),
+        (SELECT min(CASE priority WHEN 'HIGH' THEN 0 WHEN 'LOW' THEN 2 ELSE 1 END)
+         FROM campanile.event_type_channel_routing WHERE event_type = '*'),
+        1);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER sort_into_lane BEFORE INSERT ON campanile.event_outbox
+    FOR EACH ROW EXECUTE FUNCTION campanile.sort_into_lane();
+
+-- For producers: writes an event in the caller's transaction, and wakes the engine when that commits. Answers whether the
+-- event is new. However many events a transaction emits, it notifies once.
+CREATE FUNCTION campanile.emit(event_id text, event_type text, aggregate_type text, aggregate_id text, payload jsonb,
+                               priority text DEFAULT NULL, occurred_at timestamptz DEFAULT NULL)
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+BEGIN
+    -- An id whose event is long gone is still known.
+    PERFORM 1 FROM campanile.processed_event p WHERE p.event_id = emit.event_id;
+    IF FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO campanile.event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload, priority, occurred_at)
+    VALUES (emit.event_id, emit.event_type, emit.aggregate_type, emit.aggregate_id, emit.payload::json, emit.priority,
+            emit.occurred_at)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM pg_notify('campanile', '');
+    RETURN true;
+END $$;
+REVOKE ALL ON FUNCTION campanile.emit(text, text, text, text, jsonb, text, timestamptz) FROM PUBLIC;
+REVOKE ALL ON FUNCTION campanile.rules_changed() FROM PUBLIC;
+REVOKE ALL ON FUNCTION campanile.sort_into_lane() FROM PUBLIC;
+
+CREATE VIEW campanile.notification_outbox AS
+SELECT o.notification_id || ':' || o.channel AS id, o.event_id, o.recipient_type, o.recipient_id, o.channel, o.title, o.body,
+       o.recipient_address, o.priority, o.available_at,
+       CASE
+           WHEN o.status IS NOT NULL THEN o.status
+           WHEN EXISTS (SELECT FROM campanile.send s WHERE s.notification_id = o.notification_id AND s.channel = o.channel)
+               THEN 'DELIVERED'
+           WHEN EXISTS (SELECT FROM campanile.publish_chunk c WHERE c.id = o.chunk_id) THEN 'PENDING'
+           ELSE 'PUBLISHED'
+       END AS status,
+       o.retry_count, o.last_error, o.created_at, o.notification_id, o.audience, o.entity_type, o.entity_id, o.shared_read
+FROM campanile.outbox o;
+
+CREATE VIEW campanile.notification_channel_send AS
+SELECT s.notification_id || ':' || s.channel AS id, s.notification_id, s.channel, s.recipient_address, s.status,
+       s.attempt_count, d.due_at AS next_attempt_at, s.lease, c.lease_until, s.provider, s.external_id, s.receipt,
+       s.receipt_at, s.last_error, s.created_at, s.sent_at
+FROM campanile.send s
+LEFT JOIN campanile.send_due d ON d.notification_id = s.notification_id AND d.channel = s.channel
+LEFT JOIN campanile.send_claim c ON c.id = s.lease AND s.status = 'SENDING';

@@ -1,0 +1,175 @@
+//! PostgreSQL: any number of engines on one database. Claims lock what they take and skip what others hold; batches are
+//! arrays; statements that need no answer of one another go out together.
+
+#[cfg(feature = "conformance")]
+pub mod back_door;
+mod commit;
+mod connect;
+mod event;
+mod fan_out;
+mod listen;
+mod migrate;
+mod outbox;
+mod people;
+mod read;
+mod row;
+mod send;
+mod settle;
+mod statement;
+mod trace;
+mod transaction;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use campanile_domain::time::Timestamp;
+use deadpool_postgres::{Object, Pool, PoolError, Runtime, TimeoutType};
+use tokio::sync::Notify;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
+
+use crate::{Store, StoreError};
+use connect::Server;
+use listen::Listener;
+use transaction::Transaction;
+
+/// How long to wait for a connection of our own pool.
+const POOL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a statement is given.
+type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// Where the database is.
+#[derive(Clone)]
+pub struct PostgresConfig {
+    /// `postgres://user:password@host:5432/database`, with `sslmode` and `sslrootcert` as libpq knows them.
+    pub url: String,
+    /// For what needs a session of its own: migrations and notifications. Empty where `url` is good for that, too.
+    pub direct_url: String,
+    /// Authorities that the server's certificate is checked against, besides those that everybody knows.
+    pub ca_file: Option<PathBuf>,
+    pub max_connections: usize,
+}
+
+/// URLs hold passwords.
+impl std::fmt::Debug for PostgresConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresConfig")
+            .field("ca_file", &self.ca_file)
+            .field("max_connections", &self.max_connections)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A clone is another handle on the same pool.
+#[derive(Debug, Clone)]
+pub struct Postgres {
+    pool: Pool,
+    arrivals: Arc<Notify>,
+    _listener: Arc<Listener>,
+}
+
+impl Postgres {
+    /// Connects, and makes or upgrades the tables.
+    pub async fn open(config: &PostgresConfig) -> Result<Self, StoreError> {
+        migrate::run(config).await?;
+        let server = Server::new(&config.url, config.ca_file.as_deref())?;
+        let pool = Pool::builder(server.manager())
+            .max_size(config.max_connections)
+            .wait_timeout(Some(POOL_PATIENCE))
+            .create_timeout(Some(POOL_PATIENCE))
+            .runtime(Runtime::Tokio1)
+            .post_create(connect::prepare_session())
+            .build()
+            .map_err(|e| StoreError::Unusable(format!("no pool of connections can be made: {e}")))?;
+        let arrivals = Arc::new(Notify::new());
+        let listener = Listener::start(direct_server(config)?, Arc::clone(&arrivals));
+        let store = Postgres { pool, arrivals, _listener: Arc::new(listener) };
+        store.check_recipients().await?;
+        Ok(store)
+    }
+
+    /// Makes or upgrades the tables, and answers what was done.
+    pub async fn migrate(config: &PostgresConfig) -> Result<Vec<String>, StoreError> {
+        migrate::run(config).await
+    }
+
+    async fn client(&self) -> Result<Object, StoreError> {
+        self.pool.get().await.map_err(|error| match error {
+            PoolError::Timeout(TimeoutType::Wait) => StoreError::Unavailable(format!(
+                "all {} connections were busy for {POOL_PATIENCE:?}",
+                self.pool.status().max_size
+            )),
+            PoolError::Timeout(_) => {
+                StoreError::Unavailable(format!("no connection within {POOL_PATIENCE:?}"))
+            }
+            PoolError::Backend(error) => connect::error(error),
+            other => StoreError::Unavailable(other.to_string()),
+        })
+    }
+
+    async fn begin(&self) -> Result<Transaction, StoreError> {
+        Ok(Transaction::begin(self.client().await?))
+    }
+
+    /// Several statements that see the same state, and change nothing.
+    async fn snapshot(&self) -> Result<Transaction, StoreError> {
+        Ok(Transaction::begin_snapshot(self.client().await?))
+    }
+
+    /// A statement that is a transaction by itself.
+    async fn query(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
+        let client = self.client().await?;
+        query(&client, sql, params).await
+    }
+
+    async fn execute(&self, sql: &str, params: Params<'_>) -> Result<u64, StoreError> {
+        let client = self.client().await?;
+        let statement = client.prepare_cached(sql).await?;
+        Ok(client.execute(&statement, params).await?)
+    }
+}
+
+#[async_trait]
+impl Store for Postgres {
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        let rows = self.query(statement::NOW, &[]).await?;
+        read::only(&rows)?.try_get(0).map_err(|e| read::bad("now", e))
+    }
+
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn arrivals(&self) -> Option<Arc<Notify>> {
+        Some(Arc::clone(&self.arrivals))
+    }
+}
+
+fn direct_server(config: &PostgresConfig) -> Result<Server, StoreError> {
+    let url = if config.direct_url.is_empty() { &config.url } else { &config.direct_url };
+    Server::new(url, config.ca_file.as_deref())
+}
+
+async fn query(client: &Object, sql: &str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
+    let statement = client.prepare_cached(sql).await?;
+    Ok(client.query(&statement, params).await?)
+}
+
+/// Statements that go out together must be known to the server before: a statement that is prepared only when its turn comes
+/// would go out behind those that follow it. They are joined `biased`, so that the first error is the first one's.
+async fn prepare<const N: usize>(client: &Object, sql: [&str; N]) -> Result<[Statement; N], StoreError> {
+    let mut statements = Vec::with_capacity(N);
+    for sql in sql {
+        statements.push(client.prepare_cached(sql).await?);
+    }
+    Ok(statements.try_into().unwrap_or_else(|_| unreachable!("as many as were asked for")))
+}
+
+impl From<tokio_postgres::Error> for StoreError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        connect::error(error)
+    }
+}

@@ -1,0 +1,181 @@
+//! Chunks of outbox rows that wait to be published.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use campanile_domain::channel::Channel;
+use campanile_domain::event::Event;
+use campanile_domain::fan_out::{MAX_CHUNK_ROWS, OutboxRow};
+use campanile_domain::id::SendKey;
+use campanile_domain::priority::Priority;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::commit::NewChunks;
+use super::transaction::Transaction;
+use super::{Params, Postgres, read, settle, statement};
+use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, OutboxStore, StoreError};
+
+#[async_trait]
+impl OutboxStore for Postgres {
+    async fn claim_chunk(&self, queue: &str, lease: Duration) -> Result<Option<Chunk>, StoreError> {
+        let claimed = self.query(statement::CLAIM_CHUNK, &[&queue, &lease.as_secs_f64()]).await?;
+        let Some(chunk) = claimed.first() else { return Ok(None) };
+        let range: (Uuid, Uuid) = (read::get(chunk, "first_id")?, read::get(chunk, "last_id")?);
+        let (id, lane): (i64, i16) = (read::get(chunk, "id")?, read::get(chunk, "lane")?);
+        // The lease is ours by now, so the rows may be read for themselves.
+        let rows = self.query(statement::CHUNK_ROWS, &[&id, &range.0, &range.1]).await?;
+        let queue = read::get(chunk, "queue")?;
+        Ok(Some(Chunk { id: ChunkId(id), queue, lane: lane.into(), rows: chunk_rows(&rows)? }))
+    }
+
+    async fn chunk_published(&self, chunk: ChunkId) -> Result<(), StoreError> {
+        self.execute(statement::DELETE_CHUNK, &[&chunk.0]).await.map(drop)
+    }
+
+    async fn release_chunk(&self, chunk: ChunkId) -> Result<(), StoreError> {
+        self.execute(statement::RELEASE_CHUNK, &[&chunk.0, &None::<f64>]).await.map(drop)
+    }
+
+    async fn rows_refused(
+        &self,
+        chunk: ChunkId,
+        refused: Vec<(SendKey, String)>,
+        max: u32,
+        delay: Duration,
+    ) -> Result<(), StoreError> {
+        let transaction = self.begin().await?;
+        let waiting = count_refusals(&transaction, refused, max).await?;
+        if waiting.is_empty() {
+            transaction.execute(statement::DELETE_CHUNK, &[&chunk.0]).await?;
+        } else {
+            let (ids, channels) = columns(&waiting);
+            transaction.execute(statement::CONFIRM_ROWS, &[&chunk.0, &ids, &channels]).await?;
+            let delay = Some(delay.as_secs_f64());
+            transaction.execute(statement::RELEASE_CHUNK, &[&chunk.0, &delay]).await?;
+        }
+        transaction.commit().await
+    }
+
+    async fn republish(
+        &self,
+        queues: Vec<String>,
+        older_than: Duration,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        let transaction = self.begin().await?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let seconds = older_than.as_secs_f64();
+        transaction.query(statement::LOCK_REPUBLISH, &[]).await?;
+        let rows = transaction.query(statement::LOST_ROWS, &[&queues, &seconds, &limit]).await?;
+        let mut lost: HashMap<(String, i64), Vec<SendKey>> = HashMap::new();
+        for row in &rows {
+            let priority: Priority = read::parsed(row, "priority")?;
+            let queue = read::get(row, "queue")?;
+            lost.entry((queue, priority.lane())).or_default().push(read::key_of(row)?);
+        }
+        rechunk(&transaction, lost).await?;
+        transaction.commit().await?;
+        Ok(rows.len() as u64)
+    }
+}
+
+pub fn columns(keys: &[SendKey]) -> (Vec<Uuid>, Vec<&'static str>) {
+    keys.iter().map(|key| (key.notification_id.0, key.channel.as_str())).unzip()
+}
+
+fn chunk_rows(rows: &[Row]) -> Result<Vec<ChunkRow>, StoreError> {
+    let mut events: HashMap<i64, Arc<Event>> = HashMap::new();
+    let mut chunk = Vec::with_capacity(rows.len());
+    for row in rows {
+        let seq: i64 = read::get(row, "id")?;
+        let event = match events.get(&seq) {
+            Some(event) => Arc::clone(event),
+            None => Arc::new(read::event_with_priority(row, "event_priority")?),
+        };
+        events.insert(seq, Arc::clone(&event));
+        chunk.push(ChunkRow { row: outbox_row(row, &event)?, event });
+    }
+    Ok(chunk)
+}
+
+fn outbox_row(row: &Row, event: &Event) -> Result<OutboxRow, StoreError> {
+    Ok(OutboxRow {
+        key: read::key_of(row)?,
+        event_id: event.event_id.clone(),
+        recipient: read::recipient_of(row)?,
+        address: read::get(row, "recipient_address")?,
+        title: read::get(row, "title")?,
+        body: read::get(row, "body")?,
+        inbox: None,
+        priority: read::parsed(row, "priority")?,
+        audience: read::get(row, "audience")?,
+        entity: read::entity_of(row)?,
+        shared_read: read::get(row, "shared_read")?,
+        queue: read::get(row, "queue")?,
+        failure: None,
+    })
+}
+
+/// Answers which of the rows have attempts left.
+async fn count_refusals(
+    transaction: &Transaction,
+    refused: Vec<(SendKey, String)>,
+    max: u32,
+) -> Result<Vec<SendKey>, StoreError> {
+    let (keys, errors): (Vec<SendKey>, Vec<String>) =
+        refused.into_iter().map(|(key, error)| (key, format!("REFUSED: {error}"))).unzip();
+    let (ids, channels) = columns(&keys);
+    let max = i32::try_from(max).unwrap_or(i32::MAX);
+    let counted = transaction.query(statement::REFUSE_ROW, &[&ids, &channels, &errors, &max]).await?;
+    let (mut waiting, mut letters) = (Vec::new(), Vec::new());
+    for row in &counted {
+        let key = read::key_of(row)?;
+        if read::get::<Option<&str>>(row, "status")?.is_none() {
+            waiting.push(key);
+            continue;
+        }
+        let error = read::get(row, "last_error")?;
+        let recipient = read::recipient_of(row)?;
+        letters.push(DeadLetter::of_refused_row(read::get(row, "event_id")?, recipient, key.channel, error));
+    }
+    settle::write_letters(transaction, &letters).await?;
+    Ok(waiting)
+}
+
+/// Puts rows into chunks again, which wait for whoever claims them.
+pub async fn rechunk(
+    transaction: &Transaction,
+    rows: HashMap<(String, i64), Vec<SendKey>>,
+) -> Result<(), StoreError> {
+    let mut groups: Vec<(&(String, i64), &[SendKey])> = Vec::new();
+    let mut rows: Vec<_> = rows.into_iter().collect();
+    for (_, keys) in &mut rows {
+        keys.sort_unstable();
+    }
+    for (place, keys) in &rows {
+        groups.extend(keys.chunks(MAX_CHUNK_ROWS).map(|keys| (place, keys)));
+    }
+    if groups.is_empty() {
+        return Ok(());
+    }
+    let mut chunks = NewChunks::default();
+    for ((queue, lane), keys) in &groups {
+        chunks.add(queue, *lane, keys.iter().copied(), false);
+    }
+    let inserted = transaction.query(statement::INSERT_CHUNK, &chunks.params(&0.0)).await?;
+    let mut ids = inserted.iter().map(|row| read::get(row, "id")).collect::<Result<Vec<i64>, _>>()?;
+    ids.sort_unstable();
+    let (mut chunk_ids, mut notification_ids, mut channels) = (Vec::new(), Vec::new(), Vec::new());
+    for (id, (_, keys)) in ids.iter().zip(&groups) {
+        for key in *keys {
+            chunk_ids.push(*id);
+            notification_ids.push(key.notification_id.0);
+            channels.push(Channel::as_str(key.channel));
+        }
+    }
+    let params: Params = &[&chunk_ids, &notification_ids, &channels];
+    transaction.execute(statement::ASSIGN_CHUNK, params).await.map(drop)
+}

@@ -1,0 +1,146 @@
+//! From rows to types and to JSON. What was checked when it was written is trusted when it is read; what others wrote into
+//! the tables by hand is an error that names the column.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use campanile_domain::event::Event;
+use campanile_domain::id::{EntityId, EntityRef, EntityType, EventId, EventType, NotificationId, SendKey};
+use campanile_domain::id::{UserId, UserRef, UserTypeName};
+use campanile_domain::time::{self, Timestamp};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, Type};
+use uuid::Uuid;
+
+use crate::{ClaimId, JsonRow, SendJob, StoreError};
+
+/// A value that does not fit its column's meaning.
+pub fn bad(column: &str, error: impl Display) -> StoreError {
+    StoreError::Refused(format!("column {column} holds something unusable: {error}"))
+}
+
+pub fn get<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<T, StoreError> {
+    row.try_get(column).map_err(|e| bad(column, e))
+}
+
+pub fn parsed<T: FromStr<Err: Display>>(row: &Row, column: &str) -> Result<T, StoreError> {
+    get::<&str>(row, column)?.parse().map_err(|e| bad(column, e))
+}
+
+pub fn maybe_parsed<T: FromStr<Err: Display>>(row: &Row, column: &str) -> Result<Option<T>, StoreError> {
+    get::<Option<&str>>(row, column)?.map(|text| text.parse().map_err(|e| bad(column, e))).transpose()
+}
+
+/// The one row that a statement always answers.
+pub fn only(rows: &[Row]) -> Result<&Row, StoreError> {
+    rows.first().ok_or_else(|| StoreError::Unusable("a table that must have a row has none".to_owned()))
+}
+
+pub fn event(row: &Row) -> Result<Event, StoreError> {
+    event_with_priority(row, "priority")
+}
+
+pub fn event_with_priority(row: &Row, priority: &str) -> Result<Event, StoreError> {
+    Ok(Event {
+        event_id: EventId::stored(get::<String>(row, "event_id")?),
+        event_type: EventType::stored(get::<String>(row, "event_type")?),
+        aggregate_type: get(row, "aggregate_type")?,
+        aggregate_id: get(row, "aggregate_id")?,
+        payload: RawValue::from_string(get(row, "payload")?).map_err(|e| bad("payload", e))?,
+        priority: maybe_parsed(row, priority)?,
+        occurred_at: get(row, "occurred_at")?,
+        created_at: get(row, "created_at")?,
+    })
+}
+
+pub fn recipient_of(row: &Row) -> Result<UserRef, StoreError> {
+    Ok(UserRef {
+        user_type: UserTypeName::stored(get::<String>(row, "recipient_type")?),
+        user_id: UserId::stored(get::<String>(row, "recipient_id")?),
+    })
+}
+
+pub fn entity_of(row: &Row) -> Result<Option<EntityRef>, StoreError> {
+    let entity_type: Option<String> = get(row, "entity_type")?;
+    let entity_id: Option<String> = get(row, "entity_id")?;
+    Ok(entity_type.zip(entity_id).map(|(entity_type, entity_id)| EntityRef {
+        entity_type: EntityType::stored(entity_type),
+        entity_id: EntityId::stored(entity_id),
+    }))
+}
+
+pub fn key_of(row: &Row) -> Result<SendKey, StoreError> {
+    Ok(SendKey {
+        notification_id: NotificationId(get(row, "notification_id")?),
+        channel: parsed(row, "channel")?,
+    })
+}
+
+pub fn job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
+    Ok(SendJob {
+        key: key_of(row)?,
+        claim,
+        attempt: count(row, "attempt_count")? + 1,
+        event_id: EventId::stored(get::<String>(row, "event_id")?),
+        event_type: EventType::stored(get::<String>(row, "event_type")?),
+        user: recipient_of(row)?,
+        address: get(row, "recipient_address")?,
+        title: get(row, "title")?,
+        body: get(row, "body")?,
+        priority: parsed(row, "priority")?,
+    })
+}
+
+pub fn count(row: &Row, column: &str) -> Result<u32, StoreError> {
+    u32::try_from(get::<i32>(row, column)?).map_err(|e| bad(column, e))
+}
+
+/// Rows as objects with their column names.
+pub fn json_rows(rows: &[Row]) -> Result<Vec<JsonRow>, StoreError> {
+    rows.iter().map(json_row).collect()
+}
+
+pub fn json_row(row: &Row) -> Result<JsonRow, StoreError> {
+    let mut object = Map::new();
+    for (index, column) in row.columns().iter().enumerate() {
+        object.insert(column.name().to_owned(), json_value(row, index)?);
+    }
+    Ok(object)
+}
+
+fn json_value(row: &Row, index: usize) -> Result<Value, StoreError> {
+    let column = &row.columns()[index];
+    fn read<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<Option<T>, StoreError> {
+        row.try_get(index).map_err(|e| bad(row.columns()[index].name(), e))
+    }
+    let value = match *column.type_() {
+        Type::BOOL => read::<bool>(row, index)?.map(Value::from),
+        Type::INT2 => read::<i16>(row, index)?.map(Value::from),
+        Type::INT4 => read::<i32>(row, index)?.map(Value::from),
+        Type::INT8 => read::<i64>(row, index)?.map(Value::from),
+        Type::JSON | Type::JSONB => read::<Value>(row, index)?,
+        Type::UUID => read::<Uuid>(row, index)?.map(|id| Value::from(id.to_string())),
+        Type::TIMESTAMPTZ => read::<Timestamp>(row, index)?.map(|at| Value::from(time::to_text(at))),
+        _ => read::<String>(row, index)?.map(Value::from),
+    };
+    Ok(value.unwrap_or_default())
+}
+
+/// The rows of a table as the type that their column names spell. One that somebody wrote by hand and that can't be used is
+/// skipped and named, so that it does not stand in the way of all others. `key` is what may be logged of it.
+pub fn usable<T: DeserializeOwned>(table: &str, key: &[&str], rows: &[Row]) -> Result<Vec<T>, StoreError> {
+    let mut found = Vec::with_capacity(rows.len());
+    for row in rows {
+        match serde_json::from_value(Value::Object(json_row(row)?)) {
+            Ok(row) => found.push(row),
+            Err(error) => {
+                let key: Vec<String> = key.iter().filter_map(|column| row.try_get(column).ok()).collect();
+                tracing::error!(table, ?key, %error, "a row can't be used, and is skipped");
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,216 @@
+//! The rows that operators write. SQL is made from the description of each table; rows travel as one JSON array.
+
+use std::collections::{BTreeMap, HashMap};
+
+use async_trait::async_trait;
+use campanile_domain::rules::RuleRows;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_postgres::types::ToSql;
+
+use super::transaction::Transaction;
+use super::{Postgres, read, statement};
+use crate::row::{Description, Kind};
+use crate::{JsonRow, RowFilter, RowStore, StoreError, Table};
+
+#[async_trait]
+impl RowStore for Postgres {
+    async fn put_rows(&self, table: Table, rows: Vec<JsonRow>) -> Result<u64, StoreError> {
+        self.check_ours(table).await?;
+        let description = table.description();
+        let count = rows.len() as u64;
+        let transaction = self.begin().await?;
+        for (names, rows) in by_columns(description, last_of_each_key(description, rows)) {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let rows = Value::Array(rows.into_iter().map(Value::Object).collect());
+            transaction.execute(&upsert(description, &names), &[&rows]).await?;
+        }
+        transaction.commit().await?;
+        Ok(count)
+    }
+
+    async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<Vec<JsonRow>, StoreError> {
+        let (sql, params) = listing(table.description(), &filter);
+        let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|param| param.as_ref() as _).collect();
+        read::json_rows(&self.query(&sql, &params).await?)
+    }
+
+    async fn delete_row(&self, table: Table, key: Vec<String>) -> Result<bool, StoreError> {
+        self.check_ours(table).await?;
+        let params: Vec<&(dyn ToSql + Sync)> = key.iter().map(|value| value as _).collect();
+        Ok(self.execute(&deletion(table.description()), &params).await? > 0)
+    }
+
+    async fn rule_version(&self) -> Result<i64, StoreError> {
+        let rows = self.query(statement::RULE_VERSION, &[]).await?;
+        read::get(read::only(&rows)?, "version")
+    }
+
+    async fn rule_rows(&self) -> Result<RuleRows, StoreError> {
+        let snapshot = self.snapshot().await?;
+        let settings = snapshot.query(statement::DEFAULT_SETTINGS, &[]).await?;
+        let Description { table, key, .. } = Table::Settings.description();
+        Ok(RuleRows {
+            audiences: whole(&snapshot, Table::Audiences).await?,
+            routing: whole(&snapshot, Table::Routing).await?,
+            templates: whole(&snapshot, Table::Templates).await?,
+            default_settings: read::usable(table, key, &settings)?,
+        })
+    }
+}
+
+impl Postgres {
+    /// Recipients may be a view over the business's own tables, which are not ours to write.
+    async fn check_ours(&self, table: Table) -> Result<(), StoreError> {
+        if table == Table::Recipients && !self.recipients_are_ours().await? {
+            return Err(StoreError::ReadOnly(
+                "campanile.recipient is a view: change the tables that it is made from".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    async fn recipients_are_ours(&self) -> Result<bool, StoreError> {
+        let rows = self.query(statement::RECIPIENT_KIND, &[]).await?;
+        let kind: Option<i8> = rows.first().map(|row| read::get(row, "relkind")).transpose()?;
+        match kind.and_then(|kind| u8::try_from(kind).ok()) {
+            Some(b'r' | b'p') => Ok(true),
+            Some(_) => Ok(false),
+            None => Err(StoreError::Unusable("campanile.recipient is missing".to_owned())),
+        }
+    }
+
+    /// A view in the place of the table has to have its columns, or nobody would ever be found.
+    pub(super) async fn check_recipients(&self) -> Result<(), StoreError> {
+        if self.recipients_are_ours().await? {
+            return Ok(());
+        }
+        let (sql, _) = listing(Table::Recipients.description(), &RowFilter::default());
+        let client = self.client().await?;
+        client.prepare(&sql).await.map_err(|error| {
+            let why = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
+            let columns: Vec<&str> =
+                Table::Recipients.description().columns.iter().map(|(name, _)| *name).collect();
+            StoreError::Unusable(format!(
+                "the view campanile.recipient can't be used: {why}; it needs the columns {}",
+                columns.join(", ")
+            ))
+        })?;
+        Ok(())
+    }
+}
+
+async fn whole<T: DeserializeOwned>(snapshot: &Transaction, table: Table) -> Result<Vec<T>, StoreError> {
+    let description = table.description();
+    let (sql, _) = listing(description, &RowFilter::default());
+    let rows = snapshot.query(&sql, &[&i64::MAX]).await?;
+    read::usable(description.table, description.key, &rows)
+}
+
+/// Of several rows with one key, the last: one statement can't write a row twice.
+fn last_of_each_key(description: &Description, rows: Vec<JsonRow>) -> Vec<JsonRow> {
+    let mut last: HashMap<String, usize> = HashMap::new();
+    for (place, row) in rows.iter().enumerate() {
+        let key: Vec<Option<&Value>> = description.key.iter().map(|name| row.get(*name)).collect();
+        last.insert(serde_json::json!(key).to_string(), place);
+    }
+    let kept = |(place, row): (usize, JsonRow)| last.values().any(|p| *p == place).then_some(row);
+    if last.len() == rows.len() { rows } else { rows.into_iter().enumerate().filter_map(kept).collect() }
+}
+
+/// Rows that name the same columns are written together.
+fn by_columns(description: &Description, rows: Vec<JsonRow>) -> BTreeMap<Vec<String>, Vec<JsonRow>> {
+    let mut groups: BTreeMap<Vec<String>, Vec<JsonRow>> = BTreeMap::new();
+    for row in rows {
+        let given = description.columns.iter().filter(|(name, _)| row.contains_key(*name));
+        groups.entry(given.map(|(name, _)| (*name).to_owned()).collect()).or_default().push(row);
+    }
+    groups
+}
+
+/// Columns that are not given have their defaults, both in a new row and in one that is replaced: `excluded` has them.
+pub(super) fn upsert(description: &Description, given: &[&str]) -> String {
+    let names: Vec<String> = given.iter().map(|name| format!("\"{name}\"")).collect();
+    let types = description.columns.iter().filter(|(name, _)| given.contains(name));
+    let typed: Vec<String> = types.map(|(name, kind)| format!("\"{name}\" {}", sql_type(*kind))).collect();
+    let replaced: Vec<String> = description
+        .columns
+        .iter()
+        .filter(|(name, _)| !description.key.contains(name))
+        .map(|(name, _)| format!("\"{name}\" = excluded.\"{name}\""))
+        .collect();
+    // In key order, so that two callers do not wait for each other in a circle.
+    let keys: Vec<&str> = description.key.iter().filter(|name| given.contains(name)).copied().collect();
+    let order = if keys.is_empty() { String::new() } else { format!("ORDER BY {}", keys.join(", ")) };
+    let names = names.join(", ");
+    format!(
+        "INSERT INTO campanile.{} ({names}) SELECT {names} FROM json_to_recordset($1::json) AS n ({})
+         {order} ON CONFLICT ({}) DO UPDATE SET {}",
+        description.table,
+        typed.join(", "),
+        description.key.join(", "),
+        replaced.join(", ")
+    )
+}
+
+fn sql_type(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text => "text",
+        Kind::Number => "bigint",
+        Kind::Flag => "boolean",
+        Kind::List => "json",
+    }
+}
+
+pub(super) fn deletion(description: &Description) -> String {
+    let by_key: Vec<String> = description
+        .key
+        .iter()
+        .enumerate()
+        .map(|(place, name)| format!("\"{name}\" = ${}", place + 1))
+        .collect();
+    format!("DELETE FROM campanile.{} WHERE {}", description.table, by_key.join(" AND "))
+}
+
+/// The order is that of bytes, whatever collation the columns of a view have.
+pub(super) fn listing(
+    description: &Description,
+    filter: &RowFilter,
+) -> (String, Vec<Box<dyn ToSql + Sync + Send>>) {
+    let kind_of = |name: &str| description.columns.iter().find(|(n, _)| *n == name).map(|(_, kind)| *kind);
+    let names = description.columns.iter().map(|(name, kind)| match kind {
+        Kind::List => format!("to_json(\"{name}\") AS \"{name}\""),
+        Kind::Text | Kind::Number | Kind::Flag => format!("\"{name}\""),
+    });
+    let names: Vec<String> = names.collect();
+    let mut conditions: Vec<String> = Vec::new();
+    let mut params: Vec<Box<dyn ToSql + Sync + Send>> = Vec::new();
+    for (name, value) in &filter.columns {
+        match kind_of(name) {
+            Some(Kind::Flag) => params.push(Box::new(value == "true")),
+            _ => params.push(Box::new(value.clone())),
+        }
+        conditions.push(format!("\"{name}\" = ${}", params.len()));
+    }
+    let ordered: Vec<String> =
+        description.key.iter().map(|name| format!("\"{name}\" COLLATE \"C\"")).collect();
+    if let Some(after) = &filter.after {
+        let mut marks = Vec::new();
+        for value in after {
+            params.push(Box::new(value.clone()));
+            marks.push(format!("${}", params.len()));
+        }
+        conditions.push(format!("({}) > ({})", ordered.join(", "), marks.join(", ")));
+    }
+    params.push(Box::new(i64::try_from(filter.limit).unwrap_or(i64::MAX)));
+    let conditions =
+        if conditions.is_empty() { String::new() } else { format!("WHERE {} ", conditions.join(" AND ")) };
+    let sql = format!(
+        "SELECT {} FROM campanile.{} {conditions}ORDER BY {} LIMIT ${}",
+        names.join(", "),
+        description.table,
+        ordered.join(", "),
+        params.len()
+    );
+    (sql, params)
+}

@@ -1,0 +1,146 @@
+//! Writing outcomes, each where its claim still holds, and the dead letters of what nobody will try again.
+
+use std::collections::HashSet;
+
+use campanile_domain::channel::Channel;
+use campanile_domain::id::SendKey;
+use campanile_domain::send::SendState;
+use campanile_domain::time::Timestamp;
+
+use super::transaction::Transaction;
+use super::{Params, Postgres, read, statement};
+use crate::{Capture, ClaimId, DeadLetter, Settled, Settlement, StoreError};
+
+pub async fn settle(
+    store: &Postgres,
+    settlements: &[Settlement],
+    finished: &[ClaimId],
+) -> Result<Settled, StoreError> {
+    let transaction = store.begin().await?;
+    let mut settled = Settled::default();
+    if !settlements.is_empty() {
+        let held = write_outcomes(&transaction, settlements).await?;
+        let (held, lost): (Vec<&Settlement>, Vec<&Settlement>) =
+            settlements.iter().partition(|settlement| held.contains(&settlement.job.key));
+        settled.lost = lost.iter().map(|settlement| settlement.job.key).collect();
+        let letters: Vec<DeadLetter> = held.iter().filter_map(|settlement| settlement.letter()).collect();
+        tokio::try_join!(
+            biased;
+            write_due(&transaction, &held),
+            write_attempts(&transaction, &held),
+            write_captured(&transaction, &held),
+            write_letters(&transaction, &letters),
+        )?;
+    }
+    if !finished.is_empty() {
+        let claims: Vec<i64> = finished.iter().map(|claim| claim.0).collect();
+        transaction.execute(statement::DELETE_CLAIM, &[&claims]).await?;
+    }
+    transaction.commit().await?;
+    Ok(settled)
+}
+
+fn column<'a, T>(settlements: &[&'a Settlement], of: impl Fn(&'a Settlement) -> T) -> Vec<T> {
+    settlements.iter().map(|settlement| of(settlement)).collect()
+}
+
+/// Answers whose claim still held.
+async fn write_outcomes(
+    transaction: &Transaction,
+    settlements: &[Settlement],
+) -> Result<HashSet<SendKey>, StoreError> {
+    // In key order, so that two batches do not wait for each other in a circle.
+    let mut ordered: Vec<&Settlement> = settlements.iter().collect();
+    ordered.sort_unstable_by_key(|settlement| settlement.job.key);
+    let changed = transaction
+        .query(
+            statement::SETTLE_SEND,
+            &[
+                &column(&ordered, |s| s.job.key.notification_id.0),
+                &column(&ordered, |s| s.job.key.channel.as_str()),
+                &column(&ordered, |s| s.job.claim.0),
+                &column(&ordered, |s| s.state.status().as_str()),
+                &column(&ordered, |s| i32::try_from(s.attempts()).unwrap_or(i32::MAX)),
+                &column(&ordered, |s| s.attempted),
+                &column(&ordered, |s| s.provider.as_str()),
+                &column(&ordered, Settlement::external_id),
+                &column(&ordered, Settlement::last_error),
+            ],
+        )
+        .await?;
+    changed.iter().map(read::key_of).collect()
+}
+
+async fn write_due(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
+    let due_at = |settlement: &&Settlement| match &settlement.state {
+        SendState::Due { at } => Some(*at),
+        SendState::Sent { .. } | SendState::Failed { .. } | SendState::InDoubt { .. } => None,
+    };
+    let due: Vec<&Settlement> = held.iter().filter(|s| due_at(s).is_some()).copied().collect();
+    if due.is_empty() {
+        return Ok(());
+    }
+    let times: Vec<Timestamp> = due.iter().filter_map(due_at).collect();
+    let params: Params = &[
+        &column(&due, |s| s.job.key.channel.as_str()),
+        &column(&due, |s| i16::try_from(s.job.priority.lane()).unwrap_or(i16::MAX)),
+        &times,
+        &column(&due, |s| s.job.key.notification_id.0),
+    ];
+    transaction.execute(statement::INSERT_DUE, params).await.map(drop)
+}
+
+async fn write_attempts(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
+    let kept: Vec<&Settlement> = held.iter().filter(|s| s.is_kept()).copied().collect();
+    if kept.is_empty() {
+        return Ok(());
+    }
+    let params: Params = &[
+        &column(&kept, |s| s.job.key.notification_id.0),
+        &column(&kept, |s| s.job.key.channel.as_str()),
+        &column(&kept, |s| s.provider.as_str()),
+        &column(&kept, |s| s.state.status().as_str()),
+        &column(&kept, |s| s.error.as_deref()),
+        &column(&kept, |s| i64::try_from(s.duration.as_millis()).unwrap_or(i64::MAX)),
+    ];
+    transaction.execute(statement::INSERT_ATTEMPT, params).await.map(drop)
+}
+
+async fn write_captured(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
+    let captured: Vec<&Settlement> =
+        held.iter().filter(|s| s.capture == Capture::Keep && s.is_sent()).copied().collect();
+    if captured.is_empty() {
+        return Ok(());
+    }
+    let params: Params = &[
+        &column(&captured, |s| s.job.event_id.as_str()),
+        &column(&captured, |s| s.job.user.user_type.as_str()),
+        &column(&captured, |s| s.job.user.user_id.as_str()),
+        &column(&captured, |s| s.job.key.channel.as_str()),
+        &column(&captured, |s| s.job.address.as_str()),
+        &column(&captured, |s| s.job.title.as_str()),
+        &column(&captured, |s| s.job.body.as_str()),
+    ];
+    transaction.execute(statement::INSERT_CAPTURED, params).await.map(drop)
+}
+
+pub async fn write_letters(transaction: &Transaction, letters: &[DeadLetter]) -> Result<(), StoreError> {
+    if letters.is_empty() {
+        return Ok(());
+    }
+    fn column<'a, T>(letters: &'a [DeadLetter], of: impl Fn(&'a DeadLetter) -> T) -> Vec<T> {
+        letters.iter().map(of).collect()
+    }
+    let params: Params = &[
+        &column(letters, |l| l.stage),
+        &column(letters, |l| l.event_id.as_deref()),
+        &column(letters, |l| l.recipient.as_ref().map(|r| r.user_type.as_str())),
+        &column(letters, |l| l.recipient.as_ref().map(|r| r.user_id.as_str())),
+        &column(letters, |l| l.channel.map(Channel::as_str)),
+        &column(letters, |l| l.provider.as_deref()),
+        &column(letters, |l| l.reason.as_str()),
+        &column(letters, |l| l.error.as_str()),
+        &column(letters, |l| l.message.as_deref()),
+    ];
+    transaction.execute(statement::INSERT_DEAD_LETTER, params).await.map(drop)
+}

@@ -1,0 +1,11 @@
+-- The next chunk of a queue that nobody holds, by lane, then by age. Index publish_chunk_order; what another claim is just
+-- taking is skipped. The lease is in no index: a HOT update.
+UPDATE campanile.publish_chunk
+SET lease_until = campanile.now() + make_interval(secs => $2)
+WHERE id = (
+    SELECT id FROM campanile.publish_chunk
+    WHERE queue = $1 AND (lease_until IS NULL OR lease_until < campanile.now())
+    ORDER BY lane, id
+    LIMIT 1
+    FOR UPDATE SKIP LOCKED)
+RETURNING id, queue, lane, first_id, last_id

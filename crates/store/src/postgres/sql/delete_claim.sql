@@ -1,0 +1,2 @@
+-- Claims that hold nothing any more. Primary key.
+DELETE FROM campanile.send_claim WHERE id = ANY ($1::bigint[])

@@ -1,0 +1,7 @@
+-- Rows that were published and can't be received; one that has its send is left alone. Primary key.
+UPDATE campanile.outbox o
+SET status = 'FAILED', last_error = f.error
+FROM unnest($1::uuid[], $2::text[], $3::text[]) AS f (notification_id, channel, error)
+WHERE o.notification_id = f.notification_id AND o.channel = f.channel AND o.status IS NULL
+  AND NOT EXISTS (SELECT FROM campanile.send s WHERE s.notification_id = o.notification_id AND s.channel = o.channel)
+RETURNING o.notification_id, o.channel, o.event_id, o.recipient_type, o.recipient_id

@@ -1,0 +1,6 @@
+-- What was captured of one event, in order. Index captured_message_event.
+SELECT id, event_id, user_type, user_id, channel, address, title, body, at
+FROM campanile.captured_message
+WHERE event_id = $1 AND id > $2
+ORDER BY id
+LIMIT $3

@@ -1,0 +1,2 @@
+-- The clock of the database.
+SELECT campanile.now()

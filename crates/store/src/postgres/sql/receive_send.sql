@@ -1,0 +1,31 @@
+-- Sends are born: claimed, due, or for a web socket sent; a redelivered message finds its send there. One claim guards those
+-- that this instance may attempt at once. What is answered is new. Primary keys, in their order.
+WITH fresh AS (
+    SELECT o.notification_id, o.channel, o.recipient_address, o.priority,
+           CASE WHEN o.channel = 'WEBSOCKET' THEN 'SENT' WHEN k.claim THEN 'SENDING' ELSE 'DUE' END AS status
+    FROM unnest($1::uuid[], $2::text[], $3::boolean[]) AS k (notification_id, channel, claim)
+    JOIN campanile.outbox o ON o.notification_id = k.notification_id AND o.channel = k.channel AND o.status IS NULL
+    JOIN campanile.notification n ON n.id = o.notification_id
+    LEFT JOIN campanile.send s ON s.notification_id = o.notification_id AND s.channel = o.channel
+    WHERE s.channel IS NULL),
+claimed AS (
+    INSERT INTO campanile.send_claim (instance, lease_until, notifications)
+    SELECT $4, campanile.now() + make_interval(secs => $5), array_agg(DISTINCT notification_id)
+    FROM fresh WHERE status = 'SENDING'
+    HAVING count(*) > 0
+    RETURNING id),
+waiting AS (
+    -- A place in the queue of a send that somebody else has just made is harmless: who takes it finds the send not due.
+    INSERT INTO campanile.send_due (channel, lane, due_at, notification_id)
+    SELECT channel, CASE priority WHEN 'HIGH' THEN 0 WHEN 'NORMAL' THEN 1 ELSE 2 END, campanile.now(), notification_id
+    FROM fresh WHERE status = 'DUE'
+    ON CONFLICT DO NOTHING)
+INSERT INTO campanile.send (notification_id, channel, recipient_address, status, attempt_count, lease, provider, created_at,
+                            sent_at)
+SELECT notification_id, channel, recipient_address, status, CASE WHEN status = 'SENT' THEN 1 ELSE 0 END,
+       CASE WHEN status = 'SENDING' THEN (SELECT id FROM claimed) END,
+       CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(), CASE WHEN status = 'SENT' THEN campanile.now() END
+FROM fresh
+ORDER BY notification_id, channel
+ON CONFLICT (notification_id, channel) DO NOTHING
+RETURNING notification_id, channel, status, lease

@@ -1,0 +1,26 @@
+-- Sends of a channel and lane whose time has come, the earliest ones, claimed for an attempt. Primary keys; what another
+-- claim is just taking is skipped. A send that is not due any more only loses its place in the queue.
+WITH taken AS (
+    DELETE FROM campanile.send_due d
+    USING (SELECT channel, lane, due_at, notification_id FROM campanile.send_due
+           WHERE channel = $1 AND lane = $2 AND due_at <= campanile.now()
+           ORDER BY due_at, notification_id
+           LIMIT $3
+           FOR UPDATE SKIP LOCKED) q
+    WHERE d.channel = q.channel AND d.lane = q.lane AND d.due_at = q.due_at AND d.notification_id = q.notification_id
+    RETURNING d.due_at, d.notification_id),
+claimed AS (
+    INSERT INTO campanile.send_claim (instance, lease_until, notifications)
+    SELECT $4, campanile.now() + make_interval(secs => $5), array_agg(notification_id) FROM taken
+    HAVING count(*) > 0
+    RETURNING id),
+started AS (
+    UPDATE campanile.send s SET status = 'SENDING', lease = claimed.id
+    FROM taken, claimed
+    WHERE s.notification_id = taken.notification_id AND s.channel = $1 AND s.status = 'DUE'
+    RETURNING s.notification_id, s.channel, s.attempt_count, s.lease AS claim, taken.due_at)
+SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address, o.title,
+       o.body, o.priority, started.attempt_count, started.claim, started.due_at
+FROM started
+JOIN campanile.outbox o ON o.notification_id = started.notification_id AND o.channel = started.channel
+JOIN campanile.event_outbox e ON e.event_id = o.event_id

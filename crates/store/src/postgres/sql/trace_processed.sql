@@ -1,0 +1,2 @@
+-- What was decided. Primary key.
+SELECT status, recipients, sends, counts, decisions, instance, created_at FROM campanile.processed_event WHERE event_id = $1
