@@ -6,15 +6,20 @@ use campanile_domain::channel::PerChannel;
 use campanile_domain::send::SendPolicy;
 use campanile_domain::user_type::UserTypes;
 
+use crate::roles::Roles;
+
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
     /// Named in traces and claims.
     pub instance: String,
+    /// What of the pipeline this instance runs.
+    pub roles: Roles,
     pub user_types: UserTypes,
     pub fan_out: FanOutConfig,
     pub publish: PublishConfig,
     pub receive: ReceiveConfig,
     pub send: PerChannel<SendConfig>,
+    pub retain: RetainConfig,
     /// How long a claim holds before others may take it over.
     pub lease: Duration,
 }
@@ -50,4 +55,11 @@ pub struct SendConfig {
     pub concurrency: usize,
     /// Sends claimed and not settled; beyond it they wait in the database.
     pub max_claimed: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct RetainConfig {
+    /// How long what is closed is kept; never, if absent, is it deleted.
+    pub age: Option<Duration>,
+    pub interval: Duration,
 }

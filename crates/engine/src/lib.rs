@@ -5,9 +5,12 @@ mod backoff;
 pub mod config;
 pub mod pipeline;
 mod recover;
+mod retain;
+pub mod roles;
 mod rules;
 mod signals;
 mod supervisor;
+mod tell;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +20,15 @@ use campanile_channels::Providers;
 use campanile_store::{Store, StoreError};
 
 pub use config::EngineConfig;
+pub use roles::{Role, Roles};
 pub use rules::RuleCache;
 pub use signals::Signals;
 
-use pipeline::send::Desk;
+use pipeline::send::{Desk, Outcomes};
 use pipeline::{fan_out, publish, receive, send, settle};
 use supervisor::Supervisor;
+use tell::Untold;
+use tokio_util::sync::CancellationToken;
 
 /// What every stage works with. A clone is another handle.
 #[derive(Debug, Clone)]
@@ -33,6 +39,7 @@ pub struct Engine {
     pub rules: Arc<RuleCache>,
     pub signals: Arc<Signals>,
     pub config: Arc<EngineConfig>,
+    untold: Arc<Untold>,
 }
 
 impl Engine {
@@ -56,52 +63,103 @@ impl Engine {
         }
         let rules = Arc::new(RuleCache::load(store.as_ref(), config.user_types.clone()).await?);
         let signals = Arc::new(Signals::new(config.user_types.queues()));
-        Ok(Engine { store, broker, providers, rules, signals, config: Arc::new(config) })
+        Ok(Engine {
+            store,
+            broker,
+            providers,
+            rules,
+            signals,
+            config: Arc::new(config),
+            untold: Arc::default(),
+        })
     }
 
-    /// Starts every loop.
+    /// Starts the loops of this instance's roles.
     pub fn start(&self) -> Running {
         let (desk, outcomes) = Desk::new(self);
-        let (handover, handed) = publish::handover(self.config.user_types.queues());
-        let mut taking = Supervisor::new(&self.signals);
-        let mut sending = Supervisor::new(&self.signals);
-        let mut settling = Supervisor::new(&self.signals);
-
-        let engine = self.clone();
-        taking.run("fan_out", move |stop| fan_out::run(engine.clone(), handover.clone(), stop));
-        for (queue, handed) in handed {
-            let engine = self.clone();
-            taking.run("publish", move |stop| {
-                publish::run(engine.clone(), queue.clone(), Arc::clone(&handed), stop)
-            });
+        let mut loops = Loops {
+            engine: self,
+            desk: &desk,
+            taking: Supervisor::new(&self.signals),
+            sending: Supervisor::new(&self.signals),
+            settling: Supervisor::new(&self.signals),
+        };
+        loops.start_taking();
+        if self.config.roles.has(Role::Send) {
+            loops.start_sending(&outcomes);
         }
-        for queue in self.config.user_types.queues() {
-            let (engine, desk) = (self.clone(), Arc::clone(&desk));
-            taking.run("receive", move |stop| {
-                receive::run(engine.clone(), Arc::clone(&desk), queue.clone(), stop)
-            });
-        }
-        let engine = self.clone();
-        taking.run("dead letters", move |stop| receive::run_dead_letters(engine.clone(), stop));
-        for (channel, _) in self.providers.iter() {
-            let (engine, due_desk) = (self.clone(), Arc::clone(&desk));
-            taking
-                .run("due", move |stop| send::run_due(engine.clone(), Arc::clone(&due_desk), channel, stop));
-            let (engine, desk) = (self.clone(), Arc::clone(&desk));
-            sending.run("send", move |drain| send::run(engine.clone(), Arc::clone(&desk), channel, drain));
-        }
-        let (engine, recover_desk) = (self.clone(), Arc::clone(&desk));
-        taking.run("recover", move |stop| recover::run(engine.clone(), Arc::clone(&recover_desk), stop));
-        let engine = self.clone();
-        taking.run("close", move |stop| recover::run_close(engine.clone(), stop));
-        let engine = self.clone();
-        taking.run("rules", move |stop| rules::run(engine.clone(), stop));
-
-        let (engine, settle_desk) = (self.clone(), Arc::clone(&desk));
-        settling.run("settle", move |done| {
-            settle::run(engine.clone(), Arc::clone(&settle_desk), Arc::clone(&outcomes), done)
-        });
+        let Loops { taking, sending, settling, .. } = loops;
         Running { taking, sending, settling, desk }
+    }
+}
+
+/// The loops while they are started: those that take on work, those that send, and those that write what came of it. They stop
+/// in this order.
+struct Loops<'a> {
+    engine: &'a Engine,
+    desk: &'a Arc<Desk>,
+    taking: Supervisor,
+    sending: Supervisor,
+    settling: Supervisor,
+}
+
+impl Loops<'_> {
+    fn start_taking(&mut self) {
+        let roles = &self.engine.config.roles;
+        let queues = self.engine.config.user_types.queues();
+        let (handover, handed) =
+            publish::handover(if roles.has(Role::Publish) { queues.clone() } else { Vec::new() });
+        if roles.has(Role::FanOut) {
+            self.take("fan_out", move |engine, _, stop| fan_out::run(engine, handover.clone(), stop));
+        }
+        for (queue, handed) in handed {
+            self.take("publish", move |engine, _, stop| {
+                publish::run(engine, queue.clone(), Arc::clone(&handed), stop)
+            });
+        }
+        if roles.has(Role::Receive) {
+            for queue in queues {
+                self.take("receive", move |engine, desk, stop| {
+                    receive::run(engine, desk, queue.clone(), stop)
+                });
+            }
+            self.take("dead letters", |engine, _, stop| receive::run_dead_letters(engine, stop));
+        }
+        if roles.use_broker() {
+            self.take("losses", |engine, _, stop| recover::run_losses(engine, stop));
+        }
+        if roles.has(Role::Recover) {
+            self.take("recover", recover::run);
+            self.take("retain", |engine, _, stop| retain::run(engine, stop));
+        }
+        self.take("close", |engine, _, stop| recover::run_close(engine, stop));
+        self.take("rules", |engine, _, stop| rules::run(engine, stop));
+        self.take("hear", |engine, _, stop| tell::run_hear(engine, stop));
+        self.take("tell", |engine, _, stop| tell::run_tell(engine, stop));
+    }
+
+    fn start_sending(&mut self, outcomes: &Outcomes) {
+        for (channel, _) in self.engine.providers.iter() {
+            self.take("due", move |engine, desk, stop| send::run_due(engine, desk, channel, stop));
+            let (engine, desk) = (self.engine.clone(), Arc::clone(self.desk));
+            self.sending
+                .run("send", move |drain| send::run(engine.clone(), Arc::clone(&desk), channel, drain));
+        }
+        let (engine, desk, outcomes) = (self.engine.clone(), Arc::clone(self.desk), Arc::clone(outcomes));
+        self.settling.run("settle", move |done| {
+            settle::run(engine.clone(), Arc::clone(&desk), Arc::clone(&outcomes), done)
+        });
+    }
+
+    fn take<F>(
+        &mut self,
+        name: &'static str,
+        mut task: impl FnMut(Engine, Arc<Desk>, CancellationToken) -> F + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (engine, desk) = (self.engine.clone(), Arc::clone(self.desk));
+        self.taking.run(name, move |stop| task(engine.clone(), Arc::clone(&desk), stop));
     }
 }
 

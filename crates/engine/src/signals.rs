@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::id::EventId;
+use campanile_store::Signal;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -59,6 +60,15 @@ impl Signals {
 
     pub fn chunks_of_all_queues_wait(&self) {
         self.chunks.values().for_each(|waiting| waiting.begin());
+    }
+
+    /// Another instance says that something waits.
+    pub fn heard(&self, signal: Signal) {
+        match signal {
+            Signal::Events => self.events.notify_one(),
+            Signal::Chunks => self.chunks_of_all_queues_wait(),
+            Signal::Sends => Channel::ALL.into_iter().for_each(|channel| self.due(channel).notify_waiters()),
+        }
     }
 
     /// A loop died; it is started again.

@@ -7,18 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use campanile_broker::InProcess;
+use campanile_broker::{Broker, InProcess, RabbitMq, RabbitMqConfig};
 use campanile_channels::Providers;
-use campanile_engine::{Engine, Running};
+use campanile_engine::{Engine, EngineConfig, Role, Running};
+use campanile_store::Store;
+use campanile_store::postgres::Postgres;
 use campanile_store::sqlite::Sqlite;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, LogFormat};
+use crate::config::{BrokerChoice, Config, DatabaseChoice, LogFormat};
 use crate::data_folder;
 use crate::http::{self, AdminKey, App};
+use crate::lease::Lease;
 
 /// "Few" undelivered messages: the waiting is done in the database, where order can still change.
 const MAX_UNDELIVERED: usize = 5_000;
@@ -31,6 +34,7 @@ pub struct Served {
     pub address: SocketAddr,
     pub admin_key: String,
     running: Running,
+    lease: Option<Lease>,
     http: JoinHandle<std::io::Result<()>>,
     stop_http: CancellationToken,
     config: Config,
@@ -50,11 +54,11 @@ pub async fn serve(config: Config) -> anyhow::Result<Served> {
 pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<Served> {
     let address = listener.local_addr()?;
     data_folder::make(&config)?;
-    let store = Sqlite::open(&config.database_path()?)?;
+    let store = open_store(&config).await?;
     let admin_key = data_folder::admin_key(&config)?;
     let engine_config = config.engine()?;
-    let broker = InProcess::new(engine_config.user_types.queues(), MAX_UNDELIVERED);
-    let engine = Engine::new(Arc::new(store), Arc::new(broker), Providers::capture(), engine_config).await?;
+    let (broker, lease) = open_broker(&config, &engine_config, &store).await?;
+    let engine = Engine::new(store, broker, Providers::capture(), engine_config).await?;
     let app = App {
         engine: engine.clone(),
         admin_key: Arc::new(AdminKey::new(admin_key.clone())),
@@ -65,14 +69,59 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
     let running = engine.start();
     let stop_http = CancellationToken::new();
     let stopped = stop_http.clone();
+    let router = if engine.config.roles.has(Role::Api) { http::router(app) } else { http::health_only(app) };
     let http = tokio::spawn(async move {
-        axum::serve(listener, http::router(app)).with_graceful_shutdown(stopped.cancelled_owned()).await
+        axum::serve(listener, router).with_graceful_shutdown(stopped.cancelled_owned()).await
     });
-    tracing::info!(%address, instance = engine.config.instance, "campanile is up");
-    Ok(Served { address, admin_key, running, http, stop_http, config })
+    let Engine { store, broker, config: parts, .. } = &engine;
+    tracing::info!(
+        %address,
+        instance = parts.instance,
+        roles = %parts.roles,
+        database = store.name(),
+        broker = broker.name(),
+        "campanile is up"
+    );
+    Ok(Served { address, admin_key, running, lease, http, stop_http, config })
+}
+
+pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+    Ok(match config.database.choice(&config.data_dir)? {
+        DatabaseChoice::Sqlite { path } => Arc::new(Sqlite::open(&path)?),
+        DatabaseChoice::Postgres(postgres) => Arc::new(Postgres::open(&postgres).await?),
+    })
+}
+
+/// The in-process broker comes with the lease that keeps it the only one.
+async fn open_broker(
+    config: &Config,
+    engine: &EngineConfig,
+    store: &Arc<dyn Store>,
+) -> anyhow::Result<(Arc<dyn Broker>, Option<Lease>)> {
+    let queues = engine.user_types.queues();
+    match config.broker.choice()? {
+        BrokerChoice::RabbitMq { url, ca_file, prefix } if engine.roles.use_broker() => {
+            let rabbitmq = RabbitMqConfig { url: url.0, ca_file, prefix, queues, limit: MAX_UNDELIVERED };
+            Ok((Arc::new(RabbitMq::open(rabbitmq).await?), None))
+        }
+        // Nobody asks it for anything.
+        BrokerChoice::RabbitMq { .. } => Ok((Arc::new(InProcess::new(queues, MAX_UNDELIVERED)), None)),
+        BrokerChoice::InProcess => {
+            let lease = Lease::take(Arc::clone(store), engine.instance.clone()).await?;
+            Ok((Arc::new(InProcess::new(queues, MAX_UNDELIVERED)), Some(lease)))
+        }
+    }
 }
 
 impl Served {
+    /// Resolves when this instance may not go on.
+    pub async fn lost(&self) -> anyhow::Error {
+        match &self.lease {
+            Some(lease) => lease.lost().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Stops taking requests and work, finishes what is in flight, and ends within the deadline. Whether all was
     /// finished is the engine's to say: a client that never ends its request is nobody's failure.
     pub async fn stop(mut self) -> anyhow::Result<()> {
@@ -80,6 +129,9 @@ impl Served {
         let deadline = self.config.server.stop_deadline.0;
         let answered = tokio::time::timeout(HTTP_GRACE.min(deadline), &mut self.http);
         let (answered, finished) = tokio::join!(answered, self.running.stop(deadline));
+        if let Some(lease) = self.lease {
+            lease.let_go().await;
+        }
         if answered.is_err() {
             self.http.abort();
             tracing::warn!("some requests had not ended, and were cut off");

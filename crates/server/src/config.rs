@@ -1,9 +1,11 @@
 //! Configuration: the shipped file with every default, then the operator's file, then variables, then flags. Reading it
 //! makes types that can't be wrong; what is wrong is named with its key.
 
+mod backend;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -11,11 +13,13 @@ use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::send::{OnDoubt, SendPolicy};
 use campanile_domain::time::parse_duration;
 use campanile_domain::user_type::{UserType, UserTypes};
-use campanile_engine::EngineConfig;
-use campanile_engine::config::{FanOutConfig, PublishConfig, ReceiveConfig, SendConfig};
+use campanile_engine::config::{FanOutConfig, PublishConfig, ReceiveConfig, RetainConfig, SendConfig};
+use campanile_engine::{EngineConfig, Roles};
 use config::{Environment, File, FileFormat};
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use backend::{Broker, BrokerChoice, Database, DatabaseChoice};
 
 /// The reference: every key, commented and with its default.
 pub const REFERENCE: &str = include_str!("../campanile.toml");
@@ -25,8 +29,8 @@ pub const REFERENCE: &str = include_str!("../campanile.toml");
 pub struct Config {
     pub data_dir: PathBuf,
     pub server: Server,
-    pub database: Url,
-    pub broker: Url,
+    pub database: Database,
+    pub broker: Broker,
     pub auth: Auth,
     pub log: Log,
     pub engine: EngineSection,
@@ -34,6 +38,7 @@ pub struct Config {
     pub publish: Publish,
     pub receive: Receive,
     pub send: Sends,
+    pub retain: Retain,
     pub user_types: Vec<UserType>,
 }
 
@@ -42,12 +47,6 @@ pub struct Config {
 pub struct Server {
     pub listen: SocketAddr,
     pub stop_deadline: Span,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Url {
-    pub url: String,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -83,6 +82,7 @@ pub enum LogFormat {
 #[serde(deny_unknown_fields)]
 pub struct EngineSection {
     pub instance: String,
+    pub roles: String,
     pub lease: Span,
 }
 
@@ -130,6 +130,13 @@ pub struct Send {
     pub concurrency: usize,
 }
 
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retain {
+    pub days: u32,
+    pub interval: Span,
+}
+
 /// One of a few words; read as text first, so that an error lists them, where `config` would name the Rust type.
 fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     T::deserialize(String::deserialize(deserializer)?.into_deserializer())
@@ -167,6 +174,9 @@ pub struct Flags {
     pub file: Option<PathBuf>,
     pub data_dir: Option<PathBuf>,
     pub listen: Option<SocketAddr>,
+    pub database_url: Option<String>,
+    pub broker_url: Option<String>,
+    pub roles: Option<String>,
 }
 
 impl Config {
@@ -189,6 +199,16 @@ impl Config {
         if let Some(listen) = flags.listen {
             builder = builder.set_override("server.listen", listen.to_string())?;
         }
+        let given = [
+            ("database.url", &flags.database_url),
+            ("broker.url", &flags.broker_url),
+            ("engine.roles", &flags.roles),
+        ];
+        for (key, value) in given {
+            if let Some(value) = value {
+                builder = builder.set_override(key, value.as_str())?;
+            }
+        }
         let loaded = builder.build().context("the configuration can't be read")?;
         let config: Config = serde_path_to_error::deserialize(loaded).map_err(|error| {
             let path = error.path().to_string();
@@ -202,11 +222,20 @@ impl Config {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        self.database_path()?;
-        if self.broker.url != "in-process:" {
+        let database = self.database.choice(&self.data_dir)?;
+        let broker = self.broker.choice()?;
+        let missing = self.roles()?.missing();
+        // Nobody else can run what this instance leaves out.
+        let alone = match (&database, &broker) {
+            (DatabaseChoice::Sqlite { .. }, _) => Some("SQLite serves one instance"),
+            (_, BrokerChoice::InProcess) => Some("the in-process broker serves one instance"),
+            (DatabaseChoice::Postgres(_), BrokerChoice::RabbitMq { .. }) => None,
+        };
+        if let Some(why) = alone.filter(|_| !missing.is_empty()) {
+            let missing: Vec<&str> = missing.into_iter().map(campanile_engine::Role::as_str).collect();
             bail!(
-                "broker.url: `{}` is not supported; the one there is, is `in-process:`",
-                scheme(&self.broker.url)
+                "engine.roles: {why}, and nobody would run {}; add them, or use PostgreSQL and RabbitMQ",
+                missing.join(", ")
             );
         }
         UserTypes::new(self.user_types.clone()).map_err(anyhow::Error::msg)?;
@@ -227,16 +256,8 @@ impl Config {
         Ok(())
     }
 
-    pub fn database_path(&self) -> anyhow::Result<PathBuf> {
-        match self.database.url.as_str() {
-            "" => Ok(self.data_dir.join("campanile.db")),
-            url => match url.strip_prefix("sqlite:") {
-                Some(path) if !path.is_empty() => {
-                    Ok(Path::new(path.strip_prefix("//").unwrap_or(path)).to_owned())
-                }
-                _ => bail!("database.url: `{}` is not supported; use `sqlite:` and a path", scheme(url)),
-            },
-        }
+    pub fn roles(&self) -> anyhow::Result<Roles> {
+        self.engine.roles.parse().map_err(|error| anyhow::anyhow!("engine.roles: {error}"))
     }
 
     pub fn engine(&self) -> anyhow::Result<EngineConfig> {
@@ -246,6 +267,7 @@ impl Config {
         };
         Ok(EngineConfig {
             instance,
+            roles: self.roles()?,
             user_types: UserTypes::new(self.user_types.clone()).map_err(anyhow::Error::msg)?,
             fan_out: FanOutConfig {
                 poll_interval: self.fan_out.poll_interval.0,
@@ -267,6 +289,10 @@ impl Config {
                 Channel::Sms => self.send.sms.engine(),
                 Channel::Slack | Channel::Websocket => self.send.slack.engine(),
             }),
+            retain: RetainConfig {
+                age: (self.retain.days > 0).then(|| Duration::from_hours(24 * u64::from(self.retain.days))),
+                interval: self.retain.interval.0,
+            },
             lease: self.engine.lease.0,
         })
     }
@@ -301,11 +327,6 @@ fn variables() -> HashMap<String, String> {
             name.starts_with("CAMPANILE_") && !NOT_OURS.iter().any(|other| name.starts_with(other))
         })
         .collect()
-}
-
-/// A URL without what may be secret in it.
-fn scheme(url: &str) -> String {
-    url.split_once(':').map_or_else(|| url.to_owned(), |(scheme, _)| format!("{scheme}:…"))
 }
 
 fn hostname() -> String {

@@ -7,14 +7,14 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::config::Config;
+use crate::config::{Config, DatabaseChoice};
 
 /// Makes what is missing of the folders for the database and the key. Folders that are there keep their permissions.
 pub fn make(config: &Config) -> anyhow::Result<()> {
     make_private(&config.data_dir)?;
-    match config.database_path()?.parent() {
-        Some(folder) => make_private(folder),
-        None => Ok(()),
+    match config.database.choice(&config.data_dir)? {
+        DatabaseChoice::Sqlite { path } => path.parent().map_or(Ok(()), make_private),
+        DatabaseChoice::Postgres(_) => Ok(()),
     }
 }
 

@@ -7,6 +7,7 @@ mod data_folder;
 #[cfg(feature = "failpoints")]
 mod failpoint;
 mod http;
+mod lease;
 
 use std::process::ExitCode;
 

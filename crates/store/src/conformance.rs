@@ -12,10 +12,14 @@ mod candidates;
 mod claim;
 mod close;
 mod commit;
+mod dead_letter;
 mod given;
+mod hold;
 mod lease;
 mod publish;
 mod receive;
+pub mod released;
+mod retain;
 mod row;
 mod rule;
 mod settle;
@@ -125,6 +129,7 @@ macro_rules! for_each_check {
             publish::what_the_broker_lost_is_published_again
             publish::what_the_broker_lost_of_a_large_event_is_published_again
             publish::no_more_is_published_again_than_asked
+            publish::only_what_was_written_long_enough_ago_is_published_again
             publish::an_outbox_row_goes_from_pending_to_published_to_delivered
             receive::a_row_becomes_a_notification_and_a_send
             receive::a_redelivered_row_is_skipped
@@ -163,6 +168,46 @@ macro_rules! for_each_check {
             close::an_event_with_a_row_on_its_way_stays_open
             close::only_published_events_among_the_candidates_are_closed
             close::open_events_come_in_pages_by_age
+            dead_letter::dead_letters_are_listed_in_pages_by_age
+            dead_letter::a_dead_letter_has_all_its_columns
+            dead_letter::dead_letters_are_filtered
+            dead_letter::letters_that_were_replayed_are_listed_where_they_are_asked_for
+            dead_letter::a_failed_event_that_is_replayed_begins_again
+            dead_letter::an_event_that_was_given_up_and_is_replayed_may_fail_as_often_again
+            dead_letter::an_event_of_which_some_were_told_is_not_replayed
+            dead_letter::a_row_without_its_text_is_not_replayed
+            dead_letter::a_refused_row_that_is_replayed_waits_in_a_chunk
+            dead_letter::a_row_that_was_not_received_and_is_replayed_waits_in_a_chunk
+            dead_letter::a_closed_event_is_open_until_its_replayed_row_arrives
+            dead_letter::an_event_that_is_not_closed_stays_so_when_its_row_is_replayed
+            dead_letter::a_failed_send_that_is_replayed_is_due_now_with_all_its_attempts
+            dead_letter::a_replayed_send_has_its_lane
+            dead_letter::what_is_on_its_way_or_arrived_is_not_replayed
+            dead_letter::a_letter_of_what_is_not_kept_is_skipped
+            dead_letter::a_second_replay_changes_nothing
+            dead_letter::letters_are_replayed_in_pages_and_by_the_filter
+            dead_letter::what_is_skipped_does_not_stop_the_rest
+            retain::an_old_event_goes_with_all_that_belongs_to_it
+            retain::an_event_that_is_forgotten_is_still_known
+            retain::an_event_that_nobody_remembers_is_remembered_before_it_goes
+            retain::a_young_event_stays
+            retain::an_event_that_is_not_closed_stays
+            retain::failed_and_cancelled_events_go_too
+            retain::a_send_that_is_not_settled_keeps_its_row_and_its_event
+            retain::a_large_event_goes_over_several_calls_and_last_itself
+            retain::a_sweep_passes_over_what_stays
+            retain::only_events_behind_the_cursor_go
+            retain::old_letters_of_no_event_go
+            retain::letters_of_an_event_stay_as_long_as_it
+            retain::old_captured_messages_go_before_their_event
+            retain::an_event_that_was_brought_back_stays
+            hold::a_lease_that_nobody_holds_is_taken
+            hold::a_lease_that_is_held_says_by_whom_and_for_how_long
+            hold::a_holder_renews_its_lease
+            hold::a_lease_that_has_passed_is_taken_over
+            hold::a_lease_that_was_given_back_is_free
+            hold::leases_of_other_names_are_others
+            hold::of_two_at_once_one_gets_the_lease
             row::rows_come_back_as_they_were_written
             row::what_a_row_does_not_name_has_its_default
             row::a_row_is_replaced_by_its_key

@@ -1,6 +1,7 @@
 //! What nobody tries again by itself: looking at it, and sending it on its way again.
 
 use async_trait::async_trait;
+use campanile_domain::status::{EventStatus, SendStatus};
 
 use crate::{JsonRow, StoreError};
 
@@ -41,4 +42,96 @@ pub trait DeadLetterStore {
     /// that was refused or could not be received waits in a chunk, a send is due now with all its attempts ahead. Keys stay, so
     /// whoever was told is not told again. A letter that was replayed before is left alone.
     async fn replay(&self, filter: DeadLetterFilter) -> Result<Replayed, StoreError>;
+}
+
+/// What a replay has to know of a letter.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    pub id: i64,
+    pub stage: String,
+    pub event_id: Option<String>,
+    pub recipient: Option<(String, String)>,
+    pub channel: Option<String>,
+}
+
+/// What a letter speaks of.
+#[derive(Debug)]
+pub(crate) enum Subject<'a> {
+    /// An event that could not be fanned out.
+    Event(&'a str),
+    /// An outbox row that was not published or not received.
+    Row(RowOf<'a>),
+    /// A send, by its outbox row.
+    Send(RowOf<'a>),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowOf<'a> {
+    pub event_id: &'a str,
+    pub recipient_type: &'a str,
+    pub recipient_id: &'a str,
+    pub channel: &'a str,
+}
+
+/// Why a letter is left alone, in words for the operator.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Skipped(pub String);
+
+pub(crate) const NOT_KEPT: &str = "what it speaks of is not kept any more";
+
+impl Letter {
+    /// A row whose text could not be rendered stays as it is: there is nothing in it to send, and rendering it again needs the
+    /// rules of now, which the store does not know.
+    pub fn subject(&self) -> Result<Subject<'_>, Skipped> {
+        let skipped = |why: &str| Err(Skipped(why.to_owned()));
+        let Some(event_id) = self.event_id.as_deref() else {
+            return skipped("it belongs to no event that is known");
+        };
+        let row = self.recipient.as_ref().zip(self.channel.as_deref()).map(
+            |((recipient_type, recipient_id), channel)| RowOf {
+                event_id,
+                recipient_type,
+                recipient_id,
+                channel,
+            },
+        );
+        match (self.stage.as_str(), row) {
+            ("fan_out", None) => Ok(Subject::Event(event_id)),
+            ("fan_out", Some(_)) => {
+                skipped("its text could not be rendered; correct the template and emit a new event")
+            }
+            ("publish" | "receive", Some(row)) => Ok(Subject::Row(row)),
+            ("send", Some(row)) => Ok(Subject::Send(row)),
+            ("publish" | "receive" | "send", None) => skipped("it does not say of whom it speaks"),
+            (stage, _) => Err(Skipped(format!("the stage {stage} is not known"))),
+        }
+    }
+}
+
+/// Why an event is not brought back.
+pub(crate) fn event_skipped(status: Option<EventStatus>) -> Skipped {
+    let Some(status) = status else { return Skipped(NOT_KEPT.to_owned()) };
+    Skipped(match status {
+        EventStatus::Pending => "its event is on its way already".to_owned(),
+        EventStatus::Published | EventStatus::Processed | EventStatus::Failed | EventStatus::Cancelled => {
+            format!("its event is {}: what was decided of it stays", status.as_str())
+        }
+    })
+}
+
+/// Why a row is not published again: the status that is stored of it, and the one of its send.
+pub(crate) fn row_skipped(stored: Option<&str>, send: Option<SendStatus>) -> Skipped {
+    Skipped(match (stored, send) {
+        (_, Some(_)) => "its message was received".to_owned(),
+        (Some(status), None) => format!("its row is {status}"),
+        (None, None) => "its row is on its way already".to_owned(),
+    })
+}
+
+/// Why a send is not made again.
+pub(crate) fn send_skipped(status: Option<SendStatus>) -> Skipped {
+    Skipped(match status {
+        Some(status) => format!("its send is {}", status.as_str()),
+        None => NOT_KEPT.to_owned(),
+    })
 }

@@ -3,27 +3,32 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod dead_letter;
 mod event;
 mod fan_out;
+mod lease;
 mod outbox;
 pub mod postgres;
+mod retain;
 mod row;
 mod send;
 pub mod sqlite;
 mod trace;
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use campanile_domain::time::Timestamp;
-use tokio::sync::Notify;
+use tokio::sync::broadcast::Receiver;
 
+pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed};
 pub use event::{Acceptance, EventStore};
 pub use fan_out::{
     Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore, NewChunk, Step,
 };
+pub use lease::{Held, LeaseStore};
 pub use outbox::{ChunkId, OutboxStore};
+pub use retain::{RetainStore, Retained};
 pub use row::{JsonRow, RowFilter, RowStore, Table};
 pub use send::{
     Capture, ClaimId, DeadLetter, ExpiredClaim, FailedMessage, Received, ReceivedKey, SendJob, SendStore,
@@ -34,7 +39,18 @@ pub use trace::{EventFilter, Trace, TraceFilter, TraceStore};
 /// Everything that the engine asks of a database. Each method is one transaction.
 #[async_trait]
 pub trait Store:
-    EventStore + FanOutStore + OutboxStore + SendStore + RowStore + TraceStore + Debug + Send + Sync
+    EventStore
+    + FanOutStore
+    + OutboxStore
+    + SendStore
+    + DeadLetterStore
+    + RetainStore
+    + LeaseStore
+    + RowStore
+    + TraceStore
+    + Debug
+    + Send
+    + Sync
 {
     /// The database's clock, by which leases and due times are compared.
     async fn now(&self) -> Result<Timestamp, StoreError>;
@@ -42,10 +58,23 @@ pub trait Store:
     /// `sqlite` or `postgres`.
     fn name(&self) -> &'static str;
 
-    /// Wakes whoever waits for events that others write, where the database can tell. Nothing depends on it.
-    fn arrivals(&self) -> Option<Arc<Notify>> {
+    /// Tells other instances, where the database can. Nothing depends on it.
+    async fn tell(&self, _signal: Signal) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// What others tell, where the database can.
+    fn hear(&self) -> Option<Receiver<Signal>> {
         None
     }
+}
+
+/// What began to wait in the database for whoever takes it on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    Events,
+    Chunks,
+    Sends,
 }
 
 /// Variants are named by what the caller does next.

@@ -31,8 +31,8 @@ pub trait OutboxStore {
         delay: Duration,
     ) -> Result<(), StoreError>;
 
-    /// Puts what was published to these queues at least so long ago and not received into chunks again, after the broker lost
-    /// it. At most `limit` rows; answers how many.
+    /// Puts what was published to these queues and not received into chunks again, after the broker lost it: rows that were
+    /// written at least `older_than` ago. At most `limit` of them; answers how many.
     async fn republish(
         &self,
         queues: Vec<String>,

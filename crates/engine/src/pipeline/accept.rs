@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use campanile_domain::event::NewEvent;
 use campanile_domain::id::EventId;
-use campanile_store::{Acceptance, StoreError};
+use campanile_store::{Acceptance, Signal, StoreError};
 
 use crate::Engine;
 
@@ -41,6 +41,7 @@ pub async fn accept(engine: &Engine, events: Vec<NewEvent>) -> Result<Vec<Accept
     metrics::counter!("campanile_events_accepted_total")
         .increment(created.iter().filter(|c| **c).count() as u64);
     engine.signals.events.notify_one();
+    engine.tell(Signal::Events);
     let created: HashMap<usize, bool> = positions.into_iter().zip(created).collect();
     let accepted = |(position, event_id)| Accepted {
         event_id,

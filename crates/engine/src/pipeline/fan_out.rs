@@ -8,7 +8,7 @@ use campanile_domain::event::Failure;
 use campanile_domain::fan_out::{Cursor, End, MAX_DECISIONS, OutboxRow, Plan};
 use campanile_domain::id::EntityRef;
 use campanile_store::{
-    ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Step, StoreError,
+    ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, Step, StoreError,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -211,6 +211,9 @@ impl FanOut {
         }
         for queue in &waiting {
             self.engine.signals.chunks(queue).begin();
+        }
+        if !waiting.is_empty() {
+            self.engine.tell(Signal::Chunks);
         }
         self.engine.signals.maybe_complete(touched);
         Ok(batch)

@@ -9,7 +9,7 @@ use campanile_broker::{BrokerError, Consumer, DEAD_LETTER_QUEUE, Delivery, Tag};
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
 use campanile_domain::id::SendKey;
-use campanile_store::{FailedMessage, ReceivedKey, StoreError};
+use campanile_store::{FailedMessage, ReceivedKey, Signal, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use super::MAX_FAILURES;
@@ -140,6 +140,9 @@ async fn receive_batch(engine: &Engine, desk: &Desk, keys: &[SendKey]) -> Result
     let waiting: HashSet<Channel> =
         received.iter().filter(|key| !key.claim).map(|key| key.key.channel).collect();
     desk.enqueue(written.jobs, lease_ends, places);
+    if !waiting.is_empty() {
+        engine.tell(Signal::Sends);
+    }
     for channel in waiting {
         engine.signals.due(channel).notify_waiters();
     }

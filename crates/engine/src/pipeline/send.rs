@@ -16,8 +16,8 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::Engine;
 use crate::backoff::Backoff;
+use crate::{Engine, Role};
 
 /// A send that this instance holds, until it is settled.
 #[derive(Debug)]
@@ -108,10 +108,12 @@ pub type Outcomes = Arc<Mutex<UnboundedReceiver<Attempted>>>;
 impl Desk {
     pub fn new(engine: &Engine) -> (Arc<Self>, Outcomes) {
         let (outcomes, attempted) = mpsc::unbounded_channel();
+        let sends = engine.config.roles.has(Role::Send);
         let channels = PerChannel::from_fn(|channel| {
             let config = engine.config.send.get(channel);
             ChannelDesk {
-                places: Arc::new(Semaphore::new(config.max_claimed)),
+                // Who does not send has no place: what is received waits for those who do.
+                places: Arc::new(Semaphore::new(if sends { config.max_claimed } else { 0 })),
                 concurrency: Arc::new(Semaphore::new(config.concurrency)),
                 high: Lane::new(),
                 others: Lane::new(),

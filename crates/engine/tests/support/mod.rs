@@ -12,9 +12,9 @@ use campanile_domain::event::NewEvent;
 use campanile_domain::id::EventId;
 use campanile_domain::send::{OnDoubt, Outcome, SendPolicy};
 use campanile_domain::user_type::UserTypes;
-use campanile_engine::config::{FanOutConfig, PublishConfig, ReceiveConfig, SendConfig};
+use campanile_engine::config::{FanOutConfig, PublishConfig, ReceiveConfig, RetainConfig, SendConfig};
 use campanile_engine::pipeline::accept;
-use campanile_engine::{Engine, EngineConfig, Running};
+use campanile_engine::{Engine, EngineConfig, Roles, Running};
 use campanile_store::sqlite::back_door::File;
 use campanile_store::sqlite::{Clock, Sqlite};
 use campanile_store::{JsonRow, Table, Trace, TraceFilter};
@@ -45,6 +45,7 @@ pub fn config() -> EngineConfig {
     };
     EngineConfig {
         instance: "test".to_owned(),
+        roles: Roles::all(),
         user_types: UserTypes::default(),
         fan_out: FanOutConfig {
             poll_interval: Duration::from_millis(50),
@@ -54,6 +55,7 @@ pub fn config() -> EngineConfig {
         publish: PublishConfig { poll_interval: Duration::from_millis(50), max_refusals: 3 },
         receive: ReceiveConfig { prefetch: 100, batch: 50, linger: Duration::ZERO },
         send: PerChannel::from_fn(|_| send.clone()),
+        retain: RetainConfig { age: None, interval: Duration::from_hours(1) },
         lease: Duration::from_secs(30),
     }
 }

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use campanile_domain::time::Timestamp;
 use clap::Args;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::client::Client;
 use super::preset::{load, load_restaurant};
+use super::serve::Backend;
 use super::{CommandError, CommandResult, picture};
 use crate::app::{self, Served};
 use crate::config::Config;
@@ -29,6 +31,8 @@ pub struct Demo {
     /// Where to listen [default: 127.0.0.1:8400, or a free port if that is taken]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub backend: Backend,
 }
 
 impl Demo {
@@ -36,11 +40,23 @@ impl Demo {
         // The tables are what people came for.
         "warn".clone_into(&mut config.log.filter);
         app::start_logging(&config);
-        config.database.url = String::new();
+        // What a server of this machine is configured with is not the demo's, unless it was asked for.
+        if self.backend.database_url.is_none() {
+            (config.database.url, config.database.url_file) = Default::default();
+        }
+        if self.backend.broker_url.is_none() {
+            (config.broker.url, config.broker.url_file) = Default::default();
+        }
+        config.engine.roles = String::new();
         config.data_dir = fresh_folder(&config.data_dir)?;
         let listener = self.listener(config.server.listen).await?;
         let served = app::serve_on(listener, config.clone()).await?;
-        let shown = show(&served, &config).await;
+        // In a database that stays, the last demo's events are known already.
+        let prefix = match &self.backend.database_url {
+            None => "demo".to_owned(),
+            Some(_) => format!("demo-{:x}", Timestamp::now().as_millisecond()),
+        };
+        let shown = show(&served, &config, &prefix).await;
         let ended = match (&shown, self.exit) {
             (Ok(all), true) => {
                 let all = *all;
@@ -49,7 +65,7 @@ impl Demo {
             }
             (Ok(all), false) => {
                 let all = *all;
-                stay(served, &config).await?;
+                stay(served, &config, &prefix).await?;
                 all
             }
             (Err(_), _) => {
@@ -96,28 +112,29 @@ fn fresh_folder(data_dir: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// Loads the world, emits the events, and prints what came of each. Answers whether everything arrived.
-async fn show(served: &Served, config: &Config) -> Result<bool, CommandError> {
+async fn show(served: &Served, config: &Config, prefix: &str) -> Result<bool, CommandError> {
     let client = Client::new(&format!("http://{}", served.address), Some(served.admin_key.clone()), config)?;
     load_restaurant(&client).await?;
     load(&client, WORLD).await?;
     let world: Value = serde_json::from_str(WORLD).context("the demo's world is JSON")?;
     let mut events = world["events"].as_array().cloned().unwrap_or_default();
     for (number, event) in events.iter_mut().enumerate() {
-        event["event_id"] = json!(format!("demo-{}", number + 1));
+        event["event_id"] = json!(format!("{prefix}-{}", number + 1));
     }
     client.post("/v1/events", &Value::Array(events.clone())).await?;
     let mut all = true;
-    let (mut sent, mut withheld) = (0, 0);
+    let (mut sent, mut withheld, mut captured) = (0, 0, 0);
     for event in &events {
-        let trace = arrived(&client, event["event_id"].as_str().unwrap_or_default()).await?;
+        let event_id = event["event_id"].as_str().unwrap_or_default();
+        let trace = arrived(&client, event_id).await?;
         println!("{}\n", picture::short(&trace, &place(&world, event)));
         let tally = Tally::of(&trace);
         all &= tally.missing == 0 && trace["event"]["status"] == "PROCESSED";
         sent += tally.sent;
         withheld += tally.withheld;
+        let kept = client.get(&format!("/v1/captured?limit=1000&event_id={event_id}")).await?;
+        captured += kept["items"].as_array().map_or(0, Vec::len);
     }
-    let captured = client.get("/v1/captured?limit=1000").await?;
-    let captured = captured["items"].as_array().map_or(0, Vec::len);
     println!(
         "{} events: {sent} sends arrived ({captured} captured here instead of leaving this machine, the rest by web socket), {withheld} withheld for the reasons above.",
         events.len()
@@ -175,12 +192,12 @@ impl Tally {
     }
 }
 
-async fn stay(served: Served, config: &Config) -> CommandResult {
+async fn stay(served: Served, config: &Config, prefix: &str) -> CommandResult {
     let folder = config.data_dir.display();
     let url = format!("http://{}", served.address);
     println!(
         "\nStill up at {url}, until Ctrl-C. Ask it, from another terminal in this folder:\n\n    \
-         campanile --url {url} --data-dir {folder} trace demo-1\n    \
+         campanile --url {url} --data-dir {folder} trace {prefix}-1\n    \
          campanile --url {url} --data-dir {folder} explain --type RESERVATION_REQUESTED --aggregate RESTAURANT:5\n    \
          campanile --url {url} --data-dir {folder} emit --type ORDER_CREATED --aggregate RESTAURANT:6\n    \
          curl -H \"Authorization: Bearer $(cat {folder}/admin.key)\" {url}/v1/captured\n"

@@ -21,6 +21,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Config, Flags};
 use client::Client;
+use serve::Backend;
 
 /// What still reads when the command is done is waited for so long, and then left behind.
 const LAST_READS: Duration = Duration::from_secs(1);
@@ -61,7 +62,7 @@ enum Command {
     /// Run the server
     Serve(serve::Serve),
     /// Make or upgrade the tables, and end
-    Migrate,
+    Migrate(serve::Migrate),
     /// Load rules that ship with Campanile
     #[command(subcommand)]
     Preset(preset::Preset),
@@ -125,21 +126,30 @@ pub fn run() -> ExitCode {
 
 async fn dispatch(cli: Cli) -> CommandResult {
     let Cli { common, command } = cli;
-    let flags = |listen: Option<SocketAddr>| Flags {
+    let flags = |backend: &Backend, listen: Option<SocketAddr>, roles: Option<&String>| Flags {
         file: common.config.clone(),
         data_dir: common.data_dir.clone(),
         listen,
+        database_url: backend.database_url.clone(),
+        broker_url: backend.broker_url.clone(),
+        roles: roles.cloned(),
     };
+    let no_flags = || flags(&Backend::default(), None, None);
     match command {
-        Command::Demo(demo) => demo.run(Config::load(&flags(demo.listen))?).await,
-        Command::Serve(serve) => serve.run(Config::load(&flags(serve.listen))?).await,
-        Command::Migrate => serve::migrate(&Config::load(&flags(None))?),
-        Command::Config(command) => command.run(&flags(None)),
-        Command::Preset(preset) => preset.run(&common.client(&flags(None))?, common.json).await,
-        Command::Emit(emit) => emit.run(&common.client(&flags(None))?, common.json).await,
-        Command::Trace(trace) => trace.run(&common.client(&flags(None))?, common.json).await,
-        Command::Explain(explain) => explain.run(&common.client(&flags(None))?, common.json).await,
-        Command::Tail(tail) => tail.run(&common.client(&flags(None))?, common.json).await,
+        Command::Demo(demo) => demo.run(Config::load(&flags(&demo.backend, demo.listen, None))?).await,
+        Command::Serve(serve) => {
+            serve.run(Config::load(&flags(&serve.backend, serve.listen, serve.roles.as_ref()))?).await
+        }
+        Command::Migrate(migrate) => {
+            let backend = Backend { database_url: migrate.database_url.clone(), broker_url: None };
+            migrate.run(Config::load(&flags(&backend, None, None))?).await
+        }
+        Command::Config(command) => command.run(&no_flags()),
+        Command::Preset(preset) => preset.run(&common.client(&no_flags())?, common.json).await,
+        Command::Emit(emit) => emit.run(&common.client(&no_flags())?, common.json).await,
+        Command::Trace(trace) => trace.run(&common.client(&no_flags())?, common.json).await,
+        Command::Explain(explain) => explain.run(&common.client(&no_flags())?, common.json).await,
+        Command::Tail(tail) => tail.run(&common.client(&no_flags())?, common.json).await,
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::net::SocketAddr;
 
+use anyhow::Context;
+use campanile_store::postgres::Postgres;
+use campanile_store::sqlite::Sqlite;
 use clap::Args;
 
 use super::CommandResult;
 use crate::app;
-use crate::config::Config;
+use crate::config::{Config, DatabaseChoice};
 use crate::data_folder;
 
 #[derive(Debug, Args)]
@@ -14,6 +17,22 @@ pub struct Serve {
     /// Where to listen [default: 127.0.0.1:8400]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
+    /// What this instance runs, of api,fan_out,publish,receive,send,mailings,recover [default: all]
+    #[arg(long, value_name = "ROLES")]
+    pub roles: Option<String>,
+    #[command(flatten)]
+    pub backend: Backend,
+}
+
+/// The two URLs that choose the database and the broker.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Backend {
+    /// postgres://user:password@host:5432/database [default: SQLite in the data folder]
+    #[arg(long, value_name = "URL")]
+    pub database_url: Option<String>,
+    /// amqp://user:password@host:5672/vhost [default: a broker inside this process]
+    #[arg(long, value_name = "URL")]
+    pub broker_url: Option<String>,
 }
 
 impl Serve {
@@ -22,16 +41,39 @@ impl Serve {
         let served = app::serve(config).await?;
         println!("Campanile listens on http://{}", served.address);
         println!("E-mail, push, SMS and Slack are captured, not sent: see GET /v1/captured");
-        app::told_to_stop().await;
-        served.stop().await?;
-        Ok(())
+        let lost = tokio::select! {
+            () = app::told_to_stop() => None,
+            error = served.lost() => Some(error),
+        };
+        let stopped = served.stop().await;
+        match lost {
+            Some(error) => Err(error.into()),
+            None => Ok(stopped?),
+        }
     }
 }
 
-pub fn migrate(config: &Config) -> CommandResult {
-    let path = config.database_path()?;
-    data_folder::make(config)?;
-    campanile_store::sqlite::Sqlite::open(&path)?;
-    println!("{} is up to date", path.display());
-    Ok(())
+#[derive(Debug, Args)]
+pub struct Migrate {
+    /// postgres://user:password@host:5432/database [default: SQLite in the data folder]
+    #[arg(long, value_name = "URL")]
+    pub database_url: Option<String>,
+}
+
+impl Migrate {
+    pub async fn run(&self, config: Config) -> CommandResult {
+        let applied = match config.database.choice(&config.data_dir)? {
+            DatabaseChoice::Sqlite { path } => {
+                data_folder::make(&config)?;
+                Sqlite::open(&path).context("the tables can't be made or upgraded")?;
+                Vec::new()
+            }
+            DatabaseChoice::Postgres(postgres) => Postgres::migrate(&postgres).await?,
+        };
+        for migration in &applied {
+            println!("applied {migration}");
+        }
+        println!("the tables are up to date");
+        Ok(())
+    }
 }

@@ -47,11 +47,23 @@ pub fn router(app: App) -> Router {
     let guarded = guarded
         .layer(axum::middleware::from_fn_with_state(app.clone(), places::take_place))
         .layer(axum::middleware::from_fn_with_state(app.clone(), auth::require_key));
+    finish(health_routes().merge(guarded), app)
+}
+
+/// For an instance without the role `api`: only what its operators need.
+pub fn health_only(app: App) -> Router {
+    finish(health_routes(), app)
+}
+
+fn health_routes() -> Router<App> {
     Router::new()
         .route("/healthz", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
-        .merge(guarded)
+}
+
+fn finish(routes: Router<App>, app: App) -> Router {
+    routes
         .fallback(|| async { Problem::not_found("there is nothing at this path") })
         .method_not_allowed_fallback(|| async { Problem::method_not_allowed() })
         .layer(axum::middleware::from_fn_with_state(app.clone(), auth::check_host))

@@ -148,6 +148,9 @@ impl From<StoreError> for Problem {
                 Self::unavailable(detail)
             }
             StoreError::Refused(detail) => Self::unusable_data(&detail),
+            StoreError::ReadOnly(detail) => {
+                Self::new(StatusCode::CONFLICT, "urn:campanile:read-only", "Not written here", detail)
+            }
         }
     }
 }

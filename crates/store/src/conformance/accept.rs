@@ -1,5 +1,7 @@
 //! How events enter, and how they fail.
 
+use std::time::Duration;
+
 use campanile_domain::channel::Channel::Email;
 use campanile_domain::event::{Failure, NewEvent};
 use campanile_domain::fan_out::Cursor;
@@ -50,7 +52,7 @@ pub async fn an_id_is_known_after_its_event_is_gone(fixture: &Fixture) {
 
 pub async fn an_old_event_inserted_again_is_known(fixture: &Fixture) {
     forgotten(fixture, &event("a")).await;
-    insert_again(fixture, "a").await;
+    fixture.insert("a").await;
     fixture.accept(&[event("b")]).await;
     let only_a_is_known = |claim: &dyn FanOutClaim| {
         assert!(found(claim, "a").known && !found(claim, "b").known);
@@ -58,16 +60,6 @@ pub async fn an_old_event_inserted_again_is_known(fixture: &Fixture) {
     };
     let all: Vec<i64> = only_a_is_known(&*fixture.claim_fresh().await);
     only_a_is_known(&*fixture.try_claim(Claim::These(all)).await.expect("they wait"));
-}
-
-/// As a producer would, who does not know better.
-async fn insert_again(fixture: &Fixture, id: &str) {
-    fixture
-        .execute(&format!(
-            "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload)
-             VALUES ('{id}', 'ORDER_CREATED', 'ORDER', '7', '{{}}')"
-        ))
-        .await;
 }
 
 /// An event that was processed, and whose row was deleted since.
@@ -145,19 +137,15 @@ pub async fn an_event_that_is_given_up_half_way_keeps_what_was_written(fixture: 
     assert_eq!(text(&trace.dead_letters[0], "reason"), "BROKEN");
     assert!(fixture.try_claim(Claim::Unfinished { after: 0 }).await.is_none());
     assert!(!count_failure(fixture, seq).await, "what was given up does not fail again");
-    let lost = fixture
-        .store
-        .republish(vec![told.queue], std::time::Duration::ZERO, 10)
-        .await
-        .expect("the database is there");
-    assert_eq!(lost, 1, "what the broker loses is published again");
+    let lost = fixture.store.republish(vec![told.queue], Duration::ZERO, 10).await;
+    assert_eq!(lost.expect("the database is there"), 1, "what the broker loses is published again");
     fixture.receive(&[claimed(told.key)]).await;
     assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);
 }
 
 pub async fn an_old_event_that_fails_stays_known(fixture: &Fixture) {
     forgotten(fixture, &event("a")).await;
-    insert_again(fixture, "a").await;
+    fixture.insert("a").await;
     let seq = fixture.claim_fresh().await.events()[0].seq;
     fail(fixture, seq).await;
     fixture.execute("UPDATE event_outbox SET status = 'PENDING' WHERE event_id = 'a'").await;

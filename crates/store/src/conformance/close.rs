@@ -6,14 +6,9 @@ use campanile_domain::fan_out::{Cursor, OutboxRow};
 
 use super::Fixture;
 use super::given::{
-    chunk_of, claimed, commit_of, customer, event, event_id, found, left_due, row, rows, step_of, summary,
+    chunk_of, claimed, commit_of, customer, event, found, left_due, row, rows, step_of, summary,
 };
 use crate::{FanOutCommit, Step};
-
-async fn close(fixture: &Fixture, ids: &[&str]) -> u64 {
-    let candidates = ids.iter().map(|id| event_id(id)).collect();
-    fixture.store.close_events(candidates).await.expect("the database is there")
-}
 
 pub async fn an_event_is_closed_when_every_row_was_received_or_failed(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
@@ -27,14 +22,14 @@ pub async fn an_event_is_closed_when_every_row_was_received_or_failed(fixture: &
     let chunk = chunk_of(&step.event, &rows, true);
     let commit = FanOutCommit { failed_rows: vec![failed], ..commit_of(vec![step], vec![chunk]) };
     claim.commit(commit).await.expect("nobody was faster");
-    assert_eq!(close(fixture, &["a"]).await, 0);
+    assert_eq!(fixture.close(&["a"]).await, 0);
     fixture.receive(&[claimed(rows[0].key), left_due(rows[1].key)]).await;
-    assert_eq!(close(fixture, &["a"]).await, 0);
+    assert_eq!(fixture.close(&["a"]).await, 0);
     fixture.receive(&[claimed(rows[2].key)]).await;
-    assert_eq!(close(fixture, &["a", "a"]).await, 1);
+    assert_eq!(fixture.close(&["a", "a"]).await, 1);
     assert_eq!(fixture.event_status("a").await, "PROCESSED");
     assert!(fixture.trace("a").await.event["processed_at"].is_string());
-    assert_eq!(close(fixture, &["a"]).await, 0, "once is enough");
+    assert_eq!(fixture.close(&["a"]).await, 0, "once is enough");
 }
 
 pub async fn an_event_with_a_row_on_its_way_stays_open(fixture: &Fixture) {
@@ -45,7 +40,7 @@ pub async fn an_event_with_a_row_on_its_way_stays_open(fixture: &Fixture) {
         let keys: Vec<_> = others.map(|(_, row)| claimed(row.key)).collect();
         fixture.receive(&keys).await;
     }
-    assert_eq!(close(fixture, &["a", "b", "c"]).await, 0);
+    assert_eq!(fixture.close(&["a", "b", "c"]).await, 0);
     for id in ["a", "b", "c"] {
         assert_eq!(fixture.event_status(id).await, "PUBLISHED");
     }
@@ -61,12 +56,12 @@ pub async fn only_published_events_among_the_candidates_are_closed(fixture: &Fix
     let claim = fixture.claim_fresh().await;
     let step = step_of(found(&*claim, "begun"), Step::Continues(Cursor::default()));
     fixture.commit(claim, vec![step], vec![]).await;
-    assert_eq!(close(fixture, &["fresh", "begun", "received", "never heard of"]).await, 1);
+    assert_eq!(fixture.close(&["fresh", "begun", "received", "never heard of"]).await, 1);
     assert_eq!(fixture.event_status("received").await, "PROCESSED");
     assert_eq!(fixture.event_status("not asked").await, "PUBLISHED");
     assert_eq!(fixture.event_status("fresh").await, "PENDING");
     assert_eq!(fixture.event_status("begun").await, "PENDING");
-    assert_eq!(close(fixture, &[]).await, 0);
+    assert_eq!(fixture.close(&[]).await, 0);
 }
 
 pub async fn open_events_come_in_pages_by_age(fixture: &Fixture) {
@@ -78,7 +73,7 @@ pub async fn open_events_come_in_pages_by_age(fixture: &Fixture) {
         }
     }
     fixture.accept(&[event("fresh")]).await;
-    assert_eq!(close(fixture, &["closed"]).await, 1);
+    assert_eq!(fixture.close(&["closed"]).await, 1);
     let mut open = Vec::new();
     let mut after = 0;
     loop {

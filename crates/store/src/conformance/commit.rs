@@ -1,5 +1,7 @@
 //! What becomes of events when a fan-out commits.
 
+use std::time::Duration;
+
 use campanile_domain::channel::Channel::{Email, Push, Sms};
 use campanile_domain::event::Failure;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
@@ -223,11 +225,8 @@ pub async fn an_event_that_is_cancelled_half_way_keeps_what_was_written(fixture:
     let processed = trace.processed.expect("some was decided");
     assert_eq!((text(&processed, "status"), &processed["sends"]), ("SUCCESS", &json!(1)));
     assert_eq!(fixture.event_status("put off").await, "CANCELLED", "nobody was told");
-    let lost = fixture
-        .store
-        .republish(vec![told.queue], std::time::Duration::ZERO, 10)
-        .await
-        .expect("the database is there");
+    let lost = fixture.store.republish(vec![told.queue], Duration::ZERO, 10).await;
+    let lost = lost.expect("the database is there");
     assert_eq!(lost, 1, "what the broker loses is published again");
     fixture.receive(&[claimed(told.key)]).await;
     assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);

@@ -4,20 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use campanile_domain::channel::Channel;
-use campanile_domain::event::{Event, NewEvent};
+use campanile_domain::event::{Event, Failure, NewEvent};
 use campanile_domain::fan_out::{OutboxRow, Summary};
 use campanile_domain::id::{
     EntityId, EntityRef, EntityType, EventId, EventType, NotificationId, SendKey, UserId, UserRef,
     UserTypeName,
 };
 use campanile_domain::priority::Priority;
-use campanile_domain::send::SendState;
+use campanile_domain::send::{EXHAUSTED, SendState};
+use campanile_domain::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::Fixture;
 use crate::{
-    Acceptance, Capture, Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep,
-    JsonRow, NewChunk, Received, ReceivedKey, SendJob, Settlement, Step, Table, Trace, TraceFilter,
+    Acceptance, Capture, Chunk, ChunkRow, Claim, ClaimedEvent, FailedMessage, FanOutClaim, FanOutCommit,
+    FanOutStep, JsonRow, NewChunk, Received, ReceivedKey, SendJob, Settlement, Step, Table, Trace,
+    TraceFilter,
 };
 
 pub const LEASE: Duration = Duration::from_mins(1);
@@ -202,6 +204,15 @@ impl Fixture {
         assert_eq!(accepted, Acceptance::Accepted(vec![true; events.len()]));
     }
 
+    /// As a producer would, who does not know better.
+    pub async fn insert(&self, id: &str) {
+        self.execute(&format!(
+            "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload)
+             VALUES ('{id}', 'ORDER_CREATED', 'ORDER', '7', '{{}}')"
+        ))
+        .await;
+    }
+
     pub async fn try_claim(&self, claim: Claim) -> Option<Box<dyn FanOutClaim>> {
         self.store.claim_events(claim).await.expect("the database is there")
     }
@@ -261,6 +272,49 @@ impl Fixture {
     pub async fn settle(&self, settlements: Vec<Settlement>) -> Vec<SendKey> {
         let finished = settlements.iter().map(|settlement| settlement.job.claim).collect();
         self.store.settle(settlements, finished).await.expect("the database is there").lost
+    }
+}
+
+/// What did not go its way.
+impl Fixture {
+    /// A new event that had nobody to tell.
+    pub async fn failed(&self, id: &str) {
+        self.accept(&[event(id)]).await;
+        let claim = self.claim_fresh().await;
+        let step =
+            step_of(found(&*claim, id), Step::Failed(Failure::new("NO_RECIPIENTS", "nobody is there")));
+        self.commit(claim, vec![step], vec![]).await;
+    }
+
+    /// A new event with these rows, all of which the broker refuses for good.
+    pub async fn refused(&self, id: &str, rows: &[OutboxRow]) {
+        let chunk = self.fan_out(&event(id), rows, true).await.pop().expect("the chunk was born leased");
+        let refused = rows.iter().map(|row| (row.key, "no route".to_owned())).collect();
+        self.store.rows_refused(chunk.id, refused, 1, LEASE).await.expect("the database is there");
+    }
+
+    pub async fn fail_messages(&self, keys: &[Option<SendKey>]) {
+        let failed = |key: &Option<SendKey>| FailedMessage {
+            key: *key,
+            failure: Failure::new("POISON", "it came too often"),
+            message: Some("{".to_owned()),
+        };
+        let failed = keys.iter().map(failed).collect();
+        self.store.fail_messages(failed).await.expect("the database is there");
+    }
+
+    /// Event for customer 42 whose send failed after two attempts.
+    pub async fn failed_send(&self, id: &str, channel: Channel) -> SendKey {
+        let job = self.sending(id, channel).await;
+        self.settle(vec![outcome(&job, SendState::Due { at: Timestamp::UNIX_EPOCH })]).await;
+        let job = self.claim_due(channel, 1).await.pop().expect("it is due");
+        self.settle(vec![outcome(&job, SendState::Failed { code: EXHAUSTED })]).await;
+        job.key
+    }
+
+    pub async fn close(&self, ids: &[&str]) -> u64 {
+        let candidates = ids.iter().map(|id| event_id(id)).collect();
+        self.store.close_events(candidates).await.expect("the database is there")
     }
 }
 

@@ -49,8 +49,12 @@ async fn refuse(fixture: &Fixture, chunk: ChunkId, keys: &[SendKey], max: u32) {
 }
 
 async fn republish(fixture: &Fixture, queues: &[&str], limit: usize) -> u64 {
+    republish_older(fixture, queues, Duration::ZERO, limit).await
+}
+
+async fn republish_older(fixture: &Fixture, queues: &[&str], older_than: Duration, limit: usize) -> u64 {
     let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
-    fixture.store.republish(queues, std::time::Duration::ZERO, limit).await.expect("the database is there")
+    fixture.store.republish(queues, older_than, limit).await.expect("the database is there")
 }
 
 pub async fn a_chunk_born_leased_is_handed_over_and_held_until_its_lease_passes(fixture: &Fixture) {
@@ -259,6 +263,19 @@ pub async fn no_more_is_published_again_than_asked(fixture: &Fixture) {
         counts.push(republish(fixture, &[QUEUE], 2).await);
     }
     assert_eq!(counts, [2, 2, 1, 0]);
+}
+
+pub async fn only_what_was_written_long_enough_ago_is_published_again(fixture: &Fixture) {
+    let old = row("old", &customer("42"), Email);
+    fixture.published(&event("old"), std::slice::from_ref(&old)).await;
+    assert_eq!(republish_older(fixture, &[QUEUE], LEASE, 10).await, 0);
+    fixture.advance(LEASE * 2).await;
+    let young = row("young", &customer("42"), Email);
+    fixture.published(&event("young"), std::slice::from_ref(&young)).await;
+    assert_eq!(republish_older(fixture, &[QUEUE], LEASE, 10).await, 1);
+    assert_eq!(keys(&claim(fixture).await.expect("the chunk waits")), [old.key]);
+    assert_eq!(republish(fixture, &[QUEUE], 10).await, 1);
+    assert_eq!(keys(&claim(fixture).await.expect("the chunk waits")), [young.key]);
 }
 
 pub async fn an_outbox_row_goes_from_pending_to_published_to_delivered(fixture: &Fixture) {

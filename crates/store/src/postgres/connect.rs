@@ -24,7 +24,7 @@ const SILENCE: Duration = Duration::from_secs(20);
 /// Every statement is written for its index and walks it in nested loops. The planner is not asked for more: what it thinks
 /// of young tables without statistics would be remembered long after they have grown. The deadlines end what a stranger's lock
 /// or a process that went away would hold up.
-const SESSION: &str =
+pub const SESSION: &str =
     "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off;
     SET plan_cache_mode = force_generic_plan; SET statement_timeout = '60s'; SET lock_timeout = '20s';
     SET idle_in_transaction_session_timeout = '60s'; SET TimeZone = 'UTC'";

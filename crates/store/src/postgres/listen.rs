@@ -1,46 +1,71 @@
-//! Hearing of events that `campanile.emit` wrote, on a connection of its own. Nothing depends on it: whoever polls finds them.
+//! Hearing of what others wrote, on a connection of its own. Nothing depends on it: whoever polls finds it.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::broadcast::{self, Receiver, Sender};
 use tokio::task::JoinHandle;
 use tokio_postgres::AsyncMessage;
 
 use super::connect::Server;
+use crate::Signal;
 
 const PAUSE: Duration = Duration::from_secs(5);
+/// Signals that nobody took yet; older ones are told again as one.
+const BACKLOG: usize = 16;
 
 /// Listens until it is dropped.
 #[derive(Debug)]
-pub struct Listener(JoinHandle<()>);
+pub struct Listener {
+    task: JoinHandle<()>,
+    heard: Sender<Signal>,
+}
+
+/// What a notification says.
+pub fn word(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Events => "",
+        Signal::Chunks => "chunks",
+        Signal::Sends => "sends",
+    }
+}
 
 impl Listener {
-    pub fn start(server: Server, arrivals: Arc<Notify>) -> Self {
-        Listener(tokio::spawn(async move {
+    pub fn start(server: Server) -> Self {
+        let (heard, _) = broadcast::channel(BACKLOG);
+        let teller = heard.clone();
+        let task = tokio::spawn(async move {
             loop {
-                if let Err(error) = listen(&server, &arrivals).await {
-                    tracing::warn!(%error, "new events are found by polling until notifications can be heard again");
+                if let Err(error) = listen(&server, &teller).await {
+                    tracing::warn!(%error, "what others write is found by polling until notifications can be heard again");
                 }
                 tokio::time::sleep(PAUSE).await;
             }
-        }))
+        });
+        Listener { task, heard }
+    }
+
+    pub fn hear(&self) -> Receiver<Signal> {
+        self.heard.subscribe()
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
-async fn listen(server: &Server, arrivals: &Notify) -> Result<(), tokio_postgres::Error> {
+async fn listen(server: &Server, heard: &Sender<Signal>) -> Result<(), tokio_postgres::Error> {
     let (client, mut connection) = server.config.connect(server.tls.clone()).await?;
-    let heard = async {
+    let told = async {
         while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notification(_) = message? {
-                arrivals.notify_one();
+            if let AsyncMessage::Notification(told) = message? {
+                let signals = [Signal::Events, Signal::Chunks, Signal::Sends];
+                // An error means that nobody listens just now.
+                signals.into_iter().filter(|signal| word(*signal) == told.payload()).for_each(|signal| {
+                    drop(heard.send(signal));
+                });
             }
         }
         Ok(())
@@ -51,7 +76,7 @@ async fn listen(server: &Server, arrivals: &Notify) -> Result<(), tokio_postgres
         std::future::pending().await
     };
     tokio::select! {
-        heard = heard => heard,
+        told = told => told,
         asked = asked => asked,
     }
 }

@@ -5,13 +5,16 @@
 pub mod back_door;
 mod commit;
 mod connect;
+mod dead_letter;
 mod event;
 mod fan_out;
+mod lease;
 mod listen;
 mod migrate;
 mod outbox;
 mod people;
 mod read;
+mod retain;
 mod row;
 mod send;
 mod settle;
@@ -26,11 +29,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use campanile_domain::time::Timestamp;
 use deadpool_postgres::{Object, Pool, PoolError, Runtime, TimeoutType};
-use tokio::sync::Notify;
+use tokio::sync::broadcast::Receiver;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
-use crate::{Store, StoreError};
+use crate::{Signal, Store, StoreError};
 use connect::Server;
 use listen::Listener;
 use transaction::Transaction;
@@ -67,8 +70,7 @@ impl std::fmt::Debug for PostgresConfig {
 #[derive(Debug, Clone)]
 pub struct Postgres {
     pool: Pool,
-    arrivals: Arc<Notify>,
-    _listener: Arc<Listener>,
+    listener: Arc<Listener>,
 }
 
 impl Postgres {
@@ -84,9 +86,8 @@ impl Postgres {
             .post_create(connect::prepare_session())
             .build()
             .map_err(|e| StoreError::Unusable(format!("no pool of connections can be made: {e}")))?;
-        let arrivals = Arc::new(Notify::new());
-        let listener = Listener::start(direct_server(config)?, Arc::clone(&arrivals));
-        let store = Postgres { pool, arrivals, _listener: Arc::new(listener) };
+        let listener = Arc::new(Listener::start(direct_server(config)?));
+        let store = Postgres { pool, listener };
         store.check_recipients().await?;
         Ok(store)
     }
@@ -143,8 +144,12 @@ impl Store for Postgres {
         "postgres"
     }
 
-    fn arrivals(&self) -> Option<Arc<Notify>> {
-        Some(Arc::clone(&self.arrivals))
+    async fn tell(&self, signal: Signal) -> Result<(), StoreError> {
+        self.execute(statement::TELL, &[&listen::word(signal)]).await.map(drop)
+    }
+
+    fn hear(&self) -> Option<Receiver<Signal>> {
+        Some(self.listener.hear())
     }
 }
 
@@ -173,3 +178,6 @@ impl From<tokio_postgres::Error> for StoreError {
         connect::error(error)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,11 +3,14 @@
 
 #[cfg(feature = "conformance")]
 pub mod back_door;
+mod dead_letter;
 mod event;
 mod fan_out;
+mod lease;
 mod outbox;
 mod people;
 mod read;
+mod retain;
 mod row;
 mod send;
 mod statement;
@@ -22,6 +25,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::time::{self, Timestamp};
+use refinery::Migration;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tokio::sync::Semaphore;
 
@@ -80,6 +84,7 @@ impl Sqlite {
         // The lock is ours, so whoever held these leases is gone.
         connection.execute(statement::EXPIRE_LEASES, [])?;
         connection.execute(statement::RELEASE_CHUNKS, [])?;
+        connection.execute(statement::LET_LEASES_GO, [])?;
         let readers = (0..READERS)
             .map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX))
             .collect::<Result<Vec<_>, _>>()?;
@@ -192,10 +197,20 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error>
     Ok(connection)
 }
 
+/// By version. A released one is never edited, and a later one leaves the statements of the release before working
+/// (decision 0015). So a file that a newer release has upgraded can still be opened.
+fn migrations() -> Result<Vec<Migration>, refinery::Error> {
+    [
+        ("V1__first_tables", include_str!("migrations/V1__first_tables.sql")),
+        ("V2__leases", include_str!("migrations/V2__leases.sql")),
+    ]
+    .into_iter()
+    .map(|(name, sql)| Migration::unapplied(name, sql))
+    .collect()
+}
+
 fn migrate(connection: &mut Connection) -> Result<(), refinery::Error> {
-    let first =
-        refinery::Migration::unapplied("V1__first_tables", include_str!("migrations/V1__first_tables.sql"))?;
-    refinery::Runner::new(&[first]).run(connection).map(drop)
+    refinery::Runner::new(&migrations()?).set_abort_missing(false).run(connection).map(drop)
 }
 
 fn cannot_open(path: &Path, error: &dyn std::error::Error) -> StoreError {

@@ -59,13 +59,24 @@ impl OutboxStore for Sqlite {
         .await
     }
 
-    async fn republish(&self, queues: Vec<String>, _: Duration, limit: usize) -> Result<u64, StoreError> {
-        self.write(move |connection, _| republish(connection, &queues, limit)).await
+    async fn republish(
+        &self,
+        queues: Vec<String>,
+        older_than: Duration,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        self.write(move |connection, now| republish(connection, &queues, &earlier(now, older_than), limit))
+            .await
     }
 }
 
 pub fn lease_until(now: &str, lease: Duration) -> String {
     time::from_text(now).map(|at| time::to_text(time::later(at, lease))).unwrap_or_default()
+}
+
+/// So long before `now`; the beginning of time if that is too long ago.
+pub fn earlier(now: &str, by: Duration) -> String {
+    time::from_text(now).and_then(|at| at.checked_sub(by).ok()).map(time::to_text).unwrap_or_default()
 }
 
 fn claim(
@@ -158,8 +169,15 @@ fn count_refusal(
     Ok(failed)
 }
 
-fn republish(connection: &Connection, queues: &[String], limit: usize) -> Result<u64, StoreError> {
-    let params = named_params! { ":queues": json!(queues).to_string(), ":limit": limit };
+fn republish(
+    connection: &Connection,
+    queues: &[String],
+    written_before: &str,
+    limit: usize,
+) -> Result<u64, StoreError> {
+    let params = named_params! {
+        ":queues": json!(queues).to_string(), ":written_before": written_before, ":limit": limit,
+    };
     let mut lost: HashMap<(String, i64), Vec<SendKey>> = HashMap::new();
     read::all(connection, statement::LOST_ROWS, params, |row| {
         let priority: Priority = read::parsed(row, "priority")?;
@@ -167,14 +185,22 @@ fn republish(connection: &Connection, queues: &[String], limit: usize) -> Result
         Ok(())
     })?;
     let mut count = 0;
-    for ((queue, lane), mut keys) in lost {
-        keys.sort_unstable();
+    for ((queue, lane), keys) in lost {
         count += keys.len() as u64;
-        for chunk in keys.chunks(MAX_CHUNK_ROWS) {
-            rechunk(connection, &queue, lane, chunk)?;
-        }
+        put_into_chunks(connection, &queue, lane, keys)?;
     }
     Ok(count)
+}
+
+/// Chunks that nobody holds. One passes over what lies between its rows when it is read, so they had better lie together.
+pub fn put_into_chunks(
+    connection: &Connection,
+    queue: &str,
+    lane: i64,
+    mut keys: Vec<SendKey>,
+) -> Result<(), StoreError> {
+    keys.sort_unstable();
+    keys.chunks(MAX_CHUNK_ROWS).try_for_each(|chunk| rechunk(connection, queue, lane, chunk))
 }
 
 fn rechunk(connection: &Connection, queue: &str, lane: i64, keys: &[SendKey]) -> Result<(), StoreError> {

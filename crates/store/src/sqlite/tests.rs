@@ -5,6 +5,7 @@ mod file;
 mod group;
 mod plan;
 mod producer;
+mod released;
 mod seed;
 
 use std::path::{Path, PathBuf};

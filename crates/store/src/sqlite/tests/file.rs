@@ -7,7 +7,7 @@ use campanile_domain::channel::Channel;
 
 use super::{Folder, count, event};
 use crate::sqlite::Sqlite;
-use crate::{Acceptance, EventStore, OutboxStore, RowStore, SendStore, Store, StoreError};
+use crate::{Acceptance, EventStore, Held, LeaseStore, OutboxStore, RowStore, SendStore, Store, StoreError};
 
 const LEASE: Duration = Duration::from_mins(10);
 
@@ -78,13 +78,13 @@ async fn a_file_that_is_opened_again_has_what_was_written() {
         assert_eq!(store.rule_version().await.unwrap(), version, "default routes are written once");
         assert_eq!(store.rule_rows().await.unwrap().routing.len(), 4);
     }
-    assert_eq!(count(&folder.connect(), "SELECT count(*) FROM refinery_schema_history"), 1);
+    assert_eq!(count(&folder.connect(), "SELECT count(*) FROM refinery_schema_history"), 2);
 }
 
 #[tokio::test]
 async fn leases_of_the_process_before_are_over() {
     let folder = Folder::new();
-    drop(folder.open());
+    assert_eq!(folder.open().hold("broker", "the one before", LEASE).await.unwrap(), Held::Ours);
     let connection = folder.connect();
     connection
         .execute_batch(
@@ -106,6 +106,7 @@ async fn leases_of_the_process_before_are_over() {
         )
         .unwrap();
     let store = folder.open();
+    assert_eq!(store.hold("broker", "the next one", LEASE).await.unwrap(), Held::Ours);
     let chunk = store.claim_chunk("q", LEASE).await.unwrap().unwrap();
     assert_eq!(chunk.rows.len(), 1);
     assert_eq!(chunk.rows[0].row.key.channel, Channel::Sms);

@@ -22,6 +22,9 @@ const MEANT: &[(&str, &str, &str)] = &[
         "SCAN event_outbox USING INDEX event_outbox_unfinished",
         "the index has only what has begun",
     ),
+    ("delete_old_captured", "SCAN captured_message", "the first of its key, up to the limit"),
+    ("delete_old_captured", "SCAN (subquery-1)", "these"),
+    ("delete_stray_letters", "SCAN (subquery-1)", "up to the limit"),
     (
         "default_settings",
         "SCAN s USING INDEX entity_notification_settings_defaults",

@@ -9,7 +9,10 @@ use campanile_domain::rules::Reach;
 use rusqlite::Connection;
 
 use super::{Folder, count};
-use crate::{Claim, EventFilter, FanOutCommit, FanOutStep, FanOutStore, Step, TraceFilter, TraceStore};
+use crate::sqlite::{Clock, Sqlite};
+use crate::{
+    Claim, EventFilter, FanOutCommit, FanOutStep, FanOutStore, RetainStore, Step, TraceFilter, TraceStore,
+};
 
 /// Inserts an event with these SQL expressions in its columns.
 fn insert(connection: &Connection, columns: &[(&str, &str)]) -> Result<usize, rusqlite::Error> {
@@ -157,6 +160,21 @@ async fn an_event_that_can_not_be_read_fails_alone() {
     let trace = store.trace(&id, TraceFilter { limit: 10, ..TraceFilter::default() }).await.unwrap().unwrap();
     assert_eq!(trace.dead_letters.len(), 1);
     assert!(trace.event["last_error"].as_str().unwrap().starts_with("UNREADABLE: "));
+}
+
+#[tokio::test]
+async fn an_event_that_can_not_be_read_is_forgotten_but_for_its_id() {
+    let (folder, clock) = (Folder::new(), Clock::default());
+    let store = Sqlite::open_with_clock(&folder.database(), clock.clone()).unwrap();
+    let producer = folder.connect();
+    insert(&producer, &[("event_id", "CAST(x'62ff64' AS TEXT)")]).unwrap();
+    insert(&producer, &[("payload", "CAST(x'7b2278223a22ff227d' AS TEXT)")]).unwrap();
+    assert!(store.claim_events(Claim::Fresh { limit: 10 }).await.unwrap().is_none());
+    clock.advance(Duration::from_hours(2));
+    assert_eq!(store.retain(Duration::from_hours(1), 0, 100).await.unwrap().next, None);
+    assert_eq!(count(&producer, "SELECT count(*) FROM event_outbox"), 0);
+    let kept = "SELECT count(*) FROM processed_event WHERE body_hash = '' AND status = 'FAILED'";
+    assert_eq!(count(&producer, kept), 2);
 }
 
 #[tokio::test]

@@ -39,6 +39,7 @@ INSERT INTO captured_message (event_id, user_type, user_id, channel, address, ti
 SELECT 'event ' || i, 'CUSTOMER', i, 'EMAIL', 'address', 'title', 'body', '2026-01-21T10:15:30.000Z' FROM n;
 INSERT INTO dead_letter (stage, event_id, reason, error, created_at)
 SELECT 'send', 'event ' || i, 'EXHAUSTED', 'busy', '2026-01-21T10:15:30.000Z' FROM n;
+INSERT INTO lease (name, holder, lease_until) SELECT 'lease ' || i, 'test', '2026-01-21T10:15:30.000Z' FROM n;
 INSERT INTO entity (entity_type, entity_id, kind) SELECT 'RESTAURANT', i, 'KIND ' || (i % 5) FROM n;
 INSERT INTO recipient (user_type, user_id, entity_type, entity_id, role, active)
 SELECT 'RESTAURANT_USER', i, 'RESTAURANT', i / 5, CASE WHEN i % 5 = 0 THEN 'MANAGER' ELSE 'WAITER' END, i % 20 <> 0 FROM n;

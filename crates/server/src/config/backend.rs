@@ -1,0 +1,146 @@
+//! Which database and which broker: one URL each, from the file, a variable, a flag, or a file that holds nothing else.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use campanile_store::postgres::PostgresConfig;
+use serde::{Deserialize, Serialize, Serializer};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Database {
+    pub url: SecretUrl,
+    pub url_file: PathBuf,
+    pub direct_url: SecretUrl,
+    pub ca_file: PathBuf,
+    pub max_connections: usize,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Broker {
+    pub url: SecretUrl,
+    pub url_file: PathBuf,
+    pub ca_file: PathBuf,
+    pub prefix: String,
+}
+
+#[derive(Debug, Clone)]
+pub enum DatabaseChoice {
+    Sqlite { path: PathBuf },
+    Postgres(PostgresConfig),
+}
+
+#[derive(Debug, Clone)]
+pub enum BrokerChoice {
+    InProcess,
+    RabbitMq { url: SecretUrl, ca_file: Option<PathBuf>, prefix: String },
+}
+
+impl Database {
+    pub fn choice(&self, data_dir: &Path) -> anyhow::Result<DatabaseChoice> {
+        let url = self.url.or_file("database", &self.url_file)?;
+        if url.is_empty() {
+            return Ok(DatabaseChoice::Sqlite { path: data_dir.join("campanile.db") });
+        }
+        if let Some(path) = url.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
+            let path = Path::new(path.strip_prefix("//").unwrap_or(path)).to_owned();
+            return Ok(DatabaseChoice::Sqlite { path });
+        }
+        if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+            bail!(
+                "database.url: `{}` is not supported; use postgres://user:password@host:5432/database, or sqlite: and a path",
+                scheme(&url)
+            );
+        }
+        if self.max_connections < 4 || self.max_connections > 1_000 {
+            bail!("database.max_connections: must lie between 4 and 1000, is {}", self.max_connections);
+        }
+        Ok(DatabaseChoice::Postgres(PostgresConfig {
+            url,
+            direct_url: self.direct_url.0.clone(),
+            ca_file: given(&self.ca_file),
+            max_connections: self.max_connections,
+        }))
+    }
+}
+
+impl Broker {
+    pub fn choice(&self) -> anyhow::Result<BrokerChoice> {
+        let url = self.url.or_file("broker", &self.url_file)?;
+        if url.is_empty() || url == "in-process:" {
+            return Ok(BrokerChoice::InProcess);
+        }
+        if !["amqp://", "amqps://"].iter().any(|scheme| url.starts_with(scheme)) {
+            bail!(
+                "broker.url: `{}` is not supported; use amqp://user:password@host:5672/vhost, or in-process:",
+                scheme(&url)
+            );
+        }
+        Ok(BrokerChoice::RabbitMq {
+            url: SecretUrl(url),
+            ca_file: given(&self.ca_file),
+            prefix: self.prefix.clone(),
+        })
+    }
+}
+
+/// A URL that may hold a password: printed and logged without it.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct SecretUrl(pub String);
+
+impl SecretUrl {
+    fn or_file(&self, section: &str, file: &Path) -> anyhow::Result<String> {
+        if file.as_os_str().is_empty() {
+            return Ok(self.0.clone());
+        }
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("{section}.url_file {} can't be read", file.display()))?;
+        Ok(text.trim().to_owned())
+    }
+
+    fn redacted(&self) -> String {
+        let url = &self.0;
+        let Some((scheme, rest)) = url.split_once("://") else { return url.clone() };
+        // A password may hold a slash that somebody forgot to encode, so the last @ counts.
+        let Some((user, host)) = rest.rsplit_once('@') else { return url.clone() };
+        let user = user.split_once(':').map_or(user.to_owned(), |(user, _)| format!("{user}:(redacted)"));
+        format!("{scheme}://{user}@{host}")
+    }
+}
+
+impl fmt::Debug for SecretUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.redacted().fmt(f)
+    }
+}
+
+impl Serialize for SecretUrl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.redacted())
+    }
+}
+
+/// A URL without what may be secret in it.
+fn scheme(url: &str) -> String {
+    url.split_once(':').map_or_else(|| url.to_owned(), |(scheme, _)| format!("{scheme}:…"))
+}
+
+fn given(file: &Path) -> Option<PathBuf> {
+    (!file.as_os_str().is_empty()).then(|| file.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_printed() {
+        let redacted = |url: &str| SecretUrl(url.to_owned()).redacted();
+        assert_eq!(redacted("postgres://anna:p/w@d@db:5432/shop"), "postgres://anna:(redacted)@db:5432/shop");
+        assert_eq!(redacted("amqp://anna@broker"), "amqp://anna@broker");
+        assert_eq!(redacted("sqlite:/data/campanile.db"), "sqlite:/data/campanile.db");
+    }
+}

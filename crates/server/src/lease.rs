@@ -1,0 +1,78 @@
+//! The lease of the in-process broker. What is published lies in the memory of one process, so only one may run on a database;
+//! a second one is refused, and one that lost its lease while it slept stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::bail;
+use campanile_store::{Held, Store};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+const NAME: &str = "in-process broker";
+const LEASE: Duration = Duration::from_secs(15);
+const RENEW_EVERY: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub struct Lease {
+    store: Arc<dyn Store>,
+    instance: String,
+    keeper: JoinHandle<()>,
+    lost: watch::Receiver<Option<String>>,
+}
+
+impl Lease {
+    /// A holder that died is waited for; one that lives is not.
+    pub async fn take(store: Arc<dyn Store>, instance: String) -> anyhow::Result<Self> {
+        let mut seen = None;
+        while let Held::By { holder, rest } = store.hold(NAME, &instance, LEASE).await? {
+            // Who renews its lease is alive.
+            if seen.is_some_and(|before| rest >= before) {
+                bail!(
+                    "`{holder}` already runs on this database with the in-process broker, which serves one instance: stop it first, or set broker.url to a RabbitMQ to run several"
+                );
+            }
+            tracing::warn!(holder, ?rest, "waiting for the lease of an instance that may have died");
+            seen = Some(rest);
+            tokio::time::sleep(RENEW_EVERY.min(rest) + Duration::from_millis(100)).await;
+        }
+        let (loses, lost) = watch::channel(None);
+        let keeper = tokio::spawn(keep(Arc::clone(&store), instance.clone(), loses));
+        Ok(Lease { store, instance, keeper, lost })
+    }
+
+    /// Resolves when somebody else has it.
+    pub async fn lost(&self) -> anyhow::Error {
+        let mut lost = self.lost.clone();
+        match lost.wait_for(Option::is_some).await {
+            Ok(holder) => {
+                let holder = holder.clone().unwrap_or_default();
+                anyhow::anyhow!("this instance slept past its lease, and `{holder}` took over")
+            }
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    pub async fn let_go(self) {
+        self.keeper.abort();
+        if let Err(error) = self.store.let_go(NAME, &self.instance).await {
+            tracing::warn!(%error, "the lease of the in-process broker will pass by itself");
+        }
+    }
+}
+
+async fn keep(store: Arc<dyn Store>, instance: String, lost: watch::Sender<Option<String>>) {
+    loop {
+        tokio::time::sleep(RENEW_EVERY).await;
+        match store.hold(NAME, &instance, LEASE).await {
+            Ok(Held::Ours) => {}
+            Ok(Held::By { holder, .. }) => {
+                lost.send_replace(Some(holder));
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the lease of the in-process broker could not be renewed yet")
+            }
+        }
+    }
+}

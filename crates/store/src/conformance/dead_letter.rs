@@ -1,0 +1,392 @@
+//! Looking at dead letters, and putting what they speak of back to where it failed.
+
+use std::time::Duration;
+
+use campanile_domain::channel::Channel::{Email, Push, Sms};
+use campanile_domain::event::Failure;
+use campanile_domain::fan_out::{Cursor, OutboxRow};
+use campanile_domain::id::{NotificationId, SendKey};
+use campanile_domain::priority::Priority::{High, Normal};
+use campanile_domain::send::{EXHAUSTED, REJECTED, SendState};
+use campanile_domain::time::Timestamp;
+use serde_json::json;
+
+use super::Fixture;
+use super::given::{
+    LEASE, QUEUE, chunk_of, claimed, commit_of, customer, event, found, outcome, row, rows, step_of, summary,
+    text, texts,
+};
+use crate::{Chunk, Claim, DeadLetterFilter, FanOutCommit, JsonRow, Replayed, Step};
+
+const ALL: DeadLetterFilter = DeadLetterFilter {
+    event_id: None,
+    stage: None,
+    channel: None,
+    provider: None,
+    reason: None,
+    error: None,
+    replayed: false,
+    after: 0,
+    limit: 100,
+};
+
+fn of_event(id: &str) -> DeadLetterFilter {
+    DeadLetterFilter { event_id: Some(id.to_owned()), ..ALL }
+}
+
+async fn list(fixture: &Fixture, filter: DeadLetterFilter) -> Vec<JsonRow> {
+    fixture.store.list_dead_letters(filter).await.expect("the database is there")
+}
+
+async fn replay(fixture: &Fixture, filter: DeadLetterFilter) -> Replayed {
+    fixture.store.replay(filter).await.expect("the database is there")
+}
+
+/// All letters are replayed, so many.
+async fn replay_all(fixture: &Fixture, count: u64) {
+    assert_eq!(replay(fixture, ALL).await, Replayed { replayed: count, skipped: vec![], next: None });
+}
+
+/// Nothing is replayed; answers why.
+async fn skipped(fixture: &Fixture, filter: DeadLetterFilter) -> Vec<String> {
+    let replayed = replay(fixture, filter).await;
+    assert_eq!(replayed.replayed, 0);
+    replayed.skipped.into_iter().map(|(_, why)| why).collect()
+}
+
+/// As if the letters had not been replayed.
+async fn forget_replays(fixture: &Fixture) {
+    fixture.execute("UPDATE dead_letter SET replayed_at = NULL").await;
+}
+
+async fn claim(fixture: &Fixture, queue: &str) -> Option<Chunk> {
+    fixture.store.claim_chunk(queue, LEASE).await.expect("the database is there")
+}
+
+fn keys(chunk: &Chunk) -> Vec<SendKey> {
+    chunk.rows.iter().map(|row| row.row.key).collect()
+}
+
+fn id(letter: &JsonRow) -> i64 {
+    letter["id"].as_i64().expect("ids are numbers")
+}
+
+pub async fn dead_letters_are_listed_in_pages_by_age(fixture: &Fixture) {
+    for id in ["c", "a", "e", "b", "d"] {
+        fixture.failed(id).await;
+    }
+    let (mut listed, mut after) = (Vec::new(), 0);
+    loop {
+        let page = list(fixture, DeadLetterFilter { after, limit: 2, ..ALL }).await;
+        let Some(last) = page.last() else { break };
+        assert!(page.len() <= 2);
+        after = id(last);
+        listed.extend(page);
+    }
+    assert_eq!(texts(&listed, "event_id"), ["c", "a", "e", "b", "d"]);
+    assert!(list(fixture, DeadLetterFilter { after, ..of_event("d") }).await.is_empty());
+}
+
+pub async fn a_dead_letter_has_all_its_columns(fixture: &Fixture) {
+    fixture.failed_send("a", Sms).await;
+    fixture.fail_messages(&[None]).await;
+    let letters = list(fixture, ALL).await;
+    let (send, message) = (&letters[0], &letters[1]);
+    assert_eq!((text(send, "stage"), text(send, "event_id")), ("send", "a"));
+    assert_eq!((text(send, "recipient_type"), text(send, "recipient_id")), ("CUSTOMER", "42"));
+    assert_eq!((text(send, "channel"), text(send, "provider")), ("SMS", "provider"));
+    assert_eq!((text(send, "reason"), text(send, "error")), ("EXHAUSTED", "EXHAUSTED: busy"));
+    assert!(send["created_at"].is_string() && send["replayed_at"].is_null() && send["message"].is_null());
+    assert_eq!((text(message, "stage"), text(message, "message")), ("receive", "{"));
+    for column in ["event_id", "recipient_type", "recipient_id", "channel", "provider"] {
+        assert!(message[column].is_null(), "{column}");
+    }
+}
+
+pub async fn dead_letters_are_filtered(fixture: &Fixture) {
+    fixture.failed("event").await;
+    fixture.failed_send("sms", Sms).await;
+    fixture.failed_send("email", Email).await;
+    fixture.refused("refused", &[row("refused", &customer("42"), Email)]).await;
+    let found = async |filter: DeadLetterFilter| {
+        let letters = list(fixture, filter).await;
+        texts(&letters, "event_id").into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(found(of_event("sms")).await, ["sms"]);
+    assert_eq!(found(DeadLetterFilter { stage: Some("send".to_owned()), ..ALL }).await, ["sms", "email"]);
+    assert_eq!(
+        found(DeadLetterFilter { channel: Some("EMAIL".to_owned()), ..ALL }).await,
+        ["email", "refused"]
+    );
+    assert_eq!(
+        found(DeadLetterFilter { provider: Some("provider".to_owned()), ..ALL }).await,
+        ["sms", "email"]
+    );
+    assert_eq!(found(DeadLetterFilter { reason: Some("NO_RECIPIENTS".to_owned()), ..ALL }).await, ["event"]);
+    assert_eq!(found(DeadLetterFilter { error: Some("o rou".to_owned()), ..ALL }).await, ["refused"]);
+    assert!(
+        found(DeadLetterFilter { error: Some("%".to_owned()), ..ALL }).await.is_empty(),
+        "it is text, no pattern"
+    );
+    let both = DeadLetterFilter { channel: Some("EMAIL".to_owned()), stage: Some("send".to_owned()), ..ALL };
+    assert_eq!(found(both.clone()).await, ["email"]);
+    assert!(found(DeadLetterFilter { event_id: Some("sms".to_owned()), ..both }).await.is_empty());
+}
+
+pub async fn letters_that_were_replayed_are_listed_where_they_are_asked_for(fixture: &Fixture) {
+    fixture.failed("a").await;
+    fixture.failed("b").await;
+    assert_eq!(replay(fixture, of_event("a")).await.replayed, 1);
+    assert_eq!(texts(&list(fixture, ALL).await, "event_id"), ["b"]);
+    assert!(list(fixture, of_event("a")).await.is_empty());
+    let all = list(fixture, DeadLetterFilter { replayed: true, ..ALL }).await;
+    assert_eq!(texts(&all, "event_id"), ["a", "b"]);
+    assert!(all[0]["replayed_at"].is_string() && all[1]["replayed_at"].is_null());
+}
+
+pub async fn a_failed_event_that_is_replayed_begins_again(fixture: &Fixture) {
+    fixture.failed("a").await;
+    replay_all(fixture, 1).await;
+    let trace = fixture.trace("a").await;
+    assert_eq!((text(&trace.event, "status"), &trace.event["retry_count"]), ("PENDING", &json!(0)));
+    assert!(trace.event["last_error"].is_null());
+    let claim = fixture.claim_fresh().await;
+    assert!(!found(&*claim, "a").known, "nobody was told");
+    let row = row("a", &customer("42"), Email);
+    let step = step_of(found(&*claim, "a"), Step::Finished(summary(1)));
+    let chunk = chunk_of(&step.event, std::slice::from_ref(&row), true);
+    fixture.commit(claim, vec![step], vec![chunk]).await;
+    assert_eq!(fixture.event_status("a").await, "PUBLISHED");
+    let processed = fixture.trace("a").await.processed.expect("it was decided");
+    assert_eq!(text(&processed, "status"), "SUCCESS");
+}
+
+pub async fn an_event_that_was_given_up_and_is_replayed_may_fail_as_often_again(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let seq = claim.events()[0].seq;
+    let step = step_of(&claim.events()[0], Step::Continues(Cursor::default()));
+    fixture.commit(claim, vec![step], vec![]).await;
+    let fail = async || {
+        let failure = Failure::new("BROKEN", "it broke");
+        fixture.store.count_failure(seq, failure, 2).await.expect("the database is there")
+    };
+    assert!(!fail().await && fail().await);
+    replay_all(fixture, 1).await;
+    let claim = fixture.claim_fresh().await;
+    assert!(!found(&*claim, "a").known && found(&*claim, "a").cursor.is_none());
+    drop(claim);
+    assert!(!fail().await && fail().await);
+    assert_eq!(list(fixture, ALL).await.len(), 1, "of the second time");
+    replay_all(fixture, 1).await;
+}
+
+pub async fn an_event_of_which_some_were_told_is_not_replayed(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let row = row("a", &customer("42"), Email);
+    let stopped = Step::Stopped { summary: summary(1), failure: Failure::new("NO_AUDIENCE", "it is gone") };
+    let step = step_of(&claim.events()[0], stopped);
+    let chunk = chunk_of(&step.event, std::slice::from_ref(&row), true);
+    let chunk = fixture.commit(claim, vec![step], vec![chunk]).await.remove(0);
+    assert!(skipped(fixture, ALL).await[0].contains("PUBLISHED"));
+    fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    fixture.receive(&[claimed(row.key)]).await;
+    assert_eq!(fixture.close(&["a"]).await, 1);
+    assert!(skipped(fixture, ALL).await[0].contains("PROCESSED"));
+    assert_eq!(fixture.event_status("a").await, "PROCESSED");
+    assert_eq!(list(fixture, ALL).await.len(), 1, "what was skipped was not replayed");
+}
+
+pub async fn a_row_without_its_text_is_not_replayed(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claimed = fixture.claim_fresh().await;
+    let failure = Some(Failure::new("TEMPLATE_ERROR", "line 1"));
+    let row = OutboxRow { failure, ..row("a", &customer("42"), Email) };
+    let step = step_of(&claimed.events()[0], Step::Finished(summary(1)));
+    let commit = FanOutCommit { failed_rows: vec![row], ..commit_of(vec![step], vec![]) };
+    claimed.commit(commit).await.expect("nobody was faster");
+    assert!(skipped(fixture, ALL).await[0].contains("correct the template"));
+    assert_eq!(fixture.outbox_statuses("a").await, ["FAILED"]);
+    assert!(claim(fixture, QUEUE).await.is_none());
+}
+
+pub async fn a_refused_row_that_is_replayed_waits_in_a_chunk(fixture: &Fixture) {
+    let other_queue = "notification.restaurant";
+    let urgent =
+        OutboxRow { priority: High, queue: other_queue.to_owned(), ..row("a", &customer("41"), Email) };
+    fixture.refused("a", std::slice::from_ref(&urgent)).await;
+    let plain = rows("b", &customer("42"), &[Email, Sms]);
+    fixture.refused("b", &plain).await;
+    replay_all(fixture, 3).await;
+    assert_eq!(fixture.outbox_statuses("b").await, ["PENDING", "PENDING"]);
+    let row = fixture.outbox_row("a", urgent.key).await;
+    assert!(row["last_error"].is_null());
+    assert_eq!((text(&row, "status"), &row["retry_count"]), ("PENDING", &json!(0)));
+    let chunk = claim(fixture, other_queue).await.expect("it waits");
+    assert_eq!((keys(&chunk), chunk.lane), (vec![urgent.key], High.lane()));
+    let mut waiting = Vec::new();
+    while let Some(chunk) = claim(fixture, QUEUE).await {
+        assert_eq!(chunk.lane, Normal.lane());
+        waiting.extend(keys(&chunk));
+        fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    }
+    waiting.sort_unstable();
+    assert_eq!(waiting, [plain[0].key, plain[1].key]);
+    fixture.receive(&[claimed(plain[0].key), claimed(plain[1].key)]).await;
+    assert_eq!(fixture.outbox_statuses("b").await, ["DELIVERED", "DELIVERED"]);
+}
+
+pub async fn a_row_that_was_not_received_and_is_replayed_waits_in_a_chunk(fixture: &Fixture) {
+    let rows = rows("a", &customer("42"), &[Email, Sms]);
+    fixture.published(&event("a"), &rows).await;
+    fixture.receive(&[claimed(rows[0].key)]).await;
+    fixture.fail_messages(&[Some(rows[1].key)]).await;
+    replay_all(fixture, 1).await;
+    assert_eq!(fixture.outbox_statuses("a").await, ["DELIVERED", "PENDING"]);
+    assert_eq!(keys(&claim(fixture, QUEUE).await.expect("it waits")), [rows[1].key]);
+    let received = fixture.receive(&[claimed(rows[1].key)]).await;
+    assert_eq!((received.jobs.len(), received.repeated), (1, 0));
+    assert_eq!(fixture.count("SELECT count(*) FROM notification").await, 1);
+}
+
+pub async fn a_closed_event_is_open_until_its_replayed_row_arrives(fixture: &Fixture) {
+    let refused = row("a", &customer("42"), Email);
+    fixture.refused("a", std::slice::from_ref(&refused)).await;
+    assert_eq!(fixture.close(&["a"]).await, 1);
+    replay_all(fixture, 1).await;
+    let event = fixture.trace("a").await.event;
+    assert_eq!(text(&event, "status"), "PUBLISHED");
+    assert!(event["processed_at"].is_null());
+    assert_eq!(fixture.close(&["a"]).await, 0);
+    let open = fixture.store.open_events(0, 10).await.expect("the database is there");
+    assert_eq!(open.len(), 1);
+    fixture.receive(&[claimed(refused.key)]).await;
+    assert_eq!(fixture.close(&["a"]).await, 1);
+    assert!(fixture.trace("a").await.event["processed_at"].is_string());
+}
+
+pub async fn an_event_that_is_not_closed_stays_so_when_its_row_is_replayed(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claimed = fixture.claim_fresh().await;
+    let row = row("a", &customer("42"), Email);
+    let step = step_of(&claimed.events()[0], Step::Continues(Cursor::default()));
+    let chunk = chunk_of(&step.event, std::slice::from_ref(&row), true);
+    let chunk = fixture.commit(claimed, vec![step], vec![chunk]).await.remove(0);
+    let refused = vec![(row.key, "no route".to_owned())];
+    fixture.store.rows_refused(chunk.id, refused, 1, LEASE).await.expect("the database is there");
+    replay_all(fixture, 1).await;
+    assert_eq!(fixture.event_status("a").await, "PENDING");
+    assert!(fixture.try_claim(Claim::Unfinished { after: 0 }).await.is_some(), "its fan-out goes on");
+}
+
+pub async fn a_failed_send_that_is_replayed_is_due_now_with_all_its_attempts(fixture: &Fixture) {
+    let key = fixture.failed_send("a", Sms).await;
+    fixture.advance(LEASE).await;
+    replay_all(fixture, 1).await;
+    let send = fixture.send("a", key).await;
+    assert_eq!((text(&send, "status"), &send["attempt_count"]), ("DUE", &json!(0)));
+    assert_eq!(text(&send, "last_error"), "EXHAUSTED: busy");
+    let due: Timestamp = text(&send, "next_attempt_at").parse().expect("a time");
+    let now = fixture.store.now().await.expect("the database is there");
+    assert!(now.duration_since(due).as_secs().abs() < 10, "{due} is not now, {now}");
+    let jobs = fixture.claim_due(Sms, 10).await;
+    assert_eq!((jobs.len(), jobs[0].key, jobs[0].attempt), (1, key, 1));
+    fixture.settle(vec![outcome(&jobs[0], SendState::Sent { external_id: None, at: now })]).await;
+    let send = fixture.send("a", key).await;
+    assert_eq!((text(&send, "status"), &send["attempt_count"]), ("SENT", &json!(1)));
+}
+
+pub async fn a_replayed_send_has_its_lane(fixture: &Fixture) {
+    let urgent = OutboxRow { priority: High, ..row("urgent", &customer("42"), Push) };
+    fixture.published(&event("urgent"), std::slice::from_ref(&urgent)).await;
+    let job = fixture.receive(&[claimed(urgent.key)]).await.jobs.remove(0);
+    fixture.settle(vec![outcome(&job, SendState::Failed { code: REJECTED })]).await;
+    let plain = fixture.waiting("plain", Push, Normal).await;
+    replay_all(fixture, 1).await;
+    let jobs = fixture.claim_due(Push, 10).await;
+    assert_eq!(jobs.iter().map(|job| job.key).collect::<Vec<_>>(), [urgent.key, plain]);
+}
+
+pub async fn what_is_on_its_way_or_arrived_is_not_replayed(fixture: &Fixture) {
+    fixture.failed("event").await;
+    let refused = row("row", &customer("42"), Email);
+    fixture.refused("row", std::slice::from_ref(&refused)).await;
+    let failed = fixture.failed_send("send", Sms).await;
+    replay_all(fixture, 3).await;
+    forget_replays(fixture).await;
+    assert_eq!(skipped(fixture, ALL).await.len(), 3, "on its way");
+    fixture.receive(&[claimed(refused.key)]).await;
+    let job = fixture.claim_due(Sms, 10).await.remove(0);
+    fixture
+        .settle(vec![outcome(&job, SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH })])
+        .await;
+    let why = skipped(fixture, ALL).await;
+    assert!(why[1].contains("received") && why[2].contains("SENT"), "{why:?}");
+    assert_eq!(text(&fixture.send("send", failed).await, "status"), "SENT");
+    assert!(fixture.claim_due(Sms, 10).await.is_empty());
+    assert_eq!(fixture.outbox_statuses("row").await, ["DELIVERED"]);
+}
+
+pub async fn a_letter_of_what_is_not_kept_is_skipped(fixture: &Fixture) {
+    let forged = SendKey { notification_id: NotificationId::generate(), channel: Email };
+    fixture.fail_messages(&[None, Some(forged)]).await;
+    for stage in ["fan_out", "publish", "receive", "send", "unheard of"] {
+        let (recipient_type, recipient_id, channel) =
+            if stage == "fan_out" { ("NULL", "NULL", "NULL") } else { ("'CUSTOMER'", "'42'", "'EMAIL'") };
+        fixture
+            .execute(&format!(
+                "INSERT INTO dead_letter (stage, event_id, recipient_type, recipient_id, channel, reason, error, created_at)
+                 VALUES ('{stage}', 'gone', {recipient_type}, {recipient_id}, {channel}, 'OLD', 'OLD: it is', CURRENT_TIMESTAMP)"
+            ))
+            .await;
+    }
+    let why = skipped(fixture, ALL).await;
+    assert_eq!(why.len(), 7);
+    assert!(why.iter().all(|why| !why.is_empty()), "{why:?}");
+    assert_eq!(fixture.count("SELECT count(*) FROM dead_letter WHERE replayed_at IS NOT NULL").await, 0);
+}
+
+pub async fn a_second_replay_changes_nothing(fixture: &Fixture) {
+    fixture.failed("event").await;
+    fixture.refused("row", &[row("row", &customer("42"), Email)]).await;
+    fixture.failed_send("send", Sms).await;
+    replay_all(fixture, 3).await;
+    let before = list(fixture, DeadLetterFilter { replayed: true, ..ALL }).await;
+    fixture.advance(Duration::from_secs(5)).await;
+    replay_all(fixture, 0).await;
+    assert_eq!(replay(fixture, DeadLetterFilter { replayed: true, ..ALL }).await, Replayed::default());
+    assert_eq!(list(fixture, DeadLetterFilter { replayed: true, ..ALL }).await, before);
+    assert_eq!(claim(fixture, QUEUE).await.expect("it waits").rows.len(), 1);
+    assert!(claim(fixture, QUEUE).await.is_none());
+}
+
+pub async fn letters_are_replayed_in_pages_and_by_the_filter(fixture: &Fixture) {
+    for id in ["a", "b", "c", "d", "e"] {
+        fixture.failed(id).await;
+    }
+    let ids: Vec<i64> = list(fixture, ALL).await.iter().map(id).collect();
+    fixture.failed_send("send", Sms).await;
+    let page = |after| DeadLetterFilter { stage: Some("fan_out".to_owned()), limit: 2, after, ..ALL };
+    let first = replay(fixture, page(ids[0])).await;
+    assert_eq!((first.replayed, first.next), (2, Some(ids[2])));
+    let second = replay(fixture, page(ids[2])).await;
+    assert_eq!((second.replayed, second.next), (2, Some(ids[4])));
+    assert_eq!(replay(fixture, page(ids[4])).await, Replayed::default());
+    assert_eq!(fixture.event_status("a").await, "FAILED", "it was not behind the cursor");
+    assert_eq!(texts(&list(fixture, ALL).await, "event_id"), ["a", "send"]);
+}
+
+pub async fn what_is_skipped_does_not_stop_the_rest(fixture: &Fixture) {
+    fixture.fail_messages(&[None]).await;
+    fixture.failed("a").await;
+    fixture.fail_messages(&[None]).await;
+    fixture.failed_send("b", Sms).await;
+    let ids: Vec<i64> = list(fixture, ALL).await.iter().map(id).collect();
+    let replayed = replay(fixture, DeadLetterFilter { limit: 4, ..ALL }).await;
+    assert_eq!((replayed.replayed, replayed.next), (2, Some(ids[3])));
+    assert_eq!(replayed.skipped.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [ids[0], ids[2]]);
+    let failed = outcome(&fixture.claim_due(Sms, 1).await[0], SendState::Failed { code: EXHAUSTED });
+    fixture.settle(vec![failed]).await;
+    assert_eq!(replay(fixture, of_event("b")).await.replayed, 1, "each time that it fails");
+}

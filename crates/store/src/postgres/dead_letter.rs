@@ -1,0 +1,179 @@
+//! Dead letters: listing them, and putting what they speak of back to where it failed.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use campanile_domain::id::SendKey;
+use campanile_domain::priority::Priority;
+use campanile_domain::status::SendStatus;
+use tokio_postgres::Row;
+
+use super::transaction::Transaction;
+use super::{Params, Postgres, outbox, read, statement};
+use crate::dead_letter::{
+    Letter, NOT_KEPT, RowOf, Skipped, Subject, event_skipped, row_skipped, send_skipped,
+};
+use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, StoreError};
+
+#[async_trait]
+impl DeadLetterStore for Postgres {
+    async fn list_dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<JsonRow>, StoreError> {
+        let snapshot = self.snapshot().await?;
+        read::json_rows(&matching(&snapshot, &filter).await?)
+    }
+
+    async fn replay(&self, filter: DeadLetterFilter) -> Result<Replayed, StoreError> {
+        let filter = DeadLetterFilter { replayed: false, ..filter };
+        let transaction = self.begin().await?;
+        // Two operators at once would both find the same letters.
+        transaction.query(statement::LOCK_REPLAY, &[]).await?;
+        let letters: Vec<Letter> =
+            matching(&transaction, &filter).await?.iter().map(letter).collect::<Result<_, _>>()?;
+        let replayed = replay(&transaction, &letters, filter.limit).await?;
+        transaction.commit().await?;
+        Ok(replayed)
+    }
+}
+
+async fn matching(transaction: &Transaction, filter: &DeadLetterFilter) -> Result<Vec<Row>, StoreError> {
+    let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+    let DeadLetterFilter { event_id, stage, channel, provider, reason, error, replayed, after, .. } = filter;
+    let params: Params = &[after, replayed, stage, channel, provider, reason, error, &limit];
+    match event_id {
+        None => transaction.query(statement::LIST_DEAD_LETTERS, params).await,
+        Some(event_id) => {
+            let params = [params, &[event_id]].concat();
+            transaction.query(statement::LIST_DEAD_LETTERS_OF, &params).await
+        }
+    }
+}
+
+fn letter(row: &Row) -> Result<Letter, StoreError> {
+    let recipient_type: Option<String> = read::get(row, "recipient_type")?;
+    Ok(Letter {
+        id: read::get(row, "id")?,
+        stage: read::get(row, "stage")?,
+        event_id: read::get(row, "event_id")?,
+        recipient: recipient_type.zip(read::get(row, "recipient_id")?),
+        channel: read::get(row, "channel")?,
+    })
+}
+
+/// Rows that wait for a chunk, by queue and lane.
+type Waiting = HashMap<(String, i64), Vec<SendKey>>;
+
+async fn replay(transaction: &Transaction, letters: &[Letter], limit: usize) -> Result<Replayed, StoreError> {
+    let mut result = Replayed::default();
+    // By event: the rows of one chunk had better lie together.
+    let mut waiting: HashMap<&str, Waiting> = HashMap::new();
+    for letter in letters {
+        let event_id = letter.event_id.as_deref().unwrap_or_default();
+        match replay_letter(transaction, letter, waiting.entry(event_id).or_default()).await? {
+            Ok(()) => {
+                transaction.execute(statement::MARK_REPLAYED, &[&letter.id]).await?;
+                result.replayed += 1;
+            }
+            Err(Skipped(why)) => result.skipped.push((letter.id, why)),
+        }
+    }
+    for rows in waiting.into_values() {
+        outbox::rechunk(transaction, rows).await?;
+    }
+    result.next = letters.last().filter(|_| letters.len() >= limit).map(|letter| letter.id);
+    Ok(result)
+}
+
+type Outcome = Result<(), Skipped>;
+
+async fn replay_letter(
+    transaction: &Transaction,
+    letter: &Letter,
+    waiting: &mut Waiting,
+) -> Result<Outcome, StoreError> {
+    let not_kept = || Ok(Err(Skipped(NOT_KEPT.to_owned())));
+    match letter.subject() {
+        Err(skipped) => Ok(Err(skipped)),
+        Ok(Subject::Event(event_id)) => replay_event(transaction, event_id).await,
+        Ok(Subject::Row(row)) => match FailedRow::find(transaction, row).await? {
+            Some(found) => replay_row(transaction, row.event_id, found, waiting).await,
+            None => not_kept(),
+        },
+        Ok(Subject::Send(row)) => match FailedRow::find(transaction, row).await? {
+            Some(found) => replay_send(transaction, &found).await,
+            None => not_kept(),
+        },
+    }
+}
+
+async fn replay_event(transaction: &Transaction, event_id: &str) -> Result<Outcome, StoreError> {
+    if transaction.execute(statement::REPLAY_EVENT, &[&event_id]).await? > 0 {
+        return Ok(Ok(()));
+    }
+    let rows = transaction.query(statement::EVENT_STATUS, &[&event_id]).await?;
+    let status = rows.first().map(|row| read::parsed(row, "status")).transpose()?;
+    Ok(Err(event_skipped(status)))
+}
+
+/// The row that a letter speaks of, as it is now.
+struct FailedRow {
+    key: SendKey,
+    queue: String,
+    lane: i64,
+    status: Option<String>,
+    send: Option<SendStatus>,
+}
+
+impl FailedRow {
+    async fn find(transaction: &Transaction, of: RowOf<'_>) -> Result<Option<Self>, StoreError> {
+        let params: Params = &[&of.event_id, &of.recipient_type, &of.recipient_id, &of.channel];
+        let rows = transaction.query(statement::LETTER_ROW, params).await?;
+        let found = |row: &Row| {
+            Ok(FailedRow {
+                key: read::key_of(row)?,
+                queue: read::get(row, "queue")?,
+                lane: read::parsed::<Priority>(row, "priority")?.lane(),
+                status: read::get(row, "status")?,
+                send: read::maybe_parsed(row, "send")?,
+            })
+        };
+        rows.first().map(found).transpose()
+    }
+
+    /// Answers whether the statement found the row in the state that it leaves.
+    async fn change(&self, transaction: &Transaction, sql: &str) -> Result<bool, StoreError> {
+        let params: Params = &[&self.key.notification_id.0, &self.key.channel.as_str()];
+        Ok(transaction.execute(sql, params).await? > 0)
+    }
+}
+
+async fn replay_row(
+    transaction: &Transaction,
+    event_id: &str,
+    row: FailedRow,
+    waiting: &mut Waiting,
+) -> Result<Outcome, StoreError> {
+    if !row.change(transaction, statement::REPLAY_ROW).await? {
+        return Ok(Err(row_skipped(row.status.as_deref(), row.send)));
+    }
+    transaction.execute(statement::REOPEN_EVENT, &[&event_id]).await?;
+    waiting.entry((row.queue, row.lane)).or_default().push(row.key);
+    Ok(Ok(()))
+}
+
+async fn replay_send(transaction: &Transaction, row: &FailedRow) -> Result<Outcome, StoreError> {
+    if !row.change(transaction, statement::REPLAY_SEND).await? {
+        return Ok(Err(send_skipped(row.send)));
+    }
+    let now = read::get::<campanile_domain::time::Timestamp>(
+        read::only(&transaction.query(statement::NOW, &[]).await?)?,
+        "now",
+    )?;
+    let params: Params = &[
+        &vec![row.key.channel.as_str()],
+        &vec![i16::try_from(row.lane).unwrap_or(i16::MAX)],
+        &vec![now],
+        &vec![row.key.notification_id.0],
+    ];
+    transaction.execute(statement::INSERT_DUE, params).await?;
+    Ok(Ok(()))
+}

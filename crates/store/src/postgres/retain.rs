@@ -1,0 +1,129 @@
+//! Forgetting what is old, a bounded number of rows at a time. An event goes last, when nothing of it is left.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_postgres::Row;
+
+use super::outbox::columns;
+use super::transaction::Transaction;
+use super::{Params, Postgres, read, statement};
+use crate::{RetainStore, Retained, StoreError};
+
+/// How many events one call looks at. They come by arrival, so that behind as many young ones there is nothing old.
+const EVENTS_AT_ONCE: i64 = 1_000;
+
+#[async_trait]
+impl RetainStore for Postgres {
+    async fn retain(&self, age: Duration, after: i64, limit: usize) -> Result<Retained, StoreError> {
+        let transaction = self.begin().await?;
+        let locked = transaction.query(statement::LOCK_RETAIN, &[]).await?;
+        if !read::get::<bool>(read::only(&locked)?, "alone")? {
+            // Another instance is at it.
+            return Ok(Retained::default());
+        }
+        let mut budget = Budget { spent: 0, limit: limit.max(1) as u64, enough: false };
+        let next = retain(&transaction, age.as_secs_f64(), after, &mut budget).await?;
+        transaction.commit().await?;
+        Ok(Retained { rows: budget.spent, next })
+    }
+}
+
+/// How many rows may still be deleted.
+struct Budget {
+    spent: u64,
+    limit: u64,
+    /// Nothing more in this call, whatever is left.
+    enough: bool,
+}
+
+impl Budget {
+    fn left(&self) -> i64 {
+        i64::try_from(self.limit.saturating_sub(self.spent)).unwrap_or(i64::MAX)
+    }
+
+    fn is_spent(&self) -> bool {
+        self.enough || self.left() == 0
+    }
+}
+
+/// Answers where to go on.
+async fn retain(
+    transaction: &Transaction,
+    age: f64,
+    after: i64,
+    budget: &mut Budget,
+) -> Result<Option<i64>, StoreError> {
+    let events = transaction.query(statement::RETAIN_PAGE, &[&age, &after, &EVENTS_AT_ONCE]).await?;
+    let is = |row: &Row, column: &str| read::get::<bool>(row, column);
+    let (mut passed, mut any_old) = (after, false);
+    for event in &events {
+        let id = read::get(event, "id")?;
+        any_old |= is(event, "is_old")?;
+        if is(event, "is_old")? && is(event, "is_closed")? && !delete_event(transaction, id, budget).await? {
+            return Ok(Some(passed));
+        }
+        passed = id;
+    }
+    if any_old && i64::try_from(events.len()) == Ok(EVENTS_AT_ONCE) {
+        return Ok(Some(passed));
+    }
+    for sql in [statement::DELETE_OLD_CAPTURED, statement::DELETE_STRAY_LETTERS] {
+        budget.spent += transaction.execute(sql, &[&age, &budget.left()]).await?;
+    }
+    Ok(budget.is_spent().then_some(passed))
+}
+
+/// Answers whether the event is done with: gone, or kept for a send that is not settled. If it is not, there is more of it than
+/// may be deleted at once.
+async fn delete_event(transaction: &Transaction, id: i64, budget: &mut Budget) -> Result<bool, StoreError> {
+    delete_rows(transaction, id, budget).await?;
+    if budget.is_spent() {
+        return Ok(false);
+    }
+    if !transaction.query(statement::ROWS_LEFT, &[&id]).await?.is_empty() {
+        return Ok(true);
+    }
+    for sql in [statement::DELETE_CAPTURED_OF, statement::DELETE_LETTERS_OF, statement::DELETE_SHARED_OF] {
+        budget.spent += transaction.execute(sql, &[&id, &budget.left()]).await?;
+        if budget.is_spent() {
+            return Ok(false);
+        }
+    }
+    remember(transaction, id).await?;
+    transaction.execute(statement::FORGET_DECISIONS, &[&id]).await?;
+    budget.spent += transaction.execute(statement::DELETE_CANCEL, &[&id]).await?;
+    budget.spent += transaction.execute(statement::DELETE_EVENT, &[&id]).await?;
+    Ok(true)
+}
+
+/// Rows that nobody will touch again, each with its send, and with its notification if it is the last of it. A row has four rows
+/// at most that are deleted with it, besides its attempts.
+async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) -> Result<(), StoreError> {
+    const ROWS_OF_ONE: i64 = 4;
+    let limit = (budget.left() / ROWS_OF_ONE).max(1);
+    let rows = transaction.query(statement::ROWS_DONE_WITH, &[&id, &limit]).await?;
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let keys = rows.iter().map(read::key_of).collect::<Result<Vec<_>, _>>()?;
+    let (ids, channels) = columns(&keys);
+    let params: Params = &[&ids, &channels];
+    for sql in [statement::DELETE_ATTEMPTS, statement::DELETE_SEND, statement::DELETE_ROW] {
+        budget.spent += transaction.execute(sql, params).await?;
+    }
+    budget.spent += transaction.execute(statement::DELETE_NOTIFICATION, &[&ids]).await?;
+    if i64::try_from(rows.len()) == Ok(limit) {
+        // There may be more of them, and the next call finds out.
+        budget.enough = true;
+    }
+    Ok(())
+}
+
+/// The id of an event is never forgotten, nor what its body was if that could be read.
+async fn remember(transaction: &Transaction, id: i64) -> Result<(), StoreError> {
+    let rows = transaction.query(statement::FORGOTTEN_EVENT, &[&id]).await?;
+    let Some(row) = rows.first() else { return Ok(()) };
+    let hash = read::event(row).map_or_else(|_| String::new(), |event| event.body_hash().as_str().to_owned());
+    transaction.execute(statement::REMEMBER_EVENT, &[&id, &hash]).await.map(drop)
+}

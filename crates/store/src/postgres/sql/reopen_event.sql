@@ -1,0 +1,2 @@
+-- An event of which a row waits again: it is closed once more when that has arrived. Unique index on event_id.
+UPDATE campanile.event_outbox SET status = 'PUBLISHED', processed_at = NULL WHERE event_id = $1 AND status = 'PROCESSED'

@@ -1,0 +1,7 @@
+-- The next events by arrival, and which of them may go. Primary key.
+SELECT id, created_at < campanile.now() - make_interval(secs => $1) AS is_old,
+       status IN ('PROCESSED', 'FAILED', 'CANCELLED') AS is_closed
+FROM campanile.event_outbox
+WHERE id > $2
+ORDER BY id
+LIMIT $3

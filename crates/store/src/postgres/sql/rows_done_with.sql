@@ -1,0 +1,8 @@
+-- Rows of an event that nobody will touch again. Unique index outbox_recipient, then primary key. What stays is stepped over
+-- each time; it is little, since a send is settled long before it is old.
+SELECT o.notification_id, o.channel
+FROM campanile.outbox o
+LEFT JOIN campanile.send s ON s.notification_id = o.notification_id AND s.channel = o.channel
+WHERE o.event_id = (SELECT event_id FROM campanile.event_outbox WHERE id = $1)
+  AND (s.status IN ('SENT', 'FAILED', 'CANCELLED') OR s.status IS NULL AND o.status IS NOT NULL)
+LIMIT $2

@@ -1,0 +1,178 @@
+//! Dead letters: listing them, and putting what they speak of back to where it failed.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use campanile_domain::id::SendKey;
+use campanile_domain::priority::Priority;
+use campanile_domain::status::SendStatus;
+use rusqlite::{Connection, Row, ToSql, named_params};
+
+use super::{Sqlite, outbox, read, statement};
+use crate::dead_letter::{
+    Letter, NOT_KEPT, RowOf, Skipped, Subject, event_skipped, row_skipped, send_skipped,
+};
+use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, StoreError};
+
+#[async_trait]
+impl DeadLetterStore for Sqlite {
+    async fn list_dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<JsonRow>, StoreError> {
+        self.read(move |connection| matching(connection, &filter, read::json_row)).await
+    }
+
+    async fn replay(&self, filter: DeadLetterFilter) -> Result<Replayed, StoreError> {
+        let filter = DeadLetterFilter { replayed: false, ..filter };
+        self.write(move |connection, now| replay(connection, now, &filter)).await
+    }
+}
+
+fn matching<T>(
+    connection: &Connection,
+    filter: &DeadLetterFilter,
+    read: impl FnMut(&Row) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let mut params: Vec<(&str, &dyn ToSql)> = vec![
+        (":after", &filter.after),
+        (":replayed", &filter.replayed),
+        (":stage", &filter.stage),
+        (":channel", &filter.channel),
+        (":provider", &filter.provider),
+        (":reason", &filter.reason),
+        (":error", &filter.error),
+        (":limit", &filter.limit),
+    ];
+    let Some(event_id) = &filter.event_id else {
+        return read::all(connection, statement::LIST_DEAD_LETTERS, &params[..], read);
+    };
+    params.push((":event_id", event_id));
+    read::all(connection, statement::LIST_DEAD_LETTERS_OF, &params[..], read)
+}
+
+fn letter(row: &Row) -> Result<Letter, StoreError> {
+    let recipient_type: Option<String> = row.get("recipient_type")?;
+    Ok(Letter {
+        id: row.get("id")?,
+        stage: row.get("stage")?,
+        event_id: row.get("event_id")?,
+        recipient: recipient_type.zip(row.get("recipient_id")?),
+        channel: row.get("channel")?,
+    })
+}
+
+/// Rows that wait for a chunk, by event, queue and lane: the rows of one event lie together.
+type Waiting = BTreeMap<(String, String, i64), Vec<SendKey>>;
+
+fn replay(connection: &Connection, now: &str, filter: &DeadLetterFilter) -> Result<Replayed, StoreError> {
+    let letters = matching(connection, filter, letter)?;
+    let mut result = Replayed::default();
+    let mut waiting = Waiting::new();
+    for letter in &letters {
+        match replay_letter(connection, now, letter, &mut waiting)? {
+            Ok(()) => {
+                let params = named_params! { ":id": letter.id, ":now": now };
+                read::change(connection, statement::MARK_REPLAYED, params)?;
+                result.replayed += 1;
+            }
+            Err(Skipped(why)) => result.skipped.push((letter.id, why)),
+        }
+    }
+    for ((_, queue, lane), keys) in waiting {
+        outbox::put_into_chunks(connection, &queue, lane, keys)?;
+    }
+    result.next = letters.last().filter(|_| letters.len() >= filter.limit).map(|letter| letter.id);
+    Ok(result)
+}
+
+type Outcome = Result<(), Skipped>;
+
+fn replay_letter(
+    connection: &Connection,
+    now: &str,
+    letter: &Letter,
+    waiting: &mut Waiting,
+) -> Result<Outcome, StoreError> {
+    let not_kept = || Ok(Err(Skipped(NOT_KEPT.to_owned())));
+    match letter.subject() {
+        Err(skipped) => Ok(Err(skipped)),
+        Ok(Subject::Event(event_id)) => replay_event(connection, event_id),
+        Ok(Subject::Row(row)) => match FailedRow::find(connection, row)? {
+            Some(found) => replay_row(connection, row.event_id, found, waiting),
+            None => not_kept(),
+        },
+        Ok(Subject::Send(row)) => match FailedRow::find(connection, row)? {
+            Some(found) => replay_send(connection, now, &found),
+            None => not_kept(),
+        },
+    }
+}
+
+fn replay_event(connection: &Connection, event_id: &str) -> Result<Outcome, StoreError> {
+    let this_event = named_params! { ":event_id": event_id };
+    if read::change(connection, statement::REPLAY_EVENT, this_event)? > 0 {
+        return Ok(Ok(()));
+    }
+    let status =
+        read::first(connection, statement::EVENT_STATUS, this_event, |row| read::parsed(row, "status"))?;
+    Ok(Err(event_skipped(status)))
+}
+
+/// The row that a letter speaks of, as it is now.
+struct FailedRow {
+    key: SendKey,
+    queue: String,
+    lane: i64,
+    status: Option<String>,
+    send: Option<SendStatus>,
+}
+
+impl FailedRow {
+    fn find(connection: &Connection, of: RowOf) -> Result<Option<Self>, StoreError> {
+        let params = named_params! {
+            ":event_id": of.event_id, ":recipient_type": of.recipient_type, ":recipient_id": of.recipient_id,
+            ":channel": of.channel,
+        };
+        read::first(connection, statement::LETTER_ROW, params, |row| {
+            Ok(FailedRow {
+                key: read::key_of(row)?,
+                queue: row.get("queue")?,
+                lane: read::parsed::<Priority>(row, "priority")?.lane(),
+                status: row.get("status")?,
+                send: read::maybe_parsed(row, "send")?,
+            })
+        })
+    }
+
+    /// Answers whether the statement found the row in the state that it leaves.
+    fn change(&self, connection: &Connection, sql: &str) -> Result<bool, StoreError> {
+        let params = named_params! {
+            ":notification_id": self.key.notification_id.to_string(), ":channel": self.key.channel.as_str(),
+        };
+        Ok(read::change(connection, sql, params)? > 0)
+    }
+}
+
+fn replay_row(
+    connection: &Connection,
+    event_id: &str,
+    row: FailedRow,
+    waiting: &mut Waiting,
+) -> Result<Outcome, StoreError> {
+    if !row.change(connection, statement::REPLAY_ROW)? {
+        return Ok(Err(row_skipped(row.status.as_deref(), row.send)));
+    }
+    read::change(connection, statement::REOPEN_EVENT, named_params! { ":event_id": event_id })?;
+    waiting.entry((event_id.to_owned(), row.queue, row.lane)).or_default().push(row.key);
+    Ok(Ok(()))
+}
+
+fn replay_send(connection: &Connection, now: &str, row: &FailedRow) -> Result<Outcome, StoreError> {
+    if !row.change(connection, statement::REPLAY_SEND)? {
+        return Ok(Err(send_skipped(row.send)));
+    }
+    let params = named_params! {
+        ":channel": row.key.channel.as_str(), ":lane": row.lane, ":due_at": now,
+        ":notification_id": row.key.notification_id.to_string(),
+    };
+    read::change(connection, statement::INSERT_DUE, params)?;
+    Ok(Ok(()))
+}

@@ -1,0 +1,50 @@
+//! Being the only one. The file's lock says so already, so here a lease only tells the parts of one engine apart.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use campanile_domain::time;
+use rusqlite::{Connection, named_params};
+
+use super::outbox::lease_until;
+use super::{Sqlite, read, statement};
+use crate::{Held, LeaseStore, StoreError};
+
+#[async_trait]
+impl LeaseStore for Sqlite {
+    async fn hold(&self, name: &str, holder: &str, lease: Duration) -> Result<Held, StoreError> {
+        let (name, holder) = (name.to_owned(), holder.to_owned());
+        self.write(move |connection, now| hold(connection, now, &name, &holder, lease)).await
+    }
+
+    async fn let_go(&self, name: &str, holder: &str) -> Result<(), StoreError> {
+        let (name, holder) = (name.to_owned(), holder.to_owned());
+        self.write(move |connection, _| {
+            let params = named_params! { ":name": name, ":holder": holder };
+            read::change(connection, statement::LET_LEASE_GO, params).map(drop)
+        })
+        .await
+    }
+}
+
+fn hold(
+    connection: &Connection,
+    now: &str,
+    name: &str,
+    holder: &str,
+    lease: Duration,
+) -> Result<Held, StoreError> {
+    let params = named_params! {
+        ":name": name, ":holder": holder, ":lease_until": lease_until(now, lease), ":now": now,
+    };
+    if read::change(connection, statement::HOLD_LEASE, params)? > 0 {
+        return Ok(Held::Ours);
+    }
+    let held = read::first(connection, statement::LEASE_HOLDER, named_params! { ":name": name }, |row| {
+        let until: String = row.get("lease_until")?;
+        let rest =
+            time::from_text(now).zip(time::from_text(&until)).map(|(now, until)| time::between(now, until));
+        Ok(Held::By { holder: row.get("holder")?, rest: rest.unwrap_or_default() })
+    })?;
+    held.ok_or_else(|| StoreError::Unavailable(format!("the lease {name} is neither free nor held")))
+}

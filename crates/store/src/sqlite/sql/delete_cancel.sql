@@ -1,0 +1,2 @@
+-- Why an event was cancelled. Primary key.
+DELETE FROM event_cancel WHERE event_id = (SELECT event_id FROM event_outbox WHERE id = :id)

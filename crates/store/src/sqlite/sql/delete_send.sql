@@ -1,0 +1,2 @@
+-- A send that is old. Primary key.
+DELETE FROM send WHERE notification_id = :notification_id AND channel = :channel

@@ -1,0 +1,6 @@
+-- What the members of entities shared of an event. Prefix of the primary key.
+DELETE FROM event_notification
+WHERE (event_id, entity_type, entity_id) IN (
+    SELECT event_id, entity_type, entity_id FROM event_notification
+    WHERE event_id = (SELECT event_id FROM event_outbox WHERE id = :id)
+    LIMIT :limit)
