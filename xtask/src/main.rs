@@ -1,8 +1,9 @@
-//! The workspace's own commands, run as `cargo xtask …`: every test, the style checks, the long runs.
+//! The workspace's own commands, run as `cargo xtask …`: every test, the style checks, the servers that they need, the long runs.
 //!
 //! Each command has a file of its own; this one reads the command line and prints how it ended.
 
 mod run;
+mod servers;
 mod soak;
 mod test;
 mod tidy;
@@ -29,6 +30,11 @@ enum Task {
     Tidy,
     /// Runs the engine under faults for minutes instead of seconds.
     Soak(soak::Options),
+    /// Keeps the servers that tests need up until Ctrl-C, and says how to find them.
+    Servers,
+    /// Started by the others to look after the servers.
+    #[command(hide = true)]
+    Keep(servers::Wanted),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +53,8 @@ fn perform(task: &Task) -> Result<()> {
         Task::Test(options) => test::run(&root, options),
         Task::Tidy => tidy::run(&root),
         Task::Soak(options) => soak::run(&root, options),
+        Task::Servers => servers::run(),
+        Task::Keep(wanted) => servers::keep(*wanted),
     }
 }
 

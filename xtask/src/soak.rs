@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::run::{cargo, headline, within};
+use crate::servers::Servers;
 
 /// What a run may take beyond its minutes: a release build from nothing, and winding up.
 const ALLOWANCE_MINUTES: u32 = 30;
@@ -28,10 +29,12 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     let seed = options.seed.unwrap_or_else(seed_of_the_moment);
     headline(&format!("Soak: cargo xtask soak --minutes {minutes} --seed {seed}"));
 
+    let mut servers = Servers::start()?;
     let mut soak = cargo(root, &["test", "--release", "-p", "campanile", "--features", "failpoints"]);
     soak.args(["--test", "soak", "--", "--nocapture"])
         .env("CAMPANILE_SOAK_MINUTES", minutes.to_string())
-        .env("CAMPANILE_SOAK_SEED", seed.to_string());
+        .env("CAMPANILE_SOAK_SEED", seed.to_string())
+        .envs(servers.ready()?);
     let limit = Duration::from_mins((minutes + ALLOWANCE_MINUTES).into());
     within(limit, &format!("the soak with seed {seed}"), &soak)?;
 

@@ -3,12 +3,13 @@
 //! The first step that fails ends it. What each step checks is the business of its tool, or of `tidy`.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::Args;
 
 use crate::run::{cargo, headline, within, works};
+use crate::servers::Servers;
 use crate::tidy;
 
 /// Tests are built with the points at which they make the engine fail.
@@ -26,13 +27,18 @@ pub struct Options {
 
 pub fn run(root: &Path, options: &Options) -> Result<()> {
     let limit = Duration::from_mins(options.minutes.into());
-    if options.filters.is_empty() {
+    let everything = options.filters.is_empty();
+    if everything {
         check_format(root, limit)?;
         headline("Style: tidy");
         tidy::run(root)?;
+    }
+    // They come up while the compiler works.
+    let servers = Servers::start()?;
+    if everything {
         check_lints(root, limit)?;
     }
-    run_tests(root, limit, &options.filters)?;
+    run_tests(root, limit, &options.filters, servers)?;
     println!("\nAll is well.");
     Ok(())
 }
@@ -57,22 +63,37 @@ fn check_lints(root: &Path, limit: Duration) -> Result<()> {
     within(limit, "clippy", &clippy)
 }
 
-fn run_tests(root: &Path, limit: Duration, filters: &[String]) -> Result<()> {
-    if !works(cargo(root, &["nextest", "--version"])) {
-        headline("Tests: cargo test (cargo-nextest, where installed, is faster)");
-        let mut tests = cargo(root, &["test", "--workspace", "--no-fail-fast"]);
-        tests.args(FEATURES).arg("--").args(filters);
-        return within(limit, "the tests", &tests);
-    }
-    headline("Tests: cargo nextest run");
-    let mut tests = cargo(root, &["nextest", "run", "--workspace"]);
-    tests.args(FEATURES).arg("--").args(filters);
-    within(limit, "the tests", &tests)?;
-    if filters.is_empty() {
+fn run_tests(root: &Path, limit: Duration, filters: &[String], mut servers: Servers) -> Result<()> {
+    let deadline = Instant::now() + limit;
+    let nextest = works(cargo(root, &["nextest", "--version"]));
+    let call: &[&str] =
+        if nextest { &["nextest", "run", "--workspace"] } else { &["test", "--workspace", "--no-fail-fast"] };
+
+    headline("Build of the tests");
+    let mut build = cargo(root, call);
+    build.arg("--no-run").args(FEATURES);
+    within(left_until(deadline), "the build of the tests", &build)?;
+    let variables = servers.ready()?;
+
+    headline(if nextest {
+        "Tests: cargo nextest run"
+    } else {
+        "Tests: cargo test (cargo-nextest, where installed, is faster)"
+    });
+    let mut tests = cargo(root, call);
+    tests.args(FEATURES).arg("--").args(filters).envs(&variables);
+    within(left_until(deadline), "the tests", &tests)?;
+
+    if nextest && filters.is_empty() {
         headline("Tests: cargo test --doc (nextest leaves them out)");
         let mut examples = cargo(root, &["test", "--workspace", "--doc", "--quiet"]);
-        examples.args(FEATURES);
+        examples.args(FEATURES).envs(&variables);
         within(limit, "the examples in the documentation", &examples)?;
     }
     Ok(())
+}
+
+/// At least a second, since no time at all means no limit to `timeout`.
+fn left_until(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now()).max(Duration::from_secs(1))
 }

@@ -1,0 +1,85 @@
+//! The keeper: `xtask keep`, a process that starts the servers, tells how to find them, and ends them when nobody listens any more.
+//!
+//! It is no command for people. Its input is a pipe on which nothing ever comes but its end.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+
+use super::household::Household;
+use super::programs::{Places, Programs};
+use super::{
+    CA_FILE, Report, Variables, Wanted, certificates, install, pgbouncer, postgres, programs, rabbitmq,
+};
+
+/// How long all of them together may take. RabbitMQ needs some seconds where nothing else runs.
+const START_LIMIT: Duration = Duration::from_mins(2);
+
+/// Somebody may take a port between our look at it and the server's; that it happens this often is no accident.
+const ATTEMPTS: u32 = 4;
+
+pub fn keep(wanted: Wanted) -> Result<()> {
+    let household = Arc::new(Household::new("servers")?);
+    let guarded = Arc::clone(&household);
+    thread::spawn(move || {
+        // An error of the pipe is its end, too.
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        guarded.end();
+        std::process::exit(0);
+    });
+
+    let report = match start(&household, wanted) {
+        Ok(variables) => Report::Ready(variables),
+        Err(error) => Report::Failed(format!("{error:#}")),
+    };
+    let line = serde_json::to_string(&report)?;
+    // Where nobody reads any more, the pipe above is closed as well.
+    let _ = writeln!(io::stdout(), "{line}");
+
+    // The kernel ends each server together with the thread that started it, so this one must stay.
+    loop {
+        household.reap();
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn start(household: &Household, wanted: Wanted) -> Result<Variables> {
+    let programs = match programs::find(&Places::of_this_machine(), wanted) {
+        Ok(programs) => programs,
+        Err(missing) => bail!(install::request(&missing)),
+    };
+    let deadline = Instant::now() + START_LIMIT;
+    for _ in 1..ATTEMPTS {
+        let result = start_all(household, &programs, deadline);
+        if !household.lost_a_port() {
+            return result;
+        }
+        household.clear();
+    }
+    start_all(household, &programs, deadline)
+}
+
+/// RabbitMQ first: it takes longest, and the others come up meanwhile.
+fn start_all(household: &Household, programs: &Programs, deadline: Instant) -> Result<Variables> {
+    let certificates = certificates::make(&household.folder("certificates")?, &programs.openssl)?;
+    let mut variables = Variables::from([(CA_FILE.to_owned(), certificates.authority.display().to_string())]);
+    let broker = match &programs.broker {
+        Some(programs) => Some(rabbitmq::start(household, programs, &certificates, &mut variables)?),
+        None => None,
+    };
+    if let Some(programs) = &programs.database {
+        let database = postgres::start(household, programs, &certificates, deadline, &mut variables)?;
+        let pool = pgbouncer::start(household, &programs.pgbouncer, database.port, &mut variables)?;
+        household.await_text(&database.process, postgres::READY, deadline)?;
+        household.await_text(&pool, pgbouncer::READY, deadline)?;
+    }
+    // Without its epmd, RabbitMQ takes half a minute to give up.
+    ensure!(!household.lost_a_port(), "somebody else takes the ports of the servers, again and again");
+    if let Some(process) = broker {
+        household.await_text(&process, rabbitmq::READY, deadline)?;
+    }
+    Ok(variables)
+}

@@ -1,0 +1,42 @@
+//! PgBouncer in session mode before PostgreSQL, as many installations have it.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::account::{Account, Last};
+use super::household::{Household, Process};
+use super::{PGBOUNCER_URL, Variables, ports};
+
+/// What it writes when it takes connections.
+pub const READY: &str = "process up";
+
+pub fn start(
+    household: &Household,
+    program: &Path,
+    database_port: u16,
+    variables: &mut Variables,
+) -> Result<Process> {
+    let account = Account::of("postgres")?;
+    let [port] = ports::free()?;
+    let file = household.folder("pgbouncer")?.join("pgbouncer.ini");
+    fs::write(&file, settings(port, database_port))
+        .with_context(|| format!("cannot write {}", file.display()))?;
+
+    let mut server = household.server(account, Last::Kill, program);
+    server.arg(&file);
+    let process = household.start("pgbouncer", account, server)?;
+    variables.insert(PGBOUNCER_URL.to_owned(), format!("postgres://postgres@127.0.0.1:{port}/postgres"));
+    Ok(process)
+}
+
+/// Idle connections are given up soon: tests drop their databases, which PostgreSQL refuses while somebody is connected.
+fn settings(port: u16, database_port: u16) -> String {
+    format!(
+        "[databases]\n* = host=127.0.0.1 port={database_port} user=postgres\n\
+         [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+         auth_type = any\npool_mode = session\nmax_client_conn = 500\ndefault_pool_size = 50\n\
+         server_idle_timeout = 1\nlog_connections = 0\nlog_disconnections = 0\n"
+    )
+}

@@ -1,0 +1,233 @@
+//! Where the servers' programs are on this machine, or which of Debian's packages would bring them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Wanted;
+use crate::run;
+
+const POSTGRESQL_MAJOR: u32 = 15;
+const RABBITMQ_VERSION: (u32, u32) = (3, 10);
+
+/// What is found for what was wanted.
+#[derive(Debug)]
+pub struct Programs {
+    pub openssl: PathBuf,
+    pub database: Option<DatabasePrograms>,
+    pub broker: Option<BrokerPrograms>,
+}
+
+#[derive(Debug)]
+pub struct DatabasePrograms {
+    /// The folder of `initdb`, `postgres` and `pg_ctl`.
+    pub postgresql: PathBuf,
+    pub pgbouncer: PathBuf,
+}
+
+#[derive(Debug)]
+pub struct BrokerPrograms {
+    /// The folder of `rabbitmq-server` and `rabbitmqctl`.
+    pub rabbitmq: PathBuf,
+    pub epmd: PathBuf,
+}
+
+/// Something that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Missing {
+    pub what: &'static str,
+    pub package: &'static str,
+}
+
+const OPENSSL: Missing = Missing { what: "openssl", package: "openssl" };
+const POSTGRESQL: Missing = Missing { what: "PostgreSQL 15 or newer", package: "postgresql" };
+const PGBOUNCER: Missing = Missing { what: "PgBouncer", package: "pgbouncer" };
+const RABBITMQ: Missing = Missing { what: "RabbitMQ 3.10 or newer", package: "rabbitmq-server" };
+
+/// Where to look.
+#[derive(Debug)]
+pub struct Places {
+    /// Holds a folder per major version, each with its `bin`.
+    postgresql: PathBuf,
+    /// Scripts that run as anybody; those in the search path insist on root or `rabbitmq`.
+    rabbitmq: PathBuf,
+    search_path: Vec<PathBuf>,
+}
+
+impl Places {
+    pub fn of_this_machine() -> Self {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        // Debian does not search for daemons as an ordinary user.
+        let daemons = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+        Self {
+            postgresql: "/usr/lib/postgresql".into(),
+            rabbitmq: "/usr/lib/rabbitmq/bin".into(),
+            search_path: std::env::split_paths(&path).chain(daemons).collect(),
+        }
+    }
+
+    fn program(&self, name: &str) -> Option<PathBuf> {
+        self.search_path.iter().map(|folder| folder.join(name)).find(|program| program.is_file())
+    }
+}
+
+pub fn find(places: &Places, wanted: Wanted) -> Result<Programs, Vec<Missing>> {
+    let mut missing = Vec::new();
+    let openssl = places.program("openssl").ok_or(OPENSSL).map_err(|it| missing.push(it));
+    let database = wanted.database.then(|| {
+        let postgresql = postgresql(places).ok_or(POSTGRESQL).map_err(|it| missing.push(it));
+        let pgbouncer = places.program("pgbouncer").ok_or(PGBOUNCER).map_err(|it| missing.push(it));
+        Ok::<_, ()>(DatabasePrograms { postgresql: postgresql?, pgbouncer: pgbouncer? })
+    });
+    let broker = wanted.broker.then(|| {
+        // Erlang comes with RabbitMQ, and epmd with Erlang.
+        let both = rabbitmq(places).zip(places.program("epmd"));
+        let (rabbitmq, epmd) = both.ok_or(RABBITMQ).map_err(|it| missing.push(it))?;
+        Ok::<_, ()>(BrokerPrograms { rabbitmq, epmd })
+    });
+    match (openssl, database.transpose(), broker.transpose()) {
+        (Ok(openssl), Ok(database), Ok(broker)) => Ok(Programs { openssl, database, broker }),
+        _ => Err(missing),
+    }
+}
+
+/// The newest of Debian's, which may keep several side by side, or what the search path offers.
+fn postgresql(places: &Places) -> Option<PathBuf> {
+    let versions = fs::read_dir(&places.postgresql).into_iter().flatten().flatten();
+    let newest = versions
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+        .filter(|(major, folder): &(u32, PathBuf)| {
+            *major >= POSTGRESQL_MAJOR && folder.join("initdb").is_file()
+        })
+        .max_by_key(|(major, _)| *major);
+    if let Some((_, folder)) = newest {
+        return Some(folder);
+    }
+    // A lone link to `initdb` would not find its siblings.
+    let initdb = places.program("initdb")?.canonicalize().ok()?;
+    let version = run::output(Command::new(&initdb).arg("--version")).ok()?;
+    (postgresql_major(&version)? >= POSTGRESQL_MAJOR).then(|| initdb.parent().map(Path::to_owned))?
+}
+
+/// Reads `initdb (PostgreSQL) 15.20 (Debian 15.20-0+deb12u1)`.
+fn postgresql_major(version: &str) -> Option<u32> {
+    let (_, number) = version.split_once("(PostgreSQL) ")?;
+    number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn rabbitmq(places: &Places) -> Option<PathBuf> {
+    let debian = places.rabbitmq.join("rabbitmq-server");
+    let server = if debian.is_file() { debian } else { places.program("rabbitmq-server")? };
+    let version = rabbitmq_version(&server.canonicalize().ok()?);
+    // An installation that does not tell is believed; to ask would take an Erlang machine, and a second.
+    let recent = version.is_none_or(|version| version >= RABBITMQ_VERSION);
+    recent.then(|| server.parent().map(Path::to_owned))?
+}
+
+/// Reads `…/rabbitmq_server-3.10.8/sbin/rabbitmq-server`.
+fn rabbitmq_version(server: &Path) -> Option<(u32, u32)> {
+    let version = server.iter().find_map(|part| part.to_str()?.strip_prefix("rabbitmq_server-"))?;
+    let mut numbers = version.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Wanted = Wanted { database: true, broker: true };
+
+    /// A machine that has these files, and nothing else.
+    struct Machine(PathBuf);
+
+    impl Machine {
+        fn new(name: &str, files: &[&str]) -> Self {
+            let root = std::env::temp_dir().join(format!("campanile-machine-{name}-{}", std::process::id()));
+            for file in files {
+                let file = root.join(file);
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                fs::write(file, "").unwrap();
+            }
+            Self(root)
+        }
+
+        fn places(&self) -> Places {
+            Places {
+                postgresql: self.0.join("postgresql"),
+                rabbitmq: self.0.join("rabbitmq"),
+                search_path: vec![self.0.join("bin")],
+            }
+        }
+
+        fn missing(&self, wanted: Wanted) -> Vec<&'static str> {
+            find(&self.places(), wanted)
+                .map_or_else(|missing| missing.iter().map(|it| it.package).collect(), |_| vec![])
+        }
+    }
+
+    impl Drop for Machine {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn everything_is_missing_on_an_empty_machine() {
+        let machine = Machine::new("empty", &[]);
+        assert_eq!(machine.missing(ALL), ["openssl", "postgresql", "pgbouncer", "rabbitmq-server"]);
+    }
+
+    #[test]
+    fn only_what_is_wanted_can_be_missing() {
+        let machine = Machine::new("bare", &["bin/openssl"]);
+        assert_eq!(machine.missing(Wanted { database: false, broker: true }), ["rabbitmq-server"]);
+        assert_eq!(machine.missing(Wanted { database: true, broker: false }), ["postgresql", "pgbouncer"]);
+    }
+
+    #[test]
+    fn newest_postgresql_is_taken() {
+        let machine = Machine::new(
+            "several",
+            &[
+                "postgresql/9.6/bin/initdb",
+                "postgresql/15/bin/initdb",
+                "postgresql/17/bin/initdb",
+                "postgresql/18/doc",
+            ],
+        );
+        assert_eq!(postgresql(&machine.places()), Some(machine.0.join("postgresql/17/bin")));
+    }
+
+    #[test]
+    fn old_postgresql_counts_as_missing() {
+        let machine = Machine::new("old", &["postgresql/14/bin/initdb"]);
+        assert_eq!(postgresql(&machine.places()), None);
+    }
+
+    #[test]
+    fn complete_machine_has_all() {
+        let machine = Machine::new(
+            "complete",
+            &[
+                "bin/openssl",
+                "bin/pgbouncer",
+                "bin/epmd",
+                "postgresql/16/bin/initdb",
+                "rabbitmq/rabbitmq-server",
+            ],
+        );
+        assert!(machine.missing(ALL).is_empty());
+    }
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(postgresql_major("initdb (PostgreSQL) 15.20 (Debian 15.20-0+deb12u1)\n"), Some(15));
+        assert_eq!(postgresql_major("initdb (PostgreSQL) 18beta1"), Some(18));
+        assert_eq!(postgresql_major("mysqld 8"), None);
+        let server = |version| PathBuf::from(format!("/opt/rabbitmq_server-{version}/sbin/rabbitmq-server"));
+        assert_eq!(rabbitmq_version(&server("3.10.8")), Some((3, 10)));
+        assert!(rabbitmq_version(&server("3.9.13")).unwrap() < RABBITMQ_VERSION);
+        assert!(rabbitmq_version(&server("4.1.0")).unwrap() > RABBITMQ_VERSION);
+        assert_eq!(rabbitmq_version(Path::new("/usr/sbin/rabbitmq-server")), None);
+    }
+}

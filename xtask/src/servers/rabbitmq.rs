@@ -1,0 +1,137 @@
+//! RabbitMQ: one node with an empty store, plain and TLS listeners on the loopback, and an epmd of its own.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::account::{Account, Last};
+use super::certificates::Certificates;
+use super::household::{Household, Process};
+use super::programs::BrokerPrograms;
+use super::{BROKER_TLS_URL, BROKER_URL, RABBITMQCTL, Variables, ports, script};
+
+/// What it writes when all its listeners are open.
+pub const READY: &str = "Server startup complete";
+
+#[derive(Debug)]
+struct Node {
+    account: Account,
+    folder: PathBuf,
+    plain_port: u16,
+    tls_port: u16,
+    /// On which tools such as `rabbitmqctl` reach it.
+    distribution_port: u16,
+    /// On which its own epmd tells tools about the port above.
+    epmd_port: u16,
+}
+
+pub fn start(
+    household: &Household,
+    programs: &BrokerPrograms,
+    certificates: &Certificates,
+    variables: &mut Variables,
+) -> Result<Process> {
+    let account = Account::of("rabbitmq")?;
+    let folder = household.folder("rabbitmq")?;
+    account.give(&folder)?;
+    let [plain_port, tls_port, distribution_port, epmd_port] = ports::free()?;
+    let node = Node { account, folder, plain_port, tls_port, distribution_port, epmd_port };
+    node.furnish(certificates)?;
+
+    // Erlang would start one in the background, which would then outlive us.
+    let mut epmd = node.with_environment(household.server(account, Last::Kill, &programs.epmd));
+    // Without, it says nothing when its port is taken.
+    epmd.arg("-debug");
+    household.start("epmd", account, epmd)?;
+    let server = node.with_environment(household.server(
+        account,
+        Last::Kill,
+        &programs.rabbitmq.join("rabbitmq-server"),
+    ));
+    let process = household.start("rabbitmq", account, server)?;
+
+    let rabbitmqctl = node.with_environment(household.tool(account, &programs.rabbitmq.join("rabbitmqctl")));
+    let control = node.folder.join("rabbitmqctl");
+    script::write(&control, &rabbitmqctl)?;
+
+    variables.insert(BROKER_URL.to_owned(), format!("amqp://guest:guest@127.0.0.1:{plain_port}/%2f"));
+    variables.insert(BROKER_TLS_URL.to_owned(), format!("amqps://guest:guest@localhost:{tls_port}/%2f"));
+    variables.insert(RABBITMQCTL.to_owned(), control.display().to_string());
+    Ok(process)
+}
+
+impl Node {
+    /// Writes the files that it reads at its start, so that none of the machine's own counts.
+    fn furnish(&self, certificates: &Certificates) -> Result<()> {
+        let key = certificates.key_for(self.account, &self.folder)?;
+        self.write("rabbitmq.conf", &self.settings(certificates, &key))?;
+        self.write("advanced.config", "[].\n")?;
+        self.write("enabled_plugins", "[].\n")?;
+        self.write("rabbitmq-env.conf", "")?;
+        let cookie = self.write(".erlang.cookie", &secret()?)?;
+        fs::set_permissions(cookie, fs::Permissions::from_mode(0o400))?;
+        Ok(())
+    }
+
+    fn settings(&self, certificates: &Certificates, key: &Path) -> String {
+        format!(
+            "listeners.tcp.default = 127.0.0.1:{}\nlisteners.ssl.default = 127.0.0.1:{}\n\
+             ssl_options.cacertfile = {}\nssl_options.certfile = {}\nssl_options.keyfile = {}\n\
+             ssl_options.verify = verify_none\nssl_options.fail_if_no_peer_cert = false\n\
+             loopback_users = none\nvm_memory_high_watermark.absolute = 1GB\ndisk_free_limit.absolute = 50MB\n\
+             raft.wal_max_size_bytes = 64000000\nlog.console.level = info\n",
+            self.plain_port,
+            self.tls_port,
+            certificates.authority.display(),
+            certificates.server.display(),
+            key.display()
+        )
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.folder.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        self.account.give(&path)?;
+        Ok(path)
+    }
+
+    /// The same for the node, its epmd and its tools: only so do they find one another.
+    fn with_environment(&self, mut command: Command) -> Command {
+        let files = [
+            ("HOME", ""),
+            ("RABBITMQ_CONFIG_FILE", "rabbitmq.conf"),
+            ("RABBITMQ_CONFIG_FILES", "conf.d"),
+            ("RABBITMQ_ADVANCED_CONFIG_FILE", "advanced.config"),
+            ("RABBITMQ_CONF_ENV_FILE", "rabbitmq-env.conf"),
+            ("RABBITMQ_ENABLED_PLUGINS_FILE", "enabled_plugins"),
+            ("RABBITMQ_MNESIA_BASE", "store"),
+            ("RABBITMQ_LOG_BASE", "log"),
+            ("RABBITMQ_PID_FILE", "pid"),
+        ];
+        command.envs(files.map(|(name, file)| (name, self.folder.join(file))));
+        command
+            .env("RABBITMQ_NODENAME", format!("campanile_{}@localhost", std::process::id()))
+            .env("RABBITMQ_DIST_PORT", self.distribution_port.to_string())
+            .env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", "-kernel inet_dist_use_interface {127,0,0,1}")
+            .env("ERL_EPMD_PORT", self.epmd_port.to_string())
+            .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+            // To its own output, which is the log that we read.
+            .env("RABBITMQ_LOGS", "-")
+            // Then its shell script becomes the node, instead of staying as its parent, and dies when the node should.
+            .env("RUNNING_UNDER_SYSTEMD", "true");
+        command
+    }
+}
+
+/// Who knows it is let in.
+fn secret() -> Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .context("there is no chance")?;
+    Ok(u128::from_ne_bytes(bytes).to_string())
+}
