@@ -38,11 +38,12 @@ macro_rules! statuses {
 pub struct UnknownStatus(String);
 
 statuses!(
-    /// An event, from the producer's commit to the last receipt. `FAILED` leaves only by a replay.
+    /// An event, from the producer's commit to the last receipt. `FAILED` leaves only by a replay, and so does `PROCESSED`, when
+    /// one of its rows waits again.
     EventStatus {
         Pending = "PENDING" => [Published, Processed, Failed, Cancelled],
         Published = "PUBLISHED" => [Processed, Cancelled],
-        Processed = "PROCESSED" => [],
+        Processed = "PROCESSED" => [Published],
         Failed = "FAILED" => [Pending],
         Cancelled = "CANCELLED" => [],
     }
@@ -99,6 +100,6 @@ mod tests {
     fn what_was_sent_or_cancelled_stays_so() {
         assert!(SendStatus::Sent.next().is_empty());
         assert!(SendStatus::Cancelled.next().is_empty());
-        assert!(EventStatus::Processed.next().is_empty());
+        assert!(EventStatus::Cancelled.next().is_empty());
     }
 }

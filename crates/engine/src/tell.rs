@@ -76,9 +76,9 @@ pub async fn run_hear(engine: Engine, stop: CancellationToken) {
         match signal {
             Ok(signal) => engine.signals.heard(signal),
             Err(RecvError::Lagged(_)) => {
-                [Signal::Events, Signal::Chunks, Signal::Sends]
-                    .into_iter()
-                    .for_each(|s| engine.signals.heard(s));
+                for signal in [Signal::Events, Signal::Chunks, Signal::Sends] {
+                    engine.signals.heard(signal);
+                }
             }
             Err(RecvError::Closed) => return stop.cancelled().await,
         }

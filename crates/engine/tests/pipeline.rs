@@ -120,7 +120,12 @@ async fn what_the_broker_lost_is_published_again_and_received_once() {
     world.until("e1", settled).await;
     assert!(running.stop(Duration::from_secs(5)).await);
     // Everything that was received stays so; nothing of it is lost or republished.
-    let rows = world.engine.store.republish(world.engine.config.user_types.queues(), 100).await.unwrap();
+    let rows = world
+        .engine
+        .store
+        .republish(world.engine.config.user_types.queues(), Duration::ZERO, 100)
+        .await
+        .unwrap();
     assert_eq!(rows, 0);
     assert_eq!(world.captured().await, 2);
 }

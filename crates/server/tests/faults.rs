@@ -1,5 +1,5 @@
-//! `kill -9` at each boundary of the pipeline, on SQLite with the in-process broker. The ledger: what was committed against
-//! what was captured. Lost 0, twice 0.
+//! `kill -9` at each boundary of the pipeline, on both back ends. The ledger: what was committed against what was captured. Lost
+//! 0, twice 0.
 
 mod support;
 
@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use support::{Server, reservation, staff, until};
+use support::{Backend, Home, Server, reservation, staff, until};
 
 const EVENTS: usize = 20;
 
 /// Runs the load into a crash at the failpoint, starts again, and checks the ledger.
-async fn survives(failpoint: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start_with(folder.path(), &[("CAMPANILE_KILL_AT", failpoint)]);
+async fn survives(backend: Backend, failpoint: &str) {
+    let home = Home::new(backend);
+    let mut server = Server::start_with(&home, &[("CAMPANILE_KILL_AT", failpoint)]);
     server.put("/v1/recipients", staff()).await;
     let events: Vec<Value> = (1..=EVENTS).map(|n| reservation(&format!("evt-{n}"))).collect();
     for batch in events.chunks(EVENTS / 4) {
@@ -25,7 +25,7 @@ async fn survives(failpoint: &str) {
     }
     server.died_by_sigkill().await;
 
-    let server = Server::start(folder.path());
+    let server = Server::start(&home);
     server.emit(&json!(events)).await;
     let expected = (1..=EVENTS).flat_map(|n| expected_of(&format!("evt-{n}"), 1..=3));
     check_ledger(&server, EVENTS, expected.collect()).await;
@@ -53,16 +53,95 @@ async fn check_ledger(server: &Server, events: usize, expected: BTreeMap<String,
     assert_eq!(captured, expected);
 }
 
-macro_rules! killed_at {
+/// A large audience: some thousand people of one restaurant.
+async fn people(server: &Server, count: u32) {
+    let person = |id: u32| {
+        json!({
+            "user_type": "RESTAURANT_USER", "user_id": id, "entity_type": "RESTAURANT", "entity_id": 5, "role": "WAITER",
+            "email": format!("p{id}@example.com"), "phone": format!("+39{id:07}"), "push_tokens": [format!("token-{id}")],
+        })
+    };
+    server.put("/v1/recipients", Value::Array((1..=count).map(person).collect())).await;
+}
+
+async fn survives_between_chunks(backend: Backend, failpoint: &str) {
+    const PEOPLE: u32 = 3_000;
+    let home = Home::new(backend);
+    let mut server = Server::start_with(&home, &[("CAMPANILE_KILL_AT", failpoint)]);
+    people(&server, PEOPLE).await;
+    server.try_call(Method::POST, "/v1/events", Some(&reservation("evt-1"))).await;
+    server.died_by_sigkill().await;
+    let server = Server::start(&home);
+    let processed = until("the large event is fanned out and received", async || {
+        let trace = server.get("/v1/events/evt-1").await;
+        (trace["event"]["status"] == "PROCESSED").then_some(trace)
+    })
+    .await;
+    assert_eq!(processed["processed"]["recipients"], PEOPLE);
+    assert_eq!(processed["processed"]["sends"], PEOPLE * 4);
+    let expected: BTreeMap<String, u32> = expected_of("evt-1", 1..=PEOPLE).into_iter().collect();
+    until("everybody is told", async || (server.captured().await.len() >= expected.len()).then_some(()))
+        .await;
+    assert_eq!(server.captured().await, expected);
+}
+
+async fn an_event_is_still_known(backend: Backend) {
+    let home = Home::new(backend);
+    let mut server = Server::start(&home);
+    server.put("/v1/recipients", staff()).await;
+    server.emit(&reservation("evt-1")).await;
+    server.settled("evt-1").await;
+    server.kill();
+    let server = Server::start(&home);
+    assert_eq!(server.emit(&reservation("evt-1")).await["created"], false);
+    let captured = server.captured().await;
+    assert!(captured.values().all(|count| *count == 1), "{captured:?}");
+    assert_eq!(captured.len(), 9);
+}
+
+async fn stops_in_order(backend: Backend) {
+    let home = Home::new(backend);
+    let mut server = Server::start(&home);
+    server.put("/v1/recipients", staff()).await;
+    let events: Vec<Value> = (1..=200).map(|n| reservation(&format!("evt-{n}"))).collect();
+    server.emit(&json!(events)).await;
+    let begun = std::time::Instant::now();
+    let status = server.terminate();
+    assert!(status.success(), "{status}");
+    assert!(begun.elapsed().as_secs() < 12);
+    let server = Server::start(&home);
+    let expected = (1..=200).flat_map(|n| expected_of(&format!("evt-{n}"), 1..=3)).collect();
+    check_ledger(&server, 200, expected).await;
+    // Nothing was in doubt: a stop lets go of what it did not begin.
+    let trace = server.get("/v1/events/evt-200").await;
+    let attempts = trace["sends"].as_array().unwrap().iter().map(|s| s["attempt_count"].clone());
+    assert!(attempts.into_iter().all(|count| count == 1), "{trace}");
+}
+
+/// Every boundary, on both back ends.
+macro_rules! faults {
     ($($name:ident: $failpoint:literal;)+) => {
-        $(#[tokio::test]
-        async fn $name() {
-            survives($failpoint).await;
-        })+
+        mod embedded {
+            use super::*;
+
+            $(#[tokio::test]
+            async fn $name() {
+                survives(Backend::Embedded, $failpoint).await;
+            })+
+        }
+
+        mod on_servers {
+            use super::*;
+
+            $(#[tokio::test]
+            async fn $name() {
+                survives(Backend::Servers, $failpoint).await;
+            })+
+        }
     };
 }
 
-killed_at! {
+faults! {
     killed_after_the_commit_of_accept: "accept.after_commit:2";
     killed_in_fan_out_before_its_commit: "fan_out.before_commit";
     killed_in_fan_out_after_its_commit: "fan_out.after_commit";
@@ -79,88 +158,36 @@ killed_at! {
     killed_in_a_later_settle_before_its_commit: "settle.before_commit:2";
 }
 
-/// A large audience: some thousand people of one restaurant.
-async fn people(server: &Server, count: u32) {
-    let person = |id: u32| {
-        json!({
-            "user_type": "RESTAURANT_USER", "user_id": id, "entity_type": "RESTAURANT", "entity_id": 5, "role": "WAITER",
-            "email": format!("p{id}@example.com"), "phone": format!("+39{id:07}"), "push_tokens": [format!("token-{id}")],
-        })
+macro_rules! on_both {
+    ($($name:ident: $check:expr;)+) => {
+        $(mod $name {
+            use super::*;
+
+            #[tokio::test]
+            async fn embedded() {
+                ($check)(Backend::Embedded).await;
+            }
+
+            #[tokio::test]
+            async fn on_servers() {
+                ($check)(Backend::Servers).await;
+            }
+        })+
     };
-    server.put("/v1/recipients", Value::Array((1..=count).map(person).collect())).await;
 }
 
-async fn survives_between_chunks(failpoint: &str) {
-    const PEOPLE: u32 = 3_000;
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start_with(folder.path(), &[("CAMPANILE_KILL_AT", failpoint)]);
-    people(&server, PEOPLE).await;
-    server.try_call(Method::POST, "/v1/events", Some(&reservation("evt-1"))).await;
-    server.died_by_sigkill().await;
-    let server = Server::start(folder.path());
-    let processed = until("the large event is fanned out and received", async || {
-        let trace = server.get("/v1/events/evt-1").await;
-        (trace["event"]["status"] == "PROCESSED").then_some(trace)
-    })
-    .await;
-    assert_eq!(processed["processed"]["recipients"], PEOPLE);
-    assert_eq!(processed["processed"]["sends"], PEOPLE * 4);
-    let expected: BTreeMap<String, u32> = expected_of("evt-1", 1..=PEOPLE).into_iter().collect();
-    until("everybody is told", async || (server.captured().await.len() >= expected.len()).then_some(()))
-        .await;
-    assert_eq!(server.captured().await, expected);
-}
-
-#[tokio::test]
-async fn killed_between_chunks_of_a_large_audience() {
-    survives_between_chunks("fan_out.between_chunks:3").await;
-}
-
-#[tokio::test]
-async fn killed_before_the_commit_of_a_chunk_of_a_large_audience() {
-    survives_between_chunks("fan_out.before_commit:4").await;
-}
-
-#[tokio::test]
-async fn an_event_is_still_known_after_a_crash() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path());
-    server.put("/v1/recipients", staff()).await;
-    server.emit(&reservation("evt-1")).await;
-    server.settled("evt-1").await;
-    server.kill();
-    let server = Server::start(folder.path());
-    assert_eq!(server.emit(&reservation("evt-1")).await["created"], false);
-    let captured = server.captured().await;
-    assert!(captured.values().all(|count| *count == 1), "{captured:?}");
-    assert_eq!(captured.len(), 9);
-}
-
-#[tokio::test]
-async fn sigterm_finishes_what_is_in_flight_and_exits_in_time() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path());
-    server.put("/v1/recipients", staff()).await;
-    let events: Vec<Value> = (1..=200).map(|n| reservation(&format!("evt-{n}"))).collect();
-    server.emit(&json!(events)).await;
-    let begun = std::time::Instant::now();
-    let status = server.terminate();
-    assert!(status.success(), "{status}");
-    assert!(begun.elapsed().as_secs() < 12);
-    let server = Server::start(folder.path());
-    let expected = (1..=200).flat_map(|n| expected_of(&format!("evt-{n}"), 1..=3)).collect();
-    check_ledger(&server, 200, expected).await;
-    // Nothing was in doubt: a stop lets go of what it did not begin.
-    let trace = server.get("/v1/events/evt-200").await;
-    let attempts = trace["sends"].as_array().unwrap().iter().map(|s| s["attempt_count"].clone());
-    assert!(attempts.into_iter().all(|count| count == 1), "{trace}");
+on_both! {
+    killed_between_chunks_of_a_large_audience: |on| survives_between_chunks(on, "fan_out.between_chunks:3");
+    killed_before_the_commit_of_a_chunk_of_a_large_audience: |on| survives_between_chunks(on, "fan_out.before_commit:4");
+    an_event_is_still_known_after_a_crash: an_event_is_still_known;
+    sigterm_finishes_what_is_in_flight_and_exits_in_time: stops_in_order;
 }
 
 #[tokio::test]
 async fn a_second_instance_on_one_file_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path());
-    let mut second = support::campanile(folder.path());
+    let home = Home::new(Backend::Embedded);
+    let server = Server::start(&home);
+    let mut second = home.campanile();
     let output = second.args(["serve", "--listen", "127.0.0.1:0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);

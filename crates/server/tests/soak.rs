@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use support::{Server, reservation, staff};
+use support::{Backend, Home, Server, reservation, staff};
 
 const USERS: u32 = 3;
 const CHANNELS: [&str; 3] = ["EMAIL", "PUSH", "SMS"];
@@ -37,12 +37,12 @@ async fn nothing_is_lost_or_told_twice_however_often_the_server_is_killed() {
         variable("CAMPANILE_SOAK_MINUTES").map_or(Duration::from_secs(6), |m| Duration::from_secs(60 * m));
     let seed = variable("CAMPANILE_SOAK_SEED").unwrap_or(20_261_115);
     let mut random = Random(seed.max(1));
-    let folder = tempfile::tempdir().unwrap();
+    let home = Home::new(Backend::Embedded);
     let begun = Instant::now();
     let (mut lives, mut accepted) = (0, Vec::new());
     while begun.elapsed() < length {
         lives += 1;
-        let mut server = Server::start(folder.path());
+        let mut server = Server::start(&home);
         if lives == 1 {
             server.put("/v1/recipients", staff()).await;
         }
@@ -50,7 +50,7 @@ async fn nothing_is_lost_or_told_twice_however_often_the_server_is_killed() {
         tokio::time::sleep(Duration::from_millis(random.below(120))).await;
         server.kill();
     }
-    let server = Server::start(folder.path());
+    let server = Server::start(&home);
     for event_id in &accepted {
         let trace = server.settled(event_id).await;
         assert_eq!(trace["event"]["status"], "PROCESSED", "seed {seed}: {trace}");

@@ -171,6 +171,8 @@ macro_rules! for_each_check {
             dead_letter::dead_letters_are_listed_in_pages_by_age
             dead_letter::a_dead_letter_has_all_its_columns
             dead_letter::dead_letters_are_filtered
+            dead_letter::one_letter_is_found_by_its_id
+            dead_letter::what_failed_after_a_moment_is_left_out
             dead_letter::letters_that_were_replayed_are_listed_where_they_are_asked_for
             dead_letter::a_failed_event_that_is_replayed_begins_again
             dead_letter::an_event_that_was_given_up_and_is_replayed_may_fail_as_often_again

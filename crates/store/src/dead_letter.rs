@@ -2,12 +2,15 @@
 
 use async_trait::async_trait;
 use campanile_domain::status::{EventStatus, SendStatus};
+use campanile_domain::time::Timestamp;
 
 use crate::{JsonRow, StoreError};
 
 /// Which dead letters: those where everything that is given is so, behind `after`; at most `limit`.
 #[derive(Debug, Clone, Default)]
 pub struct DeadLetterFilter {
+    /// One letter by its id.
+    pub id: Option<i64>,
     pub event_id: Option<String>,
     pub stage: Option<String>,
     pub channel: Option<String>,
@@ -18,8 +21,20 @@ pub struct DeadLetterFilter {
     pub error: Option<String>,
     /// Whether letters that were replayed already are among them.
     pub replayed: bool,
+    /// Letters that were written until then: a walk does not meet what fails anew behind it.
+    pub until: Option<Timestamp>,
     pub after: i64,
     pub limit: usize,
+}
+
+impl DeadLetterFilter {
+    /// The ids between which to look: behind the first, up to the second.
+    pub(crate) fn range(&self) -> (i64, i64) {
+        match self.id {
+            Some(id) => (self.after.max(id.saturating_sub(1)), id),
+            None => (self.after, i64::MAX),
+        }
+    }
 }
 
 /// What a replay came to.
@@ -96,8 +111,8 @@ impl Letter {
             },
         );
         match (self.stage.as_str(), row) {
-            ("fan_out", None) => Ok(Subject::Event(event_id)),
-            ("fan_out", Some(_)) => {
+            ("fan_out", _) if self.recipient.is_none() => Ok(Subject::Event(event_id)),
+            ("fan_out", _) => {
                 skipped("its text could not be rendered; correct the template and emit a new event")
             }
             ("publish" | "receive", Some(row)) => Ok(Subject::Row(row)),
@@ -134,4 +149,38 @@ pub(crate) fn send_skipped(status: Option<SendStatus>) -> Skipped {
         Some(status) => format!("its send is {}", status.as_str()),
         None => NOT_KEPT.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letter(stage: &str, recipient: bool, channel: bool) -> Letter {
+        Letter {
+            id: 1,
+            stage: stage.to_owned(),
+            event_id: Some("a".to_owned()),
+            recipient: recipient.then(|| ("CUSTOMER".to_owned(), "42".to_owned())),
+            channel: channel.then(|| "EMAIL".to_owned()),
+        }
+    }
+
+    #[test]
+    fn an_event_begins_again_only_by_a_letter_of_nobody_in_particular() {
+        assert!(matches!(letter("fan_out", false, false).subject(), Ok(Subject::Event("a"))));
+        assert!(letter("fan_out", true, true).subject().is_err());
+        assert!(letter("fan_out", true, false).subject().is_err());
+    }
+
+    #[test]
+    fn a_row_is_found_only_by_its_whole_key() {
+        for stage in ["publish", "receive"] {
+            assert!(matches!(letter(stage, true, true).subject(), Ok(Subject::Row(_))));
+        }
+        assert!(matches!(letter("send", true, true).subject(), Ok(Subject::Send(_))));
+        for stage in ["publish", "receive", "send"] {
+            assert!(letter(stage, true, false).subject().is_err());
+            assert!(letter(stage, false, true).subject().is_err());
+        }
+    }
 }

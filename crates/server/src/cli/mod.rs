@@ -3,6 +3,7 @@
 
 mod client;
 mod config_command;
+mod dead_letters;
 mod demo;
 mod emit;
 mod explain;
@@ -74,6 +75,9 @@ enum Command {
     Explain(explain::Explain),
     /// Watch events as they come
     Tail(tail::Tail),
+    /// What nobody tries again by itself: look at it, or send it on its way again
+    #[command(subcommand)]
+    DeadLetters(dead_letters::DeadLetters),
     /// Check or print the configuration
     #[command(subcommand)]
     Config(config_command::ConfigCommand),
@@ -149,6 +153,7 @@ async fn dispatch(cli: Cli) -> CommandResult {
         Command::Emit(emit) => emit.run(&common.client(&no_flags())?, common.json).await,
         Command::Trace(trace) => trace.run(&common.client(&no_flags())?, common.json).await,
         Command::Explain(explain) => explain.run(&common.client(&no_flags())?, common.json).await,
+        Command::DeadLetters(letters) => letters.run(&common.client(&no_flags())?, common.json).await,
         Command::Tail(tail) => tail.run(&common.client(&no_flags())?, common.json).await,
     }
 }

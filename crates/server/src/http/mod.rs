@@ -3,6 +3,7 @@
 mod auth;
 mod body;
 mod captured;
+mod dead_letters;
 mod events;
 mod explain;
 mod health;
@@ -39,7 +40,9 @@ pub fn router(app: App) -> Router {
         .route("/v1/events", post(events::accept).get(events::list))
         .route("/v1/events/{id}", get(events::trace))
         .route("/v1/explain", post(explain::explain))
-        .route("/v1/captured", get(captured::list));
+        .route("/v1/captured", get(captured::list))
+        .route("/v1/dead-letters", get(dead_letters::list))
+        .route("/v1/dead-letters/replay", post(dead_letters::replay));
     for table in Table::ALL {
         guarded = guarded.route(&format!("/v1/{}", table.path()), rows::methods(table));
     }

@@ -6,15 +6,15 @@ use std::path::Path;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Body, Method, RequestBuilder};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::support::{KEY, Server};
+use crate::BACKEND;
+use crate::support::{Home, KEY, Server};
 
-/// A server in a new folder, which is removed when the server is gone.
+/// A server in a new place, which is removed when the server is gone.
 #[derive(Debug)]
 pub struct Fresh {
     server: Server,
-    folder: TempDir,
+    home: Home,
 }
 
 impl Deref for Fresh {
@@ -31,12 +31,12 @@ impl Fresh {
     }
 
     pub fn start_with(variables: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().expect("there is room for a folder");
-        Fresh { server: Server::start_with(folder.path(), variables), folder }
+        let home = Home::new(BACKEND);
+        Fresh { server: Server::start_with(&home, variables), home }
     }
 
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        self.home.path()
     }
 
     /// A request without a key.

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::BACKEND;
 use crate::command::{Ran, Watched};
 use crate::fresh::{Answer, Fresh, event};
-use crate::support::{KEY, Server, campanile, until};
+use crate::support::{Home, KEY, Server, campanile, until};
 
 const MIB: usize = 1024 * 1024;
 
@@ -32,8 +33,8 @@ fn mode(path: &Path) -> u32 {
 
 #[tokio::test]
 async fn a_stalled_client_does_not_hold_up_the_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path());
+    let home = Home::new(BACKEND);
+    let mut server = Server::start(&home);
     let mut client = stalled(&server, 100);
     // Accepted after the stalled one, so that this is served when the server is told to stop.
     server.emit(&event("evt-1", "ECLIPSE", "MOON", 1)).await;
@@ -67,10 +68,11 @@ async fn a_crowd_of_large_bodies_is_turned_away_until_there_is_room() {
 
 #[tokio::test]
 async fn what_a_server_makes_is_its_owners_alone() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = Home::new(BACKEND);
     let folder = parent.path().join("a/b");
-    let without_key = [("CAMPANILE_AUTH__ADMIN_KEY", "")];
-    let server = Server::start_with(&folder, &without_key);
+    let data_dir = folder.to_str().unwrap();
+    let without_key = [("CAMPANILE_AUTH__ADMIN_KEY", ""), ("CAMPANILE_DATA_DIR", data_dir)];
+    let server = Server::start_with(&parent, &without_key);
     assert_eq!((mode(&parent.path().join("a")), mode(&folder)), (0o700, 0o700));
     assert_eq!(mode(&folder.join("admin.key")), 0o600);
     drop(server);
@@ -82,10 +84,10 @@ async fn what_a_server_makes_is_its_owners_alone() {
     assert_eq!(keys, 1, "no draft is left");
     // A draft that a crash left is in nobody's way, and a key that is there stays.
     std::fs::write(folder.join("admin.key.00000000"), "").unwrap();
-    drop(Server::start_with(&folder, &without_key));
+    drop(Server::start_with(&parent, &without_key));
     assert_eq!(key(), first);
     std::fs::remove_file(folder.join("admin.key")).unwrap();
-    drop(Server::start_with(&folder, &without_key));
+    drop(Server::start_with(&parent, &without_key));
     assert_ne!(key(), first);
 
     let migrated = parent.path().join("migrated");

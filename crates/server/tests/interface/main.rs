@@ -21,3 +21,6 @@ mod rule_changes;
 #[path = "../support/mod.rs"]
 mod support;
 mod traces;
+
+/// What this program runs on.
+const BACKEND: support::Backend = support::Backend::Embedded;

@@ -1,14 +1,17 @@
 //! The real binary as a child process, in a folder of its own, and a client that speaks HTTP to it.
 
+mod home;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+
+pub use home::{Backend, Home, campanile};
 
 pub const KEY: &str = "test-admin-key";
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -22,32 +25,16 @@ pub struct Server {
     http: reqwest::Client,
 }
 
-/// The binary with a clean environment and impatient retries.
-pub fn campanile(data_dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_campanile"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("CAMPANILE_") {
-            command.env_remove(name);
-        }
-    }
-    command.env("CAMPANILE_DATA_DIR", data_dir).env("CAMPANILE_AUTH__ADMIN_KEY", KEY);
-    for channel in ["EMAIL", "PUSH", "SMS", "SLACK"] {
-        command.env(format!("CAMPANILE_SEND__{channel}__POLL_INTERVAL"), "50ms");
-        command.env(format!("CAMPANILE_SEND__{channel}__BACKOFF_BASE"), "10ms");
-    }
-    command
-}
-
 impl Server {
-    pub fn start(data_dir: &Path) -> Self {
-        Self::start_with(data_dir, &[])
+    pub fn start(home: &Home) -> Self {
+        Self::start_with(home, &[])
     }
 
-    pub fn start_with(data_dir: &Path, variables: &[(&str, &str)]) -> Self {
+    pub fn start_with(home: &Home, variables: &[(&str, &str)]) -> Self {
         // Before the child is there, so that nothing that fails leaves it behind.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::new();
-        let mut command = campanile(data_dir);
+        let mut command = home.campanile();
         command.args(["serve", "--listen", "127.0.0.1:0"]).envs(variables.iter().copied());
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();

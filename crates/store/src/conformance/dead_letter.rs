@@ -19,6 +19,7 @@ use super::given::{
 use crate::{Chunk, Claim, DeadLetterFilter, FanOutCommit, JsonRow, Replayed, Step};
 
 const ALL: DeadLetterFilter = DeadLetterFilter {
+    id: None,
     event_id: None,
     stage: None,
     channel: None,
@@ -26,6 +27,7 @@ const ALL: DeadLetterFilter = DeadLetterFilter {
     reason: None,
     error: None,
     replayed: false,
+    until: None,
     after: 0,
     limit: 100,
 };
@@ -131,6 +133,41 @@ pub async fn dead_letters_are_filtered(fixture: &Fixture) {
     let both = DeadLetterFilter { channel: Some("EMAIL".to_owned()), stage: Some("send".to_owned()), ..ALL };
     assert_eq!(found(both.clone()).await, ["email"]);
     assert!(found(DeadLetterFilter { event_id: Some("sms".to_owned()), ..both }).await.is_empty());
+}
+
+pub async fn one_letter_is_found_by_its_id(fixture: &Fixture) {
+    for id in ["a", "b", "c"] {
+        fixture.failed(id).await;
+    }
+    let ids: Vec<i64> = list(fixture, ALL).await.iter().map(id).collect();
+    let second = DeadLetterFilter { id: Some(ids[1]), ..ALL };
+    assert_eq!(texts(&list(fixture, second.clone()).await, "event_id"), ["b"]);
+    let nowhere = [
+        DeadLetterFilter { id: Some(ids[2] + 1), ..ALL },
+        DeadLetterFilter { id: Some(i64::MIN), ..ALL },
+        DeadLetterFilter { after: ids[1], ..second.clone() },
+        DeadLetterFilter { id: second.id, ..of_event("a") },
+    ];
+    for filter in nowhere {
+        assert!(list(fixture, filter).await.is_empty());
+    }
+    assert_eq!(list(fixture, DeadLetterFilter { id: second.id, ..of_event("b") }).await.len(), 1);
+    assert_eq!(replay(fixture, second.clone()).await.replayed, 1);
+    assert_eq!(replay(fixture, second).await, Replayed::default());
+    assert_eq!(texts(&list(fixture, ALL).await, "event_id"), ["a", "c"], "the others are as they were");
+}
+
+pub async fn what_failed_after_a_moment_is_left_out(fixture: &Fixture) {
+    fixture.failed("a").await;
+    fixture.advance(Duration::from_secs(5)).await;
+    let now = fixture.store.now().await.expect("the database is there");
+    fixture.advance(Duration::from_secs(5)).await;
+    fixture.failed("b").await;
+    let until_now = DeadLetterFilter { until: Some(now), ..ALL };
+    assert_eq!(texts(&list(fixture, until_now.clone()).await, "event_id"), ["a"]);
+    assert_eq!(list(fixture, DeadLetterFilter { until: Some(now), ..of_event("b") }).await.len(), 0);
+    assert_eq!(replay(fixture, until_now).await, Replayed { replayed: 1, skipped: vec![], next: None });
+    assert_eq!(texts(&list(fixture, ALL).await, "event_id"), ["b"]);
 }
 
 pub async fn letters_that_were_replayed_are_listed_where_they_are_asked_for(fixture: &Fixture) {

@@ -87,11 +87,11 @@ async fn insert(
     transaction: &Transaction,
     rows: &[(&OutboxRow, Option<i64>)],
 ) -> Result<HashSet<SendKey>, StoreError> {
-    if rows.is_empty() {
-        return Ok(HashSet::new());
-    }
     fn column<'a, T>(rows: &'a [(&'a OutboxRow, Option<i64>)], of: impl Fn(&'a OutboxRow) -> T) -> Vec<T> {
         rows.iter().map(|(row, _)| of(row)).collect()
+    }
+    if rows.is_empty() {
+        return Ok(HashSet::new());
     }
     let inserted = transaction
         .query(
@@ -191,7 +191,7 @@ struct Shared<'a> {
     event_ids: Vec<&'a str>,
     entity_types: Vec<&'a str>,
     entity_ids: Vec<&'a str>,
-    shared_read: Vec<bool>,
+    flags: Vec<bool>,
 }
 
 impl<'a> Shared<'a> {
@@ -202,14 +202,14 @@ impl<'a> Shared<'a> {
                 shared.event_ids.push(step.event.event_id.as_str());
                 shared.entity_types.push(entity.entity_type.as_str());
                 shared.entity_ids.push(entity.entity_id.as_str());
-                shared.shared_read.push(*shared_read);
+                shared.flags.push(*shared_read);
             }
         }
         shared
     }
 
     fn params(&self) -> Params<'_> {
-        vec![&self.event_ids, &self.entity_types, &self.entity_ids, &self.shared_read]
+        vec![&self.event_ids, &self.entity_types, &self.entity_ids, &self.flags]
     }
 }
 
@@ -227,24 +227,19 @@ impl<'a> NewChunks<'a> {
     fn new(chunks: &'a [NewChunk]) -> Self {
         let mut new = NewChunks::default();
         for chunk in chunks {
-            let keys = chunk.rows.iter().map(|row| row.row.key);
-            new.add(&chunk.queue, chunk.lane, keys, chunk.leased);
+            let ids = || chunk.rows.iter().map(|row| row.row.key.notification_id.0);
+            let range = (ids().min().unwrap_or_default(), ids().max().unwrap_or_default());
+            new.add(&chunk.queue, chunk.lane, range, chunk.leased);
         }
         new
     }
 
-    pub fn add(
-        &mut self,
-        queue: &'a str,
-        lane: i64,
-        keys: impl Iterator<Item = SendKey> + Clone,
-        leased: bool,
-    ) {
-        let ids = || keys.clone().map(|key| key.notification_id.0);
+    /// `range` goes from the first to the last notification.
+    pub fn add(&mut self, queue: &'a str, lane: i64, range: (Uuid, Uuid), leased: bool) {
         self.queues.push(queue);
         self.lanes.push(i16::try_from(lane).unwrap_or(i16::MAX));
-        self.first_ids.push(ids().min().unwrap_or_default());
-        self.last_ids.push(ids().max().unwrap_or_default());
+        self.first_ids.push(range.0);
+        self.last_ids.push(range.1);
         self.leased.push(leased);
     }
 

@@ -38,8 +38,8 @@ pub struct Server {
 
 impl Server {
     pub fn new(url: &str, ca_file: Option<&Path>) -> Result<Self, StoreError> {
-        let Url { url, verify, ca_file: root } = Url::read(url)?;
-        let mut config: Config = url.parse().map_err(|e: tokio_postgres::Error| {
+        let Url { rest, verify, ca_file: root } = Url::read(url)?;
+        let mut config: Config = rest.parse().map_err(|e: tokio_postgres::Error| {
             let why = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
             unusable(format!(
                 "database.url is not usable: {why}; expected something like postgres://user:password@host:5432/database"
@@ -85,7 +85,7 @@ pub fn prepare_session() -> Hook {
 /// What libpq knows in a URL and the driver does not.
 #[derive(Debug, PartialEq)]
 struct Url {
-    url: String,
+    rest: String,
     verify: bool,
     ca_file: Option<PathBuf>,
 }
@@ -93,7 +93,7 @@ struct Url {
 impl Url {
     fn read(url: &str) -> Result<Self, StoreError> {
         let Some((server, query)) = url.split_once('?') else {
-            return Ok(Url { url: url.to_owned(), verify: false, ca_file: None });
+            return Ok(Url { rest: url.to_owned(), verify: false, ca_file: None });
         };
         let (mut verify, mut ca_file, mut rest) = (false, None, Vec::new());
         for option in query.split('&').filter(|option| !option.is_empty()) {
@@ -110,7 +110,7 @@ impl Url {
             }
         }
         let query = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
-        Ok(Url { url: format!("{server}{query}"), verify, ca_file })
+        Ok(Url { rest: format!("{server}{query}"), verify, ca_file })
     }
 }
 
@@ -189,9 +189,9 @@ impl ServerCertVerifier for Encrypted {
 }
 
 /// What the caller does next. Data is refused; a schema or a grant that is not there is for the operator; all else passes.
-pub fn error(error: tokio_postgres::Error) -> StoreError {
+pub fn error(error: &tokio_postgres::Error) -> StoreError {
     let Some(db) = error.as_db_error() else {
-        let text = std::error::Error::source(&error).map(|source| format!("{error}: {source}"));
+        let text = std::error::Error::source(error).map(|source| format!("{error}: {source}"));
         let text = text.unwrap_or_else(|| error.to_string());
         // What can't be converted is data; all else is the connection.
         let conversion = text.starts_with("error serializing") || text.starts_with("error deserializing");
@@ -227,11 +227,11 @@ mod tests {
     #[test]
     fn libpqs_words_are_understood() {
         let read = |url: &str| Url::read(url).unwrap();
-        let plain = Url { url: "postgres://h/d".to_owned(), verify: false, ca_file: None };
+        let plain = Url { rest: "postgres://h/d".to_owned(), verify: false, ca_file: None };
         assert_eq!(read("postgres://h/d"), plain);
         assert_eq!(read("postgres://h/d?"), plain);
         let full = read("postgres://h/d?sslmode=verify-full&application_name=x&sslrootcert=/ca.pem");
-        assert_eq!(full.url, "postgres://h/d?application_name=x");
+        assert_eq!(full.rest, "postgres://h/d?application_name=x");
         assert!(full.verify);
         assert_eq!(full.ca_file, Some(PathBuf::from("/ca.pem")));
         assert!(Url::read("postgres://h/d?sslmode=verify-ca").is_err());

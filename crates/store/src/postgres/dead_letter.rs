@@ -37,8 +37,9 @@ impl DeadLetterStore for Postgres {
 
 async fn matching(transaction: &Transaction, filter: &DeadLetterFilter) -> Result<Vec<Row>, StoreError> {
     let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-    let DeadLetterFilter { event_id, stage, channel, provider, reason, error, replayed, after, .. } = filter;
-    let params: Params = &[after, replayed, stage, channel, provider, reason, error, &limit];
+    let (after, last) = filter.range();
+    let DeadLetterFilter { event_id, stage, channel, provider, reason, error, replayed, until, .. } = filter;
+    let params: Params = &[&after, &last, replayed, stage, channel, provider, reason, error, until, &limit];
     match event_id {
         None => transaction.query(statement::LIST_DEAD_LETTERS, params).await,
         Some(event_id) => {

@@ -83,7 +83,7 @@ async fn check_server(client: &Client, server: &Server) -> Result<(), StoreError
 }
 
 async fn connect_to(server: &Server) -> Result<Client, StoreError> {
-    let cannot = |error: tokio_postgres::Error| match connect::error(error) {
+    let cannot = |error: tokio_postgres::Error| match connect::error(&error) {
         StoreError::Unavailable(why) => StoreError::Unusable(format!(
             "the database {} can't be reached: {why}; is it running, and is database.url right?",
             server.name()

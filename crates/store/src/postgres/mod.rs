@@ -106,7 +106,7 @@ impl Postgres {
             PoolError::Timeout(_) => {
                 StoreError::Unavailable(format!("no connection within {POOL_PATIENCE:?}"))
             }
-            PoolError::Backend(error) => connect::error(error),
+            PoolError::Backend(error) => connect::error(&error),
             other => StoreError::Unavailable(other.to_string()),
         })
     }
@@ -175,7 +175,7 @@ async fn prepare<const N: usize>(client: &Object, sql: [&str; N]) -> Result<[Sta
 
 impl From<tokio_postgres::Error> for StoreError {
     fn from(error: tokio_postgres::Error) -> Self {
-        connect::error(error)
+        connect::error(&error)
     }
 }
 

@@ -163,7 +163,9 @@ pub async fn rechunk(
     }
     let mut chunks = NewChunks::default();
     for ((queue, lane), keys) in &groups {
-        chunks.add(queue, *lane, keys.iter().copied(), false);
+        // They are sorted.
+        let id = |key: Option<&SendKey>| key.map(|key| key.notification_id.0).unwrap_or_default();
+        chunks.add(queue, *lane, (id(keys.first()), id(keys.last())), false);
     }
     let inserted = transaction.query(statement::INSERT_CHUNK, &chunks.params(&0.0)).await?;
     let mut ids = inserted.iter().map(|row| read::get(row, "id")).collect::<Result<Vec<i64>, _>>()?;

@@ -112,11 +112,10 @@ pub fn json_row(row: &Row) -> Result<JsonRow, StoreError> {
 }
 
 fn json_value(row: &Row, index: usize) -> Result<Value, StoreError> {
-    let column = &row.columns()[index];
     fn read<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<Option<T>, StoreError> {
         row.try_get(index).map_err(|e| bad(row.columns()[index].name(), e))
     }
-    let value = match *column.type_() {
+    let value = match *row.columns()[index].type_() {
         Type::BOOL => read::<bool>(row, index)?.map(Value::from),
         Type::INT2 => read::<i16>(row, index)?.map(Value::from),
         Type::INT4 => read::<i32>(row, index)?.map(Value::from),

@@ -131,8 +131,8 @@ fn by_columns(description: &Description, rows: Vec<JsonRow>) -> BTreeMap<Vec<Str
 /// Columns that are not given have their defaults, both in a new row and in one that is replaced: `excluded` has them.
 pub(super) fn upsert(description: &Description, given: &[&str]) -> String {
     let names: Vec<String> = given.iter().map(|name| format!("\"{name}\"")).collect();
-    let types = description.columns.iter().filter(|(name, _)| given.contains(name));
-    let typed: Vec<String> = types.map(|(name, kind)| format!("\"{name}\" {}", sql_type(*kind))).collect();
+    let columns = description.columns.iter().filter(|(name, _)| given.contains(name));
+    let typed: Vec<String> = columns.map(|(name, kind)| format!("\"{name}\" {}", sql_type(*kind))).collect();
     let replaced: Vec<String> = description
         .columns
         .iter()

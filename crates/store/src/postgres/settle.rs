@@ -125,11 +125,11 @@ async fn write_captured(transaction: &Transaction, held: &[&Settlement]) -> Resu
 }
 
 pub async fn write_letters(transaction: &Transaction, letters: &[DeadLetter]) -> Result<(), StoreError> {
-    if letters.is_empty() {
-        return Ok(());
-    }
     fn column<'a, T>(letters: &'a [DeadLetter], of: impl Fn(&'a DeadLetter) -> T) -> Vec<T> {
         letters.iter().map(of).collect()
+    }
+    if letters.is_empty() {
+        return Ok(());
     }
     let params: Params = &[
         &column(letters, |l| l.stage),

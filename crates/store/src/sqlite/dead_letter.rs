@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::Priority;
 use campanile_domain::status::SendStatus;
+use campanile_domain::time;
 use rusqlite::{Connection, Row, ToSql, named_params};
 
 use super::{Sqlite, outbox, read, statement};
@@ -31,14 +32,18 @@ fn matching<T>(
     filter: &DeadLetterFilter,
     read: impl FnMut(&Row) -> Result<T, StoreError>,
 ) -> Result<Vec<T>, StoreError> {
+    let (after, last) = filter.range();
+    let until = filter.until.map(time::to_text);
     let mut params: Vec<(&str, &dyn ToSql)> = vec![
-        (":after", &filter.after),
+        (":after", &after),
+        (":last", &last),
         (":replayed", &filter.replayed),
         (":stage", &filter.stage),
         (":channel", &filter.channel),
         (":provider", &filter.provider),
         (":reason", &filter.reason),
         (":error", &filter.error),
+        (":until", &until),
         (":limit", &filter.limit),
     ];
     let Some(event_id) = &filter.event_id else {

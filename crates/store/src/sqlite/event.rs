@@ -10,7 +10,7 @@ use campanile_domain::time;
 use rusqlite::{Connection, named_params};
 
 use super::{Sqlite, read, send, statement};
-use crate::{Acceptance, EventStore, StoreError};
+use crate::{Acceptance, DeadLetter, EventStore, StoreError};
 
 #[async_trait]
 impl EventStore for Sqlite {
@@ -70,7 +70,7 @@ pub fn give_up(
         return Ok(());
     }
     read::change(connection, statement::GIVE_UP_PROCESSED, named_params! { ":id": seq })?;
-    send::event_letter(connection, now, event_id, failure)
+    send::dead_letter(connection, now, &DeadLetter::of_event(event_id, failure))
 }
 
 /// Looks at everything before it writes anything, so that a conflict leaves no trace.

@@ -6,18 +6,19 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use campanile_domain::event::{Event, Failure};
-use campanile_domain::fan_out::{Cursor, OutboxRow, Page, Summary};
+use campanile_domain::fan_out::{Cursor, OutboxRow, Page};
 use campanile_domain::id::EntityRef;
 use campanile_domain::recipient::{Candidate, Group};
-use campanile_domain::status::{EventStatus, ProcessedStatus};
+use campanile_domain::status::ProcessedStatus;
 use campanile_domain::time::Timestamp;
 use rusqlite::{Connection, Row, named_params};
 use serde_json::json;
 
 use super::{Sqlite, event, outbox, people, read, send, statement};
+use crate::fan_out::NextState;
 use crate::{
     Chunk, ChunkId, Claim, ClaimedEvent, DeadLetter, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore,
-    NewChunk, Step, StoreError,
+    NewChunk, StoreError,
 };
 
 #[async_trait]
@@ -98,11 +99,7 @@ fn claimed_event(row: &Row) -> Result<Stored, StoreError> {
         .map(|text| serde_json::from_str(text).map_err(|e| read::bad("fan_out_cursor", e)))
         .transpose()?;
     let processed: Option<ProcessedStatus> = read::maybe_parsed(row, "processed")?;
-    let known = match processed {
-        Some(ProcessedStatus::Success) => true,
-        Some(ProcessedStatus::Processing) => cursor.is_none(),
-        Some(ProcessedStatus::Failed) | None => false,
-    };
+    let known = ClaimedEvent::is_known(processed, cursor.as_ref());
     let cancelled: bool = row.get("cancelled")?;
     let reason: Option<String> = row.get("reason")?;
     let event = ClaimedEvent {
@@ -155,27 +152,14 @@ fn write(
     cursors: &HashMap<i64, String>,
 ) -> Result<Vec<Chunk>, StoreError> {
     for step in &commit.steps {
-        let fence = fence(step, cursors.get(&step.seq));
+        let fence = step.fence(cursors.get(&step.seq));
         write_step(connection, now, &commit.instance, step, fence.as_deref())?;
     }
     for row in &commit.failed_rows {
         if !write_row(connection, now, row, None)? {
             continue;
         }
-        let failure = row.failure.as_ref();
-        send::dead_letter(
-            connection,
-            now,
-            &DeadLetter {
-                stage: "fan_out",
-                event_id: Some(row.event_id.to_string()),
-                recipient: Some(row.recipient.clone()),
-                channel: Some(row.key.channel),
-                reason: failure.map(|f| f.code.to_owned()).unwrap_or_default(),
-                error: failure.map(ToString::to_string).unwrap_or_default(),
-                ..DeadLetter::default()
-            },
-        )?;
+        send::dead_letter(connection, now, &DeadLetter::of_failed_row(row))?;
     }
     let lease_until = outbox::lease_until(now, commit.lease);
     let mut leased = Vec::new();
@@ -190,18 +174,6 @@ fn write(
     Ok(leased)
 }
 
-/// The text that the event's cursor must still have: the one that the claim read, if the step goes out from it.
-fn fence(step: &FanOutStep, stored: Option<&String>) -> Option<String> {
-    let before = step.cursor_before.as_ref()?;
-    let same = |text: &&String| serde_json::from_str::<Cursor>(text).is_ok_and(|cursor| cursor == *before);
-    Some(stored.filter(same).cloned().unwrap_or_else(|| json!(before).to_string()))
-}
-
-/// How far an event has come whose recipients were told in part.
-fn begun(step: &FanOutStep) -> Option<&Cursor> {
-    step.cursor_before.as_ref().filter(|cursor| **cursor != Cursor::default())
-}
-
 fn write_step(
     connection: &Connection,
     now: &str,
@@ -209,19 +181,7 @@ fn write_step(
     step: &FanOutStep,
     fence: Option<&str>,
 ) -> Result<(), StoreError> {
-    let (status, cursor_after, error) = match &step.step {
-        Step::Finished(summary) if summary.sends == 0 => (EventStatus::Processed, None, None),
-        Step::Finished(_) => (EventStatus::Published, None, None),
-        Step::Continues(cursor) => (EventStatus::Pending, Some(json!(cursor).to_string()), None),
-        Step::Failed(failure) => (EventStatus::Failed, None, Some(failure.to_string())),
-        Step::Stopped { failure, .. } => (EventStatus::Published, None, Some(failure.to_string())),
-        Step::Known => (EventStatus::Processed, None, None),
-        Step::Cancelled(reason) => {
-            // What was written already goes its way, and then closes the event.
-            let status = if begun(step).is_some() { EventStatus::Published } else { EventStatus::Cancelled };
-            (status, None, Some(format!("CANCELLED: {reason}")))
-        }
-    };
+    let NextState { status, cursor: cursor_after, error } = step.next();
     let changed = read::change(
         connection,
         statement::FINISH_EVENT,
@@ -234,8 +194,8 @@ fn write_step(
         return Err(StoreError::Lost(format!("event {} was changed by somebody else", step.event.event_id)));
     }
     write_processed(connection, now, instance, step)?;
-    if let Step::Failed(failure) | Step::Stopped { failure, .. } = &step.step {
-        send::event_letter(connection, now, step.event.event_id.as_str(), failure)?;
+    if let Some(letter) = step.letter() {
+        send::dead_letter(connection, now, &letter)?;
     }
     for (entity, shared_read) in &step.entities {
         read::change(
@@ -256,18 +216,7 @@ fn write_processed(
     instance: &str,
     step: &FanOutStep,
 ) -> Result<(), StoreError> {
-    let (status, summary) = match &step.step {
-        Step::Finished(summary) | Step::Stopped { summary, .. } => {
-            (ProcessedStatus::Success, summary.clone())
-        }
-        Step::Continues(cursor) => (ProcessedStatus::Processing, cursor.summary.clone()),
-        Step::Failed(_) => (ProcessedStatus::Failed, Summary::default()),
-        Step::Cancelled(_) => {
-            let summary = begun(step).map(|cursor| cursor.summary.clone()).unwrap_or_default();
-            (ProcessedStatus::Success, summary)
-        }
-        Step::Known => return Ok(()),
-    };
+    let Some((status, summary)) = step.remembered() else { return Ok(()) };
     read::change(
         connection,
         statement::WRITE_PROCESSED,

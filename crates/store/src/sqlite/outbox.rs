@@ -152,19 +152,8 @@ fn count_refusal(
     })?;
     let Some((failed, event_id, recipient)) = counted else { return Ok(true) };
     if failed {
-        send::dead_letter(
-            connection,
-            now,
-            &DeadLetter {
-                stage: "publish",
-                event_id: Some(event_id),
-                recipient: Some(recipient),
-                channel: Some(key.channel),
-                reason: "REFUSED".to_owned(),
-                error,
-                ..DeadLetter::default()
-            },
-        )?;
+        let letter = DeadLetter::of_refused_row(event_id, recipient, key.channel, error);
+        send::dead_letter(connection, now, &letter)?;
     }
     Ok(failed)
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
-use campanile_domain::event::Failure;
 use campanile_domain::id::{EventId, SendKey, UserRef};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::SendState;
@@ -205,26 +204,17 @@ fn receive(
 }
 
 fn fail(connection: &Connection, now: &str, failed: &FailedMessage) -> Result<(), StoreError> {
-    let error = failed.failure.to_string();
-    let mut letter = DeadLetter {
-        stage: "receive",
-        channel: failed.key.map(|key| key.channel),
-        reason: failed.failure.code.to_owned(),
-        error: error.clone(),
-        message: failed.message.clone(),
-        ..DeadLetter::default()
-    };
+    let mut row = None;
     if let Some(key) = failed.key {
         let params = named_params! {
-            ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(), ":error": error,
+            ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(),
+            ":error": failed.failure.to_string(),
         };
-        let row = read::first(connection, statement::FAIL_ROW, params, |row| {
+        row = read::first(connection, statement::FAIL_ROW, params, |row| {
             Ok((row.get::<_, String>("event_id")?, read::recipient_of(row)?))
         })?;
-        letter.event_id = row.as_ref().map(|(event_id, _)| event_id.clone());
-        letter.recipient = row.map(|(_, recipient)| recipient);
     }
-    dead_letter(connection, now, &letter)
+    dead_letter(connection, now, &failed.letter(row))
 }
 
 fn notification_of(
@@ -269,26 +259,14 @@ fn start(
 fn settle(connection: &Connection, now: &str, settlement: &Settlement) -> Result<bool, StoreError> {
     let SendKey { notification_id, channel } = settlement.job.key;
     let job = &settlement.job;
-    let attempts = if settlement.attempted { job.attempt } else { job.attempt - 1 };
-    let (external_id, sent_at) = match &settlement.state {
-        SendState::Sent { external_id, .. } => (external_id.as_deref(), Some(now)),
-        SendState::Due { .. } | SendState::Failed { .. } | SendState::InDoubt { .. } => (None, None),
-    };
-    let code = match &settlement.state {
-        SendState::Failed { code } => Some(*code),
-        SendState::Sent { .. } | SendState::Due { .. } | SendState::InDoubt { .. } => None,
-    };
-    let error = settlement.error.as_ref().map(|error| match code {
-        Some(code) => format!("{code}: {error}"),
-        None => error.clone(),
-    });
+    let sent_at = settlement.is_sent().then_some(now);
     let changed = read::change(
         connection,
         statement::SETTLE_SEND,
         named_params! {
-            ":status": settlement.state.status().as_str(), ":attempt_count": attempts,
-            ":attempted": settlement.attempted, ":provider": settlement.provider, ":external_id": external_id,
-            ":last_error": error, ":sent_at": sent_at, ":notification_id": notification_id.to_string(),
+            ":status": settlement.state.status().as_str(), ":attempt_count": settlement.attempts(),
+            ":attempted": settlement.attempted, ":provider": settlement.provider, ":external_id": settlement.external_id(),
+            ":last_error": settlement.last_error(), ":sent_at": sent_at, ":notification_id": notification_id.to_string(),
             ":channel": channel.as_str(), ":lease": job.claim.0,
         },
     )?;
@@ -298,8 +276,7 @@ fn settle(connection: &Connection, now: &str, settlement: &Settlement) -> Result
     if let SendState::Due { at } = &settlement.state {
         wait(connection, job, &time::to_text(*at))?;
     }
-    let first_success = job.attempt == 1 && sent_at.is_some();
-    if settlement.attempted && !first_success {
+    if settlement.is_kept() {
         read::change(
             connection,
             statement::INSERT_ATTEMPT,
@@ -310,7 +287,7 @@ fn settle(connection: &Connection, now: &str, settlement: &Settlement) -> Result
             },
         )?;
     }
-    if settlement.capture == Capture::Keep && sent_at.is_some() {
+    if settlement.capture == Capture::Keep && settlement.is_sent() {
         read::change(
             connection,
             statement::INSERT_CAPTURED,
@@ -321,40 +298,10 @@ fn settle(connection: &Connection, now: &str, settlement: &Settlement) -> Result
             },
         )?;
     }
-    if let Some(code) = code.filter(|_| channel.is_retried()) {
-        dead_letter(
-            connection,
-            now,
-            &DeadLetter {
-                stage: "send",
-                event_id: Some(job.event_id.to_string()),
-                recipient: Some(job.user.clone()),
-                channel: Some(channel),
-                provider: Some(settlement.provider.clone()),
-                reason: code.to_owned(),
-                error: error.unwrap_or_default(),
-                message: None,
-            },
-        )?;
+    if let Some(letter) = settlement.letter() {
+        dead_letter(connection, now, &letter)?;
     }
     Ok(true)
-}
-
-/// An event that nobody will try again by itself.
-pub fn event_letter(
-    connection: &Connection,
-    now: &str,
-    event_id: &str,
-    failure: &Failure,
-) -> Result<(), StoreError> {
-    let letter = DeadLetter {
-        stage: "fan_out",
-        event_id: Some(event_id.to_owned()),
-        reason: failure.code.to_owned(),
-        error: failure.to_string(),
-        ..DeadLetter::default()
-    };
-    dead_letter(connection, now, &letter)
 }
 
 pub fn dead_letter(connection: &Connection, now: &str, letter: &DeadLetter) -> Result<(), StoreError> {

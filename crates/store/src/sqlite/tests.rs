@@ -6,6 +6,7 @@ mod group;
 mod plan;
 mod producer;
 mod released;
+mod retain;
 mod seed;
 
 use std::path::{Path, PathBuf};

@@ -2,5 +2,5 @@
 DELETE FROM campanile.dead_letter
 WHERE id IN (
     SELECT id
-    FROM (SELECT id, created_at FROM campanile.dead_letter WHERE event_id IS NULL ORDER BY id LIMIT $2) first
+    FROM (SELECT id, created_at FROM campanile.dead_letter WHERE event_id IS NULL ORDER BY event_id, id LIMIT $2) first
     WHERE created_at < campanile.now() - make_interval(secs => $1))

@@ -1,2 +1,2 @@
 -- One replay at a time; the lock is let go at commit.
-SELECT pg_advisory_xact_lock(hashtextextended('campanile.replay', 0))
+SELECT pg_advisory_xact_lock(hashtextextended('campanile.history', 0))

@@ -1,5 +1,5 @@
 -- When the next send of a channel is due: the first of each lane. Primary key.
 SELECT min(first.due_at) AS due_at
-FROM generate_series(0, 2) AS lane
-CROSS JOIN LATERAL (SELECT due_at FROM campanile.send_due WHERE channel = $1 AND send_due.lane = lane::smallint
+FROM generate_series(0, 2) AS l (lane)
+CROSS JOIN LATERAL (SELECT due_at FROM campanile.send_due WHERE channel = $1 AND lane = l.lane::smallint
                     ORDER BY due_at LIMIT 1) first

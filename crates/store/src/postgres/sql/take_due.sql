@@ -8,7 +8,7 @@ WITH taken AS (
            LIMIT $3
            FOR UPDATE SKIP LOCKED) q
     WHERE d.channel = q.channel AND d.lane = q.lane AND d.due_at = q.due_at AND d.notification_id = q.notification_id
-    RETURNING d.due_at, d.notification_id),
+    RETURNING d.channel, d.due_at, d.notification_id),
 claimed AS (
     INSERT INTO campanile.send_claim (instance, lease_until, notifications)
     SELECT $4, campanile.now() + make_interval(secs => $5), array_agg(notification_id) FROM taken
@@ -17,7 +17,7 @@ claimed AS (
 started AS (
     UPDATE campanile.send s SET status = 'SENDING', lease = claimed.id
     FROM taken, claimed
-    WHERE s.notification_id = taken.notification_id AND s.channel = $1 AND s.status = 'DUE'
+    WHERE s.notification_id = taken.notification_id AND s.channel = taken.channel AND s.status = 'DUE'
     RETURNING s.notification_id, s.channel, s.attempt_count, s.lease AS claim, taken.due_at)
 SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address, o.title,
        o.body, o.priority, started.attempt_count, started.claim, started.due_at

@@ -1,6 +1,8 @@
 //! How PostgreSQL goes about each statement: it prepares, and no statement goes through a whole table, with statistics or
 //! without. Plans are generic ones, in sessions like those of the pool.
 
+use std::collections::HashMap;
+
 use campanile_domain::status::EventStatus::{Cancelled, Failed, Pending, Processed, Published};
 use serde_json::Value;
 use tokio_postgres::Client;
@@ -9,6 +11,62 @@ use super::seed::seed;
 use crate::postgres::back_door::Database;
 use crate::postgres::{connect, row, statement, trace};
 use crate::{RowFilter, Table};
+
+/// Scans that are meant, though they go through all that an index or a table has. Each is a statement, the index or the table,
+/// and why.
+const MEANT: &[(&str, &str, &str)] = &[
+    (
+        "claim_fresh",
+        "event_outbox_fresh",
+        "a queue, read in order up to a limit: the index has only what waits",
+    ),
+    ("claim_unfinished", "event_outbox_unfinished", "a queue: the index has only what has begun"),
+    ("lost_rows", "event_outbox_open", "the index has only what is not closed"),
+    ("lost_rows", "event_outbox_unfinished", "the index has only what has begun"),
+    ("default_settings", "entity_notification_settings_defaults", "all that the index has is asked for"),
+    ("delete_old_captured", "captured_message_pkey", "from the beginning, up to a limit"),
+    ("rule_version", "rule_version", "it has one row"),
+];
+
+/// Listings walk the key from its beginning, and stop at their limit.
+const LISTED_IN_KEY_ORDER: &str = "list ";
+
+/// Sorts that are meant, of what was read from tables: it is little.
+const SORTED: &[(&str, &str)] = &[
+    ("claim_unfinished", "large events that are under way: few, and they take turns"),
+    ("trace_sends", "a page of users"),
+    ("trace_users", "a page of users"),
+    ("members", "people of one entity"),
+    ("more members", "people of one entity"),
+];
+
+/// Sorts while there are no statistics: by then little is there to be sorted.
+const SORTED_WHILE_YOUNG: &[&str] = &["claim_chunk", "list_dead_letters", "next_due", "search "];
+
+/// The index that each of these relies on.
+const INDEXES: &[(&str, &str)] = &[
+    ("claim_fresh", "event_outbox_fresh"),
+    ("claim_unfinished", "event_outbox_unfinished"),
+    ("claim_these", "event_outbox_pkey"),
+    ("claim_chunk", "publish_chunk_order"),
+    ("take_due", "send_due_pkey"),
+    ("next_due", "send_due_pkey"),
+    ("expired_claims", "send_claim_expiry"),
+    ("open_events", "event_outbox_open"),
+    ("lost_rows", "event_outbox_open"),
+    ("lost_rows", "event_outbox_unfinished"),
+    ("lost_rows", "outbox_recipient"),
+    ("close_events", "event_outbox_event_id_key"),
+    ("close_events", "outbox_recipient"),
+    ("replay_event", "event_outbox_event_id_key"),
+    ("page_user", "recipient_pkey"),
+    ("page_entity", "recipient_walk"),
+    ("page_everybody", "recipient_walk"),
+    ("settle_send", "send_pkey"),
+    ("receive_send", "send_pkey"),
+    ("chunk_rows", "outbox_pkey"),
+    ("confirm_rows", "outbox_pkey"),
+];
 
 /// Every statement with its name: those of files, and those that are made from the descriptions of tables.
 fn statements() -> Vec<(String, String)> {
@@ -41,9 +99,9 @@ fn searches() -> Vec<(String, String, &'static str)> {
             let index = match status {
                 Some(Failed) => "event_outbox_failed",
                 Some(Cancelled) => "event_outbox_cancelled",
-                Some(Published) if !of_type => "event_outbox_open",
+                Some(Published) => "event_outbox_open",
                 _ if of_type => "event_outbox_type",
-                None | Some(Pending | Published | Processed) => "event_outbox_pkey",
+                None | Some(Pending | Processed) => "event_outbox_pkey",
             };
             let name = format!("search {status:?}, of a type: {of_type}, newest first: {newest_first}");
             all.push((name, trace::listing(status, of_type, newest_first), index));
@@ -77,26 +135,194 @@ async fn plan(client: &Client, sql: &str) -> Value {
     explained.get::<_, Value>(0)[0]["Plan"].clone()
 }
 
-#[tokio::test]
-async fn dump() {
-    let database = Database::new().await;
-    if std::env::var("SEED").is_ok() {
-        let t = std::time::Instant::now();
-        let client = database.connect().await;
-        client.batch_execute(&seed(20_000)).await.unwrap();
-        client.batch_execute("ANALYZE").await.unwrap();
-        println!("seeded {:?}", t.elapsed());
+/// By name, the first column of each index.
+async fn first_columns(client: &Client) -> HashMap<String, String> {
+    let sql = "SELECT c.relname, pg_get_indexdef(c.oid, 1, true) FROM pg_class c
+               WHERE c.relkind = 'i' AND c.relnamespace = 'campanile'::regnamespace";
+    client.query(sql, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+fn text<'a>(node: &'a Value, key: &str) -> &'a str {
+    node[key].as_str().unwrap_or_default()
+}
+
+fn children(node: &Value) -> impl Iterator<Item = &Value> {
+    node["Plans"].as_array().into_iter().flatten()
+}
+
+/// The node and all below it.
+fn nodes(node: &Value) -> Vec<&Value> {
+    let mut all = vec![node];
+    all.extend(children(node).flat_map(nodes));
+    all
+}
+
+fn input(node: &Value) -> Option<&Value> {
+    children(node).find(|child| ["Outer", "Subquery"].contains(&text(child, "Parent Relationship")))
+}
+
+/// What feeds a node in the end: the outermost scan below it.
+fn source(node: &Value) -> &Value {
+    input(node).map_or(node, source)
+}
+
+/// Rows that came with the call, or from a part of the statement that such rows feed.
+fn is_of_the_call(node: &Value) -> bool {
+    ["Function Scan", "CTE Scan", "Result", "ProjectSet"].contains(&text(node, "Node Type"))
+}
+
+/// Whether a condition names the column, not one of another table by that name.
+fn names(condition: &str, column: &str) -> bool {
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    condition.match_indices(column).any(|(start, _)| {
+        let before = condition[..start].chars().next_back();
+        let after = condition[start + column.len()..].chars().next();
+        !before.is_some_and(|c| word(c) || c == '.') && !after.is_some_and(word)
+    })
+}
+
+struct Plans {
+    plans: Vec<(String, Value)>,
+    first_columns: HashMap<String, String>,
+}
+
+impl Plans {
+    async fn of(database: &Database) -> Self {
+        let client = session(database).await;
+        let mut plans = Vec::new();
+        for (name, sql) in statements() {
+            let plan = plan(&client, &sql).await;
+            plans.push((name, plan));
+        }
+        Plans { plans, first_columns: first_columns(&client).await }
     }
+
+    /// What nobody meant.
+    fn objections(&self, young: bool) -> Vec<String> {
+        let all = self.plans.iter().flat_map(|(name, plan)| nodes(plan).into_iter().map(move |n| (name, n)));
+        all.filter_map(|(name, node)| self.objection(name, node, young).map(|o| format!("{name}: {o}")))
+            .collect()
+    }
+
+    fn objection(&self, name: &str, node: &Value, young: bool) -> Option<String> {
+        let listed = name.starts_with(LISTED_IN_KEY_ORDER);
+        match text(node, "Node Type") {
+            kind @ ("Index Scan" | "Index Only Scan" | "Bitmap Index Scan") => {
+                let index = text(node, "Index Name");
+                let condition = text(node, "Index Cond");
+                let narrow = self.first_columns.get(index).is_none_or(|first| names(condition, first));
+                let fine = narrow || listed || is_meant(name, index);
+                (!fine).then(|| format!("{kind} of all of {index}, where {condition}"))
+            }
+            "Seq Scan" => {
+                let table = text(node, "Relation Name");
+                (!is_meant(name, table)).then(|| format!("goes through {table}"))
+            }
+            "Sort" | "Incremental Sort" => {
+                let small = SORTED.iter().any(|(statement, _)| *statement == name)
+                    || young && SORTED_WHILE_YOUNG.iter().any(|start| name.starts_with(start));
+                let fine = small || listed || is_of_the_call(source(node));
+                (!fine).then(|| format!("sorts by {}", node["Sort Key"]))
+            }
+            "Nested Loop" => {
+                let inner = children(node).find(|child| text(child, "Parent Relationship") == "Inner")?;
+                let again = is_of_the_call(inner) || text(inner, "Node Type") == "Materialize";
+                let fine = !again || ONE_ROW.contains(&text(inner, "CTE Name")) || of_the_outer_row(inner);
+                (!fine).then(|| format!("reads {} again and again", text(inner, "Alias")))
+            }
+            _ => None,
+        }
+    }
+
+    fn uses(&self, statement: &str, index: &str) -> bool {
+        let of_it = self.plans.iter().filter(|(name, _)| name == statement);
+        of_it.flat_map(|(_, plan)| nodes(plan)).any(|node| text(node, "Index Name") == index)
+    }
+}
+
+/// Parts of statements that have at most one row.
+const ONE_ROW: &[&str] = &["claimed"];
+
+fn is_meant(name: &str, what: &str) -> bool {
+    MEANT.iter().any(|(statement, meant, _)| *statement == name && *meant == what)
+}
+
+/// A function of what the outer row has, such as the elements of its array: nothing is read twice.
+fn of_the_outer_row(node: &Value) -> bool {
+    text(node, "Function Name").starts_with("json_array_elements")
+}
+
+async fn grown() -> Database {
+    let database = Database::new().await;
+    let client = database.connect().await;
+    client.batch_execute(&seed(20_000)).await.unwrap();
+    client.batch_execute("ANALYZE").await.unwrap();
+    database
+}
+
+#[tokio::test]
+async fn every_statement_prepares() {
+    let database = Database::new().await;
     let client = session(&database).await;
     for (name, sql) in statements() {
-        let params = client.prepare(&sql).await.unwrap().params().len();
-        client.batch_execute(&format!("PREPARE explained AS {sql}")).await.unwrap();
-        let nulls =
-            if params == 0 { String::new() } else { format!("({})", vec!["NULL"; params].join(", ")) };
-        println!("=== {name}");
-        for row in client.query(&format!("EXPLAIN EXECUTE explained{nulls}"), &[]).await.unwrap() {
-            println!("{}", row.get::<_, String>(0));
+        if let Err(error) = client.prepare(&sql).await {
+            panic!("{name}: {:?}", error.as_db_error());
         }
-        client.batch_execute("DEALLOCATE explained").await.unwrap();
+    }
+}
+
+#[test]
+fn every_sql_file_is_a_statement() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgres/sql");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
+    let mut names: Vec<&str> = statement::ALL.iter().map(|(name, _)| *name).collect();
+    files.sort();
+    names.sort_unstable();
+    assert_eq!(files, names);
+}
+
+#[tokio::test]
+async fn no_statement_goes_through_a_table_without_statistics() {
+    let plans = Plans::of(&Database::new().await).await;
+    assert_eq!(plans.objections(true), [""; 0]);
+    check_indexes(&plans);
+}
+
+#[tokio::test]
+async fn no_statement_goes_through_a_large_table_whose_statistics_are_known() {
+    let plans = Plans::of(&grown().await).await;
+    assert_eq!(plans.objections(false), [""; 0]);
+    check_indexes(&plans);
+}
+
+fn check_indexes(plans: &Plans) {
+    for (statement, index) in INDEXES {
+        assert!(plans.uses(statement, index), "{statement} does not use {index}");
+    }
+}
+
+#[tokio::test]
+async fn every_search_for_events_uses_its_index() {
+    let plans = Plans::of(&Database::new().await).await;
+    for (name, _, index) in searches() {
+        assert!(plans.uses(&name, index), "{name} does not use {index}");
+    }
+}
+
+#[tokio::test]
+async fn every_exception_is_still_needed() {
+    let plans = Plans::of(&grown().await).await;
+    for (statement, what, _) in MEANT {
+        let here = plans.plans.iter().filter(|(name, _)| name == statement).flat_map(|(_, plan)| nodes(plan));
+        let found = here.filter(|n| [text(n, "Index Name"), text(n, "Relation Name")].contains(what)).count();
+        assert!(found > 0, "{statement} has no {what}");
+    }
+    for (statement, _) in SORTED {
+        let mut here =
+            plans.plans.iter().filter(|(name, _)| name == statement).flat_map(|(_, plan)| nodes(plan));
+        assert!(here.any(|node| text(node, "Node Type") == "Sort"), "{statement} sorts nothing");
     }
 }

@@ -1,0 +1,323 @@
+//! `campanile dead-letters`: what nobody tries again by itself, as a table; and sending it on its way again.
+
+use std::fmt::Write;
+
+use anyhow::anyhow;
+use campanile_domain::time::{self, Timestamp};
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::client::{Client, encoded};
+use super::{CommandError, CommandResult};
+
+/// What errors are shortened to where nobody says how wide the screen is.
+const WIDTH: usize = 160;
+const MIN_ERROR_CHARS: usize = 30;
+
+#[derive(Debug, Subcommand)]
+pub enum DeadLetters {
+    /// Show what failed for good, the oldest first
+    List(List),
+    /// Send what failed on its way again; whoever was told already is not told twice
+    Replay(Replay),
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    #[command(flatten)]
+    filter: Filter,
+    /// Also those that were replayed already
+    #[arg(long)]
+    all: bool,
+    /// At most so many, up to 1000
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    limit: usize,
+}
+
+#[derive(Debug, Args)]
+pub struct Replay {
+    #[command(flatten)]
+    filter: Filter,
+    /// Everything that was not replayed yet, which has to be said where nothing else is
+    #[arg(long)]
+    all: bool,
+    /// At most so many [default: 10000]
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+/// Letters for which everything that is given is so.
+#[derive(Debug, Args)]
+struct Filter {
+    /// This letter
+    #[arg(long, value_name = "N")]
+    id: Option<i64>,
+    /// Those of this event
+    #[arg(long, value_name = "ID")]
+    event: Option<String>,
+    /// Where it failed: fan_out, publish, receive or send
+    #[arg(long, value_name = "STAGE")]
+    stage: Option<String>,
+    /// EMAIL, PUSH, SMS, WEBSOCKET or SLACK
+    #[arg(long, value_name = "CHANNEL")]
+    channel: Option<String>,
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+    /// The code of what went wrong, such as NO_RECIPIENTS
+    #[arg(long, value_name = "CODE")]
+    reason: Option<String>,
+    /// A part of the error's text
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+    /// Begin behind this letter
+    #[arg(long, value_name = "N")]
+    cursor: Option<i64>,
+}
+
+impl Filter {
+    /// By the names that HTTP has for them.
+    fn given(&self) -> Map<String, Value> {
+        let channel = self.channel.as_ref().map(|channel| channel.to_uppercase());
+        let fields = [
+            ("id", json!(self.id)),
+            ("event_id", json!(self.event)),
+            ("stage", json!(self.stage)),
+            ("channel", json!(channel)),
+            ("provider", json!(self.provider)),
+            ("reason", json!(self.reason)),
+            ("error", json!(self.error)),
+            ("cursor", json!(self.cursor)),
+        ];
+        fields
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+}
+
+impl DeadLetters {
+    pub async fn run(&self, client: &Client, as_json: bool) -> CommandResult {
+        match self {
+            DeadLetters::List(list) => list.run(client, as_json).await,
+            DeadLetters::Replay(replay) => replay.run(client, as_json).await,
+        }
+    }
+}
+
+impl List {
+    async fn run(&self, client: &Client, as_json: bool) -> CommandResult {
+        let mut given = self.filter.given();
+        let filtered = !given.is_empty();
+        given.insert("limit".to_owned(), json!(self.limit));
+        given.insert("replayed".to_owned(), json!(self.all));
+        let page = list(client, &given).await?;
+        if as_json {
+            println!("{page}");
+            return Ok(());
+        }
+        let letters = page["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if letters.is_empty() {
+            println!("{}", if filtered { "no dead letter matches" } else { "there are no dead letters" });
+            return Ok(());
+        }
+        print!("{}", table(letters, self.all, Timestamp::now()));
+        if let Some(last) = page["next"].as_i64() {
+            println!("there may be more: go on with --cursor {last}");
+        }
+        println!("\nto try again: campanile dead-letters replay --id ID, or any of the filters of list");
+        Ok(())
+    }
+}
+
+async fn list(client: &Client, given: &Map<String, Value>) -> Result<Value, CommandError> {
+    let parameter = |(name, value): (&String, &Value)| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("{name}={}", encoded(&text))
+    };
+    let query: Vec<String> = given.iter().map(parameter).collect();
+    client.get(&format!("/v1/dead-letters?{}", query.join("&"))).await
+}
+
+impl Replay {
+    async fn run(&self, client: &Client, as_json: bool) -> CommandResult {
+        let mut body = self.filter.given();
+        let narrows = body.keys().any(|name| name != "cursor");
+        if narrows == self.all {
+            let what = if narrows {
+                "--all replays everything, and the filters only some: give one or the other"
+            } else {
+                "which dead letters? give --id, --event, --stage, --channel, --provider, --reason or --error; or --all"
+            };
+            return Err(CommandError::Usage(what.to_owned()));
+        }
+        if let Some(limit) = self.limit {
+            body.insert("limit".to_owned(), json!(limit));
+        }
+        let answer = client.post("/v1/dead-letters/replay", &Value::Object(body)).await?;
+        let (replayed, skipped) = (count(&answer, "replayed"), count(&answer, "skipped_total"));
+        let found_before = match self.filter.id {
+            Some(id) if replayed + skipped == 0 => Some(replayed_before(client, id).await?),
+            _ => None,
+        };
+        match found_before {
+            _ if as_json => println!("{answer}"),
+            Some(when) => println!("{when}"),
+            None => print!("{}", outcome(&answer)),
+        }
+        if replayed == 0 && skipped > 0 {
+            return Err(anyhow!("nothing was replayed").into());
+        }
+        Ok(())
+    }
+}
+
+/// A letter that is left alone because somebody was faster is no failure; one that is not there is.
+async fn replayed_before(client: &Client, id: i64) -> Result<String, CommandError> {
+    let by_id = Map::from_iter([("id".to_owned(), json!(id)), ("replayed".to_owned(), json!(true))]);
+    let page = list(client, &by_id).await?;
+    let Some(letter) = page["items"].get(0) else {
+        return Err(CommandError::NotFound(format!("no dead letter has the id {id}")));
+    };
+    match letter["replayed_at"].as_str() {
+        Some(at) => Ok(format!("nothing to replay: dead letter {id} was replayed already, at {at}")),
+        None => Err(CommandError::NotFound(format!("dead letter {id} does not match the other filters"))),
+    }
+}
+
+fn count(answer: &Value, field: &str) -> u64 {
+    answer[field].as_u64().unwrap_or_default()
+}
+
+fn outcome(answer: &Value) -> String {
+    let mut out = match count(answer, "replayed") {
+        0 => "nothing to replay\n".to_owned(),
+        count => format!("replayed {count}: see what becomes of it with campanile tail\n"),
+    };
+    let skipped = answer["skipped"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let total = count(answer, "skipped_total");
+    if total > 0 {
+        let _ = writeln!(out, "left alone {total}:");
+    }
+    for letter in skipped {
+        let _ = writeln!(out, "  {}  {}", letter["id"], text(letter, "reason"));
+    }
+    if let Some(more) = total.checked_sub(skipped.len() as u64).filter(|more| *more > 0) {
+        let _ = writeln!(out, "  … and {more} more");
+    }
+    if let Some(last) = answer["next"].as_i64() {
+        let _ = writeln!(out, "there may be more: go on with --cursor {last}");
+    }
+    out
+}
+
+/// The error gets what the other columns leave of the screen's width.
+fn table(letters: &[Value], with_replays: bool, now: Timestamp) -> String {
+    let mut header = vec!["ID", "AGE", "STAGE", "EVENT", "RECIPIENT", "CHANNEL", "REASON"];
+    if with_replays {
+        header.insert(2, "REPLAYED");
+    }
+    let mut rows: Vec<Vec<String>> = vec![header.into_iter().map(str::to_owned).collect()];
+    rows.extend(letters.iter().map(|letter| {
+        let mut row = columns(letter, now);
+        if with_replays {
+            row.insert(2, age(letter, "replayed_at", now));
+        }
+        row
+    }));
+    let widths: Vec<usize> = (0..rows[0].len())
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default())
+        .collect();
+    let taken: usize = widths.iter().map(|width| width + 2).sum();
+    let screen = comfy_table::Table::new().width().map_or(WIDTH, usize::from);
+    let room = screen.saturating_sub(taken).max(MIN_ERROR_CHARS);
+    let errors = std::iter::once("ERROR".to_owned()).chain(letters.iter().map(|l| short(&error(l), room)));
+    let mut out = String::new();
+    for (row, error) in rows.iter().zip(errors) {
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(out, "{cell:<width$}  ");
+        }
+        let _ = writeln!(out, "{error}");
+    }
+    out
+}
+
+fn columns(letter: &Value, now: Timestamp) -> Vec<String> {
+    let recipient = format!("{} {}", text(letter, "recipient_type"), text(letter, "recipient_id"));
+    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    vec![
+        letter["id"].to_string(),
+        age(letter, "created_at", now),
+        text(letter, "stage").to_owned(),
+        or_dash(text(letter, "event_id")),
+        or_dash(recipient.trim()),
+        or_dash(text(letter, "channel")),
+        text(letter, "reason").to_owned(),
+    ]
+}
+
+/// Without the code that it begins with, which has a column of its own; on one line.
+fn error(letter: &Value) -> String {
+    let error = text(letter, "error");
+    let code = format!("{}: ", text(letter, "reason"));
+    let error = error.strip_prefix(&code).unwrap_or(error);
+    error.split(|c: char| c.is_control()).collect::<Vec<_>>().join(" ")
+}
+
+fn short(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(chars - 1).chain(['…']).collect(),
+    }
+}
+
+fn age(letter: &Value, field: &str, now: Timestamp) -> String {
+    let Some(at) = letter[field].as_str().and_then(time::from_text) else { return "-".to_owned() };
+    match time::between(at, now).as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3_600 => format!("{} min", seconds / 60),
+        seconds @ 3_600..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_letter_is_one_line_however_long_its_error() {
+        let now = time::from_text("2026-01-21T12:00:00Z").unwrap();
+        let letter = |error: &str, created_at: &str| {
+            json!({"id": 7, "stage": "send", "event_id": "evt-1", "recipient_type": "CUSTOMER", "recipient_id": "42",
+                   "channel": "SMS", "reason": "EXHAUSTED", "error": error, "created_at": created_at})
+        };
+        let long = format!("EXHAUSTED: 503\nService {}", "ü".repeat(300));
+        let shown = table(
+            &[letter(&long, "2026-01-21T11:59:18Z"), letter("EXHAUSTED: busy", "2026-01-17T00:00:00Z")],
+            false,
+            now,
+        );
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines.len(), 3, "{shown}");
+        assert!(
+            lines[1].starts_with("7   42 s  send   evt-1  CUSTOMER 42  SMS      EXHAUSTED  503 Service üü")
+        );
+        assert!(lines[1].ends_with('…') && lines[1].chars().count() <= WIDTH, "{shown}");
+        assert!(lines[2].starts_with("7   4 d ") && lines[2].ends_with("  busy"), "{shown}");
+    }
+
+    #[test]
+    fn what_was_left_alone_is_named_and_the_rest_counted() {
+        let answer = json!({"replayed": 0, "skipped": [{"id": 3, "reason": "its send is SENT"}], "skipped_total": 5, "next": 9});
+        let said = outcome(&answer);
+        assert_eq!(
+            said,
+            "nothing to replay\nleft alone 5:\n  3  its send is SENT\n  … and 4 more\nthere may be more: go on with --cursor 9\n"
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! `/v1/dead-letters`: what nobody tries again by itself, and sending it on its way again.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Query as Parameters, State};
+use axum::http::HeaderMap;
+use campanile_domain::channel::Channel;
+use campanile_domain::id::EventId;
+use campanile_engine::Engine;
+use campanile_store::{DeadLetterFilter, Replayed, Signal, StoreError};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::body::{self, Sent};
+use super::problem::FieldProblem;
+use super::query::Query;
+use super::{App, Problem};
+
+const STAGES: [&str; 4] = ["fan_out", "publish", "receive", "send"];
+/// Letters of one transaction.
+const BATCH: usize = 1_000;
+const DEFAULT_REPLAYED: usize = 10_000;
+const MAX_REPLAYED: usize = 100_000;
+/// A replay that takes longer answers with how far it came, before its caller gives up waiting.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Letters that are named with why they were left alone; the others are counted.
+const MAX_SKIPPED_LISTED: usize = 100;
+
+pub async fn list(
+    State(app): State<App>,
+    Parameters(given): Parameters<HashMap<String, String>>,
+) -> Result<Json<Value>, Problem> {
+    let mut query = Query::new(given);
+    let filter = DeadLetterFilter {
+        id: query.take_number("id")?,
+        event_id: query.take("event_id"),
+        stage: query.take("stage"),
+        channel: query.take("channel"),
+        provider: query.take("provider"),
+        reason: query.take("reason"),
+        error: query.take("error"),
+        replayed: match query.take("replayed").as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(other) => {
+                return Err(Problem::bad_query(format!("replayed: `{other}` is neither `true` nor `false`")));
+            }
+        },
+        until: None,
+        after: query.take_number("cursor")?.unwrap_or(0),
+        limit: query.take_limit()?,
+    };
+    query.end("id, event_id, stage, channel, provider, reason, error, replayed, cursor, limit")?;
+    check(filter.stage.as_deref(), filter.channel.as_deref())
+        .map_err(|(name, detail)| Problem::bad_query(format!("{name}: {detail}")))?;
+    let limit = filter.limit;
+    let items = app.engine.store.list_dead_letters(filter).await?;
+    let next = items.last().filter(|_| items.len() == limit).and_then(|last| last.get("id")).cloned();
+    Ok(Json(json!({ "items": items, "next": next })))
+}
+
+/// A misspelt word would find nothing, and look as if all were well.
+fn check(stage: Option<&str>, channel: Option<&str>) -> Result<(), (&'static str, String)> {
+    if let Some(stage) = stage.filter(|stage| !STAGES.contains(stage)) {
+        return Err(("stage", format!("unknown stage `{stage}`: expected {}", STAGES.join(", "))));
+    }
+    channel.map_or(Ok(()), |channel| match channel.parse::<Channel>() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(("channel", error.to_string())),
+    })
+}
+
+/// Which letters to replay; an empty object means all of them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    id: Option<i64>,
+    event_id: Option<EventId>,
+    stage: Option<String>,
+    channel: Option<String>,
+    provider: Option<String>,
+    reason: Option<String>,
+    error: Option<String>,
+    #[serde(default)]
+    cursor: i64,
+    limit: Option<usize>,
+}
+
+impl Wanted {
+    fn check(&self) -> Result<(), FieldProblem> {
+        let wrong =
+            |name: &str, detail: String| FieldProblem { index: 0, pointer: format!("/{name}"), detail };
+        if self.limit.is_some_and(|limit| limit == 0 || limit > MAX_REPLAYED) {
+            return Err(wrong("limit", format!("must lie between 1 and {MAX_REPLAYED}")));
+        }
+        check(self.stage.as_deref(), self.channel.as_deref()).map_err(|(name, detail)| wrong(name, detail))
+    }
+
+    /// Without limit and cursor, which move on during a walk.
+    fn filter(self) -> DeadLetterFilter {
+        let Wanted { id, event_id, stage, channel, provider, reason, error, .. } = self;
+        let event_id = event_id.map(|id| id.to_string());
+        DeadLetterFilter {
+            id,
+            event_id,
+            stage,
+            channel,
+            provider,
+            reason,
+            error,
+            ..DeadLetterFilter::default()
+        }
+    }
+}
+
+pub async fn replay(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
+    let Sent::One(wanted) = body::read(&headers, body).await? else {
+        return Err(Problem::malformed("the body must be an object with filters; {} replays everything"));
+    };
+    let Some(wanted) = body::typed(vec![wanted], Wanted::check)?.pop() else {
+        return Err(Problem::malformed("the body is empty"));
+    };
+    let (limit, after) = (wanted.limit.unwrap_or(DEFAULT_REPLAYED), wanted.cursor);
+    let mut total = Replayed { next: Some(after), ..Replayed::default() };
+    let walked = walk(&app.engine, wanted.filter(), limit, &mut total).await;
+    if total.replayed > 0 {
+        wake(&app.engine).await;
+    }
+    walked?;
+    let skipped: Vec<Value> = total
+        .skipped
+        .iter()
+        .take(MAX_SKIPPED_LISTED)
+        .map(|(id, reason)| json!({ "id": id, "reason": reason }))
+        .collect();
+    Ok(Json(json!({
+        "replayed": total.replayed, "skipped": skipped, "skipped_total": total.skipped.len(), "next": total.next,
+    })))
+}
+
+/// Batch by batch, up to the limit or for as long as the caller has patience. What fails anew meanwhile is left for another
+/// time: otherwise this could go on for ever.
+async fn walk(
+    engine: &Engine,
+    filter: DeadLetterFilter,
+    mut limit: usize,
+    total: &mut Replayed,
+) -> Result<(), StoreError> {
+    let begun = Instant::now();
+    let until = Some(engine.store.now().await?);
+    while let Some(after) = total.next.filter(|_| limit > 0 && begun.elapsed() < PATIENCE) {
+        let batch = DeadLetterFilter { until, after, limit: limit.min(BATCH), ..filter.clone() };
+        limit -= batch.limit;
+        let Replayed { replayed, skipped, next } = engine.store.replay(batch).await?;
+        total.replayed += replayed;
+        total.skipped.extend(skipped);
+        total.next = next;
+    }
+    Ok(())
+}
+
+/// Whoever runs the stages, this instance or another, need not wait for its tick.
+async fn wake(engine: &Engine) {
+    for signal in [Signal::Events, Signal::Chunks, Signal::Sends] {
+        engine.signals.heard(signal);
+        if let Err(error) = engine.store.tell(signal).await {
+            tracing::debug!(%error, ?signal, "others were not told; they will look for themselves");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What can be asked of Campanile from outside, asked once more of instances on PostgreSQL and RabbitMQ. The subjects are those of
+//! `interface`; what has nothing to do with the back ends is not asked twice.
+
+#[path = "../interface/bad_events.rs"]
+mod bad_events;
+#[path = "../interface/bad_rows.rs"]
+mod bad_rows;
+#[path = "../interface/command.rs"]
+mod command;
+#[path = "../interface/command_line.rs"]
+mod command_line;
+#[path = "../interface/events.rs"]
+mod events;
+#[path = "../interface/examples.rs"]
+mod examples;
+#[path = "../interface/fresh.rs"]
+mod fresh;
+#[path = "../interface/listings.rs"]
+mod listings;
+#[path = "../interface/preset.rs"]
+mod preset;
+#[path = "../interface/rows.rs"]
+mod rows;
+#[path = "../interface/rule_changes.rs"]
+mod rule_changes;
+#[expect(dead_code, reason = "what only the crash tests need is there too")]
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../interface/traces.rs"]
+mod traces;
+
+/// What this program runs on.
+const BACKEND: support::Backend = support::Backend::Servers;

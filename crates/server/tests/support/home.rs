@@ -1,0 +1,113 @@
+//! Where the instances of one test live: a folder, and on servers a database and names of their own in the broker, which are
+//! removed at the end.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use campanile_broker::{RabbitMq, RabbitMqConfig};
+use campanile_domain::user_type::UserTypes;
+use campanile_store::postgres::back_door::Database;
+use tempfile::TempDir;
+
+use super::KEY;
+
+const BROKER: &str = "CAMPANILE_TEST_BROKER_URL";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// SQLite and the in-process broker.
+    Embedded,
+    /// PostgreSQL and RabbitMQ.
+    Servers,
+    /// PostgreSQL and the in-process broker.
+    Mixed,
+}
+
+#[derive(Debug)]
+pub struct Home {
+    folder: TempDir,
+    pub database: Option<Database>,
+    broker: Option<RabbitMqConfig>,
+}
+
+impl Home {
+    pub fn new(backend: Backend) -> Self {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let database = (backend != Backend::Embedded).then(|| wait(Database::new()));
+        let broker = (backend == Backend::Servers).then(broker);
+        Home { folder, database, broker }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The binary, for this place.
+    pub fn campanile(&self) -> Command {
+        let mut command = campanile(self.path());
+        if let Some(database) = &self.database {
+            command
+                .env("CAMPANILE_DATABASE__URL", &database.url)
+                .env("CAMPANILE_DATABASE__MAX_CONNECTIONS", "8");
+            // Whoever dies holds its claims no longer than this.
+            command.env("CAMPANILE_ENGINE__LEASE", "4s");
+        }
+        if let Some(broker) = &self.broker {
+            command.env("CAMPANILE_BROKER__URL", &broker.url).env("CAMPANILE_BROKER__PREFIX", &broker.prefix);
+        }
+        command
+    }
+}
+
+/// Names of its own for each test: tests run in many processes, and several of them in one.
+fn broker() -> RabbitMqConfig {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let url = std::env::var(BROKER).unwrap_or_else(|_| {
+        panic!(
+            "{BROKER} is not set: run `cargo xtask test`, which brings up a RabbitMQ, or name one yourself"
+        )
+    });
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    RabbitMqConfig {
+        url,
+        ca_file: None,
+        prefix: format!("test-{}-{number}.", std::process::id()),
+        queues: UserTypes::default().queues(),
+        limit: 5_000,
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if let Some(config) = self.broker.take() {
+            // It may be away; then there is nothing to tidy up.
+            drop(wait(async move { RabbitMq::remove(&config).await }));
+        }
+    }
+}
+
+/// On a runtime of its own: the caller may be inside of one that must not be blocked.
+fn wait<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    let waited = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("there are threads").block_on(work)
+    });
+    waited.join().expect("the servers are there")
+}
+
+/// The binary with a clean environment and impatient retries.
+pub fn campanile(data_dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_campanile"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CAMPANILE_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("CAMPANILE_DATA_DIR", data_dir).env("CAMPANILE_AUTH__ADMIN_KEY", KEY);
+    for channel in ["EMAIL", "PUSH", "SMS", "SLACK"] {
+        command.env(format!("CAMPANILE_SEND__{channel}__POLL_INTERVAL"), "50ms");
+        command.env(format!("CAMPANILE_SEND__{channel}__BACKOFF_BASE"), "10ms");
+    }
+    command
+}

@@ -1,0 +1,134 @@
+//! Claims of several at once: their locks, what becomes of them when a connection ends, and that nobody waits in a circle.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, rows};
+use crate::{Acceptance, Claim, StoreError};
+
+const FRESH: Claim = Claim::Fresh { limit: 3 };
+
+#[tokio::test]
+async fn two_open_claims_have_nothing_in_common() {
+    let fixture = fixture().await;
+    fixture.accept(&["a", "b", "c", "d", "e"].map(event)).await;
+    let one = fixture.try_claim(FRESH).await.unwrap();
+    let other = fixture.try_claim(FRESH).await.unwrap();
+    assert_eq!((ids(&*one), ids(&*other)), (vec!["a", "b", "c"], vec!["d", "e"]));
+    assert!(fixture.try_claim(FRESH).await.is_none());
+}
+
+#[tokio::test]
+async fn a_claim_that_is_dropped_lets_go_at_once() {
+    let fixture = fixture().await;
+    fixture.accept(&[event("a")]).await;
+    for _ in 0..20 {
+        let claim = fixture.try_claim(FRESH).await.unwrap();
+        drop(claim);
+    }
+    let again = eventually("the event", async || fixture.try_claim(FRESH).await).await;
+    assert_eq!(ids(&*again), ["a"]);
+}
+
+#[tokio::test]
+async fn a_claim_whose_connection_ends_leaves_its_events_to_others() {
+    let fixture = fixture().await;
+    fixture.accept(&[event("a"), event("b")]).await;
+    let claim = fixture.try_claim(FRESH).await.unwrap();
+    fixture
+        .execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE datname = current_database() AND state = 'idle in transaction'",
+        )
+        .await;
+    let taken_over = eventually("the events", async || fixture.try_claim(FRESH).await).await;
+    assert_eq!(ids(&*taken_over), ["a", "b"]);
+    let late = claim.commit(nothing()).await;
+    assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+}
+
+#[tokio::test]
+async fn the_store_works_again_after_the_server_ended_every_connection() {
+    let fixture = fixture().await;
+    fixture.accept(&[event("a")]).await;
+    let open = [fixture.try_claim(FRESH).await, fixture.try_claim(FRESH).await];
+    drop(open);
+    fixture
+        .execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
+        .await;
+    let claim = eventually("the store", async || match fixture.store.claim_events(FRESH).await {
+        Ok(claim) => claim,
+        Err(StoreError::Unavailable(_)) => None,
+        Err(other) => panic!("{other}"),
+    });
+    assert_eq!(ids(&*claim.await), ["a"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_events_in_opposite_orders_are_accepted_once_and_nobody_waits_in_a_circle() {
+    let fixture = fixture().await;
+    let up: Vec<_> = (0..200).map(|n| event(&n.to_string())).collect();
+    let down: Vec<_> = up.iter().rev().cloned().collect();
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..8 {
+        let (store, events) = (fixture.store.clone(), if n % 2 == 0 { up.clone() } else { down.clone() });
+        tasks.spawn(async move { store.accept(events).await });
+    }
+    let mut created = 0;
+    while let Some(accepted) = tasks.join_next().await {
+        match accepted.unwrap().unwrap() {
+            Acceptance::Accepted(new) => created += new.into_iter().filter(|new| *new).count(),
+            Acceptance::Conflicts(conflicts) => panic!("{conflicts:?}"),
+        }
+    }
+    assert_eq!(created, 200);
+    assert_eq!(fixture.count("SELECT count(*) FROM event_outbox").await, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_who_receive_the_same_message_one_sends_it() {
+    let fixture = fixture().await;
+    let rows = rows("a", 300);
+    fixture.published(&event("a"), &rows).await;
+    let backwards: Vec<_> = received(&rows).into_iter().rev().collect();
+    let (one, other) = tokio::join!(
+        fixture.store.receive(received(&rows), "one", LEASE),
+        fixture.store.receive(backwards, "other", LEASE),
+    );
+    let (one, other) = (one.unwrap(), other.unwrap());
+    let keys: HashSet<_> = one.jobs.iter().chain(&other.jobs).map(|job| job.key).collect();
+    assert_eq!((keys.len(), one.jobs.len() + other.jobs.len()), (300, 300));
+    assert_eq!(one.repeated + other.repeated, 300);
+    assert_eq!(fixture.count("SELECT count(*) FROM notification").await, 300);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_two_find_lost_at_once_is_published_again_once() {
+    let fixture = fixture().await;
+    let rows = rows("a", 300);
+    fixture.published(&event("a"), &rows).await;
+    let republish = || fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, 1_000);
+    let (one, other) = tokio::join!(republish(), republish());
+    assert_eq!(one.unwrap() + other.unwrap(), 300);
+    let chunk = fixture.store.claim_chunk(QUEUE, LEASE).await.unwrap().unwrap();
+    assert_eq!(chunk.rows.len(), 300);
+    assert!(fixture.store.claim_chunk(QUEUE, LEASE).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn due_sends_are_shared_by_those_who_claim_them() {
+    let fixture = fixture().await;
+    let rows = rows("a", 300);
+    fixture.published(&event("a"), &rows).await;
+    let mut waiting = received(&rows);
+    waiting.iter_mut().for_each(|key| key.claim = false);
+    fixture.receive(&waiting).await;
+    let claim = || fixture.claim_due(campanile_domain::channel::Channel::Email, 100);
+    let (one, two, three) = tokio::join!(claim(), claim(), claim());
+    let keys: HashSet<_> = one.iter().chain(&two).chain(&three).map(|job| job.key).collect();
+    assert_eq!(keys.len(), one.len() + two.len() + three.len());
+    assert_eq!(keys.len(), 300);
+}

@@ -1,0 +1,61 @@
+//! Updates that need no new entry in any index: PostgreSQL calls them HOT, and what is written most often has to be of that kind.
+
+use std::time::Duration;
+
+use campanile_domain::send::SendState;
+
+use super::{LEASE, QUEUE, event, eventually, fixture, received, rows};
+use crate::conformance::Fixture;
+use crate::{Capture, SendJob, Settlement};
+
+/// Updates of a table, and how many of them were HOT, when so many are known of. Servers tell at the latest when a connection ends,
+/// so the store is given up.
+async fn updates(fixture: Fixture, table: &str, expected: i64) -> i64 {
+    let Fixture { store, back_door } = fixture;
+    drop(store);
+    let told = format!("SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = '{table}'");
+    eventually("statistics", async || (back_door.count(&told).await >= expected).then_some(())).await;
+    let hot = format!("SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = '{table}'");
+    back_door.count(&hot).await
+}
+
+fn sent(job: &SendJob, at: campanile_domain::time::Timestamp) -> Settlement {
+    Settlement {
+        job: job.clone(),
+        state: SendState::Sent { external_id: Some("an id of the provider".to_owned()), at },
+        provider: "provider".to_owned(),
+        error: None,
+        attempted: true,
+        duration: Duration::from_millis(5),
+        capture: Capture::None,
+    }
+}
+
+#[tokio::test]
+async fn settling_touches_no_index() {
+    let fixture = fixture().await;
+    let rows = rows("a", 500);
+    fixture.published(&event("a"), &rows).await;
+    let jobs = fixture.receive(&received(&rows)).await.jobs;
+    let now = fixture.store.now().await.unwrap();
+    for batch in jobs.chunks(100) {
+        let outcomes = batch.iter().map(|job| sent(job, now)).collect();
+        assert!(fixture.store.settle(outcomes, Vec::new()).await.unwrap().lost.is_empty());
+    }
+    let hot = updates(fixture, "send", 500).await;
+    assert!(hot >= 400, "{hot} of 500");
+}
+
+#[tokio::test]
+async fn leasing_a_chunk_touches_no_index() {
+    let fixture = fixture().await;
+    for n in 0..20 {
+        let id = n.to_string();
+        fixture.fan_out(&event(&id), &rows(&id, 1), false).await;
+    }
+    for _ in 0..20 {
+        fixture.store.claim_chunk(QUEUE, LEASE).await.unwrap().unwrap();
+    }
+    let hot = updates(fixture, "publish_chunk", 20).await;
+    assert!(hot >= 16, "{hot} of 20");
+}

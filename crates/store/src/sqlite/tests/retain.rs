@@ -1,0 +1,40 @@
+//! How far a sweep over old events looks.
+
+use std::time::Duration;
+
+use super::{Folder, count};
+use crate::RetainStore;
+
+const AGE: Duration = Duration::from_hours(24);
+
+#[tokio::test]
+async fn a_sweep_goes_on_behind_many_events_that_stay_and_ends_at_many_young_ones() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let connection = folder.connect();
+    let insert = |events: usize, status: &str, created_at: &str| {
+        let sql = format!(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {events})
+             INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, status, created_at)
+             SELECT '{status} ' || i || ' {created_at}', 'TYPE', 'ORDER', '7', '{status}', '{created_at}' FROM n"
+        );
+        connection.execute_batch(&sql).unwrap();
+    };
+    let (old, young) = ("2001-01-01T00:00:00.000Z", "9000-01-01T00:00:00.000Z");
+    insert(1_500, "PENDING", old);
+    insert(3, "FAILED", old);
+    insert(5, "FAILED", young);
+    insert(2, "PROCESSED", old);
+    let mut calls = Vec::new();
+    let mut after = Some(0);
+    while let Some(position) = after {
+        let retained = store.retain(AGE, position, 100).await.unwrap();
+        calls.push(retained.rows);
+        after = retained.next;
+    }
+    assert_eq!(calls, [0, 5]);
+    assert_eq!(count(&connection, "SELECT count(*) FROM event_outbox"), 1_505);
+    connection.execute_batch("DELETE FROM event_outbox").unwrap();
+    insert(2_000, "PROCESSED", young);
+    assert_eq!(store.retain(AGE, 0, 100).await.unwrap().next, None, "nobody looks at all of them each time");
+}
