@@ -12,6 +12,8 @@ use tokio::task::JoinHandle;
 const NAME: &str = "in-process broker";
 const LEASE: Duration = Duration::from_secs(15);
 const RENEW_EVERY: Duration = Duration::from_secs(5);
+/// Often enough to see a renewal.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub struct Lease {
@@ -27,14 +29,16 @@ impl Lease {
         let mut seen = None;
         while let Held::By { holder, rest } = store.hold(NAME, &instance, LEASE).await? {
             // Who renews its lease is alive.
-            if seen.is_some_and(|before| rest >= before) {
+            if seen.is_some_and(|before| rest > before) {
                 bail!(
                     "`{holder}` already runs on this database with the in-process broker, which serves one instance: stop it first, or set broker.url to a RabbitMQ to run several"
                 );
             }
-            tracing::warn!(holder, ?rest, "waiting for the lease of an instance that may have died");
+            if seen.is_none() {
+                tracing::warn!(holder, ?rest, "waiting for the lease of an instance that may have died");
+            }
             seen = Some(rest);
-            tokio::time::sleep(RENEW_EVERY.min(rest) + Duration::from_millis(100)).await;
+            tokio::time::sleep(LOOK_EVERY.min(rest)).await;
         }
         let (loses, lost) = watch::channel(None);
         let keeper = tokio::spawn(keep(Arc::clone(&store), instance.clone(), loses));

@@ -9,6 +9,8 @@ mod bad_rows;
 mod command;
 #[path = "../interface/command_line.rs"]
 mod command_line;
+#[path = "../interface/dead_letters.rs"]
+mod dead_letters;
 #[path = "../interface/events.rs"]
 mod events;
 #[path = "../interface/examples.rs"]

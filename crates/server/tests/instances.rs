@@ -1,0 +1,216 @@
+//! Several instances on one PostgreSQL and one RabbitMQ: they share the work, come and go, and send nothing twice. Producers write
+//! events by SQL, as a business service does, and some of them roll back.
+
+#[expect(dead_code, reason = "what the other tests need is there too")]
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use campanile_store::postgres::back_door::Database;
+use reqwest::Method;
+use serde_json::Value;
+use support::{Backend, Home, Server, reservation, staff, until};
+
+const CHANNELS: [&str; 3] = ["EMAIL", "PUSH", "SMS"];
+
+fn database(home: &Home) -> &Database {
+    home.database.as_ref().expect("the instances share a database")
+}
+
+/// Plain inserts, in transactions of their own; every fifth rolls back. Answers the ids that were committed.
+async fn produce(home: &Home, prefix: &str, transactions: usize) -> Vec<String> {
+    const EVENTS: usize = 20;
+    let producer = database(home).connect().await;
+    let mut committed = Vec::new();
+    for transaction in 0..transactions {
+        let ids: Vec<String> = (0..EVENTS).map(|n| format!("{prefix}-{transaction}-{n}")).collect();
+        let rows: Vec<String> = ids
+            .iter()
+            .map(|id| {
+                format!("('{id}', 'RESERVATION_REQUESTED', 'RESTAURANT', '5', '{{\"guest\": \"Ada\"}}')")
+            })
+            .collect();
+        let end = if transaction % 5 == 4 { "ROLLBACK" } else { "COMMIT" };
+        let written = producer
+            .batch_execute(&format!(
+                "BEGIN; INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload) VALUES {}; {end}",
+                rows.join(", ")
+            ))
+            .await;
+        written.expect("the database is there");
+        if end == "COMMIT" {
+            committed.extend(ids);
+        }
+    }
+    committed
+}
+
+/// Everything committed arrived once, and nothing else did.
+async fn check_ledger(home: &Home, server: &Server, events: &[String]) {
+    let open = "SELECT count(*) FROM event_outbox WHERE status <> 'PROCESSED'";
+    let under_way = "SELECT count(*) FROM notification_channel_send WHERE status <> 'SENT'";
+    let look = database(home).connect().await;
+    until("every event is processed and every send sent", async || {
+        let mut left = 0i64;
+        for sql in [open, under_way] {
+            left += look.query_one(sql, &[]).await.ok()?.get::<_, i64>(0);
+        }
+        (left == 0).then_some(())
+    })
+    .await;
+    let expected: BTreeMap<String, u32> = events
+        .iter()
+        .flat_map(|id| {
+            (1..=3).flat_map(move |u| CHANNELS.map(|c| (format!("{id}/RESTAURANT_USER {u}/{c}"), 1)))
+        })
+        .collect();
+    let captured = server.captured().await;
+    let lost: Vec<_> = expected.keys().filter(|key| !captured.contains_key(*key)).take(5).collect();
+    let wrong: Vec<_> = captured.iter().filter(|(key, n)| expected.get(*key) != Some(n)).take(5).collect();
+    assert!(lost.is_empty() && wrong.is_empty(), "lost: {lost:?}, twice or uncalled for: {wrong:?}");
+    let letters = look.query_one("SELECT count(*) FROM dead_letter", &[]).await.expect("it can be asked");
+    assert_eq!(letters.get::<_, i64>(0), 0);
+}
+
+/// Instances by name, so that it can be seen who did what.
+fn start(home: &Home, name: &str, roles: &str) -> Server {
+    Server::start_with(home, &[("CAMPANILE_ENGINE__INSTANCE", name), ("CAMPANILE_ENGINE__ROLES", roles)])
+}
+
+async fn share_a_load(count: usize) {
+    let home = Home::new(Backend::Servers);
+    let servers: Vec<Server> = (0..count).map(|n| start(&home, &format!("instance-{n}"), "")).collect();
+    servers[0].put("/v1/recipients", staff()).await;
+    let events = produce(&home, "evt", 50).await;
+    check_ledger(&home, &servers[0], &events).await;
+    let look = database(&home).connect().await;
+    let who =
+        look.query("SELECT DISTINCT instance FROM processed_event", &[]).await.expect("it can be asked");
+    let who: BTreeSet<String> = who.iter().map(|row| row.get(0)).collect();
+    assert_eq!(who.len(), count, "each had its share of the fan-out: {who:?}");
+}
+
+#[tokio::test]
+async fn one_instance_does_everything() {
+    share_a_load(1).await;
+}
+
+#[tokio::test]
+async fn two_instances_share_a_load() {
+    share_a_load(2).await;
+}
+
+#[tokio::test]
+async fn four_instances_share_a_load() {
+    share_a_load(4).await;
+}
+
+#[tokio::test]
+async fn instances_come_and_go_while_producers_write() {
+    const KILLS: usize = 6;
+    let home = Home::new(Backend::Servers);
+    let mut servers: Vec<Server> = (0..3).map(|n| start(&home, &format!("instance-{n}"), "")).collect();
+    servers[0].put("/v1/recipients", staff()).await;
+    let mut events = Vec::new();
+    for kill in 0..KILLS {
+        let begun = Instant::now();
+        events.extend(produce(&home, &format!("evt-{kill}"), 20).await);
+        let victim = kill % servers.len();
+        tokio::time::sleep(Duration::from_millis(600).saturating_sub(begun.elapsed())).await;
+        servers[victim].kill();
+        servers[victim] = start(&home, &format!("instance-{}", kill + 3), "");
+    }
+    check_ledger(&home, &servers[0], &events).await;
+}
+
+#[tokio::test]
+async fn the_stages_may_run_apart() {
+    let home = Home::new(Backend::Servers);
+    let api = start(&home, "api", "api");
+    let parts: Vec<Server> = ["fan_out", "publish,recover", "receive", "send"]
+        .into_iter()
+        .map(|roles| start(&home, roles, roles))
+        .collect();
+    api.put("/v1/recipients", staff()).await;
+    api.emit(&reservation("by-http")).await;
+    let trace = api.settled("by-http").await;
+    assert_eq!(trace["event"]["status"], "PROCESSED", "{trace}");
+    let mut events = produce(&home, "by-sql", 5).await;
+    events.push("by-http".to_owned());
+    check_ledger(&home, &api, &events).await;
+    // Who is no api serves its operators, and nobody else.
+    let (status, _) = parts[0].call(Method::GET, "/v1/events", None).await;
+    assert_eq!(status, 404);
+    assert_eq!(parts[0].get("/readyz").await["components"]["database"], "ok");
+}
+
+#[tokio::test]
+async fn the_in_process_broker_serves_one_instance_on_postgresql() {
+    let home = Home::new(Backend::Mixed);
+    let mut first = start(&home, "first", "");
+    first.put("/v1/recipients", staff()).await;
+    let mut events = produce(&home, "evt", 5).await;
+    check_ledger(&home, &first, &events).await;
+
+    let second =
+        home.campanile().args(["serve", "--listen", "127.0.0.1:0"]).output().expect("it ends by itself");
+    assert_eq!(second.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(said.contains("`first` already runs") && said.contains("broker.url"), "{said}");
+
+    // One that died is followed by the next, which publishes again what lay in its memory.
+    events.extend(produce(&home, "last", 5).await);
+    first.kill();
+    let next = start(&home, "next", "");
+    check_ledger(&home, &next, &events).await;
+}
+
+#[test]
+fn roles_that_leave_part_of_the_pipeline_to_nobody_are_refused() {
+    for backend in [Backend::Embedded, Backend::Mixed] {
+        let home = Home::new(backend);
+        let mut alone = home.campanile();
+        let output = alone.args(["serve", "--roles", "api,fan_out"]).output().expect("it ends by itself");
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("nobody would run publish, receive, send, recover"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_pooler_in_session_mode_may_stand_between() {
+    let variable = "CAMPANILE_TEST_PGBOUNCER_URL";
+    let pooler = std::env::var(variable).unwrap_or_else(|_| {
+        panic!("{variable} is not set: run `cargo xtask test`, which brings up a PgBouncer")
+    });
+    let home = Home::new(Backend::Servers);
+    let direct = database(&home).url.clone();
+    let name = direct.rsplit('/').next().expect("the URL ends with the database");
+    let pooled = format!("{}/{name}", pooler.rsplit_once('/').expect("the URL names a database").0);
+    let through =
+        [("CAMPANILE_DATABASE__URL", pooled.as_str()), ("CAMPANILE_DATABASE__DIRECT_URL", direct.as_str())];
+    let server = Server::start_with(&home, &through);
+    server.put("/v1/recipients", staff()).await;
+    let events = produce(&home, "evt", 10).await;
+    check_ledger(&home, &server, &events).await;
+}
+
+#[tokio::test]
+async fn a_business_service_may_call_emit() {
+    let home = Home::new(Backend::Servers);
+    let server = Server::start(&home);
+    server.put("/v1/recipients", staff()).await;
+    let producer = database(&home).connect().await;
+    let emit = "SELECT campanile.emit('evt-1', 'RESERVATION_REQUESTED', 'RESTAURANT', '5', '{\"guest\": \"Ada\"}', 'HIGH')";
+    for created in [true, false] {
+        let row = producer.query_one(emit, &[]).await.expect("the function is there");
+        assert_eq!(row.get::<_, bool>(0), created);
+    }
+    let trace: Value = server.settled("evt-1").await;
+    assert_eq!(
+        (&trace["event"]["priority"], &trace["event"]["status"]),
+        (&"HIGH".into(), &"PROCESSED".into())
+    );
+    check_ledger(&home, &server, &["evt-1".to_owned()]).await;
+}

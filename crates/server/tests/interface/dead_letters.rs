@@ -1,0 +1,260 @@
+//! Dead letters: found by what is known of them, page by page, and replayed so that nobody is told twice.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::command::cli;
+use crate::fresh::{Answer, Fresh, event};
+use crate::support::{reservation, staff, until};
+
+const LETTERS: &str = "/v1/dead-letters";
+
+async fn letters(server: &Fresh, query: &str) -> Vec<Value> {
+    server.items(&format!("{LETTERS}?{query}")).await
+}
+
+fn events(letters: &[Value]) -> Vec<&str> {
+    letters.iter().filter_map(|letter| letter["event_id"].as_str()).collect()
+}
+
+async fn try_replay(server: &Fresh, filter: &Value) -> Answer {
+    server.post("/v1/dead-letters/replay", filter).await
+}
+
+async fn replay(server: &Fresh, filter: Value) -> Value {
+    let answer = try_replay(server, &filter).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.body
+}
+
+/// What a replay answers that left nothing alone.
+fn replayed(count: u32) -> Value {
+    json!({"replayed": count, "skipped": [], "skipped_total": 0, "next": null})
+}
+
+/// Events of restaurant 5, where nobody works.
+async fn fail(server: &Fresh, ids: &[&str]) {
+    server.emit(&json!(ids.iter().map(|id| reservation(id)).collect::<Vec<_>>())).await;
+    for id in ids {
+        assert_eq!(server.settled(id).await["event"]["status"], "FAILED");
+    }
+}
+
+/// The trace of an event that was replayed, once it arrived.
+async fn processed(server: &Fresh, id: &str) -> Value {
+    until(&format!("{id} is processed"), async || {
+        let trace = server.settled(id).await;
+        (trace["event"]["status"] == "PROCESSED").then_some(trace)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_event_without_recipients_is_replayed_once_somebody_is_there() {
+    let server = Fresh::start();
+    fail(&server, &["evt-1"]).await;
+    let letter = letters(&server, "event_id=evt-1").await.remove(0);
+    assert_eq!((&letter["stage"], &letter["reason"]), (&json!("fan_out"), &json!("NO_RECIPIENTS")));
+    assert!(letter["error"].as_str().unwrap().starts_with("NO_RECIPIENTS: "), "{letter}");
+    assert!(letter["created_at"].is_string() && letter["replayed_at"].is_null(), "{letter}");
+
+    server.put("/v1/recipients", staff()).await;
+    assert_eq!(replay(&server, json!({})).await, replayed(1));
+    processed(&server, "evt-1").await;
+    let captured = server.captured().await;
+    assert_eq!(captured.len(), 9);
+    assert!(captured.values().all(|count| *count == 1), "{captured:?}");
+
+    assert_eq!(replay(&server, json!({})).await, replayed(0));
+    assert_eq!(letters(&server, "").await.len(), 0);
+    let again = letters(&server, "replayed=true").await.remove(0);
+    assert!(again["replayed_at"].is_string(), "{again}");
+    assert_eq!(server.captured().await, captured);
+}
+
+#[tokio::test]
+async fn what_fails_again_has_another_letter() {
+    let server = Fresh::start();
+    fail(&server, &["evt-1"]).await;
+    let first = letters(&server, "").await.remove(0);
+    assert_eq!(replay(&server, json!({"event_id": "evt-1"})).await, replayed(1));
+    let second =
+        until("it failed again", async || letters(&server, "event_id=evt-1").await.first().cloned()).await;
+    assert!(second["id"].as_i64() > first["id"].as_i64());
+    assert_eq!(letters(&server, "event_id=evt-1&replayed=true").await.len(), 2);
+}
+
+#[tokio::test]
+async fn letters_are_found_by_what_is_known_of_them_page_by_page() {
+    let server = Fresh::start();
+    let ids = ["evt-1", "evt-2", "evt-3", "evt-4", "evt-5"];
+    fail(&server, &ids).await;
+    server.emit(&event("evt-6", "ECLIPSE", "MOON", 1)).await;
+    server.settled("evt-6").await;
+
+    let all = letters(&server, "").await;
+    assert_eq!(all.len(), 6);
+    assert!(all.windows(2).all(|pair| pair[0]["id"].as_i64() < pair[1]["id"].as_i64()));
+    for limit in [1, 3, 6] {
+        assert_eq!(server.pages(LETTERS, limit).await, all, "{limit} at a time");
+    }
+    assert_eq!(events(&letters(&server, "reason=NO_AUDIENCE").await), ["evt-6"]);
+    assert_eq!(events(&letters(&server, "error=event%20type%20%60ECLIPSE").await), ["evt-6"]);
+    assert_eq!(events(&letters(&server, "event_id=evt-3&stage=fan_out").await), ["evt-3"]);
+    let third = all.iter().find(|letter| letter["event_id"] == "evt-3").unwrap();
+    assert_eq!(&letters(&server, &format!("id={}", third["id"])).await, std::slice::from_ref(third));
+    for nothing in ["channel=EMAIL", "provider=capture", "stage=send", "error=%25", "event_id=evt-3&id=0"] {
+        assert_eq!(letters(&server, nothing).await.len(), 0, "{nothing}");
+    }
+    assert_eq!(letters(&server, "replayed=false").await.len(), 6);
+}
+
+#[tokio::test]
+async fn a_replay_takes_what_the_filter_says_and_no_more_than_its_limit() {
+    let server = Fresh::start();
+    fail(&server, &["evt-1", "evt-2", "evt-3", "evt-4"]).await;
+    let all = letters(&server, "").await;
+    let id = |place: usize| all[place]["id"].clone();
+    server.put("/v1/recipients", staff()).await;
+
+    assert_eq!(replay(&server, json!({"reason": "NO_AUDIENCE"})).await, replayed(0));
+    assert_eq!(replay(&server, json!({"channel": "EMAIL", "event_id": "evt-1"})).await, replayed(0));
+    assert_eq!(replay(&server, json!({"id": id(1)})).await, replayed(1));
+    assert_eq!(replay(&server, json!({"id": id(1)})).await, replayed(0), "it was replayed already");
+    server.settled("evt-2").await;
+
+    let first = replay(&server, json!({"limit": 1})).await;
+    assert_eq!((&first["replayed"], &first["next"]), (&json!(1), &id(0)));
+    let rest = replay(&server, json!({"cursor": first["next"], "stage": "fan_out"})).await;
+    assert_eq!(rest, replayed(2));
+    for id in ["evt-1", "evt-2", "evt-3", "evt-4"] {
+        assert_eq!(processed(&server, id).await["dead_letters"].as_array().unwrap().len(), 1);
+    }
+    let captured = server.captured().await;
+    assert!(captured.len() == 36 && captured.values().all(|count| *count == 1), "{captured:?}");
+}
+
+/// A template that can't be rendered fails one row; there is nothing in it that could be sent.
+async fn without_text(server: &Fresh) {
+    server.put("/v1/recipients", staff()).await;
+    server
+        .put(
+            "/v1/templates",
+            json!([{"event_type": "RESERVATION_REQUESTED", "channel": "SMS", "title": "T", "body": "{{ payload.guest | fail }}"}]),
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_named() {
+    let server = Fresh::start();
+    for (query, word) in [
+        ("colour=red", "`colour`"),
+        ("after=1", "`after`"),
+        ("limit=0", "limit"),
+        ("limit=1001", "1000"),
+        ("cursor=x", "cursor"),
+        ("id=x", "id"),
+        ("replayed=maybe", "`maybe`"),
+        ("stage=sned", "fan_out, publish, receive, send"),
+        ("channel=email", "EMAIL"),
+    ] {
+        let answer = server.try_get(&format!("{LETTERS}?{query}")).await;
+        answer.assert_problem(422, "invalid-query").assert_says(&[word]);
+    }
+    for (body, pointer) in [
+        (json!({"colour": "red"}), "/colour"),
+        (json!({"replayed": true}), "/replayed"),
+        (json!({"limit": 0}), "/limit"),
+        (json!({"limit": 100_001}), "/limit"),
+        (json!({"limit": "all"}), "/limit"),
+        (json!({"id": "one"}), "/id"),
+        (json!({"stage": "sned"}), "/stage"),
+        (json!({"channel": "email"}), "/channel"),
+        (json!({"event_id": ""}), "/event_id"),
+    ] {
+        try_replay(&server, &body).await.assert_problem(422, "invalid").assert_names(0, pointer);
+    }
+    try_replay(&server, &json!([])).await.assert_problem(400, "malformed");
+    server.send(Method::POST, "/v1/dead-letters/replay", "").await.assert_problem(400, "malformed");
+    let keyless = Answer::to(server.request(Method::GET, LETTERS)).await;
+    keyless.assert_problem(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn the_command_line_lists_and_replays() {
+    let server = Fresh::start();
+    assert!(cli(&server, &["dead-letters", "list"]).succeeded().contains("there are no dead letters"));
+    fail(&server, &["evt-1", "evt-2"]).await;
+    server.emit(&event("evt-3", "ECLIPSE", "MOON", 1)).await;
+    server.settled("evt-3").await;
+    let id = |letter: &Value| letter["id"].to_string();
+    let all = letters(&server, "").await;
+
+    let said = cli(&server, &["dead-letters", "list"]).succeeded();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with("ID") && lines[0].ends_with("ERROR"), "{said}");
+    let words: Vec<&str> = lines[1].split_whitespace().collect();
+    assert_eq!((words[0], words[2]), (id(&all[0]).as_str(), "s"), "{said}");
+    assert_eq!(words[3..8], ["fan_out", "evt-1", "-", "-", "NO_RECIPIENTS"], "{said}");
+    assert!(lines[1].contains("NO_RECIPIENTS  no active recipient"), "the code is said once: {said}");
+    let few = cli(&server, &["dead-letters", "list", "--limit", "2"]).succeeded();
+    assert!(!few.contains("evt-3") && few.contains(&format!("--cursor {}", id(&all[1]))), "{few}");
+    let one = cli(&server, &["dead-letters", "list", "--reason", "NO_AUDIENCE", "--error", "`ECLIPSE`"])
+        .succeeded();
+    assert!(one.contains("evt-3") && !one.contains("evt-1"), "{one}");
+    let none = cli(&server, &["dead-letters", "list", "--channel", "email"]).succeeded();
+    assert!(none.contains("no dead letter matches"), "{none}");
+    let printed = cli(&server, &["--json", "dead-letters", "list", "--event", "evt-1"]).json();
+    assert_eq!(printed, server.get(&format!("{LETTERS}?event_id=evt-1")).await);
+
+    server.put("/v1/recipients", staff()).await;
+    let first = id(&all[0]);
+    let said = cli(&server, &["dead-letters", "replay", "--id", &first]).succeeded();
+    assert!(said.contains("replayed 1"), "{said}");
+    let again = cli(&server, &["dead-letters", "replay", "--id", &first]).succeeded();
+    assert!(again.contains(&format!("{first} was replayed already")), "{again}");
+    let printed = cli(&server, &["dead-letters", "replay", "--json", "--event", "evt-2"]).json();
+    assert_eq!(printed, replayed(1));
+    let none = cli(&server, &["dead-letters", "replay", "--stage", "send"]).succeeded();
+    assert!(none.contains("nothing to replay"), "{none}");
+    let rest = cli(&server, &["dead-letters", "replay", "--all"]).succeeded();
+    assert!(rest.contains("replayed 1"), "{rest}");
+    let past = cli(&server, &["dead-letters", "list", "--all", "--event", "evt-1"]).succeeded();
+    assert!(past.lines().next().unwrap().contains("REPLAYED") && past.contains("evt-1"), "{past}");
+
+    cli(&server, &["dead-letters", "replay"]).failed(2, &["--all", "--event"]);
+    cli(&server, &["dead-letters", "replay", "--cursor", "1"]).failed(2, &["--all"]);
+    cli(&server, &["dead-letters", "replay", "--all", "--id", "1"]).failed(2, &["one or the other"]);
+    cli(&server, &["dead-letters", "replay", "--id", "9999"]).failed(3, &["9999"]);
+    cli(&server, &["dead-letters", "list", "--stage", "sned"]).failed(1, &["`sned`", "fan_out"]);
+    cli(&server, &["dead-letters"]).failed(2, &["list", "replay"]);
+}
+
+#[tokio::test]
+async fn what_can_not_be_replayed_is_said_and_is_a_failure() {
+    let server = Fresh::start();
+    without_text(&server).await;
+    server.emit(&reservation("evt-1")).await;
+    server.settled("evt-1").await;
+    let all = letters(&server, "").await;
+    assert_eq!(all.len(), 3, "{all:?}");
+    assert_eq!(letters(&server, "channel=SMS&stage=fan_out").await, all);
+
+    let answer = replay(&server, json!({})).await;
+    assert_eq!((&answer["replayed"], &answer["skipped_total"]), (&json!(0), &json!(3)));
+    let skipped = answer["skipped"].as_array().unwrap();
+    assert_eq!(
+        skipped.iter().map(|s| &s["id"]).collect::<Vec<_>>(),
+        all.iter().map(|l| &l["id"]).collect::<Vec<_>>()
+    );
+    assert!(skipped[0]["reason"].as_str().unwrap().contains("correct the template"), "{answer}");
+    assert_eq!(letters(&server, "").await, all, "they stay");
+
+    let said = cli(&server, &["dead-letters", "replay", "--all"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("left alone 3") && said.out.contains("correct the template"), "{said:?}");
+    assert!(said.err.contains("nothing was replayed"), "{said:?}");
+    let said = cli(&server, &["dead-letters", "list", "--channel", "sms"]).succeeded();
+    assert!(said.contains("RESTAURANT_USER 1  SMS      TEMPLATE_ERROR  "), "{said}");
+}
