@@ -1,14 +1,17 @@
 //! The way of a message from `publish` to `receive`, whichever broker carries it.
 //!
-//! Here are the nouns and the two traits; [`InProcess`] implements them in memory. What a message says, who
-//! writes it and what happens after a refusal is the engine's business; this crate moves bytes and promises:
+//! Here are the nouns and the two traits; [`InProcess`] implements them in memory, [`RabbitMq`] by a server.
+//! What a message says, who writes it and what happens after a refusal is the engine's business; this crate
+//! moves bytes and promises:
 //!
 //! - What was confirmed is delivered at least once, until it is acknowledged or the broker reports its queue
 //!   by [`Broker::take_losses`]. Nothing is ever dropped to make room.
 //! - A message may come twice. Receivers recognise it by its [`Message::id`].
 //! - Order is that of publishing, as long as nothing is given back.
 
+mod amqp;
 mod in_process;
+mod rabbitmq;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -21,6 +24,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use in_process::InProcess;
+pub use rabbitmq::{RabbitMq, RabbitMqConfig};
 
 /// Where rejected and poisonous messages go. It is consumed like any queue, and differs in two things, so that
 /// nothing is ever lost in it: it has no limit of messages (the engine empties it), and what is rejected in it,
@@ -168,4 +172,8 @@ pub enum BrokerError {
     /// Correct the configuration: nobody declared this queue.
     #[error("the broker has no queue `{0}`; the queues are declared when it is opened")]
     NoSuchQueue(String),
+    /// Stop, and let somebody correct the configuration or the broker: waiting does not help. Only opening a
+    /// broker answers it; once it runs, it goes on trying.
+    #[error("{0}")]
+    Misconfigured(String),
 }

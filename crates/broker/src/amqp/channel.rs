@@ -1,0 +1,197 @@
+//! One conversation within a connection: questions that are answered in order, and what is heard unasked.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::connection::Shared;
+use super::content::{Incoming, Outgoing};
+use super::io::{BODY, FRAME_OVERHEAD_BYTES, HEADER, METHOD, put_frame};
+use super::{Fault, Request};
+
+/// A broker that does not answer for so long is taken for gone.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+
+/// Hears what the broker says unasked. Called while the connection is read, so it must not linger.
+pub(crate) trait Listener: Send + Sync {
+    fn delivered(&self, _tag: u64, _redelivered: bool, _message: Incoming) {}
+
+    /// Nobody was there to take this message. Its confirm comes later.
+    fn returned(&self, _reason: String, _message: Incoming) {}
+
+    /// These messages were taken, or not.
+    fn confirmed(&self, _tag: u64, _multiple: bool, _taken: bool) {}
+
+    /// Nothing more comes, because the channel ended or because its queue went away.
+    fn ended(&self, _fault: &Fault) {}
+}
+
+/// For a channel on which only questions are asked.
+impl Listener for () {}
+
+/// Dropping it closes it: the broker then gives what it held to others.
+pub(crate) struct Channel {
+    id: u16,
+    slot: Arc<Slot>,
+    shared: Arc<Shared>,
+}
+
+impl Channel {
+    pub(super) async fn open(shared: &Arc<Shared>, listener: Arc<dyn Listener>) -> Result<Self, Fault> {
+        let slot = Arc::new(Slot { listener, deaf: AtomicBool::new(false), answers: Mutex::default() });
+        let id = shared.add(&slot)?;
+        let channel = Self { id, slot, shared: Arc::clone(shared) };
+        channel.ask(Request::OpenChannel).await?;
+        Ok(channel)
+    }
+
+    /// Asks, and waits for the answer: for a queue the number of messages that are ready, for all else zero.
+    ///
+    /// A call that is dropped leaves its answer to nobody, and the answers behind it keep their order.
+    pub(crate) async fn ask(&self, request: Request<'_>) -> Result<u32, Fault> {
+        let (answer, answered) = oneshot::channel();
+        self.shared.put(|out| {
+            self.slot.expect(answer)?;
+            put_frame(out, METHOD, self.id, |out| request.put(out));
+            Ok(())
+        })?;
+        if let Ok(answer) = timeout(ANSWER_WITHIN, answered).await {
+            answer.map_err(|_| Fault::broken("the connection was dropped"))?
+        } else {
+            let fault = Fault::broken("the broker does not answer");
+            self.shared.fail(&fault);
+            Err(fault)
+        }
+    }
+
+    /// Says what needs no answer.
+    pub(crate) fn tell(&self, request: Request<'_>) -> Result<(), Fault> {
+        self.shared.put(|out| {
+            self.slot.check()?;
+            put_frame(out, METHOD, self.id, |out| request.put(out));
+            Ok(())
+        })
+    }
+
+    /// Publishes messages in order, as fast as the connection takes them. `sending` is told the place of each
+    /// before the broker can hear of it.
+    pub(crate) async fn publish(
+        &self,
+        exchange: &str,
+        key: &str,
+        messages: &[Outgoing<'_>],
+        mut sending: impl FnMut(usize),
+    ) -> Result<(), Fault> {
+        let mut places = 0..messages.len();
+        while !places.is_empty() {
+            self.shared.room().await;
+            self.shared.put(|out| {
+                self.slot.check()?;
+                while Shared::has_room(out)
+                    && let Some(place) = places.next()
+                {
+                    sending(place);
+                    self.put_message(out, exchange, key, messages[place]);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn put_message(&self, out: &mut Vec<u8>, exchange: &str, key: &str, message: Outgoing<'_>) {
+        put_frame(out, METHOD, self.id, |out| Request::Publish { exchange, key }.put(out));
+        put_frame(out, HEADER, self.id, |out| message.put_header(out));
+        for part in message.body.chunks(self.shared.frame_max() - FRAME_OVERHEAD_BYTES) {
+            put_frame(out, BODY, self.id, |out| out.extend_from_slice(part));
+        }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        let closed = self.shared.put(|out| {
+            self.slot.check()?;
+            self.slot.deaf.store(true, Ordering::Release);
+            put_frame(out, METHOD, self.id, |out| Request::CloseChannel.put(out));
+            Ok(())
+        });
+        // On a channel that has ended there is nothing left to close.
+        closed.ok();
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// A channel as the reader of the connection knows it.
+pub(super) struct Slot {
+    listener: Arc<dyn Listener>,
+    /// Set when the channel was dropped, and the broker has not said yet that it knows.
+    deaf: AtomicBool,
+    answers: Mutex<Answers>,
+}
+
+type Answer = oneshot::Sender<Result<u32, Fault>>;
+
+#[derive(Default)]
+struct Answers {
+    expected: VecDeque<Answer>,
+    fault: Option<Fault>,
+}
+
+impl Slot {
+    /// Who listens, unless the channel is being closed.
+    pub(super) fn listener(&self) -> Option<&dyn Listener> {
+        (!self.deaf.load(Ordering::Acquire)).then_some(&*self.listener)
+    }
+
+    pub(super) fn answer(&self, ready: u32) {
+        if let Some(answer) = self.lock().expected.pop_front() {
+            // Whoever asked may have gone.
+            answer.send(Ok(ready)).ok();
+        }
+    }
+
+    /// Lets nobody say anything more.
+    pub(super) fn refuse(&self, fault: &Fault) {
+        self.lock().fault.get_or_insert_with(|| fault.clone());
+    }
+
+    pub(super) fn end(&self, fault: &Fault) {
+        self.refuse(fault);
+        let expected = std::mem::take(&mut self.lock().expected);
+        for answer in expected {
+            answer.send(Err(fault.clone())).ok();
+        }
+        if let Some(listener) = self.listener() {
+            listener.ended(fault);
+        }
+    }
+
+    fn expect(&self, answer: Answer) -> Result<(), Fault> {
+        let mut answers = self.lock();
+        if let Some(fault) = &answers.fault {
+            return Err(fault.clone());
+        }
+        answers.expected.push_back(answer);
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        self.lock().fault.clone().map_or(Ok(()), Err)
+    }
+
+    /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
+    fn lock(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

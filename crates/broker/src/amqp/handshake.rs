@@ -1,0 +1,108 @@
+//! The beginning of a connection: who we are, how large frames may be, which virtual host.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use super::Fault;
+use super::codec::{Table, Value};
+use super::io::{Frames, MAX_FRAME_BYTES, METHOD, Wire, put_frame};
+use super::method::{Request, Said};
+
+const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
+/// A dead peer is noticed after twice this time.
+const HEARTBEAT_SECS: u16 = 10;
+/// Whoever opens a connection has a deadline of their own; this one only bounds a single silence.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+/// Consumers take one channel each; nobody opens thousands.
+const MAX_CHANNELS: u16 = 2_047;
+
+/// What we tell the broker about ourselves.
+#[derive(Clone, Copy)]
+pub(crate) struct Introduction<'a> {
+    pub(crate) user: &'a str,
+    pub(crate) password: &'a str,
+    pub(crate) vhost: &'a str,
+    /// What the broker's own tools call the connection.
+    pub(crate) name: &'a str,
+}
+
+impl fmt::Debug for Introduction<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Introduction")
+            .field("user", &self.user)
+            .field("vhost", &self.vhost)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A connection that both ends agree on.
+pub(super) struct Agreed {
+    pub(super) frames: Frames,
+    pub(super) write: Box<dyn AsyncWrite + Send + Unpin>,
+    pub(super) channel_max: u16,
+    pub(super) frame_max: u32,
+    pub(super) heartbeat: Duration,
+}
+
+pub(super) async fn agree(wire: Wire, introduction: Introduction<'_>) -> Result<Agreed, Fault> {
+    let Wire { read, mut write } = wire;
+    let mut frames = Frames::new(read, HANDSHAKE_PATIENCE);
+    write.write_all(PROTOCOL_HEADER).await.map_err(Fault::broken)?;
+    let Said::Start = heard(&mut frames).await? else { return Err(unexpected()) };
+    let response = format!("\0{}\0{}", introduction.user, introduction.password);
+    let properties = properties(introduction.name);
+    let start = Request::StartOk { properties: &properties, response: response.as_bytes() };
+    say(&mut write, start).await?;
+    let Said::Tune { channel_max, frame_max, heartbeat_secs } = heard(&mut frames).await? else {
+        return Err(unexpected());
+    };
+    let (channel_max, frame_max) = (lower(channel_max, MAX_CHANNELS), lower(frame_max, MAX_FRAME_BYTES));
+    let heartbeat_secs = lower(heartbeat_secs, HEARTBEAT_SECS);
+    say(&mut write, Request::TuneOk { channel_max, frame_max, heartbeat_secs }).await?;
+    say(&mut write, Request::Open { vhost: introduction.vhost }).await?;
+    let Said::OpenOk = heard(&mut frames).await? else { return Err(unexpected()) };
+    let heartbeat = Duration::from_secs(heartbeat_secs.into());
+    frames.set_patience(heartbeat * 2);
+    Ok(Agreed { frames, write, channel_max, frame_max, heartbeat })
+}
+
+/// `RabbitMQ` tells the reason of a refusal, and of a pause, only to those who say that they would listen.
+fn properties(name: &str) -> Table {
+    let text = |text: &str| Value::Text(text.to_owned());
+    let capabilities =
+        ["authentication_failure_close", "connection.blocked", "consumer_cancel_notify", "basic.nack"]
+            .map(|capability| (capability.to_owned(), Value::Flag(true)));
+    Table::from([
+        ("product".to_owned(), text("Campanile")),
+        ("version".to_owned(), text(env!("CARGO_PKG_VERSION"))),
+        ("connection_name".to_owned(), text(name)),
+        ("capabilities".to_owned(), Value::Table(Table::from(capabilities))),
+    ])
+}
+
+async fn say(write: &mut (impl AsyncWrite + Unpin), request: Request<'_>) -> Result<(), Fault> {
+    let mut bytes = Vec::new();
+    put_frame(&mut bytes, METHOD, 0, |out| request.put(out));
+    write.write_all(&bytes).await.map_err(Fault::broken)?;
+    write.flush().await.map_err(Fault::broken)
+}
+
+async fn heard(frames: &mut Frames) -> Result<Said, Fault> {
+    let frame = frames.next().await?;
+    match Said::read(frame.payload) {
+        Ok(Said::Close { code, text }) => Err(Fault::Refused { code, text }),
+        Ok(said) if frame.kind == METHOD => Ok(said),
+        _ => Err(unexpected()),
+    }
+}
+
+fn unexpected() -> Fault {
+    Fault::broken("what answers there does not speak AMQP 0-9-1 as RabbitMQ does")
+}
+
+/// Zero stands for "no limit".
+fn lower<T: Ord + Default>(theirs: T, ours: T) -> T {
+    if theirs == T::default() { ours } else { theirs.min(ours) }
+}

@@ -1,0 +1,233 @@
+//! `RabbitMQ`, for engines that share their work or keep it outside of the process.
+//!
+//! A supervisor owns the connections: it declares the topology, notices what breaks or goes missing, and
+//! builds everything anew. Calls never wait for it; while there is no broker they say so, and the caller
+//! backs off.
+//!
+//! Queues and exchanges are declared as promised to everybody who binds a queue of their own: see
+//! [`topology`]. A queue that should exist and does not is a loss, whether it is noticed at a connection or
+//! later.
+
+mod address;
+mod confirms;
+mod consumer;
+mod inbox;
+mod link;
+mod load;
+mod publisher;
+mod supervisor;
+mod topology;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::mem;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::{Broker, BrokerError, Confirm, Consumer, DEAD_LETTER_QUEUE, Message, Published, Room};
+use address::Address;
+use consumer::RabbitMqConsumer;
+use link::Link;
+use load::Load;
+use topology::Topology;
+
+/// Where the broker is, and what is to be found in it.
+#[derive(Clone)]
+pub struct RabbitMqConfig {
+    /// `amqp://user:password@host:port/vhost`, or `amqps://` for TLS. User, password and virtual host are
+    /// percent-encoded where they need be; without them it is `guest`, `guest` and `/`.
+    pub url: String,
+    /// Certificates in PEM that are trusted with `amqps://`, beside those of the operating system.
+    pub ca_file: Option<PathBuf>,
+    /// Stands before the name of every exchange and queue, so that several installations may share a virtual
+    /// host. Empty by default, and part of the names that others bind to.
+    pub prefix: String,
+    /// The queues, without prefix. The dead-letter queue is there anyway.
+    pub queues: Vec<String>,
+    /// How many undelivered messages a queue holds at most. Several instances that publish at once may exceed
+    /// it by what each has under way.
+    pub limit: usize,
+}
+
+/// A broker in a server of its own. Dropping it closes its consumers and its connections.
+pub struct RabbitMq {
+    shared: Arc<Shared>,
+    supervisor: JoinHandle<()>,
+}
+
+impl RabbitMq {
+    /// Connects and declares the topology.
+    ///
+    /// A broker that is not there is waited for in the background: the engine starts, and what it calls
+    /// answers [`BrokerError::Unreachable`]. What waiting would not cure is [`BrokerError::Misconfigured`]:
+    /// wrong credentials, a virtual host that does not exist, queues or exchanges that somebody declared
+    /// otherwise.
+    pub async fn open(config: RabbitMqConfig) -> Result<Self, BrokerError> {
+        let address = Address::parse(&config.url, config.ca_file.as_deref())?;
+        let topology = Topology::new(&config.prefix, &config.queues)?;
+        let shared = Arc::new(Shared::new(address, topology, config.limit));
+        let first = match link::connect(&shared).await {
+            Err(error @ BrokerError::Misconfigured(_)) => return Err(error),
+            first => first,
+        };
+        let supervisor = tokio::spawn(supervisor::run(Arc::clone(&shared), first));
+        // What is called next finds the broker there, if it was there.
+        shared.state.subscribe().wait_for(|state| !matches!(state, State::New)).await.ok();
+        Ok(Self { shared, supervisor })
+    }
+
+    /// Deletes everything that a broker with this configuration declares, with all messages in it.
+    #[cfg(feature = "conformance")]
+    pub async fn remove(config: &RabbitMqConfig) -> Result<(), BrokerError> {
+        let address = Address::parse(&config.url, config.ca_file.as_deref())?;
+        let topology = Topology::new(&config.prefix, &config.queues)?;
+        let connection = address.connect("removes a topology").await?;
+        topology.remove(&connection).await
+    }
+}
+
+#[async_trait]
+impl Broker for RabbitMq {
+    async fn publish(&self, queue: &str, messages: Vec<Message>) -> Result<Published, BrokerError> {
+        let Some(load) = self.shared.loads.get(queue) else {
+            let reason = format!("the broker has no queue `{queue}`");
+            return Ok(Published::Confirmed(vec![Confirm::Refused { reason }; messages.len()]));
+        };
+        if messages.is_empty() {
+            return Ok(Published::Confirmed(Vec::new()));
+        }
+        let link = self.shared.link()?;
+        let Some(place) = load.reserve(messages.len()) else { return Ok(Published::Full) };
+        let confirms = link.publish(queue, messages).await.map_err(BrokerError::Unreachable)?;
+        let accepted = confirms.iter().filter(|confirm| **confirm == Confirm::Accepted).count();
+        place.take(accepted);
+        if accepted < confirms.len() {
+            // Perhaps the queue is gone.
+            self.shared.look_now.notify_one();
+        }
+        Ok(Published::Confirmed(confirms))
+    }
+
+    fn is_full(&self, queue: &str) -> bool {
+        self.shared.loads.get(queue).is_some_and(|load| load.is_full())
+    }
+
+    fn room(&self) -> Room<'_> {
+        Box::pin(self.shared.room.notified())
+    }
+
+    async fn consume(&self, queue: &str, prefetch: usize) -> Result<Box<dyn Consumer>, BrokerError> {
+        let load = self.shared.loads.get(queue).ok_or_else(|| BrokerError::NoSuchQueue(queue.to_owned()))?;
+        let consumer = RabbitMqConsumer::open(&self.shared, queue, load, prefetch).await?;
+        Ok(Box::new(consumer))
+    }
+
+    fn take_losses(&self) -> Vec<String> {
+        mem::take(&mut *self.shared.losses()).into_iter().collect()
+    }
+
+    fn depths(&self) -> Vec<(String, usize)> {
+        self.shared.loads.iter().map(|(queue, load)| (queue.clone(), load.depth())).collect()
+    }
+
+    fn name(&self) -> &'static str {
+        "rabbitmq"
+    }
+}
+
+impl Drop for RabbitMq {
+    fn drop(&mut self) {
+        self.supervisor.abort();
+        self.shared.state.send_replace(State::Closed);
+    }
+}
+
+impl fmt::Debug for RabbitMq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RabbitMq")
+            .field("address", &self.shared.address)
+            .field("state", &*self.shared.state.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The URL holds a password, which has no place in a log.
+impl fmt::Debug for RabbitMqConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RabbitMqConfig")
+            .field("url", &address::without_login(&self.url))
+            .field("ca_file", &self.ca_file)
+            .field("prefix", &self.prefix)
+            .field("queues", &self.queues)
+            .field("limit", &self.limit)
+            .finish()
+    }
+}
+
+/// What the broker, its supervisor and its consumers have in common.
+struct Shared {
+    address: Address,
+    topology: Topology,
+    loads: BTreeMap<String, Arc<Load>>,
+    room: Arc<Notify>,
+    losses: Mutex<BTreeSet<String>>,
+    state: watch::Sender<State>,
+    /// Told when there is reason to doubt that every queue is still there.
+    look_now: Notify,
+}
+
+/// Whether the broker can be reached. The supervisor alone changes it, until the broker is dropped.
+#[derive(Debug)]
+enum State {
+    New,
+    Up(Arc<Link>),
+    Down(String),
+    Closed,
+}
+
+impl Shared {
+    fn new(address: Address, topology: Topology, limit: usize) -> Self {
+        let room = Arc::new(Notify::new());
+        let load = |queue: &String| {
+            let limit = if queue == DEAD_LETTER_QUEUE { usize::MAX } else { limit };
+            (queue.clone(), Arc::new(Load::new(limit, Arc::clone(&room))))
+        };
+        let loads = topology.queues().map(load).collect();
+        let (state, look_now) = (watch::Sender::new(State::New), Notify::new());
+        Self { address, topology, loads, room, losses: Mutex::default(), state, look_now }
+    }
+
+    /// A supervisor that has not noticed its own end yet must not open again what was closed.
+    fn enter(&self, mut state: State) {
+        self.state.send_if_modified(|current| {
+            let open = !matches!(current, State::Closed);
+            if open {
+                // What it was before is dropped outside, since a link that goes tells many.
+                mem::swap(current, &mut state);
+            }
+            open
+        });
+    }
+
+    fn link(&self) -> Result<Arc<Link>, BrokerError> {
+        match &*self.state.borrow() {
+            State::Up(link) => Ok(Arc::clone(link)),
+            State::Down(reason) => Err(BrokerError::Unreachable(reason.clone())),
+            State::New => Err(BrokerError::Unreachable("it is being connected to".to_owned())),
+            State::Closed => Err(BrokerError::Closed),
+        }
+    }
+
+    fn lost(&self, queue: &str) {
+        self.losses().insert(queue.to_owned());
+    }
+
+    /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
+    fn losses(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,229 @@
+//! Which message a confirm speaks of.
+//!
+//! The broker numbers what is published on a channel, and confirms by number: singly, in any order, or all up
+//! to one. A message that nobody took comes back before its confirm, without its number, and is known by its
+//! id.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{oneshot, watch};
+
+use crate::amqp::{Fault, Incoming, Listener};
+use crate::{Confirm, Message};
+
+/// The confirms of one channel.
+pub(super) struct Confirms {
+    state: Mutex<State>,
+    /// Told why the channel has ended.
+    ended: Arc<watch::Sender<Option<Fault>>>,
+}
+
+#[derive(Default)]
+struct State {
+    batches: HashMap<u64, Batch>,
+    next_batch: u64,
+    /// What was published and not confirmed, in order; the first has the number `first_tag`.
+    pending: VecDeque<Pending>,
+    first_tag: u64,
+    /// Id and reason of what came back.
+    returned: Vec<(String, String)>,
+}
+
+/// Messages that are answered together.
+struct Batch {
+    messages: Arc<Vec<Message>>,
+    answers: Vec<Confirm>,
+    missing: usize,
+    done: oneshot::Sender<Vec<Confirm>>,
+}
+
+struct Pending {
+    batch: u64,
+    place: usize,
+    settled: bool,
+}
+
+impl Confirms {
+    pub(super) fn new(ended: Arc<watch::Sender<Option<Fault>>>) -> Self {
+        let state = State { first_tag: 1, ..State::default() };
+        Self { state: Mutex::new(state), ended }
+    }
+
+    /// Begins a batch in which all are accepted, except for what is refused already or later. `missing` of
+    /// its messages are going to be published.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        messages: Arc<Vec<Message>>,
+        answers: Vec<Confirm>,
+        missing: usize,
+    ) -> Waiting {
+        let (done, answered) = oneshot::channel();
+        let mut state = self.lock();
+        let batch = state.next_batch;
+        state.next_batch += 1;
+        state.batches.insert(batch, Batch { messages, answers, missing, done });
+        Waiting { confirms: Arc::clone(self), batch, answered }
+    }
+
+    /// Notes that the next number goes to this message.
+    pub(super) fn sending(&self, batch: u64, place: usize) {
+        self.lock().pending.push_back(Pending { batch, place, settled: false });
+    }
+
+    /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listener for Confirms {
+    fn returned(&self, reason: String, message: Incoming) {
+        self.lock().returned.push((message.id, reason));
+    }
+
+    fn confirmed(&self, tag: u64, multiple: bool, taken: bool) {
+        self.lock().confirmed(tag, multiple, taken);
+    }
+
+    fn ended(&self, fault: &Fault) {
+        // Whoever waits hears that nothing will come.
+        self.lock().batches.clear();
+        self.ended.send_replace(Some(fault.clone()));
+    }
+}
+
+impl State {
+    fn confirmed(&mut self, tag: u64, multiple: bool, taken: bool) {
+        let Some(last) = tag.checked_sub(self.first_tag).and_then(|last| usize::try_from(last).ok()) else {
+            return;
+        };
+        let first = if multiple { 0 } else { last };
+        for index in first..=last.min(self.pending.len().saturating_sub(1)) {
+            let Some(pending) = self.pending.get_mut(index).filter(|pending| !pending.settled) else {
+                continue;
+            };
+            pending.settled = true;
+            let (batch, place) = (pending.batch, pending.place);
+            self.answer(batch, place, taken);
+        }
+        while self.pending.front().is_some_and(|pending| pending.settled) {
+            self.pending.pop_front();
+            self.first_tag += 1;
+        }
+        if self.pending.is_empty() {
+            // What is left speaks of batches that nobody waits for any longer.
+            self.returned.clear();
+        }
+    }
+
+    /// A batch that nobody waits for any longer is not there.
+    fn answer(&mut self, key: u64, place: usize, taken: bool) {
+        let Some(batch) = self.batches.get_mut(&key) else { return };
+        if !taken {
+            let reason = "the broker could not take it".to_owned();
+            batch.answers[place] = Confirm::Refused { reason };
+        }
+        let id = &batch.messages[place].id;
+        if let Some(index) = self.returned.iter().position(|(returned, _)| returned == id) {
+            let (_, reason) = self.returned.swap_remove(index);
+            batch.answers[place] = Confirm::Refused { reason: format!("no queue took it: {reason}") };
+        }
+        batch.missing -= 1;
+        if batch.missing == 0
+            && let Some(batch) = self.batches.remove(&key)
+        {
+            batch.done.send(batch.answers).ok();
+        }
+    }
+}
+
+/// Waits for the confirms of one batch. Dropped, it lets them come unheard.
+pub(super) struct Waiting {
+    confirms: Arc<Confirms>,
+    batch: u64,
+    answered: oneshot::Receiver<Vec<Confirm>>,
+}
+
+impl Waiting {
+    pub(super) fn batch(&self) -> u64 {
+        self.batch
+    }
+
+    /// None when the channel ended first.
+    pub(super) async fn answers(&mut self) -> Option<Vec<Confirm>> {
+        (&mut self.answered).await.ok()
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.confirms.lock().batches.remove(&self.batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACCEPTED: Confirm = Confirm::Accepted;
+
+    fn batch(confirms: &Arc<Confirms>, ids: &[&str]) -> Waiting {
+        let messages: Vec<_> =
+            ids.iter().map(|id| Message { id: (*id).to_owned(), body: (*b"{}").into() }).collect();
+        let count = messages.len();
+        let waiting = confirms.begin(Arc::new(messages), vec![ACCEPTED; count], count);
+        (0..count).for_each(|place| confirms.sending(waiting.batch(), place));
+        waiting
+    }
+
+    fn confirms() -> Arc<Confirms> {
+        Arc::new(Confirms::new(Arc::new(watch::Sender::new(None))))
+    }
+
+    fn returned(confirms: &Confirms, id: &str) {
+        confirms.returned("NO_ROUTE".to_owned(), Incoming { id: id.to_owned(), ..Incoming::default() });
+    }
+
+    #[tokio::test]
+    async fn batches_are_answered_in_whatever_order_confirms_come() {
+        let confirms = confirms();
+        let (mut one, mut other) = (batch(&confirms, &["a", "b"]), batch(&confirms, &["c"]));
+        confirms.confirmed(3, false, true);
+        assert_eq!(other.answers().await, Some(vec![ACCEPTED]));
+        confirms.confirmed(2, false, false);
+        confirms.confirmed(2, true, true);
+        let refused = Confirm::Refused { reason: "the broker could not take it".to_owned() };
+        assert_eq!(one.answers().await, Some(vec![ACCEPTED, refused]));
+    }
+
+    #[tokio::test]
+    async fn a_returned_message_is_refused_and_no_other() {
+        let confirms = confirms();
+        let mut waiting = batch(&confirms, &["a", "b", "c"]);
+        returned(&confirms, "b");
+        confirms.confirmed(3, true, true);
+        let answers = waiting.answers().await.expect("all are confirmed");
+        assert_eq!((&answers[0], &answers[2]), (&ACCEPTED, &ACCEPTED));
+        assert!(matches!(&answers[1], Confirm::Refused { reason } if reason.contains("NO_ROUTE")));
+    }
+
+    #[tokio::test]
+    async fn confirms_of_a_batch_that_was_dropped_are_passed_over() {
+        let confirms = confirms();
+        drop(batch(&confirms, &["a", "b"]));
+        let mut waiting = batch(&confirms, &["c"]);
+        confirms.confirmed(1, false, true);
+        confirms.confirmed(9, true, true);
+        assert_eq!(waiting.answers().await, Some(vec![ACCEPTED]));
+        confirms.confirmed(3, false, true);
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_hears_when_the_channel_ends() {
+        let confirms = confirms();
+        let mut waiting = batch(&confirms, &["a"]);
+        confirms.ended(&Fault::broken("gone"));
+        assert_eq!(waiting.answers().await, None);
+    }
+}

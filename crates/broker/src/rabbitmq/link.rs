@@ -1,0 +1,103 @@
+//! What stands while the broker can be reached: two connections, and a publisher for each queue.
+//!
+//! Publishing has a connection of its own, because a broker that runs out of disk or memory stops reading
+//! from those that publish: acknowledgements, which make room, must still get through.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::publisher::Publisher;
+use super::topology::look;
+use super::{Shared, topology};
+use crate::amqp::{Connection, Fault};
+use crate::{BrokerError, Confirm, Message};
+
+/// How long a publish waits for its confirms. They may still come later, and then the messages come twice.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(20);
+
+pub(super) struct Link {
+    publishing: Connection,
+    consuming: Connection,
+    publishers: BTreeMap<String, Publisher>,
+    publisher_ended: Arc<watch::Sender<Option<Fault>>>,
+}
+
+/// Connects, notes which queues are missing, and declares everything.
+pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
+    let topology = &shared.topology;
+    let consuming = shared.address.connect("receives").await?;
+    for (queue, load) in &shared.loads {
+        let before = load.look();
+        let found = look(&consuming, &topology.name(queue)).await.map_err(topology::broken)?;
+        load.looked(before, found.unwrap_or_default());
+        if found.is_none() {
+            shared.lost(queue);
+        }
+    }
+    topology.declare(&consuming).await?;
+    let publishing = shared.address.connect("publishes").await?;
+    let publisher_ended = Arc::new(watch::Sender::new(None));
+    let mut publishers = BTreeMap::new();
+    for queue in topology.queues() {
+        let (exchange, key) = (topology.exchange(queue), topology.name(queue));
+        let publisher = Publisher::open(&publishing, exchange, key, &publisher_ended).await;
+        publishers.insert(queue.clone(), publisher.map_err(topology::broken)?);
+    }
+    Ok(Link { publishing, consuming, publishers, publisher_ended })
+}
+
+impl Link {
+    pub(super) fn consuming(&self) -> &Connection {
+        &self.consuming
+    }
+
+    /// Waits until something breaks that only a new link repairs.
+    pub(super) async fn ended(&self) -> Fault {
+        let mut publisher_ended = self.publisher_ended.subscribe();
+        tokio::select! {
+            fault = self.publishing.ended() => fault,
+            fault = self.consuming.ended() => fault,
+            Ok(fault) = publisher_ended.wait_for(Option::is_some) => {
+                fault.clone().unwrap_or_else(|| Fault::broken("the broker closed a channel"))
+            }
+        }
+    }
+
+    /// Ends it for everybody, so that nobody goes on with a part of it.
+    pub(super) fn close(&self) {
+        self.publishing.close();
+        self.consuming.close();
+    }
+
+    /// Publishes to one of the queues that the link was made for, or says why that is impossible now.
+    pub(super) async fn publish(&self, queue: &str, messages: Vec<Message>) -> Result<Vec<Confirm>, String> {
+        if let Some(reason) = self.blocked() {
+            return Err(reason);
+        }
+        let publisher = self.publishers.get(queue).ok_or_else(|| format!("nobody publishes to `{queue}`"))?;
+        match timeout(CONFIRM_WITHIN, publisher.publish(messages)).await {
+            Ok(answered) => answered.map_err(|fault| fault.to_string()),
+            Err(_) => Err(self.blocked().unwrap_or_else(|| {
+                format!("it did not confirm within {} seconds", CONFIRM_WITHIN.as_secs())
+            })),
+        }
+    }
+
+    fn blocked(&self) -> Option<String> {
+        self.publishing.blocked().map(|reason| format!("it takes no messages at present ({reason})"))
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("publishing", &self.publishing)
+            .field("consuming", &self.consuming)
+            .finish_non_exhaustive()
+    }
+}

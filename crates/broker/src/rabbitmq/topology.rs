@@ -1,0 +1,183 @@
+//! The exchanges and queues, exactly as promised; others bind to them by these names.
+//!
+//! - `notifications.exchange`, a durable topic exchange. Every queue is bound to it by its own name.
+//! - The queues: durable quorum queues that deliver a message again at most [`DELIVERY_LIMIT`] times, and then
+//!   send it to the dead letters.
+//! - `notifications.dlx`, a durable topic exchange, and `notification.dlq`, a durable quorum queue that takes
+//!   everything from it.
+//!
+//! All names begin with the configured prefix.
+
+use std::iter;
+use std::sync::Arc;
+
+use crate::amqp::{Connection, Fault, NOT_FOUND, Request, Table, Value};
+use crate::{BrokerError, DEAD_LETTER_QUEUE, DELIVERY_LIMIT};
+
+const EXCHANGE: &str = "notifications.exchange";
+const DEAD_LETTER_EXCHANGE: &str = "notifications.dlx";
+/// In a binding: whatever the routing key.
+const EVERYTHING: &str = "#";
+/// What is in the dead letters stays there, however often it comes back. From version 4 on, a queue without a
+/// limit has one of 20, and "none" is written in a way that versions before do not understand; this is
+/// understood by all, so that an upgrade finds the queue as it was declared.
+const NO_DELIVERY_LIMIT: i64 = i32::MAX as i64;
+
+const ACCESS_REFUSED: u16 = 403;
+const RESOURCE_LOCKED: u16 = 405;
+const PRECONDITION_FAILED: u16 = 406;
+
+#[derive(Debug)]
+pub(super) struct Topology {
+    prefix: String,
+    /// Without prefix, sorted, with the dead-letter queue.
+    queues: Vec<String>,
+}
+
+impl Topology {
+    pub(super) fn new(prefix: &str, queues: &[String]) -> Result<Self, BrokerError> {
+        let mut queues = queues.to_vec();
+        queues.push(DEAD_LETTER_QUEUE.to_owned());
+        queues.sort();
+        queues.dedup();
+        let topology = Self { prefix: prefix.to_owned(), queues };
+        let names = topology.queues.iter().map(String::as_str).chain([EXCHANGE, DEAD_LETTER_EXCHANGE]);
+        for name in names.map(|name| topology.name(name)) {
+            if name.len() > crate::amqp::MAX_SHORT_BYTES || name.starts_with("amq.") {
+                return Err(BrokerError::Misconfigured(format!(
+                    "`{name}` cannot be the name of a queue or exchange: it is longer than 255 bytes, or begins with \
+                     `amq.`; shorten it, or change `broker.prefix`"
+                )));
+            }
+        }
+        Ok(topology)
+    }
+
+    pub(super) fn queues(&self) -> impl Iterator<Item = &String> {
+        self.queues.iter()
+    }
+
+    pub(super) fn name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// The exchange that leads to a queue, by the queue's own name.
+    pub(super) fn exchange(&self, queue: &str) -> String {
+        self.name(if queue == DEAD_LETTER_QUEUE { DEAD_LETTER_EXCHANGE } else { EXCHANGE })
+    }
+
+    /// Declares all of it. What is there already, and is the same, is left as it is.
+    pub(super) async fn declare(&self, connection: &Connection) -> Result<(), BrokerError> {
+        let channel = connection.channel(Arc::new(())).await.map_err(broken)?;
+        for name in [EXCHANGE, DEAD_LETTER_EXCHANGE].map(|name| self.name(name)) {
+            let declare = Request::DeclareExchange { name: &name, kind: "topic" };
+            channel
+                .ask(declare)
+                .await
+                .map_err(|fault| foreign("exchange", &name, "durable, topic", &fault))?;
+        }
+        for queue in &self.queues {
+            let (name, exchange) = (self.name(queue), self.exchange(queue));
+            let (arguments, key) = if queue == DEAD_LETTER_QUEUE {
+                (dead_letter_arguments(), EVERYTHING)
+            } else {
+                (arguments(&self.name(DEAD_LETTER_EXCHANGE)), name.as_str())
+            };
+            let declare = Request::DeclareQueue { name: &name, arguments: &arguments };
+            let wanted = describe(&arguments);
+            channel.ask(declare).await.map_err(|fault| foreign("queue", &name, &wanted, &fault))?;
+            let bind = Request::BindQueue { queue: &name, exchange: &exchange, key };
+            channel.ask(bind).await.map_err(|fault| foreign("binding of the queue", &name, key, &fault))?;
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "conformance")]
+    pub(super) async fn remove(&self, connection: &Connection) -> Result<(), BrokerError> {
+        let channel = connection.channel(Arc::new(())).await.map_err(broken)?;
+        for queue in &self.queues {
+            channel.ask(Request::DeleteQueue { name: &self.name(queue) }).await.map_err(broken)?;
+        }
+        for exchange in [EXCHANGE, DEAD_LETTER_EXCHANGE] {
+            channel.ask(Request::DeleteExchange { name: &self.name(exchange) }).await.map_err(broken)?;
+        }
+        Ok(())
+    }
+}
+
+/// Asks how many messages of a queue are ready, without making it. None when it does not exist.
+pub(super) async fn look(connection: &Connection, name: &str) -> Result<Option<usize>, Fault> {
+    let channel = connection.channel(Arc::new(())).await?;
+    match channel.ask(Request::LookAtQueue { name }).await {
+        Ok(ready) => Ok(Some(usize::try_from(ready).unwrap_or(usize::MAX))),
+        Err(fault) if is_missing(&fault) => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// A cluster of which too much is down says "not found" as well, of queues that will be back with all that is
+/// in them.
+fn is_missing(fault: &Fault) -> bool {
+    match fault {
+        Fault::Refused { code: NOT_FOUND, text } => {
+            !text.contains("inaccessible") && !text.contains("stopped")
+        }
+        Fault::Refused { .. } | Fault::Broken(_) => false,
+    }
+}
+
+fn arguments(dead_letter_exchange: &str) -> Table {
+    Table::from([
+        ("x-queue-type".to_owned(), Value::Text("quorum".to_owned())),
+        ("x-delivery-limit".to_owned(), Value::Number(DELIVERY_LIMIT.into())),
+        ("x-dead-letter-exchange".to_owned(), Value::Text(dead_letter_exchange.to_owned())),
+    ])
+}
+
+fn dead_letter_arguments() -> Table {
+    Table::from([
+        ("x-queue-type".to_owned(), Value::Text("quorum".to_owned())),
+        ("x-delivery-limit".to_owned(), Value::Number(NO_DELIVERY_LIMIT)),
+    ])
+}
+
+fn describe(arguments: &Table) -> String {
+    let arguments = arguments.iter().map(|(name, value)| format!(", {name} {value}"));
+    iter::once("durable".to_owned()).chain(arguments).collect()
+}
+
+/// What the broker says names what differs, and how it is at present.
+fn foreign(kind: &str, name: &str, wanted: &str, fault: &Fault) -> BrokerError {
+    match fault.code() {
+        Some(PRECONDITION_FAILED | RESOURCE_LOCKED) => BrokerError::Misconfigured(format!(
+            "the {kind} `{name}` exists already, and is not as Campanile declares it ({wanted}): {fault}; delete it \
+             once nobody needs it (`rabbitmqctl delete_queue`, or the management page), use another virtual host, or set \
+             `broker.prefix`"
+        )),
+        Some(ACCESS_REFUSED) => BrokerError::Misconfigured(format!(
+            "the {kind} `{name}` may not be declared: {fault}; give the user the permissions to configure, write and \
+             read by `rabbitmqctl set_permissions`"
+        )),
+        _ => broken(fault.clone()),
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is handed to `map_err`")]
+pub(super) fn broken(fault: Fault) -> BrokerError {
+    BrokerError::Unreachable(fault.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_will_be_back_is_not_missing() {
+        let said = |text: &str| Fault::Refused { code: NOT_FOUND, text: text.to_owned() };
+        assert!(is_missing(&said("NOT_FOUND - no queue 'a' in vhost '/'")));
+        let away =
+            "NOT_FOUND - home node 'rabbit@a' of durable queue 'a' in vhost '/' is down or inaccessible";
+        assert!(!is_missing(&said(away)));
+        assert!(!is_missing(&Fault::broken("no queue")));
+    }
+}

@@ -1,0 +1,8 @@
+//! Everything about `RabbitMQ`, against a real one.
+
+mod messages;
+mod recovery;
+mod start;
+mod suite;
+mod support;
+mod tls;

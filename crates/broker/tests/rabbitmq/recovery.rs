@@ -1,0 +1,193 @@
+//! What `RabbitMQ` does to us while we run, and that we go on.
+
+use crate::support::proxy::Proxy;
+use crate::support::witness::Witness;
+use crate::support::{Place, messages, publish, receive, receive_and_ack, until, within};
+use std::time::Duration;
+
+use campanile_broker::{
+    Broker, BrokerError, Confirm, DEAD_LETTER_QUEUE, Published, RabbitMq, RabbitMqConfig,
+};
+
+async fn open_by(proxy: &Proxy, place: &Place) -> RabbitMq {
+    let config = RabbitMqConfig { url: proxy.url(), ..place.config() };
+    let broker = RabbitMq::open(config).await.expect("RabbitMQ is there");
+    broker.take_losses();
+    broker
+}
+
+#[tokio::test]
+async fn publishers_and_consumers_go_on_after_the_connection_was_cut() {
+    let (place, mut proxy) = (Place::new(&["a"]), Proxy::up().await);
+    let broker = open_by(&proxy, &place).await;
+    let mut consumer = broker.consume("a", 100).await.expect("it is there");
+    publish(&broker, "a", 0..10).await;
+    let held = receive(&mut *consumer, 100).await;
+    for round in 0..3 {
+        proxy.cut().await;
+        until(async || broker.publish("a", messages(0..1)).await.err()).await;
+        proxy.restore().await;
+        publish(&broker, "a", 10 + round..11 + round).await;
+    }
+    // What was held goes with the connection: its tags name nothing any longer, and it comes again.
+    let tags: Vec<_> = held.iter().map(|delivery| delivery.tag).collect();
+    consumer.ack(&tags).await.ok();
+    receive_and_ack(&mut *consumer, 0..13).await;
+    assert_eq!(broker.take_losses(), Vec::<String>::new());
+    until(async || (broker.depths()[0].1 == 0).then_some(())).await;
+    drop(broker);
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn a_waiting_consumer_hears_of_the_cut_and_receives_afterwards() {
+    let (place, mut proxy) = (Place::new(&["a"]), Proxy::up().await);
+    let broker = open_by(&proxy, &place).await;
+    let mut consumer = broker.consume("a", 100).await.expect("it is there");
+    let (heard, ()) = tokio::join!(within(consumer.receive(1, Duration::ZERO)), proxy.cut());
+    assert!(matches!(heard, Err(BrokerError::Unreachable(_))), "{heard:?}");
+    proxy.restore().await;
+    publish(&broker, "a", 0..5).await;
+    receive_and_ack(&mut *consumer, 0..5).await;
+    drop(broker);
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn a_consumer_keeps_its_prefetch_over_a_cut() {
+    let (place, mut proxy) = (Place::new(&["a"]), Proxy::up().await);
+    let broker = open_by(&proxy, &place).await;
+    let mut consumer = broker.consume("a", 3).await.expect("it is there");
+    proxy.cut().await;
+    until(async || broker.publish("a", messages(0..1)).await.err()).await;
+    proxy.restore().await;
+    publish(&broker, "a", 0..8).await;
+    let mut held = receive(&mut *consumer, 10).await;
+    while held.len() < 3 {
+        held.extend(receive(&mut *consumer, 10).await);
+    }
+    assert_eq!(held.len(), 3);
+    // All the others are left to somebody else.
+    let mut other = broker.consume("a", 10).await.expect("it is there");
+    receive_and_ack(&mut *other, 3..8).await;
+    drop((broker, consumer, other));
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn messages_that_were_under_way_at_the_cut_arrive() {
+    let (place, mut proxy) = (Place::new(&["a"]), Proxy::up().await);
+    let broker = open_by(&proxy, &place).await;
+    let publishing = async {
+        for batch in 0..20 {
+            let cutting = async {
+                if batch % 5 == 4 {
+                    proxy.cut().await;
+                    proxy.restore().await;
+                }
+            };
+            tokio::join!(publish(&broker, "a", batch * 100..(batch + 1) * 100), cutting);
+        }
+    };
+    let consuming = async {
+        let mut consumer = until(async || broker.consume("a", 500).await.ok()).await;
+        receive_and_ack(&mut *consumer, 0..2_000).await;
+    };
+    tokio::join!(publishing, consuming);
+    drop(broker);
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn a_queue_that_was_deleted_is_a_loss_and_is_there_again() {
+    let (place, witness) = (Place::new(&["a", "b"]), Witness::new().await);
+    let broker = place.open(100).await;
+    broker.take_losses();
+    let mut consumer = broker.consume("a", 10).await.expect("it is there");
+    publish(&*broker, "a", 0..2).await;
+    publish(&*broker, "b", 0..2).await;
+    witness.delete_queue(&place.name("a")).await;
+    assert_eq!(until(async || some(broker.take_losses())).await, ["a"]);
+    // Until it is bound again, nobody takes what is published to it.
+    let accepted = Published::Confirmed(vec![Confirm::Accepted; 2]);
+    let again =
+        async || broker.publish("a", messages(2..4)).await.ok().filter(|published| *published == accepted);
+    until(again).await;
+    receive_and_ack(&mut *consumer, 2..4).await;
+
+    // Nobody consumes this one, so that only looking finds out.
+    witness.delete_queue(&place.name("b")).await;
+    assert_eq!(until(async || some(broker.take_losses())).await, ["b"]);
+    until(async || (broker.depths()[1] == ("b".to_owned(), 0)).then_some(())).await;
+    drop((broker, consumer));
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn a_message_to_a_queue_that_was_deleted_is_refused() {
+    let (place, witness) = (Place::new(&["a"]), Witness::new().await);
+    let broker = place.open(100).await;
+    broker.take_losses();
+    witness.delete_queue(&place.name("a")).await;
+    let Ok(Published::Confirmed(confirms)) = broker.publish("a", messages(0..2)).await else {
+        panic!("the broker is there");
+    };
+    // The queue may have been declared again already.
+    if confirms[0] != Confirm::Accepted {
+        assert!(confirms.iter().all(|confirm| matches!(confirm, Confirm::Refused { .. })), "{confirms:?}");
+    }
+    assert_eq!(until(async || some(broker.take_losses())).await, ["a"]);
+    drop(broker);
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn a_queue_that_was_purged_is_no_loss_and_has_room() {
+    let (place, witness) = (Place::new(&["a"]), Witness::new().await);
+    let broker = place.open(10).await;
+    broker.take_losses();
+    publish(&*broker, "a", 0..10).await;
+    let room = broker.room();
+    assert!(broker.is_full("a"));
+    witness.purge(&place.name("a")).await;
+    within(room).await;
+    assert!(!broker.is_full("a"));
+    publish(&*broker, "a", 10..12).await;
+    receive_and_ack(&mut *broker.consume("a", 10).await.expect("it is there"), 10..12).await;
+    assert_eq!(broker.take_losses(), Vec::<String>::new());
+    drop(broker);
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn what_another_instance_acknowledges_makes_room() {
+    let place = Place::new(&["a"]);
+    let (one, other) = (place.open(10).await, place.open(10).await);
+    publish(&*one, "a", 0..10).await;
+    assert_eq!(one.publish("a", messages(10..11)).await.expect("it is there"), Published::Full);
+    let room = one.room();
+    receive_and_ack(&mut *other.consume("a", 10).await.expect("it is there"), 0..10).await;
+    within(room).await;
+    publish(&*one, "a", 10..20).await;
+    // A restart finds what is there.
+    drop(one);
+    let one = place.open(10).await;
+    assert!(one.is_full("a"));
+    drop((one, other));
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn the_dead_letter_queue_is_restored_too() {
+    let (place, witness) = (Place::new(&["a"]), Witness::new().await);
+    let broker = place.open(10).await;
+    broker.take_losses();
+    witness.delete_queue(&place.name(DEAD_LETTER_QUEUE)).await;
+    assert_eq!(until(async || some(broker.take_losses())).await, [DEAD_LETTER_QUEUE]);
+    drop(broker);
+    place.remove().await;
+}
+
+fn some(losses: Vec<String>) -> Option<Vec<String>> {
+    Some(losses).filter(|losses| !losses.is_empty())
+}

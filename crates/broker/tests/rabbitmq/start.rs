@@ -1,0 +1,140 @@
+//! What `RabbitMQ` looks like after a start, and what a start says when it cannot be.
+
+use crate::support::proxy::Proxy;
+use crate::support::witness::{Witness, text_value};
+use crate::support::{Place, messages, publish, receive_and_ack, until, within};
+use amqprs::{BasicProperties, FieldValue};
+use campanile_broker::{Broker, BrokerError, DEAD_LETTER_QUEUE, RabbitMq, RabbitMqConfig};
+
+#[tokio::test]
+async fn the_topology_is_exactly_as_promised() {
+    let (place, witness) = (Place::new(&["notification.customer"]), Witness::new().await);
+    let broker = place.open(10).await;
+    let (exchange, dlx) = (place.name("notifications.exchange"), place.name("notifications.dlx"));
+    for name in [&exchange, &dlx] {
+        assert!(witness.declares_exchange(name, "topic", true).await);
+        assert!(!witness.declares_exchange(name, "topic", false).await);
+        assert!(!witness.declares_exchange(name, "direct", true).await);
+    }
+    let (queue, dlq) = (place.name("notification.customer"), place.name(DEAD_LETTER_QUEUE));
+    let quorum = ("x-queue-type", text_value("quorum"));
+    let limit = ("x-delivery-limit", FieldValue::l(100));
+    let dead_letters = ("x-dead-letter-exchange", text_value(&dlx));
+    assert!(witness.declares_queue(&queue, &[quorum.clone(), limit.clone(), dead_letters.clone()]).await);
+    assert!(!witness.declares_queue(&queue, &[quorum.clone(), dead_letters.clone()]).await);
+    assert!(!witness.declares_queue(&queue, &[quorum.clone(), limit.clone()]).await);
+    let no_limit = ("x-delivery-limit", FieldValue::l(i64::from(i32::MAX)));
+    assert!(witness.declares_queue(&dlq, &[quorum.clone(), no_limit]).await);
+    assert!(!witness.declares_queue(&dlq, &[quorum, limit]).await);
+
+    let message = |id: &str| BasicProperties::default().with_message_id(id).finish();
+    witness.publish(&exchange, &queue, message("by its own name"), b"{}").await;
+    witness.publish(&exchange, "notification.other", message("by another name"), b"{}").await;
+    witness.publish(&dlx, "whatever", message("dead"), b"{}").await;
+    let (properties, _) = until(async || witness.get(&queue).await).await;
+    assert_eq!(properties.message_id().map(String::as_str), Some("by its own name"));
+    assert!(witness.get(&queue).await.is_none());
+    let (properties, _) = until(async || witness.get(&dlq).await).await;
+    assert_eq!(properties.message_id().map(String::as_str), Some("dead"));
+    drop(broker);
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn queues_that_were_not_there_are_lost_and_those_that_were_are_not() {
+    let place = Place::new(&["a", "b"]);
+    let broker = place.open(10).await;
+    assert_eq!(broker.take_losses(), ["a", "b", DEAD_LETTER_QUEUE]);
+    publish(&*broker, "a", 0..3).await;
+    drop(broker);
+    let broker = place.open(10).await;
+    assert_eq!(broker.take_losses(), Vec::<String>::new());
+    assert_eq!(broker.depths(), [("a", 3), ("b", 0), (DEAD_LETTER_QUEUE, 0)].map(|(q, n)| (q.to_owned(), n)));
+    drop(broker);
+    let witness = Witness::new().await;
+    witness.delete_queue(&place.name("b")).await;
+    let broker = place.open(10).await;
+    assert_eq!(broker.take_losses(), ["b"]);
+    drop(broker);
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn a_queue_that_somebody_declared_otherwise_is_named() {
+    let (place, witness) = (Place::new(&["a"]), Witness::new().await);
+    let foreign = place.name("a");
+    assert!(witness.declares_queue(&foreign, &[("x-queue-type", text_value("classic"))]).await);
+    let error = misconfigured(place.config()).await;
+    for part in [&*foreign, "current is", "x-queue-type quorum", "x-delivery-limit 100", "delete"] {
+        assert!(error.contains(part), "{error}");
+    }
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn an_exchange_that_somebody_declared_otherwise_is_named() {
+    let (place, witness) = (Place::new(&["a"]), Witness::new().await);
+    let foreign = place.name("notifications.exchange");
+    assert!(witness.declares_exchange(&foreign, "fanout", true).await);
+    let error = misconfigured(place.config()).await;
+    for part in [&*foreign, "fanout", "topic"] {
+        assert!(error.contains(part), "{error}");
+    }
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_said_and_not_shown() {
+    let mut url = crate::support::url();
+    url.set_password(Some("not-the-password")).expect("a URL of a broker has a password");
+    let error = misconfigured(RabbitMqConfig { url: url.to_string(), ..Place::new(&["a"]).config() }).await;
+    assert!(error.contains("refuses user"), "{error}");
+    assert!(!error.contains("not-the-password"), "{error}");
+}
+
+#[tokio::test]
+async fn a_virtual_host_that_does_not_exist_is_named() {
+    let mut url = crate::support::url();
+    url.set_path("/no-such-host");
+    let error = misconfigured(RabbitMqConfig { url: url.to_string(), ..Place::new(&["a"]).config() }).await;
+    assert!(error.contains("`no-such-host`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_name_that_is_too_long_is_refused() {
+    let prefix = "p".repeat(250);
+    let error = misconfigured(RabbitMqConfig { prefix, ..Place::new(&["a"]).config() }).await;
+    assert!(error.contains("255 bytes"), "{error}");
+}
+
+#[tokio::test]
+async fn a_broker_that_is_not_there_yet_is_waited_for() {
+    let (place, mut proxy) = (Place::new(&["a"]), Proxy::down().await);
+    let config = RabbitMqConfig { url: proxy.url(), ..place.config() };
+    let broker = within(RabbitMq::open(config)).await.expect("it waits");
+    let refused = broker.publish("a", messages(0..1)).await.expect_err("nobody is there");
+    let BrokerError::Unreachable(reason) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("127.0.0.1:") && !reason.contains("guest"), "{reason}");
+    assert!(matches!(broker.consume("a", 10).await, Err(BrokerError::Unreachable(_))));
+    assert!(broker.take_losses().is_empty());
+    proxy.restore().await;
+    publish(&broker, "a", 0..3).await;
+    assert_eq!(broker.take_losses(), ["a", DEAD_LETTER_QUEUE]);
+    receive_and_ack(&mut *broker.consume("a", 10).await.expect("it is there"), 0..3).await;
+    drop(broker);
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn debug_output_shows_no_password() {
+    let place = Place::new(&["a"]);
+    let url = "amqp://somebody:secret@localhost/%2f".to_owned();
+    assert!(!format!("{:?}", RabbitMqConfig { url, ..place.config() }).contains("secret"));
+}
+
+async fn misconfigured(config: RabbitMqConfig) -> String {
+    match within(RabbitMq::open(config)).await {
+        Err(BrokerError::Misconfigured(error)) => error,
+        other => panic!("it was to be refused, but {other:?}"),
+    }
+}

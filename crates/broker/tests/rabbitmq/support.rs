@@ -1,0 +1,114 @@
+//! A place of its own in the `RabbitMQ` that `cargo xtask test` brings up, and others who look at it from
+//! outside.
+
+pub mod proxy;
+pub mod vandal;
+pub mod witness;
+
+use std::env;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use campanile_broker::{
+    Broker, BrokerError, Confirm, Consumer, Delivery, Message, Published, RabbitMq, RabbitMqConfig,
+};
+use tokio::time::{interval, timeout};
+use url::Url;
+use uuid::Uuid;
+
+/// How long a test waits for what must come.
+const GUARD: Duration = Duration::from_secs(30);
+
+/// Exchanges and queues that nobody else uses, and that are removed in the end.
+#[derive(Debug, Clone)]
+pub struct Place {
+    config: RabbitMqConfig,
+}
+
+impl Place {
+    pub fn new(queues: &[&str]) -> Self {
+        let url = url().to_string();
+        let prefix = format!("test-{}.", Uuid::now_v7());
+        let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
+        Self { config: RabbitMqConfig { url, ca_file: None, prefix, queues, limit: 5_000 } }
+    }
+
+    pub fn config(&self) -> RabbitMqConfig {
+        self.config.clone()
+    }
+
+    /// The name that the broker knows this by.
+    pub fn name(&self, name: &str) -> String {
+        format!("{}{name}", self.config.prefix)
+    }
+
+    pub async fn open(&self, limit: usize) -> Arc<dyn Broker> {
+        let config = RabbitMqConfig { limit, ..self.config() };
+        Arc::new(RabbitMq::open(config).await.expect("RabbitMQ is there"))
+    }
+
+    pub async fn remove(self) {
+        RabbitMq::remove(&self.config).await.expect("RabbitMQ is there");
+    }
+}
+
+pub fn url() -> Url {
+    let url = env::var("CAMPANILE_TEST_BROKER_URL").expect(
+        "CAMPANILE_TEST_BROKER_URL names a RabbitMQ to test with: run `cargo xtask test`, or set the variable",
+    );
+    url.parse().expect("CAMPANILE_TEST_BROKER_URL is a URL")
+}
+
+pub fn messages(numbers: Range<usize>) -> Vec<Message> {
+    numbers.map(|number| Message { id: format!("{number:05}"), body: (*b"{}").into() }).collect()
+}
+
+/// Publishes as a patient caller does.
+pub async fn publish(broker: &dyn Broker, queue: &str, numbers: Range<usize>) {
+    let accepted = Published::Confirmed(vec![Confirm::Accepted; numbers.len()]);
+    let published = until(async || match broker.publish(queue, messages(numbers.clone())).await {
+        Err(BrokerError::Unreachable(_)) => None,
+        published => Some(published.expect("the broker is open")),
+    });
+    assert_eq!(published.await, accepted);
+}
+
+/// Receives until each of these ids was there, and acknowledges all of it. Some may come more than once.
+pub async fn receive_and_ack(consumer: &mut dyn Consumer, numbers: Range<usize>) {
+    let mut missing: Vec<_> = messages(numbers).into_iter().map(|message| message.id).collect();
+    while !missing.is_empty() {
+        let deliveries = receive(consumer, 1_000).await;
+        missing.retain(|id| deliveries.iter().all(|delivery| delivery.message.id != *id));
+        let tags: Vec<_> = deliveries.iter().map(|delivery| delivery.tag).collect();
+        // What cannot be acknowledged comes again.
+        consumer.ack(&tags).await.ok();
+    }
+}
+
+/// Receives as a patient caller does.
+pub async fn receive(consumer: &mut dyn Consumer, max: usize) -> Vec<Delivery> {
+    until(async || match within(consumer.receive(max, Duration::ZERO)).await {
+        Err(BrokerError::Unreachable(_)) => None,
+        received => Some(received.expect("the broker is open")),
+    })
+    .await
+}
+
+/// Asks again and again until there is an answer.
+pub async fn until<T>(mut answer: impl AsyncFnMut() -> Option<T>) -> T {
+    let mut tick = interval(Duration::from_millis(20));
+    within(async {
+        loop {
+            tick.tick().await;
+            if let Some(answer) = answer().await {
+                return answer;
+            }
+        }
+    })
+    .await
+}
+
+pub async fn within<T>(future: impl Future<Output = T>) -> T {
+    timeout(GUARD, future).await.expect("this takes no time worth mentioning")
+}
