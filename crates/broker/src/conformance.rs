@@ -48,7 +48,7 @@ macro_rules! for_each_check {
             deliver::two_consumers_share_a_queue_and_no_message_is_given_twice
             deliver::ten_thousand_messages_arrive_exactly_once
             deliver::a_consumer_whose_broker_is_gone_hears_that_it_is_closed
-            deliver::losses_are_reported_once
+            deliver::losses_are_reported_until_they_are_made_good
             settle::acked_messages_never_return
             settle::a_part_of_a_batch_is_acked_without_the_rest
             settle::settling_twice_changes_nothing

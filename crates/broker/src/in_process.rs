@@ -8,7 +8,6 @@ mod queue;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -74,8 +73,18 @@ impl Broker for InProcess {
         )))
     }
 
-    fn take_losses(&self) -> Vec<String> {
-        mem::take(&mut self.losses.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Nothing keeps anybody from using them meanwhile: memory that is lost is lost with its process.
+    fn losses(&self) -> Vec<String> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn restore(&self, queues: &[String]) -> Result<(), BrokerError> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner).retain(|lost| !queues.contains(lost));
+        Ok(())
+    }
+
+    fn trouble(&self) -> Option<String> {
+        None
     }
 
     fn depths(&self) -> Vec<(String, usize)> {

@@ -5,7 +5,7 @@
 //! moves bytes and promises:
 //!
 //! - What was confirmed is delivered at least once, until it is acknowledged or the broker reports its queue
-//!   by [`Broker::take_losses`]. Nothing is ever dropped to make room.
+//!   by [`Broker::losses`]. Nothing is ever dropped to make room.
 //! - A message may come twice. Receivers recognise it by its [`Message::id`].
 //! - Order is that of publishing, as long as nothing is given back.
 
@@ -69,10 +69,17 @@ pub trait Broker: Send + Sync + fmt::Debug {
     /// Opens a consumer of one queue that holds at most `prefetch` unacknowledged messages (zero counts as one).
     async fn consume(&self, queue: &str, prefetch: usize) -> Result<Box<dyn Consumer>, BrokerError>;
 
-    /// Queues whose messages were lost since the last call; at start all of them, for a broker that keeps
-    /// nothing. The caller publishes again what was not delivered. When the dead-letter queue is among them,
-    /// what it held may have come from any queue.
-    fn take_losses(&self) -> Vec<String>;
+    /// Queues whose messages were lost: at start all of them, for a broker that keeps nothing. Each is there, and can be used,
+    /// only after [`Broker::restore`]: the caller first sees to it that what was not delivered will be published again. Whoever
+    /// dies in between leaves the queue missing, so that the next one finds the loss. When the dead-letter queue is among
+    /// them, what it held may have come from any queue.
+    fn losses(&self) -> Vec<String>;
+
+    /// Makes lost queues again.
+    async fn restore(&self, queues: &[String]) -> Result<(), BrokerError>;
+
+    /// Why the broker can't be used at present, if so.
+    fn trouble(&self) -> Option<String>;
 
     /// Undelivered messages, ready and unacknowledged, per queue; for metrics and readiness.
     fn depths(&self) -> Vec<(String, usize)>;

@@ -100,7 +100,7 @@ impl Broker for RabbitMq {
         if messages.is_empty() {
             return Ok(Published::Confirmed(Vec::new()));
         }
-        let link = self.shared.link()?;
+        let link = self.shared.link_to(queue)?;
         let Some(place) = load.reserve(messages.len()) else { return Ok(Published::Full) };
         let confirms = link.publish(queue, messages).await.map_err(BrokerError::Unreachable)?;
         let accepted = confirms.iter().filter(|confirm| **confirm == Confirm::Accepted).count();
@@ -126,8 +126,26 @@ impl Broker for RabbitMq {
         Ok(Box::new(consumer))
     }
 
-    fn take_losses(&self) -> Vec<String> {
-        mem::take(&mut *self.shared.losses()).into_iter().collect()
+    fn losses(&self) -> Vec<String> {
+        self.shared.losses().iter().cloned().collect()
+    }
+
+    async fn restore(&self, queues: &[String]) -> Result<(), BrokerError> {
+        let link = self.shared.link()?;
+        self.shared.topology.declare(link.consuming(), |queue| queues.contains(queue)).await?;
+        self.shared.losses().retain(|lost| !queues.contains(lost));
+        // Whoever waited for one of them may go on.
+        self.shared.room.notify_waiters();
+        Ok(())
+    }
+
+    fn trouble(&self) -> Option<String> {
+        match &*self.shared.state.borrow() {
+            State::Up(link) => link.blocked(),
+            State::Down(reason) => Some(reason.clone()),
+            State::New => Some("it is being connected to".to_owned()),
+            State::Closed => Some("it is closed".to_owned()),
+        }
     }
 
     fn depths(&self) -> Vec<(String, usize)> {
@@ -222,8 +240,23 @@ impl Shared {
         }
     }
 
-    fn lost(&self, queue: &str) {
-        self.losses().insert(queue.to_owned());
+    /// For whoever wants to publish to a queue or to consume it.
+    fn link_to(&self, queue: &str) -> Result<Arc<Link>, BrokerError> {
+        if self.losses().contains(queue) {
+            let reason = format!("the queue `{queue}` is gone, and is made again when its messages are safe");
+            return Err(BrokerError::Unreachable(reason));
+        }
+        self.link()
+    }
+
+    /// Notes whether a queue was found. One that is there again was made good by another instance.
+    fn found(&self, queue: &str, found: bool) {
+        let mut losses = self.losses();
+        if found {
+            losses.remove(queue);
+        } else if losses.insert(queue.to_owned()) {
+            tracing::warn!(queue, "a queue is not in RabbitMQ: what was in it is published again");
+        }
     }
 
     /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.

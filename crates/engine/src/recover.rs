@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use campanile_broker::DEAD_LETTER_QUEUE;
 use campanile_store::{Signal, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
 use crate::backoff::Backoff;
+use crate::pipeline::publish::PublishError;
 use crate::pipeline::send::Desk;
 use crate::pipeline::settle;
 
@@ -15,6 +17,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const REPUBLISH_ROWS: usize = 5_000;
 /// How often, and how old, what was published and not received is published again without a known loss.
 const REPUBLISH_INTERVAL: Duration = Duration::from_hours(1);
+/// Longer than it takes to note that a confirmed chunk is published.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Open events that are looked at in one round, in case a hint got lost; the next round goes on behind them.
 const SWEEP_PAGE: usize = 1_000;
 /// Lets the receipts of many rows become one look at their events.
@@ -74,10 +78,9 @@ fn note_republished(engine: &Engine, rows: u64) {
 /// Watches for queues that the broker lost.
 pub async fn run_losses(engine: Engine, stop: CancellationToken) {
     let mut backoff = Backoff::new();
-    let mut lost: Vec<String> = Vec::new();
+    let mut made_good: Vec<MadeGood> = Vec::new();
     while !stop.is_cancelled() {
-        lost.extend(engine.broker.take_losses());
-        if let Err(error) = make_good(&engine, &mut lost).await {
+        if let Err(error) = watch_losses(&engine, &mut made_good).await {
             tracing::warn!(%error, "what the broker lost waits to be published again");
             backoff.wait(&stop).await;
             continue;
@@ -94,16 +97,49 @@ pub async fn run_losses(engine: Engine, stop: CancellationToken) {
     }
 }
 
-/// Losses stay noted until everything that was in those queues has been put into chunks again.
-pub async fn make_good(engine: &Engine, lost: &mut Vec<String>) -> Result<(), StoreError> {
-    while !lost.is_empty() {
-        let rows = engine.store.republish(lost.clone(), Duration::ZERO, REPUBLISH_ROWS).await?;
-        note_republished(engine, rows);
-        if rows < REPUBLISH_ROWS as u64 {
-            lost.clear();
-        }
+/// A loss that was made good, and is looked at once more: what was confirmed just before the loss, and not yet noted as
+/// published when it was made good, is found then.
+struct MadeGood {
+    at: Instant,
+    queues: Vec<String>,
+}
+
+async fn watch_losses(engine: &Engine, made_good: &mut Vec<MadeGood>) -> Result<(), PublishError> {
+    let lost = engine.broker.losses();
+    if !lost.is_empty() {
+        let at = Instant::now();
+        let queues = affected(engine, &lost);
+        republish_all(engine, &queues, Duration::ZERO).await?;
+        fail::fail_point!("recover.before_restore");
+        engine.broker.restore(&lost).await?;
+        made_good.push(MadeGood { at, queues });
+    }
+    while let Some(first) = made_good.first().filter(|first| first.at.elapsed() >= LOOK_AGAIN_AFTER) {
+        republish_all(engine, &first.queues, first.at.elapsed()).await?;
+        made_good.remove(0);
     }
     Ok(())
+}
+
+/// What was in the dead-letter queue may have come from any other.
+fn affected(engine: &Engine, lost: &[String]) -> Vec<String> {
+    let dead_letters = lost.iter().any(|queue| queue == DEAD_LETTER_QUEUE);
+    if dead_letters { engine.config.user_types.queues() } else { lost.to_vec() }
+}
+
+/// Puts into chunks again what was published to these queues so long ago and not received.
+pub async fn republish_all(
+    engine: &Engine,
+    queues: &[String],
+    older_than: Duration,
+) -> Result<(), StoreError> {
+    loop {
+        let rows = engine.store.republish(queues.to_vec(), older_than, REPUBLISH_ROWS).await?;
+        note_republished(engine, rows);
+        if rows < REPUBLISH_ROWS as u64 {
+            return Ok(());
+        }
+    }
 }
 
 /// One page of what is open, so that a large backlog costs no more per round than a small one.

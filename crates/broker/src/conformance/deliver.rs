@@ -171,8 +171,11 @@ pub async fn a_consumer_whose_broker_is_gone_hears_that_it_is_closed(
     assert!(matches!(late, Err(BrokerError::Closed)), "{late:?}");
 }
 
-pub async fn losses_are_reported_once(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
+pub async fn losses_are_reported_until_they_are_made_good(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
     let broker = open(10).await;
-    broker.take_losses();
-    assert_eq!(broker.take_losses(), Vec::<String>::new());
+    let lost = broker.losses();
+    assert_eq!(broker.losses(), lost);
+    broker.restore(&lost).await.expect("it is there");
+    assert_eq!(broker.losses(), Vec::<String>::new());
+    assert_eq!(broker.trouble(), None);
 }

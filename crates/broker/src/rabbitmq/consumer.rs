@@ -49,7 +49,7 @@ impl RabbitMqConsumer {
     }
 
     async fn open_lane(&self) -> Result<Lane, BrokerError> {
-        let link = self.shared.link()?;
+        let link = self.shared.link_to(&self.queue)?;
         let inbox = Arc::new(Inbox::new(Arc::clone(&self.load)));
         let opened = async {
             let channel = link.consuming().channel(Arc::clone(&inbox) as _).await?;

@@ -27,7 +27,7 @@ pub(super) struct Link {
     publisher_ended: Arc<watch::Sender<Option<Fault>>>,
 }
 
-/// Connects, notes which queues are missing, and declares everything.
+/// Connects, notes which queues are missing, and declares everything else, which shows whether it is as it should be.
 pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
     let topology = &shared.topology;
     let consuming = shared.address.connect("receives").await?;
@@ -35,11 +35,10 @@ pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
         let before = load.look();
         let found = look(&consuming, &topology.name(queue)).await.map_err(topology::broken)?;
         load.looked(before, found.unwrap_or_default());
-        if found.is_none() {
-            shared.lost(queue);
-        }
+        shared.found(queue, found.is_some());
     }
-    topology.declare(&consuming).await?;
+    let lost = shared.losses().clone();
+    topology.declare(&consuming, |queue| !lost.contains(queue)).await?;
     let publishing = shared.address.connect("publishes").await?;
     let publisher_ended = Arc::new(watch::Sender::new(None));
     let mut publishers = BTreeMap::new();
@@ -88,7 +87,7 @@ impl Link {
         }
     }
 
-    fn blocked(&self) -> Option<String> {
+    pub(super) fn blocked(&self) -> Option<String> {
         self.publishing.blocked().map(|reason| format!("it takes no messages at present ({reason})"))
     }
 }

@@ -71,20 +71,15 @@ async fn tend(shared: &Shared, link: &Arc<Link>) -> BrokerError {
     }
 }
 
-/// A queue that is gone is a loss, and is declared again.
+/// A queue that is gone is a loss; it is made again when the caller says so.
 async fn look_at_queues(shared: &Shared, link: &Link, all: bool) -> Result<(), BrokerError> {
-    let mut lost = false;
     for (queue, load) in &shared.loads {
         let Some(before) = (if all { Some(load.look()) } else { load.look_if_due() }) else { continue };
         let found = look(link.consuming(), &shared.topology.name(queue)).await.map_err(topology::broken)?;
         load.looked(before, found.unwrap_or_default());
-        if found.is_none() {
-            tracing::warn!(queue, "a queue is gone from RabbitMQ, with whatever was in it");
-            shared.lost(queue);
-            lost = true;
-        }
+        shared.found(queue, found.is_some());
     }
-    if lost { shared.topology.declare(link.consuming()).await } else { Ok(()) }
+    Ok(())
 }
 
 /// Between half and one and a half of it, so that instances that lost the broker together do not return

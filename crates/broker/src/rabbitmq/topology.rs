@@ -66,8 +66,12 @@ impl Topology {
         self.name(if queue == DEAD_LETTER_QUEUE { DEAD_LETTER_EXCHANGE } else { EXCHANGE })
     }
 
-    /// Declares all of it. What is there already, and is the same, is left as it is.
-    pub(super) async fn declare(&self, connection: &Connection) -> Result<(), BrokerError> {
+    /// Declares the exchanges and the queues that are wanted. What is there already, and is the same, is left as it is.
+    pub(super) async fn declare(
+        &self,
+        connection: &Connection,
+        wanted: impl Fn(&String) -> bool,
+    ) -> Result<(), BrokerError> {
         let channel = connection.channel(Arc::new(())).await.map_err(broken)?;
         for name in [EXCHANGE, DEAD_LETTER_EXCHANGE].map(|name| self.name(name)) {
             let declare = Request::DeclareExchange { name: &name, kind: "topic" };
@@ -76,7 +80,7 @@ impl Topology {
                 .await
                 .map_err(|fault| foreign("exchange", &name, "durable, topic", &fault))?;
         }
-        for queue in &self.queues {
+        for queue in self.queues.iter().filter(|queue| wanted(queue)) {
             let (name, exchange) = (self.name(queue), self.exchange(queue));
             let (arguments, key) = if queue == DEAD_LETTER_QUEUE {
                 (dead_letter_arguments(), EVERYTHING)
@@ -84,8 +88,8 @@ impl Topology {
                 (arguments(&self.name(DEAD_LETTER_EXCHANGE)), name.as_str())
             };
             let declare = Request::DeclareQueue { name: &name, arguments: &arguments };
-            let wanted = describe(&arguments);
-            channel.ask(declare).await.map_err(|fault| foreign("queue", &name, &wanted, &fault))?;
+            let described = describe(&arguments);
+            channel.ask(declare).await.map_err(|fault| foreign("queue", &name, &described, &fault))?;
             let bind = Request::BindQueue { queue: &name, exchange: &exchange, key };
             channel.ask(bind).await.map_err(|fault| foreign("binding of the queue", &name, key, &fault))?;
         }

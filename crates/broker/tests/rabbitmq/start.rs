@@ -2,7 +2,7 @@
 
 use crate::support::proxy::Proxy;
 use crate::support::witness::{Witness, text_value};
-use crate::support::{Place, messages, publish, receive_and_ack, until, within};
+use crate::support::{Place, make_good, messages, publish, receive_and_ack, until, within};
 use amqprs::{BasicProperties, FieldValue};
 use campanile_broker::{Broker, BrokerError, DEAD_LETTER_QUEUE, RabbitMq, RabbitMqConfig};
 
@@ -43,18 +43,26 @@ async fn the_topology_is_exactly_as_promised() {
 #[tokio::test]
 async fn queues_that_were_not_there_are_lost_and_those_that_were_are_not() {
     let place = Place::new(&["a", "b"]);
-    let broker = place.open(10).await;
-    assert_eq!(broker.take_losses(), ["a", "b", DEAD_LETTER_QUEUE]);
+    let broker = place.find(10).await;
+    // Whoever looks again before they are made good finds them lost, too.
+    let other = place.find(10).await;
+    for broker in [&other, &broker] {
+        assert!(matches!(broker.publish("a", messages(0..1)).await, Err(BrokerError::Unreachable(_))));
+        assert!(matches!(broker.consume("a", 1).await, Err(BrokerError::Unreachable(_))));
+        assert_eq!(broker.losses(), ["a", "b", DEAD_LETTER_QUEUE]);
+    }
+    make_good(&*broker).await;
+    until(async || other.losses().is_empty().then_some(())).await;
     publish(&*broker, "a", 0..3).await;
     drop(broker);
-    let broker = place.open(10).await;
-    assert_eq!(broker.take_losses(), Vec::<String>::new());
+    let broker = place.find(10).await;
+    assert_eq!(broker.losses(), Vec::<String>::new());
     assert_eq!(broker.depths(), [("a", 3), ("b", 0), (DEAD_LETTER_QUEUE, 0)].map(|(q, n)| (q.to_owned(), n)));
     drop(broker);
     let witness = Witness::new().await;
     witness.delete_queue(&place.name("b")).await;
-    let broker = place.open(10).await;
-    assert_eq!(broker.take_losses(), ["b"]);
+    let broker = place.find(10).await;
+    assert_eq!(broker.losses(), ["b"]);
     drop(broker);
     place.remove().await;
 }
@@ -116,10 +124,11 @@ async fn a_broker_that_is_not_there_yet_is_waited_for() {
     let BrokerError::Unreachable(reason) = refused else { panic!("{refused:?}") };
     assert!(reason.contains("127.0.0.1:") && !reason.contains("guest"), "{reason}");
     assert!(matches!(broker.consume("a", 10).await, Err(BrokerError::Unreachable(_))));
-    assert!(broker.take_losses().is_empty());
+    assert!(broker.losses().is_empty() && broker.trouble().is_some());
     proxy.restore().await;
+    until(async || broker.trouble().is_none().then_some(())).await;
+    assert_eq!(make_good(&broker).await, ["a", DEAD_LETTER_QUEUE]);
     publish(&broker, "a", 0..3).await;
-    assert_eq!(broker.take_losses(), ["a", DEAD_LETTER_QUEUE]);
     receive_and_ack(&mut *broker.consume("a", 10).await.expect("it is there"), 0..3).await;
     drop(broker);
     place.remove().await;

@@ -43,7 +43,15 @@ impl Place {
         format!("{}{name}", self.config.prefix)
     }
 
+    /// With every queue.
     pub async fn open(&self, limit: usize) -> Arc<dyn Broker> {
+        let broker = self.find(limit).await;
+        make_good(&*broker).await;
+        broker
+    }
+
+    /// As it is found.
+    pub async fn find(&self, limit: usize) -> Arc<dyn Broker> {
         let config = RabbitMqConfig { limit, ..self.config() };
         Arc::new(RabbitMq::open(config).await.expect("RabbitMQ is there"))
     }
@@ -51,6 +59,13 @@ impl Place {
     pub async fn remove(self) {
         RabbitMq::remove(&self.config).await.expect("RabbitMQ is there");
     }
+}
+
+/// Makes every lost queue again, and answers which they were.
+pub async fn make_good(broker: &dyn Broker) -> Vec<String> {
+    let lost = broker.losses();
+    broker.restore(&lost).await.expect("RabbitMQ is there");
+    lost
 }
 
 pub fn url() -> Url {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{Place, publish, receive_and_ack, within};
+use crate::support::{Place, make_good, publish, receive_and_ack, within};
 use campanile_broker::{Broker, BrokerError, RabbitMq, RabbitMqConfig};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
@@ -18,6 +18,7 @@ async fn a_broker_is_trusted_by_the_authority_that_is_named() {
     let (place, url) = (Place::new(&["a"]), url(port));
     let config = RabbitMqConfig { url, ca_file: Some(authority.path().to_owned()), ..place.config() };
     let broker = within(RabbitMq::open(config)).await.expect("it is trusted");
+    make_good(&broker).await;
     publish(&broker, "a", 0..1_000).await;
     receive_and_ack(&mut *broker.consume("a", 100).await.expect("it is there"), 0..1_000).await;
     drop(broker);

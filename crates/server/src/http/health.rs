@@ -24,20 +24,11 @@ pub async fn ready(State(app): State<App>) -> Response {
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer within {PATIENCE:?}"),
     };
+    let broker = broker(&app);
+    // A broker that is away is no reason to turn anybody away: what comes in waits in the database.
     let status = if database == "ok" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut components = Map::new();
     components.insert("database".to_owned(), json!(database));
-    let queues = app.engine.broker.depths();
-    let full: Vec<&str> = queues
-        .iter()
-        .map(|(queue, _)| queue.as_str())
-        .filter(|queue| app.engine.broker.is_full(queue))
-        .collect();
-    let broker = if full.is_empty() {
-        "ok".to_owned()
-    } else {
-        format!("full, so that messages wait in the database: {}", full.join(", "))
-    };
     components.insert("broker".to_owned(), json!(broker));
     let engine = match app.engine.signals.last_death() {
         Some(at) if at.elapsed() < RECENTLY => "a loop died and was started again: see the log",
@@ -49,8 +40,25 @@ pub async fn ready(State(app): State<App>) -> Response {
         components.insert(channel.as_str().to_lowercase(), Value::from(state));
     }
     let undelivered: Map<String, Value> =
-        queues.into_iter().map(|(queue, depth)| (queue, json!(depth))).collect();
+        app.engine.broker.depths().into_iter().map(|(queue, depth)| (queue, json!(depth))).collect();
     (status, Json(json!({ "components": components, "undelivered": undelivered }))).into_response()
+}
+
+fn broker(app: &App) -> String {
+    let broker = &app.engine.broker;
+    if !app.engine.config.roles.use_broker() {
+        return "not used by the roles of this instance".to_owned();
+    }
+    if let Some(trouble) = broker.trouble() {
+        return format!("away, so that messages wait in the database: {trouble}");
+    }
+    let full: Vec<String> =
+        broker.depths().into_iter().map(|(queue, _)| queue).filter(|queue| broker.is_full(queue)).collect();
+    if full.is_empty() {
+        "ok".to_owned()
+    } else {
+        format!("full, so that messages wait in the database: {}", full.join(", "))
+    }
 }
 
 pub async fn metrics(State(app): State<App>) -> Response {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::fresh::Fresh;
-use crate::support::{campanile, until};
+use crate::support::home::campanile;
+use crate::support::until;
 
 /// A command that was told to end and goes on is a failure after this.
 const PATIENCE: Duration = Duration::from_mins(1);

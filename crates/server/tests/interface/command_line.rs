@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::command::{Ran, Watched, cli};
 use crate::fresh::{Fresh, event, with};
-use crate::support::{campanile, reservation, staff, until};
+use crate::support::home::campanile;
+use crate::support::{reservation, staff, until};
 
 const WORLD: &str = include_str!("../../presets/demo.json");
 const RESERVATION: [&str; 4] = ["--type", "RESERVATION_REQUESTED", "--aggregate", "RESTAURANT:5"];

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use crate::command::{Ran, Watched};
 use crate::fresh::{Answer, client};
-use crate::support::{campanile, until};
+use crate::support::home::campanile;
+use crate::support::until;
 
 /// The binary as it comes: nothing configured but its folder.
 fn bare(folder: &Path) -> Command {

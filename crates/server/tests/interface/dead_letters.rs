@@ -51,7 +51,8 @@ async fn processed(server: &Fresh, id: &str) -> Value {
 
 #[tokio::test]
 async fn an_event_without_recipients_is_replayed_once_somebody_is_there() {
-    let server = Fresh::start();
+    // Longer than anybody waits here: a replay wakes the fan-out.
+    let server = Fresh::start_with(&[("CAMPANILE_FAN_OUT__POLL_INTERVAL", "10m")]);
     fail(&server, &["evt-1"]).await;
     let letter = letters(&server, "event_id=evt-1").await.remove(0);
     assert_eq!((&letter["stage"], &letter["reason"]), (&json!("fan_out"), &json!("NO_RECIPIENTS")));

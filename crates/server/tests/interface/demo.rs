@@ -8,7 +8,7 @@ use reqwest::Method;
 
 use crate::command::{Ran, Watched};
 use crate::fresh::{Answer, client};
-use crate::support::campanile;
+use crate::support::home::campanile;
 
 /// As a person would run it: without a key of their own.
 fn demo(folder: &Path) -> Command {

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use crate::BACKEND;
 use crate::command::{Ran, Watched};
 use crate::fresh::{Answer, Fresh, event};
-use crate::support::{Home, KEY, Server, campanile, until};
+use crate::support::home::campanile;
+use crate::support::{Home, KEY, Server, until};
 
 const MIB: usize = 1024 * 1024;
 

@@ -9,6 +9,7 @@ mod command_line;
 mod configuration;
 mod dead_letters;
 mod demo;
+mod doctor;
 mod events;
 mod examples;
 mod fresh;

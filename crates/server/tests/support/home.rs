@@ -28,7 +28,7 @@ pub enum Backend {
 pub struct Home {
     folder: TempDir,
     pub database: Option<Database>,
-    broker: Option<RabbitMqConfig>,
+    pub broker: Option<RabbitMqConfig>,
 }
 
 impl Home {

@@ -1,6 +1,7 @@
 //! The real binary as a child process, in a folder of its own, and a client that speaks HTTP to it.
 
-mod home;
+pub mod home;
+pub mod ledger;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-pub use home::{Backend, Home, campanile};
+pub use home::{Backend, Home};
 
 pub const KEY: &str = "test-admin-key";
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -1,0 +1,96 @@
+//! What PostgreSQL and RabbitMQ do to instances that run: connections that end, queues that vanish, messages that nobody of ours
+//! wrote. Afterwards the ledger is right.
+
+#[expect(dead_code, reason = "what the other tests need is there too")]
+mod support;
+
+use campanile_broker::{Broker, Message, RabbitMq, RabbitMqConfig};
+use serde_json::{Value, json};
+use support::ledger::{check_ledger, database, produce};
+use support::{Backend, Home, Server, reservation, staff, until};
+
+fn broker(home: &Home) -> &RabbitMqConfig {
+    home.broker.as_ref().expect("the instances share a broker")
+}
+
+#[tokio::test]
+async fn connections_to_the_database_end_and_are_made_again() {
+    let home = Home::new(Backend::Servers);
+    let servers = [Server::start(&home), Server::start(&home)];
+    servers[0].put("/v1/recipients", staff()).await;
+    let vandal = database(&home).connect().await;
+    let mut events = Vec::new();
+    for round in 0..5 {
+        events.extend(produce(&home, &format!("evt-{round}"), 10).await);
+        let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                   WHERE datname = current_database() AND application_name = 'campanile'";
+        vandal.batch_execute(cut).await.expect("the database is there");
+    }
+    check_ledger(&home, &servers[0], &events).await;
+}
+
+#[tokio::test]
+async fn queues_that_vanish_are_made_again_with_what_was_in_them() {
+    let home = Home::new(Backend::Servers);
+    let servers = [Server::start(&home), Server::start(&home)];
+    servers[0].put("/v1/recipients", staff()).await;
+    let mut events = Vec::new();
+    for round in 0..4 {
+        events.extend(produce(&home, &format!("evt-{round}"), 20).await);
+        RabbitMq::remove(broker(&home)).await.expect("the broker is there");
+    }
+    check_ledger(&home, &servers[0], &events).await;
+}
+
+#[tokio::test]
+async fn whoever_dies_before_a_lost_queue_is_made_again_leaves_the_loss_to_be_found() {
+    let home = Home::new(Backend::Servers);
+    let roles = ("CAMPANILE_ENGINE__ROLES", "api,fan_out,publish,recover");
+    let mut without_receivers = Server::start_with(&home, &[roles]);
+    without_receivers.put("/v1/recipients", staff()).await;
+    let events = produce(&home, "evt", 5).await;
+    until("everything is published", async || {
+        let look = database(&home).connect().await;
+        let waiting = "SELECT (SELECT count(*) FROM publish_chunk) + (SELECT count(*) FROM event_outbox WHERE status = 'PENDING')";
+        (look.query_one(waiting, &[]).await.ok()?.get::<_, i64>(0) == 0).then_some(())
+    })
+    .await;
+    without_receivers.kill();
+    RabbitMq::remove(broker(&home)).await.expect("the broker is there");
+    let mut dies = Server::start_with(&home, &[("CAMPANILE_KILL_AT", "recover.before_restore")]);
+    dies.died_by_sigkill().await;
+    let server = Server::start(&home);
+    check_ledger(&home, &server, &events).await;
+}
+
+#[tokio::test]
+async fn messages_that_nobody_of_ours_wrote_reach_nobody_and_end_in_the_dead_letters() {
+    let home = Home::new(Backend::Servers);
+    let server = Server::start(&home);
+    server.put("/v1/recipients", staff()).await;
+    let stranger = RabbitMq::open(broker(&home).clone()).await.expect("the broker is there");
+    let message = |id: &str| {
+        Message {
+        id: id.to_owned(),
+        body: br#"{"v": 1, "event_id": "forged", "recipient_type": "CUSTOMER", "recipient_id": "1", "channel": "EMAIL",
+                   "recipient_address": "victim@example.com", "title": "Pay here"}"#[..]
+            .into(),
+    }
+    };
+    let forged = ["", "no key", "01990000-0000-7000-8000-000000000000:EMAIL"].map(message).to_vec();
+    until("the queues are there", async || {
+        stranger.publish("notification.customer", forged.clone()).await.ok()
+    })
+    .await;
+    let letters = until("all of them are dead letters", async || {
+        let letters = server.get("/v1/dead-letters").await["items"].as_array()?.clone();
+        (letters.len() == forged.len()).then_some(letters)
+    })
+    .await;
+    let reasons: Vec<&Value> = letters.iter().map(|letter| &letter["reason"]).collect();
+    assert_eq!(json!(reasons), json!(["UNREADABLE_MESSAGE", "UNREADABLE_MESSAGE", "UNKNOWN_MESSAGE"]));
+    // The queue flows on.
+    server.emit(&reservation("evt-1")).await;
+    assert_eq!(server.settled("evt-1").await["event"]["status"], "PROCESSED");
+    assert_eq!(server.captured().await.len(), 9);
+}
