@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use support::ledger::{check_ledger, produce};
 use support::{Backend, Home, Server, reservation, staff};
 
 const USERS: u32 = 3;
@@ -27,16 +28,21 @@ impl Random {
     }
 }
 
+/// As long and as random as the caller of the soak wants it.
+fn wanted() -> (Duration, u64) {
+    let length =
+        variable("CAMPANILE_SOAK_MINUTES").map_or(Duration::from_secs(6), |m| Duration::from_secs(60 * m));
+    (length, variable("CAMPANILE_SOAK_SEED").unwrap_or(20_261_115).max(1))
+}
+
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
 #[tokio::test]
 async fn nothing_is_lost_or_told_twice_however_often_the_server_is_killed() {
-    let length =
-        variable("CAMPANILE_SOAK_MINUTES").map_or(Duration::from_secs(6), |m| Duration::from_secs(60 * m));
-    let seed = variable("CAMPANILE_SOAK_SEED").unwrap_or(20_261_115);
-    let mut random = Random(seed.max(1));
+    let (length, seed) = wanted();
+    let mut random = Random(seed);
     let home = Home::new(Backend::Embedded);
     let begun = Instant::now();
     let (mut lives, mut accepted) = (0, Vec::new());
@@ -88,4 +94,31 @@ async fn one_life(server: &Server, life: usize, random: &mut Random) -> Vec<Stri
         }
     }
     accepted
+}
+
+/// Three instances, of which one dies at a time, while producers write by SQL.
+#[tokio::test]
+async fn nothing_is_lost_or_told_twice_by_instances_that_are_killed_again_and_again() {
+    let (length, seed) = wanted();
+    let mut random = Random(seed);
+    let home = Home::new(Backend::Servers);
+    let mut servers = [Server::start(&home), Server::start(&home), Server::start(&home)];
+    servers[0].put("/v1/recipients", staff()).await;
+    let begun = Instant::now();
+    let (mut kills, mut events) = (0, Vec::new());
+    while begun.elapsed() < length {
+        let transactions = usize::try_from(1 + random.below(10)).unwrap();
+        events.extend(produce(&home, &format!("life-{kills}"), transactions).await);
+        tokio::time::sleep(Duration::from_millis(random.below(800))).await;
+        let victim = usize::try_from(random.below(3)).unwrap();
+        servers[victim].kill();
+        servers[victim] = Server::start(&home);
+        kills += 1;
+    }
+    check_ledger(&home, &servers[0], &events).await;
+    println!(
+        "{kills} instances killed, {} events, {} sends: lost 0, twice 0 (seed {seed})",
+        events.len(),
+        events.len() * USERS as usize * CHANNELS.len()
+    );
 }

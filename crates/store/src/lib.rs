@@ -5,6 +5,7 @@
 pub mod conformance;
 mod dead_letter;
 mod event;
+mod examine;
 mod fan_out;
 mod lease;
 mod outbox;

@@ -88,10 +88,17 @@ fn secrets_are_not_printed() {
     for printed in [in_file, in_variable.succeeded()] {
         assert!(printed.contains("(redacted)") && !printed.contains("very-secret"), "{printed}");
     }
-    let url = "postgres://campanile:very-secret@db/campanile";
+    let urls = [
+        ("CAMPANILE_DATABASE__URL", "postgres://campanile:very-secret@db/campanile"),
+        ("CAMPANILE_DATABASE__DIRECT_URL", "postgres://campanile:very-secret@db/campanile"),
+        ("CAMPANILE_BROKER__URL", "amqp://campanile:very-secret@broker/%2f"),
+    ];
+    let printed = Ran::of(bare(folder.path()).envs(urls).args(["config", "print"])).succeeded();
+    assert!(printed.contains("campanile:(redacted)@broker") && !printed.contains("very-secret"), "{printed}");
+    let url = "mysql://campanile:very-secret@db/campanile";
     let refused = Ran::of(bare(folder.path()).env("CAMPANILE_DATABASE__URL", url).args(["config", "check"]));
     assert!(!refused.err.contains("very-secret"), "{refused:?}");
-    refused.failed(1, &["database.url", "postgres"]);
+    refused.failed(1, &["database.url", "mysql", "postgres://"]);
 }
 
 #[test]
@@ -106,7 +113,14 @@ fn what_is_wrong_is_named() {
         ("[engine]\nlease = \"1s\"\n", ["engine.lease", "2s"]),
         ("[fan_out]\nbatch = 0\n", ["fan_out.batch", "between 1"]),
         ("[fan_out]\nbatch = \"many\"\n", ["fan_out.batch", "many"]),
-        ("[broker]\nurl = \"amqp://localhost\"\n", ["broker.url", "in-process:"]),
+        ("[broker]\nurl = \"kafka://localhost\"\n", ["broker.url", "amqp://"]),
+        ("[database]\nurl_file = \"/no/such/file\"\n", ["database.url_file", "/no/such/file"]),
+        (
+            "[database]\nurl = \"postgres://db/a\"\nmax_connections = 1\n",
+            ["database.max_connections", "between 4"],
+        ),
+        ("[engine]\nroles = \"api,publisher\"\n", ["engine.roles", "fan_out"]),
+        ("[engine]\nroles = \"api\"\n", ["engine.roles", "nobody would run"]),
         ("[send.sms]\non_doubt = \"panic\"\n", ["send.sms.on_doubt", "hold"]),
         ("[[user_types]]\nname = \"A\"\nqueue = \"q\"\nchannels = [\"FAX\"]\n", ["user_types", "FAX"]),
         ("[server\n", ["line 1", "TOML"]),

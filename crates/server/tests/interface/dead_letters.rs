@@ -135,6 +135,27 @@ async fn a_replay_takes_what_the_filter_says_and_no_more_than_its_limit() {
     assert!(captured.len() == 36 && captured.values().all(|count| *count == 1), "{captured:?}");
 }
 
+/// More than go into one transaction. They fail again at once, which the walk does not run after.
+#[tokio::test]
+async fn many_are_replayed_each_once_however_soon_they_fail_again() {
+    const MANY: usize = 2_100;
+    let server = Fresh::start();
+    let events: Vec<Value> = (1..=MANY).map(|n| reservation(&format!("evt-{n}"))).collect();
+    for some in events.chunks(700) {
+        server.emit(&json!(some)).await;
+    }
+    let failed = async |replayed: &str, count: usize| {
+        until(&format!("{count} have failed"), async || {
+            (letters(&server, replayed).await.len() == count).then_some(())
+        })
+        .await;
+    };
+    failed("replayed=true", MANY).await;
+    assert_eq!(replay(&server, json!({})).await["replayed"], MANY);
+    failed("replayed=true", 2 * MANY).await;
+    failed("replayed=false", MANY).await;
+}
+
 /// A template that can't be rendered fails one row; there is nothing in it that could be sent.
 async fn without_text(server: &Fresh) {
     server.put("/v1/recipients", staff()).await;

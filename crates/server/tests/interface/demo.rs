@@ -9,6 +9,7 @@ use reqwest::Method;
 use crate::command::{Ran, Watched};
 use crate::fresh::{Answer, client};
 use crate::support::home::campanile;
+use crate::support::{Backend, Home};
 
 /// As a person would run it: without a key of their own.
 fn demo(folder: &Path) -> Command {
@@ -55,6 +56,18 @@ fn it_ends_well_and_works_again_in_the_same_folder() {
     let made: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(made, ["demo"]);
+}
+
+#[test]
+fn it_runs_on_servers_too_and_again_in_the_same_database() {
+    let home = Home::new(Backend::Servers);
+    let (database, broker) = (home.database.as_ref().unwrap(), home.broker.as_ref().unwrap());
+    for _ in 0..2 {
+        let mut demo = demo(home.path());
+        demo.args(["--exit", "--database-url", &database.url, "--broker-url", &broker.url]);
+        let said = Ran::of(demo.env("CAMPANILE_BROKER__PREFIX", &broker.prefix)).succeeded();
+        assert_shows_everything(&said);
+    }
 }
 
 #[test]

@@ -22,10 +22,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(20);
 
 /// Every statement is written for its index and walks it in nested loops. The planner is not asked for more: what it thinks
-/// of young tables without statistics would be remembered long after they have grown. The deadlines end what a stranger's lock
+/// of young tables without statistics would be remembered long after they have grown. A row costs more than a page, so that not
+/// even a table of some rows looks cheaper to go through than to look up. The deadlines end what a stranger's lock
 /// or a process that went away would hold up.
 pub const SESSION: &str =
     "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off;
+    SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0; SET seq_page_cost = 0; SET random_page_cost = 0;
+    SET cpu_tuple_cost = 1;
     SET plan_cache_mode = force_generic_plan; SET statement_timeout = '60s'; SET lock_timeout = '20s';
     SET idle_in_transaction_session_timeout = '60s'; SET TimeZone = 'UTC'";
 

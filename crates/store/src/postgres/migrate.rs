@@ -9,10 +9,11 @@ use crate::StoreError;
 
 const HISTORY: &str = "campanile.schema_history";
 /// The first release that is tested against.
-const OLDEST_SERVER: i32 = 150_000;
+pub(super) const OLDEST_SERVER: i32 = 150_000;
 
 /// Every migration, in order.
-const MIGRATIONS: [(&str, &str); 1] = [("V1__first_tables", include_str!("migrations/V1__first_tables.sql"))];
+pub(super) const MIGRATIONS: [(&str, &str); 1] =
+    [("V1__first_tables", include_str!("migrations/V1__first_tables.sql"))];
 
 /// Answers the names of what was applied. Needs a session of its own, because the lock belongs to it.
 pub async fn run(config: &PostgresConfig) -> Result<Vec<String>, StoreError> {
@@ -36,15 +37,15 @@ pub async fn run(config: &PostgresConfig) -> Result<Vec<String>, StoreError> {
     if !has_schema(&client).await? {
         client.batch_execute("CREATE SCHEMA campanile").await.map_err(|e| cannot(&e))?;
     }
-    let migrations = MIGRATIONS
-        .iter()
-        .map(|(name, sql)| refinery::Migration::unapplied(name, sql))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|e| cannot(&e))?;
+    let migrations = migrations().map_err(|e| cannot(&e))?;
     let mut runner = refinery::Runner::new(&migrations).set_abort_missing(false);
     runner.set_migration_table_name(HISTORY);
     let report = runner.run_async(&mut client).await.map_err(|e| cannot(&e))?;
     Ok(report.applied_migrations().iter().map(ToString::to_string).collect())
+}
+
+pub fn migrations() -> Result<Vec<refinery::Migration>, refinery::Error> {
+    MIGRATIONS.iter().map(|(name, sql)| refinery::Migration::unapplied(name, sql)).collect()
 }
 
 /// How many migrations this release has that the schema has not seen.

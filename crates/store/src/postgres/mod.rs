@@ -7,6 +7,7 @@ mod commit;
 mod connect;
 mod dead_letter;
 mod event;
+mod examine;
 mod fan_out;
 mod lease;
 mod listen;

@@ -5,6 +5,7 @@
 pub mod back_door;
 mod dead_letter;
 mod event;
+mod examine;
 mod fan_out;
 mod lease;
 mod outbox;

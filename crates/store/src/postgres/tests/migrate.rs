@@ -66,8 +66,8 @@ async fn the_documented_roles_are_enough_to_migrate_and_to_run() {
     let rows = rows("a", 3);
     fixture.published(&event("a"), &rows).await;
     assert_eq!(fixture.receive(&received(&rows)).await.jobs.len(), 3);
-    let rules = vec![serde_json::json!({ "event_type": "A", "channel": "EMAIL" })];
-    fixture.put(crate::Table::Routing, rules).await;
+    let route = vec![serde_json::json!({ "event_type": "A", "channel": "EMAIL" })];
+    fixture.put(crate::Table::Routing, route).await;
     assert_eq!(fixture.store.close_events(vec![event("a").event_id]).await.unwrap(), 1);
     drop(fixture.store);
     drop((owner, engine));

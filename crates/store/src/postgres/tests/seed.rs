@@ -5,7 +5,7 @@ pub fn seed(rows: usize) -> String {
     SEED.replace(":rows", &rows.to_string())
 }
 
-const SEED: &str = r#"
+const SEED: &str = r"
 CREATE TEMP TABLE n AS SELECT i, lpad(to_hex(i), 32, '0')::uuid AS id FROM generate_series(1, :rows) i;
 CREATE TEMP TABLE c AS SELECT unnest(ARRAY['EMAIL', 'SMS']) AS channel;
 
@@ -52,4 +52,4 @@ INSERT INTO campanile.event_type_channel_routing (event_type, channel) SELECT 'T
 INSERT INTO campanile.event_audience (event_type, name, recipient_type) SELECT 'TYPE ' || i, 'all', 'CUSTOMER' FROM n;
 INSERT INTO campanile.template (event_type, title) SELECT 'TYPE ' || i, 'title' FROM n;
 DROP TABLE n, c;
-"#;
+";

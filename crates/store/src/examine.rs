@@ -1,0 +1,152 @@
+//! What examinations of either database come to: numbers in, findings out.
+
+use std::time::Duration;
+
+use campanile_domain::finding::Finding;
+
+/// A check that takes longer is given up, and said so.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// An engine that runs takes an event on within its tick.
+const EVENT_WAITS_LONG: Duration = Duration::from_mins(1);
+
+/// The migrations of a schema against those of this release.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Schema {
+    Missing,
+    /// Not applied yet, by their names.
+    Older(Vec<String>),
+    UpToDate,
+    /// The last version that is applied, which this release does not know.
+    Newer(i64),
+}
+
+impl Schema {
+    /// What was applied, and what this release has, as `V1__first_tables`.
+    pub fn of(applied: &[i64], known: &[impl AsRef<str>]) -> Self {
+        let known = || known.iter().map(AsRef::as_ref);
+        let missing: Vec<String> =
+            known().filter(|name| !applied.contains(&version(name))).map(str::to_owned).collect();
+        let latest = known().map(version).max().unwrap_or_default();
+        match applied.iter().max() {
+            None => Schema::Missing,
+            Some(_) if !missing.is_empty() => Schema::Older(missing),
+            Some(&last) if last > latest => Schema::Newer(last),
+            Some(_) => Schema::UpToDate,
+        }
+    }
+
+    /// Whether it can be made or upgraded by whoever looks decides whether it is wrong.
+    pub fn finding(&self, may_migrate: Result<(), String>) -> Finding {
+        const SUBJECT: &str = "tables";
+        let behind = |what: String| match may_migrate {
+            Ok(()) => Finding::note(SUBJECT, what)
+                .with_remedy("run `campanile migrate`; `campanile serve` does it by itself, too"),
+            Err(remedy) => Finding::wrong(SUBJECT, what, remedy),
+        };
+        match self {
+            Schema::Missing => behind("not made yet".to_owned()),
+            Schema::Older(missing) => {
+                behind(format!("older than this release: {} not applied yet", missing.join(", ")))
+            }
+            Schema::UpToDate => Finding::ok(SUBJECT, "up to date"),
+            Schema::Newer(last) => Finding::note(
+                SUBJECT,
+                format!("newer than this release (V{last}): it still works, and what is newer goes unused"),
+            ),
+        }
+    }
+}
+
+fn version(name: &str) -> i64 {
+    let digits = name.trim_start_matches('V').split('_').next().unwrap_or_default();
+    digits.parse().unwrap_or_default()
+}
+
+/// How long the oldest event has waited.
+pub(crate) fn waiting(oldest: Option<Duration>) -> Finding {
+    const SUBJECT: &str = "events";
+    match oldest {
+        None => Finding::ok(SUBJECT, "none waits"),
+        Some(age) if age < EVENT_WAITS_LONG => {
+            Finding::ok(SUBJECT, format!("the oldest waits for {}", spoken(age)))
+        }
+        Some(age) => Finding::note(SUBJECT, format!("the oldest waits for {}", spoken(age)))
+            .with_remedy("is an instance with the role fan_out running? `campanile tail` shows what moves"),
+    }
+}
+
+pub(crate) fn dead_letters(count: u64) -> Finding {
+    const SUBJECT: &str = "dead letters";
+    match count {
+        0 => Finding::ok(SUBJECT, "none"),
+        count => Finding::note(SUBJECT, format!("{count} not replayed")).with_remedy(
+            "`campanile dead-letters list` shows them, `campanile dead-letters replay` tries again",
+        ),
+    }
+}
+
+pub(crate) fn in_doubt(count: u64) -> Finding {
+    const SUBJECT: &str = "sends in doubt";
+    match count {
+        0 => Finding::ok(SUBJECT, "none"),
+        count => Finding::note(SUBJECT, format!("{count}, of which nobody knows whether they went out"))
+            .with_remedy(
+                "`campanile trace EVENT_ID` shows each; ask the provider before anything is sent again",
+            ),
+    }
+}
+
+/// For a check that was given up or refused.
+pub(crate) fn not_told(subject: &'static str, why: &str) -> Finding {
+    Finding::note(subject, format!("can't be told: {why}"))
+}
+
+/// In the largest unit that fits.
+pub(crate) fn spoken(time: Duration) -> String {
+    match time.as_secs() {
+        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        seconds @ 10..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use campanile_domain::finding::Level;
+
+    use super::*;
+
+    const KNOWN: [&str; 2] = ["V1__first_tables", "V2__leases"];
+
+    #[test]
+    fn a_schema_is_compared_by_its_versions() {
+        assert_eq!(Schema::of(&[], &KNOWN), Schema::Missing);
+        assert_eq!(Schema::of(&[1], &KNOWN), Schema::Older(vec!["V2__leases".to_owned()]));
+        assert_eq!(Schema::of(&[1, 2], &KNOWN), Schema::UpToDate);
+        assert_eq!(Schema::of(&[1, 2, 10], &KNOWN), Schema::Newer(10));
+        assert_eq!(Schema::of(&[1, 10], &KNOWN), Schema::Older(vec!["V2__leases".to_owned()]));
+    }
+
+    #[test]
+    fn a_schema_that_nobody_may_upgrade_is_wrong() {
+        let older = Schema::of(&[1], &KNOWN);
+        assert_eq!(older.finding(Ok(())).level, Level::Note);
+        let wrong = older.finding(Err("ask the owner".to_owned()));
+        assert_eq!((wrong.level, wrong.remedy.as_deref()), (Level::Wrong, Some("ask the owner")));
+        assert!(wrong.what.contains("V2__leases"), "{}", wrong.what);
+        assert_eq!(Schema::Newer(3).finding(Err(String::new())).level, Level::Note);
+    }
+
+    #[test]
+    fn what_waits_for_long_is_noted() {
+        assert_eq!(waiting(None).level, Level::Ok);
+        assert_eq!(waiting(Some(Duration::from_secs(3))).level, Level::Ok);
+        let long = waiting(Some(Duration::from_hours(3)));
+        assert_eq!((long.level, long.what.as_str()), (Level::Note, "the oldest waits for 3 h"));
+        assert_eq!((dead_letters(0).level, dead_letters(2).level), (Level::Ok, Level::Note));
+        assert_eq!((in_doubt(0).level, in_doubt(1).level), (Level::Ok, Level::Note));
+    }
+}

@@ -1,0 +1,255 @@
+//! Looking whether the file is well, without changing anything and without its lock: a running instance is not disturbed.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use campanile_domain::finding::Finding;
+use campanile_domain::time::{self, Timestamp};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
+
+use super::{Sqlite, migrations};
+use crate::examine::{self, PATIENCE, Schema, not_told};
+
+const MIB: u64 = 1024 * 1024;
+const LITTLE_ROOM_BYTES: u64 = 1024 * MIB;
+const NO_ROOM_BYTES: u64 = 100 * MIB;
+/// The file is read as a whole for this.
+const INTEGRITY_PATIENCE: Duration = Duration::from_secs(20);
+
+impl Sqlite {
+    pub async fn examine(path: &Path) -> Vec<Finding> {
+        let path = path.to_owned();
+        let examined = tokio::task::spawn_blocking(move || examine(&path)).await;
+        examined.unwrap_or_else(|error| vec![not_told("database", &error.to_string())])
+    }
+}
+
+fn examine(path: &Path) -> Vec<Finding> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let metadata = match path.metadata() {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let what = format!("SQLite, {} is not there yet: `campanile serve` makes it", path.display());
+            return [Some(Finding::note("database", what)), disk(folder)].into_iter().flatten().collect();
+        }
+        Err(error) => return vec![unusable(path, &error.to_string())],
+    };
+    let connection = match open(path) {
+        Ok(connection) => connection,
+        Err(error) => return vec![unusable(path, &error.to_string())],
+    };
+    let what = format!("SQLite, {} ({} MiB)", path.display(), metadata.len().div_ceil(MIB));
+    let mut findings = vec![Finding::ok("database", what)];
+    findings.extend(readable_by_others(path, folder, metadata.permissions().mode()));
+    findings.extend(disk(folder));
+    findings.push(instance(&folder.join("campanile.lock")));
+    findings.push(integrity(&connection, path));
+    match schema(&connection) {
+        Ok(Schema::Missing) => findings.push(Schema::Missing.finding(Ok(()))),
+        Ok(schema) => {
+            findings.push(schema.finding(Ok(())));
+            findings.extend(backlog(&connection));
+        }
+        Err(why) => findings.push(not_told("tables", &why)),
+    }
+    findings
+}
+
+fn unusable(path: &Path, why: &str) -> Finding {
+    Finding::wrong(
+        "database",
+        format!("SQLite, {} can't be read: {why}", path.display()),
+        "check who may read the file; if it is damaged, restore a backup, or name another by --data-dir",
+    )
+}
+
+/// A file that nobody has open has no log beside it. Reading it as one that never changes leaves none behind, either.
+fn open(path: &Path) -> Result<Connection, rusqlite::Error> {
+    let log = PathBuf::from(format!("{}-wal", path.display()));
+    let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = if log.exists() {
+        Connection::open_with_flags(path, read_only)?
+    } else {
+        let name = path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        let flags = read_only | OpenFlags::SQLITE_OPEN_URI;
+        Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)?
+    };
+    connection.busy_timeout(PATIENCE)?;
+    // Only now is the file looked into.
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    Ok(connection)
+}
+
+/// The file holds addresses. In a folder that nobody else may enter, its own permissions do not matter.
+fn readable_by_others(path: &Path, folder: &Path, mode: u32) -> Option<Finding> {
+    let of_others = |mode: u32| mode & 0o077 != 0;
+    let open = folder.metadata().is_ok_and(|folder| of_others(folder.permissions().mode()));
+    (open && of_others(mode)).then(|| {
+        Finding::note("permissions", format!("others may open {} (mode {:o})", path.display(), mode & 0o777))
+            .with_remedy(format!("chmod 600 {0} {0}-*", path.display()))
+    })
+}
+
+fn disk(folder: &Path) -> Option<Finding> {
+    // A folder that is not there yet will lie on the disk of the first that is.
+    let there = folder.ancestors().find(|folder| folder.exists())?;
+    let disk = rustix::fs::statvfs(there).ok()?;
+    Some(room(disk.f_bavail * disk.f_frsize, there))
+}
+
+fn room(free_bytes: u64, folder: &Path) -> Finding {
+    let what = if free_bytes < 10 * LITTLE_ROOM_BYTES {
+        format!("{} MiB free", free_bytes / MIB)
+    } else {
+        format!("{} GiB free", free_bytes / MIB / 1024)
+    };
+    let remedy = || format!("make room on the disk of {}, or shorten retain.days", folder.display());
+    if free_bytes < NO_ROOM_BYTES {
+        Finding::wrong("disk", what, remedy())
+    } else if free_bytes < LITTLE_ROOM_BYTES {
+        Finding::note("disk", what).with_remedy(remedy())
+    } else {
+        Finding::ok("disk", what)
+    }
+}
+
+/// Who holds the lock, as the system tells it: taking the lock, even for a moment, would keep an instance from starting.
+fn instance(lock: &Path) -> Finding {
+    const SUBJECT: &str = "instance";
+    let inode = lock.metadata().map(|metadata| metadata.ino()).ok();
+    let locks = std::fs::read_to_string("/proc/locks");
+    match (inode, locks) {
+        (Some(inode), Ok(locks)) => match holder(&locks, inode) {
+            Some(pid) => Finding::ok(SUBJECT, format!("process {pid} runs on this file")),
+            None => Finding::ok(SUBJECT, "none runs on this file"),
+        },
+        (None, _) => Finding::ok(SUBJECT, "none runs on this file"),
+        (_, Err(error)) => not_told(SUBJECT, &format!("/proc/locks: {error}")),
+    }
+}
+
+/// Lines are `1: FLOCK  ADVISORY  WRITE 4711 fe:01:123456 0 EOF`; the device differs on some file systems from what a file says.
+fn holder(locks: &str, inode: u64) -> Option<u32> {
+    let of_this = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, pid, place, ..] = fields[..] else { return None };
+        let found: u64 = place.rsplit(':').next()?.parse().ok()?;
+        (found == inode).then(|| pid.parse().ok()).flatten()
+    };
+    locks.lines().find_map(of_this)
+}
+
+fn integrity(connection: &Connection, path: &Path) -> Finding {
+    const SUBJECT: &str = "integrity";
+    let checked = within(connection, INTEGRITY_PATIENCE, |connection| {
+        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
+    });
+    match checked {
+        Ok(answer) if answer == "ok" => Finding::ok(SUBJECT, "the file is sound"),
+        Ok(damage) => damaged(path, damage.lines().last().unwrap_or_default()),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+            damaged(path, &error.to_string())
+        }
+        Err(error) => not_told(SUBJECT, &why(&error)),
+    }
+}
+
+fn damaged(path: &Path, how: &str) -> Finding {
+    let remedy = format!("stop the instance, keep a copy of {}, and restore a backup", path.display());
+    Finding::wrong("integrity", format!("the file is damaged: {how}"), remedy)
+}
+
+fn schema(connection: &Connection) -> Result<Schema, String> {
+    let applied = within(connection, PATIENCE, |connection| {
+        let known = "SELECT 1 FROM sqlite_schema WHERE name = 'refinery_schema_history'";
+        if connection.query_row(known, [], |_| Ok(())).optional()?.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut versions = connection.prepare("SELECT version FROM refinery_schema_history")?;
+        versions.query_map([], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()
+    })
+    .map_err(|error| why(&error))?;
+    let known: Vec<String> =
+        migrations().map_err(|error| error.to_string())?.iter().map(ToString::to_string).collect();
+    Ok(Schema::of(&applied, &known))
+}
+
+fn backlog(connection: &Connection) -> Vec<Finding> {
+    let count = |sql: &str| {
+        within(connection, PATIENCE, |connection| connection.query_row(sql, [], |row| row.get::<_, u64>(0)))
+    };
+    let oldest = within(connection, PATIENCE, |connection| {
+        let sql = "SELECT min(created_at) FROM event_outbox WHERE status = 'PENDING'";
+        connection.query_row(sql, [], |row| row.get::<_, Option<String>>(0))
+    });
+    let age = |at: String| time::from_text(&at).map(|at| time::between(at, Timestamp::now()));
+    let letters = count("SELECT count(*) FROM dead_letter WHERE replayed_at IS NULL");
+    let doubtful = count("SELECT count(*) FROM notification_channel_send WHERE status = 'IN_DOUBT'");
+    vec![
+        oldest.map_or_else(|error| not_told("events", &why(&error)), |at| examine::waiting(at.and_then(age))),
+        letters.map_or_else(|error| not_told("dead letters", &why(&error)), examine::dead_letters),
+        doubtful.map_or_else(|error| not_told("sends in doubt", &why(&error)), examine::in_doubt),
+    ]
+}
+
+/// Interrupted when it takes too long.
+fn within<T>(
+    connection: &Connection,
+    patience: Duration,
+    work: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
+) -> Result<T, rusqlite::Error> {
+    let handle = connection.get_interrupt_handle();
+    let (done, ended) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+                handle.interrupt();
+            }
+        });
+        let result = work(connection);
+        drop(done);
+        result
+    })
+}
+
+fn why(error: &rusqlite::Error) -> String {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::OperationInterrupted) => "it takes too long".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use campanile_domain::finding::Level;
+
+    use super::*;
+
+    #[test]
+    fn the_holder_of_a_lock_is_found_by_its_file() {
+        let locks = "1: POSIX  ADVISORY  READ 7 fe:01:123456 128 128\n2: FLOCK  ADVISORY  WRITE 4711 fe:01:123456 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 4712 fe:01:123456 0 EOF\n";
+        assert_eq!(holder(locks, 123_456), Some(4711));
+        assert_eq!(holder(locks, 23_456), None);
+        assert_eq!(holder("nonsense\n", 1), None);
+    }
+
+    #[test]
+    fn a_disk_that_fills_is_told_in_time() {
+        let level = |mib: u64| room(mib * MIB, Path::new("/data")).level;
+        assert_eq!((level(50), level(500), level(50_000)), (Level::Wrong, Level::Note, Level::Ok));
+    }
+
+    #[test]
+    fn what_takes_too_long_is_interrupted() {
+        let connection = Connection::open_in_memory().unwrap();
+        let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+        let interrupted = within(&connection, Duration::from_millis(20), |connection| {
+            connection.query_row(endless, [], |row| row.get::<_, i64>(0))
+        });
+        assert_eq!(why(&interrupted.unwrap_err()), "it takes too long");
+    }
+}
