@@ -6,6 +6,7 @@ pub mod decide;
 pub mod decision;
 pub mod event;
 pub mod fan_out;
+pub mod finding;
 pub mod id;
 pub mod message;
 pub mod priority;

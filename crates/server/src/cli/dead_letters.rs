@@ -55,16 +55,15 @@ struct Filter {
     /// Those of this event
     #[arg(long, value_name = "ID")]
     event: Option<String>,
-    /// Where it failed: fan_out, publish, receive or send
-    #[arg(long, value_name = "STAGE")]
+    #[arg(long, value_name = "STAGE", help = "Where it failed: fan_out, publish, receive or send")]
     stage: Option<String>,
     /// EMAIL, PUSH, SMS, WEBSOCKET or SLACK
     #[arg(long, value_name = "CHANNEL")]
     channel: Option<String>,
+    /// Those that this provider did not send
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
-    /// The code of what went wrong, such as NO_RECIPIENTS
-    #[arg(long, value_name = "CODE")]
+    #[arg(long, value_name = "CODE", help = "The code of what went wrong, such as NO_RECIPIENTS")]
     reason: Option<String>,
     /// A part of the error's text
     #[arg(long, value_name = "TEXT")]

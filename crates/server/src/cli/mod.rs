@@ -1,10 +1,12 @@
-//! The command line. `serve`, `migrate` and `demo` open the database; all others speak HTTP to a server that runs.
+//! The command line. `serve`, `migrate` and `demo` open the database, and `doctor` looks at it; all others speak HTTP to a server
+//! that runs.
 //! Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found.
 
 mod client;
 mod config_command;
 mod dead_letters;
 mod demo;
+mod doctor;
 mod emit;
 mod explain;
 mod picture;
@@ -78,6 +80,8 @@ enum Command {
     /// What nobody tries again by itself: look at it, or send it on its way again
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLetters),
+    /// Say what is reachable, what is misconfigured, and what to do about it; nothing is changed
+    Doctor(doctor::Doctor),
     /// Check or print the configuration
     #[command(subcommand)]
     Config(config_command::ConfigCommand),
@@ -147,6 +151,9 @@ async fn dispatch(cli: Cli) -> CommandResult {
         Command::Migrate(migrate) => {
             let backend = Backend { database_url: migrate.database_url.clone(), broker_url: None };
             migrate.run(Config::load(&flags(&backend, None, None))?).await
+        }
+        Command::Doctor(doctor) => {
+            doctor.run(&flags(&doctor.backend, None, None), common.url.as_deref(), common.json).await
         }
         Command::Config(command) => command.run(&no_flags()),
         Command::Preset(preset) => preset.run(&common.client(&no_flags())?, common.json).await,

@@ -1,0 +1,135 @@
+//! `campanile doctor`: what is reachable, what is misconfigured, and what to do about it. It looks, and changes nothing; what is
+//! down does not keep the rest from being looked at. Each part is examined by the crate that knows it.
+
+mod broker;
+mod folder;
+mod server;
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+use anyhow::anyhow;
+use campanile_channels::Providers;
+use campanile_domain::finding::{Finding, Level};
+use campanile_store::postgres::Postgres;
+use campanile_store::sqlite::Sqlite;
+use clap::Args;
+use serde_json::json;
+
+use super::CommandResult;
+use super::serve::Backend;
+use crate::config::{Config, DatabaseChoice, Flags};
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    #[command(flatten)]
+    pub backend: Backend,
+}
+
+impl Doctor {
+    pub async fn run(&self, flags: &Flags, url: Option<&str>, as_json: bool) -> CommandResult {
+        let findings = match Config::load(flags) {
+            Ok(config) => examine(&config, flags, url).await,
+            Err(error) => vec![Finding::wrong(
+                "configuration",
+                format!("{error:#}"),
+                "correct it; `campanile config print --reference` shows every key",
+            )],
+        };
+        if as_json {
+            println!("{}", json!(findings));
+        } else {
+            print!("{}", report(&findings, std::io::stdout().is_terminal()));
+        }
+        match findings.iter().filter(|finding| finding.level == Level::Wrong).count() {
+            0 => Ok(()),
+            1 => Err(anyhow!("one thing is wrong").into()),
+            count => Err(anyhow!("{count} things are wrong").into()),
+        }
+    }
+}
+
+async fn examine(config: &Config, flags: &Flags, url: Option<&str>) -> Vec<Finding> {
+    let (database, broker, server) =
+        tokio::join!(database(config), broker::examine(config), server::examine(config, url));
+    let from = flags.file.as_ref().map_or_else(
+        || "no file is given, so defaults are in force".to_owned(),
+        |file| format!("{} makes sense", file.display()),
+    );
+    let mut findings = vec![Finding::ok("configuration", from)];
+    findings.extend(folder::examine(config));
+    findings.extend(database);
+    findings.extend(broker);
+    findings.extend(channels(&Providers::capture()));
+    findings.push(server);
+    findings
+}
+
+async fn database(config: &Config) -> Vec<Finding> {
+    match config.database.choice(&config.data_dir) {
+        Ok(DatabaseChoice::Sqlite { path }) => Sqlite::examine(&path).await,
+        Ok(DatabaseChoice::Postgres(postgres)) => Postgres::examine(&postgres).await,
+        Err(error) => vec![Finding::wrong("database", format!("{error:#}"), "correct database.url")],
+    }
+}
+
+/// Which channels reach somebody, and which only look as if.
+fn channels(providers: &Providers) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut captured = Vec::new();
+    for (channel, provider) in providers.iter() {
+        if provider.captures() {
+            captured.push(channel.as_str());
+        } else {
+            findings.push(Finding::ok("channels", format!("{channel} is sent by {}", provider.name())));
+        }
+    }
+    if !captured.is_empty() {
+        let what = format!("{} are captured, not sent: see GET /v1/captured", captured.join(", "));
+        findings.push(Finding::note("channels", what));
+    }
+    findings
+}
+
+/// One line each, and what to do below.
+fn report(findings: &[Finding], colours: bool) -> String {
+    let width = findings.iter().map(|finding| finding.subject.len()).max().unwrap_or_default();
+    let mut out = String::new();
+    for Finding { level, subject, what, remedy } in findings {
+        let (sign, colour) = match level {
+            Level::Ok => ("ok   ", "32"),
+            Level::Note => ("note ", "33"),
+            Level::Wrong => ("WRONG", "1;31"),
+        };
+        let sign = if colours { format!("\u{1b}[{colour}m{sign}\u{1b}[0m") } else { sign.to_owned() };
+        let _ = writeln!(out, "{sign}  {subject:<width$}  {}", one_line(what));
+        for (place, line) in remedy.iter().flat_map(|remedy| remedy.lines()).enumerate() {
+            let arrow = if place == 0 { '→' } else { ' ' };
+            let _ = writeln!(out, "       {:<width$}  {arrow} {line}", "");
+        }
+    }
+    out
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_stand_in_columns_with_what_to_do_below() {
+        let findings = [
+            Finding::ok("database", "it answers"),
+            Finding::note("dead letters", "2 not replayed").with_remedy("look at them"),
+            Finding::wrong("broker", "it does not\n  answer", "start it:\nsystemctl start rabbitmq-server"),
+        ];
+        let expected = "ok     database      it answers\n\
+                        note   dead letters  2 not replayed\n                     → look at them\n\
+                        WRONG  broker        it does not answer\n                     → start it:\n                       systemctl start rabbitmq-server\n";
+        assert_eq!(report(&findings, false), expected);
+        assert!(report(&findings, true).contains("\u{1b}[1;31mWRONG\u{1b}[0m  broker"));
+    }
+}

@@ -1,0 +1,104 @@
+//! The data folder and the admin key in it: there, and for the eyes of their owner only.
+
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use campanile_domain::finding::Finding;
+
+use crate::config::Config;
+use crate::data_folder::read_key;
+
+pub fn examine(config: &Config) -> Vec<Finding> {
+    vec![folder(&config.data_dir), key(config)]
+}
+
+fn folder(path: &Path) -> Finding {
+    const SUBJECT: &str = "data folder";
+    let shown = path.display();
+    match path.metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Finding::note(SUBJECT, format!("{shown} is not there yet: `campanile serve` makes it"))
+        }
+        Err(error) => Finding::wrong(
+            SUBJECT,
+            format!("{shown} can't be looked into: {error}"),
+            "choose another with --data-dir, or let this user enter it",
+        ),
+        Ok(found) if !found.is_dir() => {
+            Finding::wrong(SUBJECT, format!("{shown} is not a folder"), "choose another with --data-dir")
+        }
+        Ok(found) => match Access::of(&found) {
+            Access::Owner(mode) => Finding::ok(SUBJECT, format!("{shown}, mode {mode:o}")),
+            Access::Others(mode) => {
+                Finding::note(SUBJECT, format!("others may enter {shown}, mode {mode:o}"))
+                    .with_remedy(format!("chmod 700 {shown}"))
+            }
+        },
+    }
+}
+
+fn key(config: &Config) -> Finding {
+    const SUBJECT: &str = "admin key";
+    let given = &config.auth.admin_key_file;
+    if !config.auth.admin_key.is_empty() {
+        Finding::ok(SUBJECT, "from the configuration")
+    } else if given.as_os_str().is_empty() {
+        our_key(SUBJECT, &config.data_dir.join("admin.key"))
+    } else {
+        given_key(SUBJECT, given)
+    }
+}
+
+fn our_key(subject: &'static str, path: &Path) -> Finding {
+    let shown = path.display();
+    match read_key(path).and_then(|_| path.metadata()) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Finding::note(subject, format!("{shown} is not there yet: `campanile serve` makes it"))
+        }
+        Err(error) => Finding::wrong(
+            subject,
+            format!("{shown} can't be read: {error}"),
+            "let this user read it, or remove it: the next start makes a new one",
+        ),
+        Ok(found) => match Access::of(&found) {
+            Access::Owner(mode) => Finding::ok(subject, format!("{shown}, mode {mode:o}")),
+            Access::Others(mode) => Finding::wrong(
+                subject,
+                format!("others may read {shown}, mode {mode:o}"),
+                format!(
+                    "chmod 600 {shown}; if somebody has read it, remove it: the next start makes a new one"
+                ),
+            ),
+        },
+    }
+}
+
+/// Files that an orchestrator mounts are often open to others; who gave the file knows who else is there.
+fn given_key(subject: &'static str, path: &Path) -> Finding {
+    let shown = path.display();
+    match read_key(path).and_then(|_| path.metadata()) {
+        Err(error) => {
+            Finding::wrong(subject, format!("{shown} can't be read: {error}"), "correct auth.admin_key_file")
+        }
+        Ok(found) => match Access::of(&found) {
+            Access::Owner(mode) => Finding::ok(subject, format!("{shown}, mode {mode:o}")),
+            Access::Others(mode) => Finding::note(subject, format!("others may read {shown}, mode {mode:o}"))
+                .with_remedy(format!("chmod 600 {shown}")),
+        },
+    }
+}
+
+/// Who may do something with a file, and its mode.
+enum Access {
+    Owner(u32),
+    Others(u32),
+}
+
+impl Access {
+    fn of(file: &Metadata) -> Self {
+        let mode = file.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 { Access::Others(mode) } else { Access::Owner(mode) }
+    }
+}

@@ -1,0 +1,90 @@
+//! Whether an instance answers at the configured address, and what it says of itself.
+
+use std::time::Duration;
+
+use campanile_domain::finding::Finding;
+use serde_json::Value;
+
+use crate::config::Config;
+
+const SUBJECT: &str = "server";
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub async fn examine(config: &Config, url: Option<&str>) -> Finding {
+    let url = url.map_or_else(|| format!("http://{}", config.server.listen), str::to_owned);
+    let url = url.trim_end_matches('/');
+    match ask(url).await {
+        Ok((status, answer)) => answered(url, status, &answer),
+        Err(error) if error.is_connect() => Finding::note(SUBJECT, format!("none answers at {url}"))
+            .with_remedy("start one with `campanile serve`, or name another by --url"),
+        Err(error) if error.is_timeout() => Finding::wrong(
+            SUBJECT,
+            format!("{url} does not answer within {PATIENCE:?}"),
+            "look at its log; if it hangs, stop it and start it again: nothing is lost",
+        ),
+        Err(error) => foreign(url, &error.to_string()),
+    }
+}
+
+async fn ask(url: &str) -> Result<(u16, Value), reqwest::Error> {
+    let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
+    let response = http.get(format!("{url}/readyz")).send().await?;
+    let status = response.status().as_u16();
+    let text = response.text().await?;
+    Ok((status, serde_json::from_str(&text).unwrap_or(Value::String(text))))
+}
+
+fn answered(url: &str, status: u16, answer: &Value) -> Finding {
+    let Some(components) = answer["components"].as_object() else {
+        return foreign(url, &format!("it answers {status} to /readyz"));
+    };
+    let unwell: Vec<String> = components
+        .iter()
+        .filter_map(|(name, state)| Some((name, state.as_str()?)))
+        .filter(|(_, state)| *state != "ok" && !state.starts_with("capture"))
+        .map(|(name, state)| format!("{name}: {state}"))
+        .collect();
+    let unwell = unwell.join("; ");
+    match status {
+        200 if unwell.is_empty() => Finding::ok(SUBJECT, format!("{url} is ready")),
+        200 => Finding::note(SUBJECT, format!("{url} is ready, but {unwell}")),
+        _ => Finding::wrong(
+            SUBJECT,
+            format!("{url} is not ready: {unwell}"),
+            "it becomes ready by itself once that is mended",
+        ),
+    }
+}
+
+fn foreign(url: &str, why: &str) -> Finding {
+    Finding::wrong(
+        SUBJECT,
+        format!("something answers at {url} that is not Campanile: {why}"),
+        "choose another address in server.listen, or name the right one by --url",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use campanile_domain::finding::Level;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_an_instance_says_of_itself_is_passed_on() {
+        let components = |database: &str| json!({"components": {"database": database, "broker": "ok", "email": "capture: nothing leaves"}});
+        assert_eq!(answered("http://x", 200, &components("ok")).level, Level::Ok);
+        let partly = answered("http://x", 200, &components("slow"));
+        assert_eq!(
+            (partly.level, partly.what.as_str()),
+            (Level::Note, "http://x is ready, but database: slow")
+        );
+        let unwell = answered("http://x", 503, &components("no answer"));
+        assert_eq!(
+            (unwell.level, unwell.what.as_str()),
+            (Level::Wrong, "http://x is not ready: database: no answer")
+        );
+        assert!(answered("http://x", 404, &json!("nginx")).what.contains("not Campanile"));
+    }
+}
