@@ -11,6 +11,7 @@
 mod address;
 mod confirms;
 mod consumer;
+mod examine;
 mod inbox;
 mod link;
 mod load;
@@ -25,6 +26,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use campanile_domain::finding::Finding;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
@@ -78,6 +80,11 @@ impl RabbitMq {
         // What is called next finds the broker there, if it was there.
         shared.state.subscribe().wait_for(|state| !matches!(state, State::New)).await.ok();
         Ok(Self { shared, supervisor })
+    }
+
+    /// Whether the broker can be reached, and is as it should be. Nothing is made or changed.
+    pub async fn examine(config: &RabbitMqConfig) -> Vec<Finding> {
+        examine::examine(config).await
     }
 
     /// Deletes everything that a broker with this configuration declares, with all messages in it.

@@ -75,7 +75,7 @@ async fn keep(store: Arc<dyn Store>, instance: String, lost: watch::Sender<Optio
                 return;
             }
             Err(error) => {
-                tracing::warn!(%error, "the lease of the in-process broker could not be renewed yet")
+                tracing::warn!(%error, "the lease of the in-process broker could not be renewed yet");
             }
         }
     }

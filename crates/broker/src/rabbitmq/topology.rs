@@ -82,11 +82,8 @@ impl Topology {
         }
         for queue in self.queues.iter().filter(|queue| wanted(queue)) {
             let (name, exchange) = (self.name(queue), self.exchange(queue));
-            let (arguments, key) = if queue == DEAD_LETTER_QUEUE {
-                (dead_letter_arguments(), EVERYTHING)
-            } else {
-                (arguments(&self.name(DEAD_LETTER_EXCHANGE)), name.as_str())
-            };
+            let arguments = self.arguments(queue);
+            let key = if queue == DEAD_LETTER_QUEUE { EVERYTHING } else { name.as_str() };
             let declare = Request::DeclareQueue { name: &name, arguments: &arguments };
             let described = describe(&arguments);
             channel.ask(declare).await.map_err(|fault| foreign("queue", &name, &described, &fault))?;
@@ -94,6 +91,24 @@ impl Topology {
             channel.ask(bind).await.map_err(|fault| foreign("binding of the queue", &name, key, &fault))?;
         }
         Ok(())
+    }
+
+    /// Whether a queue that exists is as it should be. Declaring it as it is changes nothing.
+    pub(super) async fn check(&self, connection: &Connection, queue: &str) -> Result<(), BrokerError> {
+        let channel = connection.channel(Arc::new(())).await.map_err(broken)?;
+        let (name, arguments) = (self.name(queue), self.arguments(queue));
+        let declare = Request::DeclareQueue { name: &name, arguments: &arguments };
+        let described = describe(&arguments);
+        channel.ask(declare).await.map_err(|fault| foreign("queue", &name, &described, &fault))?;
+        Ok(())
+    }
+
+    fn arguments(&self, queue: &str) -> Table {
+        if queue == DEAD_LETTER_QUEUE {
+            dead_letter_arguments()
+        } else {
+            arguments(&self.name(DEAD_LETTER_EXCHANGE))
+        }
     }
 
     #[cfg(feature = "conformance")]

@@ -5,6 +5,7 @@ use crate::support::witness::{Witness, text_value};
 use crate::support::{Place, make_good, messages, publish, receive_and_ack, until, within};
 use amqprs::{BasicProperties, FieldValue};
 use campanile_broker::{Broker, BrokerError, DEAD_LETTER_QUEUE, RabbitMq, RabbitMqConfig};
+use campanile_domain::finding::Level;
 
 #[tokio::test]
 async fn the_topology_is_exactly_as_promised() {
@@ -139,6 +140,34 @@ async fn debug_output_shows_no_password() {
     let place = Place::new(&["a"]);
     let url = "amqp://somebody:secret@localhost/%2f".to_owned();
     assert!(!format!("{:?}", RabbitMqConfig { url, ..place.config() }).contains("secret"));
+}
+
+#[tokio::test]
+async fn an_examination_finds_what_is_missing_or_foreign_and_changes_nothing() {
+    let place = Place::new(&["a", "b"]);
+    let found = async || {
+        let findings = RabbitMq::examine(&place.config()).await;
+        findings.into_iter().map(|finding| (finding.level, finding.what)).collect::<Vec<_>>()
+    };
+    let empty = found().await;
+    assert!(empty[0].0 == Level::Ok && empty[1].1.contains("no queue is there yet"), "{empty:?}");
+    // It has made none of them.
+    assert_eq!(found().await, empty);
+    let broker = place.open(10).await;
+    publish(&*broker, "a", 0..3).await;
+    let whole = until(async || Some(found().await).filter(|found| found[1].1.contains("3 messages"))).await;
+    assert!(whole[1].0 == Level::Ok && whole[1].1.contains("all 3 queues"), "{whole:?}");
+    drop(broker);
+    let witness = Witness::new().await;
+    witness.delete_queue(&place.name("b")).await;
+    let missing = found().await;
+    assert!(missing[1].0 == Level::Note && missing[1].1.contains(&place.name("b")), "{missing:?}");
+    place.remove().await;
+    let nobody =
+        RabbitMqConfig { url: "amqp://anna:secret@127.0.0.1:1".to_owned(), ..Place::new(&["a"]).config() };
+    let nobody = RabbitMq::examine(&nobody).await;
+    assert!(nobody[0].level == Level::Wrong && nobody[0].remedy.is_some(), "{nobody:?}");
+    assert!(!format!("{nobody:?}").contains("secret"), "{nobody:?}");
 }
 
 async fn misconfigured(config: RabbitMqConfig) -> String {

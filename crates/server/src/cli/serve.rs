@@ -17,7 +17,7 @@ pub struct Serve {
     /// Where to listen [default: 127.0.0.1:8400]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// What this instance runs, of api,fan_out,publish,receive,send,mailings,recover [default: all]
+    /// What this instance runs, of `api,fan_out,publish,receive,send,mailings,recover` [default: all]
     #[arg(long, value_name = "ROLES")]
     pub roles: Option<String>,
     #[command(flatten)]
@@ -27,10 +27,10 @@ pub struct Serve {
 /// The two URLs that choose the database and the broker.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Backend {
-    /// postgres://user:password@host:5432/database [default: SQLite in the data folder]
+    /// The database, as `postgres://user:password@host:5432/database` [default: SQLite in the data folder]
     #[arg(long, value_name = "URL")]
     pub database_url: Option<String>,
-    /// amqp://user:password@host:5672/vhost [default: a broker inside this process]
+    /// The broker, as `amqp://user:password@host:5672/vhost` [default: one inside this process]
     #[arg(long, value_name = "URL")]
     pub broker_url: Option<String>,
 }
@@ -55,7 +55,7 @@ impl Serve {
 
 #[derive(Debug, Args)]
 pub struct Migrate {
-    /// postgres://user:password@host:5432/database [default: SQLite in the data folder]
+    /// The database, as `postgres://user:password@host:5432/database` [default: SQLite in the data folder]
     #[arg(long, value_name = "URL")]
     pub database_url: Option<String>,
 }

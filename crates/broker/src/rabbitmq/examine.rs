@@ -1,0 +1,75 @@
+//! Looking whether RabbitMQ is as it should be, for somebody who wants to know. Nothing is made or changed.
+
+use campanile_domain::finding::Finding;
+
+use super::RabbitMqConfig;
+use super::address::Address;
+use super::topology::{Topology, look};
+use crate::BrokerError;
+use crate::amqp::Connection;
+
+const BROKER: &str = "broker";
+const TOPOLOGY: &str = "topology";
+
+pub(super) async fn examine(config: &RabbitMqConfig) -> Vec<Finding> {
+    match connect(config).await {
+        Ok((address, topology, connection)) => {
+            let mut findings =
+                vec![Finding::ok(BROKER, format!("RabbitMQ, {address} answers, and lets us in"))];
+            findings.extend(examine_topology(&topology, &connection).await);
+            findings
+        }
+        Err(error) => vec![wrong(BROKER, &error)],
+    }
+}
+
+async fn connect(config: &RabbitMqConfig) -> Result<(Address, Topology, Connection), BrokerError> {
+    let address = Address::parse(&config.url, config.ca_file.as_deref())?;
+    let topology = Topology::new(&config.prefix, &config.queues)?;
+    let connection = address.connect("is examined").await?;
+    Ok((address, topology, connection))
+}
+
+async fn examine_topology(topology: &Topology, connection: &Connection) -> Vec<Finding> {
+    let (mut missing, mut ready, mut findings) = (Vec::new(), 0, Vec::new());
+    for queue in topology.queues() {
+        match look(connection, &topology.name(queue)).await {
+            Ok(Some(messages)) => {
+                ready += messages;
+                if let Err(error) = topology.check(connection, queue).await {
+                    findings.push(wrong(TOPOLOGY, &error));
+                }
+            }
+            Ok(None) => missing.push(topology.name(queue)),
+            Err(fault) => return vec![wrong(TOPOLOGY, &super::topology::broken(fault))],
+        }
+    }
+    let all = topology.queues().count();
+    if missing.len() == all {
+        findings.push(Finding::note(TOPOLOGY, "no queue is there yet: `campanile serve` makes them"));
+    } else if !missing.is_empty() {
+        let what = format!(
+            "missing: {}; an instance that runs makes them again, and publishes again what was in them",
+            missing.join(", ")
+        );
+        findings.push(Finding::note(TOPOLOGY, what));
+    } else if findings.is_empty() {
+        findings.push(Finding::ok(
+            TOPOLOGY,
+            format!("all {all} queues are there and as they should be; {ready} messages are ready"),
+        ));
+    }
+    findings
+}
+
+/// What went wrong is told with what to do about it.
+fn wrong(subject: &'static str, error: &BrokerError) -> Finding {
+    let text = error.to_string();
+    match (text.split_once("; "), error) {
+        (Some((what, remedy)), _) => Finding::wrong(subject, what, remedy),
+        (None, BrokerError::Unreachable(_)) => {
+            Finding::wrong(subject, text, "is it running, and are host and port in broker.url right?")
+        }
+        (None, _) => Finding::wrong(subject, text, "correct broker.url"),
+    }
+}
