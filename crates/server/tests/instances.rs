@@ -126,9 +126,11 @@ async fn a_pooler_in_session_mode_may_stand_between() {
     let home = Home::new(Backend::Servers);
     let direct = database(&home).url.clone();
     let name = direct.rsplit('/').next().expect("the URL ends with the database");
-    let pooled = format!("{}/{name}", pooler.rsplit_once('/').expect("the URL names a database").0);
-    let through =
-        [("CAMPANILE_DATABASE__URL", pooled.as_str()), ("CAMPANILE_DATABASE__DIRECT_URL", direct.as_str())];
+    let through_it = format!("{}/{name}", pooler.rsplit_once('/').expect("the URL names a database").0);
+    let through = [
+        ("CAMPANILE_DATABASE__URL", through_it.as_str()),
+        ("CAMPANILE_DATABASE__DIRECT_URL", direct.as_str()),
+    ];
     let server = Server::start_with(&home, &through);
     server.put("/v1/recipients", staff()).await;
     let events = produce(&home, "evt", 10).await;
