@@ -21,6 +21,11 @@ impl Backoff {
         self.next = FIRST;
     }
 
+    /// Whether what is waited for has been away longer than a moment, so that somebody should know.
+    pub fn is_worth_telling(&self) -> bool {
+        self.next > FIRST * 4
+    }
+
     /// Ends early when the engine stops.
     pub async fn wait(&mut self, stop: &CancellationToken) {
         let delay = self.next;

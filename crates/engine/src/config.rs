@@ -34,12 +34,18 @@ pub struct FanOutConfig {
 
 #[derive(Debug, Clone)]
 pub struct PublishConfig {
+    /// Rows that are published together, up to what the database keeps together.
+    pub batch: usize,
     pub poll_interval: Duration,
     pub max_refusals: u32,
 }
 
 #[derive(Debug, Clone)]
 pub struct ReceiveConfig {
+    /// Batches of one queue that are written at the same time.
+    pub workers: usize,
+    /// Batches of all queues that are written at the same time.
+    pub max_workers: usize,
     pub prefetch: usize,
     pub batch: usize,
     /// How long to wait for a batch to grow once its first message is there.

@@ -28,6 +28,7 @@ use pipeline::send::{Desk, Outcomes};
 use pipeline::{fan_out, publish, receive, send, settle};
 use supervisor::Supervisor;
 use tell::Untold;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// What every stage works with. A clone is another handle.
@@ -40,6 +41,8 @@ pub struct Engine {
     pub signals: Arc<Signals>,
     pub config: Arc<EngineConfig>,
     untold: Arc<Untold>,
+    /// How many batches may be received at the same time.
+    batches: Arc<Semaphore>,
 }
 
 impl Engine {
@@ -63,6 +66,7 @@ impl Engine {
         }
         let rules = Arc::new(RuleCache::load(store.as_ref(), config.user_types.clone()).await?);
         let signals = Arc::new(Signals::new(config.user_types.queues()));
+        let batches = Arc::new(Semaphore::new(config.receive.max_workers));
         Ok(Engine {
             store,
             broker,
@@ -71,6 +75,7 @@ impl Engine {
             signals,
             config: Arc::new(config),
             untold: Arc::default(),
+            batches,
         })
     }
 

@@ -12,11 +12,15 @@ use crate::backoff::Backoff;
 use crate::pipeline::publish::PublishError;
 use crate::pipeline::send::Desk;
 use crate::pipeline::settle;
+use crate::signals::Outage;
 
 const INTERVAL: Duration = Duration::from_secs(1);
-const REPUBLISH_ROWS: usize = 5_000;
+/// Each page looks through all that is open, so few and large ones.
+const REPUBLISH_ROWS: usize = 20_000;
 /// How often, and how old, what was published and not received is published again without a known loss.
 const REPUBLISH_INTERVAL: Duration = Duration::from_hours(1);
+/// Soon after the start, so that instances that do not live for long sweep, too.
+const FIRST_SWEEP: Duration = Duration::from_mins(2);
 /// Longer than it takes to note that a confirmed chunk is published.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Open events that are looked at in one round, in case a hint got lost; the next round goes on behind them.
@@ -26,18 +30,18 @@ const CLOSE_DEBOUNCE: Duration = Duration::from_millis(50);
 
 pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
     let mut backoff = Backoff::new();
-    let (mut swept, mut last_sweep) = (0, Instant::now());
+    let (mut swept, mut next_sweep) = (0, Instant::now() + FIRST_SWEEP);
     while !stop.is_cancelled() {
         match run_once(&engine, &desk, &mut swept).await {
             Ok(()) => backoff.reset(),
             Err(error) => {
-                tracing::warn!(%error, "recovery waits");
+                engine.signals.note_outage(Outage::Database, "recover", &error);
                 backoff.wait(&stop).await;
                 continue;
             }
         }
-        if last_sweep.elapsed() >= REPUBLISH_INTERVAL {
-            last_sweep = Instant::now();
+        if Instant::now() >= next_sweep {
+            next_sweep = Instant::now() + REPUBLISH_INTERVAL;
             if let Err(error) = republish_forgotten(&engine).await {
                 tracing::warn!(%error, "what the broker may have forgotten is looked for later");
             }
@@ -81,7 +85,7 @@ pub async fn run_losses(engine: Engine, stop: CancellationToken) {
     let mut made_good: Vec<MadeGood> = Vec::new();
     while !stop.is_cancelled() {
         if let Err(error) = watch_losses(&engine, &mut made_good).await {
-            tracing::warn!(%error, "what the broker lost waits to be published again");
+            error.note(&engine, "losses");
             backoff.wait(&stop).await;
             continue;
         }
@@ -165,7 +169,7 @@ pub async fn run_close(engine: Engine, stop: CancellationToken) {
             continue;
         }
         if let Err(error) = engine.store.close_events(events.clone()).await {
-            tracing::warn!(%error, "closing events waits");
+            engine.signals.note_outage(Outage::Database, "close", &error);
             engine.signals.maybe_complete(events);
             backoff.wait(&stop).await;
         } else {

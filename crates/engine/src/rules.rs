@@ -9,6 +9,7 @@ use campanile_store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
+use crate::signals::Outage;
 
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -59,7 +60,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
             () = tokio::time::sleep(REFRESH_INTERVAL) => {}
         }
         if let Err(error) = engine.rules.refresh(engine.store.as_ref()).await {
-            tracing::warn!(%error, "the rules could not be read again; the last ones stay in force");
+            engine.signals.note_outage(Outage::Database, "rules", &error);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::id::EventId;
@@ -45,6 +45,15 @@ pub struct Signals {
     complete: Mutex<HashSet<EventId>>,
     due: PerChannel<Notify>,
     last_death: Mutex<Option<Instant>>,
+    /// When it was last told that the database and the broker are away.
+    told: Mutex<(Option<Instant>, Option<Instant>)>,
+}
+
+/// What a stage can't do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outage {
+    Database,
+    Broker,
 }
 
 impl Signals {
@@ -68,6 +77,25 @@ impl Signals {
             Signal::Events => self.events.notify_one(),
             Signal::Chunks => self.chunks_of_all_queues_wait(),
             Signal::Sends => Channel::ALL.into_iter().for_each(|channel| self.due(channel).notify_waiters()),
+        }
+    }
+
+    /// Says that something is away; but for all loops together not more often than this, since they notice it at once.
+    pub fn note_outage(&self, of: Outage, stage: &'static str, error: &dyn std::fmt::Display) {
+        const AT_MOST_EVERY: Duration = Duration::from_secs(30);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = match of {
+            Outage::Database => &mut told.0,
+            Outage::Broker => &mut told.1,
+        };
+        if last.is_some_and(|at| at.elapsed() < AT_MOST_EVERY) {
+            tracing::debug!(%error, stage, "a stage waits");
+            return;
+        }
+        *last = Some(Instant::now());
+        match of {
+            Outage::Database => tracing::warn!(%error, stage, "work waits for the database"),
+            Outage::Broker => tracing::warn!(%error, stage, "work waits for the broker"),
         }
     }
 

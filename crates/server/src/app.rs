@@ -79,7 +79,7 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
         instance = parts.instance,
         roles = %parts.roles,
         database = store.name(),
-        broker = broker.name(),
+        broker = if parts.roles.use_broker() { broker.name() } else { "not used" },
         "campanile is up"
     );
     Ok(Served { address, admin_key, running, lease, http, stop_http, config })
@@ -107,7 +107,7 @@ async fn open_broker(
         // Nobody asks it for anything.
         BrokerChoice::RabbitMq { .. } => Ok((Arc::new(InProcess::new(queues, MAX_UNDELIVERED)), None)),
         BrokerChoice::InProcess => {
-            let lease = Lease::take(Arc::clone(store), engine.instance.clone()).await?;
+            let lease = Lease::take(Arc::clone(store), &engine.instance).await?;
             Ok((Arc::new(InProcess::new(queues, MAX_UNDELIVERED)), Some(lease)))
         }
     }

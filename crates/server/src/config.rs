@@ -97,6 +97,7 @@ pub struct FanOut {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Publish {
+    pub batch: usize,
     pub poll_interval: Span,
     pub max_refusals: u32,
 }
@@ -104,6 +105,8 @@ pub struct Publish {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Receive {
+    pub workers: usize,
+    pub max_workers: usize,
     pub prefetch: usize,
     pub batch: usize,
     pub linger: Span,
@@ -241,6 +244,9 @@ impl Config {
         UserTypes::new(self.user_types.clone()).map_err(anyhow::Error::msg)?;
         for (key, value) in [
             ("fan_out.batch", self.fan_out.batch),
+            ("publish.batch", self.publish.batch),
+            ("receive.workers", self.receive.workers),
+            ("receive.max_workers", self.receive.max_workers),
             ("receive.batch", self.receive.batch),
             ("receive.prefetch", self.receive.prefetch),
         ] {
@@ -275,10 +281,13 @@ impl Config {
                 initial_delay: self.fan_out.initial_delay.0,
             },
             publish: PublishConfig {
+                batch: self.publish.batch,
                 poll_interval: self.publish.poll_interval.0,
                 max_refusals: self.publish.max_refusals,
             },
             receive: ReceiveConfig {
+                workers: self.receive.workers,
+                max_workers: self.receive.max_workers,
                 prefetch: self.receive.prefetch,
                 batch: self.receive.batch,
                 linger: self.receive.linger.0,

@@ -88,7 +88,7 @@ fn keep(key: &str, folder: &Path, path: &Path) -> anyhow::Result<bool> {
     Ok(kept)
 }
 
-fn random<const BYTES: usize>() -> anyhow::Result<String> {
+pub fn random<const BYTES: usize>() -> anyhow::Result<String> {
     let mut random = [0u8; BYTES];
     getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no random numbers for a key: {error}"))?;
     Ok(random.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))

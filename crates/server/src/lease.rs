@@ -9,6 +9,8 @@ use campanile_store::{Held, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::data_folder;
+
 const NAME: &str = "in-process broker";
 const LEASE: Duration = Duration::from_secs(15);
 const RENEW_EVERY: Duration = Duration::from_secs(5);
@@ -18,20 +20,23 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Lease {
     store: Arc<dyn Store>,
-    instance: String,
+    holder: String,
     keeper: JoinHandle<()>,
     lost: watch::Receiver<Option<String>>,
 }
 
 impl Lease {
     /// A holder that died is waited for; one that lives is not.
-    pub async fn take(store: Arc<dyn Store>, instance: String) -> anyhow::Result<Self> {
+    pub async fn take(store: Arc<dyn Store>, instance: &str) -> anyhow::Result<Self> {
         let mut seen = None;
-        while let Held::By { holder, rest } = store.hold(NAME, &instance, LEASE).await? {
+        // Two processes may have one name, if somebody gave it to both.
+        let holder = format!("{instance} {}", data_folder::random::<8>()?);
+        while let Held::By { holder, rest } = store.hold(NAME, &holder, LEASE).await? {
             // Who renews its lease is alive.
             if seen.is_some_and(|before| rest > before) {
                 bail!(
-                    "`{holder}` already runs on this database with the in-process broker, which serves one instance: stop it first, or set broker.url to a RabbitMQ to run several"
+                    "`{}` already runs on this database with the in-process broker, which serves one instance: stop it first, or set broker.url to a RabbitMQ to run several",
+                    name(&holder)
                 );
             }
             if seen.is_none() {
@@ -41,8 +46,8 @@ impl Lease {
             tokio::time::sleep(LOOK_EVERY.min(rest)).await;
         }
         let (loses, lost) = watch::channel(None);
-        let keeper = tokio::spawn(keep(Arc::clone(&store), instance.clone(), loses));
-        Ok(Lease { store, instance, keeper, lost })
+        let keeper = tokio::spawn(keep(Arc::clone(&store), holder.clone(), loses));
+        Ok(Lease { store, holder, keeper, lost })
     }
 
     /// Resolves when somebody else has it.
@@ -51,7 +56,7 @@ impl Lease {
         match lost.wait_for(Option::is_some).await {
             Ok(holder) => {
                 let holder = holder.clone().unwrap_or_default();
-                anyhow::anyhow!("this instance slept past its lease, and `{holder}` took over")
+                anyhow::anyhow!("this instance slept past its lease, and `{}` took over", name(&holder))
             }
             Err(_) => std::future::pending().await,
         }
@@ -59,19 +64,23 @@ impl Lease {
 
     pub async fn let_go(self) {
         self.keeper.abort();
-        if let Err(error) = self.store.let_go(NAME, &self.instance).await {
+        if let Err(error) = self.store.let_go(NAME, &self.holder).await {
             tracing::warn!(%error, "the lease of the in-process broker will pass by itself");
         }
     }
 }
 
-async fn keep(store: Arc<dyn Store>, instance: String, lost: watch::Sender<Option<String>>) {
+fn name(holder: &str) -> &str {
+    holder.rsplit_once(' ').map_or(holder, |(instance, _)| instance)
+}
+
+async fn keep(store: Arc<dyn Store>, holder: String, lost: watch::Sender<Option<String>>) {
     loop {
         tokio::time::sleep(RENEW_EVERY).await;
-        match store.hold(NAME, &instance, LEASE).await {
+        match store.hold(NAME, &holder, LEASE).await {
             Ok(Held::Ours) => {}
-            Ok(Held::By { holder, .. }) => {
-                lost.send_replace(Some(holder));
+            Ok(Held::By { holder: by, .. }) => {
+                lost.send_replace(Some(by));
                 return;
             }
             Err(error) => {

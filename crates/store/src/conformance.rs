@@ -13,7 +13,7 @@ mod claim;
 mod close;
 mod commit;
 mod dead_letter;
-mod given;
+pub(crate) mod given;
 mod hold;
 mod lease;
 mod publish;

@@ -11,7 +11,7 @@ const SQLITE: &str = "crates/store/src/sqlite/";
 const POSTGRES: &str = "crates/store/src/postgres/";
 
 /// Statements without a twin, and why.
-const ALONE: [(&str, &str); 14] = [
+const ALONE: [(&str, &str); 15] = [
     ("sql/expire_leases.sql", "one engine owns a SQLite file, so at its start nobody else holds a lease"),
     ("sql/let_leases_go.sql", "one engine owns a SQLite file, so at its start nobody else holds a lease"),
     ("sql/release_chunks.sql", "one engine owns a SQLite file, so at its start nobody else holds a chunk"),
@@ -20,6 +20,7 @@ const ALONE: [(&str, &str); 14] = [
     ("sql/notification_of.sql", "PostgreSQL asks in the statement that receives"),
     ("sql/start_send.sql", "PostgreSQL starts in the statement that takes"),
     ("sql/send_job.sql", "PostgreSQL starts in the statement that takes"),
+    ("sql/lock_close.sql", "SQLite has one writer"),
     ("sql/lock_replay.sql", "SQLite has one writer"),
     ("sql/lock_republish.sql", "SQLite has one writer"),
     ("sql/lock_retain.sql", "SQLite has one writer"),

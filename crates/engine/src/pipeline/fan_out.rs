@@ -14,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::decide::decide;
 use super::publish::Handover;
-use super::{MAX_FAILURES, publish};
+use super::{MAX_FAILURES, count_letters, publish};
 use crate::Engine;
 use crate::backoff::Backoff;
+use crate::signals::Outage;
 
 /// Recipients of one transaction; times five channels, that is at most 10,000 rows.
 const MAX_RECIPIENTS: usize = 2_000;
@@ -66,7 +67,7 @@ pub async fn run(engine: Engine, handover: Handover, stop: CancellationToken) {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "fan-out waits");
+                engine.signals.note_outage(Outage::Database, "fan_out", &error);
                 backoff.wait(&stop).await;
             }
         }
@@ -146,7 +147,9 @@ impl FanOut {
     async fn count_failure(&self, seq: i64, error: String) -> Result<(), StoreError> {
         tracing::error!(seq, %error, "an event could not be fanned out");
         let failure = Failure::new("FAN_OUT_ERROR", error);
-        self.engine.store.count_failure(seq, failure, MAX_FAILURES).await.map(drop)
+        let given_up = self.engine.store.count_failure(seq, failure, MAX_FAILURES).await?;
+        count_letters("fan_out", u64::from(given_up));
+        Ok(())
     }
 
     async fn batch(&self, mut claim: Box<dyn FanOutClaim>, room: usize) -> Result<Batch, StoreError> {
@@ -180,7 +183,7 @@ impl FanOut {
         if batch.steps.is_empty() {
             return Ok(batch);
         }
-        let mut chunks = publish::chunks(std::mem::take(&mut batch.rows));
+        let mut chunks = publish::chunks(std::mem::take(&mut batch.rows), self.engine.config.publish.batch);
         let with_room = chunks.iter_mut().filter(|chunk| !self.engine.broker.is_full(&chunk.queue));
         let places = self.handover.reserve(with_room);
         let waiting: Vec<String> = chunks.iter().filter(|c| !c.leased).map(|c| c.queue.clone()).collect();
@@ -189,7 +192,7 @@ impl FanOut {
         let ended =
             batch.steps.iter().filter(|step| step.cursor_before.is_some()).map(|step| &step.event.event_id);
         let touched: Vec<_> = failed_rows.iter().map(|row| &row.event_id).chain(ended).cloned().collect();
-        note_failures(&batch.steps, failed_rows.len());
+        let letters = note_failures(&batch.steps) + failed_rows.len() as u64;
         let between_chunks = batch.steps.iter().any(|step| matches!(step.step, Step::Continues(_)));
         let commit = FanOutCommit {
             instance: self.engine.config.instance.clone(),
@@ -204,6 +207,7 @@ impl FanOut {
         if between_chunks {
             fail::fail_point!("fan_out.between_chunks");
         }
+        count_letters("fan_out", letters);
         metrics::counter!("campanile_fan_out_events_total").increment(batch.report.events as u64);
         metrics::counter!("campanile_fan_out_rows_total").increment(batch.report.rows as u64);
         for (place, chunk) in places.into_iter().zip(leased) {
@@ -220,16 +224,16 @@ impl FanOut {
     }
 }
 
-/// What nobody will try again must not go unnoticed.
-fn note_failures(steps: &[FanOutStep], failed_rows: usize) {
-    let mut letters = failed_rows as u64;
+/// What nobody will try again must not go unnoticed. Answers how many there are.
+fn note_failures(steps: &[FanOutStep]) -> u64 {
+    let mut letters = 0;
     for step in steps {
         if let Step::Failed(failure) | Step::Stopped { failure, .. } = &step.step {
             letters += 1;
             tracing::warn!(event_id = %step.event.event_id, code = failure.code, "an event can't be fanned out");
         }
     }
-    metrics::counter!("campanile_dead_letters_total", "stage" => "fan_out").increment(letters);
+    letters
 }
 
 /// What one transaction will write.

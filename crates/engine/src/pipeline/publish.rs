@@ -14,12 +14,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
 use crate::backoff::Backoff;
+use crate::signals::Outage;
 
 /// Chunks in memory between fan-out and publish, for each queue.
 const HANDOVER_CHUNKS: usize = 4;
 
-/// Groups rows into chunks of one queue and lane, in a fixed order.
-pub fn chunks(rows: Vec<ChunkRow>) -> Vec<NewChunk> {
+/// Groups rows into chunks of one queue and lane, in a fixed order; at most `size` rows in each.
+pub fn chunks(rows: Vec<ChunkRow>, size: usize) -> Vec<NewChunk> {
+    let size = size.clamp(1, MAX_CHUNK_ROWS);
     let mut by_queue: HashMap<(i64, String), Vec<ChunkRow>> = HashMap::new();
     for row in rows {
         by_queue.entry((row.row.priority.lane(), row.row.queue.clone())).or_default().push(row);
@@ -29,7 +31,7 @@ pub fn chunks(rows: Vec<ChunkRow>) -> Vec<NewChunk> {
     let mut chunks = Vec::new();
     for ((lane, queue), mut rows) in grouped {
         while !rows.is_empty() {
-            let rest = rows.split_off(rows.len().min(MAX_CHUNK_ROWS));
+            let rest = rows.split_off(rows.len().min(size));
             chunks.push(NewChunk { queue: queue.clone(), lane, rows, leased: false });
             rows = rest;
         }
@@ -77,8 +79,9 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
     let waiting = engine.signals.chunks(&queue);
     // What waits in the database is looked for when something began to wait, when there is room, and at each tick.
     let mut looked_at = None;
+    // It is told once, so it is kept until it is heard, whatever happens in between.
+    let mut room = engine.broker.room(&queue);
     while !stop.is_cancelled() {
-        let room = engine.broker.room();
         let signal = waiting.began();
         let version = waiting.version();
         // One by hand and one that waits, in turns: what waits is older and must not starve.
@@ -101,15 +104,18 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
             Ok(false) => tokio::select! {
                 () = stop.cancelled() => return,
                 Some(chunk) = handed.recv() => if let Err(error) = publish(&engine, chunk).await {
-                    tracing::warn!(%error, queue, "publish waits");
+                    error.note(&engine, "publish");
                     backoff.wait(&stop).await;
                 },
                 () = signal => {}
-                () = room => looked_at = None,
+                () = &mut room => {
+                    room = engine.broker.room(&queue);
+                    looked_at = None;
+                }
                 () = tokio::time::sleep(engine.config.publish.poll_interval) => looked_at = None,
             },
             Err(error) => {
-                tracing::warn!(%error, queue, "publish waits");
+                error.note(&engine, "publish");
                 backoff.wait(&stop).await;
             }
         }
@@ -130,6 +136,17 @@ pub enum PublishError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Broker(#[from] BrokerError),
+}
+
+impl PublishError {
+    /// Says which of the two is away.
+    pub fn note(&self, engine: &Engine, stage: &'static str) {
+        let of = match self {
+            PublishError::Store(_) => Outage::Database,
+            PublishError::Broker(_) => Outage::Broker,
+        };
+        engine.signals.note_outage(of, stage, self);
+    }
 }
 
 /// Publishes one chunk of the queue that waits in the database, if there is one and the queue has room.

@@ -10,12 +10,14 @@ use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
 use campanile_domain::id::SendKey;
 use campanile_store::{FailedMessage, ReceivedKey, Signal, StoreError};
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::MAX_FAILURES;
 use super::send::Desk;
+use super::{MAX_FAILURES, count_letters};
 use crate::Engine;
 use crate::backoff::Backoff;
+use crate::signals::Outage;
 
 const FORGED: &str = "UNKNOWN_MESSAGE";
 const UNREADABLE: &str = "UNREADABLE_MESSAGE";
@@ -28,39 +30,90 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, queue: String, stop: Cancellat
     let mut backoff = Backoff::new();
     while !stop.is_cancelled() {
         if let Err(error) = consume(&engine, &desk, &queue, &stop, &mut backoff).await {
-            tracing::warn!(%error, queue, "receive waits for the broker");
+            if backoff.is_worth_telling() {
+                engine.signals.note_outage(Outage::Broker, "receive", &error);
+            }
             backoff.wait(&stop).await;
         }
     }
 }
 
-/// Ends with the consumer; whatever it still holds goes back to the queue.
+/// Ends with the consumer; whatever it still holds goes back to the queue. Batches that are under way are finished first: what
+/// they claimed must reach its desk.
 async fn consume(
     engine: &Engine,
-    desk: &Desk,
+    desk: &Arc<Desk>,
     queue: &str,
     stop: &CancellationToken,
     backoff: &mut Backoff,
 ) -> Result<(), BrokerError> {
-    let config = &engine.config.receive;
-    let mut consumer = engine.broker.consume(queue, config.prefetch).await?;
-    loop {
-        let deliveries = tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            deliveries = consumer.receive(config.batch, config.linger) => deliveries?,
-        };
-        let tags: Vec<Tag> = deliveries.iter().map(|delivery| delivery.tag).collect();
-        // While the database is away the batch is kept, unacknowledged: giving it back would only send it in a circle.
-        while let Err(error) = receive(engine, desk, &deliveries).await {
-            if stop.is_cancelled() {
-                return Ok(());
+    let mut consumer = engine.broker.consume(queue, engine.config.receive.prefetch).await?;
+    let mut under_way = Batches::new(engine, desk, stop);
+    let ended = under_way.run(consumer.as_mut(), backoff).await;
+    while let Some(written) = under_way.tasks.join_next().await {
+        // A connection that broke takes no acknowledgement; then the batch comes again, and is skipped.
+        acknowledge(consumer.as_mut(), written).await.ok();
+    }
+    ended
+}
+
+/// The batches of one queue, several at a time: while one is written, the next is gathered.
+struct Batches<'a> {
+    engine: &'a Engine,
+    desk: &'a Arc<Desk>,
+    stop: &'a CancellationToken,
+    /// Each answers what may be acknowledged.
+    tasks: JoinSet<Vec<Tag>>,
+}
+
+impl<'a> Batches<'a> {
+    fn new(engine: &'a Engine, desk: &'a Arc<Desk>, stop: &'a CancellationToken) -> Self {
+        Batches { engine, desk, stop, tasks: JoinSet::new() }
+    }
+
+    async fn run(&mut self, consumer: &mut dyn Consumer, backoff: &mut Backoff) -> Result<(), BrokerError> {
+        let config = &self.engine.config.receive;
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return Ok(()),
+                Some(written) = self.tasks.join_next() => {
+                    backoff.reset();
+                    acknowledge(consumer, written).await?;
+                }
+                deliveries = consumer.receive(config.batch, config.linger), if self.tasks.len() < config.workers => {
+                    self.start(deliveries?);
+                }
             }
-            tracing::warn!(%error, queue, "receive waits for the database");
-            backoff.wait(stop).await;
         }
-        backoff.reset();
-        fail::fail_point!("receive.after_commit");
-        consumer.ack(&tags).await?;
+    }
+
+    fn start(&mut self, deliveries: Vec<Delivery>) {
+        let (engine, desk, stop) = (self.engine.clone(), Arc::clone(self.desk), self.stop.clone());
+        self.tasks.spawn(async move {
+            let mut backoff = Backoff::new();
+            let Ok(_turn) = engine.batches.acquire().await else { return Vec::new() };
+            // While the database is away the batch is kept, unacknowledged: giving it back would only send it in a circle.
+            while let Err(error) = receive(&engine, &desk, &deliveries).await {
+                if stop.is_cancelled() {
+                    return Vec::new();
+                }
+                engine.signals.note_outage(Outage::Database, "receive", &error);
+                backoff.wait(&stop).await;
+            }
+            fail::fail_point!("receive.after_commit");
+            deliveries.iter().map(|delivery| delivery.tag).collect()
+        });
+    }
+}
+
+/// A batch that panicked is not acknowledged, and comes again.
+async fn acknowledge(
+    consumer: &mut dyn Consumer,
+    written: Result<Vec<Tag>, JoinError>,
+) -> Result<(), BrokerError> {
+    match written {
+        Ok(tags) => consumer.ack(&tags).await,
+        Err(error) => Err(BrokerError::Unreachable(format!("a batch could not be received: {error}"))),
     }
 }
 
@@ -82,11 +135,16 @@ pub async fn receive(engine: &Engine, desk: &Desk, deliveries: &[Delivery]) -> R
     keys.sort_unstable();
     keys.dedup();
     failed.extend(receive_keys(engine, desk, &keys).await?);
-    if !failed.is_empty() {
-        metrics::counter!("campanile_dead_letters_total", "stage" => "receive")
-            .increment(failed.len() as u64);
-        engine.store.fail_messages(failed).await?;
+    fail_messages(engine, failed).await
+}
+
+async fn fail_messages(engine: &Engine, failed: Vec<FailedMessage>) -> Result<(), StoreError> {
+    if failed.is_empty() {
+        return Ok(());
     }
+    let letters = failed.len() as u64;
+    engine.store.fail_messages(failed).await?;
+    count_letters("receive", letters);
     Ok(())
 }
 
@@ -164,7 +222,9 @@ pub async fn run_dead_letters(engine: Engine, stop: CancellationToken) {
             consume_dead_letters(&engine, consumer.as_mut(), &stop).await
         };
         if let Err(error) = consumed.await {
-            tracing::warn!(%error, "the dead letters wait for the broker");
+            if backoff.is_worth_telling() {
+                engine.signals.note_outage(Outage::Broker, "dead letters", &error);
+            }
             backoff.wait(&stop).await;
         }
     }
@@ -190,11 +250,11 @@ async fn consume_dead_letters(
                 message: Some(kept(delivery)),
             })
             .collect();
-        while let Err(error) = engine.store.fail_messages(failed.clone()).await {
+        while let Err(error) = fail_messages(engine, failed.clone()).await {
             if stop.is_cancelled() {
                 return Ok(());
             }
-            tracing::warn!(%error, "the dead letters wait for the database");
+            engine.signals.note_outage(Outage::Database, "dead letters", &error);
             backoff.wait(stop).await;
         }
         backoff.reset();

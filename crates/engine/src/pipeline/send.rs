@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backoff::Backoff;
+use crate::signals::Outage;
 use crate::{Engine, Role};
 
 /// A send that this instance holds, until it is settled.
@@ -274,7 +275,7 @@ pub async fn run_due(engine: Engine, desk: Arc<Desk>, channel: Channel, stop: Ca
                 wait
             }
             Err(error) => {
-                tracing::warn!(%error, %channel, "retries wait for the database");
+                engine.signals.note_outage(Outage::Database, "send", &error);
                 backoff.wait(&stop).await;
                 continue;
             }

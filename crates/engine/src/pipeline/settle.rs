@@ -7,13 +7,15 @@ use campanile_domain::id::SendKey;
 use campanile_domain::send::{Attempt, Outcome, SendState, after};
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
-use campanile_store::{Capture, ClaimId, SendJob, Settlement, StoreError};
+use campanile_store::{Capture, ClaimId, SendJob, Settlement, Signal, StoreError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
+use super::count_letters;
 use super::send::{Attempted, Desk, Outcomes};
 use crate::Engine;
 use crate::backoff::Backoff;
+use crate::signals::Outage;
 
 const MAX_BATCH: usize = 500;
 
@@ -32,7 +34,7 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, outcomes: Outcomes, done: Canc
                 tracing::error!(%error, sends = batch.len(), "outcomes could not be written; they are in doubt");
                 return;
             }
-            tracing::warn!(%error, "settle waits");
+            engine.signals.note_outage(Outage::Database, "settle", &error);
             backoff.wait(&done).await;
         }
         backoff.reset();
@@ -109,10 +111,11 @@ async fn write_once(
         metrics::counter!("campanile_sends_total", "channel" => channel.as_str(), "status" => status.as_str())
             .increment(1);
         if status == SendStatus::Failed && channel.is_retried() {
-            metrics::counter!("campanile_dead_letters_total", "stage" => "send").increment(1);
+            count_letters("send", 1);
         }
         if status == SendStatus::Due {
             engine.signals.due(channel).notify_waiters();
+            engine.tell(Signal::Sends);
         }
     }
     Ok(())

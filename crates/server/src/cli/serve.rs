@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::Context;
+use campanile_engine::Roles;
 use campanile_store::postgres::Postgres;
 use campanile_store::sqlite::Sqlite;
 use clap::Args;
@@ -18,7 +19,7 @@ pub struct Serve {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
     /// What this instance runs, of `api,fan_out,publish,receive,send,mailings,recover` [default: all]
-    #[arg(long, value_name = "ROLES")]
+    #[arg(long, value_name = "ROLES", value_parser = roles)]
     pub roles: Option<String>,
     #[command(flatten)]
     pub backend: Backend,
@@ -33,6 +34,11 @@ pub struct Backend {
     /// The broker, as `amqp://user:password@host:5672/vhost` [default: one inside this process]
     #[arg(long, value_name = "URL")]
     pub broker_url: Option<String>,
+}
+
+/// Looked at here, so that a wrong word is wrong usage.
+fn roles(text: &str) -> Result<String, String> {
+    text.parse::<Roles>().map(|roles| roles.to_string())
 }
 
 impl Serve {
@@ -62,18 +68,20 @@ pub struct Migrate {
 
 impl Migrate {
     pub async fn run(&self, config: Config) -> CommandResult {
-        let applied = match config.database.choice(&config.data_dir)? {
+        let place = match config.database.choice(&config.data_dir)? {
             DatabaseChoice::Sqlite { path } => {
                 data_folder::make(&config)?;
                 Sqlite::open(&path).context("the tables can't be made or upgraded")?;
-                Vec::new()
+                path.display().to_string()
             }
-            DatabaseChoice::Postgres(postgres) => Postgres::migrate(&postgres).await?,
+            DatabaseChoice::Postgres(postgres) => {
+                for migration in Postgres::migrate(&postgres).await? {
+                    println!("applied {migration}");
+                }
+                Postgres::place(&postgres)?
+            }
         };
-        for migration in &applied {
-            println!("applied {migration}");
-        }
-        println!("the tables are up to date");
+        println!("{place} is up to date");
         Ok(())
     }
 }

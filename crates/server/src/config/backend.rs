@@ -86,6 +86,8 @@ impl Broker {
     }
 }
 
+const REDACTED: &str = "(redacted)";
+
 /// A URL that may hold a password: printed and logged without it.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
@@ -101,13 +103,31 @@ impl SecretUrl {
         Ok(text.trim().to_owned())
     }
 
+    /// A password may stand before the host or, as libpq has it, among the options. What is no URL is not shown at all.
     fn redacted(&self) -> String {
-        let url = &self.0;
-        let Some((scheme, rest)) = url.split_once("://") else { return url.clone() };
+        let Some((scheme, rest)) = self.0.split_once(':') else {
+            return if self.0.is_empty() { String::new() } else { REDACTED.to_owned() };
+        };
+        let Some(rest) = rest.strip_prefix("//").filter(|_| scheme != "sqlite") else {
+            return self.0.clone();
+        };
+        let (rest, options) =
+            rest.split_once('?').map_or((rest, None), |(rest, options)| (rest, Some(options)));
         // A password may hold a slash that somebody forgot to encode, so the last @ counts.
-        let Some((user, host)) = rest.rsplit_once('@') else { return url.clone() };
-        let user = user.split_once(':').map_or(user.to_owned(), |(user, _)| format!("{user}:(redacted)"));
-        format!("{scheme}://{user}@{host}")
+        let place = match rest.rsplit_once('@') {
+            None => rest.to_owned(),
+            Some((user, host)) => match user.split_once(':') {
+                None => rest.to_owned(),
+                Some((user, _)) => format!("{user}:{REDACTED}@{host}"),
+            },
+        };
+        let option = |option: &str| match option.split_once('=') {
+            Some((name, _)) if name.contains("password") => format!("{name}={REDACTED}"),
+            _ => option.to_owned(),
+        };
+        let options = options.map(|o| o.split('&').map(option).collect::<Vec<_>>().join("&"));
+        let options = options.map(|options| format!("?{options}")).unwrap_or_default();
+        format!("{scheme}://{place}{options}")
     }
 }
 
@@ -125,7 +145,10 @@ impl Serialize for SecretUrl {
 
 /// A URL without what may be secret in it.
 fn scheme(url: &str) -> String {
-    url.split_once(':').map_or_else(|| url.to_owned(), |(scheme, _)| format!("{scheme}:…"))
+    let scheme = url.split_once(':').map(|(scheme, _)| scheme);
+    let scheme =
+        scheme.filter(|scheme| scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+' || c == '-'));
+    scheme.map_or_else(|| "what is given".to_owned(), |scheme| format!("{scheme}:…"))
 }
 
 fn given(file: &Path) -> Option<PathBuf> {
@@ -142,5 +165,13 @@ mod tests {
         assert_eq!(redacted("postgres://anna:p/w@d@db:5432/shop"), "postgres://anna:(redacted)@db:5432/shop");
         assert_eq!(redacted("amqp://anna@broker"), "amqp://anna@broker");
         assert_eq!(redacted("sqlite:/data/campanile.db"), "sqlite:/data/campanile.db");
+        assert_eq!(
+            redacted("postgres://h/d?user=a&password=p&sslmode=require"),
+            "postgres://h/d?user=a&password=(redacted)&sslmode=require"
+        );
+        assert_eq!(redacted("host=db password=p"), "(redacted)");
+        assert_eq!(redacted(""), "");
+        assert_eq!(scheme("host=db password=secret:x"), "what is given");
+        assert_eq!(scheme("mysql://anna:secret@db"), "mysql:…");
     }
 }

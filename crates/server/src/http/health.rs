@@ -39,8 +39,9 @@ pub async fn ready(State(app): State<App>) -> Response {
         let state = if provider.captures() { "capture: nothing leaves this machine" } else { "ok" };
         components.insert(channel.as_str().to_lowercase(), Value::from(state));
     }
+    let queues = if app.engine.config.roles.use_broker() { app.engine.broker.depths() } else { Vec::new() };
     let undelivered: Map<String, Value> =
-        app.engine.broker.depths().into_iter().map(|(queue, depth)| (queue, json!(depth))).collect();
+        queues.into_iter().map(|(queue, depth)| (queue, json!(depth))).collect();
     (status, Json(json!({ "components": components, "undelivered": undelivered }))).into_response()
 }
 

@@ -10,7 +10,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::transaction::Transaction;
-use super::{prepare, read, settle, statement};
+use super::{execute_prepared, prepare, query_prepared, read, settle, statement};
 use crate::fan_out::NextState;
 use crate::{Chunk, ChunkId, DeadLetter, FanOutCommit, FanOutStep, NewChunk, StoreError};
 
@@ -42,10 +42,10 @@ pub async fn write(
     let client = transaction.client();
     let (changed, _, _, ids) = tokio::try_join!(
         biased;
-        client.execute(&finish, &finish_params),
-        client.execute(&remember, &processed_params),
-        client.execute(&share, &shared_params),
-        client.query(&insert_chunk, &chunk_params),
+        execute_prepared(client, &finish, &finish_params),
+        execute_prepared(client, &remember, &processed_params),
+        execute_prepared(client, &share, &shared_params),
+        query_prepared(client, &insert_chunk, &chunk_params),
     )?;
     if changed < steps.len() as u64 {
         return Err(StoreError::Lost("one of the events was changed by somebody else".to_owned()));

@@ -23,12 +23,13 @@ const SILENCE: Duration = Duration::from_secs(20);
 
 /// Every statement is written for its index and walks it in nested loops. The planner is not asked for more: what it thinks
 /// of young tables without statistics would be remembered long after they have grown. A row costs more than a page, so that not
-/// even a table of some rows looks cheaper to go through than to look up. The deadlines end what a stranger's lock
+/// even a table of some rows looks cheaper to go through than to look up; and tables are joined in the order in which they are
+/// written. The deadlines end what a stranger's lock
 /// or a process that went away would hold up.
 pub const SESSION: &str =
     "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off;
     SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0; SET seq_page_cost = 0; SET random_page_cost = 0;
-    SET cpu_tuple_cost = 1;
+    SET cpu_tuple_cost = 1; SET join_collapse_limit = 1;
     SET plan_cache_mode = force_generic_plan; SET statement_timeout = '60s'; SET lock_timeout = '20s';
     SET idle_in_transaction_session_timeout = '60s'; SET TimeZone = 'UTC'";
 
@@ -126,7 +127,8 @@ fn tls(verify: bool, ca_file: Option<&Path>) -> Result<ClientConfig, StoreError>
         let verifier = Arc::new(Encrypted::new(&provider));
         return Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth());
     }
-    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(file) = ca_file {
         let bad =
             |why: String| unusable(format!("the authorities in {} can't be used: {why}", file.display()));
@@ -210,13 +212,19 @@ pub fn error(error: &tokio_postgres::Error) -> StoreError {
             StoreError::Unavailable(text)
         }
         code => match &code.code()[..2] {
-            "21" | "22" | "23" | "54" => StoreError::Refused(text),
+            // The last ones come from functions and triggers of the business, behind its view of recipients for example.
+            "21" | "22" | "23" | "54" | "2F" | "38" | "39" | "44" | "P0" => StoreError::Refused(text),
             "28" | "3D" | "3F" | "42" => {
                 StoreError::Unusable(format!("the database does not allow it: {text}"))
             }
             _ => StoreError::Unavailable(text),
         },
     }
+}
+
+/// Whether a statement was made useless by DDL, or by a pooler that gave us another session: prepared anew, it works.
+pub fn is_stale(error: &tokio_postgres::Error) -> bool {
+    matches!(error.code(), Some(&SqlState::FEATURE_NOT_SUPPORTED | &SqlState::INVALID_SQL_STATEMENT_NAME))
 }
 
 fn unusable(message: String) -> StoreError {

@@ -9,7 +9,7 @@ use campanile_domain::priority::Priority;
 use campanile_domain::time::Timestamp;
 
 use super::transaction::Transaction;
-use super::{Params, Postgres, prepare, read, settle, statement};
+use super::{Params, Postgres, prepare, query_prepared, read, settle, statement};
 use crate::{Acceptance, DeadLetter, EventStore, StoreError};
 
 #[async_trait]
@@ -44,7 +44,15 @@ impl EventStore for Postgres {
     async fn close_events(&self, candidates: Vec<EventId>) -> Result<u64, StoreError> {
         let ids: HashSet<&str> = candidates.iter().map(EventId::as_str).collect();
         let ids: Vec<&str> = ids.into_iter().collect();
-        self.execute(statement::CLOSE_EVENTS, &[&ids]).await
+        let transaction = self.begin().await?;
+        let locked = transaction.query(statement::LOCK_CLOSE, &[]).await?;
+        if !read::get::<bool>(read::only(&locked)?, "free")? {
+            // A replay brings rows back just now; what is complete is found later.
+            return Ok(0);
+        }
+        let closed = transaction.execute(statement::CLOSE_EVENTS, &[&ids]).await?;
+        transaction.commit().await?;
+        Ok(closed)
     }
 
     async fn open_events(&self, after: i64, limit: usize) -> Result<Vec<(i64, EventId)>, StoreError> {
@@ -115,8 +123,7 @@ async fn known_bodies(
     let [known_event, known_hash] =
         prepare(transaction, [statement::KNOWN_EVENT, statement::KNOWN_HASH]).await?;
     let (client, ids): (_, Params) = (transaction.client(), &[&ids]);
-    let (stored, remembered) =
-        tokio::try_join!(biased; client.query(&known_event, ids), client.query(&known_hash, ids))?;
+    let (stored, remembered) = tokio::try_join!(biased; query_prepared(client, &known_event, ids), query_prepared(client, &known_hash, ids))?;
     let mut known = HashMap::new();
     for row in &remembered {
         known.insert(read::get(row, "event_id")?, BodyHash::stored(read::get::<String>(row, "body_hash")?));

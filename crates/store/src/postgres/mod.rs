@@ -52,7 +52,7 @@ pub struct PostgresConfig {
     pub url: String,
     /// For what needs a session of its own: migrations and notifications. Empty where `url` is good for that, too.
     pub direct_url: String,
-    /// Authorities that the server's certificate is checked against, besides those that everybody knows.
+    /// Authorities that the server's certificate is checked against, besides those that the operating system trusts.
     pub ca_file: Option<PathBuf>,
     pub max_connections: usize,
 }
@@ -98,6 +98,11 @@ impl Postgres {
         migrate::run(config).await
     }
 
+    /// Host, port and database, for people; never the password.
+    pub fn place(config: &PostgresConfig) -> Result<String, StoreError> {
+        Server::new(&config.url, config.ca_file.as_deref()).map(|server| server.name())
+    }
+
     async fn client(&self) -> Result<Object, StoreError> {
         self.pool.get().await.map_err(|error| match error {
             PoolError::Timeout(TimeoutType::Wait) => StoreError::Unavailable(format!(
@@ -129,8 +134,7 @@ impl Postgres {
 
     async fn execute(&self, sql: &str, params: Params<'_>) -> Result<u64, StoreError> {
         let client = self.client().await?;
-        let statement = client.prepare_cached(sql).await?;
-        Ok(client.execute(&statement, params).await?)
+        execute(&client, sql, params).await
     }
 }
 
@@ -161,7 +165,36 @@ fn direct_server(config: &PostgresConfig) -> Result<Server, StoreError> {
 
 async fn query(client: &Object, sql: &str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
     let statement = client.prepare_cached(sql).await?;
-    Ok(client.query(&statement, params).await?)
+    query_prepared(client, &statement, params).await
+}
+
+async fn execute(client: &Object, sql: &str, params: Params<'_>) -> Result<u64, StoreError> {
+    let statement = client.prepare_cached(sql).await?;
+    execute_prepared(client, &statement, params).await
+}
+
+async fn query_prepared(
+    client: &Object,
+    statement: &Statement,
+    params: Params<'_>,
+) -> Result<Vec<Row>, StoreError> {
+    client.query(statement, params).await.map_err(|error| failed(client, &error))
+}
+
+async fn execute_prepared(
+    client: &Object,
+    statement: &Statement,
+    params: Params<'_>,
+) -> Result<u64, StoreError> {
+    client.execute(statement, params).await.map_err(|error| failed(client, &error))
+}
+
+/// A connection whose statements are stale forgets them, or it would fail with them for as long as it lives.
+fn failed(client: &Object, error: &tokio_postgres::Error) -> StoreError {
+    if connect::is_stale(error) {
+        client.statement_cache.clear();
+    }
+    connect::error(error)
 }
 
 /// Statements that go out together must be known to the server before: a statement that is prepared only when its turn comes

@@ -13,7 +13,7 @@ use deadpool_postgres::Object;
 use serde_json::Value;
 use tokio_postgres::Row;
 
-use super::{Params, prepare, read, statement};
+use super::{Params, prepare, query_prepared, read, statement};
 use crate::{StoreError, Table};
 
 /// One answer per page.
@@ -62,7 +62,7 @@ impl<'a> Asked<'a> {
         let Asked { pages, user_types, entity_types, entity_ids, ranks, user_ids, roles, limits } = self;
         let [statement] = prepare(client, [sql]).await?;
         let params: Params = &[pages, user_types, entity_types, entity_ids, ranks, user_ids, roles, limits];
-        Ok(client.query(&statement, params).await?)
+        query_prepared(client, &statement, params).await
     }
 }
 
@@ -160,8 +160,8 @@ async fn with_their_rules(
     let (users, addresses): (Params, Params) = (&[&user_types, &user_ids], &[&channels, &addresses]);
     let (preference_rows, dead_rows) = tokio::try_join!(
         biased;
-        client.query(&preferences_of, users),
-        client.query(&dead_addresses_of, addresses),
+        query_prepared(client, &preferences_of, users),
+        query_prepared(client, &dead_addresses_of, addresses),
     )?;
     let mut preferences: HashMap<UserRef, Vec<Preference>> = HashMap::new();
     for preference in usable::<Preference>(Table::Preferences, &preference_rows)? {
@@ -190,8 +190,7 @@ pub async fn groups(
     let (types, ids): (Vec<&str>, Vec<&str>) = keys.into_iter().unzip();
     let [kinds, settings] = prepare(client, [statement::GROUPS, statement::GROUP_SETTINGS]).await?;
     let entities: Params = &[&types, &ids];
-    let (kinds, settings) =
-        tokio::try_join!(biased; client.query(&kinds, entities), client.query(&settings, entities))?;
+    let (kinds, settings) = tokio::try_join!(biased; query_prepared(client, &kinds, entities), query_prepared(client, &settings, entities))?;
     let mut groups: HashMap<EntityRef, Group> = HashMap::new();
     for row in &kinds {
         if let Some(entity) = read::entity_of(row)? {

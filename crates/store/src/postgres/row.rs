@@ -1,6 +1,6 @@
 //! The rows that operators write. SQL is made from the description of each table; rows travel as one JSON array.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use async_trait::async_trait;
 use campanile_domain::rules::RuleRows;
@@ -114,8 +114,9 @@ fn last_of_each_key(description: &Description, rows: Vec<JsonRow>) -> Vec<JsonRo
         let key: Vec<Option<&Value>> = description.key.iter().map(|name| row.get(*name)).collect();
         last.insert(serde_json::json!(key).to_string(), place);
     }
-    let kept = |(place, row): (usize, JsonRow)| last.values().any(|p| *p == place).then_some(row);
-    if last.len() == rows.len() { rows } else { rows.into_iter().enumerate().filter_map(kept).collect() }
+    let kept: HashSet<usize> = last.into_values().collect();
+    let kept = |(place, row): (usize, JsonRow)| kept.contains(&place).then_some(row);
+    rows.into_iter().enumerate().filter_map(kept).collect()
 }
 
 /// Rows that name the same columns are written together.

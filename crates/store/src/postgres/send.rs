@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::outbox::columns;
 use super::transaction::Transaction;
-use super::{Params, Postgres, prepare, read, settle, statement};
+use super::{Params, Postgres, execute_prepared, prepare, query_prepared, read, settle, statement};
 use crate::{
     ClaimId, ExpiredClaim, FailedMessage, Received, ReceivedKey, SendJob, SendStore, Settled, Settlement,
     StoreError,
@@ -43,9 +43,9 @@ impl SendStore for Postgres {
         let with_claims: Params = &[&ids, &channels, &claims, &instance, &seconds];
         let (_, born, rows) = tokio::try_join!(
             biased;
-            client.execute(&notifications, keys),
-            client.query(&sends, with_claims),
-            client.query(&rows, keys),
+            execute_prepared(client, &notifications, keys),
+            query_prepared(client, &sends, with_claims),
+            query_prepared(client, &rows, keys),
         )?;
         let received = received(&transaction, &keys_only, &born, &rows).await?;
         transaction.commit().await?;

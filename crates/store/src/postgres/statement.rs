@@ -65,6 +65,7 @@ statements! {
     LIST_CAPTURED_OF = "list_captured_of";
     LIST_DEAD_LETTERS = "list_dead_letters";
     LIST_DEAD_LETTERS_OF = "list_dead_letters_of";
+    LOCK_CLOSE = "lock_close";
     LOCK_REPLAY = "lock_replay";
     LOCK_REPUBLISH = "lock_republish";
     LOCK_RETAIN = "lock_retain";

@@ -38,8 +38,7 @@ impl Transaction {
     }
 
     pub async fn execute(&self, sql: &str, params: Params<'_>) -> Result<u64, StoreError> {
-        let statement = self.client.prepare_cached(sql).await?;
-        Ok(self.client.execute(&statement, params).await?)
+        super::execute(&self.client, sql, params).await
     }
 
     pub async fn commit(mut self) -> Result<(), StoreError> {

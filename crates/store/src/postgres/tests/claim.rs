@@ -4,8 +4,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use campanile_domain::channel::Channel;
+use campanile_domain::send::SendState;
 
 use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, rows};
+use crate::conformance::given::outcome;
 use crate::{Acceptance, Claim, StoreError};
 
 const FRESH: Claim = Claim::Fresh { limit: 3 };
@@ -134,4 +136,32 @@ async fn due_sends_are_shared_by_those_who_claim_them() {
     let keys: HashSet<_> = one.iter().chain(&two).chain(&three).map(|job| job.key).collect();
     assert_eq!(keys.len(), one.len() + two.len() + three.len());
     assert_eq!(keys.len(), 300);
+}
+
+#[tokio::test]
+async fn statements_that_ddl_made_useless_are_made_anew() {
+    let fixture = fixture().await;
+    fixture.accept(&[event("a")]).await;
+    let trace = async || fixture.store.list_captured(None, 0, 1).await;
+    for _ in 0..3 {
+        trace().await.unwrap();
+    }
+    fixture.execute("ALTER TABLE captured_message ALTER COLUMN title TYPE varchar(500)").await;
+    // Every connection that had prepared it may fail once.
+    let answers = [trace().await, trace().await, trace().await];
+    assert!(answers.iter().any(Result::is_err), "the plan was not useless: {answers:?}");
+    assert!(answers[2].is_ok(), "{answers:?}");
+}
+
+#[tokio::test]
+async fn a_retry_takes_the_place_that_another_message_left_in_the_queue() {
+    let fixture = fixture().await;
+    let job = fixture.sending("a", Channel::Email).await;
+    // As a message leaves it that two instances received at once.
+    fixture.execute("INSERT INTO send_due SELECT channel, 1, now(), notification_id FROM send").await;
+    let at = fixture.store.now().await.unwrap();
+    let lost = fixture.settle(vec![outcome(&job, SendState::Due { at })]).await;
+    assert!(lost.is_empty());
+    let again = fixture.claim_due(Channel::Email, 10).await;
+    assert_eq!(again.iter().map(|job| job.attempt).collect::<Vec<_>>(), [2]);
 }

@@ -220,7 +220,10 @@ impl Plans {
             }
             "Nested Loop" => {
                 let inner = children(node).find(|child| text(child, "Parent Relationship") == "Inner")?;
-                let again = is_of_the_call(inner) || text(inner, "Node Type") == "Materialize";
+                // What is kept of one look into an index is little.
+                let kept_whole = text(inner, "Node Type") == "Materialize"
+                    && nodes(inner).iter().all(|node| text(node, "Index Cond").is_empty());
+                let again = is_of_the_call(inner) || kept_whole;
                 let fine = !again || ONE_ROW.contains(&text(inner, "CTE Name")) || of_the_outer_row(inner);
                 (!fine).then(|| format!("reads {} again and again", text(inner, "Alias")))
             }
@@ -297,6 +300,21 @@ async fn no_statement_goes_through_a_large_table_whose_statistics_are_known() {
 #[tokio::test]
 async fn no_statement_goes_through_a_table_that_was_small_when_it_was_analysed() {
     let plans = Plans::of(&grown(20).await).await;
+    assert_eq!(plans.objections(), [""; 0]);
+    check_indexes(&plans);
+}
+
+/// With a backlog almost every event is open and every row in a chunk, and few rows seem to be lost.
+#[tokio::test]
+async fn no_statement_goes_through_a_backlog() {
+    let database = Database::new().await;
+    let client = database.connect().await;
+    client.batch_execute(&seed(20_000)).await.unwrap();
+    let backlog = "UPDATE event_outbox SET status = 'PUBLISHED', fan_out_cursor = NULL;
+        UPDATE outbox SET chunk_id = 1 + (hashtext(event_id) & 15), queue = 'queue 1'; DELETE FROM publish_chunk WHERE id > 16;
+        DELETE FROM send WHERE notification_id > lpad('ff', 32, '0')::uuid; ANALYZE";
+    client.batch_execute(backlog).await.unwrap();
+    let plans = Plans::of(&database).await;
     assert_eq!(plans.objections(), [""; 0]);
     check_indexes(&plans);
 }
