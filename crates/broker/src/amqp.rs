@@ -28,6 +28,9 @@ pub(crate) use method::Request;
 /// The longest text that AMQP has room for where a name or an id stands.
 pub(crate) const MAX_SHORT_BYTES: usize = 255;
 
+/// Nobody needs more of a body that arrives, and a stranger may publish more than there is memory.
+pub(crate) const MAX_KEPT_BODY_BYTES: usize = crate::DELIVERED_BODY_BYTES;
+
 /// What the broker says when something that was asked for does not exist.
 pub(crate) const NOT_FOUND: u16 = 404;
 
@@ -40,6 +43,9 @@ pub(crate) enum Fault {
     /// The network, or the other end of it.
     #[error("{0}")]
     Broken(String),
+    /// Somebody answers, who is no broker of this kind.
+    #[error("what answers there does not speak AMQP 0-9-1 as RabbitMQ does")]
+    Alien,
 }
 
 impl Fault {
@@ -50,7 +56,7 @@ impl Fault {
     pub(crate) fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } => Some(*code),
-            Self::Broken(_) => None,
+            Self::Broken(_) | Self::Alien => None,
         }
     }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::{Broker, Confirm, Consumer, DEAD_LETTER_QUEUE, Delivery, Message, Published, Tag};
+use crate::{Broker, Confirm, Consumer, DEAD_LETTER_QUEUE, Delivery, Message, Published, Room, Tag};
 
 /// The queues of the broker that a check opens.
 pub const QUEUES: [&str; 3] = ["a", "b", DEAD_LETTER_QUEUE];
@@ -67,6 +67,8 @@ macro_rules! for_each_check {
             limit::room_wakes_after_acks
             limit::room_wakes_after_rejects
             limit::room_counts_from_its_call
+            limit::room_is_told_once_there_is_enough_and_to_nobody_else
+            limit::a_queue_that_does_not_exist_never_has_news_of_room
             limit::prefetch_bounds_what_a_consumer_holds
             limit::depths_count_what_is_not_acknowledged
         }
@@ -106,7 +108,7 @@ async fn try_publish(broker: &dyn Broker, queue: &str, numbers: Range<usize>) ->
 /// Publishes these as soon as there is room for them.
 async fn publish_when_there_is_room(broker: &dyn Broker, queue: &str, numbers: Range<usize>) {
     loop {
-        let room = broker.room();
+        let room = broker.room(queue);
         match try_publish(broker, queue, numbers.clone()).await {
             Published::Full => within(room).await,
             Published::Confirmed(confirms) => {
@@ -134,6 +136,10 @@ async fn collect(consumer: &mut dyn Consumer, count: usize) -> Vec<Delivery> {
 
 async fn ack(consumer: &mut dyn Consumer, deliveries: &[Delivery]) {
     within(consumer.ack(&tags(deliveries))).await.expect("the broker is there");
+}
+
+async fn stays_silent(room: Room<'_>) {
+    timeout(QUIET, room).await.expect_err("nobody was to be woken");
 }
 
 async fn nothing_comes(consumer: &mut dyn Consumer) {

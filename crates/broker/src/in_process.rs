@@ -8,10 +8,10 @@ mod queue;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use tokio::sync::Notify;
 
 use crate::{Broker, BrokerError, Confirm, Consumer, DEAD_LETTER_QUEUE, Message, Published, Room};
 use consumer::InProcessConsumer;
@@ -21,7 +21,6 @@ use queue::Queue;
 pub struct InProcess {
     queues: BTreeMap<String, Arc<Queue>>,
     dead_letters: Arc<Queue>,
-    room: Arc<Notify>,
     losses: Mutex<Vec<String>>,
 }
 
@@ -36,7 +35,7 @@ impl InProcess {
         let dead_letters = Arc::new(Queue::dead_letters());
         queues.insert(DEAD_LETTER_QUEUE.to_owned(), Arc::clone(&dead_letters));
         let losses = Mutex::new(queues.keys().cloned().collect());
-        Self { queues, dead_letters, room: Arc::default(), losses }
+        Self { queues, dead_letters, losses }
     }
 }
 
@@ -59,18 +58,16 @@ impl Broker for InProcess {
         self.queues.get(queue).is_some_and(|queue| queue.is_full())
     }
 
-    fn room(&self) -> Room<'_> {
-        Box::pin(self.room.notified())
+    fn room(&self, queue: &str) -> Room<'_> {
+        match self.queues.get(queue) {
+            Some(queue) => Box::pin(queue.room()),
+            None => Box::pin(future::pending()),
+        }
     }
 
     async fn consume(&self, queue: &str, prefetch: usize) -> Result<Box<dyn Consumer>, BrokerError> {
         let known = self.queues.get(queue).ok_or_else(|| BrokerError::NoSuchQueue(queue.to_owned()))?;
-        Ok(Box::new(InProcessConsumer::new(
-            Arc::clone(known),
-            Arc::clone(&self.dead_letters),
-            Arc::clone(&self.room),
-            prefetch,
-        )))
+        Ok(Box::new(InProcessConsumer::new(Arc::clone(known), Arc::clone(&self.dead_letters), prefetch)))
     }
 
     /// Nothing keeps anybody from using them meanwhile: memory that is lost is lost with its process.

@@ -11,6 +11,7 @@
 
 mod amqp;
 mod in_process;
+mod limit;
 mod rabbitmq;
 
 #[cfg(feature = "conformance")]
@@ -34,6 +35,10 @@ pub const DEAD_LETTER_QUEUE: &str = "notification.dlq";
 /// How often a message may be delivered again. When it comes back once more, it is a dead letter.
 pub const DELIVERY_LIMIT: u32 = 100;
 
+/// How much of a body is delivered at least. A receiver needs the id, and the beginning of the text for people; a
+/// broker may cut off the rest, so that what consumers hold is bounded in bytes whatever others put into our queues.
+pub const DELIVERED_BODY_BYTES: usize = 64 * 1024;
+
 /// Carries messages from publishers to consumers.
 #[async_trait]
 pub trait Broker: Send + Sync + fmt::Debug {
@@ -43,11 +48,16 @@ pub trait Broker: Send + Sync + fmt::Debug {
     /// the messages may have been taken: publish them all again.
     async fn publish(&self, queue: &str, messages: Vec<Message>) -> Result<Published, BrokerError>;
 
-    /// True when publishing one message to the queue would answer [`Published::Full`] now. Cheap, and a hint:
-    /// a publish of many may find too little room where this says false.
+    /// True when a publish is not worth preparing: fewer places are free than a chunk of 1,000 messages needs, or
+    /// in a small queue than a fifth of the limit. Who finds a queue full, here or by [`Published::Full`], finds it
+    /// full until it takes all that it turned away.
+    ///
+    /// Cheap, and a hint: [`Broker::publish`] alone decides, to the message, and takes a few where this says true.
     fn is_full(&self, queue: &str) -> bool;
 
-    /// Resolves when some queue that was full may have room again; it may also resolve for no reason.
+    /// Resolves when this queue was full, as [`Broker::is_full`] or [`Published::Full`] told somebody, and no longer
+    /// is. It may also resolve for no reason, but never does at each acknowledgement. For a queue that does not
+    /// exist, which is never full, it does not resolve.
     ///
     /// It counts from the call, not from the first poll: create it *before* the check, and no wake-up between
     /// the check and the wait is missed.
@@ -56,7 +66,7 @@ pub trait Broker: Send + Sync + fmt::Debug {
     /// # use campanile_broker::{Broker, BrokerError, Message, Published};
     /// # async fn publish(broker: &dyn Broker, messages: Vec<Message>) -> Result<Published, BrokerError> {
     /// loop {
-    ///     let room = broker.room();
+    ///     let room = broker.room("notification.customer");
     ///     match broker.publish("notification.customer", messages.clone()).await? {
     ///         Published::Full => room.await,
     ///         confirmed => return Ok(confirmed),
@@ -64,7 +74,7 @@ pub trait Broker: Send + Sync + fmt::Debug {
     /// }
     /// # }
     /// ```
-    fn room(&self) -> Room<'_>;
+    fn room(&self, queue: &str) -> Room<'_>;
 
     /// Opens a consumer of one queue that holds at most `prefetch` unacknowledged messages (zero counts as one).
     async fn consume(&self, queue: &str, prefetch: usize) -> Result<Box<dyn Consumer>, BrokerError>;
@@ -138,7 +148,8 @@ impl fmt::Debug for Message {
 pub enum Published {
     /// What the broker said to each message, in input order.
     Confirmed(Vec<Confirm>),
-    /// Nothing was taken: the queue holds its limit of undelivered messages. Wait for [`Broker::room`].
+    /// Nothing was taken: the queue holds its limit of undelivered messages. Wait for
+    /// [`Broker::room`].
     Full,
 }
 
@@ -156,6 +167,7 @@ pub enum Confirm {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     pub tag: Tag,
+    /// Its body may end after [`DELIVERED_BODY_BYTES`].
     pub message: Message,
     /// True when somebody may have seen it before.
     pub redelivered: bool,

@@ -21,8 +21,10 @@ mod topology;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::future;
 use std::mem;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -67,7 +69,7 @@ impl RabbitMq {
     /// A broker that is not there is waited for in the background: the engine starts, and what it calls
     /// answers [`BrokerError::Unreachable`]. What waiting would not cure is [`BrokerError::Misconfigured`]:
     /// wrong credentials, a virtual host that does not exist, queues or exchanges that somebody declared
-    /// otherwise.
+    /// otherwise or keeps for themselves, a port at which somebody answers in another language.
     pub async fn open(config: RabbitMqConfig) -> Result<Self, BrokerError> {
         let address = Address::parse(&config.url, config.ca_file.as_deref())?;
         let topology = Topology::new(&config.prefix, &config.queues)?;
@@ -123,8 +125,11 @@ impl Broker for RabbitMq {
         self.shared.loads.get(queue).is_some_and(|load| load.is_full())
     }
 
-    fn room(&self) -> Room<'_> {
-        Box::pin(self.shared.room.notified())
+    fn room(&self, queue: &str) -> Room<'_> {
+        match self.shared.loads.get(queue) {
+            Some(load) => Box::pin(load.room()),
+            None => Box::pin(future::pending()),
+        }
     }
 
     async fn consume(&self, queue: &str, prefetch: usize) -> Result<Box<dyn Consumer>, BrokerError> {
@@ -142,7 +147,7 @@ impl Broker for RabbitMq {
         self.shared.topology.declare(link.consuming(), |queue| queues.contains(queue)).await?;
         self.shared.losses().retain(|lost| !queues.contains(lost));
         // Whoever waited for one of them may go on.
-        self.shared.room.notify_waiters();
+        queues.iter().filter_map(|queue| self.shared.loads.get(queue)).for_each(|load| load.tell());
         Ok(())
     }
 
@@ -198,8 +203,9 @@ struct Shared {
     address: Address,
     topology: Topology,
     loads: BTreeMap<String, Arc<Load>>,
-    room: Arc<Notify>,
     losses: Mutex<BTreeSet<String>>,
+    /// Set when the queues were looked at for the first time.
+    looked: AtomicBool,
     state: watch::Sender<State>,
     /// Told when there is reason to doubt that every queue is still there.
     look_now: Notify,
@@ -216,14 +222,14 @@ enum State {
 
 impl Shared {
     fn new(address: Address, topology: Topology, limit: usize) -> Self {
-        let room = Arc::new(Notify::new());
         let load = |queue: &String| {
             let limit = if queue == DEAD_LETTER_QUEUE { usize::MAX } else { limit };
-            (queue.clone(), Arc::new(Load::new(limit, Arc::clone(&room))))
+            (queue.clone(), Arc::new(Load::new(limit)))
         };
         let loads = topology.queues().map(load).collect();
         let (state, look_now) = (watch::Sender::new(State::New), Notify::new());
-        Self { address, topology, loads, room, losses: Mutex::default(), state, look_now }
+        let (losses, looked) = (Mutex::default(), AtomicBool::new(false));
+        Self { address, topology, loads, losses, looked, state, look_now }
     }
 
     /// A supervisor that has not noticed its own end yet must not open again what was closed.
@@ -256,14 +262,14 @@ impl Shared {
         self.link()
     }
 
-    /// Notes whether a queue was found. One that is there again was made good by another instance.
-    fn found(&self, queue: &str, found: bool) {
+    /// Notes whether a queue was found, and answers whether that is a new loss. One that is there again was made good
+    /// by another instance.
+    fn found(&self, queue: &str, found: bool) -> bool {
         let mut losses = self.losses();
         if found {
             losses.remove(queue);
-        } else if losses.insert(queue.to_owned()) {
-            tracing::warn!(queue, "a queue is not in RabbitMQ: what was in it is published again");
         }
+        !found && losses.insert(queue.to_owned())
     }
 
     /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.

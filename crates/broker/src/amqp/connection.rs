@@ -21,12 +21,10 @@ use super::content::{Header, Incoming};
 use super::handshake::{Agreed, Introduction, agree};
 use super::io::{BODY, Frames, HEADER, HEARTBEAT, METHOD, Wire, put_frame};
 use super::method::{Request, Said};
-use super::{Fault, io};
+use super::{Fault, MAX_KEPT_BODY_BYTES, io};
 
 /// How much may wait to be written before publishers have to wait.
 const MAX_WAITING_BYTES: usize = 512 * 1024;
-/// A body is trusted to be as long as it claims only so far; beyond that, memory comes with the bytes.
-const MAX_TRUSTED_BYTES: usize = 1024 * 1024;
 
 /// Dropping it closes it.
 pub(crate) struct Connection {
@@ -245,6 +243,7 @@ struct Reader<'a> {
 /// A message of which not all has arrived.
 struct HalfRead {
     said: Said,
+    /// Of the body as it was published, whether or not they are kept.
     missing_bytes: usize,
     message: Incoming,
 }
@@ -320,7 +319,7 @@ impl Reader<'_> {
     fn header(&mut self, channel: u16, header: Header) -> Result<(), Fault> {
         let half_read = self.half_read.get_mut(&channel).ok_or(Malformed)?;
         half_read.missing_bytes = usize::try_from(header.body_bytes).map_err(Fault::broken)?;
-        let body = Vec::with_capacity(half_read.missing_bytes.min(MAX_TRUSTED_BYTES));
+        let body = Vec::with_capacity(half_read.missing_bytes.min(MAX_KEPT_BODY_BYTES));
         half_read.message = Incoming { id: header.id, headers: header.headers, body };
         self.hand_out_when_whole(channel);
         Ok(())
@@ -329,7 +328,8 @@ impl Reader<'_> {
     fn body(&mut self, channel: u16, part: &[u8]) -> Result<(), Fault> {
         let half_read = self.half_read.get_mut(&channel).ok_or(Malformed)?;
         half_read.missing_bytes = half_read.missing_bytes.checked_sub(part.len()).ok_or(Malformed)?;
-        half_read.message.body.extend_from_slice(part);
+        let room = MAX_KEPT_BODY_BYTES.saturating_sub(half_read.message.body.len());
+        half_read.message.body.extend_from_slice(&part[..part.len().min(room)]);
         self.hand_out_when_whole(channel);
         Ok(())
     }

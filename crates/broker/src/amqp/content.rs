@@ -40,6 +40,7 @@ pub(crate) struct Incoming {
     /// Empty when its publisher gave it none.
     pub(crate) id: String,
     pub(crate) headers: Table,
+    /// Cut off after [`MAX_KEPT_BODY_BYTES`](super::MAX_KEPT_BODY_BYTES).
     pub(crate) body: Vec<u8>,
 }
 

@@ -15,6 +15,8 @@ const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
 const HEARTBEAT_SECS: u16 = 10;
 /// Whoever opens a connection has a deadline of their own; this one only bounds a single silence.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+/// What every broker has to take, so that each method fits into a frame.
+const MIN_FRAME_BYTES: u32 = 4_096;
 /// Consumers take one channel each; nobody opens thousands.
 const MAX_CHANNELS: u16 = 2_047;
 
@@ -50,19 +52,28 @@ pub(super) async fn agree(wire: Wire, introduction: Introduction<'_>) -> Result<
     let Wire { read, mut write } = wire;
     let mut frames = Frames::new(read, HANDSHAKE_PATIENCE);
     write.write_all(PROTOCOL_HEADER).await.map_err(Fault::broken)?;
-    let Said::Start = heard(&mut frames).await? else { return Err(unexpected()) };
+    // A greeting of another protocol may be shorter than a frame.
+    if !frames.begins_with_method().await? {
+        return Err(Fault::Alien);
+    }
+    let Said::Start = heard(&mut frames).await? else { return Err(Fault::Alien) };
     let response = format!("\0{}\0{}", introduction.user, introduction.password);
     let properties = properties(introduction.name);
     let start = Request::StartOk { properties: &properties, response: response.as_bytes() };
     say(&mut write, start).await?;
     let Said::Tune { channel_max, frame_max, heartbeat_secs } = heard(&mut frames).await? else {
-        return Err(unexpected());
+        return Err(Fault::Alien);
     };
+    if (1..MIN_FRAME_BYTES).contains(&frame_max) {
+        return Err(Fault::broken(format!(
+            "it wants frames of at most {frame_max} bytes, where AMQP 0-9-1 allows no limit below {MIN_FRAME_BYTES}"
+        )));
+    }
     let (channel_max, frame_max) = (lower(channel_max, MAX_CHANNELS), lower(frame_max, MAX_FRAME_BYTES));
     let heartbeat_secs = lower(heartbeat_secs, HEARTBEAT_SECS);
     say(&mut write, Request::TuneOk { channel_max, frame_max, heartbeat_secs }).await?;
     say(&mut write, Request::Open { vhost: introduction.vhost }).await?;
-    let Said::OpenOk = heard(&mut frames).await? else { return Err(unexpected()) };
+    let Said::OpenOk = heard(&mut frames).await? else { return Err(Fault::Alien) };
     let heartbeat = Duration::from_secs(heartbeat_secs.into());
     frames.set_patience(heartbeat * 2);
     Ok(Agreed { frames, write, channel_max, frame_max, heartbeat })
@@ -94,15 +105,49 @@ async fn heard(frames: &mut Frames) -> Result<Said, Fault> {
     match Said::read(frame.payload) {
         Ok(Said::Close { code, text }) => Err(Fault::Refused { code, text }),
         Ok(said) if frame.kind == METHOD => Ok(said),
-        _ => Err(unexpected()),
+        _ => Err(Fault::Alien),
     }
-}
-
-fn unexpected() -> Fault {
-    Fault::broken("what answers there does not speak AMQP 0-9-1 as RabbitMQ does")
 }
 
 /// Zero stands for "no limit".
 fn lower<T: Ord + Default>(theirs: T, ours: T) -> T {
     if theirs == T::default() { ours } else { theirs.min(ours) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTRODUCTION: Introduction<'_> = Introduction { user: "u", password: "p", vhost: "/", name: "n" };
+
+    /// What is agreed with a broker that offers frames of so many bytes.
+    async fn offered(frame_max: u32) -> Result<u32, Fault> {
+        let mut said = Vec::new();
+        put_frame(&mut said, METHOD, 0, |out| out.extend(*b"\0\x0a\0\x0a\0\x09\0\0\0\0\0\0\0\0\0\0\0\0"));
+        put_frame(&mut said, METHOD, 0, |out| {
+            out.extend(*b"\0\x0a\0\x1e\0\0");
+            out.extend(frame_max.to_be_bytes());
+            out.extend([0, 0]);
+        });
+        put_frame(&mut said, METHOD, 0, |out| out.extend(*b"\0\x0a\0\x29\0"));
+        let (near, mut far) = tokio::io::duplex(64 * 1024);
+        far.write_all(&said).await.map_err(Fault::broken)?;
+        let (read, write) = tokio::io::split(near);
+        agree(Wire::new(read, write), INTRODUCTION).await.map(|agreed| agreed.frame_max)
+    }
+
+    #[tokio::test]
+    async fn the_smaller_frames_are_agreed_on() {
+        for (theirs, agreed) in [(0, MAX_FRAME_BYTES), (u32::MAX, MAX_FRAME_BYTES), (4_096, 4_096)] {
+            assert_eq!(offered(theirs).await.expect("it is allowed"), agreed);
+        }
+    }
+
+    #[tokio::test]
+    async fn frames_into_which_nothing_fits_are_refused() {
+        for theirs in [1, 7, 8, 4_095] {
+            let fault = offered(theirs).await.expect_err("it is too small").to_string();
+            assert!(fault.contains("4096"), "{fault}");
+        }
+    }
 }

@@ -77,19 +77,25 @@ impl Frames {
         self.patience = patience;
     }
 
+    /// Waits for anything at all, and says whether it could be the beginning of a method.
+    pub(super) async fn begins_with_method(&mut self) -> Result<bool, Fault> {
+        self.fill(1).await?;
+        Ok(self.buffer[self.start] == METHOD)
+    }
+
     pub(super) async fn next(&mut self) -> Result<Frame<'_>, Fault> {
         self.fill(HEAD_BYTES).await?;
         let head = &self.buffer[self.start..];
         let (kind, channel) = (head[0], u16::from_be_bytes([head[1], head[2]]));
         let length = u32::from_be_bytes([head[3], head[4], head[5], head[6]]);
         if length > MAX_FRAME_BYTES {
-            return Err(Fault::broken("what answers there does not speak AMQP 0-9-1"));
+            return Err(Fault::Alien);
         }
         let length = usize::try_from(length).map_err(Fault::broken)?;
         self.fill(length + FRAME_OVERHEAD_BYTES).await?;
         let payload = self.start + HEAD_BYTES..self.start + HEAD_BYTES + length;
         if self.buffer[payload.end] != FRAME_END {
-            return Err(Fault::broken("a frame of the broker does not end where it should"));
+            return Err(Fault::Alien);
         }
         self.start = payload.end + 1;
         Ok(Frame { kind, channel, payload: &self.buffer[payload] })

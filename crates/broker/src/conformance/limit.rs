@@ -6,16 +6,19 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{
-    ack, collect, consume, ids, nothing_comes, publish, publish_when_there_is_room, received, tags,
-    try_publish, within,
+    ack, collect, consume, ids, nothing_comes, publish, publish_when_there_is_room, received, stays_silent,
+    tags, try_publish, within,
 };
 use crate::{Broker, DEAD_LETTER_QUEUE, Published};
 
 pub async fn a_full_queue_takes_nothing_and_says_so(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
     let broker = open(10).await;
     assert!(!broker.is_full("a"));
-    publish(&*broker, "a", 0..9).await;
+    publish(&*broker, "a", 0..8).await;
     assert!(!broker.is_full("a"));
+    publish(&*broker, "a", 8..9).await;
+    // It is no longer worth the trouble, and takes one nevertheless.
+    assert!(broker.is_full("a"));
     publish(&*broker, "a", 9..10).await;
     assert!(broker.is_full("a"));
     assert_eq!(try_publish(&*broker, "a", 10..11).await, Published::Full);
@@ -96,11 +99,46 @@ pub async fn room_counts_from_its_call(open: impl AsyncFn(usize) -> Arc<dyn Brok
     publish(&*broker, "a", 0..10).await;
     let mut consumer = consume(&broker, "a", 10).await;
     let deliveries = collect(&mut *consumer, 10).await;
-    let room = broker.room();
+    let room = broker.room("a");
     assert!(broker.is_full("a"));
     ack(&mut *consumer, &deliveries).await;
     within(room).await;
     publish_when_there_is_room(&*broker, "a", 10..20).await;
+}
+
+/// Each wake-up costs whoever publishes a question to the database.
+pub async fn room_is_told_once_there_is_enough_and_to_nobody_else(
+    open: impl AsyncFn(usize) -> Arc<dyn Broker>,
+) {
+    let broker = open(10).await;
+    publish(&*broker, "a", 0..10).await;
+    publish(&*broker, "b", 0..10).await;
+    let mut consumer = consume(&broker, "a", 10).await;
+    let deliveries = collect(&mut *consumer, 10).await;
+    // Nobody has found it full.
+    let room = broker.room("a");
+    ack(&mut *consumer, &deliveries[..1]).await;
+    stays_silent(room).await;
+    assert!(broker.is_full("b"));
+    assert_eq!(try_publish(&*broker, "a", 10..15).await, Published::Full);
+    let (room, elsewhere) = (broker.room("a"), broker.room("b"));
+    ack(&mut *consumer, &deliveries[1..4]).await;
+    // Now it takes four, and five were turned away.
+    assert!(broker.is_full("a"));
+    stays_silent(room).await;
+    let room = broker.room("a");
+    ack(&mut *consumer, &deliveries[4..5]).await;
+    within(room).await;
+    assert!(!broker.is_full("a"));
+    publish(&*broker, "a", 10..15).await;
+    stays_silent(elsewhere).await;
+}
+
+pub async fn a_queue_that_does_not_exist_never_has_news_of_room(
+    open: impl AsyncFn(usize) -> Arc<dyn Broker>,
+) {
+    let broker = open(10).await;
+    stays_silent(broker.room("nowhere")).await;
 }
 
 pub async fn prefetch_bounds_what_a_consumer_holds(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Notify;
 use tokio::task::consume_budget;
 use tokio::time::timeout;
 
@@ -17,20 +16,14 @@ use crate::{BrokerError, Consumer, DELIVERY_LIMIT, Delivery, Tag};
 pub(super) struct InProcessConsumer {
     queue: Arc<Queue>,
     dead_letters: Arc<Queue>,
-    room: Arc<Notify>,
     prefetch: usize,
     held: BTreeMap<Tag, Entry>,
     next_tag: u64,
 }
 
 impl InProcessConsumer {
-    pub(super) fn new(
-        queue: Arc<Queue>,
-        dead_letters: Arc<Queue>,
-        room: Arc<Notify>,
-        prefetch: usize,
-    ) -> Self {
-        Self { queue, dead_letters, room, prefetch: prefetch.max(1), held: BTreeMap::new(), next_tag: 1 }
+    pub(super) fn new(queue: Arc<Queue>, dead_letters: Arc<Queue>, prefetch: usize) -> Self {
+        Self { queue, dead_letters, prefetch: prefetch.max(1), held: BTreeMap::new(), next_tag: 1 }
     }
 }
 
@@ -60,7 +53,7 @@ impl Consumer for InProcessConsumer {
     async fn ack(&mut self, tags: &[Tag]) -> Result<(), BrokerError> {
         self.queue.check_open()?;
         let settled = self.let_go(tags);
-        self.leave(settled.len());
+        self.queue.forget(settled.len());
         Ok(())
     }
 
@@ -109,12 +102,7 @@ impl InProcessConsumer {
             return;
         }
         self.dead_letters.push(entries.into_iter().map(|entry| entry.message).collect());
-        self.leave(count);
-    }
-
-    fn leave(&self, count: usize) {
         self.queue.forget(count);
-        self.room.notify_waiters();
     }
 }
 

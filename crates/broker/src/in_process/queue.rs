@@ -8,13 +8,14 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
+use crate::limit::{Limit, Wanted};
 use crate::{BrokerError, DEAD_LETTER_QUEUE, Message};
 
 pub(super) struct Queue {
     name: String,
-    /// How many undelivered messages it holds at most.
-    limit: usize,
+    limit: Limit,
     state: Mutex<State>,
     /// Told when messages become ready, and when the queue closes.
     changed: Notify,
@@ -34,13 +35,14 @@ struct State {
     returned: BTreeMap<u64, Entry>,
     fresh: VecDeque<Entry>,
     held: usize,
+    wanted: Wanted,
     next_place: u64,
     closed: bool,
 }
 
 impl Queue {
     pub(super) fn bounded(name: String, limit: usize) -> Self {
-        Self { name, limit, state: Mutex::default(), changed: Notify::new() }
+        Self { name, limit: Limit::new(limit), state: Mutex::default(), changed: Notify::new() }
     }
 
     /// A queue that never turns a message away, because the next stop would be nowhere.
@@ -51,7 +53,8 @@ impl Queue {
     /// Takes all of the messages, or none and says false.
     pub(super) fn push(&self, messages: Vec<Message>) -> bool {
         let mut state = self.lock();
-        if !self.has_room(&state, messages.len()) {
+        let depth = state.depth();
+        if !self.limit.takes(messages.len(), depth, &mut state.wanted) {
             return false;
         }
         let places = state.next_place..;
@@ -65,7 +68,14 @@ impl Queue {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        !self.has_room(&self.lock(), 1)
+        let mut state = self.lock();
+        let depth = state.depth();
+        self.limit.is_full(depth, &mut state.wanted)
+    }
+
+    /// Waits until it was full and no longer is.
+    pub(super) fn room(&self) -> Notified<'_> {
+        self.limit.room()
     }
 
     pub(super) fn depth(&self) -> usize {
@@ -122,7 +132,10 @@ impl Queue {
 
     /// Stops counting messages that were taken and will not be back.
     pub(super) fn forget(&self, count: usize) {
-        self.lock().held -= count;
+        let mut state = self.lock();
+        state.held -= count;
+        let depth = state.depth();
+        self.limit.shrunk(depth, &mut state.wanted);
     }
 
     pub(super) fn check_open(&self) -> Result<(), BrokerError> {
@@ -132,11 +145,6 @@ impl Queue {
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_waiters();
-    }
-
-    fn has_room(&self, state: &State, count: usize) -> bool {
-        let depth = state.depth();
-        depth == 0 || count <= self.limit.saturating_sub(depth)
     }
 
     fn open(&self) -> Result<MutexGuard<'_, State>, BrokerError> {

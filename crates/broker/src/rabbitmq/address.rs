@@ -117,6 +117,12 @@ impl Address {
 
     fn explain(&self, fault: &Fault) -> BrokerError {
         let Self { user, vhost, .. } = self;
+        if let Fault::Alien = fault {
+            return BrokerError::Misconfigured(format!(
+                "{self} answers, but does not speak AMQP 0-9-1; is the port in `broker.url` right? Ports with TLS need \
+                 `amqps://`"
+            ));
+        }
         match fault.code() {
             Some(ACCESS_REFUSED) => BrokerError::Misconfigured(format!(
                 "RabbitMQ at {self} refuses user `{user}`: correct user and password in `broker.url`, or create the \

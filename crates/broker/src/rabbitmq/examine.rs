@@ -4,7 +4,7 @@ use campanile_domain::finding::Finding;
 
 use super::RabbitMqConfig;
 use super::address::Address;
-use super::topology::{Topology, look};
+use super::topology::{Looker, MAILING_QUEUE, Topology};
 use crate::BrokerError;
 use crate::amqp::Connection;
 
@@ -31,9 +31,10 @@ async fn connect(config: &RabbitMqConfig) -> Result<(Address, Topology, Connecti
 }
 
 async fn examine_topology(topology: &Topology, connection: &Connection) -> Vec<Finding> {
+    let mut looker = Looker::new(topology, connection);
     let (mut missing, mut ready, mut findings) = (Vec::new(), 0, Vec::new());
     for queue in topology.queues() {
-        match look(connection, &topology.name(queue)).await {
+        match looker.look(queue).await {
             Ok(Some(messages)) => {
                 ready += messages;
                 if let Err(error) = topology.check(connection, queue).await {
@@ -41,13 +42,17 @@ async fn examine_topology(topology: &Topology, connection: &Connection) -> Vec<F
                 }
             }
             Ok(None) => missing.push(topology.name(queue)),
-            Err(fault) => return vec![wrong(TOPOLOGY, &super::topology::broken(fault))],
+            Err(error @ BrokerError::Misconfigured(_)) => findings.push(wrong(TOPOLOGY, &error)),
+            Err(error) => return vec![wrong(TOPOLOGY, &error)],
         }
     }
     let all = topology.queues().count();
     if missing.len() == all {
         findings.push(Finding::note(TOPOLOGY, "no queue is there yet: `campanile serve` makes them"));
-    } else if !missing.is_empty() {
+        return findings;
+    }
+    findings.extend(examine_mailing_queue(topology, connection, &mut looker).await);
+    if !missing.is_empty() {
         let what = format!(
             "missing: {}; an instance that runs makes them again, and publishes again what was in them",
             missing.join(", ")
@@ -60,6 +65,24 @@ async fn examine_topology(topology: &Topology, connection: &Connection) -> Vec<F
         ));
     }
     findings
+}
+
+/// It is declared only, so that it is worth a word when something is wrong with it, and not otherwise.
+async fn examine_mailing_queue(
+    topology: &Topology,
+    connection: &Connection,
+    looker: &mut Looker<'_>,
+) -> Option<Finding> {
+    let checked = match looker.look(MAILING_QUEUE).await {
+        Ok(Some(_)) => topology.check(connection, MAILING_QUEUE).await,
+        Ok(None) => {
+            let name = topology.name(MAILING_QUEUE);
+            let what = format!("missing: {name}; an instance makes it when it connects");
+            return Some(Finding::note(TOPOLOGY, what));
+        }
+        Err(error) => Err(error),
+    };
+    checked.err().map(|error| wrong(TOPOLOGY, &error))
 }
 
 /// What went wrong is told with what to do about it.

@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::publisher::Publisher;
-use super::topology::look;
+use super::topology::Looker;
 use super::{Shared, topology};
 use crate::amqp::{Connection, Fault};
 use crate::{BrokerError, Confirm, Message};
@@ -31,11 +32,23 @@ pub(super) struct Link {
 pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
     let topology = &shared.topology;
     let consuming = shared.address.connect("receives").await?;
+    let (mut looker, mut missing) = (Looker::new(topology, &consuming), Vec::new());
     for (queue, load) in &shared.loads {
         let before = load.look();
-        let found = look(&consuming, &topology.name(queue)).await.map_err(topology::broken)?;
+        let found = looker.look(queue).await?;
         load.looked(before, found.unwrap_or_default());
-        shared.found(queue, found.is_some());
+        if shared.found(queue, found.is_some()) {
+            missing.push(queue);
+        }
+    }
+    let first = !shared.looked.swap(true, Ordering::Relaxed);
+    if first && missing.len() == shared.loads.len() {
+        // Nobody has used this broker before, so that there is nothing to lose.
+        tracing::info!("RabbitMQ has no queues of ours yet: they are made");
+    } else {
+        for queue in missing {
+            warn_of_loss(queue);
+        }
     }
     let lost = shared.losses().clone();
     topology.declare(&consuming, |queue| !lost.contains(queue)).await?;
@@ -48,6 +61,10 @@ pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
         publishers.insert(queue.clone(), publisher.map_err(topology::broken)?);
     }
     Ok(Link { publishing, consuming, publishers, publisher_ended })
+}
+
+pub(super) fn warn_of_loss(queue: &str) {
+    tracing::warn!(queue, "a queue is not in RabbitMQ: it is made, and what was in it is published again");
 }
 
 impl Link {

@@ -8,18 +8,19 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
-/// How often a queue is looked at, and one that is full.
+use crate::limit::{Limit, Wanted};
+
+/// How often a queue is looked at, and one that somebody found full.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-const LOOK_WHEN_FULL_EVERY: Duration = Duration::from_millis(100);
+const LOOK_WHEN_WANTED_EVERY: Duration = Duration::from_millis(100);
 /// A queue that is never quiet is looked at all the same, after so many looks in vain.
 const MAX_LOOKS_IN_VAIN: u32 = 5;
 
 #[derive(Debug)]
 pub(super) struct Load {
-    limit: usize,
-    room: Arc<Notify>,
+    limit: Limit,
     count: Mutex<Count>,
 }
 
@@ -31,15 +32,16 @@ struct Count {
     held: usize,
     /// Part of `ready`: published, and not confirmed yet.
     under_way: usize,
-    /// Rises whenever one of the others changes.
+    wanted: Wanted,
+    /// Rises whenever one of these numbers changes.
     changes: u64,
     looked_at: Option<Instant>,
     looks_in_vain: u32,
 }
 
 impl Load {
-    pub(super) fn new(limit: usize, room: Arc<Notify>) -> Self {
-        Self { limit, room, count: Mutex::default() }
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit: Limit::new(limit), count: Mutex::default() }
     }
 
     pub(super) fn depth(&self) -> usize {
@@ -47,13 +49,26 @@ impl Load {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        !self.has_room(&self.lock(), 1)
+        let mut count = self.lock();
+        let depth = count.depth();
+        self.limit.is_full(depth, &mut count.wanted)
+    }
+
+    /// Waits until it was full and no longer is.
+    pub(super) fn room(&self) -> Notified<'_> {
+        self.limit.room()
+    }
+
+    /// Wakes those who wait for room, for another reason.
+    pub(super) fn tell(&self) {
+        self.limit.tell();
     }
 
     /// Keeps room for all of these messages, or for none.
     pub(super) fn reserve(self: &Arc<Self>, messages: usize) -> Option<Place> {
         let mut count = self.changed();
-        if !self.has_room(&count, messages) {
+        let depth = count.depth();
+        if !self.limit.takes(messages, depth, &mut count.wanted) {
             return None;
         }
         count.ready += messages;
@@ -71,8 +86,7 @@ impl Load {
     pub(super) fn left(&self, messages: usize) {
         let mut count = self.changed();
         count.held = count.held.saturating_sub(messages);
-        drop(count);
-        self.room.notify_waiters();
+        self.shrunk(&mut count);
     }
 
     /// Counts messages that were held and went back.
@@ -85,8 +99,8 @@ impl Load {
     /// Whether it is time for a look, and what the look is to be compared with.
     pub(super) fn look_if_due(&self) -> Option<Look> {
         let count = self.lock();
-        let full = !self.has_room(&count, 1) || count.looks_in_vain > 0;
-        let every = if full { LOOK_WHEN_FULL_EVERY } else { LOOK_EVERY };
+        let urgent = count.wanted.is_any() || count.looks_in_vain > 0;
+        let every = if urgent { LOOK_WHEN_WANTED_EVERY } else { LOOK_EVERY };
         let due = count.looked_at.is_none_or(|looked_at| looked_at.elapsed() >= every);
         due.then(|| Look { changes: count.changes })
     }
@@ -105,19 +119,13 @@ impl Load {
             return;
         }
         count.looks_in_vain = 0;
-        let before = count.depth();
         count.ready = ready.saturating_add(count.under_way);
-        let freed = count.depth() < before;
-        drop(count);
-        if freed {
-            self.room.notify_waiters();
-        }
+        self.shrunk(&mut count);
     }
 
-    /// The rule of all brokers: all or none, and what is larger than the limit is taken by an empty queue.
-    fn has_room(&self, count: &Count, messages: usize) -> bool {
+    fn shrunk(&self, count: &mut Count) {
         let depth = count.depth();
-        depth == 0 || messages <= self.limit.saturating_sub(depth)
+        self.limit.shrunk(depth, &mut count.wanted);
     }
 
     fn changed(&self) -> MutexGuard<'_, Count> {
@@ -163,10 +171,7 @@ impl Drop for Place {
         let mut count = self.load.changed();
         count.under_way = count.under_way.saturating_sub(self.messages);
         count.ready = count.ready.saturating_sub(self.messages - self.taken);
-        drop(count);
-        if self.taken < self.messages {
-            self.load.room.notify_waiters();
-        }
+        self.load.shrunk(&mut count);
     }
 }
 
@@ -175,7 +180,7 @@ mod tests {
     use super::*;
 
     fn load(limit: usize) -> Arc<Load> {
-        Arc::new(Load::new(limit, Arc::default()))
+        Arc::new(Load::new(limit))
     }
 
     #[test]

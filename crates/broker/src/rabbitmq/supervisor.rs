@@ -2,29 +2,35 @@
 //!
 //! Consumers and publishers are not restored one by one; they find the new link, and begin anew on it.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::link::{self, Link};
-use super::topology::{self, look};
+use super::link::{self, Link, warn_of_loss};
+use super::topology::{self, Looker};
 use super::{Shared, State};
 use crate::BrokerError;
 
 /// How often it is checked which queues are due for a look.
 const TICK: Duration = Duration::from_millis(100);
+/// How many reasons of one outage are told at most.
+const MAX_REASONS: usize = 10;
 const MIN_BACKOFF: Duration = Duration::from_millis(200);
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(shared: Arc<Shared>, first: Result<Link, BrokerError>) {
     let mut connected = first;
     let mut backoff = MIN_BACKOFF;
+    let mut outage = Outage::default();
     loop {
         let error = match connected {
             Ok(link) => {
-                tracing::info!(broker = %shared.address, "connected to RabbitMQ");
+                let what = if outage.end() { "RabbitMQ is back" } else { "connected to RabbitMQ" };
+                tracing::info!(broker = %shared.address, "{what}");
                 let (link, since) = (Arc::new(link), Instant::now());
                 let error = tend(&shared, &link).await;
                 link.close();
@@ -40,9 +46,7 @@ pub(super) async fn run(shared: Arc<Shared>, first: Result<Link, BrokerError>) {
             BrokerError::Unreachable(reason) => reason,
             other => other.to_string(),
         };
-        // It may be away for hours, and is tried every few seconds: only what is new is worth a line.
-        let known = matches!(&*shared.state.borrow(), State::Down(known) if *known == reason);
-        if !known {
+        if outage.is_news(&reason) {
             tracing::warn!(broker = %shared.address, reason, "RabbitMQ cannot be used; it is tried again and again");
         }
         shared.enter(State::Down(reason));
@@ -52,32 +56,51 @@ pub(super) async fn run(shared: Arc<Shared>, first: Result<Link, BrokerError>) {
     }
 }
 
+/// What was said about an outage. It may last for hours, and the broker is tried every few seconds: only a reason that
+/// is new is worth a line.
+#[derive(Debug, Default)]
+struct Outage {
+    reasons: BTreeSet<String>,
+}
+
+impl Outage {
+    fn is_news(&mut self, reason: &str) -> bool {
+        self.reasons.len() < MAX_REASONS && self.reasons.insert(reason.to_owned())
+    }
+
+    /// Whether there was one.
+    fn end(&mut self) -> bool {
+        !mem::take(&mut self.reasons).is_empty()
+    }
+}
+
 /// Watches over a link until it ends, and says why it did.
 async fn tend(shared: &Shared, link: &Arc<Link>) -> BrokerError {
     shared.enter(State::Up(Arc::clone(link)));
-    // Whoever waits for room has something to publish.
-    shared.room.notify_waiters();
+    let mut looker = Looker::new(&shared.topology, link.consuming());
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let looked = tokio::select! {
+        let result = tokio::select! {
             fault = link.ended() => return topology::broken(fault),
-            () = shared.look_now.notified() => look_at_queues(shared, link, true).await,
-            _ = tick.tick() => look_at_queues(shared, link, false).await,
+            () = shared.look_now.notified() => look_at_queues(shared, &mut looker, true).await,
+            _ = tick.tick() => look_at_queues(shared, &mut looker, false).await,
         };
-        if let Err(error) = looked {
+        if let Err(error) = result {
             return error;
         }
     }
 }
 
 /// A queue that is gone is a loss; it is made again when the caller says so.
-async fn look_at_queues(shared: &Shared, link: &Link, all: bool) -> Result<(), BrokerError> {
+async fn look_at_queues(shared: &Shared, looker: &mut Looker<'_>, all: bool) -> Result<(), BrokerError> {
     for (queue, load) in &shared.loads {
         let Some(before) = (if all { Some(load.look()) } else { load.look_if_due() }) else { continue };
-        let found = look(link.consuming(), &shared.topology.name(queue)).await.map_err(topology::broken)?;
+        let found = looker.look(queue).await?;
         load.looked(before, found.unwrap_or_default());
-        shared.found(queue, found.is_some());
+        if shared.found(queue, found.is_some()) {
+            warn_of_loss(queue);
+        }
     }
     Ok(())
 }
@@ -87,4 +110,20 @@ async fn look_at_queues(shared: &Shared, link: &Link, all: bool) -> Result<(), B
 fn jittered(delay: Duration) -> Duration {
     let random = RandomState::new().hash_one(delay) % 1_000;
     delay / 2 + delay.mul_f64(f64::from(u32::try_from(random).unwrap_or_default()) / 1_000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_told_once_in_an_outage_and_there_is_an_end_to_reasons() {
+        let mut outage = Outage::default();
+        assert!(!outage.end());
+        assert!(outage.is_news("refused") && outage.is_news("reset"));
+        assert!(!outage.is_news("refused") && !outage.is_news("reset"));
+        assert!(outage.end() && !outage.end());
+        assert!((0..MAX_REASONS).all(|reason| outage.is_news(&reason.to_string())));
+        assert!(!outage.is_news("one more"));
+    }
 }

@@ -5,17 +5,24 @@
 //!   send it to the dead letters.
 //! - `notifications.dlx`, a durable topic exchange, and `notification.dlq`, a durable quorum queue that takes
 //!   everything from it.
+//! - `notifications.websocket`, a durable topic exchange, and `mailing.jobs.process`, a queue like the others.
+//!   Campanile uses neither yet, so that they are declared at each connection and nothing more: nobody counts, misses
+//!   or restores them.
 //!
 //! All names begin with the configured prefix.
 
 use std::iter;
 use std::sync::Arc;
 
-use crate::amqp::{Connection, Fault, NOT_FOUND, Request, Table, Value};
+use crate::amqp::{Channel, Connection, Fault, NOT_FOUND, Request, Table, Value};
 use crate::{BrokerError, DEAD_LETTER_QUEUE, DELIVERY_LIMIT};
 
 const EXCHANGE: &str = "notifications.exchange";
 const DEAD_LETTER_EXCHANGE: &str = "notifications.dlx";
+const REALTIME_EXCHANGE: &str = "notifications.websocket";
+const EXCHANGES: [&str; 3] = [EXCHANGE, DEAD_LETTER_EXCHANGE, REALTIME_EXCHANGE];
+/// Declared only: nobody publishes to it yet, so what it holds is not ours to count or to lose.
+pub(super) const MAILING_QUEUE: &str = "mailing.jobs.process";
 /// In a binding: whatever the routing key.
 const EVERYTHING: &str = "#";
 /// What is in the dead letters stays there, however often it comes back. From version 4 on, a queue without a
@@ -30,7 +37,7 @@ const PRECONDITION_FAILED: u16 = 406;
 #[derive(Debug)]
 pub(super) struct Topology {
     prefix: String,
-    /// Without prefix, sorted, with the dead-letter queue.
+    /// Without prefix, sorted, with the dead-letter queue, and without those that are declared only.
     queues: Vec<String>,
 }
 
@@ -41,7 +48,7 @@ impl Topology {
         queues.sort();
         queues.dedup();
         let topology = Self { prefix: prefix.to_owned(), queues };
-        let names = topology.queues.iter().map(String::as_str).chain([EXCHANGE, DEAD_LETTER_EXCHANGE]);
+        let names = topology.queues.iter().map(String::as_str).chain(EXCHANGES).chain([MAILING_QUEUE]);
         for name in names.map(|name| topology.name(name)) {
             if name.len() > crate::amqp::MAX_SHORT_BYTES || name.starts_with("amq.") {
                 return Err(BrokerError::Misconfigured(format!(
@@ -66,21 +73,23 @@ impl Topology {
         self.name(if queue == DEAD_LETTER_QUEUE { DEAD_LETTER_EXCHANGE } else { EXCHANGE })
     }
 
-    /// Declares the exchanges and the queues that are wanted. What is there already, and is the same, is left as it is.
+    /// Declares the exchanges, the queues that are wanted, and what is declared only. What is there already, and is the
+    /// same, is left as it is.
     pub(super) async fn declare(
         &self,
         connection: &Connection,
         wanted: impl Fn(&String) -> bool,
     ) -> Result<(), BrokerError> {
         let channel = connection.channel(Arc::new(())).await.map_err(broken)?;
-        for name in [EXCHANGE, DEAD_LETTER_EXCHANGE].map(|name| self.name(name)) {
+        for name in EXCHANGES.map(|name| self.name(name)) {
             let declare = Request::DeclareExchange { name: &name, kind: "topic" };
             channel
                 .ask(declare)
                 .await
                 .map_err(|fault| foreign("exchange", &name, "durable, topic", &fault))?;
         }
-        for queue in self.queues.iter().filter(|queue| wanted(queue)) {
+        let wanted = self.queues.iter().filter(|queue| wanted(queue)).map(String::as_str);
+        for queue in wanted.chain([MAILING_QUEUE]) {
             let (name, exchange) = (self.name(queue), self.exchange(queue));
             let arguments = self.arguments(queue);
             let key = if queue == DEAD_LETTER_QUEUE { EVERYTHING } else { name.as_str() };
@@ -114,23 +123,44 @@ impl Topology {
     #[cfg(feature = "conformance")]
     pub(super) async fn remove(&self, connection: &Connection) -> Result<(), BrokerError> {
         let channel = connection.channel(Arc::new(())).await.map_err(broken)?;
-        for queue in &self.queues {
+        for queue in self.queues.iter().map(String::as_str).chain([MAILING_QUEUE]) {
             channel.ask(Request::DeleteQueue { name: &self.name(queue) }).await.map_err(broken)?;
         }
-        for exchange in [EXCHANGE, DEAD_LETTER_EXCHANGE] {
+        for exchange in EXCHANGES {
             channel.ask(Request::DeleteExchange { name: &self.name(exchange) }).await.map_err(broken)?;
         }
         Ok(())
     }
 }
 
-/// Asks how many messages of a queue are ready, without making it. None when it does not exist.
-pub(super) async fn look(connection: &Connection, name: &str) -> Result<Option<usize>, Fault> {
-    let channel = connection.channel(Arc::new(())).await?;
-    match channel.ask(Request::LookAtQueue { name }).await {
-        Ok(ready) => Ok(Some(usize::try_from(ready).unwrap_or(usize::MAX))),
-        Err(fault) if is_missing(&fault) => Ok(None),
-        Err(fault) => Err(fault),
+/// Looks at queues without making them, on one channel for as long as the broker leaves it open: at a queue that does
+/// not exist, it closes it.
+pub(super) struct Looker<'a> {
+    topology: &'a Topology,
+    connection: &'a Connection,
+    channel: Option<Channel>,
+}
+
+impl<'a> Looker<'a> {
+    pub(super) fn new(topology: &'a Topology, connection: &'a Connection) -> Self {
+        Self { topology, connection, channel: None }
+    }
+
+    /// Asks how many messages of a queue are ready. None when it does not exist.
+    pub(super) async fn look(&mut self, queue: &str) -> Result<Option<usize>, BrokerError> {
+        let channel = match self.channel.take() {
+            Some(channel) => channel,
+            None => self.connection.channel(Arc::new(())).await.map_err(broken)?,
+        };
+        let name = self.topology.name(queue);
+        match channel.ask(Request::LookAtQueue { name: &name }).await {
+            Ok(ready) => {
+                self.channel = Some(channel);
+                Ok(Some(usize::try_from(ready).unwrap_or(usize::MAX)))
+            }
+            Err(fault) if is_missing(&fault) => Ok(None),
+            Err(fault) => Err(foreign("queue", &name, &describe(&self.topology.arguments(queue)), &fault)),
+        }
     }
 }
 
@@ -141,7 +171,7 @@ fn is_missing(fault: &Fault) -> bool {
         Fault::Refused { code: NOT_FOUND, text } => {
             !text.contains("inaccessible") && !text.contains("stopped")
         }
-        Fault::Refused { .. } | Fault::Broken(_) => false,
+        Fault::Refused { .. } | Fault::Broken(_) | Fault::Alien => false,
     }
 }
 
@@ -168,7 +198,12 @@ fn describe(arguments: &Table) -> String {
 /// What the broker says names what differs, and how it is at present.
 fn foreign(kind: &str, name: &str, wanted: &str, fault: &Fault) -> BrokerError {
     match fault.code() {
-        Some(PRECONDITION_FAILED | RESOURCE_LOCKED) => BrokerError::Misconfigured(format!(
+        Some(RESOURCE_LOCKED) => BrokerError::Misconfigured(format!(
+            "the {kind} `{name}` exists already, and belongs to another connection alone, where Campanile declares it \
+             for everybody ({wanted}): {fault}; close that connection, which deletes it, use another virtual host, or \
+             set `broker.prefix`"
+        )),
+        Some(PRECONDITION_FAILED) => BrokerError::Misconfigured(format!(
             "the {kind} `{name}` exists already, and is not as Campanile declares it ({wanted}): {fault}; delete it \
              once nobody needs it (`rabbitmqctl delete_queue`, or the management page), use another virtual host, or set \
              `broker.prefix`"

@@ -1,12 +1,10 @@
 //! Messages as others see them, and others' messages as we see them.
 
-use std::sync::Arc;
-
 use crate::support::vandal;
 use crate::support::witness::{Witness, text_value};
 use crate::support::{Place, messages, publish, receive, until};
 use amqprs::{BasicProperties, FieldTable, FieldValue};
-use campanile_broker::{Confirm, DEAD_LETTER_QUEUE, Message, Published};
+use campanile_broker::{Confirm, DEAD_LETTER_QUEUE, DELIVERED_BODY_BYTES, Message, Published};
 
 #[tokio::test]
 async fn anybody_may_bind_a_queue_and_read_along() {
@@ -68,19 +66,58 @@ async fn text_that_is_not_utf_8_does_not_stop_the_queue() {
 }
 
 #[tokio::test]
-async fn large_and_empty_bodies_arrive_whole() {
+async fn large_and_empty_bodies_are_published_whole() {
+    let (place, witness) = (Place::new(&["a"]), Witness::new().await);
+    let broker = place.open(10).await;
+    let sent = [0, 1, 128 * 1024 - 8, 128 * 1024, 3_000_000].map(message_of);
+    broker.publish("a", sent.to_vec()).await.expect("it is there");
+    for message in sent {
+        let (_, body) = until(async || witness.get(&place.name("a")).await).await;
+        assert!(*body == *message.body, "{} bytes arrived as {}", message.body.len(), body.len());
+    }
+    drop(broker);
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn bodies_up_to_what_is_promised_arrive_whole() {
     let place = Place::new(&["a"]);
     let broker = place.open(10).await;
-    let bodies: Vec<Arc<[u8]>> = [0, 1, 128 * 1024 - 8, 128 * 1024, 3_000_000]
-        .map(|length| (0..length).map(|byte| u8::try_from(byte % 251).unwrap_or_default()).collect())
-        .to_vec();
-    let sent: Vec<_> = bodies.into_iter().map(|body| Message { id: "id".to_owned(), body }).collect();
-    broker.publish("a", sent.clone()).await.expect("it is there");
+    let sent = [0, 1, DELIVERED_BODY_BYTES - 1, DELIVERED_BODY_BYTES].map(message_of);
+    broker.publish("a", sent.to_vec()).await.expect("it is there");
     let mut consumer = broker.consume("a", 10).await.expect("it is there");
     for message in sent {
         let received = receive(&mut *consumer, 1).await.remove(0).message;
         assert!(received == message, "{} bytes arrived as {}", message.body.len(), received.body.len());
     }
+    drop((broker, consumer));
+    place.remove().await;
+}
+
+/// Whoever may publish could otherwise fill the memory of all instances, by a prefetch of large messages.
+#[tokio::test]
+async fn what_a_stranger_publishes_is_cut_to_size_and_does_not_stop_the_queue() {
+    let (place, witness) = (Place::new(&["a"]), Witness::new().await);
+    let broker = place.open(10).await;
+    let (exchange, queue) = (place.name("notifications.exchange"), place.name("a"));
+    let large = message_of(1_000_000);
+    for id in ["large", "larger"] {
+        let properties = BasicProperties::default().with_message_id(id).finish();
+        witness.publish(&exchange, &queue, properties, &large.body).await;
+    }
+    publish(&*broker, "a", 0..1).await;
+    let mut consumer = broker.consume("a", 1).await.expect("it is there");
+    for id in ["large", "larger", "00000"] {
+        let delivery = receive(&mut *consumer, 1).await.remove(0);
+        assert_eq!(delivery.message.id, id);
+        if id == "00000" {
+            assert_eq!(*delivery.message.body, *b"{}");
+        } else {
+            assert!(*delivery.message.body == large.body[..DELIVERED_BODY_BYTES], "{delivery:?}");
+        }
+        consumer.ack(&[delivery.tag]).await.expect("it is there");
+    }
+    until(async || broker.depths().contains(&("a".to_owned(), 0)).then_some(())).await;
     drop((broker, consumer));
     place.remove().await;
 }
@@ -152,4 +189,10 @@ async fn a_dead_letter_says_where_it_died() {
     assert_eq!(receive(&mut *undertaker, 1).await[0].message.id, "00001");
     drop((broker, consumer, undertaker));
     place.remove().await;
+}
+
+/// With a body of so many bytes, no two of which are easily mistaken for each other.
+fn message_of(bytes: usize) -> Message {
+    let body = (0..bytes).map(|byte| u8::try_from(byte % 251).unwrap_or_default());
+    Message { id: "id".to_owned(), body: body.collect() }
 }

@@ -1,5 +1,6 @@
 //! What `RabbitMQ` does to us while we run, and that we go on.
 
+use crate::support::log::Log;
 use crate::support::proxy::Proxy;
 use crate::support::witness::Witness;
 use crate::support::{Place, make_good, messages, publish, receive, receive_and_ack, until, within};
@@ -141,7 +142,7 @@ async fn a_queue_that_was_purged_is_no_loss_and_has_room() {
     let (place, witness) = (Place::new(&["a"]), Witness::new().await);
     let broker = place.open(10).await;
     publish(&*broker, "a", 0..10).await;
-    let room = broker.room();
+    let room = broker.room("a");
     assert!(broker.is_full("a"));
     witness.purge(&place.name("a")).await;
     within(room).await;
@@ -153,13 +154,69 @@ async fn a_queue_that_was_purged_is_no_loss_and_has_room() {
     place.remove().await;
 }
 
+/// Every instance looks several times in a second, and an opened channel costs the broker more than a look.
+#[tokio::test]
+async fn looking_at_queues_opens_no_channel_each_time() {
+    let (place, witness, proxy) = (Place::new(&["a"]), Witness::new().await, Proxy::up().await);
+    let broker = open_by(&proxy, &place).await;
+    // The looks at the lost queues cost a channel each.
+    publish(&broker, "a", 0..5_000).await;
+    let mut opened = Vec::new();
+    for _ in 0..4 {
+        let room = broker.room("a");
+        assert!(broker.is_full("a"));
+        witness.purge(&place.name("a")).await;
+        within(room).await;
+        opened.push(proxy.channels_opened());
+        publish(&broker, "a", 0..5_000).await;
+    }
+    assert!(opened[0] > 0 && opened.iter().all(|channels| *channels == opened[0]), "{opened:?}");
+    drop(broker);
+    place.remove().await;
+}
+
+/// An outage of hours must not fill the log, nor a first start look like an accident.
+#[tokio::test]
+async fn what_is_worth_a_line_is_logged_once() {
+    let log = Log::listen();
+    let (place, witness, mut proxy) = (Place::new(&["a", "b"]), Witness::new().await, Proxy::up().await);
+    let broker = open_by(&proxy, &place).await;
+    let lines = log.take();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].starts_with("INFO message=RabbitMQ has no queues of ours yet"), "{lines:?}");
+    assert!(lines[1].starts_with("INFO message=connected to RabbitMQ"), "{lines:?}");
+
+    proxy.cut().await;
+    within(proxy.slam(4)).await;
+    proxy.restore().await;
+    until(async || broker.trouble().is_none().then_some(())).await;
+    let mut lines = log.take();
+    let back = lines.pop().expect("there was an outage");
+    assert!(back.starts_with("INFO message=RabbitMQ is back"), "{back}");
+    assert!(!lines.is_empty() && lines.iter().all(|line| line.starts_with("WARN ")), "{lines:?}");
+    let said = lines.len();
+    lines.sort();
+    lines.dedup();
+    assert_eq!(lines.len(), said, "{lines:?}");
+
+    witness.delete_queue(&place.name("b")).await;
+    until(async || some(broker.losses())).await;
+    let lines = log.take();
+    assert!(
+        lines.len() == 1 && lines[0].starts_with("WARN ") && lines[0].contains("queue=\"b\""),
+        "{lines:?}"
+    );
+    drop(broker);
+    place.remove().await;
+}
+
 #[tokio::test]
 async fn what_another_instance_acknowledges_makes_room() {
     let place = Place::new(&["a"]);
     let (one, other) = (place.open(10).await, place.open(10).await);
     publish(&*one, "a", 0..10).await;
     assert_eq!(one.publish("a", messages(10..11)).await.expect("it is there"), Published::Full);
-    let room = one.room();
+    let room = one.room("a");
     receive_and_ack(&mut *other.consume("a", 10).await.expect("it is there"), 0..10).await;
     within(room).await;
     publish(&*one, "a", 10..20).await;

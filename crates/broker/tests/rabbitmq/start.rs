@@ -1,5 +1,6 @@
 //! What `RabbitMQ` looks like after a start, and what a start says when it cannot be.
 
+use crate::support::impostor;
 use crate::support::proxy::Proxy;
 use crate::support::witness::{Witness, text_value};
 use crate::support::{Place, make_good, messages, publish, receive_and_ack, until, within};
@@ -12,7 +13,8 @@ async fn the_topology_is_exactly_as_promised() {
     let (place, witness) = (Place::new(&["notification.customer"]), Witness::new().await);
     let broker = place.open(10).await;
     let (exchange, dlx) = (place.name("notifications.exchange"), place.name("notifications.dlx"));
-    for name in [&exchange, &dlx] {
+    let realtime = place.name("notifications.websocket");
+    for name in [&exchange, &dlx, &realtime] {
         assert!(witness.declares_exchange(name, "topic", true).await);
         assert!(!witness.declares_exchange(name, "topic", false).await);
         assert!(!witness.declares_exchange(name, "direct", true).await);
@@ -21,9 +23,14 @@ async fn the_topology_is_exactly_as_promised() {
     let quorum = ("x-queue-type", text_value("quorum"));
     let limit = ("x-delivery-limit", FieldValue::l(100));
     let dead_letters = ("x-dead-letter-exchange", text_value(&dlx));
-    assert!(witness.declares_queue(&queue, &[quorum.clone(), limit.clone(), dead_letters.clone()]).await);
-    assert!(!witness.declares_queue(&queue, &[quorum.clone(), dead_letters.clone()]).await);
-    assert!(!witness.declares_queue(&queue, &[quorum.clone(), limit.clone()]).await);
+    let mailings = place.name("mailing.jobs.process");
+    for queue in [&queue, &mailings] {
+        assert!(witness.declares_queue(queue, &[quorum.clone(), limit.clone(), dead_letters.clone()]).await);
+        assert!(!witness.declares_queue(queue, &[quorum.clone(), dead_letters.clone()]).await);
+        assert!(!witness.declares_queue(queue, &[quorum.clone(), limit.clone()]).await);
+    }
+    // Nobody publishes to this one yet, so nobody counts it.
+    assert!(broker.depths().iter().all(|(queue, _)| !queue.contains("mailing")));
     let no_limit = ("x-delivery-limit", FieldValue::l(i64::from(i32::MAX)));
     assert!(witness.declares_queue(&dlq, &[quorum.clone(), no_limit]).await);
     assert!(!witness.declares_queue(&dlq, &[quorum, limit]).await);
@@ -37,6 +44,9 @@ async fn the_topology_is_exactly_as_promised() {
     assert!(witness.get(&queue).await.is_none());
     let (properties, _) = until(async || witness.get(&dlq).await).await;
     assert_eq!(properties.message_id().map(String::as_str), Some("dead"));
+    witness.publish(&exchange, &mailings, message("a hint"), b"{}").await;
+    let (properties, _) = until(async || witness.get(&mailings).await).await;
+    assert_eq!(properties.message_id().map(String::as_str), Some("a hint"));
     drop(broker);
     place.remove().await;
 }
@@ -78,6 +88,59 @@ async fn a_queue_that_somebody_declared_otherwise_is_named() {
         assert!(error.contains(part), "{error}");
     }
     place.remove().await;
+}
+
+#[tokio::test]
+async fn a_queue_that_belongs_to_somebody_else_alone_is_named() {
+    let (place, witness) = (Place::new(&["a"]), Witness::new().await);
+    let foreign = place.name("a");
+    witness.declare_exclusive_queue(&foreign).await;
+    let error = misconfigured(place.config()).await;
+    for part in [&*foreign, "RESOURCE_LOCKED", "close that connection", "`broker.prefix`"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let findings = RabbitMq::examine(&place.config()).await;
+    let wrong = findings.iter().find(|finding| finding.level == Level::Wrong).expect("it is found");
+    assert!(wrong.what.contains(&foreign) && wrong.remedy.is_some(), "{wrong:?}");
+    drop(witness);
+}
+
+#[tokio::test]
+async fn a_mailing_queue_that_somebody_declared_otherwise_is_named() {
+    let (place, witness) = (Place::new(&["a"]), Witness::new().await);
+    let foreign = place.name("mailing.jobs.process");
+    assert!(witness.declares_queue(&foreign, &[("x-queue-type", text_value("classic"))]).await);
+    let error = misconfigured(place.config()).await;
+    assert!(error.contains(&foreign), "{error}");
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn who_answers_without_speaking_amqp_is_not_waited_for() {
+    let answers: [&'static [&'static [u8]]; 4] = [
+        &[b"HTTP/1.1 400 Bad Request\r\n\r\n"],
+        // What a port with TLS says to those who do not encrypt.
+        &[b"\x15\x03\x01\x00\x02\x02\x46"],
+        &[b"E"],
+        // It begins as a frame does, and is none.
+        &[b"\x01\x00\x00\x00\x00\x00\x02hello"],
+    ];
+    for answers in answers {
+        let url = impostor::url(answers).await;
+        let error = misconfigured(RabbitMqConfig { url, ..Place::new(&["a"]).config() }).await;
+        for part in ["127.0.0.1:", "does not speak AMQP 0-9-1", "is the port", "`amqps://`"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
+
+/// A broker that is about to start, or what stands before one, hangs up without a word.
+#[tokio::test]
+async fn who_says_nothing_is_waited_for() {
+    let url = impostor::url(&[]).await;
+    let config = RabbitMqConfig { url, ..Place::new(&["a"]).config() };
+    let broker = within(RabbitMq::open(config)).await.expect("it waits");
+    assert!(broker.trouble().is_some());
 }
 
 #[tokio::test]
@@ -159,6 +222,15 @@ async fn an_examination_finds_what_is_missing_or_foreign_and_changes_nothing() {
     assert!(whole[1].0 == Level::Ok && whole[1].1.contains("all 3 queues"), "{whole:?}");
     drop(broker);
     let witness = Witness::new().await;
+    let mailings = place.name("mailing.jobs.process");
+    witness.delete_queue(&mailings).await;
+    let without_mailings = found().await;
+    assert!(
+        without_mailings[1].0 == Level::Note && without_mailings[1].1.contains(&mailings),
+        "{without_mailings:?}"
+    );
+    place.find(10).await;
+    assert_eq!(found().await, whole);
     witness.delete_queue(&place.name("b")).await;
     let missing = found().await;
     assert!(missing[1].0 == Level::Note && missing[1].1.contains(&place.name("b")), "{missing:?}");

@@ -1,6 +1,8 @@
 //! A place of its own in the `RabbitMQ` that `cargo xtask test` brings up, and others who look at it from
 //! outside.
 
+pub mod impostor;
+pub mod log;
 pub mod proxy;
 pub mod vandal;
 pub mod witness;

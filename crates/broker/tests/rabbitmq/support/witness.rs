@@ -35,6 +35,12 @@ impl Witness {
         self.channel().await.queue_declare(declare).await.is_ok()
     }
 
+    /// It is the witness's alone, and is gone when the witness is.
+    pub async fn declare_exclusive_queue(&self, name: &str) {
+        let declare = QueueDeclareArguments::new(name).exclusive(true).finish();
+        self.channel().await.queue_declare(declare).await.expect("there is none");
+    }
+
     pub async fn declares_exchange(&self, name: &str, kind: &str, durable: bool) -> bool {
         let declare = ExchangeDeclareArguments::new(name, kind).durable(durable).finish();
         self.channel().await.exchange_declare(declare).await.is_ok()
