@@ -1,6 +1,17 @@
 //! The only crate that knows databases. Small traits of domain verbs, one folder per database behind them, and one
 //! conformance suite that each has to pass. What may differ is SQL; what decides is the domain.
 
+/// Every statement of a database, from the `.sql` file of its name. The list lets a test prepare each and look at its plan.
+macro_rules! statements {
+    ($($constant:ident = $file:literal;)+) => {
+        $(pub const $constant: &str = include_str!(concat!("sql/", $file, ".sql"));)+
+
+        /// Name and text of each.
+        #[cfg(test)]
+        pub const ALL: &[(&str, &str)] = &[$(($file, $constant)),+];
+    };
+}
+
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod dead_letter;
@@ -9,6 +20,7 @@ mod examine;
 mod fan_out;
 mod lease;
 mod outbox;
+mod people;
 pub mod postgres;
 mod retain;
 mod row;

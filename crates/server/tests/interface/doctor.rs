@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::command::Ran;
 use crate::support::home::campanile;
-use crate::support::{Backend, Home, Server, reservation, staff};
+use crate::support::{Backend, Home, Server, reservation, staff, until};
 
 /// Nobody listens there.
 const NOWHERE: &str = "http://127.0.0.1:1";
@@ -196,7 +196,12 @@ fn a_configuration_that_is_wrong_is_told() {
 async fn servers_are_well() {
     let home = Home::new(Backend::Servers);
     let server = Server::start(&home);
-    let ran = Ran::of(home.campanile().args(["--url", &server.url, "doctor"]));
+    // A server is up before its queues are: they are made as soon as it is known that nothing is missing in them.
+    let ran = until("the queues are made", async || {
+        let ran = Ran::of(home.campanile().args(["--url", &server.url, "doctor"]));
+        ran.out.contains("all 13 queues").then_some(ran)
+    })
+    .await;
     assert_well(&ran);
     let database = home.database.as_ref().unwrap();
     let place = database.url.rsplit('@').next().unwrap();

@@ -3,17 +3,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use campanile_domain::channel::Channel;
 use campanile_domain::fan_out::{Page, Position};
-use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
+use campanile_domain::id::EntityRef;
 use campanile_domain::recipient::{Candidate, DeadAddress, Group, Recipient};
-use campanile_domain::row::{Preference, Selector, Setting};
 use campanile_domain::rules::Reach;
 use deadpool_postgres::Object;
 use serde_json::Value;
 use tokio_postgres::Row;
 
 use super::{Params, prepare, query_prepared, read, statement};
+use crate::people::{self, addresses_of};
 use crate::{StoreError, Table};
 
 /// One answer per page.
@@ -106,37 +105,10 @@ async fn recipients(client: &Object, pages: &[Page]) -> Result<Vec<Vec<Recipient
     Ok(found)
 }
 
-/// Read leniently: what somebody wrote by hand into one row must not fail an event for everybody. Nobody is left out, either,
-/// because a page with a gap would be taken for the last one.
 fn recipient(row: &Row) -> Result<Recipient, StoreError> {
-    let (user_type, user_id): (String, String) = (read::get(row, "user_type")?, read::get(row, "user_id")?);
-    // The value is not logged: it may be an address.
-    let unusable = |column: &str| {
-        tracing::error!(table = "recipient", user_type, user_id, column, "unusable, and taken for empty");
-    };
-    let text = |column: &str| {
-        let text: Result<Option<String>, _> = row.try_get(column);
-        text.inspect_err(|_| unusable(column)).ok().flatten()
-    };
-    let time_zone =
-        text("time_zone").and_then(|name| name.parse().inspect_err(|_: &String| unusable("time_zone")).ok());
-    let push_tokens = text("push_tokens")
-        .and_then(|json| serde_json::from_str(&json).inspect_err(|_| unusable("push_tokens")).ok());
-    Ok(Recipient {
-        entity_type: text("entity_type").map(EntityType::stored),
-        entity_id: text("entity_id").map(EntityId::stored),
-        role: text("role"),
-        name: text("name"),
-        email: text("email"),
-        phone: text("phone"),
-        push_tokens: push_tokens.unwrap_or_default(),
-        slack_webhook: text("slack_webhook"),
-        locale: text("locale"),
-        time_zone,
-        active: true,
-        user_type: UserTypeName::stored(user_type),
-        user_id: UserId::stored(user_id),
-    })
+    let text = |column: &str| row.try_get::<_, Option<String>>(column).map_err(drop);
+    let entity = (text("entity_type").ok().flatten(), text("entity_id").ok().flatten());
+    Ok(people::recipient(read::get(row, "user_type")?, read::get(row, "user_id")?, entity, text))
 }
 
 fn usable<T: serde::de::DeserializeOwned>(table: Table, rows: &[Row]) -> Result<Vec<T>, StoreError> {
@@ -163,23 +135,8 @@ async fn with_their_rules(
         query_prepared(client, &preferences_of, users),
         query_prepared(client, &dead_addresses_of, addresses),
     )?;
-    let mut preferences: HashMap<UserRef, Vec<Preference>> = HashMap::new();
-    for preference in usable::<Preference>(Table::Preferences, &preference_rows)? {
-        let user = UserRef { user_type: preference.user_type.clone(), user_id: preference.user_id.clone() };
-        preferences.entry(user).or_default().push(preference);
-    }
-    let dead: Vec<DeadAddress> = read::usable("dead_address", &["channel"], &dead_rows)?;
-    let dead: HashMap<_, _> = dead.iter().map(|d| ((d.channel, d.address.as_str()), d)).collect();
-    let candidate = |recipient: Recipient| Candidate {
-        preferences: preferences.get(&recipient.user()).cloned().unwrap_or_default(),
-        dead_addresses: addresses_of(&recipient).filter_map(|a| dead.get(&a).copied().cloned()).collect(),
-        recipient,
-    };
-    Ok(pages.into_iter().map(|page| page.into_iter().map(&candidate).collect()).collect())
-}
-
-fn addresses_of(recipient: &Recipient) -> impl Iterator<Item = (Channel, &str)> {
-    Channel::ALL.into_iter().flat_map(|c| recipient.addresses(c).into_iter().map(move |a| (c, a)))
+    let dead = read::usable::<DeadAddress>("dead_address", &["channel"], &dead_rows)?;
+    Ok(people::candidates(pages, usable(Table::Preferences, &preference_rows)?, &dead))
 }
 
 pub async fn groups(
@@ -191,17 +148,11 @@ pub async fn groups(
     let [kinds, settings] = prepare(client, [statement::GROUPS, statement::GROUP_SETTINGS]).await?;
     let entities: Params = &[&types, &ids];
     let (kinds, settings) = tokio::try_join!(biased; query_prepared(client, &kinds, entities), query_prepared(client, &settings, entities))?;
-    let mut groups: HashMap<EntityRef, Group> = HashMap::new();
+    let mut of_entities = Vec::with_capacity(kinds.len());
     for row in &kinds {
         if let Some(entity) = read::entity_of(row)? {
-            groups.entry(entity).or_default().kind = read::get(row, "kind")?;
+            of_entities.push((entity, read::get(row, "kind")?));
         }
     }
-    for setting in usable::<Setting>(Table::Settings, &settings)? {
-        if let Selector::Only(entity_id) = &setting.entity_id {
-            let entity = EntityRef { entity_type: setting.entity_type.clone(), entity_id: entity_id.clone() };
-            groups.entry(entity).or_default().settings.push(setting);
-        }
-    }
-    Ok(groups)
+    Ok(people::groups(of_entities, usable(Table::Settings, &settings)?))
 }

@@ -1,14 +1,4 @@
-//! Every statement, from the `.sql` file of its name. The list lets a test prepare each and look at its plan.
-
-macro_rules! statements {
-    ($($constant:ident = $file:literal;)+) => {
-        $(pub const $constant: &str = include_str!(concat!("sql/", $file, ".sql"));)+
-
-        /// Name and text of each.
-        #[cfg(test)]
-        pub const ALL: &[(&str, &str)] = &[$(($file, $constant)),+];
-    };
-}
+//! Every statement, from the `.sql` file of its name.
 
 statements! {
     ACCEPT_EVENT = "accept_event";

@@ -9,8 +9,10 @@ use crate::sqlite::migrations;
 use crate::{Acceptance, EventStore};
 
 /// Every release, with the checksum of its migration and what it says to the database.
-const RELEASED: &[(&str, u64, &str)] =
-    &[("V1", 7_243_473_000_812_081_730, include_str!("../migrations/released/V1.sql"))];
+const RELEASED: &[(&str, u64, &str)] = &[
+    ("V1", 7_243_473_000_812_081_730, include_str!("../migrations/released/V1.sql")),
+    ("V2", 17_278_329_805_059_041_196, include_str!("../migrations/released/V2.sql")),
+];
 
 fn statements() -> impl Iterator<Item = (String, String)> {
     RELEASED.iter().flat_map(|(release, _, text)| {

@@ -288,6 +288,7 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text
 -- name: insert_due
 INSERT INTO campanile.send_due (channel, lane, due_at, notification_id)
 SELECT * FROM unnest($1::text[], $2::smallint[], $3::timestamptz[], $4::uuid[])
+ON CONFLICT (notification_id, channel) DO UPDATE SET due_at = excluded.due_at, lane = excluded.lane
 
 -- name: insert_event_notification
 INSERT INTO campanile.event_notification AS n (event_id, entity_type, entity_id, shared_read)
@@ -369,6 +370,9 @@ WHERE event_id = $11 AND id > $1 AND id <= $2
   AND ($9::timestamptz IS NULL OR created_at <= $9)
 ORDER BY id
 LIMIT $10
+
+-- name: lock_close
+SELECT pg_try_advisory_xact_lock_shared(hashtextextended('campanile.history', 0)) AS free
 
 -- name: lock_replay
 SELECT pg_advisory_xact_lock(hashtextextended('campanile.history', 0))
@@ -627,7 +631,8 @@ WHERE event_id = $1 AND (user_type, user_id) >= ($2, $3) AND (user_type, user_id
 ORDER BY user_type, user_id
 
 -- name: trace_outbox
-SELECT *
+SELECT id, event_id, recipient_type, recipient_id, channel, title, body, recipient_address, priority, available_at, status, retry_count,
+       last_error, created_at, notification_id, audience, entity_type, entity_id, shared_read
 FROM campanile.notification_outbox
 WHERE event_id = $1 AND (recipient_type, recipient_id) >= ($2, $3) AND (recipient_type, recipient_id) <= ($4, $5)
 ORDER BY recipient_type, recipient_id, channel
@@ -636,20 +641,23 @@ ORDER BY recipient_type, recipient_id, channel
 SELECT r.user_type::text, r.user_id::text, r.name::text, r.role::text
 FROM campanile.processed_event p
 CROSS JOIN LATERAL json_array_elements(p.decisions) d
-JOIN campanile.recipient r ON r.user_type = d ->> 'user_type' AND r.user_id = d ->> 'user_id'
+CROSS JOIN LATERAL (SELECT v.user_type, v.user_id, v.name, v.role FROM campanile.recipient v
+                    WHERE v.user_type = d ->> 'user_type' AND v.user_id = d ->> 'user_id' OFFSET 0) r
 WHERE p.event_id = $1 AND p.decisions IS NOT NULL
 
 -- name: trace_processed
 SELECT status, recipients, sends, counts, decisions, instance, created_at FROM campanile.processed_event WHERE event_id = $1
 
 -- name: trace_sends
-SELECT n.user_type, n.user_id, s.*,
+SELECT n.user_type, n.user_id, s.id, s.notification_id, s.channel, s.recipient_address, s.status, s.attempt_count,
+       s.next_attempt_at, s.lease, s.lease_until, s.provider, s.external_id, s.receipt, s.receipt_at, s.last_error, s.created_at,
+       s.sent_at,
        (SELECT coalesce(json_agg(json_build_object('at', to_char(a.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
                                                    'provider', a.provider, 'outcome', a.outcome, 'error', a.error,
                                                    'duration_ms', a.duration_ms) ORDER BY a.id), '[]')
         FROM campanile.send_attempt a WHERE a.notification_id = s.notification_id AND a.channel = s.channel) AS attempts
 FROM campanile.notification n
-JOIN campanile.notification_channel_send s ON s.notification_id = n.id
+CROSS JOIN LATERAL (SELECT * FROM campanile.notification_channel_send v WHERE v.notification_id = n.id OFFSET 0) s
 WHERE n.event_id = $1 AND (n.user_type, n.user_id) >= ($2, $3) AND (n.user_type, n.user_id) <= ($4, $5)
 ORDER BY n.user_type, n.user_id, s.channel
 
@@ -684,27 +692,6 @@ DELETE FROM campanile.recipient WHERE "user_type" = $1 AND "user_id" = $2
 -- name: list recipients
 SELECT "user_type", "user_id", "entity_type", "entity_id", "role", "name", "email", "phone", to_json("push_tokens") AS "push_tokens", "slack_webhook", "locale", "time_zone", "active" FROM campanile.recipient ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C" LIMIT $1
 
--- name: go on with recipients
-SELECT "user_type", "user_id", "entity_type", "entity_id", "role", "name", "email", "phone", to_json("push_tokens") AS "push_tokens", "slack_webhook", "locale", "time_zone", "active" FROM campanile.recipient WHERE ("user_type" COLLATE "C", "user_id" COLLATE "C") > ($1, $2) ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C" LIMIT $3
-
--- name: list recipients by user_type
-SELECT "user_type", "user_id", "entity_type", "entity_id", "role", "name", "email", "phone", to_json("push_tokens") AS "push_tokens", "slack_webhook", "locale", "time_zone", "active" FROM campanile.recipient WHERE "user_type" = $1 ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C" LIMIT $2
-
--- name: list recipients by user_id
-SELECT "user_type", "user_id", "entity_type", "entity_id", "role", "name", "email", "phone", to_json("push_tokens") AS "push_tokens", "slack_webhook", "locale", "time_zone", "active" FROM campanile.recipient WHERE "user_id" = $1 ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C" LIMIT $2
-
--- name: list recipients by entity_type
-SELECT "user_type", "user_id", "entity_type", "entity_id", "role", "name", "email", "phone", to_json("push_tokens") AS "push_tokens", "slack_webhook", "locale", "time_zone", "active" FROM campanile.recipient WHERE "entity_type" = $1 ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C" LIMIT $2
-
--- name: list recipients by entity_id
-SELECT "user_type", "user_id", "entity_type", "entity_id", "role", "name", "email", "phone", to_json("push_tokens") AS "push_tokens", "slack_webhook", "locale", "time_zone", "active" FROM campanile.recipient WHERE "entity_id" = $1 ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C" LIMIT $2
-
--- name: list recipients by role
-SELECT "user_type", "user_id", "entity_type", "entity_id", "role", "name", "email", "phone", to_json("push_tokens") AS "push_tokens", "slack_webhook", "locale", "time_zone", "active" FROM campanile.recipient WHERE "role" = $1 ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C" LIMIT $2
-
--- name: list recipients by active
-SELECT "user_type", "user_id", "entity_type", "entity_id", "role", "name", "email", "phone", to_json("push_tokens") AS "push_tokens", "slack_webhook", "locale", "time_zone", "active" FROM campanile.recipient WHERE "active" = $1 ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C" LIMIT $2
-
 -- name: put entities
 INSERT INTO campanile.entity ("entity_type", "entity_id", "kind", "name") SELECT "entity_type", "entity_id", "kind", "name" FROM json_to_recordset($1::json) AS n ("entity_type" text, "entity_id" text, "kind" text, "name" text)
          ORDER BY entity_type, entity_id ON CONFLICT (entity_type, entity_id) DO UPDATE SET "kind" = excluded."kind", "name" = excluded."name"
@@ -714,18 +701,6 @@ DELETE FROM campanile.entity WHERE "entity_type" = $1 AND "entity_id" = $2
 
 -- name: list entities
 SELECT "entity_type", "entity_id", "kind", "name" FROM campanile.entity ORDER BY "entity_type" COLLATE "C", "entity_id" COLLATE "C" LIMIT $1
-
--- name: go on with entities
-SELECT "entity_type", "entity_id", "kind", "name" FROM campanile.entity WHERE ("entity_type" COLLATE "C", "entity_id" COLLATE "C") > ($1, $2) ORDER BY "entity_type" COLLATE "C", "entity_id" COLLATE "C" LIMIT $3
-
--- name: list entities by entity_type
-SELECT "entity_type", "entity_id", "kind", "name" FROM campanile.entity WHERE "entity_type" = $1 ORDER BY "entity_type" COLLATE "C", "entity_id" COLLATE "C" LIMIT $2
-
--- name: list entities by entity_id
-SELECT "entity_type", "entity_id", "kind", "name" FROM campanile.entity WHERE "entity_id" = $1 ORDER BY "entity_type" COLLATE "C", "entity_id" COLLATE "C" LIMIT $2
-
--- name: list entities by kind
-SELECT "entity_type", "entity_id", "kind", "name" FROM campanile.entity WHERE "kind" = $1 ORDER BY "entity_type" COLLATE "C", "entity_id" COLLATE "C" LIMIT $2
 
 -- name: put preferences
 INSERT INTO campanile.user_notification_preferences ("user_type", "user_id", "channel", "event_type", "enabled", "min_priority", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode") SELECT "user_type", "user_id", "channel", "event_type", "enabled", "min_priority", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM json_to_recordset($1::json) AS n ("user_type" text, "user_id" text, "channel" text, "event_type" text, "enabled" boolean, "min_priority" text, "quiet_hours_start" text, "quiet_hours_end" text, "quiet_hours_mode" text)
@@ -737,21 +712,6 @@ DELETE FROM campanile.user_notification_preferences WHERE "user_type" = $1 AND "
 -- name: list preferences
 SELECT "user_type", "user_id", "channel", "event_type", "enabled", "min_priority", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM campanile.user_notification_preferences ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C" LIMIT $1
 
--- name: go on with preferences
-SELECT "user_type", "user_id", "channel", "event_type", "enabled", "min_priority", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM campanile.user_notification_preferences WHERE ("user_type" COLLATE "C", "user_id" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C") > ($1, $2, $3, $4) ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C" LIMIT $5
-
--- name: list preferences by user_type
-SELECT "user_type", "user_id", "channel", "event_type", "enabled", "min_priority", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM campanile.user_notification_preferences WHERE "user_type" = $1 ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C" LIMIT $2
-
--- name: list preferences by user_id
-SELECT "user_type", "user_id", "channel", "event_type", "enabled", "min_priority", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM campanile.user_notification_preferences WHERE "user_id" = $1 ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C" LIMIT $2
-
--- name: list preferences by channel
-SELECT "user_type", "user_id", "channel", "event_type", "enabled", "min_priority", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM campanile.user_notification_preferences WHERE "channel" = $1 ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C" LIMIT $2
-
--- name: list preferences by event_type
-SELECT "user_type", "user_id", "channel", "event_type", "enabled", "min_priority", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM campanile.user_notification_preferences WHERE "event_type" = $1 ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C" LIMIT $2
-
 -- name: put settings
 INSERT INTO campanile.entity_notification_settings ("entity_type", "entity_id", "kind", "channel", "event_type", "enabled", "max_recipients", "roles", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode") SELECT "entity_type", "entity_id", "kind", "channel", "event_type", "enabled", "max_recipients", "roles", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM json_to_recordset($1::json) AS n ("entity_type" text, "entity_id" text, "kind" text, "channel" text, "event_type" text, "enabled" boolean, "max_recipients" bigint, "roles" json, "quiet_hours_start" text, "quiet_hours_end" text, "quiet_hours_mode" text)
          ORDER BY entity_type, entity_id, kind, channel, event_type ON CONFLICT (entity_type, entity_id, kind, channel, event_type) DO UPDATE SET "enabled" = excluded."enabled", "max_recipients" = excluded."max_recipients", "roles" = excluded."roles", "quiet_hours_start" = excluded."quiet_hours_start", "quiet_hours_end" = excluded."quiet_hours_end", "quiet_hours_mode" = excluded."quiet_hours_mode"
@@ -761,24 +721,6 @@ DELETE FROM campanile.entity_notification_settings WHERE "entity_type" = $1 AND 
 
 -- name: list settings
 SELECT "entity_type", "entity_id", "kind", "channel", "event_type", "enabled", "max_recipients", to_json("roles") AS "roles", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM campanile.entity_notification_settings ORDER BY "entity_type" COLLATE "C", "entity_id" COLLATE "C", "kind" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C" LIMIT $1
-
--- name: go on with settings
-SELECT "entity_type", "entity_id", "kind", "channel", "event_type", "enabled", "max_recipients", to_json("roles") AS "roles", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM campanile.entity_notification_settings WHERE ("entity_type" COLLATE "C", "entity_id" COLLATE "C", "kind" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C") > ($1, $2, $3, $4, $5) ORDER BY "entity_type" COLLATE "C", "entity_id" COLLATE "C", "kind" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C" LIMIT $6
-
--- name: list settings by entity_type
-SELECT "entity_type", "entity_id", "kind", "channel", "event_type", "enabled", "max_recipients", to_json("roles") AS "roles", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM campanile.entity_notification_settings WHERE "entity_type" = $1 ORDER BY "entity_type" COLLATE "C", "entity_id" COLLATE "C", "kind" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C" LIMIT $2
-
--- name: list settings by entity_id
-SELECT "entity_type", "entity_id", "kind", "channel", "event_type", "enabled", "max_recipients", to_json("roles") AS "roles", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM campanile.entity_notification_settings WHERE "entity_id" = $1 ORDER BY "entity_type" COLLATE "C", "entity_id" COLLATE "C", "kind" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C" LIMIT $2
-
--- name: list settings by kind
-SELECT "entity_type", "entity_id", "kind", "channel", "event_type", "enabled", "max_recipients", to_json("roles") AS "roles", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM campanile.entity_notification_settings WHERE "kind" = $1 ORDER BY "entity_type" COLLATE "C", "entity_id" COLLATE "C", "kind" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C" LIMIT $2
-
--- name: list settings by channel
-SELECT "entity_type", "entity_id", "kind", "channel", "event_type", "enabled", "max_recipients", to_json("roles") AS "roles", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM campanile.entity_notification_settings WHERE "channel" = $1 ORDER BY "entity_type" COLLATE "C", "entity_id" COLLATE "C", "kind" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C" LIMIT $2
-
--- name: list settings by event_type
-SELECT "entity_type", "entity_id", "kind", "channel", "event_type", "enabled", "max_recipients", to_json("roles") AS "roles", "quiet_hours_start", "quiet_hours_end", "quiet_hours_mode" FROM campanile.entity_notification_settings WHERE "event_type" = $1 ORDER BY "entity_type" COLLATE "C", "entity_id" COLLATE "C", "kind" COLLATE "C", "channel" COLLATE "C", "event_type" COLLATE "C" LIMIT $2
 
 -- name: put routing
 INSERT INTO campanile.event_type_channel_routing ("event_type", "channel", "mandatory", "delivery_strategy", "priority") SELECT "event_type", "channel", "mandatory", "delivery_strategy", "priority" FROM json_to_recordset($1::json) AS n ("event_type" text, "channel" text, "mandatory" boolean, "delivery_strategy" text, "priority" text)
@@ -790,15 +732,6 @@ DELETE FROM campanile.event_type_channel_routing WHERE "event_type" = $1 AND "ch
 -- name: list routing
 SELECT "event_type", "channel", "mandatory", "delivery_strategy", "priority" FROM campanile.event_type_channel_routing ORDER BY "event_type" COLLATE "C", "channel" COLLATE "C" LIMIT $1
 
--- name: go on with routing
-SELECT "event_type", "channel", "mandatory", "delivery_strategy", "priority" FROM campanile.event_type_channel_routing WHERE ("event_type" COLLATE "C", "channel" COLLATE "C") > ($1, $2) ORDER BY "event_type" COLLATE "C", "channel" COLLATE "C" LIMIT $3
-
--- name: list routing by event_type
-SELECT "event_type", "channel", "mandatory", "delivery_strategy", "priority" FROM campanile.event_type_channel_routing WHERE "event_type" = $1 ORDER BY "event_type" COLLATE "C", "channel" COLLATE "C" LIMIT $2
-
--- name: list routing by channel
-SELECT "event_type", "channel", "mandatory", "delivery_strategy", "priority" FROM campanile.event_type_channel_routing WHERE "channel" = $1 ORDER BY "event_type" COLLATE "C", "channel" COLLATE "C" LIMIT $2
-
 -- name: put audiences
 INSERT INTO campanile.event_audience ("event_type", "name", "recipient_type", "entity_path", "roles", "scope", "shared_read", "when") SELECT "event_type", "name", "recipient_type", "entity_path", "roles", "scope", "shared_read", "when" FROM json_to_recordset($1::json) AS n ("event_type" text, "name" text, "recipient_type" text, "entity_path" text, "roles" json, "scope" text, "shared_read" boolean, "when" text)
          ORDER BY event_type, name ON CONFLICT (event_type, name) DO UPDATE SET "recipient_type" = excluded."recipient_type", "entity_path" = excluded."entity_path", "roles" = excluded."roles", "scope" = excluded."scope", "shared_read" = excluded."shared_read", "when" = excluded."when"
@@ -808,15 +741,6 @@ DELETE FROM campanile.event_audience WHERE "event_type" = $1 AND "name" = $2
 
 -- name: list audiences
 SELECT "event_type", "name", "recipient_type", "entity_path", to_json("roles") AS "roles", "scope", "shared_read", "when" FROM campanile.event_audience ORDER BY "event_type" COLLATE "C", "name" COLLATE "C" LIMIT $1
-
--- name: go on with audiences
-SELECT "event_type", "name", "recipient_type", "entity_path", to_json("roles") AS "roles", "scope", "shared_read", "when" FROM campanile.event_audience WHERE ("event_type" COLLATE "C", "name" COLLATE "C") > ($1, $2) ORDER BY "event_type" COLLATE "C", "name" COLLATE "C" LIMIT $3
-
--- name: list audiences by event_type
-SELECT "event_type", "name", "recipient_type", "entity_path", to_json("roles") AS "roles", "scope", "shared_read", "when" FROM campanile.event_audience WHERE "event_type" = $1 ORDER BY "event_type" COLLATE "C", "name" COLLATE "C" LIMIT $2
-
--- name: list audiences by name
-SELECT "event_type", "name", "recipient_type", "entity_path", to_json("roles") AS "roles", "scope", "shared_read", "when" FROM campanile.event_audience WHERE "name" = $1 ORDER BY "event_type" COLLATE "C", "name" COLLATE "C" LIMIT $2
 
 -- name: put templates
 INSERT INTO campanile.template ("event_type", "channel", "locale", "title", "body", "html") SELECT "event_type", "channel", "locale", "title", "body", "html" FROM json_to_recordset($1::json) AS n ("event_type" text, "channel" text, "locale" text, "title" text, "body" text, "html" text)
@@ -828,215 +752,13 @@ DELETE FROM campanile.template WHERE "event_type" = $1 AND "channel" = $2 AND "l
 -- name: list templates
 SELECT "event_type", "channel", "locale", "title", "body", "html" FROM campanile.template ORDER BY "event_type" COLLATE "C", "channel" COLLATE "C", "locale" COLLATE "C" LIMIT $1
 
--- name: go on with templates
-SELECT "event_type", "channel", "locale", "title", "body", "html" FROM campanile.template WHERE ("event_type" COLLATE "C", "channel" COLLATE "C", "locale" COLLATE "C") > ($1, $2, $3) ORDER BY "event_type" COLLATE "C", "channel" COLLATE "C", "locale" COLLATE "C" LIMIT $4
-
--- name: list templates by event_type
-SELECT "event_type", "channel", "locale", "title", "body", "html" FROM campanile.template WHERE "event_type" = $1 ORDER BY "event_type" COLLATE "C", "channel" COLLATE "C", "locale" COLLATE "C" LIMIT $2
-
--- name: list templates by channel
-SELECT "event_type", "channel", "locale", "title", "body", "html" FROM campanile.template WHERE "channel" = $1 ORDER BY "event_type" COLLATE "C", "channel" COLLATE "C", "locale" COLLATE "C" LIMIT $2
-
--- name: list templates by locale
-SELECT "event_type", "channel", "locale", "title", "body", "html" FROM campanile.template WHERE "locale" = $1 ORDER BY "event_type" COLLATE "C", "channel" COLLATE "C", "locale" COLLATE "C" LIMIT $2
-
--- name: search None, of a type: false, newest first: false
+-- name: search events
 SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
                 occurred_at, created_at, published_at, processed_at
          FROM campanile.event_outbox
          WHERE id > $1
          ORDER BY id
          LIMIT $2
-
--- name: search None, of a type: false, newest first: true
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id < $1
-         ORDER BY id DESC
-         LIMIT $2
-
--- name: search None, of a type: true, newest first: false
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id > $1 AND event_type = $3
-         ORDER BY id
-         LIMIT $2
-
--- name: search None, of a type: true, newest first: true
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id < $1 AND event_type = $3
-         ORDER BY id DESC
-         LIMIT $2
-
--- name: search Some(Pending), of a type: false, newest first: false
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id > $1 AND status = 'PENDING'
-         ORDER BY id
-         LIMIT $2
-
--- name: search Some(Pending), of a type: false, newest first: true
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id < $1 AND status = 'PENDING'
-         ORDER BY id DESC
-         LIMIT $2
-
--- name: search Some(Pending), of a type: true, newest first: false
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id > $1 AND status = 'PENDING' AND event_type = $3
-         ORDER BY id
-         LIMIT $2
-
--- name: search Some(Pending), of a type: true, newest first: true
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id < $1 AND status = 'PENDING' AND event_type = $3
-         ORDER BY id DESC
-         LIMIT $2
-
--- name: search Some(Published), of a type: false, newest first: false
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id > $1 AND status = 'PUBLISHED'
-         ORDER BY id
-         LIMIT $2
-
--- name: search Some(Published), of a type: false, newest first: true
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id < $1 AND status = 'PUBLISHED'
-         ORDER BY id DESC
-         LIMIT $2
-
--- name: search Some(Published), of a type: true, newest first: false
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id > $1 AND status = 'PUBLISHED' AND event_type = $3
-         ORDER BY id
-         LIMIT $2
-
--- name: search Some(Published), of a type: true, newest first: true
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id < $1 AND status = 'PUBLISHED' AND event_type = $3
-         ORDER BY id DESC
-         LIMIT $2
-
--- name: search Some(Processed), of a type: false, newest first: false
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id > $1 AND status = 'PROCESSED'
-         ORDER BY id
-         LIMIT $2
-
--- name: search Some(Processed), of a type: false, newest first: true
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id < $1 AND status = 'PROCESSED'
-         ORDER BY id DESC
-         LIMIT $2
-
--- name: search Some(Processed), of a type: true, newest first: false
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id > $1 AND status = 'PROCESSED' AND event_type = $3
-         ORDER BY id
-         LIMIT $2
-
--- name: search Some(Processed), of a type: true, newest first: true
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id < $1 AND status = 'PROCESSED' AND event_type = $3
-         ORDER BY id DESC
-         LIMIT $2
-
--- name: search Some(Failed), of a type: false, newest first: false
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id > $1 AND status = 'FAILED'
-         ORDER BY id
-         LIMIT $2
-
--- name: search Some(Failed), of a type: false, newest first: true
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id < $1 AND status = 'FAILED'
-         ORDER BY id DESC
-         LIMIT $2
-
--- name: search Some(Failed), of a type: true, newest first: false
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id > $1 AND status = 'FAILED' AND event_type || '' = $3
-         ORDER BY id
-         LIMIT $2
-
--- name: search Some(Failed), of a type: true, newest first: true
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id < $1 AND status = 'FAILED' AND event_type || '' = $3
-         ORDER BY id DESC
-         LIMIT $2
-
--- name: search Some(Cancelled), of a type: false, newest first: false
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id > $1 AND status = 'CANCELLED'
-         ORDER BY id
-         LIMIT $2
-
--- name: search Some(Cancelled), of a type: false, newest first: true
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id < $1 AND status = 'CANCELLED'
-         ORDER BY id DESC
-         LIMIT $2
-
--- name: search Some(Cancelled), of a type: true, newest first: false
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id > $1 AND status = 'CANCELLED' AND event_type || '' = $3
-         ORDER BY id
-         LIMIT $2
-
--- name: search Some(Cancelled), of a type: true, newest first: true
-SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id < $1 AND status = 'CANCELLED' AND event_type || '' = $3
-         ORDER BY id DESC
-         LIMIT $2
-
--- name: members
-SELECT "user_type", "user_id", "entity_type", "entity_id", "role", "name", "email", "phone", to_json("push_tokens") AS "push_tokens", "slack_webhook", "locale", "time_zone", "active" FROM campanile.recipient WHERE "entity_type" = $1 AND "entity_id" = $2 ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C" LIMIT $3
-
--- name: more members
-SELECT "user_type", "user_id", "entity_type", "entity_id", "role", "name", "email", "phone", to_json("push_tokens") AS "push_tokens", "slack_webhook", "locale", "time_zone", "active" FROM campanile.recipient WHERE "entity_type" = $1 AND "entity_id" = $2 AND ("user_type" COLLATE "C", "user_id" COLLATE "C") > ($3, $4) ORDER BY "user_type" COLLATE "C", "user_id" COLLATE "C" LIMIT $5
 
 -- name: a producer's event
 INSERT INTO campanile.event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload, priority, occurred_at)
@@ -1045,7 +767,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING
 -- name: a producer's event without what it need not say
 INSERT INTO campanile.event_outbox (event_id, event_type, aggregate_type, aggregate_id) VALUES ($1, $2, $3, $4)
 
--- name: a producer's cancellation
+-- name: a producer's cancel
 INSERT INTO campanile.event_cancel (event_id, reason) VALUES ($1, $2) ON CONFLICT DO NOTHING
 
 -- name: a producer's call

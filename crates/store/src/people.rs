@@ -1,0 +1,86 @@
+//! What is the same of people in every database: how leniently a recipient is read, and how rules are put beside whom they are
+//! about.
+
+use std::collections::HashMap;
+
+use campanile_domain::channel::Channel;
+use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
+use campanile_domain::recipient::{Candidate, DeadAddress, Group, Recipient};
+use campanile_domain::row::{Preference, Selector, Setting};
+
+/// Read leniently: what somebody wrote by hand into one row must not fail an event for everybody. Nobody is left out, either,
+/// because a page with a gap would be taken for the last one. `text` answers nothing for what can't be read at all.
+pub fn recipient(
+    user_type: &str,
+    user_id: &str,
+    entity: (Option<String>, Option<String>),
+    text: impl Fn(&str) -> Result<Option<String>, ()>,
+) -> Recipient {
+    // The value is not logged: it may be an address.
+    let unusable = |column: &str| {
+        tracing::error!(table = "recipient", user_type, user_id, column, "unusable, and taken for empty");
+    };
+    let text = |column: &str| text(column).inspect_err(|()| unusable(column)).ok().flatten();
+    let time_zone =
+        text("time_zone").and_then(|name| name.parse().inspect_err(|_: &String| unusable("time_zone")).ok());
+    let push_tokens = text("push_tokens")
+        .and_then(|json| serde_json::from_str(&json).inspect_err(|_| unusable("push_tokens")).ok());
+    Recipient {
+        entity_type: entity.0.map(EntityType::stored),
+        entity_id: entity.1.map(EntityId::stored),
+        role: text("role"),
+        name: text("name"),
+        email: text("email"),
+        phone: text("phone"),
+        push_tokens: push_tokens.unwrap_or_default(),
+        slack_webhook: text("slack_webhook"),
+        locale: text("locale"),
+        time_zone,
+        // Only the active are asked for.
+        active: true,
+        user_type: UserTypeName::stored(user_type),
+        user_id: UserId::stored(user_id),
+    }
+}
+
+pub fn addresses_of(recipient: &Recipient) -> impl Iterator<Item = (Channel, &str)> {
+    Channel::ALL.into_iter().flat_map(|c| recipient.addresses(c).into_iter().map(move |a| (c, a)))
+}
+
+/// Each recipient with their preferences, and with those of their addresses that are dead.
+pub fn candidates(
+    pages: Vec<Vec<Recipient>>,
+    preferences: Vec<Preference>,
+    dead: &[DeadAddress],
+) -> Vec<Vec<Candidate>> {
+    let mut of_user: HashMap<UserRef, Vec<Preference>> = HashMap::new();
+    for preference in preferences {
+        let user = UserRef { user_type: preference.user_type.clone(), user_id: preference.user_id.clone() };
+        of_user.entry(user).or_default().push(preference);
+    }
+    let dead: HashMap<_, _> = dead.iter().map(|d| ((d.channel, d.address.as_str()), d)).collect();
+    let candidate = |recipient: Recipient| Candidate {
+        preferences: of_user.get(&recipient.user()).cloned().unwrap_or_default(),
+        dead_addresses: addresses_of(&recipient).filter_map(|a| dead.get(&a).copied().cloned()).collect(),
+        recipient,
+    };
+    pages.into_iter().map(|page| page.into_iter().map(&candidate).collect()).collect()
+}
+
+/// Each group with its kind and its own settings.
+pub fn groups(
+    kinds: impl IntoIterator<Item = (EntityRef, Option<String>)>,
+    settings: Vec<Setting>,
+) -> HashMap<EntityRef, Group> {
+    let mut groups: HashMap<EntityRef, Group> = HashMap::new();
+    for (entity, kind) in kinds {
+        groups.entry(entity).or_default().kind = kind;
+    }
+    for setting in settings {
+        if let Selector::Only(entity_id) = &setting.entity_id {
+            let entity = EntityRef { entity_type: setting.entity_type.clone(), entity_id: entity_id.clone() };
+            groups.entry(entity).or_default().settings.push(setting);
+        }
+    }
+    groups
+}
