@@ -8,11 +8,13 @@ use std::time::Duration;
 use campanile_broker::{Broker, Message};
 use campanile_channels::Providers;
 use campanile_domain::channel::Channel;
-use campanile_domain::id::NotificationId;
+use campanile_domain::id::{EventId, NotificationId};
+use campanile_engine::EngineConfig;
+use campanile_engine::config::RetainConfig;
 use campanile_engine::pipeline::fan_out::FanOut;
 use campanile_engine::pipeline::publish;
-use campanile_store::Table;
 use campanile_store::conformance::BackDoor;
+use campanile_store::{Table, TraceFilter};
 use serde_json::{Value, json};
 use support::{Told, World, config, customer, event, sends, settled, status};
 
@@ -108,6 +110,33 @@ async fn a_template_that_fails_fails_its_own_row_and_nothing_else() {
         "{error}"
     );
     assert_eq!(trace.dead_letters.len(), 1);
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn what_is_old_is_forgotten_but_for_its_id() {
+    const DAY: Duration = Duration::from_hours(24);
+    let retain = RetainConfig { age: Some(30 * DAY), interval: Duration::from_millis(20) };
+    let world = World::with(EngineConfig { retain, ..config() }, Providers::capture(), 1_000).await;
+    world.put(Table::Recipients, json!([customer(1)])).await;
+    let running = world.start();
+    world.emit(json!([event("old", 1)])).await;
+    world.until("old", settled).await;
+    world.back_door.advance(20 * DAY).await;
+    world.emit(json!([event("young", 1)])).await;
+    world.until("young", settled).await;
+    let told = world.captured().await;
+    world.back_door.advance(11 * DAY).await;
+    let old = EventId::new("old").unwrap();
+    while world.engine.store.trace(&old, TraceFilter::default()).await.unwrap().is_some() {
+        tokio::task::yield_now().await;
+    }
+    assert!(settled(&world.trace("young").await));
+    // What is left of the old one are no rows, and yet it is known.
+    assert_eq!(world.captured().await, told / 2);
+    world.emit(json!([event("old", 1), event("new", 1)])).await;
+    world.until("new", settled).await;
+    assert_eq!(world.captured().await, told);
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 

@@ -104,7 +104,9 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
             Ok(false) => tokio::select! {
                 () = stop.cancelled() => return,
                 Some(chunk) = handed.recv() => if let Err(error) = publish(&engine, chunk).await {
-                    error.note(&engine, "publish");
+                    if backoff.is_worth_telling() {
+                        error.note(&engine, "publish");
+                    }
                     backoff.wait(&stop).await;
                 },
                 () = signal => {}
@@ -115,7 +117,9 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
                 () = tokio::time::sleep(engine.config.publish.poll_interval) => looked_at = None,
             },
             Err(error) => {
-                error.note(&engine, "publish");
+                if backoff.is_worth_telling() {
+                    error.note(&engine, "publish");
+                }
                 backoff.wait(&stop).await;
             }
         }
