@@ -132,11 +132,7 @@ fn affected(engine: &Engine, lost: &[String]) -> Vec<String> {
 }
 
 /// Puts into chunks again what was published to these queues so long ago and not received.
-pub async fn republish_all(
-    engine: &Engine,
-    queues: &[String],
-    older_than: Duration,
-) -> Result<(), StoreError> {
+async fn republish_all(engine: &Engine, queues: &[String], older_than: Duration) -> Result<(), StoreError> {
     loop {
         let rows = engine.store.republish(queues.to_vec(), older_than, REPUBLISH_ROWS).await?;
         note_republished(engine, rows);

@@ -38,6 +38,15 @@ impl Untold {
 }
 
 impl Engine {
+    /// Something may wait for every stage, after an operator's change for example. Whoever runs them, here or elsewhere, need not
+    /// wait for a tick.
+    pub fn wake(&self) {
+        for signal in Signal::ALL {
+            self.signals.heard(signal);
+            self.tell(signal);
+        }
+    }
+
     /// Something waits for a stage that others run.
     pub(crate) fn tell(&self, signal: Signal) {
         let stage = match signal {
@@ -76,7 +85,7 @@ pub async fn run_hear(engine: Engine, stop: CancellationToken) {
         match signal {
             Ok(signal) => engine.signals.heard(signal),
             Err(RecvError::Lagged(_)) => {
-                for signal in [Signal::Events, Signal::Chunks, Signal::Sends] {
+                for signal in Signal::ALL {
                     engine.signals.heard(signal);
                 }
             }

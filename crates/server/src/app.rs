@@ -85,7 +85,7 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
     Ok(Served { address, admin_key, running, lease, http, stop_http, config })
 }
 
-pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     Ok(match config.database.choice(&config.data_dir)? {
         DatabaseChoice::Sqlite { path } => Arc::new(Sqlite::open(&path)?),
         DatabaseChoice::Postgres(postgres) => Arc::new(Postgres::open(&postgres).await?),

@@ -90,6 +90,10 @@ pub enum Signal {
     Sends,
 }
 
+impl Signal {
+    pub const ALL: [Signal; 3] = [Signal::Events, Signal::Chunks, Signal::Sends];
+}
+
 /// Variants are named by what the caller does next.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {

@@ -10,7 +10,7 @@ use axum::http::HeaderMap;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::EventId;
 use campanile_engine::Engine;
-use campanile_store::{DeadLetterFilter, Replayed, Signal, StoreError};
+use campanile_store::{DeadLetterFilter, Replayed, StoreError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -127,7 +127,7 @@ pub async fn replay(State(app): State<App>, headers: HeaderMap, body: Body) -> R
     let mut total = Replayed { next: Some(after), ..Replayed::default() };
     let walked = walk(&app.engine, wanted.filter(), limit, &mut total).await;
     if total.replayed > 0 {
-        wake(&app.engine).await;
+        app.engine.wake();
     }
     walked?;
     let skipped: Vec<Value> = total
@@ -160,14 +160,4 @@ async fn walk(
         total.next = next;
     }
     Ok(())
-}
-
-/// Whoever runs the stages, this instance or another, need not wait for its tick.
-async fn wake(engine: &Engine) {
-    for signal in [Signal::Events, Signal::Chunks, Signal::Sends] {
-        engine.signals.heard(signal);
-        if let Err(error) = engine.store.tell(signal).await {
-            tracing::debug!(%error, ?signal, "others were not told; they will look for themselves");
-        }
-    }
 }

@@ -123,7 +123,11 @@ async fn known_bodies(
     let [known_event, known_hash] =
         prepare(transaction, [statement::KNOWN_EVENT, statement::KNOWN_HASH]).await?;
     let (client, ids): (_, Params) = (transaction.client(), &[&ids]);
-    let (stored, remembered) = tokio::try_join!(biased; query_prepared(client, &known_event, ids), query_prepared(client, &known_hash, ids))?;
+    let (stored, remembered) = tokio::try_join!(
+        biased;
+        query_prepared(client, &known_event, ids),
+        query_prepared(client, &known_hash, ids),
+    )?;
     let mut known = HashMap::new();
     for row in &remembered {
         known.insert(read::get(row, "event_id")?, BodyHash::stored(read::get::<String>(row, "body_hash")?));

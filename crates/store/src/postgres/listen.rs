@@ -61,9 +61,8 @@ async fn listen(server: &Server, heard: &Sender<Signal>) -> Result<(), tokio_pos
     let told = async {
         while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notification(told) = message? {
-                let signals = [Signal::Events, Signal::Chunks, Signal::Sends];
                 // An error means that nobody listens just now.
-                signals.into_iter().filter(|signal| word(*signal) == told.payload()).for_each(|signal| {
+                Signal::ALL.into_iter().filter(|signal| word(*signal) == told.payload()).for_each(|signal| {
                     drop(heard.send(signal));
                 });
             }
