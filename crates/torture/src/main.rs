@@ -1,0 +1,3 @@
+//! Faults of every kind against real instances, and a ledger that says whether anything was lost or told twice.
+
+fn main() {}
