@@ -1,14 +1,15 @@
 -- Sends of a channel and lane whose time has come, the earliest ones, claimed for an attempt. Primary keys; what another
--- claim is just taking is skipped. A send that is not due any more only loses its place in the queue.
+-- claim is just taking is skipped. A send that is not due any more only loses its place in the queue. The limit is asked once, and the rows
+-- are found by where they lie: as part of a join it may be asked again for every row, and then skips what was just deleted.
 WITH taken AS (
-    DELETE FROM campanile.send_due d
-    USING (SELECT channel, lane, due_at, notification_id FROM campanile.send_due
-           WHERE channel = $1 AND lane = $2 AND due_at <= campanile.now()
-           ORDER BY due_at, notification_id
-           LIMIT $3
-           FOR UPDATE SKIP LOCKED) q
-    WHERE d.channel = q.channel AND d.lane = q.lane AND d.due_at = q.due_at AND d.notification_id = q.notification_id
-    RETURNING d.channel, d.due_at, d.notification_id),
+    DELETE FROM campanile.send_due
+    WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM campanile.send_due
+        WHERE channel = $1 AND lane = $2 AND due_at <= campanile.now()
+        ORDER BY due_at, notification_id
+        LIMIT $3
+        FOR UPDATE SKIP LOCKED))
+    RETURNING channel, due_at, notification_id),
 claimed AS (
     INSERT INTO campanile.send_claim (instance, lease_until, notifications)
     SELECT $4, campanile.now() + make_interval(secs => $5), array_agg(notification_id) FROM taken

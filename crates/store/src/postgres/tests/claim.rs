@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use campanile_domain::channel::Channel;
+use campanile_domain::priority::Priority;
 use campanile_domain::send::SendState;
 
 use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, rows};
@@ -164,4 +165,18 @@ async fn a_retry_takes_the_place_that_another_message_left_in_the_queue() {
     assert!(lost.is_empty());
     let again = fixture.claim_due(Channel::Email, 10).await;
     assert_eq!(again.iter().map(|job| job.attempt).collect::<Vec<_>>(), [2]);
+}
+
+/// More than were asked for would have no place, and nobody would send them until their lease has passed.
+#[tokio::test]
+async fn no_more_due_sends_are_claimed_than_asked_for_whatever_the_planner_believes() {
+    let fixture = fixture().await;
+    fixture.waiting("first", Channel::Sms, Priority::Normal).await;
+    // From now on it takes the table for one with a single row.
+    fixture.execute("ANALYZE campanile.send_due").await;
+    for n in 0..40 {
+        fixture.waiting(&format!("evt-{n}"), Channel::Sms, Priority::Normal).await;
+    }
+    assert_eq!(fixture.claim_due(Channel::Sms, 7).await.len(), 7);
+    assert_eq!(fixture.claim_due(Channel::Sms, 100).await.len(), 34);
 }
