@@ -1,3 +1,164 @@
-//! Faults of every kind against real instances, and a ledger that says whether anything was lost or told twice.
+//! Faults of every kind against real instances of Campanile, and a ledger that says whether anything was lost or told twice.
+//!
+//! A round builds a world: PostgreSQL and RabbitMQ (or the embedded default), one or more instances of the real binary, each behind
+//! proxies of its own, a provider in a process of its own that notes every message it accepts, and producers that commit and roll back by
+//! SQL and by HTTP. Then things go wrong, by a seed. At the end everything heals, and what was committed is held against what
+//! arrived. Start reading at `round.rs`; what can go wrong is in `fault.rs`, what is checked in `ledger.rs`.
+//!
+//! It uses none of Campanile's own crates: it sees what everybody sees, which is HTTP, SQL and processes. `cargo xtask soak` brings
+//! up what it needs and runs it.
 
-fn main() {}
+mod database;
+mod diary;
+mod fault;
+mod instance;
+mod ledger;
+mod load;
+mod people;
+mod plan;
+mod provider;
+mod provider_process;
+mod proxy;
+mod random;
+mod report;
+mod round;
+mod servers;
+mod small_disk;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use clap::{Args, Parser, Subcommand};
+
+use report::Report;
+use round::Round;
+use servers::Servers;
+use small_disk::SmallDisk;
+
+/// Faults of every kind against real instances of Campanile.
+#[derive(Debug, Parser)]
+struct CommandLine {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Faults drawn from a seed, for minutes.
+    Soak {
+        #[command(flatten)]
+        common: Common,
+        #[arg(long, default_value_t = 10)]
+        minutes: u64,
+        /// Draws the same faults again.
+        #[arg(long)]
+        seed: u64,
+    },
+    /// Every fault once, always the same.
+    Selection {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Started by the others: accepts messages, and keeps the ledger.
+    #[command(hide = true)]
+    Provider(provider::Options),
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// The binary to torture, built with the feature `failpoints`.
+    #[arg(long)]
+    campanile: PathBuf,
+    /// Only the rounds of this name; may be given several times.
+    #[arg(long, value_name = "ROUND")]
+    only: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    match perform(CommandLine::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nFAILED: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(task: Task) -> Result<()> {
+    if !matches!(task, Task::Provider(_)) {
+        small_disk::enter_own_namespace()?;
+    }
+    // HTTP goes to the loopback only, but the client asks for it all the same.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(task))
+}
+
+async fn run(task: Task) -> Result<()> {
+    match task {
+        Task::Provider(options) => provider::run(options).await,
+        Task::Soak { common, minutes, seed } => soak(&common, Duration::from_mins(minutes), seed).await,
+        Task::Selection { common } => selection(&common).await,
+    }
+}
+
+const SELECTION_SEED: u64 = 20_261_116;
+
+async fn selection(common: &Common) -> Result<()> {
+    let mut report = Report::default();
+    for (round, seed) in wanted(plan::selection(), &common.only)?.into_iter().zip(SELECTION_SEED..) {
+        play(round, common, seed, &mut report).await?;
+    }
+    report.conclude()
+}
+
+/// One round after the other, until the time is over.
+async fn soak(common: &Common, length: Duration, seed: u64) -> Result<()> {
+    let begun = Instant::now();
+    let kinds = plan::soak(Duration::from_secs(1)).len();
+    let rounds = u32::try_from(kinds)?;
+    // What comes after the faults takes about as long again, and every kind should have its turn.
+    let each = (length / rounds / 2).clamp(Duration::from_secs(15), Duration::from_mins(2));
+    let mut report = Report::default();
+    let rounds = wanted(plan::soak(each), &common.only)?;
+    for (round, seed) in rounds.into_iter().cycle().zip(seed..) {
+        play(round, common, seed, &mut report).await?;
+        if begun.elapsed() >= length {
+            break;
+        }
+    }
+    report.conclude()
+}
+
+fn wanted(mut rounds: Vec<Round>, only: &[String]) -> Result<Vec<Round>> {
+    let names: Vec<&str> = rounds.iter().map(|round| round.name).collect();
+    for name in only {
+        ensure!(names.contains(&name.as_str()), "there is no round `{name}`; there are {}", names.join(", "));
+    }
+    rounds.retain(|round| only.is_empty() || only.iter().any(|name| name == round.name));
+    Ok(rounds)
+}
+
+async fn play(round: Round, common: &Common, seed: u64, report: &mut Report) -> Result<()> {
+    let name = round.name;
+    if round.small_disk && !SmallDisk::possible() {
+        println!("\nLEFT OUT: {name}, since no file system can be mounted here");
+        return Ok(());
+    }
+    println!(
+        "\n{name}: {} on {:?}, in doubt: {}, seed {seed}",
+        instances(&round),
+        round.backend,
+        round.on_doubt
+    );
+    let begun = Instant::now();
+    let outcome = round::run(round, &Servers::from_environment(), &common.campanile, seed).await?;
+    report.add(name, seed, begun.elapsed(), outcome);
+    Ok(())
+}
+
+fn instances(round: &Round) -> String {
+    if round.instances == 1 { "one instance".to_owned() } else { format!("{} instances", round.instances) }
+}

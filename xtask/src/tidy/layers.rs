@@ -16,13 +16,15 @@ const CONFINED: [Confined; 4] = [
     Confined {
         packages: &["rusqlite", "tokio-postgres", "refinery"],
         to: "campanile-store",
-        // The benchmark measures databases by themselves, too; the client writes into transactions of its callers.
-        except: &["campanile-bench", "campanile-client"],
+        // The benchmark measures databases by themselves, too; the client writes into transactions of its callers; the fault
+        // harness looks at databases by itself.
+        except: &["campanile-bench", "campanile-client", "campanile-torture"],
     },
     // A business service takes the client and nothing of the engine.
     Confined { packages: &["sqlx"], to: "campanile-client", except: &[] },
     Confined { packages: &["lapin", "amqprs"], to: "campanile-broker", except: &[] },
-    Confined { packages: &["axum"], to: "campanile", except: &[] },
+    // The fault harness has a provider of its own, which is a server, too.
+    Confined { packages: &["axum"], to: "campanile", except: &["campanile-torture"] },
 ];
 
 const PURE: &str = "campanile-domain";
@@ -102,10 +104,11 @@ mod tests {
     }
 
     #[test]
-    fn databases_are_known_to_the_store_and_the_benchmark() {
+    fn databases_are_known_to_the_store_and_to_who_looks_at_them_by_itself() {
         for database in ["rusqlite", "tokio-postgres", "refinery"] {
             assert!(found("campanile-store", &[database]).is_empty());
             assert!(found("campanile-bench", &[database]).is_empty());
+            assert!(found("campanile-torture", &[database]).is_empty());
             assert_eq!(found("campanile-engine", &[database]).len(), 1);
         }
     }
@@ -115,6 +118,8 @@ mod tests {
         assert!(found("campanile-broker", &["lapin", "amqprs"]).is_empty());
         assert_eq!(found("campanile-bench", &["lapin", "amqprs"]).len(), 2);
         assert!(found("campanile", &["axum"]).is_empty());
+        assert!(found("campanile-torture", &["axum"]).is_empty(), "a provider is a server, too");
+        assert_eq!(found("campanile-torture", &["lapin", "amqprs"]).len(), 2);
         assert_eq!(found("campanile-channels", &["axum"]).len(), 1);
     }
 

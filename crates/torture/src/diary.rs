@@ -1,0 +1,74 @@
+//! What was done, how often, and what was found wrong.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+/// Shared by all that happens in a round.
+#[derive(Debug)]
+pub struct Diary {
+    begun: Instant,
+    pages: Mutex<Pages>,
+}
+
+#[derive(Debug)]
+struct Pages {
+    file: File,
+    counts: BTreeMap<&'static str, u64>,
+    findings: Vec<String>,
+}
+
+impl Diary {
+    /// With every entry written to a file, which is read when something was found.
+    pub fn new(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let file = file.with_context(|| format!("{} can't be written", path.display()))?;
+        let pages = Pages { file, counts: BTreeMap::new(), findings: Vec::new() };
+        Ok(Diary { begun: Instant::now(), pages: Mutex::new(pages) })
+    }
+
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something that happened, and is no more than a line.
+    pub fn note(&self, entry: impl fmt::Display) {
+        let elapsed = self.begun.elapsed().as_secs_f64();
+        // A diary that can't be written is no reason to stop.
+        let _ = writeln!(self.pages().file, "{elapsed:8.3} {entry}");
+    }
+
+    /// Something that is counted.
+    pub fn count(&self, what: &'static str) {
+        self.add(what, 1);
+    }
+
+    pub fn add(&self, what: &'static str, number: u64) {
+        *self.pages().counts.entry(what).or_default() += number;
+    }
+
+    /// Something that must not be.
+    pub fn find(&self, finding: impl Into<String>) {
+        const MOST: usize = 50;
+        let finding = finding.into();
+        self.note(format_args!("FOUND: {finding}"));
+        let mut pages = self.pages();
+        if pages.findings.len() < MOST {
+            pages.findings.push(finding);
+        }
+    }
+
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.pages().counts.clone()
+    }
+
+    pub fn findings(&self) -> Vec<String> {
+        self.pages().findings.clone()
+    }
+}

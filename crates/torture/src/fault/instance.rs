@@ -1,0 +1,111 @@
+//! What happens to a process: it dies, at any moment or at a chosen one, is told to stop, sleeps, or has a wrong clock.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::Fault;
+use crate::load::Load;
+use crate::people::Group;
+use crate::random::Random;
+use crate::world::{LEASE, World};
+
+/// Every place in the pipeline where it can be told to die. A test holds them against the code.
+const FAILPOINTS: [&str; 13] = [
+    "accept.after_commit",
+    "fan_out.before_commit",
+    "fan_out.after_commit",
+    "fan_out.between_chunks",
+    "publish.before_confirm",
+    "publish.after_confirm",
+    "receive.before_commit",
+    "receive.after_commit",
+    "send.before_provider",
+    "send.after_provider",
+    "settle.before_commit",
+    "settle.after_commit",
+    "recover.before_restore",
+];
+
+pub async fn happen(fault: Fault, world: &World, load: &Load, random: &mut Random) -> Result<()> {
+    let instance = random.pick(&world.instances).context("there is an instance")?;
+    match fault {
+        Fault::Terminate => drop(instance.terminate()),
+        Fault::Pause => {
+            let pause = LEASE + Duration::from_millis(random.between(200, 2_500));
+            if instance.pause() {
+                // Others go on dying meanwhile, and this one may, too.
+                let instance = std::sync::Arc::clone(instance);
+                tokio::spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    instance.resume();
+                });
+            }
+        }
+        Fault::KillAtFailpoint => {
+            let failpoint = *random.pick(&FAILPOINTS).context("there are failpoints")?;
+            instance
+                .next_start_with(&[("CAMPANILE_KILL_AT", &format!("{failpoint}:{}", random.between(1, 4)))]);
+            world.diary.note(format_args!("{} is to die at {failpoint}", instance.name));
+            instance.kill();
+            lead_to(failpoint, world, load, random).await?;
+        }
+        Fault::WrongClock => {
+            let faketime = world.servers.faketime.as_deref().context("CAMPANILE_TEST_FAKETIME is not set")?;
+            let wrong = if random.percent(50) { "+3600s" } else { "-3600s" };
+            instance.next_start_with(&[
+                ("LD_PRELOAD", faketime),
+                ("FAKETIME", wrong),
+                ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+            ]);
+            instance.kill();
+        }
+        _ => drop(instance.kill()),
+    }
+    Ok(())
+}
+
+/// Some places are reached only when there is a reason to.
+async fn lead_to(failpoint: &str, world: &World, load: &Load, random: &mut Random) -> Result<()> {
+    match failpoint {
+        "fan_out.between_chunks" => {
+            let name = format!("crowd-{}", random.between(0, u64::MAX - 1));
+            load.at_once(world, &name, Group::Crowd, 1).await;
+        }
+        "recover.before_restore" if Fault::DeleteQueue.possible(world) == Ok(true) => {
+            super::broker::happen(Fault::DeleteQueue, world, random).await?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    fn collect(folder: &Path, found: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, found);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            for rest in text.split("fail_point!(\"").skip(1) {
+                found.insert(rest.split('"').next().unwrap().to_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn every_failpoint_of_the_engine_is_one_to_die_at() {
+        let mut found = BTreeSet::new();
+        collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src"), &mut found);
+        assert_eq!(found, FAILPOINTS.map(str::to_owned).into());
+    }
+}

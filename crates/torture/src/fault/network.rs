@@ -1,0 +1,69 @@
+//! What happens between an instance, or all of them, and what they speak to.
+
+use std::time::Duration;
+
+use super::{Fault, hold};
+use crate::proxy::{Mode, Proxy};
+use crate::random::Random;
+use crate::world::World;
+
+pub async fn happen(fault: Fault, world: &World, random: &mut Random) {
+    let lines = draw(world, random);
+    let set = |mode| {
+        for line in &lines {
+            line.set(mode);
+        }
+    };
+    match fault {
+        Fault::DelayNetwork => {
+            set(Mode::Delay(Duration::from_millis(random.between(5, 300))));
+            hold(random, 1_000, 4_000).await;
+        }
+        Fault::BlackHoleNetwork => {
+            set(Mode::BlackHole);
+            hold(random, 500, 6_000).await;
+            // What was swallowed comes out late, or never.
+            if random.percent(50) {
+                cut(&lines);
+            }
+        }
+        Fault::RefuseNetwork => {
+            set(Mode::Refuse);
+            hold(random, 500, 4_000).await;
+        }
+        Fault::HalfCloseNetwork => {
+            for line in &lines {
+                line.half_close();
+            }
+        }
+        _ => cut(&lines),
+    }
+    set(Mode::Pass);
+}
+
+fn cut(lines: &[&Proxy]) {
+    for line in lines {
+        line.cut();
+    }
+}
+
+/// The lines of one instance or of all, to one of the things that they lead to.
+fn draw<'a>(world: &'a World, random: &mut Random) -> Vec<&'a Proxy> {
+    let all = random.percent(30);
+    let one = random.pick(&world.instances).into_iter();
+    let instances: Vec<_> = if all { world.instances.iter().collect() } else { one.collect() };
+    loop {
+        let leads_to = random.below(3);
+        let lines: Vec<&Proxy> = instances
+            .iter()
+            .filter_map(|instance| match leads_to {
+                0 => instance.to_database.as_ref(),
+                1 => instance.to_broker.as_ref(),
+                _ => Some(&instance.to_provider),
+            })
+            .collect();
+        if !lines.is_empty() {
+            return lines;
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Business services that write events, by SQL and by HTTP: some roll back, some get no answer, some say things twice. What they know
+//! of their own events is what the ledger is held against.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::database::{Database, Ended};
+use crate::people::{EVENT_TYPE, Group};
+use crate::random::Random;
+use crate::world::World;
+
+#[derive(Debug, Clone)]
+pub struct Event {
+    pub id: String,
+    pub group: Group,
+}
+
+/// Events of one transaction: all of them are there, or none.
+pub type Transaction = Vec<Event>;
+
+/// What the producers know.
+#[derive(Debug, Default)]
+pub struct Known {
+    pub committed: Vec<Transaction>,
+    pub rolled_back: Vec<Transaction>,
+    /// Nobody answered.
+    pub unknown: Vec<Transaction>,
+}
+
+#[derive(Debug, Default)]
+pub struct Load {
+    known: Mutex<Known>,
+}
+
+impl Load {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn into_known(self) -> Known {
+        self.known.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, events: Transaction, ended: Ended) {
+        let mut known = self.known();
+        match ended {
+            Ended::Committed => known.committed.push(events),
+            Ended::RolledBack => known.rolled_back.push(events),
+            Ended::Unknown => known.unknown.push(events),
+        }
+    }
+
+    /// A service with its tables beside ours: every fifth transaction changes its mind.
+    pub async fn by_sql(&self, world: &World, mut random: Random, stop: CancellationToken) {
+        const MOST: u64 = 20;
+        let mut number = 0;
+        while !stop.is_cancelled() {
+            number += 1;
+            let events = draw(&mut random, &format!("sql-{number}"), MOST);
+            let statements = insert(&world.database, &events, &mut random);
+            let ended = world.database.transaction(&statements, !random.percent(20)).await;
+            let pause =
+                Duration::from_millis(1_000 * events.len() as u64 / world.round.events_per_second.max(1));
+            self.keep(events, ended);
+            tokio::time::sleep(pause.max(Duration::from_millis(1))).await;
+        }
+    }
+
+    /// A service elsewhere, which asks again until it is answered, and now and then without need.
+    pub async fn by_http(&self, world: &World, mut random: Random, stop: CancellationToken) {
+        const MOST: u64 = 10;
+        const ATTEMPTS: u32 = 5;
+        let mut number = 0;
+        while !stop.is_cancelled() {
+            number += 1;
+            let events = draw(&mut random, &format!("http-{number}"), MOST);
+            let bodies: Vec<Value> = events.iter().map(body).collect();
+            let mut ended = Ended::Unknown;
+            for _ in 0..ATTEMPTS {
+                let Some(instance) = random.pick(&world.instances) else { break };
+                match world.emit(instance, &bodies).await {
+                    Some((202, _)) => {
+                        ended = Ended::Committed;
+                        if random.percent(90) {
+                            break;
+                        }
+                    }
+                    Some((status @ 400..=499, problem)) => {
+                        world.diary.find(format!("an event was refused with {status}: {problem}"));
+                        break;
+                    }
+                    Some(_) | None => tokio::time::sleep(Duration::from_millis(50)).await,
+                }
+            }
+            let pause =
+                Duration::from_millis(1_000 * events.len() as u64 / world.round.events_per_second.max(1));
+            self.keep(events, ended);
+            tokio::time::sleep(pause.max(Duration::from_millis(1))).await;
+        }
+    }
+
+    /// One transaction with so many events, for whoever wants a backlog at once.
+    pub async fn at_once(&self, world: &World, name: &str, group: Group, count: usize) {
+        const PAGE: usize = 500;
+        let events: Vec<Event> = (0..count).map(|n| Event { id: format!("{name}-{n}"), group }).collect();
+        for page in events.chunks(PAGE) {
+            let ended = world.database.transaction(&plain_insert(&world.database, page), true).await;
+            self.keep(page.to_vec(), ended);
+        }
+    }
+}
+
+fn draw(random: &mut Random, prefix: &str, most: u64) -> Transaction {
+    let count = random.between(1, most);
+    let group = |random: &mut Random| if random.percent(10) { Group::Phones } else { Group::Staff };
+    (0..count).map(|n| Event { id: format!("{prefix}-{n}"), group: group(random) }).collect()
+}
+
+fn body(event: &Event) -> Value {
+    json!({
+        "event_id": event.id, "event_type": EVENT_TYPE, "aggregate_type": "RESTAURANT",
+        "aggregate_id": event.group.restaurant().to_string(), "payload": {"guest": "Ada"},
+    })
+}
+
+/// By the function where there is one, or as anybody would.
+fn insert(database: &Database, events: &[Event], random: &mut Random) -> String {
+    match database {
+        Database::Postgres { .. } if random.percent(50) => {
+            let calls = events.iter().map(|Event { id, group }| {
+                let restaurant = group.restaurant();
+                format!("SELECT emit('{id}', '{EVENT_TYPE}', 'RESTAURANT', '{restaurant}', '{{\"guest\": \"Ada\"}}', 'HIGH')")
+            });
+            calls.collect::<Vec<_>>().join("; ")
+        }
+        Database::Postgres { .. } | Database::Sqlite { .. } => plain_insert(database, events),
+    }
+}
+
+fn plain_insert(database: &Database, events: &[Event]) -> String {
+    let rows: Vec<String> = events
+        .iter()
+        .map(|event| {
+            let restaurant = event.group.restaurant();
+            format!(
+                "('{}', '{EVENT_TYPE}', 'RESTAURANT', '{restaurant}', '{{\"guest\": \"Ada\"}}')",
+                event.id
+            )
+        })
+        .collect();
+    let table = match database {
+        Database::Postgres { .. } => "campanile.event_outbox",
+        Database::Sqlite { .. } => "event_outbox",
+    };
+    format!(
+        "INSERT INTO {table} (event_id, event_type, aggregate_type, aggregate_id, payload) VALUES {};",
+        rows.join(", ")
+    )
+}

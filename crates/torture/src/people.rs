@@ -1,0 +1,93 @@
+//! Who there is to tell, and what each of them is to get.
+
+use serde_json::{Value, json};
+
+/// A number that the provider says cannot be texted: whoever has it is a dead letter, each time.
+const REJECTED_NUMBER: &str = "+15005550001";
+const CROWD: u32 = 6_000;
+
+/// Whom an event concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// Three with every address, of whom one has a number that is rejected.
+    Staff,
+    /// So many that they are decided in several steps.
+    Crowd,
+    /// Three with a number and nothing else.
+    Phones,
+}
+
+/// What one of them is to get over one channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// Kept in the transaction that settles it.
+    Captured,
+    /// By way of the provider.
+    Texted,
+    /// Refused by the provider, and so a dead letter.
+    Rejected,
+    /// Handed to the sockets.
+    Live,
+}
+
+impl Group {
+    pub const ALL: [Group; 3] = [Group::Staff, Group::Crowd, Group::Phones];
+
+    pub fn restaurant(self) -> u32 {
+        match self {
+            Group::Staff => 5,
+            Group::Crowd => 6,
+            Group::Phones => 7,
+        }
+    }
+
+    pub fn users(self) -> impl Iterator<Item = u32> {
+        let count = match self {
+            Group::Staff | Group::Phones => 3,
+            Group::Crowd => CROWD,
+        };
+        let first = self.restaurant() * 10_000 + 1;
+        first..first + count
+    }
+
+    pub fn due(self, user: u32) -> &'static [(&'static str, Due)] {
+        const CAPTURED: (&str, Due) = ("EMAIL", Due::Captured);
+        const LIVE: (&str, Due) = ("WEBSOCKET", Due::Live);
+        match self {
+            Group::Staff if self.phone(user) == REJECTED_NUMBER => {
+                &[CAPTURED, ("PUSH", Due::Captured), ("SMS", Due::Rejected), LIVE]
+            }
+            Group::Staff => &[CAPTURED, ("PUSH", Due::Captured), ("SMS", Due::Texted), LIVE],
+            Group::Crowd => &[CAPTURED, LIVE],
+            Group::Phones => &[("SMS", Due::Texted), LIVE],
+        }
+    }
+
+    pub fn phone(self, user: u32) -> String {
+        let last = self.users().last() == Some(user);
+        if self == Group::Staff && last { REJECTED_NUMBER.to_owned() } else { format!("+39055{user:07}") }
+    }
+
+    /// As `PUT /v1/recipients` takes them.
+    pub fn recipients(self) -> Vec<Value> {
+        self.users()
+            .map(|user| {
+                let has = |channel| self.due(user).iter().any(|(name, _)| *name == channel);
+                json!({
+                    "user_type": "RESTAURANT_USER", "user_id": user, "role": "WAITER",
+                    "entity_type": "RESTAURANT", "entity_id": self.restaurant(),
+                    "email": has("EMAIL").then(|| format!("p{user}@example.com")),
+                    "phone": has("SMS").then(|| self.phone(user)),
+                    "push_tokens": if has("PUSH") { vec![format!("token-{user}")] } else { vec![] },
+                })
+            })
+            .collect()
+    }
+}
+
+pub const EVENT_TYPE: &str = "RESERVATION_REQUESTED";
+
+/// A text that says which event it is about, so that the provider's ledger can be read.
+pub fn templates() -> Value {
+    json!([{"event_type": EVENT_TYPE, "channel": "SMS", "title": "Reservation", "body": "{{ event_id }}"}])
+}

@@ -1,0 +1,487 @@
+//! A provider outside of Campanile, in a process of its own: Twilio's Messages resource, strict about its rules, with a ledger of
+//! all that it accepted. It can be told to be slow, to refuse, or to accept and leave its caller in the dark.
+//!
+//! What it accepted stands in the ledger before anybody is answered: the ledger is the truth, answers are hearsay. A request
+//! that breaks a rule is answered as Twilio would and stands there, too, as a violation. In one respect it is stricter than Twilio,
+//! which overlooks fields that it does not know: here they are refused.
+
+mod book;
+mod door;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::extract::connect_info::ConnectInfo;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{Form, Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use book::{Book, Fate, Mode, Then};
+use door::{Door, Wire};
+
+/// The only account that there is.
+pub const ACCOUNT_SID: &str = "AC5ca1ab1e0000000000000000000000ff";
+pub const AUTH_TOKEN: &str = "70a57ed5ec7e70000000000000000042";
+/// Both of them, as HTTP's basic authentication has it.
+const AUTHORIZATION: &str =
+    "Basic QUM1Y2ExYWIxZTAwMDAwMDAwMDAwMDAwMDAwMDAwMDBmZjo3MGE1N2VkNWVjN2U3MDAwMDAwMDAwMDAwMDAwMDA0Mg==";
+
+/// Nobody waits for an answer that long.
+const SILENCE: Duration = Duration::from_mins(1);
+const MAX_BODY_CHARACTERS: usize = 1_600;
+
+/// What a message may be created with, by Twilio's reference.
+const FIELDS: &str = "To From MessagingServiceSid Body MediaUrl ContentSid ContentVariables StatusCallback ApplicationSid \
+    MaxPrice ProvideFeedback Attempt ValidityPeriod ForceDelivery ContentRetention AddressRetention SmartEncoded \
+    PersistentAction TrafficType ShortenUrls ScheduleType SendAt SendAsMms RiskCheck";
+
+/// The numbers that Twilio keeps for tests: right by its rules, and refused.
+const MAGIC: [(&str, u32, &str); 5] = [
+    ("+15005550001", 21211, "Invalid 'To' Phone Number"),
+    ("+15005550002", 21612, "The combination of 'To' and 'From' can't be connected"),
+    ("+15005550003", 21408, "Permission to send an SMS has not been enabled for the region"),
+    ("+15005550004", 21610, "Attempt to send to unsubscribed recipient"),
+    ("+15005550009", 21614, "'To' number is not a valid mobile number"),
+];
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// What was accepted, one JSON object per line; begun anew.
+    #[arg(long)]
+    ledger: PathBuf,
+    /// Which requests fare badly, when some shall.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Serves until standard input closes, so it outlives every fault and ends with the harness.
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    let file = File::create(&options.ledger)
+        .with_context(|| format!("the ledger {} can't be written", options.ledger.display()))?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("{}", listener.local_addr()?);
+    io::stdout().flush()?;
+    let (closed, stdin_closed) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        let _ = closed.send(());
+    });
+    tokio::select! {
+        served = serve(listener, Book::new(file, options.seed)) => served.context("the provider ended"),
+        _ = stdin_closed => Ok(()),
+    }
+}
+
+async fn serve(listener: TcpListener, book: Book) -> io::Result<()> {
+    let router = Router::new()
+        .route("/2010-04-01/Accounts/{account}/Messages.json", post(create_message).fallback(not_allowed))
+        .route("/2010-04-01/Accounts/{account}", get(fetch_account).fallback(not_allowed))
+        .route("/messages", get(messages))
+        .route("/mode", put(set_mode))
+        .fallback(nothing_there)
+        .with_state(Arc::new(Mutex::new(book)));
+    axum::serve(Door(listener), router.into_make_service_with_connect_info::<Wire>()).await
+}
+
+type Shared = Arc<Mutex<Book>>;
+
+fn open(book: &Shared) -> MutexGuard<'_, Book> {
+    book.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn create_message(
+    State(book): State<Shared>,
+    ConnectInfo(wire): ConnectInfo<Wire>,
+    Path(account): Path<String>,
+    headers: HeaderMap,
+    form: Result<Form<Vec<(String, String)>>, FormRejection>,
+) -> Response {
+    if let Err(FormRejection::BytesRejection(_)) = form {
+        // Whoever was asking has died in the middle of it, which breaks no rule.
+        return wire.cut();
+    }
+    let request = match Request::read(&account, &headers, form) {
+        Ok(request) => request,
+        Err(broken) => return broken.noted(&book),
+    };
+    if let Some((_, code, message)) = MAGIC.iter().find(|(number, _, _)| *number == request.to) {
+        return Answer::new(StatusCode::BAD_REQUEST, *code, message).into_response();
+    }
+    let (fate, accepted, slow) = {
+        let mut book = open(&book);
+        let fate = book.fate();
+        let accepted = match fate {
+            Fate::Accept(then) => book.accept(&request.to, &request.body, then),
+            Fate::Refuse | Fate::Busy => Ok(String::new()),
+        };
+        (fate, accepted, Duration::from_millis(book.mode.slow_ms))
+    };
+    let Ok(sid) = accepted else {
+        return Answer::new(StatusCode::INTERNAL_SERVER_ERROR, 20500, "The ledger can't be written")
+            .into_response();
+    };
+    if !slow.is_zero() {
+        tokio::time::sleep(slow).await;
+    }
+    match fate {
+        Fate::Refuse => {
+            Answer::new(StatusCode::SERVICE_UNAVAILABLE, 20503, "Service unavailable").into_response()
+        }
+        Fate::Busy => {
+            let busy = Answer::new(StatusCode::TOO_MANY_REQUESTS, 20429, "Too Many Requests");
+            ([(header::RETRY_AFTER, "1")], busy).into_response()
+        }
+        Fate::Accept(Then::Answer) => created(&request, &sid),
+        Fate::Accept(Then::Close) => wire.cut(),
+        Fate::Accept(Then::Silence) => {
+            tokio::time::sleep(SILENCE).await;
+            wire.cut()
+        }
+    }
+}
+
+fn created(request: &Request, sid: &str) -> Response {
+    let message = json!({
+        "sid": sid, "account_sid": ACCOUNT_SID, "api_version": "2010-04-01", "status": "queued",
+        "to": request.to, "from": request.from, "messaging_service_sid": request.service, "body": request.body,
+        "direction": "outbound-api", "num_segments": "1", "num_media": "0", "error_code": null, "error_message": null,
+        "uri": format!("/2010-04-01/Accounts/{ACCOUNT_SID}/Messages/{sid}.json"),
+    });
+    (StatusCode::CREATED, Json(message)).into_response()
+}
+
+/// Who looks whether its credentials are right asks for its account.
+async fn fetch_account(
+    State(book): State<Shared>,
+    Path(account): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let Some(account) = account.strip_suffix(".json") else { return nothing_there(State(book)).await };
+    match authenticated(account, &headers) {
+        Ok(()) => Json(json!({"sid": ACCOUNT_SID, "status": "active", "type": "Full"})).into_response(),
+        Err(broken) => broken.noted(&book),
+    }
+}
+
+async fn nothing_there(State(book): State<Shared>) -> Response {
+    Broken::new(StatusCode::NOT_FOUND, 20404, "The requested resource was not found").noted(&book)
+}
+
+async fn not_allowed(State(book): State<Shared>) -> Response {
+    Broken::new(StatusCode::METHOD_NOT_ALLOWED, 20004, "Method not allowed").noted(&book)
+}
+
+async fn set_mode(State(book): State<Shared>, Json(mode): Json<Mode>) -> Response {
+    if !mode.is_possible() {
+        return (StatusCode::BAD_REQUEST, "more than 1000 permille\n").into_response();
+    }
+    open(&book).mode = mode;
+    StatusCode::NO_CONTENT.into_response()
+}
+
+#[derive(Debug, Deserialize)]
+struct After {
+    #[serde(default)]
+    after: usize,
+}
+
+async fn messages(State(book): State<Shared>, Query(After { after }): Query<After>) -> Response {
+    let page = open(&book).page(after);
+    ([(header::CONTENT_TYPE, "application/json")], page).into_response()
+}
+
+/// A message as Twilio takes it.
+#[derive(Debug)]
+struct Request {
+    to: String,
+    from: Option<String>,
+    service: Option<String>,
+    body: String,
+}
+
+impl Request {
+    fn read(
+        account: &str,
+        headers: &HeaderMap,
+        form: Result<Form<Vec<(String, String)>>, FormRejection>,
+    ) -> Result<Self, Broken> {
+        let bad = |code, message: &str| Broken::new(StatusCode::BAD_REQUEST, code, message);
+        authenticated(account, headers)?;
+        let Form(fields) = form.map_err(|rejection| bad(20001, &rejection.body_text()))?;
+        let mut rest = fields;
+        let mut take = |name: &str| -> Result<Option<String>, Broken> {
+            let Some(at) = rest.iter().position(|(field, _)| field == name) else { return Ok(None) };
+            let (_, value) = rest.swap_remove(at);
+            if rest.iter().any(|(field, _)| field == name) {
+                return Err(bad(20001, &format!("{name} is there twice")));
+            }
+            Ok(Some(value).filter(|value| !value.is_empty()))
+        };
+        let (to, body) = (take("To")?, take("Body")?);
+        let (from, service) = (take("From")?, take("MessagingServiceSid")?);
+        if let Some((field, _)) =
+            rest.iter().find(|(field, _)| !FIELDS.split(' ').any(|known| known == field))
+        {
+            return Err(bad(20001, &format!("{field} is no field of a message")));
+        }
+        let to = to.ok_or_else(|| bad(21604, "A 'To' phone number is required."))?;
+        if !is_e164(&to) {
+            return Err(bad(21211, "Invalid 'To' Phone Number"));
+        }
+        match (&from, &service) {
+            (None, None) => return Err(bad(21603, "A 'From' phone number is required.")),
+            (Some(from), _) if !is_sender(from) => return Err(bad(21212, "Invalid From Number")),
+            (_, Some(service)) if !is_sid("MG", service) => {
+                return Err(bad(21701, "The Messaging Service does not exist"));
+            }
+            (Some(_), _) | (None, Some(_)) => {}
+        }
+        let body = body.ok_or_else(|| bad(21602, "Message body is required."))?;
+        if body.chars().count() > MAX_BODY_CHARACTERS {
+            return Err(bad(21617, "The concatenated message body exceeds the 1600 character limit."));
+        }
+        Ok(Request { to, from, service, body })
+    }
+}
+
+fn authenticated(account: &str, headers: &HeaderMap) -> Result<(), Broken> {
+    let given = headers.get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
+    if given != Some(AUTHORIZATION.as_bytes()) {
+        return Err(Broken::new(StatusCode::UNAUTHORIZED, 20003, "Authenticate"));
+    }
+    if account != ACCOUNT_SID {
+        return Err(Broken::new(StatusCode::NOT_FOUND, 20404, "The requested resource was not found"));
+    }
+    Ok(())
+}
+
+fn is_e164(number: &str) -> bool {
+    number.strip_prefix('+').is_some_and(|digits| {
+        (2..=15).contains(&digits.len())
+            && digits.bytes().all(|digit| digit.is_ascii_digit())
+            && !digits.starts_with('0')
+    })
+}
+
+/// A number, a short code, or a name.
+fn is_sender(from: &str) -> bool {
+    is_e164(from)
+        || (1..=11).contains(&from.len())
+            && from.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b' ')
+}
+
+fn is_sid(prefix: &str, sid: &str) -> bool {
+    sid.strip_prefix(prefix)
+        .is_some_and(|rest| rest.len() == 32 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// An error as Twilio answers it.
+#[derive(Debug)]
+struct Answer {
+    status: StatusCode,
+    code: u32,
+    message: String,
+}
+
+impl Answer {
+    fn new(status: StatusCode, code: u32, message: &str) -> Self {
+        Answer { status, code, message: message.to_owned() }
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let Answer { status, code, message } = self;
+        let document = json!({
+            "code": code, "message": message, "status": status.as_u16(),
+            "more_info": format!("https://www.twilio.com/docs/errors/{code}"),
+        });
+        (status, Json(document)).into_response()
+    }
+}
+
+/// A request that broke a rule: whoever sent it has a bug.
+#[derive(Debug)]
+struct Broken(Answer);
+
+impl Broken {
+    fn new(status: StatusCode, code: u32, message: &str) -> Self {
+        Broken(Answer::new(status, code, message))
+    }
+
+    fn noted(self, book: &Shared) -> Response {
+        let Broken(answer) = self;
+        // Nothing was accepted, so a line that can't be written is missed by nobody but the reader of violations.
+        let violation = format!("{} {}: {}", answer.status.as_u16(), answer.code, answer.message);
+        if let Err(error) = open(book).note_violation(&violation) {
+            eprintln!("a violation ({violation}) could not be noted: {error}");
+        }
+        answer.into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use reqwest::Client;
+    use serde_json::Value;
+
+    use super::*;
+
+    struct Provider {
+        address: SocketAddr,
+        http: Client,
+        folder: tempfile::TempDir,
+    }
+
+    impl Provider {
+        async fn start() -> Self {
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            let folder = tempfile::tempdir().unwrap();
+            let file = File::create(folder.path().join("ledger")).unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            tokio::spawn(serve(listener, Book::new(file, 1)));
+            Provider { address, http: Client::new(), folder }
+        }
+
+        async fn post(&self, fields: &[(&str, &str)]) -> Result<(u16, Value), reqwest::Error> {
+            let url = format!("http://{}/2010-04-01/Accounts/{ACCOUNT_SID}/Messages.json", self.address);
+            let request = self.http.post(url).basic_auth(ACCOUNT_SID, Some(AUTH_TOKEN)).form(fields);
+            let response = request.timeout(Duration::from_secs(2)).send().await?;
+            Ok((response.status().as_u16(), response.json().await?))
+        }
+
+        async fn text(&self, body: &str) -> Result<(u16, Value), reqwest::Error> {
+            self.post(&[("To", "+390551234567"), ("From", "+15005550006"), ("Body", body)]).await
+        }
+
+        async fn behave(&self, mode: Value) -> u16 {
+            let url = format!("http://{}/mode", self.address);
+            self.http.put(url).json(&mode).send().await.unwrap().status().as_u16()
+        }
+
+        async fn ledger(&self, after: usize) -> Vec<Value> {
+            let url = format!("http://{}/messages?after={after}", self.address);
+            self.http.get(url).send().await.unwrap().json().await.unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_accepted_stands_in_the_ledger_and_in_the_file() {
+        let provider = Provider::start().await;
+        assert!(provider.ledger(0).await.is_empty());
+        let (status, first) = provider.text("one\n\"two\" è").await.unwrap();
+        assert_eq!((status, first["status"].as_str()), (201, Some("queued")));
+        provider.text("three").await.unwrap();
+        let lines = provider.ledger(0).await;
+        assert!(is_sid("SM", first["sid"].as_str().unwrap()));
+        assert_eq!(
+            lines[0],
+            json!({"n": 1, "to": "+390551234567", "body": "one\n\"two\" è", "sid": first["sid"], "mode": "ok"})
+        );
+        assert_eq!(provider.ledger(1).await, lines[1..]);
+        let file = std::fs::read_to_string(provider.folder.path().join("ledger")).unwrap();
+        let written: Vec<Value> = file.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(written, lines);
+    }
+
+    #[tokio::test]
+    async fn each_rule_is_kept_and_breaking_one_is_noted() {
+        let provider = Provider::start().await;
+        let (to, from, body) = (("To", "+390551234567"), ("From", "+15005550006"), ("Body", "x"));
+        let long = "x".repeat(1_601);
+        for (fields, code) in [
+            (&[from, body][..], 21604),
+            (&[("To", "055 123"), from, body], 21211),
+            (&[to, body], 21603),
+            (&[to, ("From", "a name that is too long"), body], 21212),
+            (&[to, ("MessagingServiceSid", "MG1"), body], 21701),
+            (&[to, from], 21602),
+            (&[to, from, ("Body", &long)], 21617),
+            (&[to, to, from, body], 20001),
+            (&[to, from, body, ("Title", "y")], 20001),
+        ] {
+            let (status, answer) = provider.post(fields).await.unwrap();
+            assert_eq!((status, &answer["code"]), (400, &json!(code)), "{fields:?}");
+            let noted = provider.ledger(0).await.pop().unwrap();
+            assert!(noted["violation"].as_str().unwrap().starts_with(&format!("400 {code}")), "{noted}");
+        }
+        let root = format!("http://{}/2010-04-01/Accounts/{ACCOUNT_SID}", provider.address);
+        let messages = format!("{root}/Messages.json");
+        let known = |request: reqwest::RequestBuilder| request.basic_auth(ACCOUNT_SID, Some(AUTH_TOKEN));
+        for (request, status) in [
+            (provider.http.post(&messages).form(&[to, from, body]), 401),
+            (known(provider.http.post(&messages).json(&json!({"To": "+39055"}))), 400),
+            (known(provider.http.get(&messages)), 405),
+            (known(provider.http.post(messages.replace("/AC", "/AD")).form(&[to, from, body])), 404),
+        ] {
+            let before = provider.ledger(0).await.len();
+            assert_eq!(request.send().await.unwrap().status().as_u16(), status);
+            assert_eq!(provider.ledger(before).await.len(), 1);
+        }
+        // Who asks for its account, or for a number that is kept for tests, breaks no rule.
+        let before = provider.ledger(0).await.len();
+        let account = known(provider.http.get(format!("{root}.json"))).send().await.unwrap();
+        assert_eq!(account.status().as_u16(), 200);
+        let (status, answer) = provider.post(&[("To", MAGIC[0].0), from, body]).await.unwrap();
+        assert_eq!((status, &answer["code"]), (400, &json!(21211)));
+        assert!(provider.ledger(before).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn half_a_request_is_nothing() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let provider = Provider::start().await;
+        let head = format!(
+            "POST /2010-04-01/Accounts/{ACCOUNT_SID}/Messages.json HTTP/1.1\r\nHost: x\r\nAuthorization: {AUTHORIZATION}\r\n\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 99\r\n\r\nTo=%2B39055"
+        );
+        let mut stream = tokio::net::TcpStream::connect(provider.address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        assert!(provider.ledger(0).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn it_misbehaves_as_it_is_told() {
+        let provider = Provider::start().await;
+        assert_eq!(provider.behave(json!({"refuse_503": 500, "busy_429": 501})).await, 400);
+        assert_eq!(provider.behave(json!({"refuse_503": 1000})).await, 204);
+        assert_eq!(provider.text("a").await.unwrap().0, 503);
+        provider.behave(json!({"busy_429": 1000})).await;
+        assert_eq!(provider.text("b").await.unwrap().0, 429);
+        assert!(provider.ledger(0).await.is_empty(), "what is refused is not accepted");
+
+        provider.behave(json!({"accept_then_close": 1000})).await;
+        let closed = provider.text("c").await.unwrap_err();
+        assert!(!closed.is_timeout() && !closed.is_connect(), "{closed:?}");
+        provider.behave(json!({"accept_then_silence": 1000})).await;
+        assert!(provider.text("d").await.unwrap_err().is_timeout());
+        provider.behave(json!({"slow_ms": 5_000})).await;
+        assert!(provider.text("e").await.unwrap_err().is_timeout());
+        let modes: Vec<Value> =
+            provider.ledger(0).await.into_iter().map(|line| line["mode"].clone()).collect();
+        assert_eq!(modes, ["accept_then_close", "accept_then_silence", "ok"]);
+
+        provider.behave(json!({"refuse_503": 300})).await;
+        let mut refused = 0;
+        for _ in 0..300 {
+            refused += u32::from(provider.text("f").await.unwrap().0 == 503);
+        }
+        assert!((50..150).contains(&refused), "{refused}");
+    }
+}

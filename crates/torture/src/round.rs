@@ -1,0 +1,217 @@
+//! One round: a world, a load, faults, and then the ledger.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use tokio_util::sync::CancellationToken;
+
+use crate::fault::{Fault, Hits};
+use crate::ledger;
+use crate::load::Load;
+use crate::people::Group;
+use crate::proxy::{Mode, Proxy};
+use crate::random::Random;
+use crate::servers::Servers;
+use crate::world::World;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// SQLite and the in-process broker.
+    Embedded,
+    /// PostgreSQL and RabbitMQ.
+    Servers,
+    /// PostgreSQL and the in-process broker.
+    Mixed,
+}
+
+#[derive(Debug, Clone)]
+pub struct Round {
+    pub name: &'static str,
+    pub backend: Backend,
+    pub instances: usize,
+    pub on_doubt: &'static str,
+    pub small_disk: bool,
+    /// Of each of the two producers.
+    pub events_per_second: u64,
+    pub script: Script,
+}
+
+/// What goes wrong in it.
+#[derive(Debug, Clone)]
+pub enum Script {
+    /// Instances die all the time, and something around them fails, for so long.
+    Anything(Duration),
+    /// These, one after the other.
+    These(Vec<Fault>),
+    /// So many events while the broker is away for so long.
+    BrokerAway { events: usize, length: Duration },
+}
+
+#[derive(Debug)]
+pub struct Outcome {
+    pub counts: BTreeMap<&'static str, u64>,
+    pub findings: Vec<String>,
+    pub left_out: Vec<(Fault, &'static str)>,
+}
+
+pub async fn run(round: Round, servers: &Servers, binary: &Path, seed: u64) -> Result<Outcome> {
+    let mut world = World::build(round, servers, binary, seed).await?;
+    let load = Load::default();
+    let left_out = left_out(&world);
+    let stop = CancellationToken::new();
+    let happening = async {
+        let happened = play(&world, &load, seed).await;
+        stop.cancel();
+        happened
+    };
+    let producing = async {
+        // What arrives during a broker's absence is the whole load there.
+        if !matches!(world.round.script, Script::BrokerAway { .. }) {
+            tokio::join!(
+                load.by_sql(&world, Random::new(seed, "sql"), stop.clone()),
+                load.by_http(&world, Random::new(seed, "http"), stop.clone()),
+            );
+        }
+    };
+    let (happened, ()) = tokio::join!(happening, producing);
+    if let Err(error) = happened {
+        world.diary.find(format!("the harness could not go on: {error:#}"));
+    }
+    heal(&world).await?;
+    world.await_all_up().await?;
+    await_quiet(&world).await;
+    world.wind_up().await?;
+    ledger::check(&world, &load.into_known()).await?;
+    let (counts, findings) = (world.diary.counts(), world.diary.findings());
+    world.demolish().await?;
+    Ok(Outcome { counts, findings, left_out })
+}
+
+fn left_out(world: &World) -> Vec<(Fault, &'static str)> {
+    Fault::ALL.iter().filter_map(|fault| Some((*fault, fault.possible(world).err()?))).collect()
+}
+
+async fn play(world: &World, load: &Load, seed: u64) -> Result<()> {
+    let mut random = Random::new(seed, "faults");
+    match &world.round.script {
+        Script::Anything(length) => {
+            let end = Instant::now() + *length;
+            let deaths = deaths(world, load, Random::new(seed, "deaths"), end);
+            let surroundings = surroundings(world, load, random, end);
+            tokio::try_join!(deaths, surroundings).map(drop)
+        }
+        Script::These(faults) => {
+            for fault in faults.iter().filter(|fault| fault.possible(world) == Ok(true)) {
+                fault.happen(world, load, &mut random).await?;
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            Ok(())
+        }
+        Script::BrokerAway { events, length } => broker_away(world, load, *events, *length).await,
+    }
+}
+
+/// Instances die and come back, several times a second.
+async fn deaths(world: &World, load: &Load, mut random: Random, end: Instant) -> Result<()> {
+    while Instant::now() < end {
+        let fault = match random.below(100) {
+            0..65 => Fault::Kill,
+            65..75 => Fault::Terminate,
+            75..92 => Fault::KillAtFailpoint,
+            92..96 => Fault::Pause,
+            _ => Fault::WrongClock,
+        };
+        if fault.possible(world) == Ok(true) {
+            fault.happen(world, load, &mut random).await?;
+        }
+        let pause = Duration::from_millis(random.between(50, 450));
+        tokio::time::sleep(pause).await;
+    }
+    Ok(())
+}
+
+/// Everything else, each as often as the others.
+async fn surroundings(world: &World, load: &Load, mut random: Random, end: Instant) -> Result<()> {
+    let possible: Vec<Fault> = Fault::ALL
+        .into_iter()
+        .filter(|fault| fault.hits() != Hits::Instance && fault.possible(world) == Ok(true))
+        .collect();
+    let mut bag = Vec::new();
+    while Instant::now() < end {
+        if bag.is_empty() {
+            bag.clone_from(&possible);
+            random.shuffle(&mut bag);
+        }
+        if let Some(fault) = bag.pop() {
+            fault.happen(world, load, &mut random).await?;
+        }
+        let pause = Duration::from_millis(random.between(100, 1_500));
+        tokio::time::sleep(pause).await;
+    }
+    Ok(())
+}
+
+/// A missing broker costs time and nothing else: nobody counts it against a row, and nobody hammers at its door.
+async fn broker_away(world: &World, load: &Load, events: usize, length: Duration) -> Result<()> {
+    const MOST_PER_SECOND: u64 = 5;
+    let lines = || world.instances.iter().filter_map(|instance| instance.to_broker.as_ref());
+    world.servers.rabbitmqctl(&["stop_app"]).await?;
+    let (begun, before) = (Instant::now(), lines().map(Proxy::accepted).sum::<u64>());
+    load.at_once(world, "away", Group::Phones, events).await;
+    tokio::time::sleep(length.saturating_sub(begun.elapsed())).await;
+    let attempts = lines().map(Proxy::accepted).sum::<u64>() - before;
+    let seconds = begun.elapsed().as_secs().max(1);
+    if attempts == 0 || attempts > seconds * MOST_PER_SECOND * world.instances.len() as u64 {
+        world.diary.find(format!("{attempts} connections were tried in {seconds} s without a broker"));
+    }
+    world.diary.add("connections tried without a broker", attempts);
+    world.diary.add("seconds without a broker", seconds);
+    world.servers.rabbitmqctl(&["start_app"]).await?;
+    let counted = "SELECT count(*) FROM notification_outbox WHERE retry_count > 0";
+    let counted = world.database.number(counted).await?;
+    if counted > 0 {
+        world.diary.find(format!("the missing broker was counted against {counted} rows"));
+    }
+    Ok(())
+}
+
+/// Everything works again.
+async fn heal(world: &World) -> Result<()> {
+    for instance in &world.instances {
+        instance.resume();
+        let lines = [instance.to_database.as_ref(), instance.to_broker.as_ref(), Some(&instance.to_provider)];
+        for line in lines.into_iter().flatten() {
+            line.set(Mode::Pass);
+        }
+    }
+    world.provider.behave_well().await
+}
+
+/// Waits until nothing is under way any more. What stays is a row that nothing will ever move.
+async fn await_quiet(world: &World) {
+    const WITHOUT_PROGRESS: Duration = Duration::from_mins(1);
+    let (mut best, mut since) = (u64::MAX, Instant::now());
+    let begun = Instant::now();
+    loop {
+        let under_way = match ledger::under_way(world).await {
+            Ok(under_way) if under_way.is_empty() => break,
+            Ok(under_way) => under_way,
+            Err(error) => {
+                world.diary.note(format_args!("the database can't be asked: {error:#}"));
+                BTreeMap::from([("unknown", u64::MAX)])
+            }
+        };
+        let left = under_way.values().fold(0u64, |sum, count| sum.saturating_add(*count));
+        if left < best {
+            (best, since) = (left, Instant::now());
+        }
+        if since.elapsed() > WITHOUT_PROGRESS {
+            world.diary.find(format!("stuck for {WITHOUT_PROGRESS:?}: {under_way:?}"));
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    world.diary.add("seconds until quiet", begun.elapsed().as_secs());
+}

@@ -1,0 +1,81 @@
+//! A disk of a few megabytes that can be filled: a tmpfs in our own mount namespace, which is gone when we are.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+const MEGABYTES: usize = 24;
+/// Set for ourselves once we are in a namespace of our own.
+const INSIDE: &str = "CAMPANILE_TORTURE_NAMESPACE";
+
+/// Starts this program again where nobody else sees what it mounts. Where that is not allowed it goes on as it is, and no small disk can
+/// be had.
+pub fn enter_own_namespace() -> Result<()> {
+    if std::env::var_os(INSIDE).is_some() || !quiet(unshare().arg("true")) {
+        return Ok(());
+    }
+    let ourselves = std::env::current_exe().context("our own program can't be found")?;
+    let error = unshare().arg(ourselves).args(std::env::args_os().skip(1)).env(INSIDE, "1").exec();
+    Err(error).context("`unshare` can't be run")
+}
+
+fn unshare() -> Command {
+    let mut unshare = Command::new("unshare");
+    unshare.arg("--mount");
+    if !rustix::process::geteuid().is_root() {
+        // Still the same user to everybody, but one who may mount.
+        unshare.args(["--user", "--map-current-user", "--keep-caps"]);
+    }
+    unshare
+}
+
+fn quiet(command: &mut Command) -> bool {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+#[derive(Debug)]
+pub struct SmallDisk {
+    place: PathBuf,
+}
+
+impl SmallDisk {
+    pub fn possible() -> bool {
+        std::env::var_os(INSIDE).is_some()
+    }
+
+    pub fn mount(place: &Path) -> Result<Self> {
+        let size = format!("size={MEGABYTES}m");
+        let mounted = quiet(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(place));
+        ensure!(mounted, "no file system can be mounted at {}", place.display());
+        Ok(SmallDisk { place: place.to_owned() })
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.place.join("ballast")
+    }
+
+    /// Writes until there is no room.
+    pub fn fill(&self) -> Result<()> {
+        let mut ballast = File::create(self.ballast()).context("the small disk can't be written")?;
+        while ballast.write_all(&[0; 4096]).is_ok() {}
+        // What is left of the last block.
+        while ballast.write_all(&[0; 64]).is_ok() {}
+        Ok(())
+    }
+
+    pub fn free(&self) -> Result<()> {
+        std::fs::remove_file(self.ballast()).context("the ballast was there")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Whoever still has a file open there keeps it until then.
+        quiet(Command::new("umount").arg("--lazy").arg(&self.place));
+    }
+}
