@@ -1,0 +1,75 @@
+//! Message → send, as `pipeline/receive.rs`: a transaction that skips what is there already, and the acknowledgement after it.
+
+use crate::protocol::{Ack, Key, LEASE_TICKS, PLACES, Provider};
+use crate::state::{Attempt, Delivery, Phase, Receiver, Send, State, Status};
+use crate::step::{Delivering, Haste, Place, Step};
+
+pub fn steps(provider: Provider, state: &State, i: usize, steps: &mut Vec<Step>) {
+    let instance = &state.instances[i];
+    match instance.receiver {
+        Receiver::Idle if state.broker.ready > 0 => steps.push(Step::Deliver(i)),
+        Receiver::Idle => {}
+        Receiver::Holds(_) => {
+            if instance.desk.len() < PLACES && provider != Provider::Realtime {
+                steps.extend(Haste::of(state).map(|haste| Step::Receive(i, Place::Free(haste))));
+            }
+            steps.push(Step::Receive(i, Place::None));
+        }
+        Receiver::Wrote(_) => steps.push(Step::Acknowledge(i)),
+    }
+}
+
+pub fn deliver(ack: Ack, state: &mut State, i: usize) {
+    state.broker.ready -= 1;
+    state.instances[i].receiver = Receiver::Holds(match ack {
+        Ack::AfterCommit => Delivery::Open,
+        Ack::BeforeCommit => Delivery::Closed,
+    });
+}
+
+/// `receive_send.sql`. Two instances that receive the same row at once are one after the other here: the key makes the
+/// second wait for the first.
+pub fn receive(model: &Delivering, state: &mut State, i: usize, place: Place) {
+    const MAX_SENDS: usize = 2;
+    let delivery = state.instances[i].receiver.delivery().expect("a message is held");
+    state.instances[i].receiver = Receiver::Wrote(delivery);
+    let is_new = match model.protocol.key {
+        Key::Unique => state.database.sends.is_empty(),
+        Key::None => state.database.sends.len() < MAX_SENDS,
+    };
+    if !is_new {
+        return;
+    }
+    let send = state.database.sends.len();
+    if model.provider == Provider::Realtime {
+        state.database.sends.push(Send { status: Status::Sent, lease: None, attempts: 1 });
+        state.database.kept += 1;
+        return;
+    }
+    state.database.sends.push(Send { status: Status::Due, lease: None, attempts: 0 });
+    if let Place::Free(haste) = place {
+        start(state, i, send, haste);
+    }
+}
+
+/// Claims a send for an attempt of this instance: in the transaction that makes it, or that finds it due.
+pub fn start(state: &mut State, i: usize, send: usize, haste: Haste) {
+    let token = state.claim(i);
+    let of = &mut state.database.sends[send];
+    of.status = Status::Sending;
+    of.lease = Some(token);
+    let lease_left = match haste {
+        Haste::Prompt => LEASE_TICKS,
+        Haste::Slow => {
+            state.faults.any -= 1;
+            LEASE_TICKS - 1
+        }
+    };
+    let number = of.attempts + 1;
+    state.instances[i].desk.push(Attempt { send, token, number, lease_left, phase: Phase::Unheard });
+}
+
+/// A connection that broke takes no acknowledgement; then the message comes again, and is skipped.
+pub fn acknowledge(state: &mut State, i: usize) {
+    state.instances[i].receiver = Receiver::Idle;
+}

@@ -1,0 +1,89 @@
+//! Claimed send → provider, as `pipeline/send.rs`. The provider is not of our making: it accepts, answers, or is silent as it
+//! likes, and it does not know whether the process that asked has been stopped.
+
+use crate::protocol::{DEADLINE_TICKS, LEASE_TICKS, LeaseCounts, PLACES, Provider};
+use crate::receive;
+use crate::state::{Attempt, Outcome, Phase, State, Status};
+use crate::step::{Delivering, Haste, Step};
+
+pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
+    let desk = &state.instances[i].desk;
+    if desk.len() < PLACES && due(state).is_some() {
+        steps.extend(Haste::of(state).map(|haste| Step::ClaimDue(i, haste)));
+    }
+    for (a, attempt) in desk.iter().enumerate() {
+        match attempt.phase {
+            Phase::Unheard => steps.push(Step::Hear(i, a)),
+            Phase::Waits => steps.push(Step::Begin(i, a)),
+            Phase::Calls { is_accepted, .. } => {
+                steps.push(if is_accepted { Step::AnswerSent(i, a) } else { Step::AnswerRetry(i, a) });
+                // By the deadline, or because the connection broke before the answer.
+                steps.push(Step::AnswerNothing(i, a));
+            }
+            Phase::Over(_) => {}
+        }
+    }
+}
+
+/// What was asked may be accepted while the process that asked is stopped.
+pub fn steps_of_provider(state: &State, i: usize, steps: &mut Vec<Step>) {
+    for (a, attempt) in state.instances[i].desk.iter().enumerate() {
+        if matches!(attempt.phase, Phase::Calls { is_accepted: false, .. }) {
+            steps.push(Step::Accept(i, a));
+        }
+    }
+}
+
+fn due(state: &State) -> Option<usize> {
+    state.database.sends.iter().position(|send| send.status == Status::Due)
+}
+
+/// `take_due.sql`.
+pub fn claim_due(state: &mut State, i: usize, haste: Haste) {
+    let send = due(state).expect("a send is due");
+    receive::start(state, i, send, haste);
+}
+
+/// The claim's answer arrives, and the send lies on the desk.
+pub fn hear(counts: LeaseCounts, state: &mut State, i: usize, a: usize) {
+    let attempt = &mut state.instances[i].desk[a];
+    attempt.phase = Phase::Waits;
+    if counts == LeaseCounts::FromAnswer {
+        attempt.lease_left = LEASE_TICKS;
+    }
+}
+
+/// Looks at the clock, and begins. `capture` asks nobody: its message is written with the outcome.
+pub fn begin(model: &Delivering, state: &mut State, i: usize, a: usize) {
+    let attempt = state.instances[i].desk[a].clone();
+    let phase = if model.measures_lease() && attempt.lease_left <= DEADLINE_TICKS {
+        Phase::Over(Outcome::NotAttempted)
+    } else if model.provider == Provider::Capture {
+        Phase::Over(Outcome::Sent)
+    } else {
+        Phase::Calls { left: DEADLINE_TICKS, is_accepted: false, was_stopped: false }
+    };
+    if phase != Phase::Over(Outcome::NotAttempted) && !is_leased(state, &attempt) {
+        state.ledger.began_late = true;
+    }
+    state.instances[i].desk[a].phase = phase;
+}
+
+/// As the database sees it.
+fn is_leased(state: &State, attempt: &Attempt) -> bool {
+    state.database.claims.iter().any(|claim| claim.token == attempt.token && !claim.lease.has_passed())
+}
+
+pub fn accept(state: &mut State, i: usize, a: usize) {
+    let attempt = state.instances[i].desk[a].clone();
+    let Phase::Calls { left, was_stopped, .. } = attempt.phase else { return };
+    state.instances[i].desk[a].phase = Phase::Calls { left, is_accepted: true, was_stopped };
+    state.ledger.accepted += 1;
+    if !was_stopped && !is_leased(state, &attempt) {
+        state.ledger.reached_late = true;
+    }
+}
+
+pub fn end(state: &mut State, i: usize, a: usize, outcome: Outcome) {
+    state.instances[i].desk[a].phase = Phase::Over(outcome);
+}

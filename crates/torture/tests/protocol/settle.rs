@@ -1,0 +1,114 @@
+//! Outcome → database, as `pipeline/settle.rs`: by who made the attempt, or by who takes over a claim whose lease has passed. Both
+//! are the same fenced update.
+
+use crate::protocol::{Fence, LostClaims, MAX_ATTEMPTS, Provider};
+use crate::state::{Found, Outcome, Phase, State, Status, Token};
+use crate::step::{Delivering, Step};
+
+pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
+    let instance = &state.instances[i];
+    for (a, attempt) in instance.desk.iter().enumerate() {
+        if matches!(attempt.phase, Phase::Over(_)) {
+            steps.push(Step::Settle(i, a));
+        }
+    }
+    if instance.recovery.is_some() {
+        steps.push(Step::TakeOver(i));
+        return;
+    }
+    // What this process holds itself it will settle itself.
+    let is_held =
+        |token| instance.desk.iter().any(|held| held.token == token && held.phase != Phase::Unheard);
+    for (c, claim) in state.database.claims.iter().enumerate() {
+        if claim.lease.has_passed() && !is_held(claim.token) {
+            steps.push(Step::FindExpired(i, c));
+        }
+    }
+}
+
+struct Settlement {
+    by: usize,
+    send: usize,
+    token: Token,
+    number: u8,
+    outcome: Outcome,
+}
+
+pub fn settle(model: &Delivering, state: &mut State, i: usize, a: usize) {
+    write_attempt(model, state, i, a);
+    state.instances[i].desk.remove(a);
+}
+
+/// The outcome and the end of its claim, in one transaction.
+pub fn write_attempt(model: &Delivering, state: &mut State, i: usize, a: usize) {
+    let attempt = state.instances[i].desk[a].clone();
+    let Phase::Over(outcome) = attempt.phase else { return };
+    let (send, token, number) = (attempt.send, attempt.token, attempt.number);
+    write(model, state, &Settlement { by: i, send, token, number, outcome });
+    delete_claim(state, token);
+}
+
+/// `expired_claims.sql` and `claimed_jobs.sql`, in one snapshot. Nothing is changed yet.
+pub fn find_expired(state: &mut State, i: usize, claim: usize) {
+    let token = state.database.claims[claim].token;
+    let mut sends = state.database.sends.iter().enumerate();
+    let job = sends.find(|(_, send)| send.status == Status::Sending && send.lease == Some(token));
+    let job = job.map(|(send, of)| (send, of.attempts + 1));
+    state.instances[i].recovery = Some(Found { token, job });
+}
+
+/// Without an outcome, what `capture` sends was not sent; of a real provider nobody can know.
+pub fn take_over(model: &Delivering, state: &mut State, i: usize) {
+    let Some(Found { token, job }) = state.instances[i].recovery.take() else { return };
+    let outcome = match (model.provider, model.protocol.lost_claims) {
+        (Provider::Realtime | Provider::Capture, _) | (_, LostClaims::AreNotAttempted) => {
+            Outcome::NotAttempted
+        }
+        (Provider::Resend | Provider::Hold, LostClaims::AreDoubts) => Outcome::Unknown,
+    };
+    if let Some((send, number)) = job {
+        write(model, state, &Settlement { by: i, send, token, number, outcome });
+    }
+    delete_claim(state, token);
+}
+
+fn delete_claim(state: &mut State, token: Token) {
+    state.database.claims.retain(|claim| claim.token != token);
+}
+
+/// `settle_send.sql`: who lost the claim changes nothing.
+fn write(model: &Delivering, state: &mut State, settlement: &Settlement) {
+    let send = &state.database.sends[settlement.send];
+    let is_ours = send.status == Status::Sending && send.lease == Some(settlement.token);
+    let by_name = |token| {
+        let mut claims = state.database.claims.iter();
+        claims.any(|claim| Some(claim.token) == token && claim.instance == settlement.by)
+    };
+    let passes = match model.protocol.fence {
+        Fence::Token => is_ours,
+        Fence::InstanceName => is_ours || (send.status == Status::Sending && by_name(send.lease)),
+        Fence::Status => send.status == Status::Sending,
+        Fence::Nothing => true,
+    };
+    if !passes {
+        return;
+    }
+    state.ledger.overwrote |= !is_ours;
+    state.ledger.doubts += u8::from(settlement.outcome == Outcome::Unknown);
+    let captures = model.provider == Provider::Capture && settlement.outcome == Outcome::Sent;
+    state.database.kept += u8::from(captures);
+    let send = &mut state.database.sends[settlement.send];
+    send.status = after(settlement.outcome, settlement.number, model.provider);
+    send.lease = None;
+    send.attempts = settlement.number - u8::from(settlement.outcome == Outcome::NotAttempted);
+}
+
+/// The domain's `after`, for channels that are retried. The backoff is left out: a send may be due for as long as it likes.
+fn after(outcome: Outcome, number: u8, provider: Provider) -> Status {
+    match outcome {
+        Outcome::Sent => Status::Sent,
+        Outcome::Unknown if provider == Provider::Hold => Status::InDoubt,
+        Outcome::Retry | Outcome::Unknown if number >= MAX_ATTEMPTS => Status::Failed,
+        Outcome::Retry | Outcome::Unknown | Outcome::NotAttempted => Status::Due,
+    }
+}
