@@ -2,6 +2,7 @@
 //! touches its own file and one line of the registry.
 
 mod capture;
+mod twilio;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -9,10 +10,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::channel::{Channel, PerChannel};
+use campanile_domain::finding::Finding;
 use campanile_domain::id::SendKey;
 use campanile_domain::send::Outcome;
 
 pub use capture::Capture;
+pub use twilio::{Sender, Twilio, TwilioConfig, is_account_sid};
 
 /// What is to be sent. The key is stable over all attempts: providers that know idempotency are given it.
 #[derive(Debug)]
@@ -37,6 +40,11 @@ pub trait Provider: Debug + Send + Sync {
     }
 
     async fn send(&self, message: Message<'_>) -> Outcome;
+
+    /// Looks whether it could send, and sends nothing.
+    async fn examine(&self, channel: Channel) -> Finding {
+        Finding::ok("channels", format!("{channel} is sent by {}", self.name()))
+    }
 }
 
 /// The provider of each channel. A web socket has none: it is served by the receiving instance.

@@ -19,6 +19,7 @@ pub struct EngineConfig {
     pub publish: PublishConfig,
     pub receive: ReceiveConfig,
     pub send: PerChannel<SendConfig>,
+    pub recover: RecoverConfig,
     pub retain: RetainConfig,
     /// How long a claim holds before others may take it over.
     pub lease: Duration,
@@ -61,6 +62,13 @@ pub struct SendConfig {
     pub concurrency: usize,
     /// Sends claimed and not settled; beyond it they wait in the database.
     pub max_claimed: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct RecoverConfig {
+    /// How old what was published and not received must be to be published again without a known loss; and how often that is
+    /// looked for.
+    pub republish_after: Duration,
 }
 
 #[derive(Debug, Clone)]

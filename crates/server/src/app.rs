@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use campanile_broker::{Broker, InProcess, RabbitMq, RabbitMqConfig};
-use campanile_channels::Providers;
 use campanile_engine::{Engine, EngineConfig, Role, Running};
 use campanile_store::Store;
 use campanile_store::postgres::Postgres;
@@ -58,7 +57,7 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
     let admin_key = data_folder::admin_key(&config)?;
     let engine_config = config.engine()?;
     let (broker, lease) = open_broker(&config, &engine_config, &store).await?;
-    let engine = Engine::new(store, broker, Providers::capture(), engine_config).await?;
+    let engine = Engine::new(store, broker, config.channels.providers()?, engine_config).await?;
     let app = App {
         engine: engine.clone(),
         admin_key: Arc::new(AdminKey::new(admin_key.clone())),

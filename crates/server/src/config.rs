@@ -2,6 +2,7 @@
 //! makes types that can't be wrong; what is wrong is named with its key.
 
 mod backend;
+mod channels;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,13 +14,16 @@ use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::send::{OnDoubt, SendPolicy};
 use campanile_domain::time::parse_duration;
 use campanile_domain::user_type::{UserType, UserTypes};
-use campanile_engine::config::{FanOutConfig, PublishConfig, ReceiveConfig, RetainConfig, SendConfig};
+use campanile_engine::config::{
+    FanOutConfig, PublishConfig, ReceiveConfig, RecoverConfig, RetainConfig, SendConfig,
+};
 use campanile_engine::{EngineConfig, Roles};
 use config::{Environment, File, FileFormat};
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use backend::{Broker, BrokerChoice, Database, DatabaseChoice};
+pub use channels::Channels;
 
 /// The reference: every key, commented and with its default.
 pub const REFERENCE: &str = include_str!("../campanile.toml");
@@ -38,6 +42,8 @@ pub struct Config {
     pub publish: Publish,
     pub receive: Receive,
     pub send: Sends,
+    pub channels: Channels,
+    pub recover: Recover,
     pub retain: Retain,
     pub user_types: Vec<UserType>,
 }
@@ -131,6 +137,12 @@ pub struct Send {
     #[serde(deserialize_with = "word")]
     pub on_doubt: OnDoubt,
     pub concurrency: usize,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recover {
+    pub republish_after: Span,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -257,6 +269,12 @@ impl Config {
         if self.engine.lease.0 < Duration::from_secs(2) {
             bail!("engine.lease: must be at least 2s, so that an attempt fits into it");
         }
+        if self.recover.republish_after.0 < Duration::from_secs(1) {
+            bail!(
+                "recover.republish_after: must be at least 1s, or what is under way would be published again"
+            );
+        }
+        self.channels.check()?;
         tracing_subscriber::EnvFilter::try_new(&self.log.filter)
             .map_err(|error| anyhow::anyhow!("log.filter: `{}` is not a filter: {error}", self.log.filter))?;
         Ok(())
@@ -298,6 +316,7 @@ impl Config {
                 Channel::Sms => self.send.sms.engine(),
                 Channel::Slack | Channel::Websocket => self.send.slack.engine(),
             }),
+            recover: RecoverConfig { republish_after: self.recover.republish_after.0 },
             retain: RetainConfig {
                 age: (self.retain.days > 0).then(|| Duration::from_hours(24 * u64::from(self.retain.days))),
                 interval: self.retain.interval.0,
@@ -308,8 +327,14 @@ impl Config {
 }
 
 impl Send {
-    /// Enough claimed to keep every attempt busy, and not so much that a lease could run out while waiting.
-    const CLAIMED_PER_ATTEMPT: usize = 40;
+    /// Enough claimed to keep every attempt busy, and not so much that a lease could run out while waiting. What a dead instance
+    /// had claimed is in doubt: where a person must look at it, no more is claimed than can be in flight.
+    fn claimed_per_attempt(&self) -> usize {
+        match self.on_doubt {
+            OnDoubt::Resend => 40,
+            OnDoubt::Hold => 1,
+        }
+    }
 
     fn engine(&self) -> SendConfig {
         let concurrency = self.concurrency.clamp(1, 1_000);
@@ -322,7 +347,7 @@ impl Send {
                 on_doubt: self.on_doubt,
             },
             concurrency,
-            max_claimed: concurrency * Self::CLAIMED_PER_ATTEMPT,
+            max_claimed: concurrency * self.claimed_per_attempt(),
         }
     }
 }
@@ -355,6 +380,16 @@ mod tests {
         for key in REFERENCE.lines().filter_map(|line| line.split_once(" = ")).map(|(key, _)| key) {
             assert!(printed.contains(&format!("{key} = ")), "{key} is in the file and not in the type");
         }
+    }
+
+    #[test]
+    fn no_more_is_held_for_a_person_than_was_in_flight() {
+        let mut config = Config::load(&Flags::default()).unwrap();
+        config.send.sms = Send { on_doubt: OnDoubt::Hold, concurrency: 7, ..config.send.sms };
+        config.send.email = Send { on_doubt: OnDoubt::Resend, concurrency: 7, ..config.send.email };
+        let send = config.engine().unwrap().send;
+        let claimed = |channel| (send.get(channel).concurrency, send.get(channel).max_claimed);
+        assert_eq!((claimed(Channel::Sms), claimed(Channel::Email)), ((7, 7), (7, 280)));
     }
 
     #[test]

@@ -12,7 +12,9 @@ use campanile_domain::event::NewEvent;
 use campanile_domain::id::EventId;
 use campanile_domain::send::{OnDoubt, Outcome, SendPolicy};
 use campanile_domain::user_type::UserTypes;
-use campanile_engine::config::{FanOutConfig, PublishConfig, ReceiveConfig, RetainConfig, SendConfig};
+use campanile_engine::config::{
+    FanOutConfig, PublishConfig, ReceiveConfig, RecoverConfig, RetainConfig, SendConfig,
+};
 use campanile_engine::pipeline::accept;
 use campanile_engine::{Engine, EngineConfig, Roles, Running};
 use campanile_store::sqlite::back_door::File;
@@ -61,6 +63,7 @@ pub fn config() -> EngineConfig {
             linger: Duration::ZERO,
         },
         send: PerChannel::from_fn(|_| send.clone()),
+        recover: RecoverConfig { republish_after: Duration::from_hours(1) },
         retain: RetainConfig { age: None, interval: Duration::from_hours(1) },
         lease: Duration::from_secs(30),
     }

@@ -9,7 +9,6 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use anyhow::anyhow;
-use campanile_channels::Providers;
 use campanile_domain::finding::{Finding, Level};
 use campanile_store::postgres::Postgres;
 use campanile_store::sqlite::Sqlite;
@@ -50,8 +49,12 @@ impl Doctor {
 }
 
 async fn examine(config: &Config, flags: &Flags, url: Option<&str>) -> Vec<Finding> {
-    let (database, broker, server) =
-        tokio::join!(database(config), broker::examine(config), server::examine(config, url));
+    let (database, broker, channels, server) = tokio::join!(
+        database(config),
+        broker::examine(config),
+        channels(config),
+        server::examine(config, url)
+    );
     let from = flags.file.as_ref().map_or_else(
         || "no file is given, so defaults are in force".to_owned(),
         |file| format!("{} makes sense", file.display()),
@@ -60,7 +63,7 @@ async fn examine(config: &Config, flags: &Flags, url: Option<&str>) -> Vec<Findi
     findings.extend(folder::examine(config));
     findings.extend(database);
     findings.extend(broker);
-    findings.extend(channels(&Providers::capture()));
+    findings.extend(channels);
     findings.push(server);
     findings
 }
@@ -74,14 +77,20 @@ async fn database(config: &Config) -> Vec<Finding> {
 }
 
 /// Which channels reach somebody, and which only look as if.
-fn channels(providers: &Providers) -> Vec<Finding> {
+async fn channels(config: &Config) -> Vec<Finding> {
+    let providers = match config.channels.providers() {
+        Ok(providers) => providers,
+        Err(error) => {
+            return vec![Finding::wrong("channels", format!("{error:#}"), "correct channels.sms.url")];
+        }
+    };
     let mut findings = Vec::new();
     let mut captured = Vec::new();
     for (channel, provider) in providers.iter() {
         if provider.captures() {
             captured.push(channel.as_str());
         } else {
-            findings.push(Finding::ok("channels", format!("{channel} is sent by {}", provider.name())));
+            findings.push(provider.examine(channel).await);
         }
     }
     if !captured.is_empty() {

@@ -94,7 +94,7 @@ const REDACTED: &str = "(redacted)";
 pub struct SecretUrl(pub String);
 
 impl SecretUrl {
-    fn or_file(&self, section: &str, file: &Path) -> anyhow::Result<String> {
+    pub(super) fn or_file(&self, section: &str, file: &Path) -> anyhow::Result<String> {
         if file.as_os_str().is_empty() {
             return Ok(self.0.clone());
         }

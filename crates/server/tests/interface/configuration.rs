@@ -92,9 +92,14 @@ fn secrets_are_not_printed() {
         ("CAMPANILE_DATABASE__URL", "postgres://campanile:very-secret@db/campanile"),
         ("CAMPANILE_DATABASE__DIRECT_URL", "postgres://campanile:very-secret@db/campanile"),
         ("CAMPANILE_BROKER__URL", "amqp://campanile:very-secret@broker/%2f"),
+        (
+            "CAMPANILE_CHANNELS__SMS__URL",
+            "https://AC0123456789abcdef0123456789abcdef:very-secret@api.twilio.com?from=%2B15005550006",
+        ),
     ];
     let printed = Ran::of(bare(folder.path()).envs(urls).args(["config", "print"])).succeeded();
     assert!(printed.contains("campanile:(redacted)@broker") && !printed.contains("very-secret"), "{printed}");
+    assert!(printed.contains(":(redacted)@api.twilio.com?from=%2B15005550006"), "{printed}");
     let url = "mysql://campanile:very-secret@db/campanile";
     let refused = Ran::of(bare(folder.path()).env("CAMPANILE_DATABASE__URL", url).args(["config", "check"]));
     assert!(!refused.err.contains("very-secret"), "{refused:?}");
@@ -122,6 +127,10 @@ fn what_is_wrong_is_named() {
         ("[engine]\nroles = \"api,publisher\"\n", ["engine.roles", "fan_out"]),
         ("[engine]\nroles = \"api\"\n", ["engine.roles", "nobody would run"]),
         ("[send.sms]\non_doubt = \"panic\"\n", ["send.sms.on_doubt", "hold"]),
+        ("[recover]\nrepublish_after = \"900ms\"\n", ["recover.republish_after", "1s"]),
+        ("[channels.sms]\nurl_file = \"/no/such/file\"\n", ["channels.sms.url_file", "/no/such/file"]),
+        ("[channels.sms]\ndeadline = \"1ms\"\n", ["channels.sms.deadline", "100ms"]),
+        ("[channels.fax]\nurl = \"\"\n", ["channels.fax", "sms"]),
         ("[[user_types]]\nname = \"A\"\nqueue = \"q\"\nchannels = [\"FAX\"]\n", ["user_types", "FAX"]),
         ("[server\n", ["line 1", "TOML"]),
     ] {
@@ -142,6 +151,41 @@ fn what_is_wrong_is_named() {
     }
     Ran::of(bare(folder.path()).args(["--config", "none.toml", "config", "check"])).failed(1, &["none.toml"]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing but the file is there");
+}
+
+#[test]
+fn what_is_wrong_with_a_provider_is_named_without_its_token() {
+    const ACCOUNT: &str = "AC0123456789abcdef0123456789abcdef:very-secret";
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |url: &str, words: &[&str]| {
+        let mut command = bare(folder.path());
+        let refused = Ran::of(command.env("CAMPANILE_CHANNELS__SMS__URL", url).args(["config", "check"]));
+        assert!(!refused.err.contains("secret"), "{url}: {refused:?}");
+        refused.failed(1, &[&["channels.sms.url"], words].concat());
+    };
+    refused("AC0123456789abcdef0123456789abcdef very-secret", &["no URL", "https://ACCOUNT_SID:AUTH_TOKEN@"]);
+    refused(&format!("smpp://{ACCOUNT}@host?from=1234"), &["smpp:…", "https://"]);
+    refused(&format!("http://{ACCOUNT}@api.twilio.com?from=1234"), &["in the clear", "https://"]);
+    refused(&format!("http://{ACCOUNT}@10.0.0.1?from=1234"), &["in the clear", "https://"]);
+    refused(
+        "https://SK0123456789abcdef0123456789abcdef:very-secret@api.twilio.com?from=1234",
+        &["account SID"],
+    );
+    refused("https://api.twilio.com?from=1234", &["account SID"]);
+    refused("https://AC0123456789abcdef0123456789abcdef@api.twilio.com?from=1234", &["auth token"]);
+    refused(&format!("https://{ACCOUNT}@api.twilio.com"), &["`from`"]);
+    refused(&format!("https://{ACCOUNT}@api.twilio.com?from=+15005550006"), &["%2B"]);
+    refused(&format!("https://{ACCOUNT}@api.twilio.com?from=1234&to=5678"), &["the only option"]);
+    refused(&format!("https://{ACCOUNT}@api.twilio.com?from=1234&from=5678"), &["once"]);
+    for right in [
+        "https://{}@api.twilio.com?from=%2B15005550006",
+        "http://{}@localhost:1/x?from=Trattoria",
+        "http://{}@[::1]:1?from=1234",
+    ] {
+        let mut command = bare(folder.path());
+        let url = right.replace("{}", ACCOUNT);
+        Ran::of(command.env("CAMPANILE_CHANNELS__SMS__URL", url).args(["config", "check"])).succeeded();
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,340 @@
+//! Texts by way of Twilio, told by a server that checks each request against Twilio's published rules and answers as documented,
+//! or not at all.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use campanile_channels::{Message, Provider, Sender, Twilio, TwilioConfig};
+use campanile_domain::channel::Channel;
+use campanile_domain::finding::Level;
+use campanile_domain::id::{NotificationId, SendKey};
+use campanile_domain::send::Outcome;
+
+use support::{ACCOUNT_SID, AUTH_TOKEN, Reply, Server};
+
+const FROM: &str = "+15005550006";
+const SERVICE: &str = "MG0123456789abcdef0123456789abcdef";
+const SID: &str = "SM0123456789abcdef0123456789abcdef";
+const PATIENT: Duration = Duration::from_secs(20);
+
+fn twilio(address: &str, sender: &str, deadline: Duration) -> Twilio {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Twilio::new(TwilioConfig {
+        base: format!("http://{address}").parse().unwrap(),
+        account_sid: ACCOUNT_SID.to_owned(),
+        auth_token: AUTH_TOKEN.to_owned(),
+        sender: Sender::parse(sender).unwrap(),
+        deadline,
+    })
+    .unwrap()
+}
+
+async fn text(twilio: &Twilio, address: &str, title: &str, body: &str) -> Outcome {
+    let key = SendKey { notification_id: NotificationId::generate(), channel: Channel::Sms };
+    twilio.send(Message { key, address, title, body }).await
+}
+
+/// What becomes of a text when this is the reply.
+async fn outcome_of(reply: Reply) -> Outcome {
+    let server = Server::start(vec![reply]).await;
+    let outcome =
+        text(&twilio(&server.address, FROM, PATIENT), "+390551234567", "Title", "Body è & more").await;
+    assert_eq!(server.requests().len(), 1, "one text is one request, whatever comes of it");
+    outcome
+}
+
+fn created() -> Reply {
+    Reply::json(
+        201,
+        &format!(r#"{{"sid": "{SID}", "status": "queued", "error_code": null, "to": "+390551234567"}}"#),
+    )
+}
+
+/// As Twilio words it, with the number in it.
+fn refused(status: u16, code: u32) -> Reply {
+    let body = format!(
+        r#"{{"code": {code}, "message": "The number +390551234567 is not good", "status": {status},
+             "more_info": "https://www.twilio.com/docs/errors/{code}"}}"#
+    );
+    Reply::json(status, &body)
+}
+
+/// Neither the number, nor the text, nor the token is in an error.
+#[track_caller]
+fn assert_discreet(outcome: &Outcome, words: &[&str]) {
+    let (Outcome::Retry { error, .. } | Outcome::Rejected { error } | Outcome::Unknown { error }) = outcome
+    else {
+        panic!("{outcome:?} has no error");
+    };
+    for secret in ["39055", "Body", AUTH_TOKEN, "not good", "http://"] {
+        assert!(!error.contains(secret), "`{secret}` is in: {error}");
+    }
+    for word in words {
+        assert!(error.contains(word), "`{word}` is not in: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_text_that_is_accepted_is_sent_with_its_sid() {
+    assert_eq!(outcome_of(created()).await, Outcome::Sent { external_id: Some(SID.to_owned()) });
+}
+
+#[tokio::test]
+async fn the_body_is_sent_and_the_title_where_there_is_none() {
+    let server = Server::start(vec![created(), created(), created()]).await;
+    let twilio = twilio(&server.address, FROM, PATIENT);
+    text(&twilio, "+390551234567", "Title", "Table for 4 & more:\n50% = è").await;
+    text(&twilio, "+39 055 (123) 45-67", "Reservation requested", " ").await;
+    let sent =
+        [("To", "+390551234567"), ("From", FROM)].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let bodies: Vec<_> =
+        server.requests().into_iter().map(|mut fields| (fields.pop().unwrap(), fields)).collect();
+    let body = |text: &str| ("Body".to_owned(), text.to_owned());
+    assert_eq!(
+        bodies,
+        [
+            (body("Table for 4 & more:\n50% = è"), sent.to_vec()),
+            (body("Reservation requested"), sent.to_vec())
+        ]
+    );
+    assert_eq!(server.connections(), 1, "connections are kept");
+}
+
+#[tokio::test]
+async fn a_messaging_service_and_a_name_send_too() {
+    let server = Server::start(vec![created(), created()]).await;
+    text(&twilio(&server.address, SERVICE, PATIENT), "+390551234567", "T", "B").await;
+    text(&twilio(&server.address, "Trattoria 5", PATIENT), "+390551234567", "T", "B").await;
+    let senders: Vec<_> = server.requests().into_iter().map(|fields| fields[1].clone()).collect();
+    let expected = [("MessagingServiceSid", SERVICE), ("From", "Trattoria 5")];
+    assert_eq!(senders, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+}
+
+#[tokio::test]
+async fn what_can_not_be_right_is_rejected_without_asking() {
+    let server = Server::start(Vec::new()).await;
+    let twilio = twilio(&server.address, FROM, PATIENT);
+    for number in
+        ["055 123456", "whatsapp:+390551234567", "+0551234", "+", "", "+39055123456789012", "+39055\r\nX"]
+    {
+        let outcome = text(&twilio, number, "T", "B").await;
+        assert!(matches!(outcome, Outcome::Rejected { .. }), "{number}: {outcome:?}");
+        assert_discreet(&outcome, &["country code"]);
+    }
+    let outcome = text(&twilio, "+390551234567", " ", "\n").await;
+    assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn an_error_of_the_message_is_rejected_with_its_code_and_our_words() {
+    for (code, words) in
+        [(21211, "texted"), (21610, "unsubscribed"), (21614, "mobile"), (29999, "docs/api/errors")]
+    {
+        let outcome = outcome_of(refused(400, code)).await;
+        assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
+        assert_discreet(&outcome, &[&code.to_string(), words]);
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_operator_is_retried_and_says_so() {
+    for reply in [refused(401, 20003), refused(403, 20008), refused(404, 20404), Reply::json(404, "<html>")] {
+        let outcome = outcome_of(reply).await;
+        assert!(matches!(outcome, Outcome::Retry { after: None, .. }), "{outcome:?}");
+        assert_discreet(&outcome, &["channels.sms.url"]);
+    }
+    assert_discreet(&outcome_of(refused(401, 20003)).await, &["20003", "wrong credentials"]);
+    // A 400 that is not Twilio's says nothing of the message.
+    assert!(matches!(outcome_of(Reply::json(400, "Bad Request")).await, Outcome::Retry { .. }));
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let elsewhere = Server::start(Vec::new()).await;
+    let location = format!("http://{}/", elsewhere.address);
+    let outcome = outcome_of(Reply::json(307, "").with("Location", &location)).await;
+    assert!(matches!(outcome, Outcome::Retry { .. }), "{outcome:?}");
+    assert_eq!(elsewhere.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_busy_twilio_is_asked_again_when_it_says() {
+    for (header, after) in
+        [(Some("7"), Some(7)), (Some("soon"), None), (None, None), (Some("999999999"), Some(86_400))]
+    {
+        let reply = refused(429, 20429);
+        let reply = if let Some(value) = header { reply.with("Retry-After", value) } else { reply };
+        let outcome = outcome_of(reply).await;
+        assert_discreet(&outcome, &["429"]);
+        let Outcome::Retry { after: asked, .. } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(asked, after.map(Duration::from_secs));
+    }
+    let away = outcome_of(refused(503, 20503).with("Retry-After", "3")).await;
+    assert!(matches!(away, Outcome::Retry { after: Some(after), .. } if after.as_secs() == 3), "{away:?}");
+}
+
+#[tokio::test]
+async fn a_failure_behind_the_door_leaves_doubt() {
+    let gateway = "<html>gateway</html>";
+    for reply in [
+        refused(500, 20500),
+        Reply::json(500, gateway),
+        Reply::json(502, gateway),
+        Reply::json(503, gateway),
+        Reply::json(504, gateway),
+    ] {
+        let outcome = outcome_of(reply).await;
+        assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
+        assert_discreet(&outcome, &["may have accepted"]);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_can_not_be_read_leaves_doubt() {
+    let huge = format!(r#"{{"sid": "{SID}", "body": "{}"}}"#, "x".repeat(100_000));
+    for reply in [
+        Reply::json(201, "created"),
+        Reply::json(201, "{}"),
+        Reply::json(201, r#"{"sid": "another kind"}"#),
+        Reply::json(200, &format!(r#"{{"sid": "{SID}"}}"#)),
+        Reply::json(204, ""),
+        Reply::json(201, &huge),
+        created().cut_to(60),
+        created().cut_to(5),
+    ] {
+        let outcome = outcome_of(reply).await;
+        assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
+        assert_discreet(&outcome, &["Twilio"]);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_leaves_doubt() {
+    for reply in [Reply::CloseAfterReading, Reply::CloseBeforeReading] {
+        let server = Server::start(vec![reply]).await;
+        let outcome = text(&twilio(&server.address, FROM, PATIENT), "+390551234567", "T", "B").await;
+        assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
+        assert_discreet(&outcome, &["closed the connection"]);
+        assert_eq!(server.connections(), 1);
+    }
+}
+
+#[tokio::test]
+async fn silence_and_half_an_answer_end_at_the_deadline_and_leave_doubt() {
+    for reply in [Reply::Silence, created().then_hang(0), created().then_hang(60)] {
+        let server = Server::start(vec![reply]).await;
+        let twilio = twilio(&server.address, FROM, Duration::from_millis(300));
+        assert_eq!(twilio.deadline(), Duration::from_millis(300));
+        let outcome = tokio::time::timeout(PATIENT, text(&twilio, "+390551234567", "T", "B")).await.unwrap();
+        assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
+        assert_discreet(&outcome, &["Twilio"]);
+    }
+}
+
+#[tokio::test]
+async fn a_slow_answer_within_the_deadline_counts() {
+    let outcome = outcome_of(created().after(Duration::from_millis(200))).await;
+    assert_eq!(outcome, Outcome::Sent { external_id: Some(SID.to_owned()) });
+}
+
+#[tokio::test]
+async fn who_can_not_connect_has_sent_nothing() {
+    let outcome = text(&twilio("127.0.0.1:1", FROM, PATIENT), "+390551234567", "T", "B").await;
+    assert!(matches!(outcome, Outcome::Retry { after: None, .. }), "{outcome:?}");
+    assert_discreet(&outcome, &["can't be reached"]);
+    let outcome = text(&twilio("no-such-host.invalid", FROM, PATIENT), "+390551234567", "T", "B").await;
+    assert!(matches!(outcome, Outcome::Retry { .. }), "{outcome:?}");
+}
+
+/// A listener with a full backlog lets nobody in and refuses nobody.
+#[tokio::test]
+async fn who_is_not_let_in_has_sent_nothing() {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    let connect =
+        || tokio::time::timeout(Duration::from_millis(200), tokio::net::TcpStream::connect(address));
+    while let Ok(Ok(stream)) = connect().await {
+        waiting.push(stream);
+    }
+    let twilio = twilio(&address.to_string(), FROM, Duration::from_secs(1));
+    let outcome = text(&twilio, "+390551234567", "T", "B").await;
+    assert!(matches!(outcome, Outcome::Retry { .. }), "{outcome:?}");
+    assert_discreet(&outcome, &["can't be reached in time"]);
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_meanwhile_is_no_doubt() {
+    let server = Server::start(vec![created().then_close(), created()]).await;
+    let twilio = twilio(&server.address, FROM, PATIENT);
+    for _ in 0..2 {
+        let outcome = text(&twilio, "+390551234567", "T", "B").await;
+        assert_eq!(outcome, Outcome::Sent { external_id: Some(SID.to_owned()) });
+    }
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn many_texts_at_once_are_each_sent_once() {
+    let server = Server::start((0..200).map(|_| created()).collect()).await;
+    let twilio = Arc::new(twilio(&server.address, FROM, PATIENT));
+    let texts: Vec<_> = (0..200)
+        .map(|n| {
+            let twilio = Arc::clone(&twilio);
+            tokio::spawn(async move { text(&twilio, "+390551234567", "T", &format!("text {n}")).await })
+        })
+        .collect();
+    for text in texts {
+        assert!(matches!(text.await.unwrap(), Outcome::Sent { .. }));
+    }
+    let mut bodies: Vec<String> = server.requests().into_iter().map(|fields| fields[2].1.clone()).collect();
+    bodies.sort_unstable();
+    bodies.dedup();
+    assert_eq!(bodies.len(), 200);
+}
+
+#[tokio::test]
+async fn looking_sends_nothing_and_says_what_is_wrong() {
+    let account = || Reply::json(200, &format!(r#"{{"sid": "{ACCOUNT_SID}", "status": "active"}}"#));
+    for (reply, level, words) in [
+        (account(), Level::Ok, "knows account"),
+        (refused(401, 20003), Level::Wrong, "does not let account"),
+        (refused(403, 20008), Level::Note, "403"),
+        (Reply::CloseAfterReading, Level::Wrong, "closed the connection"),
+    ] {
+        let server = Server::start(vec![reply]).await;
+        let finding = twilio(&server.address, FROM, PATIENT).examine(Channel::Sms).await;
+        assert_eq!((finding.level, finding.subject), (level, "channels"), "{finding:?}");
+        assert!(finding.what.contains(words) && finding.what.contains(&server.address), "{finding:?}");
+        assert_eq!(finding.remedy.is_some(), level == Level::Wrong);
+        assert!(!format!("{finding:?}").contains(AUTH_TOKEN));
+        assert!(server.requests().is_empty(), "nothing was sent");
+    }
+    let nowhere = twilio("127.0.0.1:1", FROM, PATIENT).examine(Channel::Sms).await;
+    assert!(nowhere.level == Level::Wrong && nowhere.what.contains("can't be reached"), "{nowhere:?}");
+}
+
+#[test]
+fn senders_are_told_apart() {
+    let from = |text: &str| Some(Sender::From(text.to_owned()));
+    assert_eq!(Sender::parse(SERVICE), Some(Sender::Service(SERVICE.to_owned())));
+    for right in [FROM, "12345", "Trattoria", "MG Motors"] {
+        assert_eq!(Sender::parse(right), from(right));
+    }
+    for wrong in
+        ["", " 15005550006", "+1 500 555 0006", "a name that is too long", "Anna & Bruno", "MG0123456789"]
+    {
+        assert_eq!(Sender::parse(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
+fn the_token_is_not_in_debug_output() {
+    let shown = format!("{:?}", twilio("127.0.0.1:1", FROM, PATIENT));
+    assert!(shown.contains(ACCOUNT_SID) && !shown.contains(AUTH_TOKEN), "{shown}");
+}

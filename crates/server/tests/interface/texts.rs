@@ -1,0 +1,147 @@
+//! Texts by a provider, with all the rest captured: from the event to the SID in the trace, and what is said of it.
+
+use std::sync::{Arc, Mutex};
+
+use axum::extract::{Form, Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::command::Ran;
+use crate::fresh::{Answer, Fresh};
+use crate::support::home::campanile;
+use crate::support::{Backend, Home, reservation, staff};
+
+const ACCOUNT: &str = "AC0123456789abcdef0123456789abcdef";
+/// With `very-secret` in it.
+const AUTHORIZATION: &str = "Basic QUMwMTIzNDU2Nzg5YWJjZGVmMDEyMzQ1Njc4OWFiY2RlZjp2ZXJ5LXNlY3JldA==";
+
+type Texts = Arc<Mutex<Vec<Vec<(String, String)>>>>;
+
+/// Twilio's Messages resource, in a few lines: one number has unsubscribed. Answers the URL for the configuration.
+async fn provider() -> (String, Texts) {
+    let texts = Texts::default();
+    let router = Router::new()
+        .route("/2010-04-01/Accounts/{account}/Messages.json", post(create))
+        .route("/2010-04-01/Accounts/{account}", get(account))
+        .with_state(Arc::clone(&texts));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (format!("http://{ACCOUNT}:very-secret@{address}?from=%2B15005550006"), texts)
+}
+
+async fn create(
+    State(texts): State<Texts>,
+    Path(account): Path<String>,
+    headers: HeaderMap,
+    Form(fields): Form<Vec<(String, String)>>,
+) -> (StatusCode, Json<Value>) {
+    assert_eq!(account, ACCOUNT);
+    assert_eq!(headers["authorization"], AUTHORIZATION);
+    if fields[0].1.ends_with('3') {
+        let error = json!({"code": 21610, "message": format!("{} said STOP", fields[0].1), "status": 400});
+        return (StatusCode::BAD_REQUEST, Json(error));
+    }
+    let mut texts = texts.lock().unwrap();
+    texts.push(fields);
+    (StatusCode::CREATED, Json(json!({"sid": format!("SM{:032x}", texts.len()), "status": "queued"})))
+}
+
+async fn account(headers: HeaderMap) -> (StatusCode, Json<Value>) {
+    if headers["authorization"] == AUTHORIZATION {
+        (StatusCode::OK, Json(json!({"sid": ACCOUNT})))
+    } else {
+        (StatusCode::UNAUTHORIZED, Json(json!({"code": 20003})))
+    }
+}
+
+#[tokio::test]
+async fn texts_go_out_by_the_provider_and_the_rest_is_captured() {
+    let (url, texts) = provider().await;
+    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url)]);
+    let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
+    assert_eq!(components["sms"], "ok");
+    assert!(components["email"].as_str().unwrap().starts_with("capture"), "{components}");
+
+    server.put("/v1/recipients", staff()).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    let sends = trace["sends"].as_array().unwrap();
+    let sms: Vec<&Value> = sends.iter().filter(|send| send["channel"] == "SMS").collect();
+    assert_eq!(sms.len(), 3);
+    let (failed, sent): (Vec<&Value>, Vec<&Value>) =
+        sms.into_iter().partition(|send| send["status"] == "FAILED");
+    for send in &sent {
+        assert_eq!((&send["status"], &send["provider"]), (&json!("SENT"), &json!("twilio")), "{send}");
+        assert!(send["external_id"].as_str().unwrap().starts_with("SM0000"), "{send}");
+    }
+    // No text was written for this channel, so its title is the event in words.
+    let mut asked = texts.lock().unwrap().clone();
+    asked.sort_unstable();
+    let text = |to: &str| {
+        [("To", to), ("From", "+15005550006"), ("Body", "Reservation requested")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec()
+    };
+    assert_eq!(asked, [text("+390550001"), text("+390550002")]);
+
+    assert_eq!(failed.len(), 1);
+    let error = failed[0]["last_error"].as_str().unwrap();
+    assert_eq!(error, "REJECTED: Twilio error 21610, the recipient has unsubscribed");
+    let letters = server.items("/v1/dead-letters?channel=SMS").await;
+    assert_eq!((letters.len(), &letters[0]["provider"]), (1, &json!("twilio")), "{letters:?}");
+    let captured = server.captured().await;
+    assert!(captured.keys().any(|key| key.ends_with("/EMAIL")), "{captured:?}");
+    assert!(!captured.keys().any(|key| key.ends_with("/SMS")), "{captured:?}");
+}
+
+#[tokio::test]
+async fn a_provider_that_is_away_is_asked_again_and_again() {
+    // Nobody listens there.
+    let url = format!("http://{ACCOUNT}:very-secret@127.0.0.1:1?from=1234");
+    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url)]);
+    server.put("/v1/recipients", staff()).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    let sms = trace["sends"].as_array().unwrap().iter().find(|send| send["channel"] == "SMS").unwrap();
+    assert_eq!(sms["last_error"], "EXHAUSTED: Twilio can't be reached");
+    assert_eq!(sms["attempt_count"], 3);
+}
+
+#[tokio::test]
+async fn an_attempt_must_fit_into_the_lease() {
+    let (url, _) = provider().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = campanile(folder.path());
+    command.env("CAMPANILE_CHANNELS__SMS__URL", &url).env("CAMPANILE_ENGINE__LEASE", "10s");
+    let ran = Ran::of(command.args(["serve", "--listen", "127.0.0.1:0"]));
+    ran.failed(1, &["engine.lease", "10s", "SMS", "twilio", "longer"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_looks_at_the_provider_and_sends_nothing() {
+    let (url, texts) = provider().await;
+    let home = Home::new(Backend::Embedded);
+    let channels = |url: &str| {
+        let mut command = home.campanile();
+        let ran = Ran::of(command.env("CAMPANILE_CHANNELS__SMS__URL", url).args(["doctor", "--json"]));
+        assert!(!ran.out.contains("secret"), "{}", ran.out);
+        let findings: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
+        findings.into_iter().filter(|finding| finding["subject"] == "channels").collect::<Vec<_>>()
+    };
+    let well = channels(&url);
+    assert_eq!((well.len(), &well[0]["level"]), (2, &json!("ok")), "{well:?}");
+    assert!(well[0]["what"].as_str().unwrap().starts_with("SMS is sent by twilio: 127.0.0.1:"), "{well:?}");
+    assert_eq!(well[1]["what"], "EMAIL, PUSH, SLACK are captured, not sent: see GET /v1/captured");
+    let stranger = channels(&url.replace("very-secret", "other-secret"));
+    assert_eq!(stranger[0]["level"], "wrong", "{stranger:?}");
+    assert!(stranger[0]["remedy"].as_str().unwrap().contains("channels.sms.url"), "{stranger:?}");
+    let nowhere = channels(&format!("http://{ACCOUNT}:very-secret@127.0.0.1:1?from=1234"));
+    assert_eq!(nowhere[0]["level"], "wrong", "{nowhere:?}");
+    assert!(nowhere[0]["what"].as_str().unwrap().contains("can't be reached"), "{nowhere:?}");
+    assert!(texts.lock().unwrap().is_empty());
+}
