@@ -1,8 +1,11 @@
 //! The stages that an event passes, and the loops that run them. `pipeline/` holds the stages in the order of the data;
-//! beside them `recover` takes over what died, and `rules` keeps the rules in memory.
+//! beside them `recover` takes over what died, `measure` tells how long what waits has waited, and `rules` keeps the rules in
+//! memory.
 
 mod backoff;
 pub mod config;
+mod lease_end;
+mod measure;
 pub mod pipeline;
 mod recover;
 mod retain;
@@ -10,6 +13,7 @@ pub mod roles;
 mod rules;
 mod signals;
 mod supervisor;
+pub mod telemetry;
 mod tell;
 
 use std::sync::Arc;
@@ -81,6 +85,7 @@ impl Engine {
 
     /// Starts the loops of this instance's roles.
     pub fn start(&self) -> Running {
+        telemetry::register();
         let (desk, outcomes) = Desk::new(self);
         let mut loops = Loops {
             engine: self,
@@ -136,6 +141,7 @@ impl Loops<'_> {
         if roles.has(Role::Recover) {
             self.take("recover", recover::run);
             self.take("retain", |engine, _, stop| retain::run(engine, stop));
+            self.take("measure", |engine, _, stop| measure::run(engine, stop));
         }
         self.take("close", |engine, _, stop| recover::run_close(engine, stop));
         self.take("rules", |engine, _, stop| rules::run(engine, stop));

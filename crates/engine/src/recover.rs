@@ -13,12 +13,11 @@ use crate::pipeline::publish::PublishError;
 use crate::pipeline::send::Desk;
 use crate::pipeline::settle;
 use crate::signals::Outage;
+use crate::telemetry::{QUEUE_DEPTH, REPUBLISHED};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Each page looks through all that is open, so few and large ones.
 const REPUBLISH_ROWS: usize = 20_000;
-/// How often, and how old, what was published and not received is published again without a known loss.
-const REPUBLISH_INTERVAL: Duration = Duration::from_hours(1);
 /// Soon after the start, so that instances that do not live for long sweep, too.
 const FIRST_SWEEP: Duration = Duration::from_mins(2);
 /// Longer than it takes to note that a confirmed chunk is published.
@@ -30,7 +29,8 @@ const CLOSE_DEBOUNCE: Duration = Duration::from_millis(50);
 
 pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
     let mut backoff = Backoff::new();
-    let (mut swept, mut next_sweep) = (0, Instant::now() + FIRST_SWEEP);
+    let republish_after = engine.config.recover.republish_after;
+    let (mut swept, mut next_sweep) = (0, Instant::now() + FIRST_SWEEP.min(republish_after));
     while !stop.is_cancelled() {
         match run_once(&engine, &desk, &mut swept).await {
             Ok(()) => backoff.reset(),
@@ -41,7 +41,7 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
             }
         }
         if Instant::now() >= next_sweep {
-            next_sweep = Instant::now() + REPUBLISH_INTERVAL;
+            next_sweep = Instant::now() + republish_after;
             if let Err(error) = republish_forgotten(&engine).await {
                 tracing::warn!(%error, "what the broker may have forgotten is looked for later");
             }
@@ -65,7 +65,8 @@ pub async fn run_once(engine: &Engine, desk: &Desk, swept: &mut i64) -> Result<(
 /// out again, a few at a time; received once more, they are harmless.
 async fn republish_forgotten(engine: &Engine) -> Result<(), StoreError> {
     let queues = engine.config.user_types.queues();
-    let rows = engine.store.republish(queues, REPUBLISH_INTERVAL, REPUBLISH_ROWS).await?;
+    let older_than = engine.config.recover.republish_after;
+    let rows = engine.store.republish(queues, older_than, REPUBLISH_ROWS).await?;
     note_republished(engine, rows);
     Ok(())
 }
@@ -73,7 +74,7 @@ async fn republish_forgotten(engine: &Engine) -> Result<(), StoreError> {
 fn note_republished(engine: &Engine, rows: u64) {
     if rows > 0 {
         tracing::info!(rows, "rows that the broker lost are published again");
-        metrics::counter!("campanile_republished_total").increment(rows);
+        metrics::counter!(REPUBLISHED).increment(rows);
         engine.signals.chunks_of_all_queues_wait();
         engine.tell(Signal::Chunks);
     }
@@ -92,7 +93,7 @@ pub async fn run_losses(engine: Engine, stop: CancellationToken) {
         backoff.reset();
         for (queue, depth) in engine.broker.depths() {
             #[expect(clippy::cast_precision_loss, reason = "queues are bounded far below that")]
-            metrics::gauge!("campanile_queue_depth", "queue" => queue).set(depth as f64);
+            metrics::gauge!(QUEUE_DEPTH, "queue" => queue).set(depth as f64);
         }
         tokio::select! {
             () = stop.cancelled() => return,

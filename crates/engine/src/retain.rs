@@ -6,6 +6,7 @@ use campanile_store::StoreError;
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
+use crate::telemetry::DELETED_ROWS;
 
 const BATCH_ROWS: usize = 1_000;
 /// Between batches, so that the pipeline goes first.
@@ -32,7 +33,7 @@ pub async fn run_once(engine: &Engine, age: Duration, stop: &CancellationToken) 
     while !stop.is_cancelled() {
         let retained = engine.store.retain(age, after, BATCH_ROWS).await?;
         rows += retained.rows;
-        metrics::counter!("campanile_deleted_rows_total").increment(retained.rows);
+        metrics::counter!(DELETED_ROWS).increment(retained.rows);
         let Some(next) = retained.next else { break };
         after = next;
         tokio::select! {

@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::Signals;
+use crate::telemetry::TASK_DEATHS;
 
 const PAUSE_AFTER_DEATH: Duration = Duration::from_secs(1);
 
@@ -30,6 +31,8 @@ impl Supervisor {
         F: Future<Output = ()> + Send + 'static,
     {
         let (stop, signals) = (self.stop.clone(), Arc::clone(&self.signals));
+        let deaths = metrics::counter!(TASK_DEATHS, "task" => name);
+        deaths.increment(0);
         self.keepers.spawn(async move {
             while !stop.is_cancelled() {
                 match tokio::spawn(task(stop.clone())).await {
@@ -38,7 +41,7 @@ impl Supervisor {
                     Err(error) => tracing::error!(task = name, %error, "a loop died; it is started again"),
                 }
                 signals.note_death();
-                metrics::counter!("campanile_task_deaths_total", "task" => name).increment(1);
+                deaths.increment(1);
                 tokio::select! {
                     () = stop.cancelled() => {}
                     () = tokio::time::sleep(PAUSE_AFTER_DEATH) => {}
@@ -51,5 +54,38 @@ impl Supervisor {
     pub async fn stop(mut self) {
         self.stop.cancel();
         while self.keepers.join_next().await.is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_loop_that_dies_is_counted_and_started_again() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let _here = metrics::set_default_local_recorder(&recorder);
+        let deaths = |count: u32| {
+            let line = format!("campanile_task_deaths_total{{task=\"frail\"}} {count}");
+            recorder.handle().render().lines().any(|l| l == line)
+        };
+        let mut supervisor = Supervisor::new(&Arc::default());
+        let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let mut rounds = 0;
+        supervisor.run("frail", move |stop| {
+            rounds += 1;
+            let (round, begins) = (rounds, begins.clone());
+            async move {
+                begins.send(round).expect("the test listens");
+                assert!(round > 1, "a loop with a bug");
+                stop.cancelled().await;
+            }
+        });
+        assert!(deaths(0), "it is there before anything happens");
+        assert_eq!((begun.recv().await, begun.recv().await), (Some(1), Some(2)));
+        assert!(deaths(1));
+        supervisor.stop().await;
     }
 }

@@ -10,7 +10,7 @@ use campanile_channels::Providers;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, NotificationId};
 use campanile_engine::EngineConfig;
-use campanile_engine::config::RetainConfig;
+use campanile_engine::config::{RecoverConfig, RetainConfig};
 use campanile_engine::pipeline::fan_out::FanOut;
 use campanile_engine::pipeline::publish;
 use campanile_store::conformance::BackDoor;
@@ -157,6 +157,33 @@ async fn what_the_broker_lost_is_published_again_and_received_once() {
         .unwrap();
     assert_eq!(rows, 0);
     assert_eq!(world.captured().await, 2);
+}
+
+#[tokio::test]
+async fn what_somebody_purged_is_published_again_when_it_is_old_enough() {
+    let recover = RecoverConfig { republish_after: Duration::from_secs(1) };
+    let roles = "fan_out, publish, recover".parse().unwrap();
+    let world = World::with(EngineConfig { recover, roles, ..config() }, Providers::capture(), 1_000).await;
+    world.put(Table::Recipients, json!([customer(1)])).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    world.until("e1", |trace| status(trace) == "PUBLISHED").await;
+    let mut purged = world.broker.consume("notification.customer", 100).await.unwrap();
+    let mut seen: Vec<Vec<String>> = Vec::new();
+    for _ in 0..2 {
+        let mut ids = Vec::new();
+        // An e-mail, a text and a web socket.
+        while ids.len() < 3 {
+            for delivery in purged.receive(100, Duration::ZERO).await.unwrap() {
+                purged.ack(&[delivery.tag]).await.unwrap();
+                ids.push(delivery.message.id);
+            }
+        }
+        ids.sort_unstable();
+        seen.push(ids);
+    }
+    assert_eq!(seen[0], seen[1]);
+    assert!(running.stop(Duration::from_secs(5)).await);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
+use campanile_engine::telemetry;
 use campanile_store::{Held, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -80,6 +81,7 @@ async fn keep(store: Arc<dyn Store>, holder: String, lost: watch::Sender<Option<
         match store.hold(NAME, &holder, LEASE).await {
             Ok(Held::Ours) => {}
             Ok(Held::By { holder: by, .. }) => {
+                telemetry::count_lost("broker", 1);
                 lost.send_replace(Some(by));
                 return;
             }

@@ -24,6 +24,7 @@ mod row;
 mod rule;
 mod settle;
 mod trace;
+mod waiting;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -82,6 +83,7 @@ macro_rules! for_each_check {
             claim::unfinished_events_of_a_lane_take_turns
             claim::these_events_are_claimed_again_where_they_still_wait
             claim::a_cancelled_event_says_why
+            claim::an_event_that_can_not_be_read_fails_and_is_told_of
             candidates::members_come_by_rank_then_by_id
             candidates::everybody_comes_by_entity_then_rank_then_id
             candidates::ids_are_compared_bytewise
@@ -232,6 +234,16 @@ macro_rules! for_each_check {
             trace::events_are_filtered
             trace::captured_messages_are_listed_in_pages
             trace::the_clock_moves_as_the_fixture_says
+            waiting::where_nothing_waits_nothing_is_old
+            waiting::an_event_waits_from_its_arrival_until_its_fan_out_has_ended
+            waiting::the_oldest_event_of_any_lane_counts
+            waiting::a_chunk_waits_from_its_rows_until_it_is_published
+            waiting::a_chunk_waits_although_its_first_row_was_dropped
+            waiting::an_event_waits_from_its_fan_out_until_it_is_received
+            waiting::an_event_that_was_fanned_out_earlier_counts_before_one_that_arrived_earlier
+            waiting::a_send_waits_from_when_it_is_due
+            waiting::the_oldest_send_of_any_channel_and_lane_counts
+            waiting::a_claim_waits_from_when_its_lease_has_passed
         }
     };
 }

@@ -54,13 +54,17 @@ impl ClaimedEvent {
 
 #[async_trait]
 pub trait FanOutStore {
-    /// `None` when nothing waits. A claim that is dropped leaves everything as it was.
+    /// `None` when nothing waits. A claim that is dropped leaves everything as it was. An event that can't even be read fails at
+    /// once and alone, since left `PENDING` it would stand in the way of every claim; one that meets only such is empty.
     async fn claim_events(&self, claim: Claim) -> Result<Option<Box<dyn FanOutClaim>>, StoreError>;
 }
 
 #[async_trait]
 pub trait FanOutClaim: Debug + Send + Sync {
     fn events(&self) -> &[ClaimedEvent];
+
+    /// Events that could not be read, and are dead letters now.
+    fn unreadable(&self) -> u64;
 
     /// The database's time of the claim, by which rules decide.
     fn now(&self) -> Timestamp;

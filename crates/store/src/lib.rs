@@ -27,6 +27,7 @@ mod row;
 mod send;
 pub mod sqlite;
 mod trace;
+mod waiting;
 
 use std::fmt::Debug;
 
@@ -48,6 +49,7 @@ pub use send::{
     Settled, Settlement,
 };
 pub use trace::{EventFilter, Trace, TraceFilter, TraceStore};
+pub use waiting::{OldestWaiting, WaitingStore};
 
 /// Everything that the engine asks of a database. Each method is one transaction.
 #[async_trait]
@@ -61,6 +63,7 @@ pub trait Store:
     + LeaseStore
     + RowStore
     + TraceStore
+    + WaitingStore
     + Debug
     + Send
     + Sync

@@ -15,21 +15,22 @@ pub trait OutboxStore {
     /// The next chunk of the queue that nobody holds, leased; by lane, then by age.
     async fn claim_chunk(&self, queue: &str, lease: Duration) -> Result<Option<Chunk>, StoreError>;
 
-    /// Every row was confirmed: the chunk is no more.
-    async fn chunk_published(&self, chunk: ChunkId) -> Result<(), StoreError>;
+    /// Every row was confirmed: the chunk is no more. Answers whether it was still there; if not, its lease had passed, and
+    /// somebody else has published it, too.
+    async fn chunk_published(&self, chunk: ChunkId) -> Result<bool, StoreError>;
 
     /// The chunk goes back and waits.
     async fn release_chunk(&self, chunk: ChunkId) -> Result<(), StoreError>;
 
     /// The broker refused some rows of the chunk: each counts, and after `max` is `FAILED` with a dead letter. The others of
-    /// the chunk are published; the refused ones that have attempts left wait `delay` in it.
+    /// the chunk are published; the refused ones that have attempts left wait `delay` in it. Answers how many are dead letters.
     async fn rows_refused(
         &self,
         chunk: ChunkId,
         refused: Vec<(SendKey, String)>,
         max: u32,
         delay: Duration,
-    ) -> Result<(), StoreError>;
+    ) -> Result<u64, StoreError>;
 
     /// Puts what was published to these queues and not received into chunks again, after the broker lost it: rows that were
     /// written at least `older_than` ago. At most `limit` of them; answers how many.

@@ -33,6 +33,8 @@ pub struct Received {
     pub events: Vec<EventId>,
     /// Rows that were there already: a redelivery.
     pub repeated: u64,
+    /// Web socket sends, which are `SENT` by being received.
+    pub sent: u64,
 }
 
 /// All that an attempt needs.

@@ -7,6 +7,7 @@ use campanile_domain::id::EventId;
 use campanile_store::{Acceptance, Signal, StoreError};
 
 use crate::Engine;
+use crate::telemetry::{EVENTS_ACCEPTED, count_duplicates};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
@@ -38,8 +39,9 @@ pub async fn accept(engine: &Engine, events: Vec<NewEvent>) -> Result<Vec<Accept
         }
     };
     fail::fail_point!("accept.after_commit");
-    metrics::counter!("campanile_events_accepted_total")
-        .increment(created.iter().filter(|c| **c).count() as u64);
+    let new = created.iter().filter(|created| **created).count();
+    metrics::counter!(EVENTS_ACCEPTED).increment(new as u64);
+    count_duplicates("accept", (ids.len() - new) as u64);
     engine.signals.events.notify_one();
     engine.tell(Signal::Events);
     let created: HashMap<usize, bool> = positions.into_iter().zip(created).collect();

@@ -14,10 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::decide::decide;
 use super::publish::Handover;
-use super::{MAX_FAILURES, count_letters, publish};
+use super::{MAX_FAILURES, publish};
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::signals::Outage;
+use crate::telemetry::{FAN_OUT_EVENTS, FAN_OUT_ROWS, count_duplicates, count_letters, count_lost};
 
 /// Recipients of one transaction; times five channels, that is at most 10,000 rows.
 const MAX_RECIPIENTS: usize = 2_000;
@@ -113,6 +114,10 @@ impl FanOut {
         let mut claims = vec![(claim, room)];
         while let Some((claim, room)) = claims.pop() {
             let Some(claimed) = self.engine.store.claim_events(claim).await? else { continue };
+            count_letters("fan_out", claimed.unreadable());
+            if claimed.events().is_empty() {
+                continue;
+            }
             let seqs: Vec<i64> = claimed.events().iter().map(|event| event.seq).collect();
             if let [event] = claimed.events()
                 && event.cursor.is_some()
@@ -137,7 +142,10 @@ impl FanOut {
                         claims.push((Claim::These(left.to_vec()), room));
                     }
                 }
-                Err(StoreError::Lost(reason)) => tracing::info!(%reason, "a fan-out was let go"),
+                Err(StoreError::Lost(reason)) => {
+                    count_lost("event", seqs.len() as u64);
+                    tracing::info!(%reason, "a fan-out was let go");
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -193,6 +201,7 @@ impl FanOut {
             batch.steps.iter().filter(|step| step.cursor_before.is_some()).map(|step| &step.event.event_id);
         let touched: Vec<_> = failed_rows.iter().map(|row| &row.event_id).chain(ended).cloned().collect();
         let letters = note_failures(&batch.steps) + failed_rows.len() as u64;
+        let known = batch.steps.iter().filter(|step| matches!(step.step, Step::Known)).count();
         let between_chunks = batch.steps.iter().any(|step| matches!(step.step, Step::Continues(_)));
         let commit = FanOutCommit {
             instance: self.engine.config.instance.clone(),
@@ -208,8 +217,9 @@ impl FanOut {
             fail::fail_point!("fan_out.between_chunks");
         }
         count_letters("fan_out", letters);
-        metrics::counter!("campanile_fan_out_events_total").increment(batch.report.events as u64);
-        metrics::counter!("campanile_fan_out_rows_total").increment(batch.report.rows as u64);
+        count_duplicates("fan_out", known as u64);
+        metrics::counter!(FAN_OUT_EVENTS).increment(batch.report.events as u64);
+        metrics::counter!(FAN_OUT_ROWS).increment(batch.report.rows as u64);
         for (place, chunk) in places.into_iter().zip(leased) {
             place.send(chunk);
         }

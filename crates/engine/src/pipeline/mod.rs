@@ -11,8 +11,3 @@ pub mod settle;
 
 /// Rows are counted against only by the data's own faults, this often; then they are `FAILED`.
 pub const MAX_FAILURES: u32 = 5;
-
-/// Dead letters that were written, by the stage that gave up.
-fn count_letters(stage: &'static str, letters: u64) {
-    metrics::counter!("campanile_dead_letters_total", "stage" => stage).increment(letters);
-}

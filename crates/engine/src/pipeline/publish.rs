@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::signals::Outage;
+use crate::telemetry::{PUBLISHED, REFUSED, count_letters, count_lost};
 
 /// Chunks in memory between fan-out and publish, for each queue.
 const HANDOVER_CHUNKS: usize = 4;
@@ -193,12 +194,13 @@ pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<Turn, PublishError
             Confirm::Refused { reason } => Some((row.row.key, reason)),
         })
         .collect();
-    metrics::counter!("campanile_published_total").increment((chunk.rows.len() - refused.len()) as u64);
+    metrics::counter!(PUBLISHED).increment((chunk.rows.len() - refused.len()) as u64);
     if refused.is_empty() {
-        engine.store.chunk_published(chunk.id).await?;
+        let ours = engine.store.chunk_published(chunk.id).await?;
+        count_lost("chunk", u64::from(!ours));
         return Ok(Turn::Made);
     }
-    metrics::counter!("campanile_refused_total").increment(refused.len() as u64);
+    metrics::counter!(REFUSED).increment(refused.len() as u64);
     tracing::error!(
         queue = chunk.queue,
         rows = refused.len(),
@@ -206,7 +208,9 @@ pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<Turn, PublishError
         "the broker refused rows"
     );
     let config = &engine.config.publish;
-    engine.store.rows_refused(chunk.id, refused, config.max_refusals, config.poll_interval).await?;
+    let letters =
+        engine.store.rows_refused(chunk.id, refused, config.max_refusals, config.poll_interval).await?;
+    count_letters("publish", letters);
     engine.signals.maybe_complete(chunk.rows.into_iter().map(|row| row.row.event_id));
     Ok(Turn::Made)
 }

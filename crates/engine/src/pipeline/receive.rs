@@ -3,21 +3,23 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use campanile_broker::{BrokerError, Consumer, DEAD_LETTER_QUEUE, Delivery, Tag};
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
 use campanile_domain::id::SendKey;
+use campanile_domain::status::SendStatus;
 use campanile_store::{FailedMessage, ReceivedKey, Signal, StoreError};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::MAX_FAILURES;
 use super::send::Desk;
-use super::{MAX_FAILURES, count_letters};
 use crate::Engine;
 use crate::backoff::Backoff;
+use crate::lease_end::LeaseEnd;
 use crate::signals::Outage;
+use crate::telemetry::{RECEIVED, count_duplicates, count_letters, count_sends};
 
 const FORGED: &str = "UNKNOWN_MESSAGE";
 const UNREADABLE: &str = "UNREADABLE_MESSAGE";
@@ -133,8 +135,10 @@ pub async fn receive(engine: &Engine, desk: &Desk, deliveries: &[Delivery]) -> R
     }
     // In key order, so that concurrent batches do not wait for each other in a circle.
     keys.sort_unstable();
+    let with_repetitions = keys.len();
     keys.dedup();
     failed.extend(receive_keys(engine, desk, &keys).await?);
+    count_duplicates("receive", (with_repetitions - keys.len()) as u64);
     fail_messages(engine, failed).await
 }
 
@@ -189,12 +193,14 @@ async fn receive_batch(engine: &Engine, desk: &Desk, keys: &[SendKey]) -> Result
     let mut places = desk.reserve(keys.iter().map(|key| key.channel));
     let received: Vec<ReceivedKey> =
         keys.iter().map(|&key| ReceivedKey { key, claim: places.take(key.channel) }).collect();
-    let lease_ends = Instant::now() + engine.config.lease;
+    let lease_ends = LeaseEnd::after(engine.config.lease);
     fail::fail_point!("receive.before_commit");
     let written =
         engine.store.receive(received.clone(), &engine.config.instance, engine.config.lease).await?;
-    metrics::counter!("campanile_received_total").increment(keys.len() as u64 - written.repeated);
-    metrics::counter!("campanile_redelivered_total").increment(written.repeated);
+    let known = (keys.len() - written.unknown.len()) as u64;
+    metrics::counter!(RECEIVED).increment(known - written.repeated);
+    count_duplicates("receive", written.repeated);
+    count_sends(Channel::Websocket, SendStatus::Sent, written.sent);
     let waiting: HashSet<Channel> =
         received.iter().filter(|key| !key.claim).map(|key| key.key.channel).collect();
     desk.enqueue(written.jobs, lease_ends, places);

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backoff::Backoff;
+use crate::lease_end::LeaseEnd;
 use crate::signals::Outage;
 use crate::{Engine, Role};
 
@@ -24,8 +25,7 @@ use crate::{Engine, Role};
 #[derive(Debug)]
 pub struct Claimed {
     pub job: SendJob,
-    /// By the monotonic clock, and counted from before the claim was made.
-    lease_ends: Instant,
+    lease_ends: LeaseEnd,
     held: Held,
     _place: OwnedSemaphorePermit,
 }
@@ -144,7 +144,7 @@ impl Desk {
     }
 
     /// Takes what was claimed under these places.
-    pub fn enqueue(&self, jobs: Vec<SendJob>, lease_ends: Instant, mut places: Places) {
+    pub fn enqueue(&self, jobs: Vec<SendJob>, lease_ends: LeaseEnd, mut places: Places) {
         {
             // All of a claim are counted before the first can be settled.
             let mut open = open(&self.open_claims);
@@ -245,7 +245,7 @@ fn let_go(claimed: Claimed, provider: &dyn Provider) -> Attempted {
 async fn attempt(claimed: Claimed, provider: &dyn Provider) -> Attempted {
     let begun = Instant::now();
     let deadline = provider.deadline();
-    if claimed.lease_ends.saturating_duration_since(begun) <= deadline {
+    if claimed.lease_ends.rest() <= deadline {
         return let_go(claimed, provider);
     }
     let job = &claimed.job;
@@ -299,7 +299,7 @@ pub async fn claim_due(engine: &Engine, desk: &Desk, channel: Channel) -> Result
         return Ok(wait.min(config.poll_interval));
     }
     let Some(places) = desk.reserve_up_to(channel, MAX_CLAIM) else { return Ok(WAIT_FOR_PLACES) };
-    let lease_ends = Instant::now() + engine.config.lease;
+    let lease_ends = LeaseEnd::after(engine.config.lease);
     let limit = places.num_permits();
     let jobs = engine.store.claim_due(channel, limit, &engine.config.instance, engine.config.lease).await?;
     let mut reserved = Places { places: PerChannel::default(), taken: PerChannel::default() };
@@ -332,7 +332,7 @@ mod tests {
         };
         let place = places.try_acquire_owned().expect("there is a place");
         let held = Held { claims: OpenClaims::default(), claim: job.claim, settled: false };
-        Claimed { job, lease_ends: Instant::now() + lease, held, _place: place }
+        Claimed { job, lease_ends: LeaseEnd::after(lease), held, _place: place }
     }
 
     #[tokio::test]

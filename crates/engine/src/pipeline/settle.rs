@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_domain::id::SendKey;
 use campanile_domain::send::{Attempt, Outcome, SendState, after};
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
@@ -11,11 +10,11 @@ use campanile_store::{Capture, ClaimId, SendJob, Settlement, Signal, StoreError}
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use super::count_letters;
 use super::send::{Attempted, Desk, Outcomes};
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::signals::Outage;
+use crate::telemetry::{TAKEN_OVER, count_doubt, count_letters, count_lost, count_sends};
 
 const MAX_BATCH: usize = 500;
 
@@ -57,27 +56,47 @@ async fn next_batch(outcomes: &mut UnboundedReceiver<Attempted>, done: &Cancella
 
 async fn settle(engine: &Engine, batch: &[Attempted], finished: Vec<ClaimId>) -> Result<(), StoreError> {
     let now = engine.store.now().await?;
-    let settlements: Vec<Settlement> =
-        batch.iter().map(|attempted| settlement(engine, attempted, now)).collect();
-    write(engine, settlements, finished).await
+    let verdicts = batch.iter().map(|attempted| verdict(engine, attempted, now)).collect();
+    write(engine, By::Holder, verdicts, finished).await
+}
+
+/// What is to be written of a send.
+#[derive(Debug, Clone)]
+struct Verdict {
+    settlement: Settlement,
+    /// Nobody knows what the provider did.
+    doubt: bool,
+}
+
+/// Who writes it.
+#[derive(Debug, Clone, Copy)]
+enum By {
+    /// The one that has claimed the sends.
+    Holder,
+    /// Somebody, since the claim's lease has passed. Several may try, and one is the first.
+    Recovery,
 }
 
 /// Writes a batch. One that the database refuses is bisected until the culprit is alone, which then fails visibly.
 async fn write(
     engine: &Engine,
-    settlements: Vec<Settlement>,
+    by: By,
+    verdicts: Vec<Verdict>,
     finished: Vec<ClaimId>,
 ) -> Result<(), StoreError> {
-    let mut batches = vec![(settlements, finished)];
+    let mut batches = vec![(verdicts, finished)];
     while let Some((batch, finished)) = batches.pop() {
-        match write_once(engine, batch.clone(), finished.clone()).await {
+        match write_once(engine, by, &batch, finished.clone()).await {
             Ok(()) => {}
-            Err(StoreError::Refused(error)) if batch.len() == 1 && batch[0].state != REFUSED => {
-                tracing::error!(key = %batch[0].job.key, %error, "an outcome could not be written");
-                let failed = batch.into_iter().map(|settlement| Settlement {
-                    state: REFUSED,
-                    error: Some("the database refused the outcome".to_owned()),
-                    ..settlement
+            Err(StoreError::Refused(error)) if batch.len() == 1 && batch[0].settlement.state != REFUSED => {
+                tracing::error!(key = %batch[0].settlement.job.key, %error, "an outcome could not be written");
+                let failed = batch.into_iter().map(|verdict| Verdict {
+                    settlement: Settlement {
+                        state: REFUSED,
+                        error: Some("the database refused the outcome".to_owned()),
+                        ..verdict.settlement
+                    },
+                    ..verdict
                 });
                 batches.push((failed.collect(), finished));
             }
@@ -97,19 +116,29 @@ const REFUSED: SendState = SendState::Failed { code: "SETTLE_ERROR" };
 
 async fn write_once(
     engine: &Engine,
-    settlements: Vec<Settlement>,
+    by: By,
+    verdicts: &[Verdict],
     finished: Vec<ClaimId>,
 ) -> Result<(), StoreError> {
-    let written: Vec<_> = settlements.iter().map(|s| (s.job.key, s.state.status())).collect();
+    let settlements = verdicts.iter().map(|verdict| verdict.settlement.clone()).collect();
     fail::fail_point!("settle.before_commit");
     let settled = engine.store.settle(settlements, finished).await?;
     fail::fail_point!("settle.after_commit");
-    metrics::counter!("campanile_lease_losses_total").increment(settled.lost.len() as u64);
-    for (SendKey { channel, .. }, status) in
-        written.into_iter().filter(|(key, _)| !settled.lost.contains(key))
-    {
-        metrics::counter!("campanile_sends_total", "channel" => channel.as_str(), "status" => status.as_str())
-            .increment(1);
+    let lost = settled.lost.len();
+    match by {
+        By::Holder => count_lost("send", lost as u64),
+        By::Recovery => metrics::counter!(TAKEN_OVER).increment((verdicts.len() - lost) as u64),
+    }
+    for Verdict { settlement, doubt } in verdicts {
+        let (key, status) = (settlement.job.key, settlement.state.status());
+        if settled.lost.contains(&key) {
+            continue;
+        }
+        let channel = key.channel;
+        count_sends(channel, status, 1);
+        if *doubt {
+            count_doubt(channel, status, 1);
+        }
         if status == SendStatus::Failed && channel.is_retried() {
             count_letters("send", 1);
         }
@@ -121,9 +150,9 @@ async fn write_once(
     Ok(())
 }
 
-fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlement {
+fn verdict(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Verdict {
     let (state, error) = next_state(engine, &attempted.claimed.job, &attempted.outcome, now);
-    Settlement {
+    let settlement = Settlement {
         job: attempted.claimed.job.clone(),
         state,
         provider: attempted.provider.to_owned(),
@@ -131,7 +160,8 @@ fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlem
         attempted: attempted.outcome != Outcome::NotAttempted,
         duration: attempted.duration,
         capture: if attempted.captures { Capture::Keep } else { Capture::None },
-    }
+    };
+    Verdict { settlement, doubt: matches!(attempted.outcome, Outcome::Unknown { .. }) }
 }
 
 fn next_state(
@@ -173,16 +203,16 @@ pub async fn take_over_expired(engine: &Engine, desk: &Desk) -> Result<usize, St
         }
         let now = engine.store.now().await?;
         let claims = expired.iter().map(|claim| claim.claim).collect();
-        let settlements: Vec<Settlement> =
+        let verdicts: Vec<Verdict> =
             expired.into_iter().flat_map(|claim| claim.jobs).map(|job| in_doubt(engine, job, now)).collect();
-        taken += settlements.len();
-        write(engine, settlements, claims).await?;
+        taken += verdicts.len();
+        write(engine, By::Recovery, verdicts, claims).await?;
     }
 }
 
 /// Nobody can know what the provider did; but what `capture` sends is written together with its outcome, so without an
 /// outcome it was not sent.
-fn in_doubt(engine: &Engine, job: SendJob, now: Timestamp) -> Settlement {
+fn in_doubt(engine: &Engine, job: SendJob, now: Timestamp) -> Verdict {
     let provider = engine.providers.get(job.key.channel);
     let outcome = if provider.is_some_and(|provider| provider.captures()) {
         Outcome::NotAttempted
@@ -190,7 +220,7 @@ fn in_doubt(engine: &Engine, job: SendJob, now: Timestamp) -> Settlement {
         Outcome::Unknown { error: "the instance that was sending it died or lost its lease".to_owned() }
     };
     let (state, error) = next_state(engine, &job, &outcome, now);
-    Settlement {
+    let settlement = Settlement {
         job,
         state,
         provider: provider.map_or("none", |provider| provider.name()).to_owned(),
@@ -198,5 +228,6 @@ fn in_doubt(engine: &Engine, job: SendJob, now: Timestamp) -> Settlement {
         attempted: outcome != Outcome::NotAttempted,
         duration: Duration::ZERO,
         capture: Capture::None,
-    }
+    };
+    Verdict { settlement, doubt: matches!(outcome, Outcome::Unknown { .. }) }
 }

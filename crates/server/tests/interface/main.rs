@@ -16,12 +16,14 @@ mod fresh;
 mod hardening;
 mod health;
 mod listings;
+mod metrics;
 mod preset;
 mod rows;
 mod rule_changes;
 #[expect(dead_code, reason = "what only the crash tests need is there too")]
 #[path = "../support/mod.rs"]
 mod support;
+mod texts;
 mod traces;
 
 /// What this program runs on.

@@ -200,3 +200,14 @@ async fn continue_event(fixture: &Fixture, id: &str, recipients: u64) {
     let step = step_of(found(&*claim, id), Step::Continues(cursor(recipients)));
     fixture.commit(claim, vec![step], vec![]).await;
 }
+
+pub async fn an_event_that_can_not_be_read_fails_and_is_told_of(fixture: &Fixture) {
+    fixture.insert("broken").await;
+    fixture.execute("UPDATE event_outbox SET fan_out_cursor = 'nonsense'").await;
+    let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("an event waited");
+    assert_eq!((ids(&*claim).len(), claim.unreadable()), (0, 1));
+    drop(claim);
+    assert_eq!(fixture.event_status("broken").await, "FAILED");
+    assert_eq!(fixture.trace("broken").await.dead_letters.len(), 1);
+    assert!(fixture.try_claim(Claim::Unfinished { after: 0 }).await.is_none());
+}

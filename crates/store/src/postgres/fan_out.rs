@@ -20,39 +20,50 @@ use crate::{Chunk, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStore, 
 #[async_trait]
 impl FanOutStore for Postgres {
     async fn claim_events(&self, claim: Claim) -> Result<Option<Box<dyn FanOutClaim>>, StoreError> {
-        let transaction = self.begin().await?;
-        let rows = match claim {
-            Claim::Fresh { limit } => {
-                let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-                transaction.query(statement::CLAIM_FRESH, &[&limit]).await?
-            }
-            Claim::Unfinished { after } => transaction.query(statement::CLAIM_UNFINISHED, &[&after]).await?,
-            Claim::These(ids) => transaction.query(statement::CLAIM_THESE, &[&ids]).await?,
-        };
-        let Some(first) = rows.first() else { return Ok(None) };
-        let now = read::get(first, "now")?;
-        let (mut events, mut cursors, mut unreadable) = (Vec::new(), HashMap::new(), Vec::new());
-        for row in &rows {
-            match claimed_event(row) {
-                Ok((event, cursor)) => {
-                    cursors.extend(cursor.map(|text| (event.seq, text)));
-                    events.push(event);
+        let mut unreadable = 0;
+        loop {
+            let transaction = self.begin().await?;
+            let rows = match &claim {
+                Claim::Fresh { limit } => {
+                    let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
+                    transaction.query(statement::CLAIM_FRESH, &[&limit]).await?
                 }
-                Err(error) => unreadable.push((row, error)),
+                Claim::Unfinished { after } => {
+                    transaction.query(statement::CLAIM_UNFINISHED, &[after]).await?
+                }
+                Claim::These(ids) => transaction.query(statement::CLAIM_THESE, &[ids]).await?,
+            };
+            let now = match rows.first() {
+                Some(first) => read::get(first, "now")?,
+                None if unreadable == 0 => return Ok(None),
+                None => read::get(read::only(&transaction.query(statement::NOW, &[]).await?)?, "now")?,
+            };
+            let (mut events, mut cursors, mut failed) = (Vec::new(), HashMap::new(), Vec::new());
+            for row in &rows {
+                match claimed_event(row) {
+                    Ok((event, cursor)) => {
+                        cursors.extend(cursor.map(|text| (event.seq, text)));
+                        events.push(event);
+                    }
+                    Err(error) => failed.push((row, error)),
+                }
             }
+            if failed.is_empty() {
+                return Ok(Some(Box::new(PostgresClaim { transaction, events, unreadable, cursors, now })));
+            }
+            // They fail for themselves, whatever becomes of this claim; then the rest is claimed again.
+            unreadable += failed.len() as u64;
+            give_up(transaction, &failed).await?;
         }
-        for (row, error) in &unreadable {
-            // It fails at once and alone: left PENDING it would stand in the way of every claim.
-            let failure = Failure::new("UNREADABLE", error.to_string());
-            event::give_up(&transaction, read::get(row, "id")?, read::get(row, "event_id")?, &failure)
-                .await?;
-        }
-        if events.is_empty() {
-            transaction.commit().await?;
-            return Ok(None);
-        }
-        Ok(Some(Box::new(PostgresClaim { transaction, events, cursors, now })))
     }
+}
+
+async fn give_up(transaction: Transaction, unreadable: &[(&Row, StoreError)]) -> Result<(), StoreError> {
+    for (row, error) in unreadable {
+        let failure = Failure::new("UNREADABLE", error.to_string());
+        event::give_up(&transaction, read::get(row, "id")?, read::get(row, "event_id")?, &failure).await?;
+    }
+    transaction.commit().await
 }
 
 /// With the cursor as it is stored.
@@ -80,6 +91,7 @@ fn claimed_event(row: &Row) -> Result<(ClaimedEvent, Option<String>), StoreError
 struct PostgresClaim {
     transaction: Transaction,
     events: Vec<ClaimedEvent>,
+    unreadable: u64,
     /// By `seq`, the text of each cursor as it was read. Another release may write the same cursor with other words.
     cursors: HashMap<i64, String>,
     now: Timestamp,
@@ -89,6 +101,10 @@ struct PostgresClaim {
 impl FanOutClaim for PostgresClaim {
     fn events(&self) -> &[ClaimedEvent] {
         &self.events
+    }
+
+    fn unreadable(&self) -> u64 {
+        self.unreadable
     }
 
     fn now(&self) -> Timestamp {
@@ -115,5 +131,11 @@ pub async fn look_up(store: &Postgres, event: Event) -> Result<Box<dyn FanOutCla
     let now = store.now().await?;
     let transaction = store.begin().await?;
     let event = ClaimedEvent { seq: 0, event: Arc::new(event), cursor: None, known: false, cancelled: None };
-    Ok(Box::new(PostgresClaim { transaction, events: vec![event], cursors: HashMap::new(), now }))
+    Ok(Box::new(PostgresClaim {
+        transaction,
+        events: vec![event],
+        unreadable: 0,
+        cursors: HashMap::new(),
+        now,
+    }))
 }

@@ -22,6 +22,7 @@ mod settle;
 mod statement;
 mod trace;
 mod transaction;
+mod waiting;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -31,8 +31,8 @@ impl OutboxStore for Postgres {
         Ok(Some(Chunk { id: ChunkId(id), queue, lane: lane.into(), rows: chunk_rows(&rows)? }))
     }
 
-    async fn chunk_published(&self, chunk: ChunkId) -> Result<(), StoreError> {
-        self.execute(statement::DELETE_CHUNK, &[&chunk.0]).await.map(drop)
+    async fn chunk_published(&self, chunk: ChunkId) -> Result<bool, StoreError> {
+        Ok(self.execute(statement::DELETE_CHUNK, &[&chunk.0]).await? > 0)
     }
 
     async fn release_chunk(&self, chunk: ChunkId) -> Result<(), StoreError> {
@@ -45,9 +45,9 @@ impl OutboxStore for Postgres {
         refused: Vec<(SendKey, String)>,
         max: u32,
         delay: Duration,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         let transaction = self.begin().await?;
-        let waiting = count_refusals(&transaction, refused, max).await?;
+        let (waiting, letters) = count_refusals(&transaction, refused, max).await?;
         if waiting.is_empty() {
             transaction.execute(statement::DELETE_CHUNK, &[&chunk.0]).await?;
         } else {
@@ -56,7 +56,8 @@ impl OutboxStore for Postgres {
             let delay = Some(delay.as_secs_f64());
             transaction.execute(statement::RELEASE_CHUNK, &[&chunk.0, &delay]).await?;
         }
-        transaction.commit().await
+        transaction.commit().await?;
+        Ok(letters)
     }
 
     async fn republish(
@@ -119,12 +120,12 @@ fn outbox_row(row: &Row, event: &Event) -> Result<OutboxRow, StoreError> {
     })
 }
 
-/// Answers which of the rows have attempts left.
+/// Answers which of the rows have attempts left, and how many are dead letters.
 async fn count_refusals(
     transaction: &Transaction,
     refused: Vec<(SendKey, String)>,
     max: u32,
-) -> Result<Vec<SendKey>, StoreError> {
+) -> Result<(Vec<SendKey>, u64), StoreError> {
     let (keys, errors): (Vec<SendKey>, Vec<String>) =
         refused.into_iter().map(|(key, error)| (key, format!("REFUSED: {error}"))).unzip();
     let (ids, channels) = columns(&keys);
@@ -142,7 +143,7 @@ async fn count_refusals(
         letters.push(DeadLetter::of_refused_row(read::get(row, "event_id")?, recipient, key.channel, error));
     }
     settle::write_letters(transaction, &letters).await?;
-    Ok(waiting)
+    Ok((waiting, letters.len() as u64))
 }
 
 /// Puts rows into chunks again, which wait for whoever claims them.

@@ -154,7 +154,7 @@ async fn received(
         received.events.push(EventId::stored(read::get::<String>(row, "event_id")?));
         match claims.get(&key) {
             Some(Some(claim)) => received.jobs.push(read::job(row, *claim)?),
-            Some(None) => {}
+            Some(None) => received.sent += u64::from(key.channel == Channel::Websocket),
             None if read::get(row, "duplicate")? => duplicates.push(key),
             None => received.repeated += 1,
         }

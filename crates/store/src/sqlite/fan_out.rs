@@ -35,14 +35,16 @@ impl FanOutStore for Sqlite {
                 Err(event) => unreadable.push(event),
             }
         }
-        if !unreadable.is_empty() {
+        let failed = unreadable.len() as u64;
+        if failed > 0 {
             self.write(move |connection, now| unreadable.iter().try_for_each(|e| e.fail(connection, now)))
                 .await?;
         }
-        if events.is_empty() {
+        if events.is_empty() && failed == 0 {
             return Ok(None);
         }
-        Ok(Some(Box::new(SqliteClaim { store: self.clone(), events, cursors, now: self.clock() })))
+        let (store, now) = (self.clone(), self.clock());
+        Ok(Some(Box::new(SqliteClaim { store, events, unreadable: failed, cursors, now })))
     }
 }
 
@@ -68,8 +70,7 @@ fn claimed(connection: &Connection, claim: &Claim) -> Result<Vec<Result<Stored, 
     }
 }
 
-/// An event that got past the checks of its table, such as one whose text is not UTF-8. It fails at once and alone: left
-/// `PENDING` it would stand in the way of every claim.
+/// An event that got past the checks of its table, such as one whose text is not UTF-8.
 #[derive(Debug)]
 struct Unreadable {
     seq: i64,
@@ -116,6 +117,7 @@ fn claimed_event(row: &Row) -> Result<Stored, StoreError> {
 pub struct SqliteClaim {
     store: Sqlite,
     events: Vec<ClaimedEvent>,
+    unreadable: u64,
     /// By `seq`, the text of each cursor as it was read. Another release may write the same cursor with other words.
     cursors: HashMap<i64, String>,
     now: Timestamp,
@@ -125,6 +127,10 @@ pub struct SqliteClaim {
 impl FanOutClaim for SqliteClaim {
     fn events(&self) -> &[ClaimedEvent] {
         &self.events
+    }
+
+    fn unreadable(&self) -> u64 {
+        self.unreadable
     }
 
     fn now(&self) -> Timestamp {
@@ -301,5 +307,11 @@ fn write_row(
 /// A claim of an event that is not stored: it can be decided, and never committed.
 pub fn look_up(store: &Sqlite, event: Event) -> SqliteClaim {
     let event = ClaimedEvent { seq: 0, event: Arc::new(event), cursor: None, known: false, cancelled: None };
-    SqliteClaim { store: store.clone(), events: vec![event], cursors: HashMap::new(), now: store.clock() }
+    SqliteClaim {
+        store: store.clone(),
+        events: vec![event],
+        unreadable: 0,
+        cursors: HashMap::new(),
+        now: store.clock(),
+    }
 }

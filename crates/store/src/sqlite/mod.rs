@@ -16,6 +16,7 @@ mod row;
 mod send;
 mod statement;
 mod trace;
+mod waiting;
 mod writer;
 
 use std::fs::{File, OpenOptions, TryLockError};

@@ -23,9 +23,9 @@ impl OutboxStore for Sqlite {
         self.write(move |connection, now| claim(connection, now, &queue, lease)).await
     }
 
-    async fn chunk_published(&self, chunk: ChunkId) -> Result<(), StoreError> {
+    async fn chunk_published(&self, chunk: ChunkId) -> Result<bool, StoreError> {
         self.write(move |connection, _| {
-            read::change(connection, statement::DELETE_CHUNK, named_params! { ":id": chunk.0 }).map(drop)
+            Ok(read::change(connection, statement::DELETE_CHUNK, named_params! { ":id": chunk.0 })? > 0)
         })
         .await
     }
@@ -40,21 +40,24 @@ impl OutboxStore for Sqlite {
         refused: Vec<(SendKey, String)>,
         max: u32,
         delay: Duration,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         self.write(move |connection, now| {
-            let mut waiting = Vec::new();
+            let (mut waiting, mut letters) = (Vec::new(), 0);
             for (key, error) in &refused {
-                if !count_refusal(connection, now, *key, error, max)? {
-                    waiting.push(key.to_string());
+                match count_refusal(connection, now, *key, error, max)? {
+                    Refused::Waits => waiting.push(key.to_string()),
+                    Refused::Failed => letters += 1,
+                    Refused::DoneWith => {}
                 }
             }
             if waiting.is_empty() {
-                return read::change(connection, statement::DELETE_CHUNK, named_params! { ":id": chunk.0 })
-                    .map(drop);
+                read::change(connection, statement::DELETE_CHUNK, named_params! { ":id": chunk.0 })?;
+                return Ok(letters);
             }
             let params = named_params! { ":chunk_id": chunk.0, ":refused": json!(waiting).to_string() };
             read::change(connection, statement::CONFIRM_ROWS, params)?;
-            release(connection, chunk, Some(&lease_until(now, delay)))
+            release(connection, chunk, Some(&lease_until(now, delay)))?;
+            Ok(letters)
         })
         .await
     }
@@ -134,14 +137,22 @@ fn release(connection: &Connection, chunk: ChunkId, lease_until: Option<&str>) -
     read::change(connection, statement::RELEASE_CHUNK, params).map(drop)
 }
 
-/// Answers whether the row is done with.
+/// What became of a row that the broker refused.
+enum Refused {
+    Waits,
+    /// With a dead letter.
+    Failed,
+    /// Received or failed before.
+    DoneWith,
+}
+
 fn count_refusal(
     connection: &Connection,
     now: &str,
     key: SendKey,
     error: &str,
     max: u32,
-) -> Result<bool, StoreError> {
+) -> Result<Refused, StoreError> {
     let error = format!("REFUSED: {error}");
     let params = named_params! {
         ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(), ":error": error, ":max": max,
@@ -150,12 +161,13 @@ fn count_refusal(
         let failed = row.get::<_, Option<String>>("status")?.is_some();
         Ok((failed, row.get::<_, String>("event_id")?, read::recipient_of(row)?))
     })?;
-    let Some((failed, event_id, recipient)) = counted else { return Ok(true) };
-    if failed {
-        let letter = DeadLetter::of_refused_row(event_id, recipient, key.channel, error);
-        send::dead_letter(connection, now, &letter)?;
+    let Some((failed, event_id, recipient)) = counted else { return Ok(Refused::DoneWith) };
+    if !failed {
+        return Ok(Refused::Waits);
     }
-    Ok(failed)
+    let letter = DeadLetter::of_refused_row(event_id, recipient, key.channel, error);
+    send::dead_letter(connection, now, &letter)?;
+    Ok(Refused::Failed)
 }
 
 fn republish(

@@ -198,7 +198,8 @@ fn receive(
         _ if born == 0 => into.repeated += 1,
         SendStatus::Sending => into.jobs.push(job),
         SendStatus::Due => wait(connection, &job, now)?,
-        SendStatus::Sent | SendStatus::Failed | SendStatus::InDoubt | SendStatus::Cancelled => {}
+        SendStatus::Sent => into.sent += 1,
+        SendStatus::Failed | SendStatus::InDoubt | SendStatus::Cancelled => {}
     }
     Ok(())
 }

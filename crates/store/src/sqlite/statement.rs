@@ -63,6 +63,7 @@ statements! {
     MARK_REPLAYED = "mark_replayed";
     NEXT_DUE = "next_due";
     NOTIFICATION_OF = "notification_of";
+    OLDEST_WAITING = "oldest_waiting";
     OPEN_EVENTS = "open_events";
     PAGE_ENTITY = "page_entity";
     PAGE_EVERYBODY = "page_everybody";

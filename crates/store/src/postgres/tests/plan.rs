@@ -25,6 +25,8 @@ const MEANT: &[(&str, &str, &str)] = &[
     ("lost_rows", "event_outbox_unfinished", "the index has only what has begun"),
     ("default_settings", "entity_notification_settings_defaults", "all that the index has is asked for"),
     ("delete_old_captured", "captured_message_pkey", "from the beginning, up to a limit"),
+    ("oldest_waiting", "publish_chunk_pkey", "from the beginning, up to a hundred"),
+    ("oldest_waiting", "event_outbox_open", "from the beginning, up to a thousand"),
     ("rule_version", "rule_version", "it has one row"),
 ];
 
@@ -49,6 +51,13 @@ const INDEXES: &[(&str, &str)] = &[
     ("next_due", "send_due_pkey"),
     ("expired_claims", "send_claim_expiry"),
     ("open_events", "event_outbox_open"),
+    ("oldest_waiting", "event_outbox_fresh"),
+    ("oldest_waiting", "event_outbox_unfinished"),
+    ("oldest_waiting", "publish_chunk_pkey"),
+    ("oldest_waiting", "outbox_pkey"),
+    ("oldest_waiting", "event_outbox_open"),
+    ("oldest_waiting", "send_due_pkey"),
+    ("oldest_waiting", "send_claim_expiry"),
     ("lost_rows", "event_outbox_open"),
     ("lost_rows", "event_outbox_unfinished"),
     ("lost_rows", "outbox_recipient"),

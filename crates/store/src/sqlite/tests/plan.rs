@@ -30,6 +30,8 @@ const MEANT: &[(&str, &str, &str)] = &[
         "SCAN s USING INDEX entity_notification_settings_defaults",
         "all that the index has is asked for",
     ),
+    ("oldest_waiting", "SCAN publish_chunk", "the first hundred of its key"),
+    ("oldest_waiting", "SCAN event_outbox USING INDEX event_outbox_open", "the first thousand of the index"),
     ("release_chunks", "SCAN publish_chunk", "once, at start, and only what waits has a chunk"),
     ("rule_version", "SCAN rule_version", "it has one row"),
     ("trace_users", "SCAN (subquery-1)", "a page of users"),

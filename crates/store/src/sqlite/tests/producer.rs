@@ -144,14 +144,14 @@ async fn an_event_that_can_not_be_read_fails_alone() {
     .unwrap();
     insert(&producer, &[("event_id", "'broken cursor'"), ("fan_out_cursor", "'nonsense'")]).unwrap();
     insert(&producer, &[("event_id", "'after'")]).unwrap();
-    assert!(store.claim_events(Claim::Unfinished { after: 0 }).await.unwrap().is_none());
-    assert!(
-        store.claim_events(Claim::Fresh { limit: 1 }).await.unwrap().is_none(),
-        "the first one can't be read"
-    );
+    // In both, the first one can't be read.
+    for claim in [Claim::Unfinished { after: 0 }, Claim::Fresh { limit: 1 }] {
+        let claim = store.claim_events(claim).await.unwrap().unwrap();
+        assert_eq!((claim.events().len(), claim.unreadable()), (0, 1));
+    }
     let claim = store.claim_events(Claim::Fresh { limit: 10 }).await.unwrap().unwrap();
     let ids: Vec<&str> = claim.events().iter().map(|claimed| claimed.event.event_id.as_str()).collect();
-    assert_eq!(ids, ["before", "after"]);
+    assert_eq!((ids, claim.unreadable()), (vec!["before", "after"], 1));
     assert_eq!(count(&producer, "SELECT count(*) FROM event_outbox WHERE status = 'FAILED'"), 3);
     assert_eq!(count(&producer, "SELECT count(*) FROM dead_letter WHERE reason = 'UNREADABLE'"), 3);
     let listed = store.list_events(EventFilter { limit: 10, ..EventFilter::default() }).await.unwrap();
@@ -169,7 +169,7 @@ async fn an_event_that_can_not_be_read_is_forgotten_but_for_its_id() {
     let producer = folder.connect();
     insert(&producer, &[("event_id", "CAST(x'62ff64' AS TEXT)")]).unwrap();
     insert(&producer, &[("payload", "CAST(x'7b2278223a22ff227d' AS TEXT)")]).unwrap();
-    assert!(store.claim_events(Claim::Fresh { limit: 10 }).await.unwrap().is_none());
+    assert_eq!(store.claim_events(Claim::Fresh { limit: 10 }).await.unwrap().unwrap().unreadable(), 2);
     clock.advance(Duration::from_hours(2));
     assert_eq!(store.retain(Duration::from_hours(1), 0, 100).await.unwrap().next, None);
     assert_eq!(count(&producer, "SELECT count(*) FROM event_outbox"), 0);
@@ -211,7 +211,8 @@ async fn a_cursor_that_can_not_be_read_leaves_what_was_written() {
     let store = folder.open();
     let producer = folder.connect();
     begun(&producer, "'nonsense'");
-    assert!(store.claim_events(Claim::Unfinished { after: 0 }).await.unwrap().is_none());
+    let claim = store.claim_events(Claim::Unfinished { after: 0 }).await.unwrap().unwrap();
+    assert_eq!((claim.events().len(), claim.unreadable()), (0, 1));
     let published = "SELECT count(*) FROM event_outbox
                      WHERE status = 'PUBLISHED' AND published_at IS NOT NULL AND last_error LIKE 'UNREADABLE: %'";
     assert_eq!(count(&producer, published), 1);

@@ -1,0 +1,46 @@
+//! When a lease ends, as its holder sees it: by a clock that nobody can set, and that goes on while the machine is suspended. The
+//! usual monotonic clock stands still then, and a machine that woke would think that it still held what others have long taken over.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
+#[derive(Debug, Clone, Copy)]
+pub struct LeaseEnd {
+    /// Since the machine was started.
+    at: Duration,
+}
+
+impl LeaseEnd {
+    /// Of a lease that is about to be asked for. The database counts from later on, so this end is never after its own.
+    pub fn after(lease: Duration) -> Self {
+        LeaseEnd { at: now() + lease }
+    }
+
+    pub fn rest(self) -> Duration {
+        self.at.saturating_sub(now())
+    }
+}
+
+fn now() -> Duration {
+    // It began at 0 and goes on.
+    clock_gettime(CLOCK).try_into().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_gets_shorter_and_ends() {
+        let hour = Duration::from_hours(1);
+        let rest = LeaseEnd::after(hour).rest();
+        assert!(rest <= hour && rest > hour / 2, "{rest:?}");
+        assert_eq!(LeaseEnd::after(Duration::ZERO).rest(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,48 @@
+//! Beside the pipeline: tells how long what waits has waited, so that somebody notices a stage that stands still. It only looks, and
+//! nothing depends on it.
+
+use std::time::Duration;
+
+use campanile_store::{OldestWaiting, StoreError};
+use tokio_util::sync::CancellationToken;
+
+use crate::Engine;
+use crate::signals::Outage;
+use crate::telemetry::OLDEST_WAITING;
+
+const INTERVAL: Duration = Duration::from_secs(10);
+/// Who does not hear from the database for so long does not know any more.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub async fn run(engine: Engine, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        show(measure(&engine).await);
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+    }
+}
+
+async fn measure(engine: &Engine) -> Option<OldestWaiting> {
+    let silence = |_| Err(StoreError::Unavailable(format!("no answer within {PATIENCE:?}")));
+    let asked = tokio::time::timeout(PATIENCE, engine.store.oldest_waiting()).await;
+    asked
+        .unwrap_or_else(silence)
+        .inspect_err(|error| engine.signals.note_outage(Outage::Database, "measure", error))
+        .ok()
+}
+
+/// While nobody knows, the gauges say so: the last age would look as if it stood still, and zero as if all were well.
+fn show(waiting: Option<OldestWaiting>) {
+    let seconds =
+        |age: fn(OldestWaiting) -> Duration| waiting.map_or(f64::NAN, |waiting| age(waiting).as_secs_f64());
+    for (stage, age) in [
+        ("fan_out", seconds(|waiting| waiting.fan_out)),
+        ("publish", seconds(|waiting| waiting.publish)),
+        ("receive", seconds(|waiting| waiting.receive)),
+        ("send", seconds(|waiting| waiting.send)),
+    ] {
+        metrics::gauge!(OLDEST_WAITING, "stage" => stage).set(age);
+    }
+}

@@ -1,0 +1,30 @@
+//! How long what waits has waited.
+
+use async_trait::async_trait;
+use campanile_domain::channel::Channel;
+use campanile_domain::time;
+use rusqlite::named_params;
+use serde_json::json;
+
+use super::{Sqlite, read, statement};
+use crate::{OldestWaiting, StoreError, WaitingStore};
+
+#[async_trait]
+impl WaitingStore for Sqlite {
+    async fn oldest_waiting(&self) -> Result<OldestWaiting, StoreError> {
+        let now = self.clock();
+        self.read(move |connection| {
+            let channels = json!(Channel::ALL.map(Channel::as_str)).to_string();
+            let params = named_params! { ":channels": channels, ":now": time::to_text(now) };
+            let waiting = read::first(connection, statement::OLDEST_WAITING, params, |row| {
+                let since = |column| read::maybe_time(row, column);
+                Ok(OldestWaiting::at(
+                    now,
+                    [since("fan_out")?, since("publish")?, since("receive")?, since("send")?],
+                ))
+            })?;
+            Ok(waiting.unwrap_or_default())
+        })
+        .await
+    }
+}
