@@ -31,6 +31,40 @@ pub enum Outcome {
     NotAttempted,
 }
 
+/// The kind of an outcome, as it stands in `send_attempt.outcome`: whatever followed from it, a doubt stays recognisable as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutcomeKind {
+    Sent,
+    Retry,
+    Rejected,
+    Unknown,
+    NotAttempted,
+}
+
+impl OutcomeKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OutcomeKind::Sent => "SENT",
+            OutcomeKind::Retry => "RETRY",
+            OutcomeKind::Rejected => "REJECTED",
+            OutcomeKind::Unknown => "UNKNOWN",
+            OutcomeKind::NotAttempted => "NOT_ATTEMPTED",
+        }
+    }
+}
+
+impl Outcome {
+    pub fn kind(&self) -> OutcomeKind {
+        match self {
+            Outcome::Sent { .. } => OutcomeKind::Sent,
+            Outcome::Retry { .. } => OutcomeKind::Retry,
+            Outcome::Rejected { .. } => OutcomeKind::Rejected,
+            Outcome::Unknown { .. } => OutcomeKind::Unknown,
+            Outcome::NotAttempted => OutcomeKind::NotAttempted,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendState {
     Sent { external_id: Option<String>, at: Timestamp },

@@ -20,6 +20,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const REPUBLISH_ROWS: usize = 20_000;
 /// Soon after the start, so that instances that do not live for long sweep, too.
 const FIRST_SWEEP: Duration = Duration::from_mins(2);
+/// When the database was away, whoever has sent something meanwhile and knows what came of it is given so long to write it down.
+/// Longer than anybody backs off.
+const AFTER_AN_OUTAGE: Duration = Duration::from_secs(7);
 /// Longer than it takes to note that a confirmed chunk is published.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Open events that are looked at in one round, in case a hint got lost; the next round goes on behind them.
@@ -31,10 +34,12 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     let republish_after = engine.config.recover.republish_after;
     let (mut swept, mut next_sweep) = (0, Instant::now() + FIRST_SWEEP.min(republish_after));
+    let mut take_over_from = Instant::now();
     while !stop.is_cancelled() {
-        match run_once(&engine, &desk, &mut swept).await {
+        match run_once(&engine, &desk, &mut swept, take_over_from).await {
             Ok(()) => backoff.reset(),
             Err(error) => {
+                take_over_from = Instant::now() + AFTER_AN_OUTAGE;
                 engine.signals.note_outage(Outage::Database, "recover", &error);
                 backoff.wait(&stop).await;
                 continue;
@@ -53,10 +58,17 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
     }
 }
 
-pub async fn run_once(engine: &Engine, desk: &Desk, swept: &mut i64) -> Result<(), StoreError> {
-    let taken = settle::take_over_expired(engine, desk).await?;
-    if taken > 0 {
-        tracing::info!(sends = taken, "sends of a dead instance were taken over");
+async fn run_once(
+    engine: &Engine,
+    desk: &Desk,
+    swept: &mut i64,
+    take_over_from: Instant,
+) -> Result<(), StoreError> {
+    if Instant::now() >= take_over_from {
+        let taken = settle::take_over_expired(engine, desk).await?;
+        if taken > 0 {
+            tracing::info!(sends = taken, "sends of a dead instance were taken over");
+        }
     }
     sweep(engine, swept).await
 }

@@ -8,7 +8,7 @@ use campanile_domain::event::Failure;
 use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::id::{EventId, EventType, SendKey, UserRef};
 use campanile_domain::priority::Priority;
-use campanile_domain::send::SendState;
+use campanile_domain::send::{OutcomeKind, SendState};
 
 use crate::StoreError;
 
@@ -61,16 +61,20 @@ pub struct Settlement {
     pub provider: String,
     /// What went wrong, if something did.
     pub error: Option<String>,
-    /// False when the provider was not asked; the attempt does not count then.
-    pub attempted: bool,
+    /// What the provider made of it. One that was not asked does not count as an attempt.
+    pub outcome: OutcomeKind,
     pub duration: Duration,
     pub capture: Capture,
 }
 
 impl Settlement {
+    pub(crate) fn attempted(&self) -> bool {
+        self.outcome != OutcomeKind::NotAttempted
+    }
+
     /// Attempts so far: one that did not take place does not count.
     pub(crate) fn attempts(&self) -> u32 {
-        if self.attempted { self.job.attempt } else { self.job.attempt - 1 }
+        if self.attempted() { self.job.attempt } else { self.job.attempt - 1 }
     }
 
     pub(crate) fn is_sent(&self) -> bool {
@@ -102,7 +106,7 @@ impl Settlement {
 
     /// Whether the attempt is kept: every one that was not a first success.
     pub(crate) fn is_kept(&self) -> bool {
-        self.attempted && !(self.job.attempt == 1 && self.is_sent())
+        self.attempted() && !(self.job.attempt == 1 && self.is_sent())
     }
 
     /// Best-effort channels make no dead letters.

@@ -180,6 +180,11 @@ impl Desk {
         open(&self.open_claims).contains_key(&claim)
     }
 
+    /// How many claims this process holds.
+    pub fn open_claims(&self) -> usize {
+        open(&self.open_claims).len()
+    }
+
     /// Waits for the attempts that are under way.
     pub async fn finish(&self) {
         self.attempts.close();

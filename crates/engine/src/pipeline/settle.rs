@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_domain::send::{Attempt, Outcome, SendState, after};
+use campanile_domain::send::{Attempt, Outcome, OutcomeKind, SendState, after};
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
 use campanile_store::{Capture, ClaimId, SendJob, Settlement, Signal, StoreError};
@@ -56,16 +56,8 @@ async fn next_batch(outcomes: &mut UnboundedReceiver<Attempted>, done: &Cancella
 
 async fn settle(engine: &Engine, batch: &[Attempted], finished: Vec<ClaimId>) -> Result<(), StoreError> {
     let now = engine.store.now().await?;
-    let verdicts = batch.iter().map(|attempted| verdict(engine, attempted, now)).collect();
-    write(engine, By::Holder, verdicts, finished).await
-}
-
-/// What is to be written of a send.
-#[derive(Debug, Clone)]
-struct Verdict {
-    settlement: Settlement,
-    /// Nobody knows what the provider did.
-    doubt: bool,
+    let settlements = batch.iter().map(|attempted| settlement(engine, attempted, now)).collect();
+    write(engine, By::Holder, settlements, finished).await
 }
 
 /// Who writes it.
@@ -81,22 +73,19 @@ enum By {
 async fn write(
     engine: &Engine,
     by: By,
-    verdicts: Vec<Verdict>,
+    settlements: Vec<Settlement>,
     finished: Vec<ClaimId>,
 ) -> Result<(), StoreError> {
-    let mut batches = vec![(verdicts, finished)];
+    let mut batches = vec![(settlements, finished)];
     while let Some((batch, finished)) = batches.pop() {
         match write_once(engine, by, &batch, finished.clone()).await {
             Ok(()) => {}
-            Err(StoreError::Refused(error)) if batch.len() == 1 && batch[0].settlement.state != REFUSED => {
-                tracing::error!(key = %batch[0].settlement.job.key, %error, "an outcome could not be written");
-                let failed = batch.into_iter().map(|verdict| Verdict {
-                    settlement: Settlement {
-                        state: REFUSED,
-                        error: Some("the database refused the outcome".to_owned()),
-                        ..verdict.settlement
-                    },
-                    ..verdict
+            Err(StoreError::Refused(error)) if batch.len() == 1 && batch[0].state != REFUSED => {
+                tracing::error!(key = %batch[0].job.key, %error, "an outcome could not be written");
+                let failed = batch.into_iter().map(|settlement| Settlement {
+                    state: REFUSED,
+                    error: Some("the database refused the outcome".to_owned()),
+                    ..settlement
                 });
                 batches.push((failed.collect(), finished));
             }
@@ -117,26 +106,25 @@ const REFUSED: SendState = SendState::Failed { code: "SETTLE_ERROR" };
 async fn write_once(
     engine: &Engine,
     by: By,
-    verdicts: &[Verdict],
+    settlements: &[Settlement],
     finished: Vec<ClaimId>,
 ) -> Result<(), StoreError> {
-    let settlements = verdicts.iter().map(|verdict| verdict.settlement.clone()).collect();
     fail::fail_point!("settle.before_commit");
-    let settled = engine.store.settle(settlements, finished).await?;
+    let settled = engine.store.settle(settlements.to_vec(), finished).await?;
     fail::fail_point!("settle.after_commit");
     let lost = settled.lost.len();
     match by {
         By::Holder => count_lost("send", lost as u64),
-        By::Recovery => metrics::counter!(TAKEN_OVER).increment((verdicts.len() - lost) as u64),
+        By::Recovery => metrics::counter!(TAKEN_OVER).increment((settlements.len() - lost) as u64),
     }
-    for Verdict { settlement, doubt } in verdicts {
+    for settlement in settlements {
         let (key, status) = (settlement.job.key, settlement.state.status());
         if settled.lost.contains(&key) {
             continue;
         }
         let channel = key.channel;
         count_sends(channel, status, 1);
-        if *doubt {
+        if settlement.outcome == OutcomeKind::Unknown {
             count_doubt(channel, status, 1);
         }
         if status == SendStatus::Failed && channel.is_retried() {
@@ -150,18 +138,17 @@ async fn write_once(
     Ok(())
 }
 
-fn verdict(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Verdict {
+fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlement {
     let (state, error) = next_state(engine, &attempted.claimed.job, &attempted.outcome, now);
-    let settlement = Settlement {
+    Settlement {
         job: attempted.claimed.job.clone(),
         state,
         provider: attempted.provider.to_owned(),
         error,
-        attempted: attempted.outcome != Outcome::NotAttempted,
+        outcome: attempted.outcome.kind(),
         duration: attempted.duration,
         capture: if attempted.captures { Capture::Keep } else { Capture::None },
-    };
-    Verdict { settlement, doubt: matches!(attempted.outcome, Outcome::Unknown { .. }) }
+    }
 }
 
 fn next_state(
@@ -195,24 +182,25 @@ pub async fn take_over_expired(engine: &Engine, desk: &Desk) -> Result<usize, St
     const MAX_CLAIMS: usize = 20;
     let mut taken = 0;
     loop {
-        let mut expired = engine.store.expired_claims(MAX_CLAIMS).await?;
-        // What this process holds itself it will settle itself: it knows the outcomes, however late it may write them.
+        // What this process holds itself it will settle itself: it knows the outcomes, however late it may write them. So it looks
+        // behind those, too.
+        let mut expired = engine.store.expired_claims(MAX_CLAIMS + desk.open_claims()).await?;
         expired.retain(|claim| !desk.holds(claim.claim));
         if expired.is_empty() {
             return Ok(taken);
         }
         let now = engine.store.now().await?;
         let claims = expired.iter().map(|claim| claim.claim).collect();
-        let verdicts: Vec<Verdict> =
+        let settlements: Vec<Settlement> =
             expired.into_iter().flat_map(|claim| claim.jobs).map(|job| in_doubt(engine, job, now)).collect();
-        taken += verdicts.len();
-        write(engine, By::Recovery, verdicts, claims).await?;
+        taken += settlements.len();
+        write(engine, By::Recovery, settlements, claims).await?;
     }
 }
 
 /// Nobody can know what the provider did; but what `capture` sends is written together with its outcome, so without an
 /// outcome it was not sent.
-fn in_doubt(engine: &Engine, job: SendJob, now: Timestamp) -> Verdict {
+fn in_doubt(engine: &Engine, job: SendJob, now: Timestamp) -> Settlement {
     let provider = engine.providers.get(job.key.channel);
     let outcome = if provider.is_some_and(|provider| provider.captures()) {
         Outcome::NotAttempted
@@ -220,14 +208,13 @@ fn in_doubt(engine: &Engine, job: SendJob, now: Timestamp) -> Verdict {
         Outcome::Unknown { error: "the instance that was sending it died or lost its lease".to_owned() }
     };
     let (state, error) = next_state(engine, &job, &outcome, now);
-    let settlement = Settlement {
+    Settlement {
         job,
         state,
         provider: provider.map_or("none", |provider| provider.name()).to_owned(),
         error,
-        attempted: outcome != Outcome::NotAttempted,
+        outcome: outcome.kind(),
         duration: Duration::ZERO,
         capture: Capture::None,
-    };
-    Verdict { settlement, doubt: matches!(outcome, Outcome::Unknown { .. }) }
+    }
 }

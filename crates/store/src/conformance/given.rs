@@ -11,7 +11,7 @@ use campanile_domain::id::{
     UserTypeName,
 };
 use campanile_domain::priority::Priority;
-use campanile_domain::send::{EXHAUSTED, SendState};
+use campanile_domain::send::{EXHAUSTED, OutcomeKind, SendState};
 use campanile_domain::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -127,18 +127,18 @@ pub fn commit_of(steps: Vec<FanOutStep>, chunks: Vec<NewChunk>) -> FanOutCommit 
 
 /// What became of an attempt.
 pub fn outcome(job: &SendJob, state: SendState) -> Settlement {
-    let error = match state {
-        SendState::Sent { .. } => None,
-        SendState::Due { .. } | SendState::Failed { .. } | SendState::InDoubt { .. } => {
-            Some("busy".to_owned())
-        }
+    let (outcome, error) = match state {
+        SendState::Sent { .. } => (OutcomeKind::Sent, None),
+        SendState::Due { .. } => (OutcomeKind::Retry, Some("busy".to_owned())),
+        SendState::Failed { .. } => (OutcomeKind::Rejected, Some("busy".to_owned())),
+        SendState::InDoubt { .. } => (OutcomeKind::Unknown, Some("busy".to_owned())),
     };
     Settlement {
         job: job.clone(),
         state,
         provider: "provider".to_owned(),
         error,
-        attempted: true,
+        outcome,
         duration: Duration::from_millis(5),
         capture: Capture::None,
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Slack, Sms};
-use campanile_domain::send::{EXHAUSTED, REJECTED, SendState};
+use campanile_domain::send::{EXHAUSTED, OutcomeKind, REJECTED, SendState};
 use campanile_domain::time::{Timestamp, later};
 use serde_json::json;
 
@@ -67,7 +67,7 @@ pub async fn a_retry_is_due_and_its_attempt_is_kept(fixture: &Fixture) {
     assert!(send["next_attempt_at"].is_string() && send["sent_at"].is_null());
     let attempts = attempts(&send);
     assert_eq!(attempts.len(), 1);
-    assert_eq!((text(&attempts[0], "outcome"), text(&attempts[0], "error")), ("DUE", "busy"));
+    assert_eq!((text(&attempts[0], "outcome"), text(&attempts[0], "error")), ("RETRY", "busy"));
     assert_eq!((text(&attempts[0], "provider"), &attempts[0]["duration_ms"]), ("provider", &json!(5)));
     assert!(fixture.claim_due(Email, 10).await.is_empty());
     fixture.advance(LEASE * 6).await;
@@ -84,7 +84,7 @@ pub async fn a_success_after_a_retry_is_kept_as_an_attempt(fixture: &Fixture) {
     let send = fixture.send("a", job.key).await;
     assert_eq!((text(&send, "status"), &send["attempt_count"]), ("SENT", &json!(2)));
     assert!(send["last_error"].is_null());
-    assert_eq!(texts(&attempts(&send), "outcome"), ["DUE", "SENT"]);
+    assert_eq!(texts(&attempts(&send), "outcome"), ["RETRY", "SENT"]);
 }
 
 pub async fn a_send_that_failed_has_a_dead_letter(fixture: &Fixture) {
@@ -92,7 +92,7 @@ pub async fn a_send_that_failed_has_a_dead_letter(fixture: &Fixture) {
     assert!(fixture.settle(vec![failed(&job, EXHAUSTED)]).await.is_empty());
     let send = fixture.send("a", job.key).await;
     assert_eq!((text(&send, "status"), text(&send, "last_error")), ("FAILED", "EXHAUSTED: busy"));
-    assert_eq!(texts(&attempts(&send), "outcome"), ["FAILED"]);
+    assert_eq!(texts(&attempts(&send), "outcome"), ["REJECTED"]);
     let letters = fixture.trace("a").await.dead_letters;
     assert_eq!(letters.len(), 1);
     let letter = &letters[0];
@@ -116,7 +116,7 @@ pub async fn a_doubtful_send_is_left_to_a_person(fixture: &Fixture) {
     assert!(fixture.settle(vec![doubt]).await.is_empty());
     let send = fixture.send("a", job.key).await;
     assert_eq!((text(&send, "status"), &send["attempt_count"]), ("IN_DOUBT", &json!(1)));
-    assert_eq!(texts(&attempts(&send), "outcome"), ["IN_DOUBT"]);
+    assert_eq!(texts(&attempts(&send), "outcome"), ["UNKNOWN"]);
     fixture.advance(LEASE * 100).await;
     assert!(fixture.claim_due(Email, 10).await.is_empty());
     assert!(fixture.store.expired_claims(10).await.expect("the database is there").is_empty());
@@ -125,7 +125,7 @@ pub async fn a_doubtful_send_is_left_to_a_person(fixture: &Fixture) {
 
 pub async fn what_was_not_attempted_does_not_count(fixture: &Fixture) {
     let job = fixture.sending("a", Email).await;
-    let let_go = |settlement: Settlement| Settlement { attempted: false, error: None, ..settlement };
+    let let_go = |settlement: Settlement| Settlement { outcome: OutcomeKind::NotAttempted, error: None, ..settlement };
     let first = let_go(due_in(fixture, &job, Duration::ZERO).await);
     assert!(fixture.settle(vec![first]).await.is_empty());
     let send = fixture.send("a", job.key).await;
@@ -146,7 +146,7 @@ pub async fn what_was_not_attempted_does_not_count(fixture: &Fixture) {
 pub async fn a_send_that_fails_without_an_attempt_says_why(fixture: &Fixture) {
     let job = fixture.sending("a", Email).await;
     let error = Some("no provider is configured".to_owned());
-    let failure = Settlement { attempted: false, error, ..failed(&job, REJECTED) };
+    let failure = Settlement { outcome: OutcomeKind::NotAttempted, error, ..failed(&job, REJECTED) };
     assert!(fixture.settle(vec![failure]).await.is_empty());
     let send = fixture.send("a", job.key).await;
     assert_eq!((text(&send, "status"), &send["attempt_count"]), ("FAILED", &json!(0)));

@@ -61,7 +61,7 @@ async fn write_outcomes(
                 &column(&ordered, |s| s.job.claim.0),
                 &column(&ordered, |s| s.state.status().as_str()),
                 &column(&ordered, |s| i32::try_from(s.attempts()).unwrap_or(i32::MAX)),
-                &column(&ordered, |s| s.attempted),
+                &column(&ordered, |s| s.attempted()),
                 &column(&ordered, |s| s.provider.as_str()),
                 &column(&ordered, Settlement::external_id),
                 &column(&ordered, Settlement::last_error),
@@ -99,7 +99,7 @@ async fn write_attempts(transaction: &Transaction, held: &[&Settlement]) -> Resu
         &column(&kept, |s| s.job.key.notification_id.0),
         &column(&kept, |s| s.job.key.channel.as_str()),
         &column(&kept, |s| s.provider.as_str()),
-        &column(&kept, |s| s.state.status().as_str()),
+        &column(&kept, |s| s.outcome.as_str()),
         &column(&kept, |s| s.error.as_deref()),
         &column(&kept, |s| i64::try_from(s.duration.as_millis()).unwrap_or(i64::MAX)),
     ];

@@ -266,7 +266,7 @@ fn settle(connection: &Connection, now: &str, settlement: &Settlement) -> Result
         statement::SETTLE_SEND,
         named_params! {
             ":status": settlement.state.status().as_str(), ":attempt_count": settlement.attempts(),
-            ":attempted": settlement.attempted, ":provider": settlement.provider, ":external_id": settlement.external_id(),
+            ":attempted": settlement.attempted(), ":provider": settlement.provider, ":external_id": settlement.external_id(),
             ":last_error": settlement.last_error(), ":sent_at": sent_at, ":notification_id": notification_id.to_string(),
             ":channel": channel.as_str(), ":lease": job.claim.0,
         },
@@ -283,7 +283,7 @@ fn settle(connection: &Connection, now: &str, settlement: &Settlement) -> Result
             statement::INSERT_ATTEMPT,
             named_params! {
                 ":notification_id": notification_id.to_string(), ":channel": channel.as_str(), ":at": now,
-                ":provider": settlement.provider, ":outcome": settlement.state.status().as_str(), ":error": settlement.error,
+                ":provider": settlement.provider, ":outcome": settlement.outcome.as_str(), ":error": settlement.error,
                 ":duration_ms": i64::try_from(settlement.duration.as_millis()).unwrap_or(i64::MAX),
             },
         )?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use campanile_domain::send::SendState;
+use campanile_domain::send::{OutcomeKind, SendState};
 
 use super::{LEASE, QUEUE, event, eventually, fixture, received, rows};
 use crate::conformance::Fixture;
@@ -25,7 +25,7 @@ fn sent(job: &SendJob, at: campanile_domain::time::Timestamp) -> Settlement {
         state: SendState::Sent { external_id: Some("an id of the provider".to_owned()), at },
         provider: "provider".to_owned(),
         error: None,
-        attempted: true,
+        outcome: OutcomeKind::Sent,
         duration: Duration::from_millis(5),
         capture: Capture::None,
     }
