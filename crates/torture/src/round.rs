@@ -56,8 +56,18 @@ pub struct Outcome {
     pub left_out: Vec<(Fault, &'static str)>,
 }
 
+/// What it wrote stays only if something was found, or went wrong here.
 pub async fn run(round: Round, servers: &Servers, binary: &Path, seed: u64) -> Result<Outcome> {
-    let mut world = World::build(round, servers, binary, seed).await?;
+    let folder = tempfile::Builder::new().prefix("campanile-torture-").tempdir()?;
+    let outcome = run_in(folder.path(), round, servers, binary, seed).await;
+    if !outcome.as_ref().is_ok_and(|outcome| outcome.findings.is_empty()) {
+        println!("  kept, to be looked at: {}", folder.keep().display());
+    }
+    outcome
+}
+
+async fn run_in(folder: &Path, round: Round, servers: &Servers, binary: &Path, seed: u64) -> Result<Outcome> {
+    let mut world = World::build(round, folder, servers, binary, seed).await?;
     let load = Load::default();
     let left_out = left_out(&world);
     let stop = CancellationToken::new();
@@ -181,6 +191,10 @@ async fn broker_away(world: &World, load: &Load, events: usize, length: Duration
 async fn heal(world: &World) -> Result<()> {
     for instance in &world.instances {
         instance.resume();
+        if world.round.backend == Backend::Embedded {
+            // Its clock is the database's, and may be wrong.
+            instance.kill();
+        }
         let lines = [instance.to_database.as_ref(), instance.to_broker.as_ref(), Some(&instance.to_provider)];
         for line in lines.into_iter().flatten() {
             line.set(Mode::Pass);

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-const MEGABYTES: usize = 24;
+const MEGABYTES: usize = 160;
 /// Set for ourselves once we are in a namespace of our own.
 const INSIDE: &str = "CAMPANILE_TORTURE_NAMESPACE";
 

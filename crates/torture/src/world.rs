@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::database::{self, Database};
@@ -40,20 +39,26 @@ pub struct World {
     pub small_disk: Option<SmallDisk>,
     pub diary: Arc<Diary>,
     pub http: reqwest::Client,
-    folder: TempDir,
+    folder: PathBuf,
     kept_up: JoinSet<()>,
 }
 
 impl World {
-    pub async fn build(round: Round, servers: &Servers, binary: &Path, seed: u64) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("campanile-torture-").tempdir()?;
-        let diary = Arc::new(Diary::new(&folder.path().join("diary.log"))?);
-        let provider = ProviderProcess::start(&folder.path().join("ledger.jsonl"), seed).await?;
+    /// With everything that it writes in this folder.
+    pub async fn build(
+        round: Round,
+        folder: &Path,
+        servers: &Servers,
+        binary: &Path,
+        seed: u64,
+    ) -> Result<Self> {
+        let diary = Arc::new(Diary::new(&folder.join("diary.log"))?);
+        let provider = ProviderProcess::start(&folder.join("ledger.jsonl"), seed).await?;
         let name = format!("torture_{}_{seed}", std::process::id());
         let small_disk =
-            if round.small_disk { Some(SmallDisk::mount(&made(folder.path().join("data"))?)?) } else { None };
+            if round.small_disk { Some(SmallDisk::mount(&made(folder.join("data"))?)?) } else { None };
         let database = match round.backend {
-            Backend::Embedded => Database::Sqlite { file: folder.path().join("data/campanile.db") },
+            Backend::Embedded => Database::Sqlite { file: folder.join("data/campanile.db") },
             Backend::Servers | Backend::Mixed => {
                 Database::Postgres { url: make_database(servers, &name).await? }
             }
@@ -69,7 +74,7 @@ impl World {
             small_disk,
             diary,
             http,
-            folder,
+            folder: folder.to_owned(),
             kept_up: JoinSet::new(),
         };
         for number in 0..world.round.instances {
@@ -85,8 +90,8 @@ impl World {
     async fn instance(&self, number: usize, binary: &Path) -> Result<Instance> {
         let name = format!("instance-{number}");
         let data = match self.round.backend {
-            Backend::Embedded => made(self.folder.path().join("data"))?,
-            Backend::Servers | Backend::Mixed => made(self.folder.path().join(&name))?,
+            Backend::Embedded => made(self.folder.join("data"))?,
+            Backend::Servers | Backend::Mixed => made(self.folder.join(&name))?,
         };
         let to_provider = Proxy::to(self.provider.address.to_string()).await?;
         let sms = format!("http://{ACCOUNT_SID}:{AUTH_TOKEN}@{}?from=%2B15005550006", to_provider.address);
@@ -113,7 +118,7 @@ impl World {
         } else {
             None
         };
-        let log = self.folder.path().join(format!("{name}.log"));
+        let log = self.folder.join(format!("{name}.log"));
         let lines = (to_database, to_broker, to_provider);
         Ok(Instance::new(
             name,
@@ -156,7 +161,7 @@ impl World {
         let begun = Instant::now();
         while self.instances.iter().any(|instance| instance.url().is_none()) {
             if begun.elapsed() > UP_LIMIT {
-                bail!("an instance does not come up; see the logs in {}", self.folder.path().display());
+                bail!("an instance does not come up within {UP_LIMIT:?}");
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -170,7 +175,7 @@ impl World {
         }
         while self.kept_up.join_next().await.is_some() {}
         for instance in &self.instances {
-            let log = std::fs::read_to_string(self.folder.path().join(format!("{}.log", instance.name)))?;
+            let log = std::fs::read_to_string(self.folder.join(format!("{}.log", instance.name)))?;
             if let Some(line) = log.lines().find(|line| line.contains("panicked at")) {
                 self.diary.find(format!("{} panicked: {line}", instance.name));
             }
@@ -178,7 +183,7 @@ impl World {
         Ok(())
     }
 
-    /// Leaves nothing behind; after findings the folder stays, to be looked at.
+    /// Leaves nothing behind in the servers.
     pub async fn demolish(self) -> Result<()> {
         if let Database::Postgres { url } = &self.database {
             let name = url.rsplit('/').next().unwrap_or_default().to_owned();
@@ -193,9 +198,6 @@ impl World {
             for queue in listed.lines().filter(|queue| queue.starts_with(&self.prefix)) {
                 self.servers.rabbitmqctl(&["-q", "delete_queue", queue]).await?;
             }
-        }
-        if !self.diary.findings().is_empty() {
-            println!("  kept: {}", self.folder.keep().display());
         }
         Ok(())
     }
