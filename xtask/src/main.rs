@@ -7,6 +7,7 @@ mod servers;
 mod soak;
 mod test;
 mod tidy;
+mod torture;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

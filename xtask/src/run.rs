@@ -5,7 +5,7 @@
 //! `setpriv --pdeathsig` has the kernel tell `timeout` when we are gone, however we went.
 
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -35,12 +35,21 @@ pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
 
 /// Runs a command that must succeed within the limit; `what` names it in errors.
 pub fn within(limit: Duration, what: &str, command: &Command) -> Result<()> {
-    match run(limit, command)? {
-        End::Succeeded => Ok(()),
+    succeed(limit, what, command, Stdio::inherit()).map(drop)
+}
+
+/// The same, and what the command has written to its output; its errors are shown.
+pub fn output_within(limit: Duration, what: &str, command: &Command) -> Result<String> {
+    let written = succeed(limit, what, command, Stdio::piped())?;
+    String::from_utf8(written).with_context(|| format!("{what} writes something else than UTF-8"))
+}
+
+fn succeed(limit: Duration, what: &str, command: &Command, output: Stdio) -> Result<Vec<u8>> {
+    let (end, written) = run(limit, command, output)?;
+    match end {
+        End::Succeeded => Ok(written),
         End::Failed(status) => bail!("{what} failed ({status}); what is wrong stands above"),
-        End::OutOfTime => {
-            bail!("{what} ran out of time after {} s; `--minutes` allows more", limit.as_secs())
-        }
+        End::OutOfTime => bail!("{what} ran out of time after {} s", limit.as_secs()),
     }
 }
 
@@ -64,18 +73,22 @@ enum End {
     OutOfTime,
 }
 
-fn run(limit: Duration, command: &Command) -> Result<End> {
+/// How it ended, and what it wrote to a piped output.
+fn run(limit: Duration, command: &Command, output: Stdio) -> Result<(End, Vec<u8>)> {
     let started = Instant::now();
-    let status = bounded(limit, command)
-        .status()
+    let Output { status, stdout, .. } = bounded(limit, command)
+        .stdout(output)
+        .spawn()
+        .and_then(Child::wait_with_output)
         .context("cannot start `setpriv`; on Debian: apt-get install util-linux coreutils")?;
-    Ok(if status.success() {
+    let end = if status.success() {
         End::Succeeded
     } else if started.elapsed() >= limit {
         End::OutOfTime
     } else {
         End::Failed(status)
-    })
+    };
+    Ok((end, stdout))
 }
 
 fn bounded(limit: Duration, command: &Command) -> Command {
@@ -138,6 +151,13 @@ mod tests {
         let mut command = shell(r#"test "$COLOUR" = red && test "$(pwd)" = /"#);
         command.env("COLOUR", "red").current_dir("/");
         assert!(within(Duration::from_mins(1), "it", &command).is_ok());
+    }
+
+    #[test]
+    fn output_within_the_time_is_kept() {
+        let limit = Duration::from_mins(1);
+        assert_eq!(output_within(limit, "it", &shell("echo yes")).unwrap(), "yes\n");
+        assert!(output_within(limit, "it", &shell("echo no; exit 1")).is_err());
     }
 
     #[test]

@@ -37,7 +37,9 @@ const PG_CTL: &str = "CAMPANILE_TEST_PG_CTL";
 const BROKER_URL: &str = "CAMPANILE_TEST_BROKER_URL";
 const BROKER_TLS_URL: &str = "CAMPANILE_TEST_BROKER_TLS_URL";
 const RABBITMQCTL: &str = "CAMPANILE_TEST_RABBITMQCTL";
+const RABBITMQ_NODE: &str = "CAMPANILE_TEST_RABBITMQ_NODE";
 const CA_FILE: &str = "CAMPANILE_TEST_CA_FILE";
+const FAKETIME: &str = "CAMPANILE_TEST_FAKETIME";
 
 /// How tests find the servers: names and values for their environment.
 pub type Variables = BTreeMap<String, String>;

@@ -1,6 +1,4 @@
-//! `cargo xtask soak`: the one test that runs for minutes, with faults drawn from a seed.
-//!
-//! What it does in that time is written in the `soak` test of the server; here it is given time and seed.
+//! `cargo xtask soak`: the fault harness for minutes instead of seconds, with faults drawn from a seed.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,10 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use clap::Args;
 
-use crate::run::{cargo, headline, within};
+use crate::run::headline;
 use crate::servers::Servers;
+use crate::torture::{Build, Torture};
 
-/// What a run may take beyond its minutes: a release build from nothing, and winding up.
+/// A release build from nothing takes minutes; so may a fault that is under way when the time is up.
 const ALLOWANCE_MINUTES: u32 = 30;
 
 #[derive(Debug, Args)]
@@ -22,27 +21,53 @@ pub struct Options {
     /// Repeats the faults of an earlier run, which printed its seed; by default every run draws its own.
     #[arg(long)]
     seed: Option<u64>,
+    /// Only faults of this name; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
 }
 
 pub fn run(root: &Path, options: &Options) -> Result<()> {
-    let minutes = options.minutes;
     let seed = options.seed.unwrap_or_else(seed_of_the_moment);
-    headline(&format!("Soak: cargo xtask soak --minutes {minutes} --seed {seed}"));
+    let arguments = options.arguments(seed);
+    headline(&format!("Soak: cargo xtask {}", arguments.join(" ")));
 
+    // They come up while the compiler works.
     let mut servers = Servers::start()?;
-    let mut soak = cargo(root, &["test", "--release", "-p", "campanile", "--features", "failpoints"]);
-    soak.args(["--test", "soak", "--", "--nocapture"])
-        .env("CAMPANILE_SOAK_MINUTES", minutes.to_string())
-        .env("CAMPANILE_SOAK_SEED", seed.to_string())
-        .envs(servers.ready()?);
-    let limit = Duration::from_mins((minutes + ALLOWANCE_MINUTES).into());
-    within(limit, &format!("the soak with seed {seed}"), &soak)?;
+    let torture = Torture::build(root, Duration::from_mins(ALLOWANCE_MINUTES.into()), Build::Release)?;
+    let variables = servers.ready()?;
+    let limit = Duration::from_mins((options.minutes + ALLOWANCE_MINUTES).into());
+    torture.run(limit, &format!("the soak with seed {seed}"), &arguments, &variables)?;
 
-    println!("\nSoaked for {minutes} minutes with seed {seed}, and all is well.");
+    println!("\nSoaked for {} minutes with seed {seed}, and all is well.", options.minutes);
     Ok(())
+}
+
+impl Options {
+    /// The harness takes them as we do.
+    fn arguments(&self, seed: u64) -> Vec<String> {
+        let mut arguments: Vec<String> =
+            ["soak", "--minutes", &self.minutes.to_string(), "--seed", &seed.to_string()]
+                .map(ToOwned::to_owned)
+                .into();
+        for name in &self.only {
+            arguments.extend(["--only".to_owned(), name.clone()]);
+        }
+        arguments
+    }
 }
 
 fn seed_of_the_moment() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_secs().wrapping_mul(1_000_000) + u64::from(now.subsec_micros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn soak_is_repeated_by_what_it_prints() {
+        let options = Options { minutes: 3, seed: None, only: vec!["kill".to_owned(), "clock".to_owned()] };
+        assert_eq!(options.arguments(7).join(" "), "soak --minutes 3 --seed 7 --only kill --only clock");
+    }
 }

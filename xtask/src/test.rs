@@ -11,9 +11,10 @@ use clap::Args;
 use crate::run::{cargo, headline, within, works};
 use crate::servers::{Servers, Variables};
 use crate::tidy;
+use crate::torture::{Build, FEATURES, Torture};
 
-/// Tests are built with the points at which they make the engine fail.
-const FEATURES: [&str; 2] = ["--features", "campanile/failpoints"];
+/// The harness' fixed selection takes a few minutes.
+const TORTURE_LIMIT: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -64,6 +65,7 @@ fn check_lints(root: &Path, limit: Duration) -> Result<()> {
 }
 
 fn run_tests(root: &Path, limit: Duration, filters: &[String], mut servers: Servers) -> Result<()> {
+    let everything = filters.is_empty();
     let deadline = Instant::now() + limit;
     let nextest = works(cargo(root, &["nextest", "--version"]));
     let call: &[&str] =
@@ -73,6 +75,8 @@ fn run_tests(root: &Path, limit: Duration, filters: &[String], mut servers: Serv
     let mut build = cargo(root, call);
     build.arg("--no-run").args(FEATURES);
     within(left_until(deadline), "the build of the tests", &build)?;
+    let torture =
+        if everything { Some(Torture::build(root, left_until(deadline), Build::WithTests)?) } else { None };
     let variables = servers.ready()?;
 
     headline(if nextest {
@@ -88,7 +92,11 @@ fn run_tests(root: &Path, limit: Duration, filters: &[String], mut servers: Serv
     }
     within(left_until(deadline), "the tests", &tests)?;
 
-    if nextest && filters.is_empty() {
+    if let Some(torture) = torture {
+        headline("Torture: a fixed selection of faults");
+        torture.run(TORTURE_LIMIT, "the torture", &["selection".to_owned()], &variables)?;
+    }
+    if nextest && everything {
         headline("Tests: cargo test --doc (nextest leaves them out)");
         let mut examples = cargo(root, &["test", "--workspace", "--doc", "--quiet"]);
         examples.args(FEATURES).envs(&variables);

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::account::{Account, Last};
 
-/// The variable by which our processes are known.
+/// The variable by which our processes are known, also in `node.sh`.
 const MARK: &str = "CAMPANILE_SERVERS_FOLDER";
 
 /// How long servers may take to end before they are killed.
@@ -179,8 +179,12 @@ impl Household {
     pub fn end(&self) {
         let mut members = self.members();
         members.ended = true;
-        self.stop_all(&mut members);
-        remove(&self.folder);
+        // The first look misses who is just becoming another program, and so shows no environment, and what a tool of
+        // the tests is about to start; without the folder, nothing more can start.
+        for _ in 0..2 {
+            self.stop_all(&mut members);
+            remove(&self.folder);
+        }
     }
 
     /// A panic elsewhere must not keep the servers alive.

@@ -12,7 +12,8 @@ use anyhow::{Result, bail, ensure};
 use super::household::Household;
 use super::programs::{Places, Programs};
 use super::{
-    CA_FILE, Report, Variables, Wanted, certificates, install, pgbouncer, postgres, programs, rabbitmq,
+    CA_FILE, FAKETIME, Report, Variables, Wanted, certificates, install, pgbouncer, postgres, programs,
+    rabbitmq,
 };
 
 /// How long all of them together may take. RabbitMQ needs some seconds where nothing else runs.
@@ -65,7 +66,10 @@ fn start(household: &Household, wanted: Wanted) -> Result<Variables> {
 /// RabbitMQ first: it takes longest, and the others come up meanwhile.
 fn start_all(household: &Household, programs: &Programs, deadline: Instant) -> Result<Variables> {
     let certificates = certificates::make(&household.folder("certificates")?, &programs.openssl)?;
-    let mut variables = Variables::from([(CA_FILE.to_owned(), certificates.authority.display().to_string())]);
+    let mut variables = Variables::from([
+        (CA_FILE.to_owned(), certificates.authority.display().to_string()),
+        (FAKETIME.to_owned(), programs.faketime.display().to_string()),
+    ]);
     let broker = match &programs.broker {
         Some(programs) => Some(rabbitmq::start(household, programs, &certificates, &mut variables)?),
         None => None,

@@ -1,5 +1,6 @@
 //! Where the servers' programs are on this machine, or which of Debian's packages would bring them.
 
+use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,6 +15,8 @@ const RABBITMQ_VERSION: (u32, u32) = (3, 10);
 #[derive(Debug)]
 pub struct Programs {
     pub openssl: PathBuf,
+    /// A library that gives a process another clock.
+    pub faketime: PathBuf,
     pub database: Option<DatabasePrograms>,
     pub broker: Option<BrokerPrograms>,
 }
@@ -40,6 +43,7 @@ pub struct Missing {
 }
 
 const OPENSSL: Missing = Missing { what: "openssl", package: "openssl" };
+const FAKETIME: Missing = Missing { what: "libfaketime", package: "libfaketime" };
 const POSTGRESQL: Missing = Missing { what: "PostgreSQL 15 or newer", package: "postgresql" };
 const PGBOUNCER: Missing = Missing { what: "PgBouncer", package: "pgbouncer" };
 const RABBITMQ: Missing = Missing { what: "RabbitMQ 3.10 or newer", package: "rabbitmq-server" };
@@ -51,6 +55,8 @@ pub struct Places {
     postgresql: PathBuf,
     /// Scripts that run as anybody; those in the search path insist on root or `rabbitmq`.
     rabbitmq: PathBuf,
+    /// Holds a folder per architecture.
+    libraries: PathBuf,
     search_path: Vec<PathBuf>,
 }
 
@@ -62,6 +68,7 @@ impl Places {
         Self {
             postgresql: "/usr/lib/postgresql".into(),
             rabbitmq: "/usr/lib/rabbitmq/bin".into(),
+            libraries: "/usr/lib".into(),
             search_path: std::env::split_paths(&path).chain(daemons).collect(),
         }
     }
@@ -74,6 +81,7 @@ impl Places {
 pub fn find(places: &Places, wanted: Wanted) -> Result<Programs, Vec<Missing>> {
     let mut missing = Vec::new();
     let openssl = places.program("openssl").ok_or(OPENSSL).map_err(|it| missing.push(it));
+    let faketime = faketime(places).ok_or(FAKETIME).map_err(|it| missing.push(it));
     let database = wanted.database.then(|| {
         let postgresql = postgresql(places).ok_or(POSTGRESQL).map_err(|it| missing.push(it));
         let pgbouncer = places.program("pgbouncer").ok_or(PGBOUNCER).map_err(|it| missing.push(it));
@@ -85,10 +93,21 @@ pub fn find(places: &Places, wanted: Wanted) -> Result<Programs, Vec<Missing>> {
         let (rabbitmq, epmd) = both.ok_or(RABBITMQ).map_err(|it| missing.push(it))?;
         Ok::<_, ()>(BrokerPrograms { rabbitmq, epmd })
     });
-    match (openssl, database.transpose(), broker.transpose()) {
-        (Ok(openssl), Ok(database), Ok(broker)) => Ok(Programs { openssl, database, broker }),
+    match (openssl, faketime, database.transpose(), broker.transpose()) {
+        (Ok(openssl), Ok(faketime), Ok(database), Ok(broker)) => {
+            Ok(Programs { openssl, faketime, database, broker })
+        }
         _ => Err(missing),
     }
+}
+
+/// Of our own architecture: a process ignores a library of another one.
+fn faketime(places: &Places) -> Option<PathBuf> {
+    let architectures = fs::read_dir(&places.libraries).into_iter().flatten().flatten();
+    architectures
+        .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(ARCH)))
+        .map(|entry| entry.path().join("faketime/libfaketime.so.1"))
+        .find(|library| library.is_file())
 }
 
 /// The newest of Debian's, which may keep several side by side, or what the search path offers.
@@ -155,6 +174,7 @@ mod tests {
             Places {
                 postgresql: self.0.join("postgresql"),
                 rabbitmq: self.0.join("rabbitmq"),
+                libraries: self.0.join("lib"),
                 search_path: vec![self.0.join("bin")],
             }
         }
@@ -171,15 +191,22 @@ mod tests {
         }
     }
 
+    fn library_of(architecture: &str) -> String {
+        format!("lib/{architecture}-linux-gnu/faketime/libfaketime.so.1")
+    }
+
     #[test]
     fn everything_is_missing_on_an_empty_machine() {
         let machine = Machine::new("empty", &[]);
-        assert_eq!(machine.missing(ALL), ["openssl", "postgresql", "pgbouncer", "rabbitmq-server"]);
+        assert_eq!(
+            machine.missing(ALL),
+            ["openssl", "libfaketime", "postgresql", "pgbouncer", "rabbitmq-server"]
+        );
     }
 
     #[test]
     fn only_what_is_wanted_can_be_missing() {
-        let machine = Machine::new("bare", &["bin/openssl"]);
+        let machine = Machine::new("bare", &["bin/openssl", &library_of(ARCH)]);
         assert_eq!(machine.missing(Wanted { database: false, broker: true }), ["rabbitmq-server"]);
         assert_eq!(machine.missing(Wanted { database: true, broker: false }), ["postgresql", "pgbouncer"]);
     }
@@ -205,11 +232,18 @@ mod tests {
     }
 
     #[test]
+    fn library_of_another_architecture_is_not_taken() {
+        let machine = Machine::new("foreign", &[&library_of("pdp11")]);
+        assert_eq!(faketime(&machine.places()), None);
+    }
+
+    #[test]
     fn complete_machine_has_all() {
         let machine = Machine::new(
             "complete",
             &[
                 "bin/openssl",
+                &library_of(ARCH),
                 "bin/pgbouncer",
                 "bin/epmd",
                 "postgresql/16/bin/initdb",

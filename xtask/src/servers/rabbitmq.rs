@@ -12,10 +12,16 @@ use super::account::{Account, Last};
 use super::certificates::Certificates;
 use super::household::{Household, Process};
 use super::programs::BrokerPrograms;
-use super::{BROKER_TLS_URL, BROKER_URL, RABBITMQCTL, Variables, ports, script};
+use super::{BROKER_TLS_URL, BROKER_URL, RABBITMQ_NODE, RABBITMQCTL, Variables, ports, script};
+
+/// By which its log is known.
+const NAME: &str = "rabbitmq";
 
 /// What it writes when all its listeners are open.
 pub const READY: &str = "Server startup complete";
+
+/// Kills the node, and starts it again so that the household still finds it.
+const NODE_SCRIPT: &str = include_str!("node.sh");
 
 #[derive(Debug)]
 struct Node {
@@ -36,7 +42,7 @@ pub fn start(
     variables: &mut Variables,
 ) -> Result<Process> {
     let account = Account::of("rabbitmq")?;
-    let folder = household.folder("rabbitmq")?;
+    let folder = household.folder(NAME)?;
     account.give(&folder)?;
     let [plain_port, tls_port, distribution_port, epmd_port] = ports::free()?;
     let node = Node { account, folder, plain_port, tls_port, distribution_port, epmd_port };
@@ -47,20 +53,23 @@ pub fn start(
     // Without, it says nothing when its port is taken.
     epmd.arg("-debug");
     household.start("epmd", account, epmd)?;
-    let server = node.with_environment(household.server(
-        account,
-        Last::Kill,
-        &programs.rabbitmq.join("rabbitmq-server"),
-    ));
-    let process = household.start("rabbitmq", account, server)?;
+    let program = programs.rabbitmq.join("rabbitmq-server");
+    let server = node.with_environment(household.server(account, Last::Kill, &program));
+    let process = household.start(NAME, account, server)?;
 
     let rabbitmqctl = node.with_environment(household.tool(account, &programs.rabbitmq.join("rabbitmqctl")));
     let control = node.folder.join("rabbitmqctl");
     script::write(&control, &rabbitmqctl)?;
 
+    let mut shell = node.with_environment(household.tool(account, Path::new("sh")));
+    shell.args(["-c", NODE_SCRIPT, "node"]).arg(household.log(NAME)).arg(READY).arg(&program);
+    let life = node.folder.join("node");
+    script::write(&life, &shell)?;
+
     variables.insert(BROKER_URL.to_owned(), format!("amqp://guest:guest@127.0.0.1:{plain_port}/%2f"));
     variables.insert(BROKER_TLS_URL.to_owned(), format!("amqps://guest:guest@localhost:{tls_port}/%2f"));
     variables.insert(RABBITMQCTL.to_owned(), control.display().to_string());
+    variables.insert(RABBITMQ_NODE.to_owned(), life.display().to_string());
     Ok(process)
 }
 
@@ -134,4 +143,40 @@ fn secret() -> Result<String> {
         .and_then(|mut source| source.read_exact(&mut bytes))
         .context("there is no chance")?;
     Ok(u128::from_ne_bytes(bytes).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stands for `rabbitmq-server`, as far as the script knows it.
+    const SERVER: &str = "#!/bin/sh -e\nmkdir \"$RABBITMQ_MNESIA_BASE\"\necho $$ > \"$RABBITMQ_PID_FILE\"\n\
+                          echo Server startup complete\nsleep 1000 & wait\n";
+
+    #[test]
+    fn node_that_tests_start_again_ends_with_the_others() {
+        let household = Household::new("node").unwrap();
+        let folder = household.folder(NAME).unwrap();
+        let (server, log, pid, store) =
+            (folder.join("server"), household.log(NAME), folder.join("pid"), folder.join("store"));
+        fs::write(&server, SERVER).unwrap();
+        fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&log, "").unwrap();
+        let succeeds = |task| {
+            let mut shell = household.tool(Account::Ourselves, Path::new("sh"));
+            shell.env("RABBITMQ_PID_FILE", &pid).env("RABBITMQ_MNESIA_BASE", &store);
+            shell.args(["-c", NODE_SCRIPT, "node"]).arg(&log).arg(READY).arg(&server).arg(task);
+            shell.output().unwrap().status.success()
+        };
+
+        assert!(!succeeds("kill") && succeeds("start"));
+        assert!(!succeeds("start") && !succeeds("wipe") && succeeds("kill"));
+        assert!(store.exists() && !succeeds("start"), "the store of the first is in the way");
+        assert!(succeeds("wipe") && !store.exists() && succeeds("start"));
+
+        let last = fs::read_to_string(&pid).unwrap();
+        household.end();
+        let command = fs::read_to_string(format!("/proc/{}/cmdline", last.trim())).unwrap_or_default();
+        assert_eq!(command, "", "neither alive nor anything but a trace of it");
+    }
 }
