@@ -60,8 +60,6 @@ pub struct SendConfig {
     pub policy: SendPolicy,
     /// Attempts at the same time.
     pub concurrency: usize,
-    /// Sends claimed and not settled; beyond it they wait in the database.
-    pub max_claimed: usize,
 }
 
 #[derive(Debug, Clone)]

@@ -10,8 +10,9 @@ use campanile_channels::Providers;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::send::{OnDoubt, Outcome};
 use campanile_engine::EngineConfig;
-use campanile_engine::pipeline::send::Desk;
+use campanile_engine::pipeline::send::{self, Desk};
 use campanile_engine::pipeline::settle;
+
 use campanile_store::Table;
 use campanile_store::conformance::BackDoor;
 use serde_json::json;
@@ -53,7 +54,7 @@ async fn a_transient_error_is_tried_again_and_every_try_is_kept() {
     );
     let outcomes: Vec<_> =
         email["attempts"].as_array().unwrap().iter().map(|a| a["outcome"].clone()).collect();
-    assert_eq!(outcomes, ["DUE", "DUE", "SENT"]);
+    assert_eq!(outcomes, ["RETRY", "RETRY", "SENT"]);
     assert_eq!(provider.asked.lock().unwrap().len(), 3);
     assert!(running.stop(Duration::from_secs(5)).await);
 }
@@ -125,7 +126,7 @@ async fn what_finds_no_place_waits_in_the_database_and_not_for_the_next_tick() {
     let mut config = config();
     config.send = PerChannel::from_fn(|channel| {
         let mut send = config.send.get(channel).clone();
-        (send.concurrency, send.max_claimed, send.poll_interval) = (1, 1, Duration::from_hours(1));
+        (send.concurrency, send.poll_interval) = (1, Duration::from_hours(1));
         send
     });
     let provider = told(Vec::new());
@@ -190,4 +191,50 @@ async fn a_claim_that_was_taken_over_writes_nothing() {
             .all(|claim| json!(claim.claim.0) != first)
     );
     drop(running);
+}
+
+/// Claims are taken over oldest first; those that an instance holds itself must not hide the others.
+#[tokio::test]
+async fn a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here() {
+    let without_senders = EngineConfig { roles: "fan_out,publish,receive".parse().unwrap(), ..config() };
+    let world = world(told(Vec::new()), without_senders).await;
+    let running = world.start();
+    let mut here = world.engine.clone();
+    let mut many = config();
+    many.send.get_mut(Channel::Email).concurrency = 40;
+    here.config = Arc::new(many);
+    let ((desk, _outcomes), (dead, _)) = (Desk::new(&here), Desk::new(&here));
+    for n in 0..=30 {
+        let id = format!("e{n}");
+        world.emit(json!([event(&id, 1)])).await;
+        world.until(&id, |trace| sends(trace).contains(&"EMAIL DUE".to_owned())).await;
+        let holder = if n == 30 { &dead } else { &desk };
+        send::claim_due(&here, holder, Channel::Email).await.unwrap();
+    }
+    world.back_door.advance(here.config.lease * 2).await;
+    assert_eq!(settle::take_over_expired(&here, &desk).await.unwrap(), 1);
+    assert!(sends(&world.trace("e30").await).contains(&"EMAIL DUE".to_owned()));
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+/// All that a dead instance had claimed is in doubt, also what it had not begun.
+#[tokio::test]
+async fn no_more_is_claimed_of_what_leaves_the_house_than_may_be_in_doubt() {
+    for (on_doubt, expected) in [(OnDoubt::Hold, 4), (OnDoubt::Resend, 16)] {
+        let hanging = Arc::new(Told { hangs: true, ..Told::default() });
+        let mut config = config();
+        config.send.get_mut(Channel::Email).policy.on_doubt = on_doubt;
+        let world = world(hanging.clone(), config).await;
+        let running = world.start();
+        world.emit(json!((0..60).map(|n| event(&format!("e{n}"), 1)).collect::<Vec<_>>())).await;
+        let mut sending = 0;
+        for n in 0..60 {
+            let of_email =
+                |trace: &campanile_store::Trace| sends(trace).iter().any(|s| s.starts_with("EMAIL"));
+            let trace = world.until(&format!("e{n}"), of_email).await;
+            sending += usize::from(email(&trace)["status"] == "SENDING");
+        }
+        assert_eq!(sending, expected, "{on_doubt:?}");
+        drop(running);
+    }
 }

@@ -327,17 +327,7 @@ impl Config {
 }
 
 impl Send {
-    /// Enough claimed to keep every attempt busy, and not so much that a lease could run out while waiting. What a dead instance
-    /// had claimed is in doubt: where a person must look at it, no more is claimed than can be in flight.
-    fn claimed_per_attempt(&self) -> usize {
-        match self.on_doubt {
-            OnDoubt::Resend => 40,
-            OnDoubt::Hold => 1,
-        }
-    }
-
     fn engine(&self) -> SendConfig {
-        let concurrency = self.concurrency.clamp(1, 1_000);
         SendConfig {
             poll_interval: self.poll_interval.0,
             policy: SendPolicy {
@@ -346,15 +336,14 @@ impl Send {
                 backoff_cap: self.backoff_cap.0,
                 on_doubt: self.on_doubt,
             },
-            concurrency,
-            max_claimed: concurrency * self.claimed_per_attempt(),
+            concurrency: self.concurrency.clamp(1, 1_000),
         }
     }
 }
 
 /// Variables of tests and tools share the prefix and are no configuration.
 fn variables() -> HashMap<String, String> {
-    const NOT_OURS: [&str; 4] = ["CAMPANILE_TEST_", "CAMPANILE_SOAK_", "CAMPANILE_KILL_AT", "CAMPANILE_URL"];
+    const NOT_OURS: [&str; 3] = ["CAMPANILE_TEST_", "CAMPANILE_KILL_AT", "CAMPANILE_URL"];
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| {
@@ -380,16 +369,6 @@ mod tests {
         for key in REFERENCE.lines().filter_map(|line| line.split_once(" = ")).map(|(key, _)| key) {
             assert!(printed.contains(&format!("{key} = ")), "{key} is in the file and not in the type");
         }
-    }
-
-    #[test]
-    fn no_more_is_held_for_a_person_than_was_in_flight() {
-        let mut config = Config::load(&Flags::default()).unwrap();
-        config.send.sms = Send { on_doubt: OnDoubt::Hold, concurrency: 7, ..config.send.sms };
-        config.send.email = Send { on_doubt: OnDoubt::Resend, concurrency: 7, ..config.send.email };
-        let send = config.engine().unwrap().send;
-        let claimed = |channel| (send.get(channel).concurrency, send.get(channel).max_claimed);
-        assert_eq!((claimed(Channel::Sms), claimed(Channel::Email)), ((7, 7), (7, 280)));
     }
 
     #[test]

@@ -136,8 +136,12 @@ async fn deaths(world: &World, load: &Load, mut random: Random, end: Instant) ->
         if fault.possible(world) == Ok(true) {
             fault.happen(world, load, &mut random).await?;
         }
-        let pause = Duration::from_millis(random.between(50, 450));
-        tokio::time::sleep(pause).await;
+        let (least, most) = match world.round.backend {
+            Backend::Embedded | Backend::Servers => (50, 450),
+            // Who comes next waits until the lease of the in-process broker has passed, which takes a quarter of a minute.
+            Backend::Mixed => (8_000, 20_000),
+        };
+        tokio::time::sleep(Duration::from_millis(random.between(least, most))).await;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use campanile_channels::{Message, Provider};
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::priority::Priority;
-use campanile_domain::send::Outcome;
+use campanile_domain::send::{OnDoubt, Outcome};
 use campanile_domain::time;
 use campanile_store::{ClaimId, SendJob, StoreError};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backoff::Backoff;
+use crate::config::SendConfig;
 use crate::lease_end::LeaseEnd;
 use crate::signals::Outage;
 use crate::{Engine, Role};
@@ -104,6 +105,20 @@ impl Lane {
     }
 }
 
+/// How many sends of a channel may be claimed and not settled; beyond it they wait in the database. Enough to keep every attempt busy,
+/// and not so much that a lease could run out while waiting. What a dead instance had claimed is in doubt, and counts as tried, although it
+/// may not have been begun: so few where something leaves the house, and where a person must look at it none but those in flight.
+fn max_claimed(engine: &Engine, channel: Channel) -> usize {
+    let SendConfig { concurrency, policy, .. } = engine.config.send.get(channel);
+    let captures = engine.providers.get(channel).is_none_or(|provider| provider.captures());
+    let per_attempt = match policy.on_doubt {
+        _ if captures => 40,
+        OnDoubt::Resend => 4,
+        OnDoubt::Hold => 1,
+    };
+    concurrency * per_attempt
+}
+
 pub type Outcomes = Arc<Mutex<UnboundedReceiver<Attempted>>>;
 
 impl Desk {
@@ -114,7 +129,7 @@ impl Desk {
             let config = engine.config.send.get(channel);
             ChannelDesk {
                 // Who does not send has no place: what is received waits for those who do.
-                places: Arc::new(Semaphore::new(if sends { config.max_claimed } else { 0 })),
+                places: Arc::new(Semaphore::new(if sends { max_claimed(engine, channel) } else { 0 })),
                 concurrency: Arc::new(Semaphore::new(config.concurrency)),
                 high: Lane::new(),
                 others: Lane::new(),

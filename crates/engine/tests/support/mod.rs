@@ -43,7 +43,6 @@ pub fn config() -> EngineConfig {
             on_doubt: OnDoubt::Resend,
         },
         concurrency: 4,
-        max_claimed: 100,
     };
     EngineConfig {
         instance: "test".to_owned(),

@@ -125,7 +125,8 @@ pub async fn a_doubtful_send_is_left_to_a_person(fixture: &Fixture) {
 
 pub async fn what_was_not_attempted_does_not_count(fixture: &Fixture) {
     let job = fixture.sending("a", Email).await;
-    let let_go = |settlement: Settlement| Settlement { outcome: OutcomeKind::NotAttempted, error: None, ..settlement };
+    let let_go =
+        |settlement: Settlement| Settlement { outcome: OutcomeKind::NotAttempted, error: None, ..settlement };
     let first = let_go(due_in(fixture, &job, Duration::ZERO).await);
     assert!(fixture.settle(vec![first]).await.is_empty());
     let send = fixture.send("a", job.key).await;
