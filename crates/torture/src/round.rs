@@ -161,8 +161,7 @@ async fn surroundings(world: &World, load: &Load, mut random: Random, end: Insta
         if let Some(fault) = bag.pop() {
             fault.happen(world, load, &mut random).await?;
         }
-        let pause = Duration::from_millis(random.between(100, 1_500));
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(Duration::from_millis(random.between(50, 500))).await;
     }
     Ok(())
 }

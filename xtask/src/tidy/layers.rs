@@ -30,6 +30,9 @@ const CONFINED: [Confined; 4] = [
 const PURE: &str = "campanile-domain";
 const IMPURE: [&str; 4] = ["tokio", "rusqlite", "axum", "reqwest"];
 
+/// Shares nothing with what it tortures.
+const STRANGER: &str = "campanile-torture";
+
 /// A crate may depend on crates of lower layers only.
 const LAYERS: [(&str, u8); 6] = [
     ("campanile", 3),
@@ -51,6 +54,7 @@ fn check_member(member: &Member) -> Vec<Violation> {
             confined(&member.name, dependency),
             impure(&member.name, dependency),
             upward(&member.name, dependency),
+            familiar(&member.name, dependency),
         ];
         for reason in reasons.into_iter().flatten() {
             violations.push(Violation::new(&member.path, member.line_of(dependency), reason));
@@ -81,6 +85,11 @@ fn upward(member: &str, dependency: &str) -> Option<String> {
              server → engine → store, broker, channels → domain"
         )
     })
+}
+
+fn familiar(member: &str, dependency: &str) -> Option<String> {
+    (member == STRANGER && layer(dependency).is_some())
+        .then(|| format!("{member} sees HTTP and SQL, and none of our own crates such as {dependency}"))
 }
 
 fn layer(name: &str) -> Option<u8> {
@@ -139,6 +148,12 @@ mod tests {
         assert_eq!(found("campanile-engine", &["campanile"]).len(), 1);
         assert_eq!(found("campanile-store", &["campanile-broker"]).len(), 1);
         assert_eq!(found("campanile-domain", &["campanile-store"]).len(), 1);
+    }
+
+    #[test]
+    fn torture_knows_none_of_our_crates() {
+        assert!(found(STRANGER, &["serde"]).is_empty());
+        assert_eq!(found(STRANGER, &["campanile-domain"]).len(), 1);
     }
 
     #[test]
