@@ -6,12 +6,17 @@ mod instance;
 mod network;
 mod provider;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
+use crate::database::Ended;
 use crate::load::Load;
+use crate::people::Group;
 use crate::random::Random;
 use crate::round::Backend;
 use crate::world::World;
+
+pub use broker::heal as heal_broker;
+pub use instance::FAILPOINTS;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
@@ -181,6 +186,8 @@ impl Fault {
             _ => match self.hits() {
                 Hits::Broker if rabbitmq && !servers.steers_rabbitmq() => Err("CAMPANILE_TEST_RABBITMQCTL"),
                 Hits::Database => Ok(postgres),
+                // Only the sweep finds what was purged, which takes an hour where it is not hurried.
+                Hits::Broker if self == Fault::PurgeQueue => Ok(rabbitmq && world.round.sweep),
                 Hits::Broker => Ok(rabbitmq),
                 Hits::Disk => Ok(world.small_disk.is_some()),
                 Hits::Instance | Hits::Network | Hits::Provider => Ok(true),
@@ -197,7 +204,7 @@ impl Fault {
             Hits::Broker => broker::happen(self, world, random).await?,
             Hits::Network => network::happen(self, world, random).await,
             Hits::Provider => provider::happen(self, world, random).await?,
-            Hits::Disk => disk_full(world, random).await?,
+            Hits::Disk => disk_full(world, load, random).await?,
         }
         world.diary.note(format_args!("{} is over", self.name()));
         world.diary.count(self.name());
@@ -205,11 +212,26 @@ impl Fault {
     }
 }
 
-async fn disk_full(world: &World, random: &mut Random) -> Result<()> {
+async fn disk_full(world: &World, load: &Load, random: &mut Random) -> Result<()> {
     let Some(disk) = &world.small_disk else { return Ok(()) };
     disk.fill()?;
+    let refused = is_full(world, load, random).await;
     hold(random, 500, 3_000).await;
-    disk.free()
+    disk.free()?;
+    ensure!(refused, "the disk was full, and the database went on writing");
+    Ok(())
+}
+
+/// The database may have some room left in its own files; then that is filled, too.
+async fn is_full(world: &World, load: &Load, random: &mut Random) -> bool {
+    const TRIES: usize = 40;
+    for _ in 0..TRIES {
+        let name = format!("full-{}-", random.below(u64::MAX));
+        if load.at_once(world, &name, Group::Phones, 100).await != Ended::Committed {
+            return true;
+        }
+    }
+    false
 }
 
 /// Lets it last for so many milliseconds.

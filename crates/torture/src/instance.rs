@@ -2,10 +2,10 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,6 +19,8 @@ use crate::proxy::Proxy;
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// What a service manager waits before it starts a process again that did not come up.
 const RESTART_AFTER: Duration = Duration::from_millis(300);
+/// The configured deadline of a stop, and some time to come to it.
+const STOP_LIMIT: Duration = Duration::from_secs(13);
 
 /// How the binary is started.
 #[derive(Debug, Clone)]
@@ -44,6 +46,8 @@ struct State {
     life: Option<Life>,
     /// For the next start only.
     next_variables: Vec<(String, String)>,
+    next_failpoint: Option<&'static str>,
+    paused: bool,
     over: bool,
 }
 
@@ -53,8 +57,8 @@ struct Life {
     pid: Pid,
     /// Where it listens, once it does.
     url: Option<String>,
-    /// It kills itself at a failpoint.
-    failpoint: bool,
+    /// Where it kills itself.
+    failpoint: Option<&'static str>,
     suffered: Suffered,
 }
 
@@ -62,7 +66,7 @@ struct Life {
 #[derive(Debug, Default)]
 struct Suffered {
     kill: bool,
-    term: bool,
+    term: Option<Instant>,
     pause: bool,
 }
 
@@ -86,22 +90,34 @@ impl Instance {
         self.state().life.as_ref()?.url.clone()
     }
 
+    pub fn is_paused(&self) -> bool {
+        self.state().paused
+    }
+
     /// `kill -9`. False if it is not running.
     pub fn kill(&self) -> bool {
         self.signal(Signal::KILL, |suffered| suffered.kill = true)
     }
 
     pub fn terminate(&self) -> bool {
-        self.signal(Signal::TERM, |suffered| suffered.term = true)
+        self.signal(Signal::TERM, |suffered| suffered.term = Some(Instant::now()))
     }
 
-    /// Not scheduled any more, as on a machine that swaps or sleeps.
-    pub fn pause(&self) -> bool {
-        self.signal(Signal::STOP, |suffered| suffered.pause = true)
-    }
-
-    pub fn resume(&self) -> bool {
-        self.signal(Signal::CONT, |_| ())
+    /// Not scheduled for so long, as on a machine that swaps; then it goes on as if nothing had been.
+    pub async fn sleep(&self, length: Duration) {
+        let pid = {
+            let mut state = self.state();
+            state.paused = true;
+            state.life.as_ref().filter(|life| life.url.is_some()).map(|life| life.pid)
+        };
+        if pid.is_some() && self.signal(Signal::STOP, |suffered| suffered.pause = true) {
+            tokio::time::sleep(length).await;
+            let same = self.state().life.as_ref().map(|life| life.pid) == pid;
+            if self.signal(Signal::CONT, |_| ()) && same {
+                self.diary.count("woke after the lease");
+            }
+        }
+        self.state().paused = false;
     }
 
     fn signal(&self, signal: Signal, mark: impl FnOnce(&mut Suffered)) -> bool {
@@ -115,6 +131,31 @@ impl Instance {
     pub fn next_start_with(&self, variables: &[(&str, &str)]) {
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         self.state().next_variables = variables.collect();
+    }
+
+    /// The next start dies when it comes to this place for the nth time.
+    pub fn arm(&self, failpoint: &'static str, nth: u64) {
+        self.diary.note(format_args!("{} is to die at {failpoint}:{nth}", self.name));
+        self.next_start_with(&[("CAMPANILE_KILL_AT", &format!("{failpoint}:{nth}"))]);
+        self.state().next_failpoint = Some(failpoint);
+    }
+
+    /// Whether whoever was armed has come and died, within so long.
+    pub async fn has_died_at_its_failpoint(&self, limit: Duration) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < limit {
+            if !self.is_armed() {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        false
+    }
+
+    fn is_armed(&self) -> bool {
+        let state = self.state();
+        let lives = state.life.as_ref().is_some_and(|life| life.failpoint.is_some());
+        lives || state.next_failpoint.is_some()
     }
 
     /// Starts it again and again, until the round is over.
@@ -134,13 +175,12 @@ impl Instance {
     /// Ends it for good, in order.
     pub fn end(&self) {
         self.state().over = true;
-        self.resume();
         self.terminate();
     }
 
     /// One life, to its end. False if it did not come up.
     async fn live_once(&self) -> Result<bool> {
-        let mut child = self.spawn()?;
+        let Some(mut child) = self.spawn()? else { return Ok(false) };
         let mut lines = BufReader::new(child.stdout.take().context("its output is piped")?).lines();
         let first = tokio::time::timeout(START_LIMIT, lines.next_line()).await;
         let url = match first {
@@ -166,10 +206,12 @@ impl Instance {
         Ok(up)
     }
 
-    fn spawn(&self) -> Result<Child> {
+    /// None when the round is over.
+    fn spawn(&self) -> Result<Option<Child>> {
         let mut state = self.state();
-        let next = std::mem::take(&mut state.next_variables);
-        let failpoint = next.iter().any(|(name, _)| name == "CAMPANILE_KILL_AT");
+        if state.over {
+            return Ok(None);
+        }
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
         // Whoever starts it may be killed, too; then the kernel ends it.
         let mut command = Command::new("setpriv");
@@ -180,30 +222,40 @@ impl Instance {
                 command.env_remove(name);
             }
         }
-        command.envs(self.launch.variables.iter().cloned()).envs(next);
+        command.envs(self.launch.variables.iter().cloned()).envs(std::mem::take(&mut state.next_variables));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
         let child = command.spawn().context("the binary can't be started")?;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).context("it has a number")?;
         self.diary.count("starts");
+        let failpoint = state.next_failpoint.take();
         state.life = Some(Life { pid, url: None, failpoint, suffered: Suffered::default() });
-        Ok(child)
+        Ok(Some(child))
     }
 
     /// Which ends are as they should be.
     fn judge(&self, status: ExitStatus, life: &Life, up: bool) {
         self.diary.note(format_args!("{} ended: {status}", self.name));
-        match (status.code(), status.signal()) {
-            (_, Some(9)) if life.suffered.kill => self.diary.count("killed"),
-            (_, Some(9)) if life.failpoint => self.diary.count("killed at a failpoint"),
-            (Some(0), _) if life.suffered.term => self.diary.count("stopped in order"),
+        let Suffered { kill, term, pause } = life.suffered;
+        if let Some(took) =
+            term.map(|told| told.elapsed()).filter(|took| *took > STOP_LIMIT && !kill && !pause)
+        {
+            self.diary.find(format!("{} took {took:?} to stop", self.name));
+        }
+        match (status.code(), status.signal(), life.failpoint) {
+            (_, Some(9), _) if kill => self.diary.count(if up { "killed" } else { "killed while starting" }),
+            (_, Some(9), Some(failpoint)) => {
+                self.diary.count("killed at a failpoint");
+                self.diary.count(failpoint);
+            }
+            (Some(0), ..) if term.is_some() => self.diary.count("stopped in order"),
             // What could not be finished in time is left to others, and it says so.
-            (Some(1), _) if life.suffered.term => self.diary.count("stopped, leaving something"),
+            (Some(1), ..) if term.is_some() => self.diary.count("stopped, leaving something"),
             // Without its database it can't start; a service manager tries again.
-            (Some(1), _) if !up => self.diary.count("starts refused"),
+            (Some(1), ..) if !up => self.diary.count("starts refused"),
             // Told to stop before it had learned how.
-            (_, Some(15)) if life.suffered.term && !up => self.diary.count("stopped in order"),
+            (_, Some(15), _) if term.is_some() && !up => self.diary.count("stopped while starting"),
             // The in-process broker may run once: who slept past its lease gives way.
-            (Some(1), _) if life.suffered.pause => self.diary.count("gave way after a pause"),
+            (Some(1), ..) if pause && self.to_broker.is_none() => self.diary.count("gave way after a pause"),
             _ => self.diary.find(format!(
                 "{} ended by itself: {status}; see {}",
                 self.name,
@@ -218,6 +270,6 @@ fn forget_fake_clock(pid: Pid) {
     let pid = pid.as_raw_nonzero();
     for name in [format!("faketime_shm_{pid}"), format!("sem.faketime_sem_{pid}")] {
         // Most had no fake clock.
-        let _ = std::fs::remove_file(std::path::Path::new("/dev/shm").join(name));
+        let _ = std::fs::remove_file(Path::new("/dev/shm").join(name));
     }
 }

@@ -2,7 +2,7 @@
 //! of their own events is what the ledger is held against.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -17,6 +17,9 @@ pub struct Event {
     pub id: String,
     pub group: Group,
 }
+
+/// How the ids begin of what is written when everything works again.
+pub const CALM: &str = "calm-";
 
 /// Events of one transaction: all of them are there, or none.
 pub type Transaction = Vec<Event>;
@@ -53,15 +56,23 @@ impl Load {
         }
     }
 
-    /// A service with its tables beside ours: every fifth transaction changes its mind.
+    /// A service with its tables beside ours: every fifth transaction changes its mind, and every other calls the function, where there is
+    /// one.
     pub async fn by_sql(&self, world: &World, mut random: Random, stop: CancellationToken) {
         const MOST: u64 = 20;
         let mut number = 0;
         while !stop.is_cancelled() {
             number += 1;
             let events = draw(&mut random, &format!("sql-{number}"), MOST);
-            let statements = insert(&world.database, &events, &mut random);
+            let by_function = random.percent(50) && matches!(world.database, Database::Postgres { .. });
+            let statements = if by_function { emit(&events) } else { plain_insert(&world.database, &events) };
             let ended = world.database.transaction(&statements, !random.percent(20)).await;
+            world.diary.count(match (ended, by_function) {
+                (Ended::Committed, true) => "transactions committed by campanile.emit",
+                (Ended::Committed, false) => "transactions committed by INSERT",
+                (Ended::RolledBack, _) => "transactions rolled back",
+                (Ended::Unknown, _) => "transactions of which nobody heard",
+            });
             let pause =
                 Duration::from_millis(1_000 * events.len() as u64 / world.round.events_per_second.max(1));
             self.keep(events, ended);
@@ -72,29 +83,34 @@ impl Load {
     /// A service elsewhere, which asks again until it is answered, and now and then without need.
     pub async fn by_http(&self, world: &World, mut random: Random, stop: CancellationToken) {
         const MOST: u64 = 10;
-        const ATTEMPTS: u32 = 5;
+        const PATIENCE: Duration = Duration::from_secs(10);
         let mut number = 0;
         while !stop.is_cancelled() {
             number += 1;
             let events = draw(&mut random, &format!("http-{number}"), MOST);
             let bodies: Vec<Value> = events.iter().map(body).collect();
             let mut ended = Ended::Unknown;
-            for _ in 0..ATTEMPTS {
+            let begun = Instant::now();
+            while begun.elapsed() < PATIENCE {
                 let Some(instance) = random.pick(&world.instances) else { break };
                 match world.emit(instance, &bodies).await {
-                    Some((202, _)) => {
+                    Some(202) => {
                         ended = Ended::Committed;
                         if random.percent(90) {
                             break;
                         }
                     }
-                    Some((status @ 400..=499, problem)) => {
-                        world.diary.find(format!("an event was refused with {status}: {problem}"));
+                    Some(status @ 400..=499) => {
+                        world.diary.find(format!("an event was refused with {status}"));
                         break;
                     }
                     Some(_) | None => tokio::time::sleep(Duration::from_millis(50)).await,
                 }
             }
+            world.diary.count(match ended {
+                Ended::Committed => "requests accepted by HTTP",
+                Ended::RolledBack | Ended::Unknown => "requests never answered",
+            });
             let pause =
                 Duration::from_millis(1_000 * events.len() as u64 / world.round.events_per_second.max(1));
             self.keep(events, ended);
@@ -102,14 +118,22 @@ impl Load {
         }
     }
 
-    /// One transaction with so many events, for whoever wants a backlog at once.
-    pub async fn at_once(&self, world: &World, name: &str, group: Group, count: usize) {
+    /// So many events as quickly as it goes, for whoever wants a backlog. Answers how the last transaction ended.
+    pub async fn at_once(&self, world: &World, name: &str, group: Group, count: usize) -> Ended {
         const PAGE: usize = 500;
-        let events: Vec<Event> = (0..count).map(|n| Event { id: format!("{name}-{n}"), group }).collect();
+        let events: Vec<Event> = (0..count).map(|n| Event { id: format!("{name}{n}"), group }).collect();
+        let mut last = Ended::Committed;
         for page in events.chunks(PAGE) {
             let ended = world.database.transaction(&plain_insert(&world.database, page), true).await;
+            world.diary.count(match ended {
+                Ended::Committed => "transactions committed by INSERT",
+                Ended::RolledBack => "transactions rolled back",
+                Ended::Unknown => "transactions of which nobody heard",
+            });
             self.keep(page.to_vec(), ended);
+            last = ended;
         }
+        last
     }
 }
 
@@ -126,18 +150,12 @@ fn body(event: &Event) -> Value {
     })
 }
 
-/// By the function where there is one, or as anybody would.
-fn insert(database: &Database, events: &[Event], random: &mut Random) -> String {
-    match database {
-        Database::Postgres { .. } if random.percent(50) => {
-            let calls = events.iter().map(|Event { id, group }| {
-                let restaurant = group.restaurant();
-                format!("SELECT emit('{id}', '{EVENT_TYPE}', 'RESTAURANT', '{restaurant}', '{{\"guest\": \"Ada\"}}', 'HIGH')")
-            });
-            calls.collect::<Vec<_>>().join("; ")
-        }
-        Database::Postgres { .. } | Database::Sqlite { .. } => plain_insert(database, events),
-    }
+fn emit(events: &[Event]) -> String {
+    let calls = events.iter().map(|Event { id, group }| {
+        let restaurant = group.restaurant();
+        format!("SELECT emit('{id}', '{EVENT_TYPE}', 'RESTAURANT', '{restaurant}', '{{\"guest\": \"Ada\"}}', 'HIGH')")
+    });
+    calls.collect::<Vec<_>>().join("; ")
 }
 
 fn plain_insert(database: &Database, events: &[Event]) -> String {

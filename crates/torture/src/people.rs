@@ -1,5 +1,7 @@
 //! Who there is to tell, and what each of them is to get.
 
+use std::ops::Range;
+
 use serde_json::{Value, json};
 
 /// A number that the provider says cannot be texted: whoever has it is a dead letter, each time.
@@ -41,7 +43,7 @@ impl Group {
         }
     }
 
-    pub fn users(self) -> impl Iterator<Item = u32> {
+    pub fn users(self) -> Range<u32> {
         let count = match self {
             Group::Staff | Group::Phones => 3,
             Group::Crowd => CROWD,
@@ -83,6 +85,13 @@ impl Group {
             })
             .collect()
     }
+}
+
+/// The number of a user, by the id as it stands in the database.
+pub fn phone_of(user: &str) -> String {
+    let user = user.parse().unwrap_or(0);
+    let group = Group::ALL.into_iter().find(|group| group.users().contains(&user));
+    group.map(|group| group.phone(user)).unwrap_or_default()
 }
 
 pub const EVENT_TYPE: &str = "RESERVATION_REQUESTED";

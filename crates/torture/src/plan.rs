@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use crate::fault::{Fault, Hits};
-use crate::round::{Backend, Round, Script};
-
-const RESEND: &str = "resend";
-const HOLD: &str = "hold";
+use crate::fault::{FAILPOINTS, Fault, Hits};
+use crate::round::{Backend, OnDoubt, Round, Script};
 
 /// Every back end and number of instances, again and again; each round is given so long.
 pub fn soak(length: Duration) -> Vec<Round> {
@@ -16,19 +13,20 @@ pub fn soak(length: Duration) -> Vec<Round> {
         instances,
         on_doubt,
         small_disk: false,
+        sweep: false,
         events_per_second: 60,
         script: Script::Anything(length),
     };
     vec![
-        anything("servers-2", Backend::Servers, 2, RESEND),
-        anything("embedded", Backend::Embedded, 1, HOLD),
-        anything("servers-4", Backend::Servers, 4, HOLD),
-        Round { small_disk: true, ..anything("embedded-small-disk", Backend::Embedded, 1, RESEND) },
-        anything("servers-1", Backend::Servers, 1, HOLD),
-        anything("mixed", Backend::Mixed, 1, RESEND),
+        Round { sweep: true, ..anything("servers-2", Backend::Servers, 2, OnDoubt::Resend) },
+        anything("embedded", Backend::Embedded, 1, OnDoubt::Hold),
+        anything("servers-4", Backend::Servers, 4, OnDoubt::Hold),
+        Round { small_disk: true, ..anything("embedded-small-disk", Backend::Embedded, 1, OnDoubt::Resend) },
+        anything("servers-1", Backend::Servers, 1, OnDoubt::Hold),
+        anything("mixed", Backend::Mixed, 1, OnDoubt::Resend),
         Round {
             script: Script::BrokerAway { events: 10_000, length },
-            ..anything("broker-away", Backend::Servers, 2, RESEND)
+            ..anything("broker-away", Backend::Servers, 2, OnDoubt::Resend)
         },
     ]
 }
@@ -41,20 +39,30 @@ pub fn selection() -> Vec<Round> {
         instances,
         on_doubt,
         small_disk: false,
+        sweep: false,
         events_per_second: 20,
         script: Script::These(faults),
     };
-    let deaths = [of(Hits::Instance), of(Hits::Instance)].concat();
+    let deaths = vec![Fault::KillAtFailpoint; FAILPOINTS.len()];
+    let purge = |fault: &Fault| *fault == Fault::PurgeQueue;
+    let (purged, broker) = of(Hits::Broker).into_iter().partition(purge);
+    let around = [of(Hits::Database), of(Hits::Network), purged].concat();
     let on_a_small_disk = [of(Hits::Disk), vec![Fault::Kill], of(Hits::Disk)].concat();
     vec![
-        these("servers-2", Backend::Servers, 2, RESEND, [of(Hits::Database), of(Hits::Network)].concat()),
-        these("servers-4", Backend::Servers, 4, HOLD, of(Hits::Broker)),
-        these("servers-1", Backend::Servers, 1, RESEND, deaths.clone()),
-        these("mixed", Backend::Mixed, 1, HOLD, of(Hits::Instance)),
-        these("embedded", Backend::Embedded, 1, HOLD, [deaths, of(Hits::Provider)].concat()),
+        Round { sweep: true, ..these("servers-2", Backend::Servers, 2, OnDoubt::Resend, around) },
+        these("servers-4", Backend::Servers, 4, OnDoubt::Hold, [broker, vec![Fault::Pause]].concat()),
+        these(
+            "servers-1",
+            Backend::Servers,
+            1,
+            OnDoubt::Resend,
+            [deaths.clone(), of(Hits::Instance)].concat(),
+        ),
+        these("mixed", Backend::Mixed, 1, OnDoubt::Hold, vec![Fault::Kill]),
+        these("embedded", Backend::Embedded, 1, OnDoubt::Hold, [deaths, of(Hits::Provider)].concat()),
         Round {
             small_disk: true,
-            ..these("embedded-small-disk", Backend::Embedded, 1, RESEND, on_a_small_disk)
+            ..these("embedded-small-disk", Backend::Embedded, 1, OnDoubt::Resend, on_a_small_disk)
         },
     ]
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::fault::Fault;
+use crate::fault::{FAILPOINTS, Fault};
 use crate::round::Outcome;
 
 /// Of the findings of one round.
@@ -16,12 +16,18 @@ pub struct Report {
     rounds: usize,
     counts: BTreeMap<&'static str, u64>,
     findings: Vec<String>,
-    left_out: BTreeSet<(Fault, &'static str)>,
+    left_out: BTreeSet<(&'static str, &'static str)>,
 }
 
 impl Report {
-    pub fn add(&mut self, name: &str, seed: u64, took: Duration, outcome: Outcome) {
-        let count = |what| outcome.counts.get(what).copied().unwrap_or(0);
+    pub fn add(&mut self, name: &str, seed: u64, took: Duration, outcome: Result<Outcome>) {
+        self.rounds += 1;
+        let Outcome { counts, findings, left_out } = outcome.unwrap_or_else(|error| Outcome {
+            counts: BTreeMap::new(),
+            findings: vec![format!("the round could not be played: {error:#}")],
+            left_out: Vec::new(),
+        });
+        let count = |what| counts.get(what).copied().unwrap_or(0);
         println!(
             "  {} events, {} sends, {} instances killed, {} doubts, in {:.0} s: {}",
             count("events"),
@@ -29,42 +35,45 @@ impl Report {
             count("killed") + count("killed at a failpoint"),
             count("doubts"),
             took.as_secs_f64(),
-            if outcome.findings.is_empty() { "lost 0, twice 0" } else { "NOT WELL" }
+            if findings.is_empty() { "lost 0, twice 0" } else { "NOT WELL" }
         );
-        for finding in outcome.findings.iter().take(SHOWN) {
+        for finding in findings.iter().take(SHOWN) {
             println!("  FOUND: {finding}");
         }
-        self.rounds += 1;
-        for (what, number) in outcome.counts {
+        for (what, number) in counts {
             *self.counts.entry(what).or_default() += number;
         }
-        self.findings.extend(
-            outcome
-                .findings
-                .into_iter()
-                .take(SHOWN)
-                .map(|finding| format!("{name} (seed {seed}): {finding}")),
-        );
-        self.left_out.extend(outcome.left_out);
+        let repeat = format!("(--only {name} --seed {seed})");
+        self.findings.extend(findings.into_iter().take(SHOWN).map(|finding| format!("{finding} {repeat}")));
+        self.left_out.extend(left_out.into_iter().map(|(fault, variable)| (fault.name(), variable)));
+    }
+
+    pub fn leave_out(&mut self, what: &'static str, why: &'static str) {
+        self.left_out.insert((what, why));
     }
 
     pub fn conclude(&self) -> Result<()> {
         let faults: Vec<&str> = Fault::ALL.iter().map(|fault| fault.name()).collect();
         println!("\nWhat was done to it, in {} rounds:", self.rounds);
-        for name in &faults {
-            println!("{:>9}  {name}", self.counts.get(name).copied().unwrap_or(0));
-        }
+        self.print(&faults);
+        println!("\nWhere it died by itself:");
+        self.print(&FAILPOINTS);
         println!("\nWhat came of it:");
-        for (what, number) in self.counts.iter().filter(|(what, _)| !faults.contains(what)) {
-            println!("{number:>9}  {what}");
-        }
-        for (fault, variable) in &self.left_out {
-            println!("LEFT OUT: {}, since {variable} is not set", fault.name());
+        let others = self.counts.keys().filter(|what| !faults.contains(what) && !FAILPOINTS.contains(what));
+        self.print(&others.copied().collect::<Vec<_>>());
+        for (what, why) in &self.left_out {
+            println!("LEFT OUT: {what}; {why} is missing");
         }
         if !self.findings.is_empty() {
             bail!("{} things were found:\n  {}", self.findings.len(), self.findings.join("\n  "));
         }
         println!("\nLost 0, told twice outside of a doubt 0, stuck 0, unexplained dead letters 0.");
         Ok(())
+    }
+
+    fn print(&self, counts: &[&str]) {
+        for what in counts {
+            println!("{:>9}  {what}", self.counts.get(what).copied().unwrap_or(0));
+        }
     }
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use tokio_util::sync::CancellationToken;
 
-use crate::fault::{Fault, Hits};
+use crate::fault::{self, Fault, Hits};
 use crate::ledger;
-use crate::load::Load;
+use crate::load::{CALM, Load};
 use crate::people::Group;
 use crate::proxy::{Mode, Proxy};
 use crate::random::Random;
@@ -26,13 +26,31 @@ pub enum Backend {
     Mixed,
 }
 
+/// What becomes of a text of which nobody knows whether it went out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDoubt {
+    Resend,
+    Hold,
+}
+
+impl OnDoubt {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OnDoubt::Resend => "resend",
+            OnDoubt::Hold => "hold",
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Round {
     pub name: &'static str,
     pub backend: Backend,
     pub instances: usize,
-    pub on_doubt: &'static str,
+    pub on_doubt: OnDoubt,
     pub small_disk: bool,
+    /// What somebody purged is looked for every few seconds, not every hour. Elsewhere nothing may depend on it.
+    pub sweep: bool,
     /// Of each of the two producers.
     pub events_per_second: u64,
     pub script: Script,
@@ -88,9 +106,12 @@ async fn run_in(folder: &Path, round: Round, servers: &Servers, binary: &Path, s
     let (happened, ()) = tokio::join!(happening, producing);
     if let Err(error) = happened {
         world.diary.find(format!("the harness could not go on: {error:#}"));
+        heal_servers(&world).await?;
     }
     heal(&world).await?;
     world.await_all_up().await?;
+    await_quiet(&world).await;
+    load.at_once(&world, CALM, Group::Staff, 50).await;
     await_quiet(&world).await;
     world.wind_up().await?;
     ledger::check(&world, &load.into_known()).await?;
@@ -109,13 +130,16 @@ async fn play(world: &World, load: &Load, seed: u64) -> Result<()> {
         Script::Anything(length) => {
             let end = Instant::now() + *length;
             let deaths = deaths(world, load, Random::new(seed, "deaths"), end);
+            let pauses = pauses(world, load, Random::new(seed, "pauses"), end);
             let surroundings = surroundings(world, load, random, end);
-            tokio::try_join!(deaths, surroundings).map(drop)
+            tokio::try_join!(deaths, pauses, surroundings).map(drop)
         }
         Script::These(faults) => {
             for fault in faults.iter().filter(|fault| fault.possible(world) == Ok(true)) {
-                fault.happen(world, load, &mut random).await?;
+                // Whoever is hit is at work.
+                world.await_all_up().await?;
                 tokio::time::sleep(Duration::from_millis(300)).await;
+                fault.happen(world, load, &mut random).await?;
             }
             Ok(())
         }
@@ -127,13 +151,14 @@ async fn play(world: &World, load: &Load, seed: u64) -> Result<()> {
 async fn deaths(world: &World, load: &Load, mut random: Random, end: Instant) -> Result<()> {
     while Instant::now() < end {
         let fault = match random.below(100) {
-            0..65 => Fault::Kill,
-            65..75 => Fault::Terminate,
-            75..92 => Fault::KillAtFailpoint,
-            92..96 => Fault::Pause,
+            0..70 => Fault::Kill,
+            70..80 => Fault::Terminate,
+            80..95 => Fault::KillAtFailpoint,
             _ => Fault::WrongClock,
         };
-        if fault.possible(world) == Ok(true) {
+        // Mostly somebody who is at work, and now and then whoever is just starting.
+        let at_work = world.instances.iter().any(|instance| instance.url().is_some());
+        if (at_work || random.percent(10)) && fault.possible(world) == Ok(true) {
             fault.happen(world, load, &mut random).await?;
         }
         let (least, most) = match world.round.backend {
@@ -142,6 +167,15 @@ async fn deaths(world: &World, load: &Load, mut random: Random, end: Instant) ->
             Backend::Mixed => (8_000, 20_000),
         };
         tokio::time::sleep(Duration::from_millis(random.between(least, most))).await;
+    }
+    Ok(())
+}
+
+/// Now and then one sleeps past its lease and wakes. Nobody kills it meanwhile.
+async fn pauses(world: &World, load: &Load, mut random: Random, end: Instant) -> Result<()> {
+    while Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(random.between(2_000, 8_000))).await;
+        Fault::Pause.happen(world, load, &mut random).await?;
     }
     Ok(())
 }
@@ -172,7 +206,7 @@ async fn broker_away(world: &World, load: &Load, events: usize, length: Duration
     let lines = || world.instances.iter().filter_map(|instance| instance.to_broker.as_ref());
     world.servers.rabbitmqctl(&["stop_app"]).await?;
     let (begun, before) = (Instant::now(), lines().map(Proxy::accepted).sum::<u64>());
-    load.at_once(world, "away", Group::Phones, events).await;
+    load.at_once(world, "away-", Group::Phones, events).await;
     tokio::time::sleep(length.saturating_sub(begun.elapsed())).await;
     let attempts = lines().map(Proxy::accepted).sum::<u64>() - before;
     let seconds = begun.elapsed().as_secs().max(1);
@@ -182,6 +216,7 @@ async fn broker_away(world: &World, load: &Load, events: usize, length: Duration
     world.diary.add("connections tried without a broker", attempts);
     world.diary.add("seconds without a broker", seconds);
     world.servers.rabbitmqctl(&["start_app"]).await?;
+    await_quiet(world).await;
     let counted = "SELECT count(*) FROM notification_outbox WHERE retry_count > 0";
     let counted = world.database.number(counted).await?;
     if counted > 0 {
@@ -190,10 +225,21 @@ async fn broker_away(world: &World, load: &Load, events: usize, length: Duration
     Ok(())
 }
 
+/// What a fault that could not go on may have left behind.
+async fn heal_servers(world: &World) -> Result<()> {
+    if world.round.backend == Backend::Servers && world.servers.steers_rabbitmq() {
+        fault::heal_broker(world).await?;
+    }
+    if let Some(disk) = &world.small_disk {
+        // It may not have been full.
+        let _ = disk.free();
+    }
+    Ok(())
+}
+
 /// Everything works again.
 async fn heal(world: &World) -> Result<()> {
     for instance in &world.instances {
-        instance.resume();
         if world.round.backend == Backend::Embedded {
             // Its clock is the database's, and may be wrong.
             instance.kill();

@@ -1,7 +1,7 @@
 //! The surroundings of one round: a database and queues of its own, the provider, the instances with their lines to all of them.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,22 +10,23 @@ use tokio::task::JoinSet;
 
 use crate::database::{self, Database};
 use crate::diary::Diary;
+use crate::fault::FAILPOINTS;
 use crate::instance::{Instance, Launch};
 use crate::people::{self, Group};
 use crate::provider::{ACCOUNT_SID, AUTH_TOKEN};
 use crate::provider_process::ProviderProcess;
 use crate::proxy::Proxy;
+use crate::random::Random;
 use crate::round::{Backend, Round};
 use crate::servers::{Servers, by_way_of, host_and_port, with_database};
 use crate::small_disk::SmallDisk;
 
 /// After this, whoever holds something is taken for dead.
 pub const LEASE: Duration = Duration::from_secs(3);
-/// Attempts at the same time: of those that a dead instance had begun, nobody knows.
-pub const CONCURRENCY: u64 = 20;
 const KEY: &str = "torture-admin-key";
 /// Instances look once a second whether another has changed a rule.
 const RULES_ARE_NOTICED: Duration = Duration::from_secs(2);
+const STOP_LIMIT: Duration = Duration::from_secs(30);
 const UP_LIMIT: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub struct World {
     pub http: reqwest::Client,
     folder: PathBuf,
     kept_up: JoinSet<()>,
+    /// Those at which nobody has died yet.
+    failpoints: Mutex<Vec<&'static str>>,
 }
 
 impl World {
@@ -76,6 +79,7 @@ impl World {
             http,
             folder: folder.to_owned(),
             kept_up: JoinSet::new(),
+            failpoints: Mutex::default(),
         };
         for number in 0..world.round.instances {
             let instance = Arc::new(world.instance(number, binary).await?);
@@ -149,12 +153,21 @@ impl World {
         Ok(())
     }
 
-    /// Status and body of the answer, or nothing if there was none.
-    pub async fn emit(&self, instance: &Instance, events: &[Value]) -> Option<(u16, Value)> {
+    /// The status of the answer, or nothing if there was none.
+    pub async fn emit(&self, instance: &Instance, events: &[Value]) -> Option<u16> {
         let url = format!("{}/v1/events", instance.url()?);
         let answer = self.http.post(url).bearer_auth(KEY).json(events).send().await.ok()?;
-        let status = answer.status().as_u16();
-        Some((status, answer.json().await.ok()?))
+        Some(answer.status().as_u16())
+    }
+
+    /// One after the other in an order of chance, so that each has its turn.
+    pub fn next_failpoint(&self, random: &mut Random) -> &'static str {
+        let mut left = self.failpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        if left.is_empty() {
+            left.extend(FAILPOINTS);
+            random.shuffle(&mut left);
+        }
+        left.pop().unwrap_or(FAILPOINTS[0])
     }
 
     pub async fn await_all_up(&self) -> Result<()> {
@@ -173,7 +186,13 @@ impl World {
         for instance in &self.instances {
             instance.end();
         }
-        while self.kept_up.join_next().await.is_some() {}
+        let all = async { while self.kept_up.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_LIMIT, all).await.is_err() {
+            self.diary.find(format!(
+                "an instance did not stop within {STOP_LIMIT:?}, although nothing was under way"
+            ));
+            self.kept_up.shutdown().await;
+        }
         for instance in &self.instances {
             let log = std::fs::read_to_string(self.folder.join(format!("{}.log", instance.name)))?;
             if let Some(line) = log.lines().find(|line| line.contains("panicked at")) {
@@ -221,12 +240,11 @@ fn settings(round: &Round) -> Vec<(String, String)> {
         ("AUTH__ADMIN_KEY", KEY.to_owned()),
         ("ENGINE__LEASE", format!("{}s", LEASE.as_secs())),
         ("DATABASE__MAX_CONNECTIONS", "6".to_owned()),
-        ("RECOVER__REPUBLISH_AFTER", "5s".to_owned()),
+        ("RECOVER__REPUBLISH_AFTER", if round.sweep { "5s" } else { "1h" }.to_owned()),
         ("CHANNELS__SMS__DEADLINE", "1s".to_owned()),
-        ("SEND__SMS__ON_DOUBT", round.on_doubt.to_owned()),
+        ("SEND__SMS__ON_DOUBT", round.on_doubt.as_str().to_owned()),
         // Whatever the provider does, it is tried until it is told.
         ("SEND__SMS__MAX_ATTEMPTS", "1000".to_owned()),
-        ("SEND__SMS__CONCURRENCY", CONCURRENCY.to_string()),
     ]
     .map(|(name, value)| (format!("CAMPANILE_{name}"), value))
     .into();

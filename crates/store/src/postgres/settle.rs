@@ -61,7 +61,7 @@ async fn write_outcomes(
                 &column(&ordered, |s| s.job.claim.0),
                 &column(&ordered, |s| s.state.status().as_str()),
                 &column(&ordered, |s| i32::try_from(s.attempts()).unwrap_or(i32::MAX)),
-                &column(&ordered, |s| s.attempted()),
+                &column(&ordered, Settlement::attempted),
                 &column(&ordered, |s| s.provider.as_str()),
                 &column(&ordered, Settlement::external_id),
                 &column(&ordered, Settlement::last_error),

@@ -19,6 +19,10 @@ pub async fn happen(fault: Fault, world: &World, random: &mut Random) -> Result<
     match fault {
         Fault::CloseBrokerConnections => control(&["close_all_connections", "torture"]).await,
         Fault::CloseBrokerChannels => control(&["eval", CLOSE_CHANNELS]).await,
+        Fault::RestartBroker if servers.restarts_rabbitmq() && random.percent(50) => {
+            servers.rabbitmq_node("stop").await?;
+            servers.rabbitmq_node("start").await
+        }
         Fault::RestartBroker => {
             control(&["stop_app"]).await?;
             hold(random, 0, 3_000).await;
@@ -34,6 +38,12 @@ pub async fn happen(fault: Fault, world: &World, random: &mut Random) -> Result<
             hold(random, 1_000, 6_000).await;
             control(&["set_disk_free_limit", NOT_FULL]).await
         }
+        Fault::WipeBroker if servers.restarts_rabbitmq() && random.percent(50) => {
+            for step in ["kill", "wipe", "start"] {
+                servers.rabbitmq_node(step).await?;
+            }
+            Ok(())
+        }
         Fault::WipeBroker => {
             control(&["stop_app"]).await?;
             control(&["force_reset"]).await?;
@@ -43,6 +53,16 @@ pub async fn happen(fault: Fault, world: &World, random: &mut Random) -> Result<
         Fault::PurgeQueue => on_a_queue("purge_queue", world, random).await,
         _ => bail!("{} is none of RabbitMQ's", fault.name()),
     }
+}
+
+/// Everything works again, whatever was going on.
+pub async fn heal(world: &World) -> Result<()> {
+    // One that is up says so, and that is well, too.
+    if world.servers.restarts_rabbitmq() {
+        let _ = world.servers.rabbitmq_node("start").await;
+    }
+    world.servers.rabbitmqctl(&["start_app"]).await?;
+    world.servers.rabbitmqctl(&["set_disk_free_limit", NOT_FULL]).await.map(drop)
 }
 
 /// One that is in use, unless an instance is just making it again.

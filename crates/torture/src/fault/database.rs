@@ -9,6 +9,9 @@ use crate::database::{Database, connect};
 use crate::random::Random;
 use crate::world::World;
 
+/// Who reads for minutes, and is left alone by whoever ends sessions.
+const READER: &str = "torture-reader";
+
 pub async fn happen(fault: Fault, world: &World, random: &mut Random) -> Result<()> {
     let Database::Postgres { url } = &world.database else { bail!("this world has no PostgreSQL") };
     match fault {
@@ -23,9 +26,11 @@ pub async fn happen(fault: Fault, world: &World, random: &mut Random) -> Result<
 }
 
 async fn end_sessions(url: &str) -> Result<()> {
-    let ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-                 WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    Ok(connect(url).await?.batch_execute(ended).await?)
+    let ended = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name <> '{READER}'"
+    );
+    Ok(connect(url).await?.batch_execute(&ended).await?)
 }
 
 async fn refuse_connections(world: &World, url: &str, random: &mut Random) -> Result<()> {
@@ -63,7 +68,8 @@ async fn lock_a_table(url: &str, random: &mut Random) -> Result<()> {
 /// Nothing that dies meanwhile can be cleaned up, for minutes. Others may go wrong at the same time.
 async fn old_snapshot(url: &str, random: &mut Random) -> Result<()> {
     let client = connect(url).await?;
-    client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM event_outbox").await?;
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM event_outbox";
+    client.batch_execute(&format!("SET application_name TO '{READER}'; {begin}")).await?;
     let length = Duration::from_secs(random.between(60, 180));
     tokio::spawn(async move {
         tokio::time::sleep(length).await;

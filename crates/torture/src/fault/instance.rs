@@ -1,10 +1,12 @@
 //! What happens to a process: it dies, at any moment or at a chosen one, is told to stop, sleeps, or has a wrong clock.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use super::Fault;
+use crate::instance::Instance;
 use crate::load::Load;
 use crate::people::Group;
 use crate::random::Random;
@@ -12,7 +14,7 @@ use crate::round::Backend;
 use crate::world::{LEASE, World};
 
 /// Every place in the pipeline where it can be told to die. A test holds them against the code.
-const FAILPOINTS: [&str; 13] = [
+pub const FAILPOINTS: [&str; 13] = [
     "accept.after_commit",
     "fan_out.before_commit",
     "fan_out.after_commit",
@@ -28,32 +30,22 @@ const FAILPOINTS: [&str; 13] = [
     "recover.before_restore",
 ];
 
+/// How long an instance may take to come to the place where it is to die. Some are not on everybody's way.
+const REACHED_WITHIN: Duration = Duration::from_secs(4);
+
 pub async fn happen(fault: Fault, world: &World, load: &Load, random: &mut Random) -> Result<()> {
-    let instance = random.pick(&world.instances).context("there is an instance")?;
+    // Who sleeps is left alone, or it would never wake.
+    let awake: Vec<&Arc<Instance>> =
+        world.instances.iter().filter(|instance| !instance.is_paused()).collect();
+    let Some(instance) = random.pick(&awake).copied() else { return Ok(()) };
     match fault {
         Fault::Terminate => drop(instance.terminate()),
-        Fault::Pause => {
-            let pause = LEASE + Duration::from_millis(random.between(200, 2_500));
-            if instance.pause() {
-                // Others go on dying meanwhile, and this one may, too.
-                let instance = std::sync::Arc::clone(instance);
-                tokio::spawn(async move {
-                    tokio::time::sleep(pause).await;
-                    instance.resume();
-                });
-            }
-        }
-        Fault::KillAtFailpoint => {
-            let failpoint = *random.pick(&FAILPOINTS).context("there are failpoints")?;
-            instance
-                .next_start_with(&[("CAMPANILE_KILL_AT", &format!("{failpoint}:{}", random.between(1, 4)))]);
-            world.diary.note(format_args!("{} is to die at {failpoint}", instance.name));
-            instance.kill();
-            lead_to(failpoint, world, load, random).await?;
-        }
+        Fault::Pause => instance.sleep(LEASE + Duration::from_millis(random.between(500, 2_000))).await,
+        Fault::KillAtFailpoint => kill_at(world.next_failpoint(random), instance, world, load, random).await,
         Fault::WrongClock => {
             let faketime = world.servers.faketime.as_deref().context("CAMPANILE_TEST_FAKETIME is not set")?;
-            // Where its clock is the database's, too, what it put off until later would wait for an hour when the clock is right again.
+            // Where its clock is the database's, too, what it put off until later would wait for an hour when the clock is
+            // right again.
             let ahead = random.percent(50) && world.round.backend != Backend::Embedded;
             let wrong = if ahead { "+3600s" } else { "-3600s" };
             instance.next_start_with(&[
@@ -68,19 +60,43 @@ pub async fn happen(fault: Fault, world: &World, load: &Load, random: &mut Rando
     Ok(())
 }
 
-/// Some places are reached only when there is a reason to.
+async fn kill_at(
+    failpoint: &'static str,
+    instance: &Instance,
+    world: &World,
+    load: &Load,
+    random: &mut Random,
+) {
+    // Those that need a reason are reached once.
+    let nth = if needs_a_reason(failpoint) { 1 } else { random.between(1, 3) };
+    instance.arm(failpoint, nth);
+    instance.kill();
+    if let Err(error) = lead_to(failpoint, world, load, random).await {
+        // Something else that is going wrong just now may be in the way.
+        world.diary.note(format_args!("{failpoint} could not be led to: {error:#}"));
+    }
+    if !instance.has_died_at_its_failpoint(REACHED_WITHIN).await {
+        world.diary.count("failpoints not reached in time");
+        instance.kill();
+    }
+}
+
+fn needs_a_reason(failpoint: &str) -> bool {
+    ["fan_out.between_chunks", "recover.before_restore"].contains(&failpoint)
+}
+
 async fn lead_to(failpoint: &str, world: &World, load: &Load, random: &mut Random) -> Result<()> {
     match failpoint {
         "fan_out.between_chunks" if !world.round.small_disk => {
-            let name = format!("crowd-{}", random.between(0, u64::MAX - 1));
+            let name = format!("crowd-{}-", random.below(u64::MAX));
             load.at_once(world, &name, Group::Crowd, 1).await;
+            Ok(())
         }
         "recover.before_restore" if Fault::DeleteQueue.possible(world) == Ok(true) => {
-            super::broker::happen(Fault::DeleteQueue, world, random).await?;
+            super::broker::happen(Fault::DeleteQueue, world, random).await
         }
-        _ => {}
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]
