@@ -21,7 +21,7 @@ pub struct Options {
     /// Repeats the faults of an earlier run, which printed its seed; by default every run draws its own.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only faults of this name; may be given several times.
+    /// Only rounds of this name, such as `servers-2`; may be given several times.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 }
@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn soak_is_repeated_by_what_it_prints() {
-        let options = Options { minutes: 3, seed: None, only: vec!["kill".to_owned(), "clock".to_owned()] };
-        assert_eq!(options.arguments(7).join(" "), "soak --minutes 3 --seed 7 --only kill --only clock");
+        let options =
+            Options { minutes: 3, seed: None, only: vec!["mixed".to_owned(), "servers-2".to_owned()] };
+        assert_eq!(options.arguments(7).join(" "), "soak --minutes 3 --seed 7 --only mixed --only servers-2");
     }
 }

@@ -202,17 +202,21 @@ fn silence(error: &reqwest::Error) -> &'static str {
     }
 }
 
+/// Errors that every message gets as long as the configuration is wrong.
+const THE_SENDER_IS_WRONG: [u32; 6] = [21212, 21603, 21606, 21659, 21660, 21661];
+
 /// What an answer means.
 ///
 /// | status | outcome |
 /// |---|---|
 /// | 201 with a SID | sent |
 /// | another 2xx, or one that can't be read | unknown: it may well have been accepted |
-/// | 400 with an error of Twilio's | rejected: it is about this message |
+/// | 400 with an error of Twilio's about the sender | retry: somebody has misconfigured it, and no message is to blame |
+/// | 400 with another error of Twilio's | rejected: it is about this message |
 /// | 429 | retry: by Twilio's word such a request is never processed |
 /// | 503 with an error of Twilio's | retry: it says itself that it does not serve |
 /// | any other 5xx | unknown: Twilio says only that trying again is fine, and a gateway gives up on what is still at work behind it |
-/// | all others, such as 401, 403, 404, 3xx | retry: somebody has misconfigured something, and no message is to blame |
+/// | all others, such as 401, 403, 404, 3xx | retry: misconfigured as well |
 async fn outcome(response: Response) -> Outcome {
     let status = response.status();
     let after = retry_after(&response);
@@ -220,6 +224,9 @@ async fn outcome(response: Response) -> Outcome {
     let code = body.as_deref().and_then(|body| serde_json::from_slice::<Refusal>(body).ok()).map(|r| r.code);
     match (status.as_u16(), code) {
         (200..=299, _) => created(status, body.as_deref()),
+        (400, Some(code)) if THE_SENDER_IS_WRONG.contains(&code) => {
+            retry(after, format!("{}: check `from` in channels.sms.url", refusal(code)))
+        }
         (400, Some(code)) => rejected(&refusal(code)),
         (429, _) => retry(after, "Twilio is asked too often (429)".to_owned()),
         (503, Some(code)) => retry(after, format!("Twilio does not serve at the moment: {}", refusal(code))),
@@ -274,7 +281,7 @@ fn refusal(code: u32) -> String {
     let words = match code {
         20003 => "wrong credentials",
         21211 | 21265 => "not a number that can be texted",
-        21212 | 21603 | 21606 | 21659 | 21660 | 21661 => "the sender can't send texts",
+        code if THE_SENDER_IS_WRONG.contains(&code) => "the sender can't send texts",
         21408 => "texts to this country are not enabled",
         21602 | 21619 => "there is no text",
         21608 => "a trial account sends to verified numbers only",

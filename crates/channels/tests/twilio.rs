@@ -141,7 +141,14 @@ async fn an_error_of_the_message_is_rejected_with_its_code_and_our_words() {
 
 #[tokio::test]
 async fn an_error_of_the_operator_is_retried_and_says_so() {
-    for reply in [refused(401, 20003), refused(403, 20008), refused(404, 20404), Reply::json(404, "<html>")] {
+    let replies = [
+        refused(400, 21606),
+        refused(401, 20003),
+        refused(403, 20008),
+        refused(404, 20404),
+        Reply::json(404, "<html>"),
+    ];
+    for reply in replies {
         let outcome = outcome_of(reply).await;
         assert!(matches!(outcome, Outcome::Retry { after: None, .. }), "{outcome:?}");
         assert_discreet(&outcome, &["channels.sms.url"]);

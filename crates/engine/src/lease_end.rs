@@ -43,4 +43,14 @@ mod tests {
         assert!(rest <= hour && rest > hour / 2, "{rest:?}");
         assert_eq!(LeaseEnd::after(Duration::ZERO).rest(), Duration::ZERO);
     }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_clock_of_leases_goes_on_while_the_machine_is_suspended() {
+        let system = std::fs::read_to_string("/proc/uptime").unwrap();
+        let uptime: f64 = system.split(' ').next().unwrap().parse().unwrap();
+        // The kernel's uptime counts suspension in; on a machine that never slept every clock agrees, so the name is held, too.
+        assert!((now().as_secs_f64() - uptime).abs() < 5.0);
+        assert!(matches!(CLOCK, ClockId::Boottime));
+    }
 }

@@ -1,4 +1,4 @@
-//! A disk of a few megabytes that can be filled: a tmpfs in our own mount namespace, which is gone when we are.
+//! A disk that is small enough to be filled: a tmpfs in our own mount namespace, which is gone when we are.
 
 use std::fs::File;
 use std::io::Write;

@@ -28,7 +28,9 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, outcomes: Outcomes, done: Canc
         }
         let finished = desk.last_of(batch.iter().map(|attempted| attempted.claimed.job.claim));
         // The outcome of an attempt is known only here, so it is written however long the database is away.
-        while let Err(error) = settle(&engine, &batch, finished.clone()).await {
+        let mut by = By::Holder;
+        while let Err(error) = settle(&engine, by, &batch, finished.clone()).await {
+            by = By::HolderAgain;
             if done.is_cancelled() {
                 tracing::error!(%error, sends = batch.len(), "outcomes could not be written; they are in doubt");
                 return;
@@ -54,10 +56,15 @@ async fn next_batch(outcomes: &mut UnboundedReceiver<Attempted>, done: &Cancella
     batch
 }
 
-async fn settle(engine: &Engine, batch: &[Attempted], finished: Vec<ClaimId>) -> Result<(), StoreError> {
+async fn settle(
+    engine: &Engine,
+    by: By,
+    batch: &[Attempted],
+    finished: Vec<ClaimId>,
+) -> Result<(), StoreError> {
     let now = engine.store.now().await?;
     let settlements = batch.iter().map(|attempted| settlement(engine, attempted, now)).collect();
-    write(engine, By::Holder, settlements, finished).await
+    write(engine, by, settlements, finished).await
 }
 
 /// Who writes it.
@@ -65,6 +72,8 @@ async fn settle(engine: &Engine, batch: &[Attempted], finished: Vec<ClaimId>) ->
 enum By {
     /// The one that has claimed the sends.
     Holder,
+    /// The same once more: the answer to its first commit may have got lost, and then there is nothing left to write.
+    HolderAgain,
     /// Somebody, since the claim's lease has passed. Several may try, and one is the first.
     Recovery,
 }
@@ -115,6 +124,7 @@ async fn write_once(
     let lost = settled.lost.len();
     match by {
         By::Holder => count_lost("send", lost as u64),
+        By::HolderAgain => {}
         By::Recovery => metrics::counter!(TAKEN_OVER).increment((settlements.len() - lost) as u64),
     }
     for settlement in settlements {

@@ -68,7 +68,7 @@ impl Sms {
             "http" => bail!(
                 "channels.sms.url: http:// would carry the auth token in the clear; use https://, or http:// to this machine only"
             ),
-            other => bail!("channels.sms.url: `{other}:…` is not supported; {TWILIO}"),
+            _ => bail!("channels.sms.url: it begins with neither https:// nor http://; {TWILIO}"),
         }
         let account_sid = base.username().to_owned();
         if !is_account_sid(&account_sid) {
