@@ -201,7 +201,7 @@ impl Fault {
         match self.hits() {
             Hits::Instance => instance::happen(self, world, load, random).await?,
             Hits::Database => database::happen(self, world, random).await?,
-            Hits::Broker => broker::happen(self, world, random).await?,
+            Hits::Broker => broker::happen(self, world, load, random).await?,
             Hits::Network => network::happen(self, world, random).await,
             Hits::Provider => provider::happen(self, world, random).await?,
             Hits::Disk => disk_full(world, load, random).await?,

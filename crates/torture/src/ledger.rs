@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::diary::Diary;
 use crate::load::{CALM, Event, Known};
-use crate::people::Due;
+use crate::people::{Due, address_of};
 use crate::provider_process::ProviderLedger;
 use crate::round::{Backend, OnDoubt};
 use crate::world::World;
@@ -30,7 +30,8 @@ struct Book {
     on_doubt: OnDoubt,
     events: HashMap<String, String>,
     sends: HashMap<Key, Vec<Send>>,
-    captured: HashMap<Key, u32>,
+    /// How often, and to which address.
+    captured: HashMap<Key, (u32, String)>,
     letters: HashMap<Key, Vec<String>>,
     provider: ProviderLedger,
 }
@@ -89,7 +90,10 @@ async fn open(world: &World) -> Result<Book> {
         )
         .await?;
     let captured = database
-        .rows("SELECT event_id, user_id, channel, count(*) FROM captured_message GROUP BY event_id, user_id, channel")
+        .rows(
+            "SELECT event_id, user_id, channel, count(*), min(address) FROM captured_message
+             GROUP BY event_id, user_id, channel",
+        )
         .await?;
     let letters = database
         .rows("SELECT coalesce(event_id, ''), coalesce(recipient_id, ''), coalesce(channel, ''), reason FROM dead_letter")
@@ -99,7 +103,10 @@ async fn open(world: &World) -> Result<Book> {
         on_doubt: world.round.on_doubt,
         events: events.into_iter().map(|row| (row[0].clone(), row[1].clone())).collect(),
         sends: HashMap::new(),
-        captured: captured.into_iter().map(|row| (key(&row), row[3].parse().unwrap_or(0))).collect(),
+        captured: captured
+            .into_iter()
+            .map(|row| (key(&row), (row[3].parse().unwrap_or(0), row[4].clone())))
+            .collect(),
         letters: HashMap::new(),
         provider: world.provider.ledger().await?,
     };
@@ -156,7 +163,6 @@ fn expected(book: &Book, known: &Known) -> Expected {
 
 /// What is wrong with a send, if anything is.
 fn judge(book: &Book, due: Due, key: &Key, send: &Send, diary: &Diary) -> Option<&'static str> {
-    let captured = book.captured.get(key).copied().unwrap_or(0);
     let letters = book.letters.get(key).map_or(&[][..], Vec::as_slice);
     let held = send.status == "IN_DOUBT";
     if held && (book.on_doubt == OnDoubt::Resend || send.doubts != 1) {
@@ -164,11 +170,13 @@ fn judge(book: &Book, due: Due, key: &Key, send: &Send, diary: &Diary) -> Option
     }
     match due {
         Due::Live => (send.status != "SENT").then_some("lost"),
-        Due::Captured => match (send.status.as_str(), captured) {
-            ("SENT", 1) => None,
-            (_, 0) => Some("lost"),
-            (_, 1) => Some("captured, and the send does not know it"),
-            _ => Some("told twice"),
+        Due::Captured => match (send.status.as_str(), book.captured.get(key)) {
+            ("SENT", Some((1, address))) => {
+                (*address != address_of(&key.1, &key.2)).then_some("told somebody else")
+            }
+            (_, None) => Some("lost"),
+            (_, Some((1, _))) => Some("captured, and the send does not know it"),
+            (_, Some(_)) => Some("told twice"),
         },
         Due::Rejected => {
             let settled = send.status == "FAILED" && letters == ["REJECTED"];
@@ -180,7 +188,7 @@ fn judge(book: &Book, due: Due, key: &Key, send: &Send, diary: &Diary) -> Option
 
 fn texted(book: &Book, key: &Key, send: &Send, diary: &Diary) -> Option<&'static str> {
     diary.add("doubts", send.doubts.into());
-    let number = crate::people::phone_of(&key.1);
+    let number = address_of(&key.1, &key.2);
     let accepted = book.provider.accepted.get(&(key.0.clone(), number)).copied().unwrap_or(0);
     // Who doubted everything would pass every other check.
     if key.0.starts_with(CALM) && (accepted, send.doubts) != (1, 0) {

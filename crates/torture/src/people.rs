@@ -78,20 +78,34 @@ impl Group {
                 json!({
                     "user_type": "RESTAURANT_USER", "user_id": user, "role": "WAITER",
                     "entity_type": "RESTAURANT", "entity_id": self.restaurant(),
-                    "email": has("EMAIL").then(|| format!("p{user}@example.com")),
+                    "email": has("EMAIL").then(|| email(user)),
                     "phone": has("SMS").then(|| self.phone(user)),
-                    "push_tokens": if has("PUSH") { vec![format!("token-{user}")] } else { vec![] },
+                    "push_tokens": if has("PUSH") { vec![token(user)] } else { vec![] },
                 })
             })
             .collect()
     }
 }
 
-/// The number of a user, by the id as it stands in the database.
-pub fn phone_of(user: &str) -> String {
+/// Where a user, named as in the database, is reached over a channel.
+pub fn address_of(user: &str, channel: &str) -> String {
     let user = user.parse().unwrap_or(0);
-    let group = Group::ALL.into_iter().find(|group| group.users().contains(&user));
-    group.map(|group| group.phone(user)).unwrap_or_default()
+    match channel {
+        "EMAIL" => email(user),
+        "PUSH" => token(user),
+        _ => {
+            let group = Group::ALL.into_iter().find(|group| group.users().contains(&user));
+            group.map(|group| group.phone(user)).unwrap_or_default()
+        }
+    }
+}
+
+fn email(user: u32) -> String {
+    format!("p{user}@example.com")
+}
+
+fn token(user: u32) -> String {
+    format!("token-{user}")
 }
 
 pub const EVENT_TYPE: &str = "RESERVATION_REQUESTED";

@@ -151,9 +151,9 @@ async fn play(world: &World, load: &Load, seed: u64) -> Result<()> {
 async fn deaths(world: &World, load: &Load, mut random: Random, end: Instant) -> Result<()> {
     while Instant::now() < end {
         let fault = match random.below(100) {
-            0..70 => Fault::Kill,
-            70..80 => Fault::Terminate,
-            80..95 => Fault::KillAtFailpoint,
+            0..75 => Fault::Kill,
+            75..85 => Fault::Terminate,
+            85..96 => Fault::KillAtFailpoint,
             _ => Fault::WrongClock,
         };
         // Mostly somebody who is at work, and now and then whoever is just starting.
@@ -162,7 +162,7 @@ async fn deaths(world: &World, load: &Load, mut random: Random, end: Instant) ->
             fault.happen(world, load, &mut random).await?;
         }
         let (least, most) = match world.round.backend {
-            Backend::Embedded | Backend::Servers => (50, 450),
+            Backend::Embedded | Backend::Servers => (20, 250),
             // Who comes next waits until the lease of the in-process broker has passed, which takes a quarter of a minute.
             Backend::Mixed => (8_000, 20_000),
         };
@@ -194,6 +194,9 @@ async fn surroundings(world: &World, load: &Load, mut random: Random, end: Insta
         }
         if let Some(fault) = bag.pop() {
             fault.happen(world, load, &mut random).await?;
+        }
+        if world.small_disk.is_some() {
+            Fault::DiskFull.happen(world, load, &mut random).await?;
         }
         tokio::time::sleep(Duration::from_millis(random.between(50, 500))).await;
     }

@@ -1,19 +1,26 @@
 //! What happens to RabbitMQ, and what its operators do to it.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail};
 
 use super::{Fault, hold};
+use crate::database::{Database, connect};
+use crate::load::Load;
+use crate::people::Group;
 use crate::random::Random;
 use crate::world::World;
 
 /// An acknowledgement of what was never delivered: the server closes the channel for it, and only that.
 const CLOSE_CHANNELS: &str =
     "[rabbit_channel:do(P, {'basic.ack', 999999999, false}) || P <- rabbit_channel:list()].";
+/// Where most of what the producers write goes.
+const QUEUE: &str = "notification.restaurant";
 /// More than any disk has, and what it is told at its start.
 const FULL: &str = "100000000000000";
 const NOT_FULL: &str = "50MB";
 
-pub async fn happen(fault: Fault, world: &World, random: &mut Random) -> Result<()> {
+pub async fn happen(fault: Fault, world: &World, load: &Load, random: &mut Random) -> Result<()> {
     let servers = &world.servers;
     let control = async |arguments: &[&str]| servers.rabbitmqctl(arguments).await.map(drop);
     match fault {
@@ -38,19 +45,7 @@ pub async fn happen(fault: Fault, world: &World, random: &mut Random) -> Result<
             hold(random, 1_000, 6_000).await;
             control(&["set_disk_free_limit", NOT_FULL]).await
         }
-        Fault::WipeBroker if servers.restarts_rabbitmq() && random.percent(50) => {
-            for step in ["kill", "wipe", "start"] {
-                servers.rabbitmq_node(step).await?;
-            }
-            Ok(())
-        }
-        Fault::WipeBroker => {
-            control(&["stop_app"]).await?;
-            control(&["force_reset"]).await?;
-            control(&["start_app"]).await
-        }
-        Fault::DeleteQueue => on_a_queue("delete_queue", world, random).await,
-        Fault::PurgeQueue => on_a_queue("purge_queue", world, random).await,
+        Fault::WipeBroker | Fault::DeleteQueue | Fault::PurgeQueue => lose(fault, world, load, random).await,
         _ => bail!("{} is none of RabbitMQ's", fault.name()),
     }
 }
@@ -65,10 +60,49 @@ pub async fn heal(world: &World) -> Result<()> {
     world.servers.rabbitmqctl(&["set_disk_free_limit", NOT_FULL]).await.map(drop)
 }
 
-/// One that is in use, unless an instance is just making it again.
-async fn on_a_queue(what: &str, world: &World, random: &mut Random) -> Result<()> {
-    const QUEUES: [&str; 3] = ["notification.restaurant", "notification.restaurant.high", "notification.dlq"];
+/// Loses messages while there are some: nobody can receive meanwhile, and whoever has them in memory dies.
+async fn lose(fault: Fault, world: &World, load: &Load, random: &mut Random) -> Result<()> {
+    const ARRIVE_WITHIN: Duration = Duration::from_millis(1_500);
+    let Database::Postgres { url } = &world.database else { bail!("this world has no PostgreSQL") };
+    let client = connect(url).await?;
+    client.batch_execute("BEGIN; LOCK TABLE notification IN SHARE MODE").await?;
+    load.at_once(world, &format!("backlog-{}-", random.below(u64::MAX)), Group::Staff, 100).await;
+    tokio::time::sleep(ARRIVE_WITHIN).await;
+    match fault {
+        Fault::WipeBroker => wipe(world, random).await?,
+        Fault::DeleteQueue => on_the_queue("delete_queue", QUEUE, world).await?,
+        _ => on_the_queue("purge_queue", QUEUE, world).await?,
+    }
+    for instance in &world.instances {
+        instance.kill();
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    Ok(client.batch_execute("ROLLBACK").await?)
+}
+
+/// The disk is lost, or somebody resets the node.
+async fn wipe(world: &World, random: &mut Random) -> Result<()> {
+    if world.servers.restarts_rabbitmq() && random.percent(50) {
+        for step in ["kill", "wipe", "start"] {
+            world.servers.rabbitmq_node(step).await?;
+        }
+        return Ok(());
+    }
+    for step in ["stop_app", "force_reset", "start_app"] {
+        world.servers.rabbitmqctl(&[step]).await?;
+    }
+    Ok(())
+}
+
+/// Any of them, with whatever is in it.
+pub async fn delete_a_queue(world: &World, random: &mut Random) -> Result<()> {
+    const QUEUES: [&str; 3] = [QUEUE, "notification.restaurant.high", "notification.dlq"];
     let queue = random.pick(&QUEUES).context("there are queues")?;
+    on_the_queue("delete_queue", queue, world).await
+}
+
+/// Unless an instance is just making it again.
+async fn on_the_queue(what: &str, queue: &str, world: &World) -> Result<()> {
     let name = format!("{}{queue}", world.prefix);
     let listed = world.servers.rabbitmqctl(&["-q", "list_queues", "name", "--no-table-headers"]).await?;
     if listed.lines().any(|queue| queue == name) {

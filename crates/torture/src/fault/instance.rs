@@ -93,7 +93,7 @@ async fn lead_to(failpoint: &str, world: &World, load: &Load, random: &mut Rando
             Ok(())
         }
         "recover.before_restore" if Fault::DeleteQueue.possible(world) == Ok(true) => {
-            super::broker::happen(Fault::DeleteQueue, world, random).await
+            super::broker::delete_a_queue(world, random).await
         }
         _ => Ok(()),
     }
