@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::diary::Diary;
+use crate::fault::REFUSED_BY_A_FULL_DISK;
 use crate::load::{CALM, Event, Known};
 use crate::people::{Due, address_of};
 use crate::provider_process::ProviderLedger;
@@ -72,6 +73,9 @@ pub async fn check(world: &World, known: &Known) -> Result<()> {
     diary.add("events", expected.events.len() as u64);
     diary.add("sends", expected.sends.len() as u64);
     diary.add("dead letters, explained", book.letters.values().map(Vec::len).sum::<usize>() as u64);
+    if world.small_disk.is_some() && !diary.counts().contains_key(REFUSED_BY_A_FULL_DISK) {
+        diary.find("the disk was never so full that the database noticed, so nothing was shown");
+    }
     if expected.events.is_empty() || book.provider.accepted.is_empty() {
         diary.find("nobody was told anything, so nothing was shown");
     }

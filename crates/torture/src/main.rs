@@ -119,7 +119,7 @@ async fn soak(common: &Common, length: Duration, seed: u64) -> Result<()> {
     let begun = Instant::now();
     let kinds = u32::try_from(plan::soak(Duration::from_secs(1)).len())?;
     // What comes after the faults takes about as long again.
-    let each = (length / kinds / 2).clamp(Duration::from_secs(15), Duration::from_mins(2));
+    let each = (length / kinds / 2).clamp(Duration::from_secs(15), Duration::from_mins(5));
     let mut report = Report::default();
     let rounds = wanted(plan::soak(each), &common.only)?;
     // Every kind has its turn, also where the time is over before.

@@ -39,7 +39,7 @@ pub struct World {
     pub instances: Vec<Arc<Instance>>,
     pub small_disk: Option<SmallDisk>,
     pub diary: Arc<Diary>,
-    pub http: reqwest::Client,
+    http: reqwest::Client,
     folder: PathBuf,
     kept_up: JoinSet<()>,
     /// Those at which nobody has died yet.
