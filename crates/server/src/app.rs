@@ -32,6 +32,8 @@ const HTTP_GRACE: Duration = Duration::from_secs(2);
 pub struct Served {
     pub address: SocketAddr,
     pub admin_key: String,
+    /// Channels whose messages stay here.
+    pub captured: Vec<&'static str>,
     running: Running,
     lease: Option<Lease>,
     http: JoinHandle<std::io::Result<()>>,
@@ -81,7 +83,9 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
         broker = if parts.roles.use_broker() { broker.name() } else { "not used" },
         "campanile is up"
     );
-    Ok(Served { address, admin_key, running, lease, http, stop_http, config })
+    let captured = engine.providers.iter().filter(|(_, provider)| provider.captures());
+    let captured = captured.map(|(channel, _)| channel.as_str()).collect();
+    Ok(Served { address, admin_key, captured, running, lease, http, stop_http, config })
 }
 
 async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
@@ -168,19 +172,21 @@ pub fn start_logging(config: &Config) {
     drop(started);
 }
 
-/// Resolves at Ctrl-C or SIGTERM.
-pub async fn told_to_stop() {
+/// Resolves at Ctrl-C or SIGTERM. Both are listened for from the call on, not only when somebody waits: who is told to stop
+/// in between stops in order, too.
+pub fn told_to_stop() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let terminated = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut terminate) => {
-                terminate.recv().await;
+    let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+    async move {
+        let [interrupt, terminate] = signals.map(|signal| async {
+            match signal {
+                Ok(mut signal) => drop(signal.recv().await),
+                Err(_) => std::future::pending().await,
             }
-            Err(_) => std::future::pending().await,
+        });
+        tokio::select! {
+            () = interrupt => {}
+            () = terminate => {}
         }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = terminated => {}
     }
 }

@@ -42,6 +42,8 @@ pub struct World {
     http: reqwest::Client,
     folder: PathBuf,
     kept_up: JoinSet<()>,
+    /// Held by whoever does something to the broker: one thing at a time happens to it.
+    pub broker: tokio::sync::Mutex<()>,
     /// Those at which nobody has died yet.
     failpoints: Mutex<Vec<&'static str>>,
 }
@@ -79,6 +81,7 @@ impl World {
             http,
             folder: folder.to_owned(),
             kept_up: JoinSet::new(),
+            broker: tokio::sync::Mutex::default(),
             failpoints: Mutex::default(),
         };
         for number in 0..world.round.instances {

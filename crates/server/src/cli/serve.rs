@@ -1,6 +1,7 @@
 //! `campanile serve` and `campanile migrate`.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 
 use anyhow::Context;
 use campanile_engine::Roles;
@@ -44,11 +45,17 @@ fn roles(text: &str) -> Result<String, String> {
 impl Serve {
     pub async fn run(&self, config: Config) -> CommandResult {
         app::start_logging(&config);
-        let served = app::serve(config).await?;
+        let mut told_to_stop = pin!(app::told_to_stop());
+        let served = tokio::select! {
+            served = app::serve(config) => served?,
+            () = &mut told_to_stop => return Ok(()),
+        };
         println!("Campanile listens on http://{}", served.address);
-        println!("E-mail, push, SMS and Slack are captured, not sent: see GET /v1/captured");
+        if !served.captured.is_empty() {
+            println!("{} are captured, not sent: see GET /v1/captured", served.captured.join(", "));
+        }
         let lost = tokio::select! {
-            () = app::told_to_stop() => None,
+            () = &mut told_to_stop => None,
             error = served.lost() => Some(error),
         };
         let stopped = served.stop().await;

@@ -21,6 +21,7 @@ const FULL: &str = "100000000000000";
 const NOT_FULL: &str = "50MB";
 
 pub async fn happen(fault: Fault, world: &World, load: &Load, random: &mut Random) -> Result<()> {
+    let _alone = world.broker.lock().await;
     let servers = &world.servers;
     let control = async |arguments: &[&str]| servers.rabbitmqctl(arguments).await.map(drop);
     match fault {
@@ -97,6 +98,7 @@ async fn wipe(world: &World, random: &mut Random) -> Result<()> {
 /// Any of them, with whatever is in it.
 pub async fn delete_a_queue(world: &World, random: &mut Random) -> Result<()> {
     const QUEUES: [&str; 3] = [QUEUE, "notification.restaurant.high", "notification.dlq"];
+    let _alone = world.broker.lock().await;
     let queue = random.pick(&QUEUES).context("there are queues")?;
     on_the_queue("delete_queue", queue, world).await
 }
