@@ -275,9 +275,29 @@ async fn await_quiet(world: &World) {
         }
         if since.elapsed() > WITHOUT_PROGRESS {
             world.diary.find(format!("stuck for {WITHOUT_PROGRESS:?}: {under_way:?}"));
+            ask_the_broker(world).await;
             return;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     world.diary.add("seconds until quiet", begun.elapsed().as_secs());
+}
+
+/// What it says of itself, for whoever looks into why nothing moves.
+async fn ask_the_broker(world: &World) {
+    if world.round.backend != Backend::Servers || !world.servers.steers_rabbitmq() {
+        return;
+    }
+    let questions: [&[&str]; 4] = [
+        &["list_queues", "name", "state", "messages", "messages_unacknowledged", "consumers", "leader"],
+        &["list_connections", "pid", "state", "channels", "recv_cnt", "send_pend"],
+        &["list_channels", "pid", "connection", "consumer_count", "messages_unconfirmed", "state"],
+        &["status"],
+    ];
+    for question in questions {
+        match world.servers.rabbitmqctl(question).await {
+            Ok(answer) => world.diary.note(format_args!("{}:\n{answer}", question[0])),
+            Err(error) => world.diary.note(format_args!("{}: {error:#}", question[0])),
+        }
+    }
 }

@@ -164,7 +164,8 @@ fn what_is_wrong_with_a_provider_is_named_without_its_token() {
         refused.failed(1, &[&["channels.sms.url"], words].concat());
     };
     refused("AC0123456789abcdef0123456789abcdef very-secret", &["no URL", "https://ACCOUNT_SID:AUTH_TOKEN@"]);
-    refused(&format!("smpp://{ACCOUNT}@host?from=1234"), &["smpp:…", "https://"]);
+    refused(&format!("smpp://{ACCOUNT}@host?from=1234"), &["begins with neither", "https://"]);
+    refused(&format!("{ACCOUNT}@api.twilio.com?from=1234"), &["begins with neither", "https://"]);
     refused(&format!("http://{ACCOUNT}@api.twilio.com?from=1234"), &["in the clear", "https://"]);
     refused(&format!("http://{ACCOUNT}@10.0.0.1?from=1234"), &["in the clear", "https://"]);
     refused(
