@@ -36,10 +36,9 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
     let (mut swept, mut next_sweep) = (0, Instant::now() + FIRST_SWEEP.min(republish_after));
     let mut take_over_from = Instant::now();
     while !stop.is_cancelled() {
-        match run_once(&engine, &desk, &mut swept, take_over_from).await {
+        match run_once(&engine, &desk, &mut swept, &mut take_over_from).await {
             Ok(()) => backoff.reset(),
             Err(error) => {
-                take_over_from = Instant::now() + AFTER_AN_OUTAGE;
                 engine.signals.note_outage(Outage::Database, "recover", &error);
                 backoff.wait(&stop).await;
                 continue;
@@ -62,15 +61,25 @@ async fn run_once(
     engine: &Engine,
     desk: &Desk,
     swept: &mut i64,
-    take_over_from: Instant,
+    take_over_from: &mut Instant,
 ) -> Result<(), StoreError> {
-    if Instant::now() >= take_over_from {
-        let taken = settle::take_over_expired(engine, desk).await?;
-        if taken > 0 {
-            tracing::info!(sends = taken, "sends of a dead instance were taken over");
-        }
-    }
+    take_over(engine, desk, take_over_from).await?;
     sweep(engine, swept).await
+}
+
+/// Not before `from`, which an outage puts off. Only an outage: whatever else fails in recovery must not leave a dead instance's sends
+/// to nobody.
+async fn take_over(engine: &Engine, desk: &Desk, from: &mut Instant) -> Result<(), StoreError> {
+    let taken = if Instant::now() >= *from {
+        settle::take_over_expired(engine, desk).await
+    } else {
+        engine.store.now().await.map(|_| 0)
+    };
+    let taken = taken.inspect_err(|_| *from = Instant::now() + AFTER_AN_OUTAGE)?;
+    if taken > 0 {
+        tracing::info!(sends = taken, "sends of a dead instance were taken over");
+    }
+    Ok(())
 }
 
 /// What an operator purged is no loss that the broker would tell of. Rows that were published long ago and never received go

@@ -238,3 +238,22 @@ async fn no_more_is_claimed_of_what_leaves_the_house_than_may_be_in_doubt() {
         drop(running);
     }
 }
+
+/// Recovery does several things; one that fails must not keep it from the others.
+#[tokio::test]
+async fn what_a_dead_instance_held_is_taken_over_although_no_event_can_be_closed() {
+    let provider = Arc::new(Told { panics: true, ..Told::default() });
+    let world = world(provider.clone(), config()).await;
+    let poison = "CREATE TRIGGER poison BEFORE UPDATE ON event_outbox WHEN new.status = 'PROCESSED'
+                  BEGIN SELECT raise(ABORT, 'it stays open'); END";
+    world.back_door.execute(poison).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    world.until("e1", |trace| !trace.sends.is_empty() && !provider.asked.lock().unwrap().is_empty()).await;
+    // Until it has failed once.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    world.back_door.advance(world.engine.config.lease * 2).await;
+    let trace = world.until("e1", |trace| email(trace)["status"] == "SENT").await;
+    assert_eq!(trace.event["status"], "PUBLISHED");
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
