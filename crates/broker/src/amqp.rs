@@ -43,6 +43,10 @@ pub(crate) enum Fault {
     /// The network, or the other end of it.
     #[error("{0}")]
     Broken(String),
+    /// One request was not answered, on a connection on which the broker goes on to speak. What its channel says later belongs to
+    /// nobody; drop it.
+    #[error("it does not answer")]
+    Silent,
     /// Somebody answers, who is no broker of this kind.
     #[error("what answers there does not speak AMQP 0-9-1 as RabbitMQ does")]
     Alien,
@@ -56,7 +60,7 @@ impl Fault {
     pub(crate) fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } => Some(*code),
-            Self::Broken(_) | Self::Alien => None,
+            Self::Broken(_) | Self::Silent | Self::Alien => None,
         }
     }
 }

@@ -26,18 +26,22 @@ use std::mem;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use campanile_domain::finding::Finding;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::{Broker, BrokerError, Confirm, Consumer, DEAD_LETTER_QUEUE, Message, Published, Room};
 use address::Address;
 use consumer::RabbitMqConsumer;
 use link::Link;
-use load::Load;
-use topology::Topology;
+use load::{Load, Look};
+use topology::{Seen, Topology};
+
+/// How long a queue that did not answer is left alone.
+const LEAVE_ALONE_FOR: Duration = Duration::from_secs(20);
 
 /// Where the broker is, and what is to be found in it.
 #[derive(Clone)]
@@ -116,7 +120,7 @@ impl Broker for RabbitMq {
         place.take(accepted);
         if accepted < confirms.len() {
             // Perhaps the queue is gone.
-            self.shared.look_now.notify_one();
+            self.shared.look_now();
         }
         Ok(Published::Confirmed(confirms))
     }
@@ -144,8 +148,9 @@ impl Broker for RabbitMq {
 
     async fn restore(&self, queues: &[String]) -> Result<(), BrokerError> {
         let link = self.shared.link()?;
-        self.shared.topology.declare(link.consuming(), |queue| queues.contains(queue)).await?;
-        self.shared.losses().retain(|lost| !queues.contains(lost));
+        let silent = self.shared.topology.declare(link.consuming(), |queue| queues.contains(queue)).await?;
+        silent.iter().for_each(|queue| self.shared.leave_alone(queue));
+        self.shared.losses().retain(|lost| !queues.contains(lost) || silent.contains(lost));
         // Whoever waited for one of them may go on.
         queues.iter().filter_map(|queue| self.shared.loads.get(queue)).for_each(|load| load.tell());
         Ok(())
@@ -204,11 +209,21 @@ struct Shared {
     topology: Topology,
     loads: BTreeMap<String, Arc<Load>>,
     losses: Mutex<BTreeSet<String>>,
+    /// Queues that did not answer, and until when nobody asks them anything.
+    left_alone: Mutex<BTreeMap<String, Instant>>,
     /// Set when the queues were looked at for the first time.
     looked: AtomicBool,
     state: watch::Sender<State>,
     /// Told when there is reason to doubt that every queue is still there.
-    look_now: Notify,
+    look_now: watch::Sender<()>,
+}
+
+/// Whether a look changed what is known of a queue.
+#[derive(Debug, PartialEq, Eq)]
+enum News {
+    None,
+    /// It was there, or should have been, and is not.
+    Lost,
 }
 
 /// Whether the broker can be reached. The supervisor alone changes it, until the broker is dropped.
@@ -227,9 +242,9 @@ impl Shared {
             (queue.clone(), Arc::new(Load::new(limit)))
         };
         let loads = topology.queues().map(load).collect();
-        let (state, look_now) = (watch::Sender::new(State::New), Notify::new());
-        let (losses, looked) = (Mutex::default(), AtomicBool::new(false));
-        Self { address, topology, loads, losses, looked, state, look_now }
+        let (state, look_now) = (watch::Sender::new(State::New), watch::Sender::new(()));
+        let (losses, left_alone, looked) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Self { address, topology, loads, losses, left_alone, looked, state, look_now }
     }
 
     /// A supervisor that has not noticed its own end yet must not open again what was closed.
@@ -259,17 +274,54 @@ impl Shared {
             let reason = format!("the queue `{queue}` is gone, and is made again when its messages are safe");
             return Err(BrokerError::Unreachable(reason));
         }
+        if self.is_left_alone(queue) {
+            return Err(BrokerError::Unreachable(format!("the queue `{queue}` does not answer")));
+        }
         self.link()
     }
 
-    /// Notes whether a queue was found, and answers whether that is a new loss. One that is there again was made good
-    /// by another instance.
-    fn found(&self, queue: &str, found: bool) -> bool {
-        let mut losses = self.losses();
-        if found {
-            losses.remove(queue);
+    /// Has every queue looked at.
+    fn look_now(&self) {
+        self.look_now.send_replace(());
+    }
+
+    /// Notes what a look at a queue found. One that is there again was made good by another instance.
+    fn saw(&self, queue: &str, before: Look, seen: Seen) -> News {
+        let load = self.loads.get(queue);
+        match seen {
+            Seen::Ready(ready) => {
+                load.inspect(|load| load.looked(before, ready));
+                self.losses().remove(queue);
+                News::None
+            }
+            Seen::Missing => {
+                load.inspect(|load| load.looked(before, 0));
+                if self.losses().insert(queue.to_owned()) { News::Lost } else { News::None }
+            }
+            Seen::Silent => {
+                self.leave_alone(queue);
+                News::None
+            }
         }
-        !found && losses.insert(queue.to_owned())
+    }
+
+    /// Nobody asks a queue anything for a while that did not answer: all else goes on, and what is meant for it waits in
+    /// the database.
+    fn leave_alone(&self, queue: &str) {
+        let until = Instant::now() + LEAVE_ALONE_FOR;
+        self.left_alone.lock().unwrap_or_else(PoisonError::into_inner).insert(queue.to_owned(), until);
+        tracing::warn!(
+            queue = self.topology.name(queue),
+            "RabbitMQ does not answer where it is about this queue: what is meant for it waits, and all else goes on. If this \
+             does not pass, restart RabbitMQ, or delete the queue by `rabbitmqctl delete_queue`: it is made again, and what was \
+             in it is published again"
+        );
+    }
+
+    fn is_left_alone(&self, queue: &str) -> bool {
+        let mut left_alone = self.left_alone.lock().unwrap_or_else(PoisonError::into_inner);
+        left_alone.retain(|_, until| *until > Instant::now());
+        left_alone.contains_key(queue)
     }
 
     /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.

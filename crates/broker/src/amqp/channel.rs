@@ -14,7 +14,8 @@ use super::content::{Incoming, Outgoing};
 use super::io::{BODY, FRAME_OVERHEAD_BYTES, HEADER, METHOD, put_frame};
 use super::{Fault, Request};
 
-/// A broker that does not answer for so long is taken for gone.
+/// A broker that says nothing at all for so long, not even that it is alive, is taken for gone. One that only leaves a request
+/// without an answer has trouble with what the request is about.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 
 /// Hears what the broker says unasked. Called while the connection is read, so it must not linger.
@@ -55,17 +56,20 @@ impl Channel {
     /// A call that is dropped leaves its answer to nobody, and the answers behind it keep their order.
     pub(crate) async fn ask(&self, request: Request<'_>) -> Result<u32, Fault> {
         let (answer, answered) = oneshot::channel();
+        let heard = self.shared.heard();
         self.shared.put(|out| {
             self.slot.expect(answer)?;
             put_frame(out, METHOD, self.id, |out| request.put(out));
             Ok(())
         })?;
-        if let Ok(answer) = timeout(ANSWER_WITHIN, answered).await {
-            answer.map_err(|_| Fault::broken("the connection was dropped"))?
-        } else {
-            let fault = Fault::broken("the broker does not answer");
-            self.shared.fail(&fault);
-            Err(fault)
+        match timeout(ANSWER_WITHIN, answered).await {
+            Ok(answer) => answer.map_err(|_| Fault::broken("the connection was dropped"))?,
+            Err(_) if self.shared.heard() > heard => Err(Fault::Silent),
+            Err(_) => {
+                let fault = Fault::broken("the broker does not answer");
+                self.shared.fail(&fault);
+                Err(fault)
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::fmt;
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +43,7 @@ impl Connection {
             channels: Mutex::default(),
             channel_max,
             frame_max: usize::try_from(frame_max).map_err(Fault::broken)?,
+            heard: AtomicU64::new(0),
             fault: watch::Sender::new(None),
             blocked: watch::Sender::new(None),
         });
@@ -99,6 +101,8 @@ pub(super) struct Shared {
     channels: Mutex<BTreeMap<u16, Arc<Slot>>>,
     channel_max: u16,
     frame_max: usize,
+    /// How many frames have come, heartbeats too.
+    heard: AtomicU64,
     fault: watch::Sender<Option<Fault>>,
     blocked: watch::Sender<Option<String>>,
 }
@@ -141,6 +145,10 @@ impl Shared {
 
     pub(super) fn frame_max(&self) -> usize {
         self.frame_max
+    }
+
+    pub(super) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
     }
 
     /// Ends the connection; only the first reason counts.
@@ -224,6 +232,7 @@ async fn read_until_it_ends(shared: Arc<Shared>, mut frames: Frames) {
     let fault = loop {
         match frames.next().await {
             Ok(frame) => {
+                shared.heard.fetch_add(1, Ordering::Relaxed);
                 if let Err(fault) = reader.hear(&frame) {
                     break fault;
                 }

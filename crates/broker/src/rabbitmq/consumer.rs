@@ -69,8 +69,10 @@ impl RabbitMqConsumer {
 
     /// Says why a lane ended. If it was the queue, the supervisor has to know at once.
     fn lost(&self, fault: Fault) -> BrokerError {
-        if fault.code() == Some(crate::amqp::NOT_FOUND) {
-            self.shared.look_now.notify_one();
+        match fault {
+            Fault::Silent => self.shared.leave_alone(&self.queue),
+            Fault::Refused { code: crate::amqp::NOT_FOUND, .. } => self.shared.look_now(),
+            Fault::Refused { .. } | Fault::Broken(_) | Fault::Alien => {}
         }
         broken(fault)
     }

@@ -4,7 +4,7 @@ use campanile_domain::finding::Finding;
 
 use super::RabbitMqConfig;
 use super::address::Address;
-use super::topology::{Looker, MAILING_QUEUE, Topology};
+use super::topology::{Looker, MAILING_QUEUE, Seen, Topology};
 use crate::BrokerError;
 use crate::amqp::Connection;
 
@@ -35,13 +35,14 @@ async fn examine_topology(topology: &Topology, connection: &Connection) -> Vec<F
     let (mut missing, mut ready, mut findings) = (Vec::new(), 0, Vec::new());
     for queue in topology.queues() {
         match looker.look(queue).await {
-            Ok(Some(messages)) => {
+            Ok(Seen::Ready(messages)) => {
                 ready += messages;
                 if let Err(error) = topology.check(connection, queue).await {
                     findings.push(wrong(TOPOLOGY, &error));
                 }
             }
-            Ok(None) => missing.push(topology.name(queue)),
+            Ok(Seen::Missing) => missing.push(topology.name(queue)),
+            Ok(Seen::Silent) => findings.push(silent(topology, queue)),
             Err(error @ BrokerError::Misconfigured(_)) => findings.push(wrong(TOPOLOGY, &error)),
             Err(error) => return vec![wrong(TOPOLOGY, &error)],
         }
@@ -74,8 +75,9 @@ async fn examine_mailing_queue(
     looker: &mut Looker<'_>,
 ) -> Option<Finding> {
     let checked = match looker.look(MAILING_QUEUE).await {
-        Ok(Some(_)) => topology.check(connection, MAILING_QUEUE).await,
-        Ok(None) => {
+        Ok(Seen::Ready(_)) => topology.check(connection, MAILING_QUEUE).await,
+        Ok(Seen::Silent) => return Some(silent(topology, MAILING_QUEUE)),
+        Ok(Seen::Missing) => {
             let name = topology.name(MAILING_QUEUE);
             let what = format!("missing: {name}; an instance makes it when it connects");
             return Some(Finding::note(TOPOLOGY, what));
@@ -83,6 +85,15 @@ async fn examine_mailing_queue(
         Err(error) => Err(error),
     };
     checked.err().map(|error| wrong(TOPOLOGY, &error))
+}
+
+fn silent(topology: &Topology, queue: &str) -> Finding {
+    let name = topology.name(queue);
+    let remedy = format!(
+        "restart RabbitMQ, or delete the queue (`rabbitmqctl delete_queue {name}`): an instance that runs makes it again, and \
+         publishes again what was in it"
+    );
+    Finding::wrong(TOPOLOGY, format!("RabbitMQ does not answer where it is about the queue `{name}`"), remedy)
 }
 
 /// What went wrong is told with what to do about it.

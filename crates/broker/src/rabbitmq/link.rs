@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::publisher::Publisher;
 use super::topology::Looker;
-use super::{Shared, topology};
+use super::{News, Shared, topology};
 use crate::amqp::{Connection, Fault};
 use crate::{BrokerError, Confirm, Message};
 
@@ -34,10 +34,11 @@ pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
     let consuming = shared.address.connect("receives").await?;
     let (mut looker, mut missing) = (Looker::new(topology, &consuming), Vec::new());
     for (queue, load) in &shared.loads {
+        if shared.is_left_alone(queue) {
+            continue;
+        }
         let before = load.look();
-        let found = looker.look(queue).await?;
-        load.looked(before, found.unwrap_or_default());
-        if shared.found(queue, found.is_some()) {
+        if shared.saw(queue, before, looker.look(queue).await?) == News::Lost {
             missing.push(queue);
         }
     }
@@ -51,7 +52,10 @@ pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
         }
     }
     let lost = shared.losses().clone();
-    topology.declare(&consuming, |queue| !lost.contains(queue)).await?;
+    let wanted = |queue: &String| !lost.contains(queue) && !shared.is_left_alone(queue);
+    for queue in topology.declare(&consuming, wanted).await? {
+        shared.leave_alone(&queue);
+    }
     let publishing = shared.address.connect("publishes").await?;
     let publisher_ended = Arc::new(watch::Sender::new(None));
     let mut publishers = BTreeMap::new();

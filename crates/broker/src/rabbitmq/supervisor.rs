@@ -8,11 +8,12 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::link::{self, Link, warn_of_loss};
 use super::topology::{self, Looker};
-use super::{Shared, State};
+use super::{News, Shared, State};
 use crate::BrokerError;
 
 /// How often it is checked which queues are due for a look.
@@ -75,34 +76,44 @@ impl Outage {
 }
 
 /// Watches over a link until it ends, and says why it did.
-async fn tend(shared: &Shared, link: &Arc<Link>) -> BrokerError {
+async fn tend(shared: &Arc<Shared>, link: &Arc<Link>) -> BrokerError {
     shared.enter(State::Up(Arc::clone(link)));
-    let mut looker = Looker::new(&shared.topology, link.consuming());
-    let mut tick = interval(TICK);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        let result = tokio::select! {
-            fault = link.ended() => return topology::broken(fault),
-            () = shared.look_now.notified() => look_at_queues(shared, &mut looker, true).await,
-            _ = tick.tick() => look_at_queues(shared, &mut looker, false).await,
-        };
-        if let Err(error) = result {
-            return error;
+    let mut watches = JoinSet::new();
+    for queue in shared.loads.keys() {
+        watches.spawn(watch(Arc::clone(shared), Arc::clone(link), queue.clone()));
+    }
+    tokio::select! {
+        fault = link.ended() => topology::broken(fault),
+        Some(ended) = watches.join_next() => match ended {
+            Ok(error) => error,
+            Err(died) => BrokerError::Unreachable(format!("looking at its queues failed: {died}")),
         }
     }
 }
 
-/// A queue that is gone is a loss; it is made again when the caller says so.
-async fn look_at_queues(shared: &Shared, looker: &mut Looker<'_>, all: bool) -> Result<(), BrokerError> {
-    for (queue, load) in &shared.loads {
-        let Some(before) = (if all { Some(load.look()) } else { load.look_if_due() }) else { continue };
-        let found = looker.look(queue).await?;
-        load.looked(before, found.unwrap_or_default());
-        if shared.found(queue, found.is_some()) {
-            warn_of_loss(queue);
+/// Looks at one queue again and again, on a channel of its own: one that does not answer holds up no other. A queue that is gone
+/// is a loss; it is made again when the caller says so.
+async fn watch(shared: Arc<Shared>, link: Arc<Link>, queue: String) -> BrokerError {
+    let load = &shared.loads[&queue];
+    let mut looker = Looker::new(&shared.topology, link.consuming());
+    let mut look_now = shared.look_now.subscribe();
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let due = tokio::select! {
+            _ = look_now.changed() => Some(load.look()),
+            _ = tick.tick() => load.look_if_due(),
+        };
+        let Some(before) = due.filter(|_| !shared.is_left_alone(&queue)) else { continue };
+        match looker.look(&queue).await {
+            Ok(seen) => {
+                if shared.saw(&queue, before, seen) == News::Lost {
+                    warn_of_loss(&queue);
+                }
+            }
+            Err(error) => return error,
         }
     }
-    Ok(())
 }
 
 /// Between half and one and a half of it, so that instances that lost the broker together do not return

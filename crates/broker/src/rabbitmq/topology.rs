@@ -74,13 +74,13 @@ impl Topology {
     }
 
     /// Declares the exchanges, the queues that are wanted, and what is declared only. What is there already, and is the
-    /// same, is left as it is.
+    /// same, is left as it is. Answers which queues did not answer.
     pub(super) async fn declare(
         &self,
         connection: &Connection,
         wanted: impl Fn(&String) -> bool,
-    ) -> Result<(), BrokerError> {
-        let channel = connection.channel(Arc::new(())).await.map_err(broken)?;
+    ) -> Result<Vec<String>, BrokerError> {
+        let mut channel = connection.channel(Arc::new(())).await.map_err(broken)?;
         for name in EXCHANGES.map(|name| self.name(name)) {
             let declare = Request::DeclareExchange { name: &name, kind: "topic" };
             channel
@@ -89,17 +89,32 @@ impl Topology {
                 .map_err(|fault| foreign("exchange", &name, "durable, topic", &fault))?;
         }
         let wanted = self.queues.iter().filter(|queue| wanted(queue)).map(String::as_str);
+        let mut silent = Vec::new();
         for queue in wanted.chain([MAILING_QUEUE]) {
-            let (name, exchange) = (self.name(queue), self.exchange(queue));
-            let arguments = self.arguments(queue);
-            let key = if queue == DEAD_LETTER_QUEUE { EVERYTHING } else { name.as_str() };
-            let declare = Request::DeclareQueue { name: &name, arguments: &arguments };
-            let described = describe(&arguments);
-            channel.ask(declare).await.map_err(|fault| foreign("queue", &name, &described, &fault))?;
-            let bind = Request::BindQueue { queue: &name, exchange: &exchange, key };
-            channel.ask(bind).await.map_err(|fault| foreign("binding of the queue", &name, key, &fault))?;
+            if self.declare_queue(&channel, queue).await? == Declared::Silent {
+                silent.push(queue.to_owned());
+                channel = connection.channel(Arc::new(())).await.map_err(broken)?;
+            }
         }
-        Ok(())
+        Ok(silent)
+    }
+
+    async fn declare_queue(&self, channel: &Channel, queue: &str) -> Result<Declared, BrokerError> {
+        let (name, exchange) = (self.name(queue), self.exchange(queue));
+        let arguments = self.arguments(queue);
+        let key = if queue == DEAD_LETTER_QUEUE { EVERYTHING } else { name.as_str() };
+        let declare = Request::DeclareQueue { name: &name, arguments: &arguments };
+        let bind = Request::BindQueue { queue: &name, exchange: &exchange, key };
+        for (request, kind, wanted) in
+            [(declare, "queue", describe(&arguments).as_str()), (bind, "binding of the queue", key)]
+        {
+            match channel.ask(request).await {
+                Ok(_) => {}
+                Err(Fault::Silent) => return Ok(Declared::Silent),
+                Err(fault) => return Err(foreign(kind, &name, wanted, &fault)),
+            }
+        }
+        Ok(Declared::There)
     }
 
     /// Whether a queue that exists is as it should be. Declaring it as it is changes nothing.
@@ -133,6 +148,22 @@ impl Topology {
     }
 }
 
+#[derive(Debug, PartialEq, Eq)]
+enum Declared {
+    There,
+    Silent,
+}
+
+/// What a look at a queue found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It is there, with so many messages that wait.
+    Ready(usize),
+    Missing,
+    /// The broker is there, and does not answer where it is about this queue.
+    Silent,
+}
+
 /// Looks at queues without making them, on one channel for as long as the broker leaves it open: at a queue that does
 /// not exist, it closes it.
 pub(super) struct Looker<'a> {
@@ -146,8 +177,7 @@ impl<'a> Looker<'a> {
         Self { topology, connection, channel: None }
     }
 
-    /// Asks how many messages of a queue are ready. None when it does not exist.
-    pub(super) async fn look(&mut self, queue: &str) -> Result<Option<usize>, BrokerError> {
+    pub(super) async fn look(&mut self, queue: &str) -> Result<Seen, BrokerError> {
         let channel = match self.channel.take() {
             Some(channel) => channel,
             None => self.connection.channel(Arc::new(())).await.map_err(broken)?,
@@ -156,9 +186,10 @@ impl<'a> Looker<'a> {
         match channel.ask(Request::LookAtQueue { name: &name }).await {
             Ok(ready) => {
                 self.channel = Some(channel);
-                Ok(Some(usize::try_from(ready).unwrap_or(usize::MAX)))
+                Ok(Seen::Ready(usize::try_from(ready).unwrap_or(usize::MAX)))
             }
-            Err(fault) if is_missing(&fault) => Ok(None),
+            Err(fault) if is_missing(&fault) => Ok(Seen::Missing),
+            Err(Fault::Silent) => Ok(Seen::Silent),
             Err(fault) => Err(foreign("queue", &name, &describe(&self.topology.arguments(queue)), &fault)),
         }
     }
@@ -171,7 +202,7 @@ fn is_missing(fault: &Fault) -> bool {
         Fault::Refused { code: NOT_FOUND, text } => {
             !text.contains("inaccessible") && !text.contains("stopped")
         }
-        Fault::Refused { .. } | Fault::Broken(_) | Fault::Alien => false,
+        Fault::Refused { .. } | Fault::Broken(_) | Fault::Silent | Fault::Alien => false,
     }
 }
 

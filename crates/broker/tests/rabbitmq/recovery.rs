@@ -154,6 +154,41 @@ async fn a_queue_that_was_purged_is_no_loss_and_has_room() {
     place.remove().await;
 }
 
+/// Quorum queues can hang for good after a deletion and a declaration that crossed, or a purge; the broker is well otherwise.
+#[tokio::test]
+async fn a_queue_that_does_not_answer_holds_up_no_other() {
+    let log = Log::listen();
+    let (place, mut proxy) = (Place::new(&["hangs", "well"]), Proxy::up().await);
+    let broker = open_by(&proxy, &place).await;
+    let mut consumer = broker.consume("well", 10).await.expect("it is there");
+    log.take();
+
+    proxy.leave_unheard(Some(place.name("hangs")));
+    until(async || broker.consume("hangs", 10).await.err()).await;
+    // The connection is the same as before, so that what was waiting there still does.
+    publish(&broker, "well", 0..5).await;
+    receive_and_ack(&mut *consumer, 0..5).await;
+    assert_eq!(broker.trouble(), None);
+    let refused = broker.publish("hangs", messages(0..1)).await.expect_err("it is left alone");
+    assert!(refused.to_string().contains("the queue `hangs` does not answer"), "{refused}");
+    let lines = log.take();
+    let told = |line: &String| line.starts_with("WARN") && line.contains(&place.name("hangs"));
+    assert!(!lines.is_empty() && lines.iter().all(told), "{lines:?}");
+
+    // Nor does it keep anybody from connecting.
+    proxy.cut().await;
+    proxy.restore().await;
+    publish(&broker, "well", 5..10).await;
+    receive_and_ack(&mut *consumer, 5..10).await;
+    assert_eq!(broker.losses(), Vec::<String>::new());
+
+    proxy.leave_unheard(None);
+    publish(&broker, "hangs", 0..3).await;
+    receive_and_ack(&mut *until(async || broker.consume("hangs", 10).await.ok()).await, 0..3).await;
+    drop((broker, consumer));
+    place.remove().await;
+}
+
 /// Every instance looks several times in a second, and an opened channel costs the broker more than a look.
 #[tokio::test]
 async fn looking_at_queues_opens_no_channel_each_time() {

@@ -1,23 +1,36 @@
-//! Stands between Campanile and `RabbitMQ`, counts what it sees, and can go away.
+//! Stands between Campanile and `RabbitMQ`, counts what it sees, keeps some of it to itself, and can go away.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use url::Url;
 
-/// How every frame ends that opens a channel, from its length on.
-const OPEN_CHANNEL: [u8; 10] = [0, 0, 0, 5, 0, 20, 0, 10, 0, 0xce];
+/// How frames begin, by class and method, behind their kind, their channel and their length.
+const OPEN_CHANNEL: [u8; 4] = [0, 20, 0, 10];
+const DECLARE_QUEUE: [u8; 4] = [0, 50, 0, 10];
+const CONSUME: [u8; 4] = [0, 60, 0, 20];
+/// With which a client begins, before any frame.
+const PROTOCOL_HEADER_BYTES: usize = 8;
+const FRAME_HEADER_BYTES: usize = 7;
 
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
     target: String,
     running: Option<JoinHandle<()>>,
-    channels_opened: Arc<AtomicUsize>,
+    filter: Arc<Filter>,
+}
+
+/// What it looks for in all that goes to the broker.
+#[derive(Debug, Default)]
+struct Filter {
+    channels_opened: AtomicUsize,
+    unheard_queue: Mutex<Option<String>>,
 }
 
 impl Proxy {
@@ -26,8 +39,7 @@ impl Proxy {
         let url = super::url();
         let target = format!("{}:{}", url.host_str().unwrap_or("localhost"), url.port().unwrap_or(5672));
         let address = TcpListener::bind("127.0.0.1:0").await.expect("a port is free").local_addr();
-        let channels_opened = Arc::default();
-        Self { address: address.expect("it is bound"), target, running: None, channels_opened }
+        Self { address: address.expect("it is bound"), target, running: None, filter: Arc::default() }
     }
 
     pub async fn up() -> Self {
@@ -46,13 +58,17 @@ impl Proxy {
 
     pub async fn restore(&mut self) {
         let listener = TcpListener::bind(self.address).await.expect("nobody else took the port");
-        self.running =
-            Some(tokio::spawn(forward(listener, self.target.clone(), Arc::clone(&self.channels_opened))));
+        self.running = Some(tokio::spawn(forward(listener, self.target.clone(), Arc::clone(&self.filter))));
+    }
+
+    /// From now on nobody hears who asks for this queue, or consumes it: as if the broker hung there, and nowhere else.
+    pub fn leave_unheard(&self, queue: Option<String>) {
+        *self.filter.unheard_queue.lock().expect("nobody panicked") = queue;
     }
 
     /// How many channels were opened by way of it.
     pub fn channels_opened(&self) -> usize {
-        self.channels_opened.load(Ordering::Relaxed)
+        self.filter.channels_opened.load(Ordering::Relaxed)
     }
 
     /// While it is cut: lets so many connect, and hangs up on each at once.
@@ -72,30 +88,56 @@ impl Proxy {
     }
 }
 
-async fn forward(listener: TcpListener, target: String, channels_opened: Arc<AtomicUsize>) {
+async fn forward(listener: TcpListener, target: String, filter: Arc<Filter>) {
     let mut connections = JoinSet::new();
     loop {
         let (near, _) = listener.accept().await.expect("the listener is open");
         let far = TcpStream::connect(&target).await.expect("RabbitMQ is there");
-        connections.spawn(connect(near, far, Arc::clone(&channels_opened)));
+        connections.spawn(connect(near, far, Arc::clone(&filter)));
     }
 }
 
-async fn connect(near: TcpStream, far: TcpStream, channels_opened: Arc<AtomicUsize>) {
+async fn connect(near: TcpStream, far: TcpStream, filter: Arc<Filter>) {
     let ((mut from_near, mut to_near), (mut from_far, mut to_far)) = (near.into_split(), far.into_split());
     let there = async {
-        let mut seen = Vec::new();
-        while from_near.read_buf(&mut seen).await? > 0 {
-            to_far.write_all(&seen).await?;
-            let opened = seen.windows(OPEN_CHANNEL.len()).filter(|bytes| *bytes == OPEN_CHANNEL).count();
-            channels_opened.fetch_add(opened, Ordering::Relaxed);
-            seen.clear();
+        let mut frame = vec![0; PROTOCOL_HEADER_BYTES];
+        from_near.read_exact(&mut frame).await?;
+        loop {
+            if filter.passes(&frame) {
+                to_far.write_all(&frame).await?;
+            }
+            match read_frame(&mut from_near).await {
+                Ok(next) => frame = next,
+                Err(_) => return to_far.shutdown().await,
+            }
         }
-        to_far.shutdown().await
     };
     let back = async {
         tokio::io::copy(&mut from_far, &mut to_near).await?;
         to_near.shutdown().await
     };
     tokio::try_join!(there, back).ok();
+}
+
+async fn read_frame(from: &mut (impl AsyncReadExt + Unpin)) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0; FRAME_HEADER_BYTES];
+    from.read_exact(&mut frame).await?;
+    let payload_bytes = u32::from_be_bytes([frame[3], frame[4], frame[5], frame[6]]);
+    let end = 1;
+    frame.resize(FRAME_HEADER_BYTES + payload_bytes as usize + end, 0);
+    from.read_exact(&mut frame[FRAME_HEADER_BYTES..]).await?;
+    Ok(frame)
+}
+
+impl Filter {
+    fn passes(&self, frame: &[u8]) -> bool {
+        let payload = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+        if payload.starts_with(&OPEN_CHANNEL) {
+            self.channels_opened.fetch_add(1, Ordering::Relaxed);
+        }
+        let unheard = self.unheard_queue.lock().expect("nobody panicked");
+        let names = |queue: &String| payload.windows(queue.len()).any(|part| part == queue.as_bytes());
+        let asks = payload.starts_with(&DECLARE_QUEUE) || payload.starts_with(&CONSUME);
+        !(asks && unheard.as_ref().is_some_and(names))
+    }
 }
