@@ -12,6 +12,7 @@ mod retain;
 pub mod roles;
 mod rules;
 mod signals;
+mod stage_cpu;
 mod supervisor;
 pub mod telemetry;
 mod tell;

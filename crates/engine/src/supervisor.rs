@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::Signals;
+use crate::stage_cpu::Timed;
 use crate::telemetry::TASK_DEATHS;
 
 const PAUSE_AFTER_DEATH: Duration = Duration::from_secs(1);
@@ -35,7 +36,7 @@ impl Supervisor {
         deaths.increment(0);
         self.keepers.spawn(async move {
             while !stop.is_cancelled() {
-                match tokio::spawn(task(stop.clone())).await {
+                match tokio::spawn(Timed::new(name, task(stop.clone()))).await {
                     Ok(()) if stop.is_cancelled() => return,
                     Ok(()) => tracing::error!(task = name, "a loop ended by itself; it is started again"),
                     Err(error) => tracing::error!(task = name, %error, "a loop died; it is started again"),

@@ -27,12 +27,14 @@ pub const DUPLICATES_REFUSED: &str = "campanile_duplicates_refused_total";
 pub const LEASE_LOSSES: &str = "campanile_lease_losses_total";
 /// By `task`.
 pub const TASK_DEATHS: &str = "campanile_task_deaths_total";
+/// By the `stage`, as loops are called.
+pub const STAGE_CPU: &str = "campanile_stage_cpu_microseconds_total";
 /// By the `stage` that it waits for.
 pub const OLDEST_WAITING: &str = "campanile_oldest_waiting_seconds";
 /// By `queue`.
 pub const QUEUE_DEPTH: &str = "campanile_queue_depth";
 
-const COUNTERS: [(&str, &str); 15] = [
+const COUNTERS: [(&str, &str); 16] = [
     (EVENTS_ACCEPTED, "New events that came by HTTP"),
     (FAN_OUT_EVENTS, "Events that were decided about, a step of a large one counting as one"),
     (FAN_OUT_ROWS, "Outbox rows that were written"),
@@ -51,6 +53,7 @@ const COUNTERS: [(&str, &str); 15] = [
     (DUPLICATES_REFUSED, "What came again and was not done again, by the stage that found it known"),
     (LEASE_LOSSES, "What came too late, since somebody else had taken over what was held"),
     (TASK_DEATHS, "Loops that died and were started again"),
+    (STAGE_CPU, "Time of a core that the loops of a stage took; drivers and attempts are not in it"),
 ];
 
 const GAUGES: [(&str, &str); 2] = [

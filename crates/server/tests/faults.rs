@@ -199,3 +199,18 @@ async fn a_second_instance_on_one_file_is_refused() {
     // The first one is not disturbed.
     assert_eq!(server.get("/readyz").await["components"]["database"], "ok");
 }
+
+/// Also while it waits for its database, which is long before it listens.
+#[tokio::test]
+async fn one_that_is_still_starting_stops_in_order() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("postgres://campanile@{}/campanile", silent.local_addr().expect("it is bound"));
+    let home = Home::new(Backend::Embedded);
+    let mut command = home.campanile();
+    let mut starting = command.args(["serve", "--database-url", &url]).spawn().expect("the binary was built");
+    let (_connection, _) = silent.accept().expect("it asks for its database");
+    let told = std::process::Command::new("kill").args(["-TERM", &starting.id().to_string()]).status();
+    assert!(told.expect("kill is there").success());
+    let status = starting.wait().expect("it is our child");
+    assert_eq!(status.code(), Some(0), "{status}");
+}

@@ -45,6 +45,7 @@ pub fn start(
     let settings = format!(
         "\nlisten_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\n\
          max_connections = 300\nshared_buffers = 128MB\nlog_line_prefix = '%m [%p] %d '\n\
+         shared_preload_libraries = 'pg_stat_statements'\n\
          ssl = on\nssl_cert_file = '{}'\nssl_key_file = '{}'\n",
         folder.display(),
         certificates.server.display(),

@@ -19,6 +19,7 @@ use crate::Engine;
 use crate::backoff::Backoff;
 use crate::lease_end::LeaseEnd;
 use crate::signals::Outage;
+use crate::stage_cpu::Timed;
 use crate::telemetry::{RECEIVED, count_duplicates, count_letters, count_sends};
 
 const FORGED: &str = "UNKNOWN_MESSAGE";
@@ -91,7 +92,7 @@ impl<'a> Batches<'a> {
 
     fn start(&mut self, deliveries: Vec<Delivery>) {
         let (engine, desk, stop) = (self.engine.clone(), Arc::clone(self.desk), self.stop.clone());
-        self.tasks.spawn(async move {
+        let written = async move {
             let mut backoff = Backoff::new();
             let Ok(_turn) = engine.batches.acquire().await else { return Vec::new() };
             // While the database is away the batch is kept, unacknowledged: giving it back would only send it in a circle.
@@ -104,7 +105,8 @@ impl<'a> Batches<'a> {
             }
             fail::fail_point!("receive.after_commit");
             deliveries.iter().map(|delivery| delivery.tag).collect()
-        });
+        };
+        self.tasks.spawn(Timed::new("receive", written));
     }
 }
 

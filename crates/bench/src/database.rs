@@ -1,0 +1,114 @@
+//! The database by itself: SQL on a connection of our own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+/// How long we wait for the file when the engine is writing.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub enum Database {
+    Postgres { server_url: String, name: String },
+    Sqlite { file: PathBuf },
+}
+
+impl Database {
+    pub async fn create(server_url: &str, name: &str) -> Result<Self> {
+        let client = connect(server_url).await?;
+        client.batch_execute(&format!("CREATE DATABASE {name}")).await.context("no database can be made")?;
+        Ok(Database::Postgres { server_url: server_url.to_owned(), name: name.to_owned() })
+    }
+
+    pub async fn remove(&self) -> Result<()> {
+        if let Database::Postgres { server_url, name } = self {
+            let client = connect(server_url).await?;
+            client.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await?;
+        }
+        Ok(())
+    }
+
+    /// Of PostgreSQL only.
+    pub fn url(&self) -> String {
+        match self {
+            Database::Postgres { server_url, name } => with_database(server_url, name),
+            Database::Sqlite { file } => format!("sqlite:{}", file.display()),
+        }
+    }
+
+    /// Of PostgreSQL only; Campanile's tables need no schema before their names.
+    pub async fn client(&self) -> Result<Client> {
+        let client = connect(&self.url()).await?;
+        client.batch_execute("SET search_path = campanile, public").await?;
+        Ok(client)
+    }
+
+    /// Statements that both databases understand; `json(…)` makes JSON of a text in both.
+    pub async fn run(&self, sql: &str) -> Result<()> {
+        match self {
+            Database::Postgres { .. } => {
+                self.client().await?.batch_execute(sql).await.with_context(|| sql.to_owned())
+            }
+            Database::Sqlite { file } => {
+                let (file, sql) = (file.clone(), sql.to_owned());
+                tokio::task::spawn_blocking(move || {
+                    let connection = rusqlite::Connection::open(file)?;
+                    connection.busy_timeout(BUSY_TIMEOUT)?;
+                    connection.execute_batch(&sql).with_context(|| sql.clone())
+                })
+                .await?
+            }
+        }
+    }
+
+    /// The first column of the only row.
+    pub async fn number(&self, sql: &str) -> Result<f64> {
+        let text = match self {
+            Database::Postgres { .. } => {
+                let rows = self.client().await?.simple_query(sql).await.with_context(|| sql.to_owned())?;
+                rows.iter().find_map(|message| match message {
+                    SimpleQueryMessage::Row(row) => row.get(0).map(ToOwned::to_owned),
+                    _ => None,
+                })
+            }
+            Database::Sqlite { file } => {
+                let (file, sql) = (file.clone(), sql.to_owned());
+                let asked = tokio::task::spawn_blocking(move || {
+                    let connection = rusqlite::Connection::open(file)?;
+                    connection.busy_timeout(BUSY_TIMEOUT)?;
+                    connection.query_row(&sql, [], |row| row.get::<_, f64>(0))
+                });
+                Some(asked.await??.to_string())
+            }
+        };
+        let text = text.with_context(|| format!("no row: {sql}"))?;
+        text.parse().with_context(|| format!("`{text}` is no number: {sql}"))
+    }
+}
+
+pub async fn connect(url: &str) -> Result<Client> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.context("PostgreSQL can't be reached")?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// A URL of the same server for another database.
+fn with_database(url: &str, name: &str) -> String {
+    let (place, options) = url.split_once('?').map_or((url, String::new()), |(place, rest)| (place, format!("?{rest}")));
+    let begin = place.find("://").map_or(0, |at| at + 3);
+    let end = place[begin..].find('/').map_or(place.len(), |at| begin + at);
+    format!("{}/{name}{options}", &place[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measurement_has_a_database_of_its_own() {
+        assert_eq!(with_database("postgres://a:b@h:1/x?sslmode=disable", "y"), "postgres://a:b@h:1/y?sslmode=disable");
+        assert_eq!(with_database("postgres://h", "y"), "postgres://h/y");
+    }
+}

@@ -1,0 +1,118 @@
+//! One event to very many: how fast its rows are written, in how much memory, and how long others wait meanwhile.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use crate::bench::Bench;
+use crate::copy;
+use crate::limit;
+use crate::probe::{Latency, Priority, Probes};
+use crate::process::{forget_peak, memory};
+use crate::report::{Report, number, per_second, percent};
+use crate::shape::Shape;
+use crate::world::{Backend, World};
+
+const SIZES: [usize; 4] = [1, 100, 10_000, 1_000_000];
+const LIMIT_WINDOW: Duration = Duration::from_secs(8);
+/// How long one event may take.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
+    let limit = limit::inserts(&bench.servers.database_url, LIMIT_WINDOW).await?;
+    let mut world = World::build(&bench.servers, &bench.binary, Backend::Servers).await?;
+    let measured = all_sizes(bench, &mut world, limit, report).await;
+    world.demolish().await?;
+    measured
+}
+
+async fn all_sizes(bench: &Bench, world: &mut World, limit: f64, report: &mut Report) -> Result<()> {
+    Shape::USUAL.write_rules(world, &["EMAIL"]).await?;
+    for size in SIZES {
+        copy::members(world, size).await?;
+    }
+    world.database.run("VACUUM ANALYZE recipient").await?;
+    let probes = Probes::install(world).await?;
+    let engine = world.start().await?;
+    let alone = [Priority::Normal, Priority::High].map(|priority| (priority, bench.window / 4));
+    let mut quiet = Vec::new();
+    for (priority, length) in alone {
+        quiet.push(probes.run(world, priority, tokio::time::sleep(length)).await?);
+    }
+    let (mut rows, mut kept) = (Vec::new(), Vec::new());
+    for size in SIZES {
+        forget_peak(engine.pid)?;
+        let told = tokio::join!(
+            one_event(world, size, "PUBLISHED"),
+            probes.run(world, Priority::Normal, fanned_out(world, size)),
+            probes.run(world, Priority::High, fanned_out(world, size)),
+        );
+        let (seconds, normal, high) = (told.0?, told.1?, told.2?);
+        let peak = memory(engine.pid)?.peak_mb;
+        await_status(world, size, "PROCESSED").await?;
+        #[expect(clippy::cast_precision_loss, reason = "far below that")]
+        let rate = size as f64 / seconds;
+        rows.push(vec![
+            per_second(f64::from(u32::try_from(size)?)),
+            per_second(rate),
+            percent(rate / limit),
+            number(peak),
+            waited(&normal, &quiet[0]),
+            waited(&high, &quiet[1]),
+        ]);
+        kept.push(json!({
+            "recipients": size, "seconds": seconds, "rate": rate, "share_of_inserts": rate / limit, "peak_mb": peak,
+            "others": normal, "high": high,
+        }));
+    }
+    engine.stop().await?;
+    let columns =
+        ["recipients of one event", "rows per second", "of the limit", "peak MB", "others: p50 / p99 / max ms", "HIGH: p50 / p99 / max ms"];
+    rows.push(vec!["nothing beside".to_owned(), String::new(), String::new(), String::new(), three(&quiet[0]), three(&quiet[1])]);
+    let title = "FAN-OUT: one event to many; all else goes on meanwhile";
+    let kept = json!({ "limit": limit, "sizes": kept, "quiet": { "others": quiet[0], "high": quiet[1] } });
+    report.add("fan_out", title, &columns, &rows, kept);
+    Report::remark(&format!("The limit is inserts of 1000 rows on one connection with nothing beside them: {}/s.", per_second(limit)));
+    Ok(())
+}
+
+fn three(latency: &Latency) -> String {
+    format!("{:.0} / {:.0} / {:.0}", latency.p50_ms, latency.p99_ms, latency.max_ms)
+}
+
+/// A single event is over before a probe is made.
+fn waited(latency: &Latency, quiet: &Latency) -> String {
+    if latency.probes * 20 < quiet.probes { "–".to_owned() } else { three(latency) }
+}
+
+/// Writes it, and answers how long it took until its last row was written, by the database's clock.
+async fn one_event(world: &World, size: usize, status: &str) -> Result<f64> {
+    let client = world.database.client().await?;
+    let sql = format!(
+        "SELECT emit('broadcast-{size}', 'ORDER_CREATED', 'RESTAURANT', 'members-{size}',
+                '{{\"number\": {size}, \"guest\": \"Giulia Rossi\", \"dishes\": 4, \"at\": \"19:30\"}}')"
+    );
+    client.batch_execute(&sql).await?;
+    await_status(world, size, status).await?;
+    let took = format!("SELECT extract(epoch FROM published_at - created_at) FROM event_outbox WHERE event_id = 'broadcast-{size}'");
+    world.database.number(&took).await
+}
+
+async fn await_status(world: &World, size: usize, status: &str) -> Result<()> {
+    let reached = format!(
+        "SELECT count(*) FROM event_outbox WHERE event_id = 'broadcast-{size}' AND status IN ('{status}', 'PROCESSED')"
+    );
+    let client = world.database.client().await?;
+    let begun = Instant::now();
+    while client.query_one(&reached, &[]).await?.get::<_, i64>(0) == 0 {
+        (begun.elapsed() < PATIENCE).then_some(()).with_context(|| format!("an event to {size} is not {status} within {PATIENCE:?}"))?;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+async fn fanned_out(world: &World, size: usize) {
+    // What is wrong with it, whoever waits for its time is told, too.
+    await_status(world, size, "PUBLISHED").await.ok();
+}

@@ -1,0 +1,66 @@
+//! Whether it stays as fast when there is much to remember, or much that waits.
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::bench::Bench;
+use crate::probe::Latency;
+use crate::report::{Report, per_second, percent};
+use crate::shape::Shape;
+use crate::sustained::{Sample, median_of, sustained};
+use crate::world::{Backend, World};
+use crate::{backlog, copy, latency};
+
+/// Of the greatest rate, while it is asked how soon something arrives.
+const SHARE: f64 = 0.1;
+
+struct Past {
+    rows: usize,
+    world: World,
+    samples: Vec<Sample>,
+    /// The number of the next event.
+    next: usize,
+}
+
+pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
+    let sizes: &[usize] = if bench.large { &[0, 1_000_000, 10_000_000] } else { &[0, 1_000_000] };
+    let mut pasts = Vec::new();
+    for &rows in sizes {
+        eprintln!("  making {} rows of history", per_second(f64::from(u32::try_from(rows)?)));
+        let world = World::build(&bench.servers, &bench.binary, Backend::Servers).await?;
+        Shape::USUAL.move_in(&world).await?;
+        if rows > 0 {
+            copy::history(&world, rows).await?;
+        }
+        pasts.push(Past { rows, world, samples: Vec::new(), next: 0 });
+    }
+    for run in 1..=bench.runs {
+        for past in &mut pasts {
+            let (sample, next) = sustained(&past.world, Shape::USUAL, bench.window, past.next).await?;
+            eprintln!("  {} rows of history, run {run}: {}/s", past.rows, per_second(sample.rate));
+            past.samples.push(sample);
+            past.next = next;
+        }
+    }
+    let empty = median_of(&pasts[0].samples, |sample| sample.rate);
+    let (mut rows, mut kept) = (Vec::new(), Vec::new());
+    for mut past in pasts {
+        let rate = median_of(&past.samples, |sample| sample.rate);
+        let latency = latency::with_load(&mut past.world, empty * SHARE, bench.window).await?;
+        let what = format!("{} rows of history", per_second(f64::from(u32::try_from(past.rows)?)));
+        rows.push(row(what, rate, empty, &latency));
+        kept.push(json!({ "history": past.rows, "rate": rate, "of_empty": rate / empty, "latency": latency, "samples": past.samples }));
+        past.world.demolish().await?;
+    }
+    let backlog = bench.backlog.get_or_try_init(|| backlog::measure(bench)).await?;
+    let what = format!("{} rows that wait; latency of HIGH", per_second(f64::from(u32::try_from(backlog::ROWS)?)));
+    rows.push(row(what, backlog.sample.rate, empty, &backlog.high));
+    let columns = [vec!["3 × 3 on PostgreSQL + RabbitMQ with", "per second", "of empty"], Latency::columns().to_vec()].concat();
+    let title = "GROWTH: the greatest rate, and latency at a tenth of it";
+    report.add("growth", title, &columns, &rows, json!({ "history": kept, "backlog": backlog }));
+    Ok(())
+}
+
+fn row(what: String, rate: f64, empty: f64, latency: &Latency) -> Vec<String> {
+    [vec![what, per_second(rate), percent(rate / empty)], latency.cells().to_vec()].concat()
+}

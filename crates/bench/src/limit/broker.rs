@@ -1,0 +1,68 @@
+//! The same messages through RabbitMQ, published with confirms and acknowledged in batches, and nothing else.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use campanile_broker::{Broker, Confirm, Message, Published, RabbitMq, RabbitMqConfig};
+use uuid::Uuid;
+
+use super::{BATCH, Rate};
+
+const QUEUE: &str = "limit";
+/// About what a message of the engine has.
+const BODY: &str = r#"{"v":1,"event_id":"order-123456","event_type":"ORDER_CREATED","aggregate_type":"RESTAURANT","aggregate_id":"r123","recipient_type":"RESTAURANT_USER","recipient_id":"staff-1234","recipient_address":"person1234@example.com","channel":"EMAIL","title":"Order 123456","body":"Giulia Rossi ordered 4 dishes, to be served at 19:30.","priority":"NORMAL","shared_read":true,"entity_type":"RESTAURANT","entity_id":"r123","payload":{"number":123456,"guest":"Giulia Rossi","dishes":4,"at":"19:30","table":12},"occurred_at":"2026-01-21T10:15:30Z"}"#;
+
+pub async fn broker(url: &str, length: Duration) -> Result<Rate> {
+    let prefix = format!("campanile_bench_{}.", Uuid::now_v7().simple());
+    let queues = vec![QUEUE.to_owned()];
+    let config = RabbitMqConfig { url: url.to_owned(), ca_file: None, prefix, queues, limit: usize::MAX };
+    let broker: Arc<dyn Broker> = Arc::new(RabbitMq::open(config.clone()).await?);
+    broker.restore(&broker.losses()).await?;
+    let measured = both_ways(&broker, length).await;
+    drop(broker);
+    RabbitMq::remove(&config).await?;
+    measured
+}
+
+/// What was published and received within the time.
+async fn both_ways(broker: &Arc<dyn Broker>, length: Duration) -> Result<Rate> {
+    let mut consumer = broker.consume(QUEUE, 4 * BATCH).await?;
+    let end = Instant::now() + length;
+    let publisher = tokio::spawn({
+        let broker = Arc::clone(broker);
+        async move {
+            while Instant::now() < end {
+                publish(broker.as_ref()).await?;
+            }
+            Ok::<(), anyhow::Error>(())
+        }
+    });
+    let (begun, mut received) = (Instant::now(), 0usize);
+    while Instant::now() < end {
+        let left = end.saturating_duration_since(Instant::now());
+        let Ok(deliveries) = tokio::time::timeout(left, consumer.receive(BATCH, Duration::from_millis(5))).await else {
+            break;
+        };
+        let tags: Vec<_> = deliveries?.iter().map(|delivery| delivery.tag).collect();
+        consumer.ack(&tags).await?;
+        received += tags.len();
+    }
+    let took = begun.elapsed().as_secs_f64();
+    publisher.await.context("the publisher died")??;
+    #[expect(clippy::cast_precision_loss, reason = "far below that")]
+    let received = received as f64;
+    Ok(received / took)
+}
+
+async fn publish(broker: &dyn Broker) -> Result<()> {
+    let body: Arc<[u8]> = BODY.as_bytes().into();
+    let messages = (0..BATCH).map(|_| Message { id: Uuid::now_v7().to_string(), body: Arc::clone(&body) });
+    match broker.publish(QUEUE, messages.collect()).await? {
+        Published::Confirmed(confirms) => {
+            ensure!(confirms.iter().all(|confirm| *confirm == Confirm::Accepted), "the broker refuses messages");
+            Ok(())
+        }
+        Published::Full => anyhow::bail!("the broker is full"),
+    }
+}

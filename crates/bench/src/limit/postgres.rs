@@ -1,0 +1,137 @@
+//! The cycle on PostgreSQL, each statement a transaction, on one connection or several.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, Statement};
+use uuid::Uuid;
+
+use super::{BATCH, Rate, rate};
+use crate::database::Database;
+
+/// An index for whoever looks for what is pending, as every outbox needs it.
+const TABLES: &str = "
+    CREATE TABLE outbox (
+        id uuid PRIMARY KEY, event_id text NOT NULL, recipient_type text NOT NULL, recipient_id text NOT NULL, channel text NOT NULL,
+        address text NOT NULL, title text NOT NULL, body text NOT NULL, priority text NOT NULL,
+        status text NOT NULL DEFAULT 'PENDING', created_at timestamptz NOT NULL DEFAULT now(),
+        UNIQUE (event_id, recipient_type, recipient_id, channel));
+    CREATE INDEX outbox_pending ON outbox (created_at) WHERE status = 'PENDING';
+    CREATE TABLE notification (
+        id uuid PRIMARY KEY, event_id text NOT NULL, user_type text NOT NULL, user_id text NOT NULL, title text NOT NULL,
+        body text NOT NULL, read_at timestamptz, created_at timestamptz NOT NULL DEFAULT now(),
+        UNIQUE (event_id, user_type, user_id));
+    CREATE TABLE send (
+        notification_id uuid NOT NULL, channel text NOT NULL, address text NOT NULL, status text NOT NULL DEFAULT 'SENDING',
+        attempt_count integer NOT NULL DEFAULT 0, sent_at timestamptz, created_at timestamptz NOT NULL DEFAULT now(),
+        PRIMARY KEY (notification_id, channel)) WITH (fillfactor = 50);
+    CREATE INDEX send_open ON send (created_at) WHERE status <> 'SENT'";
+
+const INSERT_OUTBOX: &str = "
+    INSERT INTO outbox (id, event_id, recipient_type, recipient_id, channel, address, title, body, priority)
+    SELECT id, event_id, 'RESTAURANT_USER', user_id, 'EMAIL', address, title, body, 'NORMAL'
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+         AS n (id, event_id, user_id, address, title, body)";
+const MARK_PUBLISHED: &str = "UPDATE outbox SET status = 'PUBLISHED' WHERE id = ANY ($1)";
+const INSERT_NOTIFICATION: &str = "
+    INSERT INTO notification (id, event_id, user_type, user_id, title, body)
+    SELECT id, event_id, 'RESTAURANT_USER', user_id, title, body
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[]) AS n (id, event_id, user_id, title, body)";
+const INSERT_SEND: &str = "
+    INSERT INTO send (notification_id, channel, address)
+    SELECT id, 'EMAIL', address FROM unnest($1::uuid[], $2::text[]) AS n (id, address)";
+const MARK_SENT: &str =
+    "UPDATE send SET status = 'SENT', attempt_count = 1, sent_at = now() WHERE notification_id = ANY ($1) AND channel = 'EMAIL'";
+
+/// The whole cycle.
+pub async fn cycle(server_url: &str, connections: usize, length: Duration) -> Result<Rate> {
+    measure(server_url, connections, length, What::Cycle).await
+}
+
+/// The first insert alone.
+pub async fn inserts(server_url: &str, length: Duration) -> Result<Rate> {
+    measure(server_url, 1, length, What::Inserts).await
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Cycle,
+    Inserts,
+}
+
+async fn measure(server_url: &str, connections: usize, length: Duration, what: What) -> Result<Rate> {
+    let database = Database::create(server_url, &format!("campanile_bench_{}", Uuid::now_v7().simple())).await?;
+    let measured = async {
+        database.client().await?.batch_execute(TABLES).await?;
+        let mut runs = JoinSet::new();
+        for number in 0..connections {
+            let statements = Statements::prepare(database.client().await?).await?;
+            runs.spawn(statements.run(number, length, what));
+        }
+        let mut rate = 0.0;
+        while let Some(of_one) = runs.join_next().await {
+            rate += of_one??;
+        }
+        Ok(rate)
+    };
+    let measured = measured.await;
+    database.remove().await?;
+    measured
+}
+
+struct Statements {
+    client: Client,
+    insert_outbox: Statement,
+    mark_published: Statement,
+    insert_notification: Statement,
+    insert_send: Statement,
+    mark_sent: Statement,
+}
+
+impl Statements {
+    async fn prepare(client: Client) -> Result<Self> {
+        // A plan that was made while the tables were empty would read all of them for ever.
+        client.batch_execute("SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan").await?;
+        Ok(Statements {
+            insert_outbox: client.prepare(INSERT_OUTBOX).await?,
+            mark_published: client.prepare(MARK_PUBLISHED).await?,
+            insert_notification: client.prepare(INSERT_NOTIFICATION).await?,
+            insert_send: client.prepare(INSERT_SEND).await?,
+            mark_sent: client.prepare(MARK_SENT).await?,
+            client,
+        })
+    }
+
+    async fn run(self, connection: usize, length: Duration, what: What) -> Result<Rate> {
+        // The first ones fill caches.
+        const WARM_UP: usize = 3;
+        for step in 0..WARM_UP {
+            self.step(connection, step, what).await?;
+        }
+        let (begun, mut steps) = (Instant::now(), 0);
+        while begun.elapsed() < length {
+            self.step(connection, WARM_UP + steps, what).await?;
+            steps += 1;
+        }
+        Ok(rate(steps, begun.elapsed()))
+    }
+
+    async fn step(&self, connection: usize, step: usize, what: What) -> Result<()> {
+        let numbers = || (0..BATCH).map(|row| step * BATCH + row);
+        let ids: Vec<Uuid> = numbers().map(|_| Uuid::now_v7()).collect();
+        let events: Vec<String> = numbers().map(|n| format!("order-{connection}-{n}")).collect();
+        let users: Vec<String> = numbers().map(|n| format!("staff-{}", n % 3_000)).collect();
+        let addresses: Vec<String> = numbers().map(|n| format!("person{}@example.com", n % 3_000)).collect();
+        let titles: Vec<String> = numbers().map(|n| format!("Order {n}")).collect();
+        let bodies = vec!["Giulia Rossi ordered 4 dishes, to be served at 19:30."; BATCH];
+        self.client.execute(&self.insert_outbox, &[&ids, &events, &users, &addresses, &titles, &bodies]).await?;
+        if what == What::Cycle {
+            self.client.execute(&self.mark_published, &[&ids]).await?;
+            self.client.execute(&self.insert_notification, &[&ids, &events, &users, &titles, &bodies]).await?;
+            self.client.execute(&self.insert_send, &[&ids, &addresses]).await?;
+            self.client.execute(&self.mark_sent, &[&ids]).await?;
+        }
+        Ok(())
+    }
+}

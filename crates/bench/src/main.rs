@@ -1,0 +1,158 @@
+//! `campanile-bench`: what Campanile does per second, how soon, and at what cost, beside what the same machine can do at most.
+//!
+//! The engine is measured as everybody runs it, a process of the release build with its default configuration, on databases and queues
+//! that are made for the run and removed after it. `docs/guides/benchmark.md` says what is measured and how.
+
+mod backlog;
+mod bench;
+mod copy;
+mod database;
+mod engine;
+mod fan_out;
+mod growth;
+mod latency;
+mod limit;
+mod memory;
+mod pipeline;
+mod probe;
+mod process;
+mod provider;
+mod report;
+mod servers;
+mod shape;
+mod steps;
+mod sustained;
+mod tool;
+mod turns;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Parser, ValueEnum};
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+use bench::Bench;
+use report::Report;
+use servers::Servers;
+use shape::Shape;
+use world::Backend;
+
+/// Measures Campanile on this machine, beside what the machine can do at most.
+#[derive(Debug, Parser)]
+#[command(name = "campanile-bench")]
+struct Options {
+    /// What to measure [default: all of it]
+    #[arg(value_enum)]
+    parts: Vec<Part>,
+    /// On which back ends the pipeline is measured [default: all]
+    #[arg(long, value_enum)]
+    backend: Vec<Backend>,
+    /// Recipients x channels of an event in the pipeline [default: 1x1, 3x3 and 100x2]
+    #[arg(long, value_name = "RxC")]
+    shape: Vec<Shape>,
+    /// How long a rate is sustained, in seconds
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(5..=600))]
+    seconds: u64,
+    /// Medians are of so many runs
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=20))]
+    runs: u64,
+    /// Also with 10 million rows of history
+    #[arg(long)]
+    large: bool,
+    /// Where the JSON is written [default: standard output, behind the tables]
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The PostgreSQL to measure with; databases are made and removed in it [default: one of its own]
+    #[arg(long, value_name = "URL", env = "CAMPANILE_TEST_DATABASE_URL")]
+    database_url: Option<String>,
+    /// The RabbitMQ to measure with; queues are made and removed in it [default: one of its own]
+    #[arg(long, value_name = "URL", env = "CAMPANILE_TEST_BROKER_URL")]
+    broker_url: Option<String>,
+    /// The program to measure [default: the one of this checkout, which is built]
+    #[arg(long, value_name = "FILE")]
+    campanile: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Notifications per second, from committed event to settled send, beside the limit.
+    Pipeline,
+    /// What this machine can do at most.
+    Limit,
+    /// From commit to the channel, at 1%, 10% and 50% of the greatest rate.
+    Latency,
+    /// Rate and latency with much history, and with much that waits.
+    Growth,
+    /// One event to very many.
+    #[value(name = "fan_out")]
+    FanOut,
+    /// Resident memory, idle and under load.
+    Memory,
+    /// CPU time by stage, statements and round trips.
+    Steps,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    // Another library may bring a second provider, and then nobody would choose.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    match run(Options::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("campanile-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(options: Options) -> Result<()> {
+    let binary = match options.campanile {
+        Some(file) => file,
+        None => tool::build_server()?,
+    };
+    let servers = Servers::find(options.database_url, options.broker_url).await?;
+    let runs = usize::try_from(options.runs)?;
+    let (window, large) = (Duration::from_secs(options.seconds), options.large);
+    let bench = Bench { servers, binary, window, runs, large, backlog: OnceCell::new() };
+    let all = |parts: Vec<Part>| if parts.is_empty() { Part::value_variants().to_vec() } else { parts };
+    let backends = if options.backend.is_empty() { Backend::value_variants().to_vec() } else { options.backend };
+    let shapes = if options.shape.is_empty() { Shape::ALL.to_vec() } else { options.shape };
+    let (mut report, mut greatest) = (Report::default(), None);
+    for part in all(options.parts) {
+        match part {
+            Part::Limit => pipeline::limits(&bench, &mut report).await?,
+            Part::Pipeline => {
+                greatest = pipeline::measure(&bench, &mut report, &backends, &shapes).await?;
+            }
+            Part::Latency => {
+                let greatest = match greatest {
+                    Some(rate) => rate,
+                    None => pipeline::usual_rate(&bench).await?,
+                };
+                latency::measure(&bench, &mut report, greatest).await?;
+            }
+            Part::Growth => growth::measure(&bench, &mut report).await?,
+            Part::FanOut => fan_out::measure(&bench, &mut report).await?,
+            Part::Memory => memory::measure(&bench, &mut report).await?,
+            Part::Steps => steps::measure(&bench, &mut report).await?,
+        }
+    }
+    let about = json!({
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "seconds": options.seconds,
+        "runs": options.runs,
+        "version": env!("CARGO_PKG_VERSION"),
+    });
+    let text = serde_json::to_string_pretty(&report.json(about))?;
+    match options.json {
+        Some(file) => std::fs::write(&file, text + "\n").with_context(|| format!("{} can't be written", file.display())),
+        None => {
+            println!("\n{text}");
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! How long it takes: events to one person over one channel, each timed from before its transaction to the moment at which the provider has
+//! the request; and a load beside them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::provider::Provider;
+use crate::shape::Shape;
+use crate::world::World;
+
+/// Between two probes.
+const EVERY: Duration = Duration::from_millis(20);
+/// After the last one, for those that are late.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Who writes the load: as many business services.
+const PRODUCERS: usize = 4;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    Normal,
+    High,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Latency {
+    pub probes: usize,
+    pub p50_ms: f64,
+    pub p95_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
+}
+
+impl Latency {
+    fn of(mut times: Vec<Duration>) -> Self {
+        times.sort_unstable();
+        let at = |share: usize| {
+            let index = (times.len() * share / 100).min(times.len().saturating_sub(1));
+            times.get(index).map_or(f64::NAN, |time| time.as_secs_f64() * 1_000.0)
+        };
+        Latency { probes: times.len(), p50_ms: at(50), p95_ms: at(95), p99_ms: at(99), max_ms: at(100) }
+    }
+
+    pub fn columns() -> [&'static str; 4] {
+        ["p50 ms", "p95 ms", "p99 ms", "max ms"]
+    }
+
+    pub fn cells(&self) -> [String; 4] {
+        [self.p50_ms, self.p95_ms, self.p99_ms, self.max_ms].map(|ms| format!("{ms:.1}"))
+    }
+}
+
+/// Somebody whose texts go to a provider of ours.
+#[derive(Debug)]
+pub struct Probes {
+    provider: Provider,
+}
+
+impl Probes {
+    /// To be called before the engine starts.
+    pub async fn install(world: &mut World) -> Result<Self> {
+        let provider = Provider::start().await?;
+        world.set("CAMPANILE_CHANNELS__SMS__URL", provider.url());
+        let sql = "INSERT INTO event_type_channel_routing (event_type, channel, mandatory) VALUES ('PROBE', 'SMS', true);
+             INSERT INTO template (event_type, channel, locale, title, body) VALUES ('PROBE', 'SMS', '*', 'Probe', '{{ payload.probe }}');
+             INSERT INTO recipient (user_type, user_id, phone) VALUES ('CUSTOMER', 'probe', '+390551234567')";
+        world.database.run(sql).await?;
+        Ok(Probes { provider })
+    }
+
+    /// One after the other, until told to stop or for so long.
+    pub async fn run(&self, world: &World, priority: Priority, until: impl Future<Output = ()>) -> Result<Latency> {
+        let client = world.database.client().await?;
+        let sql = "SELECT emit('probe-' || $1, 'PROBE', 'CUSTOMER', 'probe', json_build_object('probe', $1)::jsonb, $2)";
+        let statement = client.prepare_typed(sql, &[tokio_postgres::types::Type::TEXT; 2]).await?;
+        let priority = match priority {
+            Priority::Normal => None,
+            Priority::High => Some("HIGH"),
+        };
+        let (mut tick, mut begun) = (interval(EVERY), Vec::new());
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut until = std::pin::pin!(until);
+        loop {
+            tokio::select! {
+                () = &mut until => break,
+                _ = tick.tick() => {}
+            }
+            let name = uuid::Uuid::now_v7().as_u128().to_string();
+            let at = Instant::now();
+            client.query(&statement, &[&name, &priority]).await?;
+            begun.push((name, at));
+        }
+        self.times(&begun).await
+    }
+
+    async fn times(&self, begun: &[(String, Instant)]) -> Result<Latency> {
+        let end = Instant::now() + PATIENCE;
+        let mut times = Vec::with_capacity(begun.len());
+        for (name, at) in begun {
+            let arrived = loop {
+                match self.provider.arrived(name) {
+                    Some(arrived) => break Some(arrived),
+                    None if Instant::now() > end => break None,
+                    None => tokio::time::sleep(Duration::from_millis(5)).await,
+                }
+            };
+            times.push(arrived.context("a probe did not arrive within a minute")?.saturating_duration_since(*at));
+        }
+        Ok(Latency::of(times))
+    }
+}
+
+/// Business services that write so many notifications a second, each event in a transaction of its own. They stop when it is dropped.
+#[derive(Debug)]
+pub struct Load {
+    producers: JoinSet<Result<()>>,
+}
+
+impl Load {
+    pub async fn start(world: &World, shape: Shape, rate: f64) -> Result<Self> {
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        let every = Duration::from_secs_f64((PRODUCERS * shape.notifications()) as f64 / rate);
+        let mut producers = JoinSet::new();
+        for producer in 0..PRODUCERS {
+            let client = Arc::new(world.database.client().await?);
+            producers.spawn(async move {
+                let mut tick = interval(every);
+                // Late ones are made good, or it would be less than was asked for.
+                tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
+                let mut number = producer * 1_000_000_000;
+                loop {
+                    tick.tick().await;
+                    client.batch_execute(&shape.emit(number)).await?;
+                    number += 1;
+                }
+            });
+        }
+        Ok(Load { producers })
+    }
+
+    /// Ends it, and says whether it could not go on.
+    pub async fn stop(mut self) -> Result<()> {
+        if let Some(Ok(ended)) = self.producers.try_join_next() {
+            ended.context("a producer could not go on")?;
+        }
+        self.producers.shutdown().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! What the kernel knows of processes: the time that they ran, and the memory that they hold.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// CPU time of those who share the machine, since they began.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CpuTime {
+    pub engine: Duration,
+    pub database: Duration,
+    pub broker: Duration,
+}
+
+/// The same per notification.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct CpuEach {
+    pub engine_us: f64,
+    pub database_us: f64,
+    pub broker_us: f64,
+}
+
+impl CpuTime {
+    /// Of this engine, and of every PostgreSQL and RabbitMQ on the machine: where ours are the only ones, that is what they cost us.
+    pub fn now(engine: u32) -> Result<Self> {
+        let mut time = CpuTime::default();
+        for process in all_processes()? {
+            let spent = process.spent;
+            match process.name.as_str() {
+                _ if process.pid == engine => time.engine += spent,
+                "postgres" => time.database += spent,
+                name if name.starts_with("beam") => time.broker += spent,
+                _ => {}
+            }
+        }
+        Ok(time)
+    }
+
+    pub fn since(self, before: CpuTime, notifications: f64) -> CpuEach {
+        let each = |now: Duration, before: Duration| {
+            now.saturating_sub(before).as_secs_f64() * 1e6 / notifications.max(1.0)
+        };
+        CpuEach {
+            engine_us: each(self.engine, before.engine),
+            database_us: each(self.database, before.database),
+            broker_us: each(self.broker, before.broker),
+        }
+    }
+}
+
+struct Process {
+    pid: u32,
+    name: String,
+    /// With that of its children that have ended: a database has many, and some do not live long.
+    spent: Duration,
+}
+
+fn all_processes() -> Result<Vec<Process>> {
+    let numbers = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    // Who ends while we look is not missed.
+    Ok(numbers.filter_map(|pid| process(pid).ok()).collect())
+}
+
+fn process(pid: u32) -> Result<Process> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name stands in parentheses, and may contain anything.
+    let (begin, end) = (stat.find('(').context("no name")?, stat.rfind(')').context("no name")?);
+    let fields: Vec<&str> = stat[end + 1..].split_whitespace().collect();
+    let ticks = |field: usize| fields.get(field).and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or_default();
+    // utime, stime, cutime and cstime, counted behind the name.
+    let spent = (11..=14).map(ticks).sum::<u64>();
+    let spent = Duration::from_millis(spent * 1_000 / rustix::param::clock_ticks_per_second());
+    Ok(Process { pid, name: stat[begin + 1..end].to_owned(), spent })
+}
+
+/// In bytes: now, and at most since the last time that it was forgotten.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Memory {
+    pub resident_mb: f64,
+    pub peak_mb: f64,
+}
+
+pub fn memory(pid: u32) -> Result<Memory> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).context("the engine has ended")?;
+    let fields: BTreeMap<&str, &str> = status.lines().filter_map(|line| line.split_once(':')).collect();
+    let mb = |name: &str| {
+        let kb = fields.get(name).and_then(|value| value.split_whitespace().next()?.parse::<f64>().ok());
+        kb.map(|kb| kb / 1_000.0).with_context(|| format!("the kernel does not tell {name}"))
+    };
+    Ok(Memory { resident_mb: mb("VmRSS")?, peak_mb: mb("VmHWM")? })
+}
+
+/// Begins anew to look for the peak.
+pub fn forget_peak(pid: u32) -> Result<()> {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").context("the kernel does not let the peak be forgotten")
+}

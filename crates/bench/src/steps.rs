@@ -1,0 +1,116 @@
+//! Where the time goes: the stages of the engine, the statements of the database, and how often one waits for the other. What to improve
+//! next is what stands at the top.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::bench::Bench;
+use crate::engine::Engine;
+use crate::report::{Report, number};
+use crate::shape::Shape;
+use crate::sustained::window_of;
+use crate::turns::Turns;
+use crate::world::{Backend, World};
+
+/// Enough that a run never comes to an end of it.
+const EVENTS: usize = 200_000;
+const SHOWN: usize = 16;
+const CPU: &str = "campanile_stage_cpu_microseconds_total";
+
+#[derive(Debug, Clone, Serialize)]
+struct Statement {
+    what: String,
+    calls: f64,
+    us: f64,
+    rows: f64,
+    wal_bytes: f64,
+}
+
+pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
+    let mut world = World::build(&bench.servers, &bench.binary, Backend::Servers).await?;
+    let measured = of_one_run(bench, &mut world, report).await;
+    world.demolish().await?;
+    measured
+}
+
+async fn of_one_run(bench: &Bench, world: &mut World, report: &mut Report) -> Result<()> {
+    Shape::USUAL.move_in(world).await?;
+    Shape::USUAL.order(world, 0, EVENTS).await?;
+    let turns = Turns::between(&world.database.url()).await?;
+    world.set("CAMPANILE_DATABASE__URL", turns.url());
+    let counts = world.database.run("CREATE EXTENSION IF NOT EXISTS pg_stat_statements").await.is_ok();
+    let engine = world.start().await?;
+    let (sent, stages) = (engine.sent().await?, stages(&engine).await?);
+    let trips = turns.count();
+    // From the first statement on, so that nothing is counted that is not also divided by.
+    window_of(world, &engine, bench.window).await?;
+    let notifications = engine.sent().await? - sent;
+    #[expect(clippy::cast_precision_loss, reason = "far below that")]
+    let trips = (turns.count() - trips) as f64 / notifications * 1_000.0;
+    let stages = difference(&stages, &self::stages(&engine).await?, notifications);
+    let statements = if counts { statements(world, notifications).await? } else { Vec::new() };
+    engine.stop().await?;
+
+    let rows: Vec<_> = stages.iter().map(|(stage, us)| vec![stage.clone(), number(*us)]).collect();
+    let title = "STEPS: where the engine's own time goes";
+    report.add("stages", title, &["3 × 3 on PostgreSQL + RabbitMQ", "µs of a core each"], &rows, json!(stages));
+    let cells = |s: &Statement| vec![s.what.clone(), number(s.calls), number(s.rows), number(s.us), number(s.wal_bytes)];
+    let rows: Vec<_> = statements.iter().take(SHOWN).map(cells).collect();
+    let columns = ["statement", "per 1000", "rows per 1000", "µs each notification", "WAL bytes each"];
+    let total: f64 = statements.iter().map(|statement| statement.calls).sum();
+    let kept = json!({ "round_trips_per_1000": trips, "statements_per_1000": total, "statements": statements });
+    report.add("statements", "STEPS: what the database is asked", &columns, &rows, kept);
+    let statements = if counts { format!("{total:.1} statements and ") } else { String::new() };
+    Report::remark(&format!("{statements}{trips:.1} round trips to the database per 1000 notifications."));
+    if !counts {
+        Report::remark("This PostgreSQL has no pg_stat_statements (shared_preload_libraries), so its statements are not known.");
+    }
+    Ok(())
+}
+
+/// Microseconds of a core by stage.
+async fn stages(engine: &Engine) -> Result<Vec<(String, f64)>> {
+    let text = engine.metrics().await?;
+    let of_stages = text.lines().filter(|line| line.starts_with(CPU)).filter_map(|line| {
+        let stage = line.split_once("stage=\"")?.1.split_once('"')?.0.to_owned();
+        Some((stage, line.rsplit(' ').next()?.parse().ok()?))
+    });
+    Ok(of_stages.collect())
+}
+
+fn difference(before: &[(String, f64)], after: &[(String, f64)], notifications: f64) -> Vec<(String, f64)> {
+    let earlier = |stage: &String| before.iter().find(|(name, _)| name == stage).map_or(0.0, |(_, micros)| *micros);
+    let mut each: Vec<(String, f64)> =
+        after.iter().map(|(stage, micros)| (stage.clone(), (micros - earlier(stage)) / notifications)).collect();
+    each.sort_by(|a, b| b.1.total_cmp(&a.1));
+    each
+}
+
+/// By what they cost. Each of ours opens with a comment that says what it is.
+async fn statements(world: &World, notifications: f64) -> Result<Vec<Statement>> {
+    let client = world.database.client().await?;
+    let sql = "SELECT query, calls::float8, total_exec_time::float8, rows::float8, wal_bytes::float8
+               FROM public.pg_stat_statements
+               WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+                 AND query NOT LIKE '%pg_stat_statements%'
+               ORDER BY total_exec_time DESC";
+    let rows = client.query(sql, &[]).await.context("pg_stat_statements can't be read")?;
+    let statement = |row: &tokio_postgres::Row| {
+        let per = |column: usize, each: f64| row.get::<_, f64>(column) * each / notifications;
+        Statement {
+            what: summary(row.get(0)),
+            calls: per(1, 1_000.0),
+            us: per(2, 1_000.0),
+            rows: per(3, 1_000.0),
+            wal_bytes: per(4, 1.0),
+        }
+    };
+    Ok(rows.iter().map(statement).collect())
+}
+
+fn summary(query: &str) -> String {
+    const MAX_CHARS: usize = 60;
+    let first = query.lines().map(|line| line.trim_start_matches("--").trim()).find(|line| !line.is_empty()).unwrap_or_default();
+    first.chars().take(MAX_CHARS).collect()
+}

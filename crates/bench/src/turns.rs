@@ -1,0 +1,100 @@
+//! Stands between the engine and its database and counts round trips: how often somebody speaks again after having listened.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use anyhow::{Context, Result};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+#[derive(Debug)]
+pub struct Turns {
+    address: SocketAddr,
+    url: String,
+    count: Arc<AtomicUsize>,
+    serving: JoinHandle<()>,
+}
+
+impl Turns {
+    /// Leads to the database at this URL.
+    pub async fn between(url: &str) -> Result<Self> {
+        let target = place(url).context("the database's URL names no host")?.to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let (address, count) = (listener.local_addr()?, Arc::<AtomicUsize>::default());
+        let counted = Arc::clone(&count);
+        let serving = tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let Ok(far) = TcpStream::connect(&target).await else { continue };
+                // Whoever waits for small packets to become large ones measures that.
+                if near.set_nodelay(true).and(far.set_nodelay(true)).is_err() {
+                    continue;
+                }
+                let ((from_near, to_near), (from_far, to_far)) = (near.into_split(), far.into_split());
+                let listened = Arc::new(AtomicBool::new(true));
+                tokio::spawn(there(from_near, to_far, Arc::clone(&listened), Arc::clone(&counted)));
+                tokio::spawn(back(from_far, to_near, listened));
+            }
+        });
+        Ok(Turns { address, url: url.to_owned(), count, serving })
+    }
+
+    pub fn url(&self) -> String {
+        match place(&self.url) {
+            Some(place) => self.url.replacen(place, &self.address.to_string(), 1),
+            None => self.url.clone(),
+        }
+    }
+
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// Host and port.
+fn place(url: &str) -> Option<&str> {
+    let rest = url.split_once("://")?.1;
+    let authority = rest.split(['/', '?']).next()?;
+    Some(authority.rsplit('@').next().unwrap_or(authority))
+}
+
+async fn there(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, listened: Arc<AtomicBool>, count: Arc<AtomicUsize>) {
+    let mut said = vec![0; 64 * 1024];
+    while let Ok(bytes @ 1..) = from.read(&mut said).await {
+        if listened.swap(false, Ordering::Relaxed) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        if to.write_all(&said[..bytes]).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn back(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, listened: Arc<AtomicBool>) {
+    let mut said = vec![0; 64 * 1024];
+    while let Ok(bytes @ 1..) = from.read(&mut said).await {
+        listened.store(true, Ordering::Relaxed);
+        if to.write_all(&said[..bytes]).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_its_host() {
+        assert_eq!(place("postgres://a:b@h:5432/x?y=z"), Some("h:5432"));
+        assert_eq!(place("postgres://127.0.0.1:1"), Some("127.0.0.1:1"));
+    }
+}
