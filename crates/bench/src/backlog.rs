@@ -23,7 +23,7 @@ pub struct Backlog {
 }
 
 pub async fn measure(bench: &Bench) -> Result<Backlog> {
-    let mut world = World::build(&bench.servers, &bench.binary, Backend::Servers).await?;
+    let mut world = World::build(bench, Backend::Servers).await?;
     Shape::USUAL.move_in(&world).await?;
     let measured = work_off(bench, &mut world).await;
     world.demolish().await?;

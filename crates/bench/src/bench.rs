@@ -12,6 +12,8 @@ use crate::servers::Servers;
 pub struct Bench {
     pub servers: Servers,
     pub binary: PathBuf,
+    /// Of the engine, as variables; its defaults otherwise.
+    pub settings: Vec<(String, String)>,
     /// How long a rate is sustained.
     pub window: Duration,
     pub runs: usize,

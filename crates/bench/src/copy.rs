@@ -16,7 +16,8 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 /// Staff of one restaurant that has so many.
 pub async fn members(world: &World, size: usize) -> Result<()> {
-    let columns = "recipient (user_type, user_id, entity_type, entity_id, role, name, email, locale, time_zone)";
+    let columns =
+        "recipient (user_type, user_id, entity_type, entity_id, role, name, email, locale, time_zone)";
     let client = world.database.client().await?;
     let row = |text: &mut String, n: usize| {
         writeln!(
@@ -42,7 +43,11 @@ pub async fn history(world: &World, notifications: usize) -> Result<()> {
 
     let columns = "event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload, status, created_at, published_at, processed_at)";
     let row = |text: &mut String, n: usize| {
-        writeln!(text, "past-{n}\tORDER_CREATED\tRESTAURANT\tr{}\t{{\"number\": {n}}}\tPROCESSED\t{at}\t{at}\t{at}", n % 1_000)
+        writeln!(
+            text,
+            "past-{n}\tORDER_CREATED\tRESTAURANT\tr{}\t{{\"number\": {n}}}\tPROCESSED\t{at}\t{at}\t{at}",
+            n % 1_000
+        )
     };
     copy(&client, columns, 0..events, row).await?;
 
@@ -69,7 +74,8 @@ pub async fn history(world: &World, notifications: usize) -> Result<()> {
         writeln!(
             text,
             "{}\tpast-{event}\tORDER_CREATED\tRESTAURANT_USER\tstaff-{staff}\tRESTAURANT\tr{}\tOrder {event}\tGiulia Rossi ordered 4 dishes.\t{{}}\tNORMAL\tt\t{at}",
-            id(person), event % 1_000
+            id(person),
+            event % 1_000
         )
     };
     copy(&client, columns, people.clone(), row).await?;
@@ -100,7 +106,8 @@ async fn copy(
     numbers: std::ops::Range<usize>,
     row: impl Fn(&mut String, usize) -> std::fmt::Result,
 ) -> Result<()> {
-    let mut sink = pin!(client.copy_in::<_, std::io::Cursor<String>>(&format!("COPY {columns} FROM STDIN")).await?);
+    let mut sink =
+        pin!(client.copy_in::<_, std::io::Cursor<String>>(&format!("COPY {columns} FROM STDIN")).await?);
     let mut piece = String::with_capacity(2 * PIECE_BYTES);
     for number in numbers {
         row(&mut piece, number)?;

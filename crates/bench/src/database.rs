@@ -89,14 +89,16 @@ impl Database {
 }
 
 pub async fn connect(url: &str) -> Result<Client> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.context("PostgreSQL can't be reached")?;
+    let (client, connection) =
+        tokio_postgres::connect(url, NoTls).await.context("PostgreSQL can't be reached")?;
     tokio::spawn(connection);
     Ok(client)
 }
 
 /// A URL of the same server for another database.
 fn with_database(url: &str, name: &str) -> String {
-    let (place, options) = url.split_once('?').map_or((url, String::new()), |(place, rest)| (place, format!("?{rest}")));
+    let (place, options) =
+        url.split_once('?').map_or((url, String::new()), |(place, rest)| (place, format!("?{rest}")));
     let begin = place.find("://").map_or(0, |at| at + 3);
     let end = place[begin..].find('/').map_or(place.len(), |at| begin + at);
     format!("{}/{name}{options}", &place[..end])
@@ -108,7 +110,10 @@ mod tests {
 
     #[test]
     fn a_measurement_has_a_database_of_its_own() {
-        assert_eq!(with_database("postgres://a:b@h:1/x?sslmode=disable", "y"), "postgres://a:b@h:1/y?sslmode=disable");
+        assert_eq!(
+            with_database("postgres://a:b@h:1/x?sslmode=disable", "y"),
+            "postgres://a:b@h:1/y?sslmode=disable"
+        );
         assert_eq!(with_database("postgres://h", "y"), "postgres://h/y");
     }
 }

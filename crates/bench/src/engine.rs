@@ -28,7 +28,9 @@ impl Engine {
         if let Some(roles) = roles {
             command.args(["--roles", roles]);
         }
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CAMPANILE_")) {
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CAMPANILE_"))
+        {
             command.env_remove(name);
         }
         command.envs(variables.iter().cloned()).env("CAMPANILE_LOG__FILTER", "warn");
@@ -36,7 +38,8 @@ impl Engine {
         let mut child = command.spawn().with_context(|| format!("{} can't be started", binary.display()))?;
         let pid = child.id().context("it has a number")?;
         let mut lines = BufReader::new(child.stdout.take().context("its output is piped")?).lines();
-        let first = tokio::time::timeout(START_LIMIT, lines.next_line()).await.context("it does not come up")??;
+        let first =
+            tokio::time::timeout(START_LIMIT, lines.next_line()).await.context("it does not come up")??;
         let first = first.context("it ended before it was up; what is wrong stands above")?;
         let url = first.rsplit(' ').next().unwrap_or_default().to_owned();
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
@@ -53,7 +56,8 @@ impl Engine {
     }
 
     pub async fn metrics(&self) -> Result<String> {
-        let answer = self.http.get(format!("{}/metrics", self.url)).send().await.context("the engine is gone")?;
+        let answer =
+            self.http.get(format!("{}/metrics", self.url)).send().await.context("the engine is gone")?;
         Ok(answer.error_for_status()?.text().await?)
     }
 
@@ -66,7 +70,8 @@ impl Engine {
     pub async fn stop(mut self) -> Result<()> {
         let pid = Pid::from_raw(self.pid.cast_signed()).context("it has a number")?;
         kill_process(pid, Signal::TERM)?;
-        let status = tokio::time::timeout(STOP_LIMIT, self.child.wait()).await.context("it does not stop")??;
+        let status =
+            tokio::time::timeout(STOP_LIMIT, self.child.wait()).await.context("it does not stop")??;
         // What its deadline leaves unfinished is left to the next, and it says so by a one.
         ensure!(status.code().is_some_and(|code| code <= 1), "the engine ended badly: {status}");
         Ok(())

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_mins(10);
 
 pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let limit = limit::inserts(&bench.servers.database_url, LIMIT_WINDOW).await?;
-    let mut world = World::build(&bench.servers, &bench.binary, Backend::Servers).await?;
+    let mut world = World::build(bench, Backend::Servers).await?;
     let measured = all_sizes(bench, &mut world, limit, report).await;
     world.demolish().await?;
     measured
@@ -67,13 +67,29 @@ async fn all_sizes(bench: &Bench, world: &mut World, limit: f64, report: &mut Re
         }));
     }
     engine.stop().await?;
-    let columns =
-        ["recipients of one event", "rows per second", "of the limit", "peak MB", "others: p50 / p99 / max ms", "HIGH: p50 / p99 / max ms"];
-    rows.push(vec!["nothing beside".to_owned(), String::new(), String::new(), String::new(), three(&quiet[0]), three(&quiet[1])]);
+    let columns = [
+        "recipients of one event",
+        "rows per second",
+        "of the limit",
+        "peak MB",
+        "others: p50 / p99 / max ms",
+        "HIGH: p50 / p99 / max ms",
+    ];
+    rows.push(vec![
+        "nothing beside".to_owned(),
+        String::new(),
+        String::new(),
+        String::new(),
+        three(&quiet[0]),
+        three(&quiet[1]),
+    ]);
     let title = "FAN-OUT: one event to many; all else goes on meanwhile";
     let kept = json!({ "limit": limit, "sizes": kept, "quiet": { "others": quiet[0], "high": quiet[1] } });
     report.add("fan_out", title, &columns, &rows, kept);
-    Report::remark(&format!("The limit is inserts of 1000 rows on one connection with nothing beside them: {}/s.", per_second(limit)));
+    Report::remark(&format!(
+        "The limit is inserts of 1000 rows on one connection with nothing beside them: {}/s.",
+        per_second(limit)
+    ));
     Ok(())
 }
 
@@ -95,7 +111,9 @@ async fn one_event(world: &World, size: usize, status: &str) -> Result<f64> {
     );
     client.batch_execute(&sql).await?;
     await_status(world, size, status).await?;
-    let took = format!("SELECT extract(epoch FROM published_at - created_at) FROM event_outbox WHERE event_id = 'broadcast-{size}'");
+    let took = format!(
+        "SELECT extract(epoch FROM published_at - created_at) FROM event_outbox WHERE event_id = 'broadcast-{size}'"
+    );
     world.database.number(&took).await
 }
 
@@ -106,7 +124,9 @@ async fn await_status(world: &World, size: usize, status: &str) -> Result<()> {
     let client = world.database.client().await?;
     let begun = Instant::now();
     while client.query_one(&reached, &[]).await?.get::<_, i64>(0) == 0 {
-        (begun.elapsed() < PATIENCE).then_some(()).with_context(|| format!("an event to {size} is not {status} within {PATIENCE:?}"))?;
+        (begun.elapsed() < PATIENCE)
+            .then_some(())
+            .with_context(|| format!("an event to {size} is not {status} within {PATIENCE:?}"))?;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())

@@ -27,7 +27,7 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let mut pasts = Vec::new();
     for &rows in sizes {
         eprintln!("  making {} rows of history", per_second(f64::from(u32::try_from(rows)?)));
-        let world = World::build(&bench.servers, &bench.binary, Backend::Servers).await?;
+        let world = World::build(bench, Backend::Servers).await?;
         Shape::USUAL.move_in(&world).await?;
         if rows > 0 {
             copy::history(&world, rows).await?;
@@ -53,9 +53,12 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
         past.world.demolish().await?;
     }
     let backlog = bench.backlog.get_or_try_init(|| backlog::measure(bench)).await?;
-    let what = format!("{} rows that wait; latency of HIGH", per_second(f64::from(u32::try_from(backlog::ROWS)?)));
+    let what =
+        format!("{} rows that wait; latency of HIGH", per_second(f64::from(u32::try_from(backlog::ROWS)?)));
     rows.push(row(what, backlog.sample.rate, empty, &backlog.high));
-    let columns = [vec!["3 × 3 on PostgreSQL + RabbitMQ with", "per second", "of empty"], Latency::columns().to_vec()].concat();
+    let columns =
+        [vec!["3 × 3 on PostgreSQL + RabbitMQ with", "per second", "of empty"], Latency::columns().to_vec()]
+            .concat();
     let title = "GROWTH: the greatest rate, and latency at a tenth of it";
     report.add("growth", title, &columns, &rows, json!({ "history": kept, "backlog": backlog }));
     Ok(())

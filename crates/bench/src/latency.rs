@@ -30,7 +30,7 @@ pub async fn measure(bench: &Bench, report: &mut Report, greatest: f64) -> Resul
 }
 
 async fn at_rate(bench: &Bench, rate: f64, length: Duration) -> Result<Latency> {
-    let mut world = World::build(&bench.servers, &bench.binary, Backend::Servers).await?;
+    let mut world = World::build(bench, Backend::Servers).await?;
     Shape::USUAL.move_in(&world).await?;
     let measured = with_load(&mut world, rate, length).await;
     world.demolish().await?;

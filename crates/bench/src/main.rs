@@ -51,7 +51,7 @@ struct Options {
     /// On which back ends the pipeline is measured [default: all]
     #[arg(long, value_enum)]
     backend: Vec<Backend>,
-    /// Recipients x channels of an event in the pipeline [default: 1x1, 3x3 and 100x2]
+    /// Recipients x channels of an event in the pipeline [default: 1x1, 3x3 and 100x2]; the first is that of the steps, too [default: 3x3]
     #[arg(long, value_name = "RxC")]
     shape: Vec<Shape>,
     /// How long a rate is sustained, in seconds
@@ -72,6 +72,9 @@ struct Options {
     /// The RabbitMQ to measure with; queues are made and removed in it [default: one of its own]
     #[arg(long, value_name = "URL", env = "CAMPANILE_TEST_BROKER_URL")]
     broker_url: Option<String>,
+    /// A setting of the engine, such as CAMPANILE_RECEIVE__WORKERS=2; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    set: Vec<(String, String)>,
     /// The program to measure [default: the one of this checkout, which is built]
     #[arg(long, value_name = "FILE")]
     campanile: Option<PathBuf>,
@@ -96,6 +99,13 @@ enum Part {
     Steps,
 }
 
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if name.starts_with("CAMPANILE_") => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("expected CAMPANILE_SECTION__KEY=VALUE".to_owned()),
+    }
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     // Another library may bring a second provider, and then nobody would choose.
@@ -117,9 +127,12 @@ async fn run(options: Options) -> Result<()> {
     let servers = Servers::find(options.database_url, options.broker_url).await?;
     let runs = usize::try_from(options.runs)?;
     let (window, large) = (Duration::from_secs(options.seconds), options.large);
-    let bench = Bench { servers, binary, window, runs, large, backlog: OnceCell::new() };
+    let (settings, backlog) = (options.set, OnceCell::new());
+    let bench = Bench { servers, binary, settings, window, runs, large, backlog };
     let all = |parts: Vec<Part>| if parts.is_empty() { Part::value_variants().to_vec() } else { parts };
-    let backends = if options.backend.is_empty() { Backend::value_variants().to_vec() } else { options.backend };
+    let backends =
+        if options.backend.is_empty() { Backend::value_variants().to_vec() } else { options.backend };
+    let chosen = !options.shape.is_empty();
     let shapes = if options.shape.is_empty() { Shape::ALL.to_vec() } else { options.shape };
     let (mut report, mut greatest) = (Report::default(), None);
     for part in all(options.parts) {
@@ -138,18 +151,24 @@ async fn run(options: Options) -> Result<()> {
             Part::Growth => growth::measure(&bench, &mut report).await?,
             Part::FanOut => fan_out::measure(&bench, &mut report).await?,
             Part::Memory => memory::measure(&bench, &mut report).await?,
-            Part::Steps => steps::measure(&bench, &mut report).await?,
+            Part::Steps => {
+                let shape = shapes.iter().copied().find(|_| chosen).unwrap_or(Shape::USUAL);
+                steps::measure(&bench, &mut report, shape).await?;
+            }
         }
     }
     let about = json!({
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "seconds": options.seconds,
         "runs": options.runs,
+        "settings": bench.settings,
         "version": env!("CARGO_PKG_VERSION"),
     });
     let text = serde_json::to_string_pretty(&report.json(about))?;
     match options.json {
-        Some(file) => std::fs::write(&file, text + "\n").with_context(|| format!("{} can't be written", file.display())),
+        Some(file) => {
+            std::fs::write(&file, text + "\n").with_context(|| format!("{} can't be written", file.display()))
+        }
         None => {
             println!("\n{text}");
             Ok(())

@@ -18,13 +18,15 @@ const SETTLE_IN: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(10);
 
 pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
-    let world = World::build(&bench.servers, &bench.binary, Backend::Servers).await?;
+    let world = World::build(bench, Backend::Servers).await?;
     Shape::USUAL.move_in(&world).await?;
     let (idle, share) = idle(&world).await?;
     let (sample, _) = sustained(&world, Shape::USUAL, bench.window, 0).await?;
     world.demolish().await?;
     let backlog = bench.backlog.get_or_try_init(|| backlog::measure(bench)).await?;
-    let cells = |what: &str, memory: Memory| vec![what.to_owned(), number(memory.resident_mb), number(memory.peak_mb)];
+    let cells = |what: &str, memory: Memory| {
+        vec![what.to_owned(), number(memory.resident_mb), number(memory.peak_mb)]
+    };
     let rows = [
         cells(&format!("idle, with {:.1}% of a core", share * 100.0), idle),
         cells("under full load", sample.memory),

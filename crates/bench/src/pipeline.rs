@@ -17,7 +17,12 @@ use crate::world::{Backend, World};
 const LIMIT_WINDOW: Duration = Duration::from_secs(8);
 
 /// Answers the median rate of the usual shape with servers, if it was measured.
-pub async fn measure(bench: &Bench, report: &mut Report, backends: &[Backend], shapes: &[Shape]) -> Result<Option<Rate>> {
+pub async fn measure(
+    bench: &Bench,
+    report: &mut Report,
+    backends: &[Backend],
+    shapes: &[Shape],
+) -> Result<Option<Rate>> {
     let (mut rows, mut kept, mut usual) = (Vec::new(), Vec::new(), None);
     for &backend in backends {
         for &shape in shapes {
@@ -35,7 +40,8 @@ pub async fn measure(bench: &Bench, report: &mut Report, backends: &[Backend], s
             }
             let rate = median_of(&samples, |sample| sample.rate);
             let limit = median(limits.clone());
-            let share = median(samples.iter().zip(&limits).map(|(sample, limit)| sample.rate / limit).collect());
+            let share =
+                median(samples.iter().zip(&limits).map(|(sample, limit)| sample.rate / limit).collect());
             if backend == Backend::Servers && shape == Shape::USUAL {
                 usual = Some(rate);
             }
@@ -57,9 +63,15 @@ pub async fn measure(bench: &Bench, report: &mut Report, backends: &[Backend], s
         "WAL bytes",
         "MB",
     ];
-    let title = format!("PIPELINE: notifications, {} s after warm-up, medians of {} runs", bench.window.as_secs(), bench.runs);
+    let title = format!(
+        "PIPELINE: notifications, {} s after warm-up, medians of {} runs",
+        bench.window.as_secs(),
+        bench.runs
+    );
     report.add("pipeline", &title, &columns, &rows, json!(kept));
-    Report::remark("The limit is one connection's cycle of five statements in batches of 1000, measured before each run; µs are those of one core.");
+    Report::remark(
+        "The limit is one connection's cycle of five statements in batches of 1000, measured before each run; µs are those of one core.",
+    );
     Ok(usual)
 }
 
@@ -69,7 +81,7 @@ pub async fn usual_rate(bench: &Bench) -> Result<Rate> {
 }
 
 async fn one_run(bench: &Bench, backend: Backend, shape: Shape) -> Result<Sample> {
-    let world = World::build(&bench.servers, &bench.binary, backend).await?;
+    let world = World::build(bench, backend).await?;
     shape.move_in(&world).await?;
     let sampled = sustained(&world, shape, bench.window, 0).await;
     world.demolish().await?;
@@ -94,7 +106,11 @@ fn row(backend: Backend, shape: Shape, samples: &[Sample], limit: Rate, share: f
         format!("{} of {}", percent(share), per_second(limit)),
         number(middle(|sample| sample.cpu.engine_us)),
         on_servers(number(middle(|sample| sample.cpu.database_us))),
-        if backend == Backend::Servers { number(middle(|sample| sample.cpu.broker_us)) } else { "–".to_owned() },
+        if backend == Backend::Servers {
+            number(middle(|sample| sample.cpu.broker_us))
+        } else {
+            "–".to_owned()
+        },
         on_servers(number(middle(|sample| sample.wal_bytes.unwrap_or_default()))),
         number(middle(|sample| sample.memory.peak_mb)),
     ]
@@ -118,10 +134,18 @@ pub async fn limits(bench: &Bench, report: &mut Report) -> Result<()> {
         ("RabbitMQ alone, published and received", "rabbitmq", broker),
         ("SQLite, the cycle", "sqlite_cycle", sqlite),
     ];
-    let rows: Vec<_> =
-        limits.iter().map(|(name, _, rates)| vec![(*name).to_owned(), per_second(median(rates.clone()))]).collect();
+    let rows: Vec<_> = limits
+        .iter()
+        .map(|(name, _, rates)| vec![(*name).to_owned(), per_second(median(rates.clone()))])
+        .collect();
     let kept = limits.iter().map(|(_, key, rates)| ((*key).to_owned(), json!(rates))).collect();
     let title = format!("LIMITS: what this machine can do at most, medians of {} runs", bench.runs);
-    report.add("limit", &title, &["with nothing else beside it", "per second"], &rows, serde_json::Value::Object(kept));
+    report.add(
+        "limit",
+        &title,
+        &["with nothing else beside it", "per second"],
+        &rows,
+        serde_json::Value::Object(kept),
+    );
     Ok(())
 }

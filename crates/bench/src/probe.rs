@@ -73,7 +73,12 @@ impl Probes {
     }
 
     /// One after the other, until told to stop or for so long.
-    pub async fn run(&self, world: &World, priority: Priority, until: impl Future<Output = ()>) -> Result<Latency> {
+    pub async fn run(
+        &self,
+        world: &World,
+        priority: Priority,
+        until: impl Future<Output = ()>,
+    ) -> Result<Latency> {
         let client = world.database.client().await?;
         let sql = "SELECT emit('probe-' || $1, 'PROBE', 'CUSTOMER', 'probe', json_build_object('probe', $1)::jsonb, $2)";
         let statement = client.prepare_typed(sql, &[tokio_postgres::types::Type::TEXT; 2]).await?;
@@ -108,7 +113,9 @@ impl Probes {
                     None => tokio::time::sleep(Duration::from_millis(5)).await,
                 }
             };
-            times.push(arrived.context("a probe did not arrive within a minute")?.saturating_duration_since(*at));
+            times.push(
+                arrived.context("a probe did not arrive within a minute")?.saturating_duration_since(*at),
+            );
         }
         Ok(Latency::of(times))
     }

@@ -59,7 +59,8 @@ struct Process {
 }
 
 fn all_processes() -> Result<Vec<Process>> {
-    let numbers = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let numbers =
+        fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     // Who ends while we look is not missed.
     Ok(numbers.filter_map(|pid| process(pid).ok()).collect())
 }
@@ -69,7 +70,8 @@ fn process(pid: u32) -> Result<Process> {
     // The name stands in parentheses, and may contain anything.
     let (begin, end) = (stat.find('(').context("no name")?, stat.rfind(')').context("no name")?);
     let fields: Vec<&str> = stat[end + 1..].split_whitespace().collect();
-    let ticks = |field: usize| fields.get(field).and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or_default();
+    let ticks =
+        |field: usize| fields.get(field).and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or_default();
     // utime, stime, cutime and cstime, counted behind the name.
     let spent = (11..=14).map(ticks).sum::<u64>();
     let spent = Duration::from_millis(spent * 1_000 / rustix::param::clock_ticks_per_second());

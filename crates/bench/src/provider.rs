@@ -62,7 +62,8 @@ async fn serve(mut wire: TcpStream, arrivals: Arrivals) -> Result<()> {
     while let Some(form) = request(&mut read).await? {
         let at = Instant::now();
         // The texts are numbers, which look the same in a form.
-        let text = form.split('&').find_map(|field| field.strip_prefix("Body=")).context("a text has a body")?;
+        let text =
+            form.split('&').find_map(|field| field.strip_prefix("Body=")).context("a text has a body")?;
         arrivals.lock().unwrap_or_else(PoisonError::into_inner).entry(text.to_owned()).or_insert(at);
         let answer = format!(
             "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{ANSWER}",

@@ -38,7 +38,8 @@ impl Report {
 /// A rate, with thousands apart.
 pub fn per_second(rate: f64) -> String {
     let digits = format!("{rate:.0}");
-    let grouped: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    let grouped: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
     grouped.join(",")
 }
 
@@ -56,7 +57,10 @@ mod tests {
 
     #[test]
     fn numbers_are_written_for_people() {
-        assert_eq!([per_second(7.4), per_second(1_234.0), per_second(1_234_567.0)], ["7", "1,234", "1,234,567"]);
+        assert_eq!(
+            [per_second(7.4), per_second(1_234.0), per_second(1_234_567.0)],
+            ["7", "1,234", "1,234,567"]
+        );
         assert_eq!(percent(0.623), "62%");
         assert_eq!([number(3.25), number(1_234.5)], ["3.2", "1,234"]);
     }

@@ -34,7 +34,9 @@ impl Servers {
             .await
             .context("the servers did not come up in time")??;
         let url = |given: Option<String>, name: &str| {
-            given.or_else(|| variables.get(name).cloned()).with_context(|| format!("xtask does not tell {name}"))
+            given
+                .or_else(|| variables.get(name).cloned())
+                .with_context(|| format!("xtask does not tell {name}"))
         };
         let (database_url, broker_url) = (url(database_url, DATABASE_URL)?, url(broker_url, BROKER_URL)?);
         Ok(Servers { database_url, broker_url, _own: Some(own) })

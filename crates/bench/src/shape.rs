@@ -90,7 +90,10 @@ impl Shape {
 
 /// Numbers, in words of both databases.
 pub fn series(first: usize, count: usize) -> String {
-    format!("WITH RECURSIVE s(n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM s WHERE n + 1 < {}) SELECT n FROM s", first + count)
+    format!(
+        "WITH RECURSIVE s(n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM s WHERE n + 1 < {}) SELECT n FROM s",
+        first + count
+    )
 }
 
 impl fmt::Display for Shape {
@@ -107,8 +110,14 @@ impl FromStr for Shape {
             Some(Shape::new(recipients.trim().parse().ok()?, channels.trim().parse().ok()?))
         });
         shape
-            .filter(|shape| (1..=1_000).contains(&shape.recipients) && (1..=CHANNELS.len()).contains(&shape.channels))
-            .ok_or_else(|| format!("`{text}` is no shape; write recipients x channels, such as 3x3, with at most 1000 and 3"))
+            .filter(|shape| {
+                (1..=1_000).contains(&shape.recipients) && (1..=CHANNELS.len()).contains(&shape.channels)
+            })
+            .ok_or_else(|| {
+                format!(
+                    "`{text}` is no shape; write recipients x channels, such as 3x3, with at most 1000 and 3"
+                )
+            })
     }
 }
 

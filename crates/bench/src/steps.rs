@@ -13,8 +13,8 @@ use crate::sustained::window_of;
 use crate::turns::Turns;
 use crate::world::{Backend, World};
 
-/// Enough that a run never comes to an end of it.
-const EVENTS: usize = 200_000;
+/// More than are done in any run.
+const ROWS: usize = 1_000_000;
 const SHOWN: usize = 16;
 const CPU: &str = "campanile_stage_cpu_microseconds_total";
 
@@ -27,18 +27,18 @@ struct Statement {
     wal_bytes: f64,
 }
 
-pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
-    let mut world = World::build(&bench.servers, &bench.binary, Backend::Servers).await?;
-    let measured = of_one_run(bench, &mut world, report).await;
+pub async fn measure(bench: &Bench, report: &mut Report, shape: Shape) -> Result<()> {
+    let mut world = World::build(bench, Backend::Servers).await?;
+    let measured = of_one_run(bench, &mut world, report, shape).await;
     world.demolish().await?;
     measured
 }
 
-async fn of_one_run(bench: &Bench, world: &mut World, report: &mut Report) -> Result<()> {
-    Shape::USUAL.move_in(world).await?;
-    Shape::USUAL.order(world, 0, EVENTS).await?;
+async fn of_one_run(bench: &Bench, world: &mut World, report: &mut Report, shape: Shape) -> Result<()> {
+    shape.move_in(world).await?;
+    shape.order(world, 0, ROWS / shape.notifications()).await?;
     let turns = Turns::between(&world.database.url()).await?;
-    world.set("CAMPANILE_DATABASE__URL", turns.url());
+    world.set("CAMPANILE_DATABASE__URL", format!("{}?sslmode=disable", turns.url()));
     let counts = world.database.run("CREATE EXTENSION IF NOT EXISTS pg_stat_statements").await.is_ok();
     let engine = world.start().await?;
     let (sent, stages) = (engine.sent().await?, stages(&engine).await?);
@@ -52,19 +52,29 @@ async fn of_one_run(bench: &Bench, world: &mut World, report: &mut Report) -> Re
     let statements = if counts { statements(world, notifications).await? } else { Vec::new() };
     engine.stop().await?;
 
-    let rows: Vec<_> = stages.iter().map(|(stage, us)| vec![stage.clone(), number(*us)]).collect();
+    let rows: Vec<_> = stages
+        .iter()
+        .filter(|(_, us)| *us >= 0.05)
+        .map(|(stage, us)| vec![stage.clone(), number(*us)])
+        .collect();
     let title = "STEPS: where the engine's own time goes";
-    report.add("stages", title, &["3 × 3 on PostgreSQL + RabbitMQ", "µs of a core each"], &rows, json!(stages));
-    let cells = |s: &Statement| vec![s.what.clone(), number(s.calls), number(s.rows), number(s.us), number(s.wal_bytes)];
+    let columns = [&format!("{shape} on PostgreSQL + RabbitMQ"), "µs of a core each"];
+    report.add("stages", title, &columns, &rows, json!(stages));
+    let cells = |s: &Statement| {
+        vec![s.what.clone(), number(s.calls), number(s.rows), number(s.us), number(s.wal_bytes)]
+    };
     let rows: Vec<_> = statements.iter().take(SHOWN).map(cells).collect();
     let columns = ["statement", "per 1000", "rows per 1000", "µs each notification", "WAL bytes each"];
     let total: f64 = statements.iter().map(|statement| statement.calls).sum();
-    let kept = json!({ "round_trips_per_1000": trips, "statements_per_1000": total, "statements": statements });
+    let kept =
+        json!({ "round_trips_per_1000": trips, "statements_per_1000": total, "statements": statements });
     report.add("statements", "STEPS: what the database is asked", &columns, &rows, kept);
     let statements = if counts { format!("{total:.1} statements and ") } else { String::new() };
     Report::remark(&format!("{statements}{trips:.1} round trips to the database per 1000 notifications."));
     if !counts {
-        Report::remark("This PostgreSQL has no pg_stat_statements (shared_preload_libraries), so its statements are not known.");
+        Report::remark(
+            "This PostgreSQL has no pg_stat_statements (shared_preload_libraries), so its statements are not known.",
+        );
     }
     Ok(())
 }
@@ -80,9 +90,12 @@ async fn stages(engine: &Engine) -> Result<Vec<(String, f64)>> {
 }
 
 fn difference(before: &[(String, f64)], after: &[(String, f64)], notifications: f64) -> Vec<(String, f64)> {
-    let earlier = |stage: &String| before.iter().find(|(name, _)| name == stage).map_or(0.0, |(_, micros)| *micros);
-    let mut each: Vec<(String, f64)> =
-        after.iter().map(|(stage, micros)| (stage.clone(), (micros - earlier(stage)) / notifications)).collect();
+    let earlier =
+        |stage: &String| before.iter().find(|(name, _)| name == stage).map_or(0.0, |(_, micros)| *micros);
+    let mut each: Vec<(String, f64)> = after
+        .iter()
+        .map(|(stage, micros)| (stage.clone(), (micros - earlier(stage)) / notifications))
+        .collect();
     each.sort_by(|a, b| b.1.total_cmp(&a.1));
     each
 }
@@ -91,7 +104,7 @@ fn difference(before: &[(String, f64)], after: &[(String, f64)], notifications: 
 async fn statements(world: &World, notifications: f64) -> Result<Vec<Statement>> {
     let client = world.database.client().await?;
     let sql = "SELECT query, calls::float8, total_exec_time::float8, rows::float8, wal_bytes::float8
-               FROM public.pg_stat_statements
+               FROM pg_stat_statements
                WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
                  AND query NOT LIKE '%pg_stat_statements%'
                ORDER BY total_exec_time DESC";
@@ -111,6 +124,10 @@ async fn statements(world: &World, notifications: f64) -> Result<Vec<Statement>>
 
 fn summary(query: &str) -> String {
     const MAX_CHARS: usize = 60;
-    let first = query.lines().map(|line| line.trim_start_matches("--").trim()).find(|line| !line.is_empty()).unwrap_or_default();
+    let first = query
+        .lines()
+        .map(|line| line.trim_start_matches("--").trim())
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
     first.chars().take(MAX_CHARS).collect()
 }

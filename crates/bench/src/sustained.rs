@@ -38,9 +38,20 @@ fn ceiling(backend: Backend) -> f64 {
 
 /// Writes events, starts an engine, measures, stops it, and looks whether what it said is true. The first event has this number; answers
 /// the one behind the last, too.
-pub async fn sustained(world: &World, shape: Shape, window: Duration, first: usize) -> Result<(Sample, usize)> {
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
-    let events = ((WARM_UP + window).as_secs_f64() * ceiling(world.backend) / shape.notifications() as f64) as usize;
+pub async fn sustained(
+    world: &World,
+    shape: Shape,
+    window: Duration,
+    first: usize,
+) -> Result<(Sample, usize)> {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an estimate"
+    )]
+    let events =
+        ((WARM_UP + window).as_secs_f64() * ceiling(world.backend) / shape.notifications() as f64) as usize;
     shape.order(world, first, events).await?;
     if let Database::Postgres { .. } = world.database {
         // Otherwise the one that writing the events brought about would fall into this run or the next, by chance.
@@ -49,8 +60,13 @@ pub async fn sustained(world: &World, shape: Shape, window: Duration, first: usi
     let sent_before = count_sent(world).await?;
     let engine = world.start().await?;
     let sample = window_of(world, &engine, window).await?;
-    let pending = world.database.number("SELECT count(*) FROM (SELECT 1 FROM event_outbox WHERE status = 'PENDING' LIMIT 1) p");
-    ensure!(pending.await? > 0.0, "all events were done before the time was up; the rate is more than was thought possible");
+    let pending = world
+        .database
+        .number("SELECT count(*) FROM (SELECT 1 FROM event_outbox WHERE status = 'PENDING' LIMIT 1) p");
+    ensure!(
+        pending.await? > 0.0,
+        "all events were done before the time was up; the rate is more than was thought possible"
+    );
     let said = engine.sent().await?;
     engine.stop().await?;
     check(world, said, count_sent(world).await? - sent_before).await?;
@@ -69,7 +85,8 @@ pub async fn window_of(world: &World, engine: &Engine, window: Duration) -> Resu
     let (begun, sent) = (Instant::now(), engine.sent().await?);
     tokio::time::sleep(window).await;
     let (took, sent) = (begun.elapsed(), engine.sent().await? - sent);
-    let wal_bytes = before.1.zip(written(&world.database).await?).map(|(before, after)| (after - before) / sent.max(1.0));
+    let wal_bytes =
+        before.1.zip(written(&world.database).await?).map(|(before, after)| (after - before) / sent.max(1.0));
     let cpu = CpuTime::now(engine.pid)?.since(before.0, sent);
     Ok(Sample { rate: sent / took.as_secs_f64(), cpu, wal_bytes, memory: memory(engine.pid)? })
 }
@@ -95,7 +112,10 @@ async fn check(world: &World, said: f64, found: f64) -> Result<()> {
         "the engine said that it had sent {said}, and the database knows of {found}"
     );
     let captured = world.database.number("SELECT count(*) FROM captured_message").await?;
-    let sent = world.database.number("SELECT count(*) FROM send WHERE provider = 'capture' AND status = 'SENT'").await?;
+    let sent = world
+        .database
+        .number("SELECT count(*) FROM send WHERE provider = 'capture' AND status = 'SENT'")
+        .await?;
     ensure!((captured - sent).abs() < 0.5, "{sent} were sent by capture, and {captured} are kept");
     Ok(())
 }

@@ -11,11 +11,15 @@ const SERVER: &str = "campanile";
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let root = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| root.into(), |own| PathBuf::from(own).join("../.."));
+    let root = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| root.into(), |own| PathBuf::from(own).join("../.."));
     command.args(arguments).current_dir(root);
     // What cargo tells us about ourselves would make build scripts run again that look at it.
     for (name, _) in std::env::vars_os() {
-        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
             command.env_remove(name);
         }
     }
@@ -39,7 +43,8 @@ struct Target {
 pub fn build_server() -> Result<PathBuf> {
     let packages = ["-p", SERVER, "-p", env!("CARGO_PKG_NAME")];
     let mut command = cargo(&["build", "--release", "--message-format=json-render-diagnostics"]);
-    let output = command.args(packages).stderr(Stdio::inherit()).output().context("cargo can't be started")?;
+    let output =
+        command.args(packages).stderr(Stdio::inherit()).output().context("cargo can't be started")?;
     ensure!(output.status.success(), "the server can't be built; what is wrong stands above");
     let messages = String::from_utf8(output.stdout).context("cargo writes something else than UTF-8")?;
     let built = messages.lines().filter_map(|line| serde_json::from_str::<Artifact>(line).ok());

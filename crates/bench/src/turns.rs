@@ -66,7 +66,12 @@ fn place(url: &str) -> Option<&str> {
     Some(authority.rsplit('@').next().unwrap_or(authority))
 }
 
-async fn there(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, listened: Arc<AtomicBool>, count: Arc<AtomicUsize>) {
+async fn there(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    listened: Arc<AtomicBool>,
+    count: Arc<AtomicUsize>,
+) {
     let mut said = vec![0; 64 * 1024];
     while let Ok(bytes @ 1..) = from.read(&mut said).await {
         if listened.swap(false, Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! A database and queues of our own, the people in it, and what happens to them; made for one measurement, and gone after it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
@@ -10,9 +10,9 @@ use serde::Serialize;
 use tempfile::TempDir;
 use tokio::process::Command;
 
+use crate::bench::Bench;
 use crate::database::Database;
 use crate::engine::Engine;
-use crate::servers::Servers;
 
 /// The queues that an engine with its default user types declares.
 const QUEUES: [&str; 6] = [
@@ -58,15 +58,20 @@ pub struct World {
 
 impl World {
     /// With tables, and nothing in them.
-    pub async fn build(servers: &Servers, binary: &Path, backend: Backend) -> Result<Self> {
+    pub async fn build(bench: &Bench, backend: Backend) -> Result<Self> {
+        let servers = &bench.servers;
         let folder = tempfile::Builder::new().prefix("campanile-bench-").tempdir()?;
         let name = format!("campanile_bench_{}", uuid::Uuid::now_v7().simple());
-        let mut variables = vec![("CAMPANILE_DATA_DIR".to_owned(), folder.path().display().to_string())];
+        let mut variables = bench.settings.clone();
+        variables.push(("CAMPANILE_DATA_DIR".to_owned(), folder.path().display().to_string()));
         let mut set = |name: &str, value: String| variables.push((name.to_owned(), value));
         let database = match backend {
             Backend::Servers | Backend::Mixed => {
                 let database = Database::create(&servers.database_url, &name).await?;
-                set("CAMPANILE_DATABASE__URL", database.url());
+                // The limit is measured without TLS, too.
+                let url = database.url();
+                let without_tls = if url.contains('?') { "" } else { "?sslmode=disable" };
+                set("CAMPANILE_DATABASE__URL", format!("{url}{without_tls}"));
                 database
             }
             Backend::Embedded => Database::Sqlite { file: folder.path().join("campanile.db") },
@@ -82,7 +87,7 @@ impl World {
             set("CAMPANILE_BROKER__URL", broker.url.clone());
             set("CAMPANILE_BROKER__PREFIX", broker.prefix.clone());
         }
-        let world = World { backend, database, binary: binary.to_owned(), variables, broker, folder };
+        let world = World { backend, database, binary: bench.binary.clone(), variables, broker, folder };
         world.migrate().await?;
         Ok(world)
     }

@@ -49,7 +49,7 @@ pub struct ReceiveConfig {
     pub max_workers: usize,
     pub prefetch: usize,
     pub batch: usize,
-    /// How long to wait for a batch to grow once its first message is there.
+    /// How long to wait for a batch to grow once its first message is there, while another is being written.
     pub linger: Duration,
 }
 

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use campanile_domain::event::{BodyHash, Event, Failure};
 use campanile_domain::fan_out::{Cursor, OutboxRow, Page, Summary};
 use campanile_domain::id::EntityRef;
+use campanile_domain::priority::Priority;
 use campanile_domain::recipient::{Candidate, Group};
 use campanile_domain::status::{EventStatus, ProcessedStatus};
 use campanile_domain::time::Timestamp;
@@ -22,12 +23,26 @@ pub enum Claim {
     Fresh {
         limit: usize,
     },
+    /// The same, of the first lane only: what is `HIGH`.
+    Urgent {
+        limit: usize,
+    },
     /// One event with a large audience whose fan-out goes on step by step: the next in its lane behind `after`, in turns.
     Unfinished {
         after: i64,
     },
     /// These again, after a batch with them failed.
     These(Vec<i64>),
+}
+
+impl Claim {
+    /// The least urgent lane of which events are taken.
+    pub(crate) fn last_lane(&self) -> i64 {
+        match self {
+            Claim::Urgent { .. } => Priority::High.lane(),
+            Claim::Fresh { .. } | Claim::Unfinished { .. } | Claim::These(_) => Priority::Low.lane(),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]

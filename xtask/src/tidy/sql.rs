@@ -11,13 +11,15 @@ const SQLITE: &str = "crates/store/src/sqlite/";
 const POSTGRES: &str = "crates/store/src/postgres/";
 
 /// Statements without a twin, and why.
-const ALONE: [(&str, &str); 15] = [
+const ALONE: [(&str, &str); 17] = [
     ("sql/expire_leases.sql", "one engine owns a SQLite file, so at its start nobody else holds a lease"),
     ("sql/let_leases_go.sql", "one engine owns a SQLite file, so at its start nobody else holds a lease"),
     ("sql/release_chunks.sql", "one engine owns a SQLite file, so at its start nobody else holds a chunk"),
     ("sql/insert_claim.sql", "PostgreSQL claims in the statement that receives or takes"),
     ("sql/fill_claim.sql", "PostgreSQL claims in the statement that receives or takes"),
     ("sql/notification_of.sql", "PostgreSQL asks in the statement that receives"),
+    ("sql/receive.sql", "SQLite has a statement for each table and row"),
+    ("sql/receive_notification.sql", "PostgreSQL writes it in the statement that receives"),
     ("sql/start_send.sql", "PostgreSQL starts in the statement that takes"),
     ("sql/send_job.sql", "PostgreSQL starts in the statement that takes"),
     ("sql/lock_close.sql", "SQLite has one writer"),

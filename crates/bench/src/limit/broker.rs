@@ -41,7 +41,9 @@ async fn both_ways(broker: &Arc<dyn Broker>, length: Duration) -> Result<Rate> {
     let (begun, mut received) = (Instant::now(), 0usize);
     while Instant::now() < end {
         let left = end.saturating_duration_since(Instant::now());
-        let Ok(deliveries) = tokio::time::timeout(left, consumer.receive(BATCH, Duration::from_millis(5))).await else {
+        let Ok(deliveries) =
+            tokio::time::timeout(left, consumer.receive(BATCH, Duration::from_millis(5))).await
+        else {
             break;
         };
         let tags: Vec<_> = deliveries?.iter().map(|delivery| delivery.tag).collect();
@@ -60,7 +62,10 @@ async fn publish(broker: &dyn Broker) -> Result<()> {
     let messages = (0..BATCH).map(|_| Message { id: Uuid::now_v7().to_string(), body: Arc::clone(&body) });
     match broker.publish(QUEUE, messages.collect()).await? {
         Published::Confirmed(confirms) => {
-            ensure!(confirms.iter().all(|confirm| *confirm == Confirm::Accepted), "the broker refuses messages");
+            ensure!(
+                confirms.iter().all(|confirm| *confirm == Confirm::Accepted),
+                "the broker refuses messages"
+            );
             Ok(())
         }
         Published::Full => anyhow::bail!("the broker is full"),

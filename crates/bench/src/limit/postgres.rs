@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, Statement};
 use uuid::Uuid;
@@ -10,39 +11,49 @@ use uuid::Uuid;
 use super::{BATCH, Rate, rate};
 use crate::database::Database;
 
-/// An index for whoever looks for what is pending, as every outbox needs it.
+/// The columns and keys that the tables of the engine have, and a status with an index for whoever looks for what is left to do.
 const TABLES: &str = "
     CREATE TABLE outbox (
-        id uuid PRIMARY KEY, event_id text NOT NULL, recipient_type text NOT NULL, recipient_id text NOT NULL, channel text NOT NULL,
-        address text NOT NULL, title text NOT NULL, body text NOT NULL, priority text NOT NULL,
-        status text NOT NULL DEFAULT 'PENDING', created_at timestamptz NOT NULL DEFAULT now(),
+        notification_id uuid NOT NULL, channel text COLLATE \"C\" NOT NULL, event_id text COLLATE \"C\" NOT NULL,
+        recipient_type text COLLATE \"C\" NOT NULL, recipient_id text COLLATE \"C\" NOT NULL, recipient_address text NOT NULL,
+        title text NOT NULL, body text NOT NULL, priority text NOT NULL, audience text NOT NULL, entity_type text, entity_id text,
+        shared_read boolean NOT NULL, queue text NOT NULL, status text NOT NULL DEFAULT 'PENDING', retry_count integer NOT NULL DEFAULT 0,
+        created_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (notification_id, channel),
         UNIQUE (event_id, recipient_type, recipient_id, channel));
     CREATE INDEX outbox_pending ON outbox (created_at) WHERE status = 'PENDING';
     CREATE TABLE notification (
-        id uuid PRIMARY KEY, event_id text NOT NULL, user_type text NOT NULL, user_id text NOT NULL, title text NOT NULL,
-        body text NOT NULL, read_at timestamptz, created_at timestamptz NOT NULL DEFAULT now(),
-        UNIQUE (event_id, user_type, user_id));
+        id uuid PRIMARY KEY, event_id text COLLATE \"C\" NOT NULL, event_type text NOT NULL, user_type text COLLATE \"C\" NOT NULL,
+        user_id text COLLATE \"C\" NOT NULL, entity_type text, entity_id text, title text NOT NULL, body text NOT NULL,
+        properties json NOT NULL, priority text NOT NULL, shared_read boolean NOT NULL, read_at timestamptz, archived_at timestamptz,
+        created_at timestamptz NOT NULL DEFAULT now(), UNIQUE (event_id, user_type, user_id));
     CREATE TABLE send (
-        notification_id uuid NOT NULL, channel text NOT NULL, address text NOT NULL, status text NOT NULL DEFAULT 'SENDING',
-        attempt_count integer NOT NULL DEFAULT 0, sent_at timestamptz, created_at timestamptz NOT NULL DEFAULT now(),
-        PRIMARY KEY (notification_id, channel)) WITH (fillfactor = 50);
-    CREATE INDEX send_open ON send (created_at) WHERE status <> 'SENT'";
+        notification_id uuid NOT NULL, channel text COLLATE \"C\" NOT NULL, recipient_address text NOT NULL,
+        status text NOT NULL DEFAULT 'SENDING', attempt_count integer NOT NULL DEFAULT 0, lease bigint, provider text,
+        sent_at timestamptz, created_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (notification_id, channel))
+        WITH (fillfactor = 50);
+    CREATE INDEX send_open ON send (created_at) WHERE status = 'SENDING'";
 
 const INSERT_OUTBOX: &str = "
-    INSERT INTO outbox (id, event_id, recipient_type, recipient_id, channel, address, title, body, priority)
-    SELECT id, event_id, 'RESTAURANT_USER', user_id, 'EMAIL', address, title, body, 'NORMAL'
+    INSERT INTO outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address, title, body, priority,
+                        audience, entity_type, entity_id, shared_read, queue)
+    SELECT id, 'EMAIL', event_id, 'RESTAURANT_USER', user_id, address, title, body, 'NORMAL', 'restaurant', 'RESTAURANT', 'r123', true,
+           'notification.restaurant'
     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
          AS n (id, event_id, user_id, address, title, body)";
-const MARK_PUBLISHED: &str = "UPDATE outbox SET status = 'PUBLISHED' WHERE id = ANY ($1)";
+const MARK_PUBLISHED: &str =
+    "UPDATE outbox SET status = 'PUBLISHED' WHERE notification_id = ANY ($1) AND channel = 'EMAIL'";
 const INSERT_NOTIFICATION: &str = "
-    INSERT INTO notification (id, event_id, user_type, user_id, title, body)
-    SELECT id, event_id, 'RESTAURANT_USER', user_id, title, body
-    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[]) AS n (id, event_id, user_id, title, body)";
+    INSERT INTO notification (id, event_id, event_type, user_type, user_id, entity_type, entity_id, title, body, properties, priority,
+                              shared_read)
+    SELECT id, event_id, 'ORDER_CREATED', 'RESTAURANT_USER', user_id, 'RESTAURANT', 'r123', title, body, properties, 'NORMAL', true
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::json[])
+         AS n (id, event_id, user_id, title, body, properties)";
 const INSERT_SEND: &str = "
-    INSERT INTO send (notification_id, channel, address)
-    SELECT id, 'EMAIL', address FROM unnest($1::uuid[], $2::text[]) AS n (id, address)";
-const MARK_SENT: &str =
-    "UPDATE send SET status = 'SENT', attempt_count = 1, sent_at = now() WHERE notification_id = ANY ($1) AND channel = 'EMAIL'";
+    INSERT INTO send (notification_id, channel, recipient_address, lease)
+    SELECT id, 'EMAIL', address, 1 FROM unnest($1::uuid[], $2::text[]) AS n (id, address)";
+const MARK_SENT: &str = "
+    UPDATE send SET status = 'SENT', attempt_count = 1, lease = NULL, provider = 'capture', sent_at = now()
+    WHERE notification_id = ANY ($1) AND channel = 'EMAIL'";
 
 /// The whole cycle.
 pub async fn cycle(server_url: &str, connections: usize, length: Duration) -> Result<Rate> {
@@ -61,7 +72,8 @@ enum What {
 }
 
 async fn measure(server_url: &str, connections: usize, length: Duration, what: What) -> Result<Rate> {
-    let database = Database::create(server_url, &format!("campanile_bench_{}", Uuid::now_v7().simple())).await?;
+    let database =
+        Database::create(server_url, &format!("campanile_bench_{}", Uuid::now_v7().simple())).await?;
     let measured = async {
         database.client().await?.batch_execute(TABLES).await?;
         let mut runs = JoinSet::new();
@@ -125,10 +137,19 @@ impl Statements {
         let addresses: Vec<String> = numbers().map(|n| format!("person{}@example.com", n % 3_000)).collect();
         let titles: Vec<String> = numbers().map(|n| format!("Order {n}")).collect();
         let bodies = vec!["Giulia Rossi ordered 4 dishes, to be served at 19:30."; BATCH];
-        self.client.execute(&self.insert_outbox, &[&ids, &events, &users, &addresses, &titles, &bodies]).await?;
+        let properties = numbers().map(|n| {
+            let order = json!({"number": n, "guest": "Giulia Rossi", "dishes": 4, "at": "19:30", "table": 12});
+            json!({"audience": "restaurant", "aggregate_type": "RESTAURANT", "aggregate_id": "r123", "payload": order})
+        });
+        let properties: Vec<Value> = properties.collect();
+        self.client
+            .execute(&self.insert_outbox, &[&ids, &events, &users, &addresses, &titles, &bodies])
+            .await?;
         if what == What::Cycle {
             self.client.execute(&self.mark_published, &[&ids]).await?;
-            self.client.execute(&self.insert_notification, &[&ids, &events, &users, &titles, &bodies]).await?;
+            self.client
+                .execute(&self.insert_notification, &[&ids, &events, &users, &titles, &bodies, &properties])
+                .await?;
             self.client.execute(&self.insert_send, &[&ids, &addresses]).await?;
             self.client.execute(&self.mark_sent, &[&ids]).await?;
         }

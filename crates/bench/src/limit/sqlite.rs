@@ -49,7 +49,10 @@ fn step(connection: &mut Connection, step: usize) -> Result<()> {
             (Uuid::now_v7().to_string(), format!("order-{n}"), format!("staff-{}", n % 3_000))
         })
         .collect();
-    let each = |connection: &mut Connection, sql: &str, of: fn(&(String, String, String)) -> Vec<&String>| -> Result<()> {
+    let each = |connection: &mut Connection,
+                sql: &str,
+                of: fn(&(String, String, String)) -> Vec<&String>|
+     -> Result<()> {
         let transaction = connection.transaction()?;
         let mut statement = transaction.prepare_cached(sql)?;
         for row in &rows {

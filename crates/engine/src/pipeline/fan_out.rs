@@ -2,7 +2,7 @@
 //! the rows to publish in memory. A large audience goes on alone, chunk by chunk, while other events pass it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use campanile_domain::event::Failure;
 use campanile_domain::fan_out::{Cursor, End, MAX_DECISIONS, OutboxRow, Plan};
@@ -33,6 +33,9 @@ const ROWS_PER_BATCH: f64 = 1_000.0;
 /// One large event must not make the batches of small ones behind it tiny.
 const MIN_BATCH: f64 = 25.0;
 const FIRST_POLL: Duration = Duration::from_millis(10);
+/// While a queue has no room, what is not urgent stays an event, and its order can still change. A batch all the same after so long, for
+/// the sake of those who wait for another queue.
+const CROWDED_FOR: Duration = Duration::from_millis(100);
 
 /// What a step came to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -61,6 +64,9 @@ pub async fn run(engine: Engine, handover: Handover, stop: CancellationToken) {
                 idle = FIRST_POLL;
             }
             Ok(_) => {
+                if stage.crowd.is_some() {
+                    idle = FIRST_POLL;
+                }
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = signal => idle = FIRST_POLL,
@@ -82,11 +88,19 @@ pub struct FanOut {
     rows_per_event: f64,
     /// Large events take turns: the last that had one.
     last_large: i64,
+    crowd: Option<Crowd>,
+}
+
+/// Queues for which the last batch found no room.
+#[derive(Debug)]
+struct Crowd {
+    queues: Vec<String>,
+    since: Instant,
 }
 
 impl FanOut {
     pub fn new(engine: Engine, handover: Handover) -> Self {
-        FanOut { engine, handover, rows_per_event: 1.0, last_large: 0 }
+        FanOut { engine, handover, rows_per_event: 1.0, last_large: 0, crowd: None }
     }
 
     /// One batch of fresh events, then one chunk of a large one, so that neither starves the other.
@@ -94,7 +108,10 @@ impl FanOut {
         let limit = (ROWS_PER_BATCH / self.rows_per_event).clamp(MIN_BATCH, 100_000.0);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
         let limit = (limit as usize).min(self.engine.config.fan_out.batch);
-        let fresh = self.step(Claim::Fresh { limit }, MAX_RECIPIENTS).await?;
+        let is_full = |queue: &String| self.engine.broker.is_full(queue) || !self.handover.has_place(queue);
+        self.crowd.take_if(|crowd| crowd.since.elapsed() > CROWDED_FOR || !crowd.queues.iter().any(is_full));
+        let claim = if self.crowd.is_some() { Claim::Urgent { limit } } else { Claim::Fresh { limit } };
+        let fresh = self.step(claim, MAX_RECIPIENTS).await?;
         if fresh.events > 0 {
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
             let now = (fresh.rows + fresh.put_off) as f64 / fresh.events as f64;
@@ -129,6 +146,9 @@ impl FanOut {
                     report.events += batch.report.events;
                     report.rows += batch.report.rows;
                     report.put_off += batch.report.put_off;
+                    if self.crowd.is_none() && !batch.no_room.is_empty() {
+                        self.crowd = Some(Crowd { queues: batch.no_room, since: Instant::now() });
+                    }
                     let again = batch.too_large.chunks(MAX_RECIPIENTS / LARGE);
                     claims.extend(again.map(|seqs| (Claim::These(seqs.to_vec()), MAX_RECIPIENTS)));
                 }
@@ -229,6 +249,7 @@ impl FanOut {
         if !waiting.is_empty() {
             self.engine.tell(Signal::Chunks);
         }
+        batch.no_room = waiting;
         self.engine.signals.maybe_complete(touched);
         Ok(batch)
     }
@@ -253,6 +274,8 @@ struct Batch {
     rows: Vec<ChunkRow>,
     failed_rows: Vec<OutboxRow>,
     report: Report,
+    /// Queues that had no room for some of the rows.
+    no_room: Vec<String>,
     /// Events that need a larger share of a transaction; nothing of them is written.
     too_large: Vec<i64>,
 }

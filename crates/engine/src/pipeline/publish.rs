@@ -62,6 +62,11 @@ pub fn handover(queues: Vec<String>) -> (Handover, Vec<(String, Handed)>) {
 }
 
 impl Handover {
+    /// Whether a chunk of the queue could be handed over; one that is published elsewhere waits in the database anyway.
+    pub fn has_place(&self, queue: &str) -> bool {
+        self.queues.get(queue).is_none_or(|chunks| chunks.capacity() > 0)
+    }
+
     /// Marks chunks for which there is a place as leased, and keeps the places, in order.
     pub fn reserve<'a>(&self, chunks: impl Iterator<Item = &'a mut NewChunk>) -> Vec<OwnedPermit<Chunk>> {
         let reserve = |chunk: &mut NewChunk| {

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use campanile_broker::{BrokerError, Consumer, DEAD_LETTER_QUEUE, Delivery, Tag};
 use campanile_domain::channel::Channel;
@@ -77,17 +78,23 @@ impl<'a> Batches<'a> {
     async fn run(&mut self, consumer: &mut dyn Consumer, backoff: &mut Backoff) -> Result<(), BrokerError> {
         let config = &self.engine.config.receive;
         loop {
+            let linger = self.linger();
             tokio::select! {
                 () = self.stop.cancelled() => return Ok(()),
                 Some(written) = self.tasks.join_next() => {
                     backoff.reset();
                     acknowledge(consumer, written).await?;
                 }
-                deliveries = consumer.receive(config.batch, config.linger), if self.tasks.len() < config.workers => {
+                deliveries = consumer.receive(config.batch, linger), if self.tasks.len() < config.workers => {
                     self.start(deliveries?);
                 }
             }
         }
+    }
+
+    /// Whoever comes while nothing is under way need not wait for others; small batches beside others cost more than they gain.
+    fn linger(&self) -> Duration {
+        if self.tasks.is_empty() { Duration::ZERO } else { self.engine.config.receive.linger }
     }
 
     fn start(&mut self, deliveries: Vec<Delivery>) {

@@ -24,9 +24,10 @@ impl FanOutStore for Postgres {
         loop {
             let transaction = self.begin().await?;
             let rows = match &claim {
-                Claim::Fresh { limit } => {
+                Claim::Fresh { limit } | Claim::Urgent { limit } => {
                     let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
-                    transaction.query(statement::CLAIM_FRESH, &[&limit]).await?
+                    let lane = i16::try_from(claim.last_lane()).unwrap_or(i16::MAX);
+                    transaction.query(statement::CLAIM_FRESH, &[&limit, &lane]).await?
                 }
                 Claim::Unfinished { after } => {
                     transaction.query(statement::CLAIM_UNFINISHED, &[after]).await?

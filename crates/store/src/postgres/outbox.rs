@@ -51,7 +51,7 @@ impl OutboxStore for Postgres {
         if waiting.is_empty() {
             transaction.execute(statement::DELETE_CHUNK, &[&chunk.0]).await?;
         } else {
-            let (ids, channels) = columns(&waiting);
+            let (ids, channels) = columns(waiting);
             transaction.execute(statement::CONFIRM_ROWS, &[&chunk.0, &ids, &channels]).await?;
             let delay = Some(delay.as_secs_f64());
             transaction.execute(statement::RELEASE_CHUNK, &[&chunk.0, &delay]).await?;
@@ -83,8 +83,8 @@ impl OutboxStore for Postgres {
     }
 }
 
-pub fn columns(keys: &[SendKey]) -> (Vec<Uuid>, Vec<&'static str>) {
-    keys.iter().map(|key| (key.notification_id.0, key.channel.as_str())).unzip()
+pub fn columns(keys: impl IntoIterator<Item = SendKey>) -> (Vec<Uuid>, Vec<&'static str>) {
+    keys.into_iter().map(|key| (key.notification_id.0, key.channel.as_str())).unzip()
 }
 
 fn chunk_rows(rows: &[Row]) -> Result<Vec<ChunkRow>, StoreError> {
@@ -128,7 +128,7 @@ async fn count_refusals(
 ) -> Result<(Vec<SendKey>, u64), StoreError> {
     let (keys, errors): (Vec<SendKey>, Vec<String>) =
         refused.into_iter().map(|(key, error)| (key, format!("REFUSED: {error}"))).unzip();
-    let (ids, channels) = columns(&keys);
+    let (ids, channels) = columns(keys);
     let max = i32::try_from(max).unwrap_or(i32::MAX);
     let counted = transaction.query(statement::REFUSE_ROW, &[&ids, &channels, &errors, &max]).await?;
     let (mut waiting, mut letters) = (Vec::new(), Vec::new());

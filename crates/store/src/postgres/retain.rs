@@ -107,7 +107,7 @@ async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) ->
         return Ok(());
     }
     let keys = rows.iter().map(read::key_of).collect::<Result<Vec<_>, _>>()?;
-    let (ids, channels) = columns(&keys);
+    let (ids, channels) = columns(keys);
     let params: Params = &[&ids, &channels];
     for sql in [statement::DELETE_ATTEMPTS, statement::DELETE_SEND, statement::DELETE_ROW] {
         budget.spent += transaction.execute(sql, params).await?;

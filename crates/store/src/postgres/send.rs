@@ -1,6 +1,6 @@
 //! From a received message to a claimed send. What became of the attempt is in `settle`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::outbox::columns;
 use super::transaction::Transaction;
-use super::{Params, Postgres, execute_prepared, prepare, query_prepared, read, settle, statement};
+use super::{Params, Postgres, prepare, query_prepared, read, settle, statement};
 use crate::{
     ClaimId, ExpiredClaim, FailedMessage, Received, ReceivedKey, SendJob, SendStore, Settled, Settlement,
     StoreError,
@@ -27,27 +27,14 @@ impl SendStore for Postgres {
         instance: &str,
         lease: Duration,
     ) -> Result<Received, StoreError> {
-        let keys_only: Vec<SendKey> = keys.iter().map(|key| key.key).collect();
-        let (ids, channels) = columns(&keys_only);
+        let (ids, channels) = columns(keys.iter().map(|key| key.key));
         let claims: Vec<bool> = keys.iter().map(|key| key.claim).collect();
         let seconds = lease.as_secs_f64();
         let transaction = self.begin().await?;
-        let [notifications, sends, rows] = prepare(
-            &transaction,
-            [statement::RECEIVE_NOTIFICATION, statement::RECEIVE_SEND, statement::RECEIVE_ROW],
-        )
-        .await?;
-        // Each statement sees what those before it wrote, and also the notifications that another instance has just
-        // written: the first statement waited for them.
-        let (client, keys): (_, Params) = (transaction.client(), &[&ids, &channels]);
-        let with_claims: Params = &[&ids, &channels, &claims, &instance, &seconds];
-        let (_, born, rows) = tokio::try_join!(
-            biased;
-            execute_prepared(client, &notifications, keys),
-            query_prepared(client, &sends, with_claims),
-            query_prepared(client, &rows, keys),
-        )?;
-        let received = received(&transaction, &keys_only, &born, &rows).await?;
+        let params: Params = &[&ids, &channels, &claims, &instance, &seconds];
+        let rows = transaction.query(statement::RECEIVE, params).await?;
+        let (mut received, unsure) = sort_out(&transaction, &keys, &rows).await?;
+        look_again(&transaction, &unsure, instance, seconds, &mut received).await?;
         transaction.commit().await?;
         Ok(received)
     }
@@ -111,7 +98,7 @@ impl SendStore for Postgres {
         let with_key =
             || failed.iter().filter_map(|message| Some((message.key?, message.failure.to_string())));
         let (keys, errors): (Vec<SendKey>, Vec<String>) = with_key().unzip();
-        let (ids, channels) = columns(&keys);
+        let (ids, channels) = columns(keys);
         let rows = transaction.query(statement::FAIL_ROW, &[&ids, &channels, &errors]).await?;
         let mut of_rows: HashMap<SendKey, (String, UserRef)> = HashMap::new();
         for row in &rows {
@@ -131,19 +118,14 @@ impl SendStore for Postgres {
     }
 }
 
-/// What became of each key.
-async fn received(
+/// What became of each key; and those whose notification somebody else wrote at the same moment.
+async fn sort_out(
     transaction: &Transaction,
-    keys: &[SendKey],
-    born: &[Row],
+    keys: &[ReceivedKey],
     rows: &[Row],
-) -> Result<Received, StoreError> {
-    let mut claims: HashMap<SendKey, Option<ClaimId>> = HashMap::with_capacity(born.len());
-    for row in born {
-        claims.insert(read::key_of(row)?, read::get::<Option<i64>>(row, "lease")?.map(ClaimId));
-    }
-    let mut received = Received::default();
-    let (mut known, mut duplicates) = (HashSet::with_capacity(rows.len()), Vec::new());
+) -> Result<(Received, Vec<ReceivedKey>), StoreError> {
+    let (mut received, mut unsure) = (Received::default(), HashSet::new());
+    let mut known = HashSet::with_capacity(rows.len());
     for row in rows {
         let key = read::key_of(row)?;
         if !known.insert(key) {
@@ -152,6 +134,56 @@ async fn received(
             continue;
         }
         received.events.push(EventId::stored(read::get::<String>(row, "event_id")?));
+        let (open, fresh, born): (bool, bool, bool) =
+            (read::get(row, "open")?, read::get(row, "fresh")?, read::get(row, "born")?);
+        match read::get::<Option<i64>>(row, "lease")? {
+            Some(claim) if born => received.jobs.push(read::job(row, ClaimId(claim))?),
+            _ if born => received.sent += u64::from(key.channel == Channel::Websocket),
+            _ if open && !fresh => drop(unsure.insert(key)),
+            _ => received.repeated += 1,
+        }
+    }
+    received.unknown = keys.iter().map(|key| key.key).filter(|key| !known.contains(key)).collect();
+    if received.jobs.is_empty() {
+        // All that it would have held was there already.
+        let claims: BTreeSet<i64> =
+            rows.iter().filter_map(|row| row.try_get("lease").ok().flatten()).collect();
+        if !claims.is_empty() {
+            transaction.execute(statement::DELETE_CLAIM, &[&Vec::from_iter(claims)]).await?;
+        }
+    }
+    Ok((received, keys.iter().filter(|key| unsure.contains(&key.key)).copied().collect()))
+}
+
+/// By now the notifications can be seen that somebody else wrote. Where there is none, the user has the event's notification under another
+/// id.
+async fn look_again(
+    transaction: &Transaction,
+    keys: &[ReceivedKey],
+    instance: &str,
+    seconds: f64,
+    received: &mut Received,
+) -> Result<(), StoreError> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let (ids, channels) = columns(keys.iter().map(|key| key.key));
+    let claims: Vec<bool> = keys.iter().map(|key| key.claim).collect();
+    let [sends, rows] = prepare(transaction, [statement::RECEIVE_SEND, statement::RECEIVE_ROW]).await?;
+    let (client, keys): (_, Params) = (transaction.client(), &[&ids, &channels]);
+    let with_claims: Params = &[&ids, &channels, &claims, &instance, &seconds];
+    let (born, rows) = tokio::try_join!(
+        biased;
+        query_prepared(client, &sends, with_claims),
+        query_prepared(client, &rows, keys),
+    )?;
+    let mut claims: HashMap<SendKey, Option<ClaimId>> = HashMap::with_capacity(born.len());
+    for row in &born {
+        claims.insert(read::key_of(row)?, read::get::<Option<i64>>(row, "lease")?.map(ClaimId));
+    }
+    let mut duplicates = Vec::new();
+    for row in &rows {
+        let key = read::key_of(row)?;
         match claims.get(&key) {
             Some(Some(claim)) => received.jobs.push(read::job(row, *claim)?),
             Some(None) => received.sent += u64::from(key.channel == Channel::Websocket),
@@ -159,13 +191,12 @@ async fn received(
             None => received.repeated += 1,
         }
     }
-    received.unknown = keys.iter().filter(|key| !known.contains(key)).copied().collect();
     if !duplicates.is_empty() {
-        let (ids, channels) = columns(&duplicates);
+        let (ids, channels) = columns(duplicates);
         let error = "DUPLICATE: the user has this event's notification already";
         transaction.execute(statement::CANCEL_ROW, &[&ids, &channels, &error]).await?;
     }
-    Ok(received)
+    Ok(())
 }
 
 fn claimed_job(row: &Row) -> Result<SendJob, StoreError> {

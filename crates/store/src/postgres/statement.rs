@@ -69,7 +69,7 @@ statements! {
     PAGE_EVERYBODY = "page_everybody";
     PAGE_USER = "page_user";
     PREFERENCES_OF = "preferences_of";
-    RECEIVE_NOTIFICATION = "receive_notification";
+    RECEIVE = "receive";
     RECEIVE_ROW = "receive_row";
     RECEIVE_SEND = "receive_send";
     RECIPIENT_KIND = "recipient_kind";

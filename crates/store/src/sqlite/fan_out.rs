@@ -57,8 +57,9 @@ fn claimed(connection: &Connection, claim: &Claim) -> Result<Vec<Result<Stored, 
         Err(error) => Unreadable::new(row, &error).map(Err),
     };
     match claim {
-        Claim::Fresh { limit } => {
-            read::all(connection, statement::CLAIM_FRESH, named_params! { ":limit": limit }, read)
+        Claim::Fresh { limit } | Claim::Urgent { limit } => {
+            let params = named_params! { ":limit": limit, ":lane": claim.last_lane() };
+            read::all(connection, statement::CLAIM_FRESH, params, read)
         }
         Claim::Unfinished { after } => {
             read::all(connection, statement::CLAIM_UNFINISHED, named_params! { ":after": after }, read)

@@ -1,7 +1,7 @@
 //! Stands between Campanile and `RabbitMQ`, counts what it sees, keeps some of it to itself, and can go away.
 
-use std::net::SocketAddr;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 

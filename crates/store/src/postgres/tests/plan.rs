@@ -68,6 +68,8 @@ const INDEXES: &[(&str, &str)] = &[
     ("page_entity", "recipient_walk"),
     ("page_everybody", "recipient_walk"),
     ("settle_send", "send_pkey"),
+    ("receive", "outbox_pkey"),
+    ("receive", "event_outbox_event_id_key"),
     ("receive_send", "send_pkey"),
     ("chunk_rows", "outbox_pkey"),
     ("confirm_rows", "outbox_pkey"),

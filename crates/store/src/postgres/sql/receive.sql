@@ -1,0 +1,61 @@
+-- A batch of messages: the outbox rows that they speak of, what users will see in the inbox, once per event and user, and their sends.
+-- Sends are born claimed, due, or for a web socket sent; one claim guards those that this instance may attempt at once. A key that no
+-- row has is not answered. One that is answered as neither fresh nor done with has its notification from somebody else, who was not to be
+-- seen yet: `receive_send` looks again. Primary keys and notification_recipient, in key order, so that two batches do not wait for each other in a
+-- circle. What was read or written here is looked up by hashed subplans, since joins go by nested loops.
+WITH message AS MATERIALIZED (
+    SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address, o.title, o.body,
+           o.priority, o.status IS NULL AS open, k.claim, o.inbox_title, o.inbox_body, o.audience, o.entity_type, o.entity_id, o.shared_read,
+           e.aggregate_type, e.aggregate_id, e.payload, e.lane
+    FROM unnest($1::uuid[], $2::text[], $3::boolean[]) AS k (notification_id, channel, claim)
+    JOIN campanile.outbox o ON o.notification_id = k.notification_id AND o.channel = k.channel
+    JOIN campanile.event_outbox e ON e.event_id = o.event_id),
+inbox AS (
+    INSERT INTO campanile.notification (id, event_id, event_type, user_type, user_id, entity_type, entity_id, title, body, properties,
+                                        priority, shared_read, created_at)
+    SELECT DISTINCT ON (notification_id)
+           notification_id, event_id, event_type, recipient_type, recipient_id, entity_type, entity_id, coalesce(inbox_title, title),
+           coalesce(inbox_body, body),
+           json_build_object('audience', audience, 'aggregate_type', aggregate_type, 'aggregate_id', aggregate_id,
+                             'payload', CASE WHEN octet_length(payload::text) <= 4096 THEN payload END),
+           CASE lane WHEN 0 THEN 'HIGH' WHEN 1 THEN 'NORMAL' ELSE 'LOW' END, shared_read, campanile.now()
+    FROM message
+    WHERE open
+    ORDER BY notification_id, channel
+    ON CONFLICT DO NOTHING
+    RETURNING id),
+fresh AS MATERIALIZED (
+    SELECT notification_id, channel, recipient_address, priority,
+           CASE WHEN channel = 'WEBSOCKET' THEN 'SENT' WHEN claim THEN 'SENDING' ELSE 'DUE' END AS status
+    FROM message m
+    WHERE open AND (notification_id IN (SELECT id FROM inbox)
+                    OR EXISTS (SELECT FROM campanile.notification n WHERE n.id = m.notification_id))),
+claimed AS (
+    INSERT INTO campanile.send_claim (instance, lease_until, notifications)
+    SELECT $4, campanile.now() + make_interval(secs => $5), array_agg(DISTINCT notification_id)
+    FROM fresh WHERE status = 'SENDING'
+    HAVING count(*) > 0
+    RETURNING id),
+waiting AS (
+    -- A place in the queue of a send that somebody else has just made is harmless: who takes it finds the send not due.
+    INSERT INTO campanile.send_due (channel, lane, due_at, notification_id)
+    SELECT channel, CASE priority WHEN 'HIGH' THEN 0 WHEN 'NORMAL' THEN 1 ELSE 2 END, campanile.now(), notification_id
+    FROM fresh f
+    WHERE status = 'DUE'
+      AND NOT EXISTS (SELECT FROM campanile.send s WHERE s.notification_id = f.notification_id AND s.channel = f.channel)
+    ON CONFLICT DO NOTHING),
+born AS (
+    INSERT INTO campanile.send (notification_id, channel, recipient_address, status, attempt_count, lease, provider, created_at, sent_at)
+    SELECT notification_id, channel, recipient_address, status, CASE WHEN status = 'SENT' THEN 1 ELSE 0 END,
+           CASE WHEN status = 'SENDING' THEN (SELECT id FROM claimed) END,
+           CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(), CASE WHEN status = 'SENT' THEN campanile.now() END
+    FROM fresh
+    ORDER BY notification_id, channel
+    ON CONFLICT (notification_id, channel) DO NOTHING
+    RETURNING notification_id, channel)
+SELECT notification_id, channel, event_id, event_type, recipient_type, recipient_id, recipient_address, title, body, priority,
+       0 AS attempt_count, open,
+       (notification_id, channel) IN (SELECT notification_id, channel FROM fresh) AS fresh,
+       (notification_id, channel) IN (SELECT notification_id, channel FROM born) AS born,
+       CASE WHEN claim AND channel <> 'WEBSOCKET' THEN (SELECT id FROM claimed) END AS lease
+FROM message
