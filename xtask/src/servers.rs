@@ -40,6 +40,7 @@ const RABBITMQCTL: &str = "CAMPANILE_TEST_RABBITMQCTL";
 const RABBITMQ_NODE: &str = "CAMPANILE_TEST_RABBITMQ_NODE";
 const CA_FILE: &str = "CAMPANILE_TEST_CA_FILE";
 const FAKETIME: &str = "CAMPANILE_TEST_FAKETIME";
+const VALGRIND: &str = "CAMPANILE_TEST_VALGRIND";
 
 /// How tests find the servers: names and values for their environment.
 pub type Variables = BTreeMap<String, String>;

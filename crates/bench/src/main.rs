@@ -72,7 +72,7 @@ struct Options {
     /// The RabbitMQ to measure with; queues are made and removed in it [default: one of its own]
     #[arg(long, value_name = "URL", env = "CAMPANILE_TEST_BROKER_URL")]
     broker_url: Option<String>,
-    /// A setting of the engine, such as CAMPANILE_RECEIVE__WORKERS=2; may be given several times
+    /// A setting of the engine, such as `CAMPANILE_RECEIVE__WORKERS=2`; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
     /// The program to measure [default: the one of this checkout, which is built]
@@ -110,7 +110,7 @@ fn setting(text: &str) -> Result<(String, String), String> {
 async fn main() -> ExitCode {
     // Another library may bring a second provider, and then nobody would choose.
     rustls::crypto::ring::default_provider().install_default().ok();
-    match run(Options::parse()).await {
+    match Box::pin(run(Options::parse())).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("campanile-bench: {error:#}");
@@ -149,7 +149,7 @@ async fn run(options: Options) -> Result<()> {
                 latency::measure(&bench, &mut report, greatest).await?;
             }
             Part::Growth => growth::measure(&bench, &mut report).await?,
-            Part::FanOut => fan_out::measure(&bench, &mut report).await?,
+            Part::FanOut => Box::pin(fan_out::measure(&bench, &mut report)).await?,
             Part::Memory => memory::measure(&bench, &mut report).await?,
             Part::Steps => {
                 let shape = shapes.iter().copied().find(|_| chosen).unwrap_or(Shape::USUAL);
@@ -164,14 +164,10 @@ async fn run(options: Options) -> Result<()> {
         "settings": bench.settings,
         "version": env!("CARGO_PKG_VERSION"),
     });
-    let text = serde_json::to_string_pretty(&report.json(about))?;
-    match options.json {
-        Some(file) => {
-            std::fs::write(&file, text + "\n").with_context(|| format!("{} can't be written", file.display()))
-        }
-        None => {
-            println!("\n{text}");
-            Ok(())
-        }
-    }
+    let text = serde_json::to_string_pretty(&report.json(&about))?;
+    let Some(file) = options.json else {
+        println!("\n{text}");
+        return Ok(());
+    };
+    std::fs::write(&file, text + "\n").with_context(|| format!("{} can't be written", file.display()))
 }

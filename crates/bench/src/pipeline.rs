@@ -95,7 +95,7 @@ async fn limit_of(bench: &Bench, backend: Backend) -> Result<Rate> {
     }
 }
 
-fn row(backend: Backend, shape: Shape, samples: &[Sample], limit: Rate, share: f64) -> Vec<String> {
+fn row(backend: Backend, shape: Shape, samples: &[Sample], limit: Rate, of_limit: f64) -> Vec<String> {
     let middle = |of: fn(&Sample) -> f64| median_of(samples, of);
     let on_servers = |text: String| if backend == Backend::Embedded { "–".to_owned() } else { text };
     let rate = middle(|sample| sample.rate);
@@ -103,11 +103,11 @@ fn row(backend: Backend, shape: Shape, samples: &[Sample], limit: Rate, share: f
         format!("{}, {shape}", backend.name()),
         per_second(rate),
         format!("{:.2} bn", rate * 86_400.0 / 1e9),
-        format!("{} of {}", percent(share), per_second(limit)),
-        number(middle(|sample| sample.cpu.engine_us)),
-        on_servers(number(middle(|sample| sample.cpu.database_us))),
+        format!("{} of {}", percent(of_limit), per_second(limit)),
+        number(middle(|sample| sample.cpu.engine)),
+        on_servers(number(middle(|sample| sample.cpu.database))),
         if backend == Backend::Servers {
-            number(middle(|sample| sample.cpu.broker_us))
+            number(middle(|sample| sample.cpu.broker))
         } else {
             "–".to_owned()
         },

@@ -15,12 +15,12 @@ pub struct CpuTime {
     pub broker: Duration,
 }
 
-/// The same per notification.
+/// The same per notification, in microseconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct CpuEach {
-    pub engine_us: f64,
-    pub database_us: f64,
-    pub broker_us: f64,
+    pub engine: f64,
+    pub database: f64,
+    pub broker: f64,
 }
 
 impl CpuTime {
@@ -44,9 +44,9 @@ impl CpuTime {
             now.saturating_sub(before).as_secs_f64() * 1e6 / notifications.max(1.0)
         };
         CpuEach {
-            engine_us: each(self.engine, before.engine),
-            database_us: each(self.database, before.database),
-            broker_us: each(self.broker, before.broker),
+            engine: each(self.engine, before.engine),
+            database: each(self.database, before.database),
+            broker: each(self.broker, before.broker),
         }
     }
 }

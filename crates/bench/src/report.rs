@@ -30,7 +30,7 @@ impl Report {
         println!("{text}");
     }
 
-    pub fn json(self, about: Value) -> Value {
+    pub fn json(self, about: &Value) -> Value {
         json!({ "about": about, "parts": self.parts })
     }
 }

@@ -30,9 +30,10 @@ impl Servers {
             let (database_url, broker_url) = (database_url.clone(), broker_url.clone());
             return Ok(Servers { database_url, broker_url, _own: None });
         }
-        let (own, variables) = tokio::time::timeout(START_LIMIT, start(&database_url, &broker_url))
-            .await
-            .context("the servers did not come up in time")??;
+        let (own, variables) =
+            tokio::time::timeout(START_LIMIT, start(database_url.as_ref(), broker_url.as_ref()))
+                .await
+                .context("the servers did not come up in time")??;
         let url = |given: Option<String>, name: &str| {
             given
                 .or_else(|| variables.get(name).cloned())
@@ -44,8 +45,8 @@ impl Servers {
 }
 
 async fn start(
-    database_url: &Option<String>,
-    broker_url: &Option<String>,
+    database_url: Option<&String>,
+    broker_url: Option<&String>,
 ) -> Result<(Child, BTreeMap<String, String>)> {
     eprintln!("No servers are named: starting a PostgreSQL and a RabbitMQ of our own.");
     let mut command: Command = tool::cargo(&["xtask", "servers"]).into();

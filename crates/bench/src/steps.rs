@@ -24,6 +24,7 @@ struct Statement {
     calls: f64,
     us: f64,
     rows: f64,
+    /// Without whole pages, which depend on when the last checkpoint was.
     wal_bytes: f64,
 }
 
@@ -103,7 +104,8 @@ fn difference(before: &[(String, f64)], after: &[(String, f64)], notifications: 
 /// By what they cost. Each of ours opens with a comment that says what it is.
 async fn statements(world: &World, notifications: f64) -> Result<Vec<Statement>> {
     let client = world.database.client().await?;
-    let sql = "SELECT query, calls::float8, total_exec_time::float8, rows::float8, wal_bytes::float8
+    let sql = "SELECT query, calls::float8, total_exec_time::float8, rows::float8,
+                      greatest(wal_bytes - wal_fpi * 8192, 0)::float8
                FROM pg_stat_statements
                WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
                  AND query NOT LIKE '%pg_stat_statements%'
@@ -130,4 +132,84 @@ fn summary(query: &str) -> String {
         .find(|line| !line.is_empty())
         .unwrap_or_default();
     first.chars().take(MAX_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::{Duration, Instant};
+
+    use tokio::sync::OnceCell;
+
+    use super::*;
+    use crate::servers::Servers;
+
+    const PATIENCE: Duration = Duration::from_mins(2);
+
+    /// The one that was built beside us.
+    fn binary() -> PathBuf {
+        let ours = std::env::current_exe().expect("a test has a program");
+        let built = ours.parent().and_then(|deps| deps.parent()).map(|folder| folder.join("campanile"));
+        built
+            .filter(|file| file.exists())
+            .expect("the server is built: run `cargo xtask test`, or `cargo build` before")
+    }
+
+    async fn bench() -> Bench {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let url =
+            |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is set: run `cargo xtask test`"));
+        let urls = (url("CAMPANILE_TEST_DATABASE_URL"), url("CAMPANILE_TEST_BROKER_URL"));
+        let servers = Servers::find(Some(urls.0), Some(urls.1)).await.expect("they are named");
+        let (window, backlog) = (Duration::ZERO, OnceCell::new());
+        Bench { servers, binary: binary(), settings: Vec::new(), window, runs: 1, large: false, backlog }
+    }
+
+    /// How many statements and round trips a thousand notifications took, and how many bytes of WAL each.
+    async fn cost(shape: Shape, events: usize) -> (f64, f64, f64) {
+        let bench = bench().await;
+        let mut world = World::build(&bench, Backend::Servers).await.expect("the servers are there");
+        shape.move_in(&world).await.expect("the database is there");
+        shape.order(&world, 0, events).await.expect("the database is there");
+        let turns = Turns::between(&world.database.url()).await.expect("a port is free");
+        world.set("CAMPANILE_DATABASE__URL", format!("{}?sslmode=disable", turns.url()));
+        let extension = world.database.run("CREATE EXTENSION IF NOT EXISTS pg_stat_statements").await;
+        extension.expect("PostgreSQL has pg_stat_statements in shared_preload_libraries");
+        let engine = world.start().await.expect("the server starts");
+        let count = |count: usize| f64::from(u32::try_from(count).expect("a small number"));
+        let (all, begun) = (count(events * shape.notifications()), Instant::now());
+        while engine.sent().await.expect("it answers") < all {
+            assert!(begun.elapsed() < PATIENCE, "not all were sent within {PATIENCE:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let trips = count(turns.count()) * 1_000.0 / all;
+        let statements = statements(&world, all).await.expect("it can be asked");
+        engine.stop().await.expect("it stops");
+        world.demolish().await.expect("it can be removed");
+        // What wrote the events is the producer's.
+        let ours =
+            statements.iter().filter(|statement| !statement.what.starts_with("INSERT INTO event_outbox"));
+        let (calls, bytes) =
+            ours.fold((0.0, 0.0), |(calls, bytes), s| (calls + s.calls, bytes + s.wal_bytes));
+        (calls, trips, bytes)
+    }
+
+    /// Not a timing: batches that fall apart, a statement per row, an update that is not HOT any more show here on any machine. The bounds are
+    /// less than twice what it is on a quiet one.
+    #[tokio::test]
+    async fn what_a_notification_costs_the_database_has_a_bound() {
+        for (shape, events, most) in [XX] {
+            let (statements, trips, bytes) = cost(shape, events).await;
+            println!(
+                "{shape}: {statements:.0} statements, {trips:.0} round trips per 1000, {bytes:.0} bytes of WAL each"
+            );
+            assert!(
+                statements <= most.0,
+                "{shape}: {statements:.0} statements per 1000, and {} are allowed",
+                most.0
+            );
+            assert!(trips <= most.1, "{shape}: {trips:.0} round trips per 1000, and {} are allowed", most.1);
+            assert!(bytes <= most.2, "{shape}: {bytes:.0} bytes of WAL each, and {} are allowed", most.2);
+        }
+    }
 }

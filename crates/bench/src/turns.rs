@@ -33,9 +33,9 @@ impl Turns {
                     continue;
                 }
                 let ((from_near, to_near), (from_far, to_far)) = (near.into_split(), far.into_split());
-                let listened = Arc::new(AtomicBool::new(true));
-                tokio::spawn(there(from_near, to_far, Arc::clone(&listened), Arc::clone(&counted)));
-                tokio::spawn(back(from_far, to_near, listened));
+                let has_listened = Arc::new(AtomicBool::new(true));
+                tokio::spawn(there(from_near, to_far, Arc::clone(&has_listened), Arc::clone(&counted)));
+                tokio::spawn(back(from_far, to_near, has_listened));
             }
         });
         Ok(Turns { address, url: url.to_owned(), count, serving })
@@ -69,12 +69,12 @@ fn place(url: &str) -> Option<&str> {
 async fn there(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    listened: Arc<AtomicBool>,
+    has_listened: Arc<AtomicBool>,
     count: Arc<AtomicUsize>,
 ) {
     let mut said = vec![0; 64 * 1024];
     while let Ok(bytes @ 1..) = from.read(&mut said).await {
-        if listened.swap(false, Ordering::Relaxed) {
+        if has_listened.swap(false, Ordering::Relaxed) {
             count.fetch_add(1, Ordering::Relaxed);
         }
         if to.write_all(&said[..bytes]).await.is_err() {
@@ -83,10 +83,10 @@ async fn there(
     }
 }
 
-async fn back(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, listened: Arc<AtomicBool>) {
+async fn back(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, has_listened: Arc<AtomicBool>) {
     let mut said = vec![0; 64 * 1024];
     while let Ok(bytes @ 1..) = from.read(&mut said).await {
-        listened.store(true, Ordering::Relaxed);
+        has_listened.store(true, Ordering::Relaxed);
         if to.write_all(&said[..bytes]).await.is_err() {
             return;
         }

@@ -149,7 +149,9 @@ impl Broker for RabbitMq {
     async fn restore(&self, queues: &[String]) -> Result<(), BrokerError> {
         let link = self.shared.link()?;
         let silent = self.shared.topology.declare(link.consuming(), |queue| queues.contains(queue)).await?;
-        silent.iter().for_each(|queue| self.shared.leave_alone(queue));
+        for queue in &silent {
+            self.shared.leave_alone(queue);
+        }
         self.shared.losses().retain(|lost| !queues.contains(lost) || silent.contains(lost));
         // Whoever waited for one of them may go on.
         queues.iter().filter_map(|queue| self.shared.loads.get(queue)).for_each(|load| load.tell());

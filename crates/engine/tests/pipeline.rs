@@ -10,7 +10,7 @@ use campanile_channels::Providers;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, NotificationId};
 use campanile_engine::EngineConfig;
-use campanile_engine::config::{RecoverConfig, RetainConfig};
+use campanile_engine::config::{FanOutConfig, RecoverConfig, RetainConfig};
 use campanile_engine::pipeline::fan_out::FanOut;
 use campanile_engine::pipeline::publish;
 use campanile_store::conformance::BackDoor;
@@ -238,6 +238,37 @@ async fn middling_events_do_not_wait_for_a_large_one() {
         let trace = world.trace(&format!("m{n}")).await;
         let decided = trace.decisions.as_ref().and_then(Value::as_array).map(Vec::len);
         assert_eq!((status(&trace), decided), ("PUBLISHED", Some(30)));
+    }
+}
+
+/// What waits as an event can still be overtaken, and costs less than what waits as rows.
+#[tokio::test]
+async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
+    let world = World::with(
+        EngineConfig { fan_out: FanOutConfig { batch: 1, ..config().fan_out }, ..config() },
+        Providers::capture(),
+        5,
+    )
+    .await;
+    world.put(Table::Recipients, json!([customer(1)])).await;
+    let calm = |n: usize| event(&format!("calm-{n}"), 1);
+    world.emit(json!((0..20).map(calm).collect::<Vec<_>>())).await;
+    let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
+    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    // The hand-over fills, since nobody publishes.
+    while fan_out.run_once().await.unwrap().events > 0 {}
+    let waits =
+        async || world.back_door.count("SELECT count(*) FROM event_outbox WHERE status = 'PENDING'").await;
+    let waiting = waits().await;
+    assert!(waiting > 0);
+    let mut urgent = event("urgent", 1);
+    urgent["priority"] = json!("HIGH");
+    world.emit(json!([urgent])).await;
+    fan_out.run_once().await.unwrap();
+    assert_eq!((status(&world.trace("urgent").await), waits().await), ("PUBLISHED", waiting));
+    // For the sake of other queues it goes on all the same, if slowly.
+    while waits().await == waiting {
+        fan_out.run_once().await.unwrap();
     }
 }
 

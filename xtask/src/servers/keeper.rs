@@ -12,8 +12,8 @@ use anyhow::{Result, bail, ensure};
 use super::household::Household;
 use super::programs::{Places, Programs};
 use super::{
-    CA_FILE, FAKETIME, Report, Variables, Wanted, certificates, install, pgbouncer, postgres, programs,
-    rabbitmq,
+    CA_FILE, FAKETIME, Report, VALGRIND, Variables, Wanted, certificates, install, pgbouncer, postgres,
+    programs, rabbitmq,
 };
 
 /// How long all of them together may take. RabbitMQ needs some seconds where nothing else runs.
@@ -69,6 +69,7 @@ fn start_all(household: &Household, programs: &Programs, deadline: Instant) -> R
     let mut variables = Variables::from([
         (CA_FILE.to_owned(), certificates.authority.display().to_string()),
         (FAKETIME.to_owned(), programs.faketime.display().to_string()),
+        (VALGRIND.to_owned(), programs.valgrind.display().to_string()),
     ]);
     let broker = match &programs.broker {
         Some(programs) => Some(rabbitmq::start(household, programs, &certificates, &mut variables)?),

@@ -17,6 +17,8 @@ pub struct Programs {
     pub openssl: PathBuf,
     /// A library that gives a process another clock.
     pub faketime: PathBuf,
+    /// Counts instructions, which are the same on a busy machine.
+    pub valgrind: PathBuf,
     pub database: Option<DatabasePrograms>,
     pub broker: Option<BrokerPrograms>,
 }
@@ -44,6 +46,7 @@ pub struct Missing {
 
 const OPENSSL: Missing = Missing { what: "openssl", package: "openssl" };
 const FAKETIME: Missing = Missing { what: "libfaketime", package: "libfaketime" };
+const VALGRIND: Missing = Missing { what: "Valgrind", package: "valgrind" };
 const POSTGRESQL: Missing = Missing { what: "PostgreSQL 15 or newer", package: "postgresql" };
 const PGBOUNCER: Missing = Missing { what: "PgBouncer", package: "pgbouncer" };
 const RABBITMQ: Missing = Missing { what: "RabbitMQ 3.10 or newer", package: "rabbitmq-server" };
@@ -82,6 +85,7 @@ pub fn find(places: &Places, wanted: Wanted) -> Result<Programs, Vec<Missing>> {
     let mut missing = Vec::new();
     let openssl = places.program("openssl").ok_or(OPENSSL).map_err(|it| missing.push(it));
     let faketime = faketime(places).ok_or(FAKETIME).map_err(|it| missing.push(it));
+    let valgrind = places.program("valgrind").ok_or(VALGRIND).map_err(|it| missing.push(it));
     let database = wanted.database.then(|| {
         let postgresql = postgresql(places).ok_or(POSTGRESQL).map_err(|it| missing.push(it));
         let pgbouncer = places.program("pgbouncer").ok_or(PGBOUNCER).map_err(|it| missing.push(it));
@@ -93,9 +97,9 @@ pub fn find(places: &Places, wanted: Wanted) -> Result<Programs, Vec<Missing>> {
         let (rabbitmq, epmd) = both.ok_or(RABBITMQ).map_err(|it| missing.push(it))?;
         Ok::<_, ()>(BrokerPrograms { rabbitmq, epmd })
     });
-    match (openssl, faketime, database.transpose(), broker.transpose()) {
-        (Ok(openssl), Ok(faketime), Ok(database), Ok(broker)) => {
-            Ok(Programs { openssl, faketime, database, broker })
+    match (openssl, faketime, valgrind, database.transpose(), broker.transpose()) {
+        (Ok(openssl), Ok(faketime), Ok(valgrind), Ok(database), Ok(broker)) => {
+            Ok(Programs { openssl, faketime, valgrind, database, broker })
         }
         _ => Err(missing),
     }
@@ -200,13 +204,13 @@ mod tests {
         let machine = Machine::new("empty", &[]);
         assert_eq!(
             machine.missing(ALL),
-            ["openssl", "libfaketime", "postgresql", "pgbouncer", "rabbitmq-server"]
+            ["openssl", "libfaketime", "valgrind", "postgresql", "pgbouncer", "rabbitmq-server"]
         );
     }
 
     #[test]
     fn only_what_is_wanted_can_be_missing() {
-        let machine = Machine::new("bare", &["bin/openssl", &library_of(ARCH)]);
+        let machine = Machine::new("bare", &["bin/openssl", "bin/valgrind", &library_of(ARCH)]);
         assert_eq!(machine.missing(Wanted { database: false, broker: true }), ["rabbitmq-server"]);
         assert_eq!(machine.missing(Wanted { database: true, broker: false }), ["postgresql", "pgbouncer"]);
     }
@@ -243,6 +247,7 @@ mod tests {
             "complete",
             &[
                 "bin/openssl",
+                "bin/valgrind",
                 &library_of(ARCH),
                 "bin/pgbouncer",
                 "bin/epmd",

@@ -30,6 +30,8 @@ const LARGE: usize = 250;
 const CHUNK_RECIPIENTS: usize = 400;
 /// The rows that a batch should come to; the claim is sized by what events came to lately.
 const ROWS_PER_BATCH: f64 = 1_000.0;
+/// Before there is any experience.
+const FIRST_ROWS_PER_EVENT: f64 = 10.0;
 /// One large event must not make the batches of small ones behind it tiny.
 const MIN_BATCH: f64 = 25.0;
 const FIRST_POLL: Duration = Duration::from_millis(10);
@@ -44,6 +46,8 @@ pub struct Report {
     pub rows: usize,
     /// Rows of events that turned out too large for their batch: not written, and counted for the size of the next.
     pub put_off: usize,
+    /// Queues that had no room for some of the rows.
+    pub no_room: Vec<String>,
 }
 
 pub async fn run(engine: Engine, handover: Handover, stop: CancellationToken) {
@@ -100,7 +104,7 @@ struct Crowd {
 
 impl FanOut {
     pub fn new(engine: Engine, handover: Handover) -> Self {
-        FanOut { engine, handover, rows_per_event: 1.0, last_large: 0, crowd: None }
+        FanOut { engine, handover, rows_per_event: FIRST_ROWS_PER_EVENT, last_large: 0, crowd: None }
     }
 
     /// One batch of fresh events, then one chunk of a large one, so that neither starves the other.
@@ -111,7 +115,10 @@ impl FanOut {
         let is_full = |queue: &String| self.engine.broker.is_full(queue) || !self.handover.has_place(queue);
         self.crowd.take_if(|crowd| crowd.since.elapsed() > CROWDED_FOR || !crowd.queues.iter().any(is_full));
         let claim = if self.crowd.is_some() { Claim::Urgent { limit } } else { Claim::Fresh { limit } };
-        let fresh = self.step(claim, MAX_RECIPIENTS).await?;
+        let mut fresh = self.step(claim, MAX_RECIPIENTS).await?;
+        if self.crowd.is_none() && !fresh.no_room.is_empty() {
+            self.crowd = Some(Crowd { queues: std::mem::take(&mut fresh.no_room), since: Instant::now() });
+        }
         if fresh.events > 0 {
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
             let now = (fresh.rows + fresh.put_off) as f64 / fresh.events as f64;
@@ -122,6 +129,7 @@ impl FanOut {
             events: fresh.events + chunk.events,
             rows: fresh.rows + chunk.rows,
             put_off: fresh.put_off,
+            no_room: chunk.no_room,
         })
     }
 
@@ -146,9 +154,7 @@ impl FanOut {
                     report.events += batch.report.events;
                     report.rows += batch.report.rows;
                     report.put_off += batch.report.put_off;
-                    if self.crowd.is_none() && !batch.no_room.is_empty() {
-                        self.crowd = Some(Crowd { queues: batch.no_room, since: Instant::now() });
-                    }
+                    report.no_room.extend(batch.report.no_room);
                     let again = batch.too_large.chunks(MAX_RECIPIENTS / LARGE);
                     claims.extend(again.map(|seqs| (Claim::These(seqs.to_vec()), MAX_RECIPIENTS)));
                 }
@@ -249,7 +255,7 @@ impl FanOut {
         if !waiting.is_empty() {
             self.engine.tell(Signal::Chunks);
         }
-        batch.no_room = waiting;
+        batch.report.no_room = waiting;
         self.engine.signals.maybe_complete(touched);
         Ok(batch)
     }
@@ -274,8 +280,6 @@ struct Batch {
     rows: Vec<ChunkRow>,
     failed_rows: Vec<OutboxRow>,
     report: Report,
-    /// Queues that had no room for some of the rows.
-    no_room: Vec<String>,
     /// Events that need a larger share of a transaction; nothing of them is written.
     too_large: Vec<i64>,
 }

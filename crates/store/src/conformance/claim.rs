@@ -24,6 +24,15 @@ pub async fn high_goes_before_normal_before_low(fixture: &Fixture) {
     assert_eq!(ids(&*fixture.claim_fresh().await), ["high", "normal", "none", "low"]);
 }
 
+pub async fn an_urgent_claim_takes_what_is_high_and_nothing_else(fixture: &Fixture) {
+    fixture.accept(&[urgent("low", Low), event("none"), urgent("high", High), urgent("higher", High)]).await;
+    let claim = fixture.try_claim(Claim::Urgent { limit: 10 }).await.expect("two are urgent");
+    assert_eq!(ids(&*claim), ["high", "higher"]);
+    drop(claim);
+    let claim = fixture.try_claim(Claim::Urgent { limit: 1 }).await.expect("two are urgent");
+    assert_eq!(ids(&*claim), ["high"]);
+}
+
 pub async fn the_oldest_goes_first_in_its_lane(fixture: &Fixture) {
     for id in ["z", "y", "x"] {
         fixture.accept(&[urgent(id, Low), event(&format!("{id}{id}"))]).await;

@@ -1,6 +1,7 @@
 //! Claims of several at once: their locks, what becomes of them when a connection ends, and that nobody waits in a circle.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use campanile_domain::channel::Channel;
@@ -8,8 +9,10 @@ use campanile_domain::priority::Priority;
 use campanile_domain::send::SendState;
 
 use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, rows};
+use crate::conformance::Fixture;
 use crate::conformance::given::outcome;
-use crate::{Acceptance, Claim, StoreError};
+use crate::postgres::back_door::Database;
+use crate::{Acceptance, Claim, ReceivedKey, Store, StoreError};
 
 const FRESH: Claim = Claim::Fresh { limit: 3 };
 
@@ -179,4 +182,42 @@ async fn no_more_due_sends_are_claimed_than_asked_for_whatever_the_planner_belie
     }
     assert_eq!(fixture.claim_due(Channel::Sms, 7).await.len(), 7);
     assert_eq!(fixture.claim_due(Channel::Sms, 100).await.len(), 34);
+}
+
+/// Of one notification two instances receive a channel each, at the same moment.
+#[tokio::test]
+async fn a_notification_that_somebody_else_is_just_writing_is_waited_for_and_found() {
+    let database = Database::new().await;
+    let store: Arc<dyn Store> = Arc::new(database.open().await);
+    let mut other = database.connect().await;
+    let fixture = Fixture { store: Arc::clone(&store), back_door: Box::new(database) };
+    let row = rows("a", 1).remove(0);
+    fixture.published(&event("a"), std::slice::from_ref(&row)).await;
+
+    let transaction = other.transaction().await.unwrap();
+    let write = "INSERT INTO campanile.notification (id, event_id, event_type, user_type, user_id, title, body, properties, priority,
+                                                    shared_read, created_at)
+                 VALUES ($1, 'a', 'ORDER_CREATED', 'CUSTOMER', $2, '', '', '{}', 'NORMAL', false, now())";
+    let user = row.recipient.user_id.as_str();
+    transaction.execute(write, &[&row.key.notification_id.0, &user]).await.unwrap();
+    let key = ReceivedKey { key: row.key, claim: true };
+    let receiving = tokio::spawn(async move { store.receive(vec![key], "test", LEASE).await });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    eventually("somebody to wait", async || (fixture.count(waits).await > 0).then_some(())).await;
+    transaction.commit().await.unwrap();
+
+    let received = receiving.await.unwrap().unwrap();
+    assert_eq!((received.jobs.len(), received.repeated), (1, 0), "{received:?}");
+    assert_eq!(fixture.count("SELECT count(*) FROM send WHERE status = 'SENDING'").await, 1);
+}
+
+#[tokio::test]
+async fn what_was_received_already_leaves_no_claim_behind() {
+    let fixture = fixture().await;
+    let row = rows("a", 1).remove(0);
+    fixture.published(&event("a"), std::slice::from_ref(&row)).await;
+    let key = ReceivedKey { key: row.key, claim: true };
+    assert_eq!(fixture.receive(&[key]).await.jobs.len(), 1);
+    assert_eq!(fixture.receive(&[key]).await.repeated, 1);
+    assert_eq!(fixture.count("SELECT count(*) FROM send_claim").await, 1);
 }

@@ -10,7 +10,6 @@ use crate::{RowFilter, Table};
 
 /// Scans that are meant. Each is a statement, the beginning of a line of its plan, and why.
 const MEANT: &[(&str, &str, &str)] = &[
-    ("claim_fresh", "SCAN e USING INDEX event_outbox_fresh", "a queue: the index has only what waits"),
     (
         "claim_unfinished",
         "SCAN e USING INDEX event_outbox_unfinished",
