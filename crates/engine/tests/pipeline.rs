@@ -252,7 +252,7 @@ async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
     .await;
     world.put(Table::Recipients, json!([customer(1)])).await;
     let calm = |n: usize| event(&format!("calm-{n}"), 1);
-    world.emit(json!((0..20).map(calm).collect::<Vec<_>>())).await;
+    world.emit(json!((0..300).map(calm).collect::<Vec<_>>())).await;
     let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
     let mut fan_out = FanOut::new(world.engine.clone(), handover);
     // The hand-over fills, since nobody publishes.

@@ -15,9 +15,9 @@ pub trait OutboxStore {
     /// The next chunk of the queue that nobody holds, leased; by lane, then by age.
     async fn claim_chunk(&self, queue: &str, lease: Duration) -> Result<Option<Chunk>, StoreError>;
 
-    /// Every row was confirmed: the chunk is no more. Answers whether it was still there; if not, its lease had passed, and
-    /// somebody else has published it, too.
-    async fn chunk_published(&self, chunk: ChunkId) -> Result<bool, StoreError>;
+    /// Every row was confirmed: these chunks are no more. Answers how many were still there; of the others the lease had passed, and
+    /// somebody else has published them, too.
+    async fn chunks_published(&self, chunks: &[ChunkId]) -> Result<u64, StoreError>;
 
     /// The chunk goes back and waits.
     async fn release_chunk(&self, chunk: ChunkId) -> Result<(), StoreError>;

@@ -6,19 +6,25 @@ use std::sync::Arc;
 
 use campanile_broker::{BrokerError, Confirm, Message, Published};
 use campanile_domain::fan_out::MAX_CHUNK_ROWS;
+use campanile_domain::id::SendKey;
 use campanile_domain::message;
 use campanile_store::{Chunk, ChunkRow, NewChunk, StoreError};
-use tokio::sync::Mutex;
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::signals::Outage;
+use crate::stage_cpu::Timed;
 use crate::telemetry::{PUBLISHED, REFUSED, count_letters, count_lost};
 
-/// Chunks in memory between fan-out and publish, for each queue.
-const HANDOVER_CHUNKS: usize = 4;
+/// Between fan-out and publish, for each queue, in memory: so many chunks, most of which are small, and so many rows in all of them.
+const HANDOVER_CHUNKS: usize = 256;
+const HANDOVER_ROWS: usize = 4 * MAX_CHUNK_ROWS;
+/// How often the confirms of one queue are awaited at the same time, each for all that had been handed over by then.
+const PUBLISHED_AT_ONCE: usize = 4;
 
 /// Groups rows into chunks of one queue and lane, in a fixed order; at most `size` rows in each.
 pub fn chunks(rows: Vec<ChunkRow>, size: usize) -> Vec<NewChunk> {
@@ -44,33 +50,55 @@ pub fn chunks(rows: Vec<ChunkRow>, size: usize) -> Vec<NewChunk> {
 /// taken.
 #[derive(Debug, Clone)]
 pub struct Handover {
-    queues: Arc<HashMap<String, Sender<Chunk>>>,
+    queues: Arc<HashMap<String, Places>>,
+}
+
+/// Those of one queue: so many chunks, and no more rows than this in all of them.
+#[derive(Debug)]
+struct Places {
+    chunks: Sender<HandedChunk>,
+    rows: Arc<Semaphore>,
+}
+
+/// A place for one chunk.
+#[derive(Debug)]
+pub struct Place {
+    chunk: OwnedPermit<HandedChunk>,
+    rows: OwnedSemaphorePermit,
+}
+
+#[derive(Debug)]
+pub struct HandedChunk {
+    chunk: Chunk,
+    rows: OwnedSemaphorePermit,
 }
 
 /// Publish's side: the chunks of one queue.
-pub type Handed = Arc<Mutex<Receiver<Chunk>>>;
+pub type Handed = Arc<Mutex<Receiver<HandedChunk>>>;
 
 pub fn handover(queues: Vec<String>) -> (Handover, Vec<(String, Handed)>) {
-    let mut senders = HashMap::new();
+    let mut places = HashMap::new();
     let mut handed = Vec::new();
     for queue in queues {
-        let (put, take) = mpsc::channel(HANDOVER_CHUNKS);
-        senders.insert(queue.clone(), put);
+        let (chunks, take) = mpsc::channel(HANDOVER_CHUNKS);
+        places.insert(queue.clone(), Places { chunks, rows: Arc::new(Semaphore::new(HANDOVER_ROWS)) });
         handed.push((queue, Arc::new(Mutex::new(take))));
     }
-    (Handover { queues: Arc::new(senders) }, handed)
+    (Handover { queues: Arc::new(places) }, handed)
 }
 
 impl Handover {
-    /// Whether a chunk of the queue could be handed over; one that is published elsewhere waits in the database anyway.
+    /// Whether a chunk of any size could be handed over; one that is published elsewhere waits in the database anyway.
     pub fn has_place(&self, queue: &str) -> bool {
-        self.queues.get(queue).is_none_or(|chunks| chunks.capacity() > 0)
+        self.queues.get(queue).is_none_or(|places| {
+            places.chunks.capacity() > 0 && places.rows.available_permits() >= MAX_CHUNK_ROWS
+        })
     }
 
     /// Marks chunks for which there is a place as leased, and keeps the places, in order.
-    pub fn reserve<'a>(&self, chunks: impl Iterator<Item = &'a mut NewChunk>) -> Vec<OwnedPermit<Chunk>> {
+    pub fn reserve<'a>(&self, chunks: impl Iterator<Item = &'a mut NewChunk>) -> Vec<Place> {
         let reserve = |chunk: &mut NewChunk| {
-            let place = self.queues.get(&chunk.queue)?.clone().try_reserve_owned().ok();
+            let place = self.queues.get(&chunk.queue)?.reserve(chunk.rows.len());
             chunk.leased = place.is_some();
             place
         };
@@ -78,7 +106,20 @@ impl Handover {
     }
 }
 
-/// Publishes to one queue.
+impl Places {
+    fn reserve(&self, rows: usize) -> Option<Place> {
+        let rows = Arc::clone(&self.rows).try_acquire_many_owned(u32::try_from(rows).ok()?).ok()?;
+        Some(Place { chunk: self.chunks.clone().try_reserve_owned().ok()?, rows })
+    }
+}
+
+impl Place {
+    pub fn send(self, chunk: Chunk) {
+        self.chunk.send(HandedChunk { chunk, rows: self.rows });
+    }
+}
+
+/// Publishes to one queue, all that has been handed over at a time: most chunks are small, and confirms take their time.
 pub async fn run(engine: Engine, queue: String, handed: Handed, stop: CancellationToken) {
     let mut handed = handed.lock().await;
     let mut backoff = Backoff::new();
@@ -87,48 +128,108 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
     let mut looked_at = None;
     // It is told once, so it is kept until it is heard, whatever happens in between.
     let mut room = engine.broker.room(&queue);
+    let (mut under_way, mut by_hand) = (UnderWay::default(), Vec::new());
     while !stop.is_cancelled() {
         let signal = waiting.began();
         let version = waiting.version();
-        // One by hand and one that waits, in turns: what waits is older and must not starve.
-        let turn = async {
-            let by_hand = match handed.try_recv() {
-                Ok(chunk) => publish(&engine, chunk).await? == Turn::Made,
-                Err(_) => false,
-            };
-            if looked_at == Some(version) {
-                return Ok(by_hand);
+        if looked_at != Some(version) && under_way.may_look() {
+            under_way.look(&engine, &queue, version);
+        }
+        let ended = tokio::select! {
+            () = stop.cancelled() => break,
+            ended = under_way.next() => ended,
+            1.. = handed.recv_many(&mut by_hand, HANDOVER_CHUNKS), if under_way.has_place() => {
+                under_way.publish(&engine, std::mem::take(&mut by_hand));
+                continue;
             }
-            let waited = publish_waiting(&engine, &queue).await? == Turn::Made;
-            if !waited {
-                looked_at = Some(version);
+            () = signal => continue,
+            () = &mut room => {
+                room = engine.broker.room(&queue);
+                looked_at = None;
+                continue;
             }
-            Ok::<bool, PublishError>(by_hand || waited)
+            () = tokio::time::sleep(engine.config.publish.poll_interval) => {
+                looked_at = None;
+                continue;
+            }
         };
-        match turn.await {
-            Ok(true) => backoff.reset(),
-            Ok(false) => tokio::select! {
-                () = stop.cancelled() => return,
-                Some(chunk) = handed.recv() => if let Err(error) = publish(&engine, chunk).await {
-                    if backoff.is_worth_telling() {
-                        error.note(&engine, "publish");
-                    }
-                    backoff.wait(&stop).await;
-                },
-                () = signal => {}
-                () = &mut room => {
-                    room = engine.broker.room(&queue);
-                    looked_at = None;
-                }
-                () = tokio::time::sleep(engine.config.publish.poll_interval) => looked_at = None,
-            },
-            Err(error) => {
+        match ended {
+            (_, Ok(Turn::Made)) => backoff.reset(),
+            (Source::Waiting(version), Ok(Turn::Nothing)) => looked_at = Some(version),
+            (Source::Hand, Ok(Turn::Nothing)) => {}
+            (_, Err(error)) => {
                 if backoff.is_worth_telling() {
                     error.note(&engine, "publish");
                 }
                 backoff.wait(&stop).await;
             }
         }
+    }
+    under_way.finish().await;
+}
+
+/// Chunks of one queue that are being published.
+#[derive(Debug, Default)]
+struct UnderWay {
+    tasks: JoinSet<(Source, Result<Turn, PublishError>)>,
+    /// How many of them are looks into the database.
+    looks: usize,
+    /// Whether the last look found something, so that several are worth while.
+    found: bool,
+}
+
+/// Where a chunk comes from: by hand, or out of the database, with what had begun to wait when it was looked for.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Hand,
+    Waiting(u64),
+}
+
+impl UnderWay {
+    fn has_place(&self) -> bool {
+        self.tasks.len() < PUBLISHED_AT_ONCE
+    }
+
+    /// What waits is older than what comes by hand, and must not starve, nor starve that.
+    fn may_look(&self) -> bool {
+        self.looks < if self.found { PUBLISHED_AT_ONCE / 2 } else { 1 }
+    }
+
+    fn publish(&mut self, engine: &Engine, handed: Vec<HandedChunk>) {
+        let engine = engine.clone();
+        let publishing = async move {
+            let (chunks, _rows): (Vec<_>, Vec<_>) = handed.into_iter().map(|h| (h.chunk, h.rows)).unzip();
+            (Source::Hand, publish(&engine, chunks).await)
+        };
+        self.tasks.spawn(Timed::new("publish", publishing));
+    }
+
+    fn look(&mut self, engine: &Engine, queue: &str, version: u64) {
+        let (engine, queue) = (engine.clone(), queue.to_owned());
+        let looking = async move { (Source::Waiting(version), publish_waiting(&engine, &queue).await) };
+        self.tasks.spawn(Timed::new("publish", looking));
+        self.looks += 1;
+    }
+
+    /// What became of the next one; never, while there is none.
+    async fn next(&mut self) -> (Source, Result<Turn, PublishError>) {
+        let (source, result) = match self.tasks.join_next().await {
+            Some(Ok(ended)) => ended,
+            Some(Err(died)) => match died.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        };
+        if let Source::Waiting(_) = source {
+            self.looks -= 1;
+            self.found = matches!(result, Ok(Turn::Made));
+        }
+        (source, result)
+    }
+
+    async fn finish(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
     }
 }
 
@@ -165,46 +266,81 @@ pub async fn publish_waiting(engine: &Engine, queue: &str) -> Result<Turn, Publi
         return Ok(Turn::Nothing);
     }
     match engine.store.claim_chunk(queue, engine.config.lease).await? {
-        Some(chunk) => publish(engine, chunk).await,
+        Some(chunk) => publish(engine, vec![chunk]).await,
         None => Ok(Turn::Nothing),
     }
 }
 
-/// A chunk that could not be published goes back and waits; published again, it is harmless.
-pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<Turn, PublishError> {
-    let messages = chunk.rows.iter().map(|ChunkRow { row, event }| Message {
+/// Chunks of one queue, together. Those that could not be published go back and wait; published again, they are harmless.
+pub async fn publish(engine: &Engine, chunks: Vec<Chunk>) -> Result<Turn, PublishError> {
+    let Some(queue) = chunks.first().map(|chunk| chunk.queue.clone()) else { return Ok(Turn::Nothing) };
+    let rows = chunks.iter().flat_map(|chunk| &chunk.rows);
+    let messages = rows.map(|ChunkRow { row, event }| Message {
         id: row.key.to_string(),
         body: message::encode(event, row).into(),
     });
     fail::fail_point!("publish.before_confirm");
-    let published = engine.broker.publish(&chunk.queue, messages.collect()).await;
+    let published = engine.broker.publish(&queue, messages.collect()).await;
     fail::fail_point!("publish.after_confirm");
-    let confirms = match published {
-        Ok(Published::Confirmed(confirms)) => confirms,
+    match published {
+        Ok(Published::Confirmed(confirms)) => {
+            note_confirms(engine, chunks, confirms).await?;
+            Ok(Turn::Made)
+        }
         Ok(Published::Full) => {
-            engine.store.release_chunk(chunk.id).await?;
-            return Ok(Turn::Nothing);
+            release(engine, &chunks).await?;
+            Ok(Turn::Nothing)
         }
         Err(error) => {
-            engine.store.release_chunk(chunk.id).await?;
-            return Err(error.into());
+            release(engine, &chunks).await?;
+            Err(error.into())
         }
-    };
-    let refused: Vec<_> = chunk
-        .rows
-        .iter()
-        .zip(confirms)
-        .filter_map(|(row, confirm)| match confirm {
-            Confirm::Accepted => None,
-            Confirm::Refused { reason } => Some((row.row.key, reason)),
-        })
-        .collect();
-    metrics::counter!(PUBLISHED).increment((chunk.rows.len() - refused.len()) as u64);
-    if refused.is_empty() {
-        let ours = engine.store.chunk_published(chunk.id).await?;
-        count_lost("chunk", u64::from(!ours));
-        return Ok(Turn::Made);
     }
+}
+
+async fn release(engine: &Engine, chunks: &[Chunk]) -> Result<(), StoreError> {
+    for chunk in chunks {
+        engine.store.release_chunk(chunk.id).await?;
+    }
+    Ok(())
+}
+
+/// Confirms stand in the order of the chunks and their rows.
+async fn note_confirms(
+    engine: &Engine,
+    chunks: Vec<Chunk>,
+    confirms: Vec<Confirm>,
+) -> Result<(), StoreError> {
+    let mut confirms = confirms.into_iter();
+    let (mut whole, mut in_part) = (Vec::new(), Vec::new());
+    for chunk in chunks {
+        let refused: Vec<_> = chunk
+            .rows
+            .iter()
+            .zip(confirms.by_ref())
+            .filter_map(|(row, confirm)| match confirm {
+                Confirm::Accepted => None,
+                Confirm::Refused { reason } => Some((row.row.key, reason)),
+            })
+            .collect();
+        metrics::counter!(PUBLISHED).increment((chunk.rows.len() - refused.len()) as u64);
+        if refused.is_empty() { whole.push(chunk.id) } else { in_part.push((chunk, refused)) }
+    }
+    if !whole.is_empty() {
+        let ours = engine.store.chunks_published(&whole).await?;
+        count_lost("chunk", (whole.len() as u64).saturating_sub(ours));
+    }
+    for (chunk, refused) in in_part {
+        note_refusals(engine, chunk, refused).await?;
+    }
+    Ok(())
+}
+
+async fn note_refusals(
+    engine: &Engine,
+    chunk: Chunk,
+    refused: Vec<(SendKey, String)>,
+) -> Result<(), StoreError> {
     metrics::counter!(REFUSED).increment(refused.len() as u64);
     tracing::error!(
         queue = chunk.queue,
@@ -217,5 +353,5 @@ pub async fn publish(engine: &Engine, chunk: Chunk) -> Result<Turn, PublishError
         engine.store.rows_refused(chunk.id, refused, config.max_refusals, config.poll_interval).await?;
     count_letters("publish", letters);
     engine.signals.maybe_complete(chunk.rows.into_iter().map(|row| row.row.event_id));
-    Ok(Turn::Made)
+    Ok(())
 }

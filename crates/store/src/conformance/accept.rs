@@ -125,7 +125,7 @@ pub async fn an_event_that_is_given_up_half_way_keeps_what_was_written(fixture: 
     let told = row("a", &customer("42"), Email);
     let chunk = chunk_of(&step.event, std::slice::from_ref(&told), true);
     let chunk = fixture.commit(claim, vec![step], vec![chunk]).await.remove(0);
-    fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
     fail(fixture, seq).await;
     let trace = fixture.trace("a").await;
     assert_eq!(text(&trace.event, "status"), "PUBLISHED");

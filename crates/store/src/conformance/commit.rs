@@ -213,7 +213,7 @@ pub async fn an_event_that_is_cancelled_half_way_keeps_what_was_written(fixture:
     let chunk = chunk_of(&begun.event, std::slice::from_ref(&told), true);
     let seqs = [begun.seq, put_off.seq];
     let chunk = fixture.commit(claim, vec![begun, put_off], vec![chunk]).await.remove(0);
-    fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
     let claim = fixture.try_claim(Claim::These(seqs.to_vec())).await.expect("both wait");
     let cancelled = || Step::Cancelled("closed today".to_owned());
     let steps = claim.events().iter().map(|event| step_of(event, cancelled())).collect();

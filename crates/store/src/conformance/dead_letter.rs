@@ -227,7 +227,7 @@ pub async fn an_event_of_which_some_were_told_is_not_replayed(fixture: &Fixture)
     let chunk = chunk_of(&step.event, std::slice::from_ref(&row), true);
     let chunk = fixture.commit(claim, vec![step], vec![chunk]).await.remove(0);
     assert!(skipped(fixture, ALL).await[0].contains("PUBLISHED"));
-    fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
     fixture.receive(&[claimed(row.key)]).await;
     assert_eq!(fixture.close(&["a"]).await, 1);
     assert!(skipped(fixture, ALL).await[0].contains("PROCESSED"));
@@ -266,7 +266,7 @@ pub async fn a_refused_row_that_is_replayed_waits_in_a_chunk(fixture: &Fixture) 
     while let Some(chunk) = claim(fixture, QUEUE).await {
         assert_eq!(chunk.lane, Normal.lane());
         waiting.extend(keys(&chunk));
-        fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+        fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
     }
     waiting.sort_unstable();
     assert_eq!(waiting, [plain[0].key, plain[1].key]);

@@ -243,7 +243,7 @@ impl Fixture {
     /// The same, and the broker has every row.
     pub async fn published(&self, event: &NewEvent, rows: &[OutboxRow]) {
         let chunk = self.fan_out(event, rows, true).await.pop().expect("the chunk was born leased");
-        self.store.chunk_published(chunk.id).await.expect("the database is there");
+        self.store.chunks_published(&[chunk.id]).await.expect("the database is there");
     }
 
     pub async fn receive(&self, keys: &[ReceivedKey]) -> Received {

@@ -126,7 +126,7 @@ pub async fn a_claimed_chunk_has_every_row_in_whatever_order_they_came(fixture: 
     fixture.fan_out(&event("a"), &rows, false).await;
     let chunk = claim(fixture).await.expect("the chunk waits");
     assert_eq!(keys(&chunk), all);
-    fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
     assert_eq!(republish(fixture, &[QUEUE], 100).await, 9);
     assert_eq!(keys(&claim(fixture).await.expect("the chunk waits")), all);
 }
@@ -145,12 +145,12 @@ pub async fn a_claimed_chunk_is_held_until_its_lease_passes(fixture: &Fixture) {
 pub async fn a_published_chunk_is_no_more(fixture: &Fixture) {
     free(fixture, "a", QUEUE, Normal).await;
     let chunk = claim(fixture).await.expect("the chunk waits");
-    assert!(fixture.store.chunk_published(chunk.id).await.expect("the database is there"));
+    assert_eq!(fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there"), 1);
     fixture.advance(LEASE * 2).await;
     assert!(claim(fixture).await.is_none());
     assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED"]);
-    let again = fixture.store.chunk_published(chunk.id).await.expect("once more does no harm");
-    assert!(!again, "somebody else was faster");
+    let again = fixture.store.chunks_published(&[chunk.id]).await.expect("once more does no harm");
+    assert_eq!(again, 0, "somebody else was faster");
 }
 
 pub async fn a_released_chunk_can_be_claimed_at_once(fixture: &Fixture) {
@@ -233,7 +233,7 @@ pub async fn what_the_broker_lost_of_a_large_event_is_published_again(fixture: &
     let step = step_of(&claimed.events()[0], Step::Continues(Cursor::default()));
     let chunk = chunk_of(&step.event, std::slice::from_ref(&row), true);
     let chunk = fixture.commit(claimed, vec![step], vec![chunk]).await.remove(0);
-    fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
     assert_eq!(republish(fixture, &[QUEUE], 100).await, 1, "while the rest waits to be fanned out");
     assert_eq!(keys(&claim(fixture).await.expect("the chunk waits")), [row.key]);
 }
@@ -284,7 +284,7 @@ pub async fn an_outbox_row_goes_from_pending_to_published_to_delivered(fixture: 
     let row = row("a", &customer("42"), Email);
     let chunk = fixture.fan_out(&event("a"), std::slice::from_ref(&row), true).await.remove(0);
     assert_eq!(fixture.outbox_statuses("a").await, ["PENDING"]);
-    fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
     assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED"]);
     fixture.receive(&[claimed(row.key)]).await;
     assert_eq!(fixture.outbox_statuses("a").await, ["DELIVERED"]);

@@ -107,7 +107,7 @@ pub async fn an_old_event_goes_with_all_that_belongs_to_it(fixture: &Fixture) {
     };
     let chunk = chunk_of(&step.event, &rows, true);
     let chunk = fixture.commit(claim, vec![step], vec![chunk]).await.remove(0);
-    fixture.store.chunk_published(chunk.id).await.expect("the database is there");
+    fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
     let keys: Vec<_> = rows.iter().map(|row| claimed(row.key)).collect();
     let jobs = fixture.receive(&keys).await.jobs;
     let failed = outcome(&jobs[2], SendState::Failed { code: REJECTED });

@@ -77,11 +77,11 @@ pub async fn a_chunk_waits_from_its_rows_until_it_is_published(fixture: &Fixture
     let waiting = oldest(fixture).await;
     assert_about(waiting.publish, MINUTE * 2);
     assert_eq!((waiting.fan_out, waiting.send), (Duration::ZERO, Duration::ZERO));
-    fixture.store.chunk_published(leased[0].id).await.expect("the database is there");
+    fixture.store.chunks_published(&[leased[0].id]).await.expect("the database is there");
     assert_about(oldest(fixture).await.publish, MINUTE);
     let free = fixture.store.claim_chunk(&second.queue, LEASE).await.expect("the database is there");
     assert_about(oldest(fixture).await.publish, MINUTE);
-    fixture.store.chunk_published(free.expect("it waits").id).await.expect("the database is there");
+    fixture.store.chunks_published(&[free.expect("it waits").id]).await.expect("the database is there");
     assert_eq!(oldest(fixture).await.publish, Duration::ZERO);
 }
 
@@ -92,7 +92,7 @@ pub async fn a_chunk_waits_although_its_first_row_was_dropped(fixture: &Fixture)
     let begun = step_of(found(&*claim, "a"), Step::Continues(Cursor::default()));
     let chunk = chunk_of(&begun.event, std::slice::from_ref(&told), true);
     let chunks = fixture.commit(claim, vec![begun], vec![chunk]).await;
-    fixture.store.chunk_published(chunks[0].id).await.expect("the database is there");
+    fixture.store.chunks_published(&[chunks[0].id]).await.expect("the database is there");
     // The same person once more, and somebody behind.
     let rows = [row("a", &customer("42"), Email), row("a", &customer("43"), Email)];
     let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("it has begun");
@@ -111,7 +111,7 @@ pub async fn an_event_waits_from_its_fan_out_until_it_is_received(fixture: &Fixt
     let ended = step_of(found(&*claim, "a"), Step::Finished(summary(1)));
     let chunk = chunk_of(&ended.event, std::slice::from_ref(&row), true);
     let chunks = fixture.commit(claim, vec![ended], vec![chunk]).await;
-    fixture.store.chunk_published(chunks[0].id).await.expect("the database is there");
+    fixture.store.chunks_published(&[chunks[0].id]).await.expect("the database is there");
     fixture.advance(MINUTE).await;
     let waiting = oldest(fixture).await;
     assert_about(waiting.receive, MINUTE);

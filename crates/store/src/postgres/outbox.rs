@@ -31,8 +31,9 @@ impl OutboxStore for Postgres {
         Ok(Some(Chunk { id: ChunkId(id), queue, lane: lane.into(), rows: chunk_rows(&rows)? }))
     }
 
-    async fn chunk_published(&self, chunk: ChunkId) -> Result<bool, StoreError> {
-        Ok(self.execute(statement::DELETE_CHUNK, &[&chunk.0]).await? > 0)
+    async fn chunks_published(&self, chunks: &[ChunkId]) -> Result<u64, StoreError> {
+        let ids: Vec<i64> = chunks.iter().map(|chunk| chunk.0).collect();
+        self.execute(statement::DELETE_CHUNK, &[&ids]).await
     }
 
     async fn release_chunk(&self, chunk: ChunkId) -> Result<(), StoreError> {
@@ -49,7 +50,7 @@ impl OutboxStore for Postgres {
         let transaction = self.begin().await?;
         let (waiting, letters) = count_refusals(&transaction, refused, max).await?;
         if waiting.is_empty() {
-            transaction.execute(statement::DELETE_CHUNK, &[&chunk.0]).await?;
+            transaction.execute(statement::DELETE_CHUNK, &[&vec![chunk.0]]).await?;
         } else {
             let (ids, channels) = columns(waiting);
             transaction.execute(statement::CONFIRM_ROWS, &[&chunk.0, &ids, &channels]).await?;

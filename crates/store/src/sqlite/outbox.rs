@@ -23,9 +23,13 @@ impl OutboxStore for Sqlite {
         self.write(move |connection, now| claim(connection, now, &queue, lease)).await
     }
 
-    async fn chunk_published(&self, chunk: ChunkId) -> Result<bool, StoreError> {
+    async fn chunks_published(&self, chunks: &[ChunkId]) -> Result<u64, StoreError> {
+        let chunks = chunks.to_vec();
         self.write(move |connection, _| {
-            Ok(read::change(connection, statement::DELETE_CHUNK, named_params! { ":id": chunk.0 })? > 0)
+            let delete = |chunk: &ChunkId| {
+                read::change(connection, statement::DELETE_CHUNK, named_params! { ":id": chunk.0 })
+            };
+            chunks.iter().map(delete).try_fold(0, |sum, deleted| Ok(sum + deleted? as u64))
         })
         .await
     }

@@ -1,2 +1,2 @@
--- A chunk whose every row was confirmed. Primary key.
-DELETE FROM campanile.publish_chunk WHERE id = $1
+-- Chunks whose every row was confirmed. Primary key.
+DELETE FROM campanile.publish_chunk WHERE id = ANY ($1::bigint[])
