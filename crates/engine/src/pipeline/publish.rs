@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use campanile_broker::{BrokerError, Confirm, Message, Published};
 use campanile_domain::fan_out::MAX_CHUNK_ROWS;
@@ -12,6 +13,7 @@ use campanile_store::{Chunk, ChunkRow, NewChunk, StoreError};
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
@@ -25,6 +27,8 @@ const HANDOVER_CHUNKS: usize = 256;
 const HANDOVER_ROWS: usize = 4 * MAX_CHUNK_ROWS;
 /// How often the confirms of one queue are awaited at the same time, each for all that had been handed over by then.
 const PUBLISHED_AT_ONCE: usize = 4;
+/// Whatever is configured.
+const SHORTEST_TICK: Duration = Duration::from_millis(1);
 
 /// Groups rows into chunks of one queue and lane, in a fixed order; at most `size` rows in each.
 pub fn chunks(rows: Vec<ChunkRow>, size: usize) -> Vec<NewChunk> {
@@ -129,6 +133,9 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
     // It is told once, so it is kept until it is heard, whatever happens in between.
     let mut room = engine.broker.room(&queue);
     let (mut under_way, mut by_hand) = (UnderWay::default(), Vec::new());
+    // Whatever else happens: nobody tells of a lease that has passed.
+    let mut tick = interval(engine.config.publish.poll_interval.max(SHORTEST_TICK));
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !stop.is_cancelled() {
         let signal = waiting.began();
         let version = waiting.version();
@@ -139,7 +146,9 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
             () = stop.cancelled() => break,
             ended = under_way.next() => ended,
             1.. = handed.recv_many(&mut by_hand, HANDOVER_CHUNKS), if under_way.has_place() => {
-                under_way.publish(&engine, std::mem::take(&mut by_hand));
+                for together in groups(std::mem::take(&mut by_hand)) {
+                    under_way.publish(&engine, together);
+                }
                 continue;
             }
             () = signal => continue,
@@ -148,7 +157,7 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
                 looked_at = None;
                 continue;
             }
-            () = tokio::time::sleep(engine.config.publish.poll_interval) => {
+            _ = tick.tick() => {
                 looked_at = None;
                 continue;
             }
@@ -166,6 +175,24 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
         }
     }
     under_way.finish().await;
+}
+
+/// No more rows in each than a chunk may have: a queue takes all of them or none.
+fn groups(handed: Vec<HandedChunk>) -> Vec<Vec<HandedChunk>> {
+    let mut groups: Vec<Vec<HandedChunk>> = Vec::new();
+    let mut room = 0;
+    for handed in handed {
+        let rows = handed.chunk.rows.len();
+        match groups.last_mut() {
+            Some(group) if rows <= room => group.push(handed),
+            _ => {
+                room = MAX_CHUNK_ROWS;
+                groups.push(vec![handed]);
+            }
+        }
+        room = room.saturating_sub(rows);
+    }
+    groups
 }
 
 /// Chunks of one queue that are being published.
