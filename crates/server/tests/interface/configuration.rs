@@ -54,7 +54,7 @@ fn the_reference_is_what_is_in_force_when_nothing_is_configured() {
             printed
         );
     }
-    for line in ["listen = \"127.0.0.1:8400\"", "data_dir = \"./campanile-data\"", "batch = 100"] {
+    for line in ["listen = \"127.0.0.1:8400\"", "data_dir = \"./campanile-data\"", "batch = 250"] {
         assert!(printed.contains(line) && reference.contains(line), "{line}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "looking at it makes nothing");
