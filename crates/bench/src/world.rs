@@ -52,7 +52,7 @@ pub struct World {
     binary: PathBuf,
     variables: Vec<(String, String)>,
     broker: Option<RabbitMqConfig>,
-    /// Its name is that of the database, too.
+    /// The engine's data folder.
     folder: TempDir,
 }
 
