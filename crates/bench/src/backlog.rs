@@ -25,9 +25,9 @@ pub struct Backlog {
 pub async fn measure(bench: &Bench) -> Result<Backlog> {
     let mut world = World::build(bench, Backend::Servers).await?;
     Shape::USUAL.move_in(&world).await?;
-    let measured = work_off(bench, &mut world).await;
-    world.demolish().await?;
-    measured
+    let measured = work_off(bench, &mut world).await?;
+    world.demolish(bench).await?;
+    Ok(measured)
 }
 
 async fn work_off(bench: &Bench, world: &mut World) -> Result<Backlog> {

@@ -9,7 +9,7 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 /// How long we wait for the file when the engine is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Database {
     Postgres { server_url: String, name: String },
     Sqlite { file: PathBuf },

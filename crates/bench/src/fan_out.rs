@@ -22,9 +22,8 @@ const PATIENCE: Duration = Duration::from_mins(10);
 pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let limit = limit::inserts(&bench.servers.database_url, LIMIT_WINDOW).await?;
     let mut world = World::build(bench, Backend::Servers).await?;
-    let measured = Box::pin(all_sizes(bench, &mut world, limit, report)).await;
-    world.demolish().await?;
-    measured
+    Box::pin(all_sizes(bench, &mut world, limit, report)).await?;
+    world.demolish(bench).await
 }
 
 async fn all_sizes(bench: &Bench, world: &mut World, limit: f64, report: &mut Report) -> Result<()> {

@@ -50,7 +50,7 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
         let what = format!("{} rows of history", per_second(f64::from(u32::try_from(past.rows)?)));
         rows.push(row(what, rate, empty, &latency));
         kept.push(json!({ "history": past.rows, "rate": rate, "of_empty": rate / empty, "latency": latency, "samples": past.samples }));
-        past.world.demolish().await?;
+        past.world.demolish(bench).await?;
     }
     let backlog = bench.backlog.get_or_try_init(|| backlog::measure(bench)).await?;
     let what =

@@ -32,9 +32,9 @@ pub async fn measure(bench: &Bench, report: &mut Report, greatest: f64) -> Resul
 async fn at_rate(bench: &Bench, rate: f64, length: Duration) -> Result<Latency> {
     let mut world = World::build(bench, Backend::Servers).await?;
     Shape::USUAL.move_in(&world).await?;
-    let measured = with_load(&mut world, rate, length).await;
-    world.demolish().await?;
-    measured
+    let measured = with_load(&mut world, rate, length).await?;
+    world.demolish(bench).await?;
+    Ok(measured)
 }
 
 /// Beside a load of the usual shape, whose texts are captured as its other messages are.

@@ -28,6 +28,7 @@ mod world;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -128,35 +129,15 @@ async fn run(options: Options) -> Result<()> {
     let runs = usize::try_from(options.runs)?;
     let (window, large) = (Duration::from_secs(options.seconds), options.large);
     let (settings, backlog) = (options.set, OnceCell::new());
-    let bench = Bench { servers, binary, settings, window, runs, large, backlog };
-    let all = |parts: Vec<Part>| if parts.is_empty() { Part::value_variants().to_vec() } else { parts };
-    let backends =
-        if options.backend.is_empty() { Backend::value_variants().to_vec() } else { options.backend };
-    let chosen = !options.shape.is_empty();
-    let shapes = if options.shape.is_empty() { Shape::ALL.to_vec() } else { options.shape };
-    let (mut report, mut greatest) = (Report::default(), None);
-    for part in all(options.parts) {
-        match part {
-            Part::Limit => pipeline::limits(&bench, &mut report).await?,
-            Part::Pipeline => {
-                greatest = pipeline::measure(&bench, &mut report, &backends, &shapes).await?;
-            }
-            Part::Latency => {
-                let greatest = match greatest {
-                    Some(rate) => rate,
-                    None => pipeline::usual_rate(&bench).await?,
-                };
-                latency::measure(&bench, &mut report, greatest).await?;
-            }
-            Part::Growth => growth::measure(&bench, &mut report).await?,
-            Part::FanOut => Box::pin(fan_out::measure(&bench, &mut report)).await?,
-            Part::Memory => memory::measure(&bench, &mut report).await?,
-            Part::Steps => {
-                let shape = shapes.iter().copied().find(|_| chosen).unwrap_or(Shape::USUAL);
-                steps::measure(&bench, &mut report, shape).await?;
-            }
-        }
-    }
+    let bench = Bench { servers, binary, settings, window, runs, large, backlog, sites: Mutex::default() };
+    let mut report = Report::default();
+    let chosen = Chosen { parts: options.parts, backends: options.backend, shapes: options.shape };
+    let measured = tokio::select! {
+        measured = measure(&bench, chosen, &mut report) => measured,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+    };
+    bench.clear().await;
+    measured?;
     let about = json!({
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "seconds": options.seconds,
@@ -170,4 +151,40 @@ async fn run(options: Options) -> Result<()> {
         return Ok(());
     };
     std::fs::write(&file, text + "\n").with_context(|| format!("{} can't be written", file.display()))
+}
+
+/// What to measure; where nothing is named, all of it.
+struct Chosen {
+    parts: Vec<Part>,
+    backends: Vec<Backend>,
+    shapes: Vec<Shape>,
+}
+
+async fn measure(bench: &Bench, chosen: Chosen, report: &mut Report) -> Result<()> {
+    let all = |parts: Vec<Part>| if parts.is_empty() { Part::value_variants().to_vec() } else { parts };
+    let backends =
+        if chosen.backends.is_empty() { Backend::value_variants().to_vec() } else { chosen.backends };
+    let of_steps = chosen.shapes.first().copied().unwrap_or(Shape::USUAL);
+    let shapes = if chosen.shapes.is_empty() { Shape::ALL.to_vec() } else { chosen.shapes };
+    let mut greatest = None;
+    for part in all(chosen.parts) {
+        match part {
+            Part::Limit => pipeline::limits(bench, report).await?,
+            Part::Pipeline => {
+                greatest = pipeline::measure(bench, report, &backends, &shapes).await?;
+            }
+            Part::Latency => {
+                let greatest = match greatest {
+                    Some(rate) => rate,
+                    None => pipeline::usual_rate(bench).await?,
+                };
+                latency::measure(bench, report, greatest).await?;
+            }
+            Part::Growth => growth::measure(bench, report).await?,
+            Part::FanOut => Box::pin(fan_out::measure(bench, report)).await?,
+            Part::Memory => memory::measure(bench, report).await?,
+            Part::Steps => steps::measure(bench, report, of_steps).await?,
+        }
+    }
+    Ok(())
 }

@@ -22,7 +22,7 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     Shape::USUAL.move_in(&world).await?;
     let (idle, share) = idle(&world).await?;
     let (sample, _) = sustained(&world, Shape::USUAL, bench.window, 0).await?;
-    world.demolish().await?;
+    world.demolish(bench).await?;
     let backlog = bench.backlog.get_or_try_init(|| backlog::measure(bench)).await?;
     let cells = |what: &str, memory: Memory| {
         vec![what.to_owned(), number(memory.resident_mb), number(memory.peak_mb)]

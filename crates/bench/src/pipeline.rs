@@ -83,9 +83,9 @@ pub async fn usual_rate(bench: &Bench) -> Result<Rate> {
 async fn one_run(bench: &Bench, backend: Backend, shape: Shape) -> Result<Sample> {
     let world = World::build(bench, backend).await?;
     shape.move_in(&world).await?;
-    let sampled = sustained(&world, shape, bench.window, 0).await;
-    world.demolish().await?;
-    Ok(sampled?.0)
+    let (sample, _) = sustained(&world, shape, bench.window, 0).await?;
+    world.demolish(bench).await?;
+    Ok(sample)
 }
 
 async fn limit_of(bench: &Bench, backend: Backend) -> Result<Rate> {

@@ -30,9 +30,8 @@ struct Statement {
 
 pub async fn measure(bench: &Bench, report: &mut Report, shape: Shape) -> Result<()> {
     let mut world = World::build(bench, Backend::Servers).await?;
-    let measured = of_one_run(bench, &mut world, report, shape).await;
-    world.demolish().await?;
-    measured
+    of_one_run(bench, &mut world, report, shape).await?;
+    world.demolish(bench).await
 }
 
 async fn of_one_run(bench: &Bench, world: &mut World, report: &mut Report, shape: Shape) -> Result<()> {
@@ -137,6 +136,7 @@ fn summary(query: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::sync::Mutex;
     use std::time::{Duration, Instant};
 
     use tokio::sync::OnceCell;
@@ -162,7 +162,16 @@ mod tests {
         let urls = (url("CAMPANILE_TEST_DATABASE_URL"), url("CAMPANILE_TEST_BROKER_URL"));
         let servers = Servers::find(Some(urls.0), Some(urls.1)).await.expect("they are named");
         let (window, backlog) = (Duration::ZERO, OnceCell::new());
-        Bench { servers, binary: binary(), settings: Vec::new(), window, runs: 1, large: false, backlog }
+        Bench {
+            servers,
+            binary: binary(),
+            settings: Vec::new(),
+            window,
+            runs: 1,
+            large: false,
+            backlog,
+            sites: Mutex::default(),
+        }
     }
 
     /// How many statements and round trips a thousand notifications took, and how many bytes of WAL each.
@@ -185,7 +194,7 @@ mod tests {
         let trips = count(turns.count()) * 1_000.0 / all;
         let statements = statements(&world, all).await.expect("it can be asked");
         engine.stop().await.expect("it stops");
-        world.demolish().await.expect("it can be removed");
+        world.demolish(&bench).await.expect("it can be removed");
         // What wrote the events is the producer's.
         let ours =
             statements.iter().filter(|statement| !statement.what.starts_with("INSERT INTO event_outbox"));

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::PoisonError;
 
 use anyhow::{Context, Result, ensure};
 use campanile_broker::{RabbitMq, RabbitMqConfig};
@@ -45,13 +46,31 @@ impl Backend {
     }
 }
 
+/// A database and queues, which stay when nobody removes them.
+#[derive(Debug, Clone)]
+pub struct Site {
+    pub name: String,
+    database: Database,
+    broker: Option<RabbitMqConfig>,
+}
+
+impl Site {
+    pub async fn clear(&self) -> Result<()> {
+        self.database.remove().await?;
+        if let Some(broker) = &self.broker {
+            RabbitMq::remove(broker).await.context("the queues can't be removed")?;
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug)]
 pub struct World {
     pub backend: Backend,
     pub database: Database,
     binary: PathBuf,
     variables: Vec<(String, String)>,
-    broker: Option<RabbitMqConfig>,
+    site: Site,
     /// The engine's data folder.
     folder: TempDir,
 }
@@ -87,7 +106,9 @@ impl World {
             set("CAMPANILE_BROKER__URL", broker.url.clone());
             set("CAMPANILE_BROKER__PREFIX", broker.prefix.clone());
         }
-        let world = World { backend, database, binary: bench.binary.clone(), variables, broker, folder };
+        let site = Site { name, database: database.clone(), broker };
+        bench.sites.lock().unwrap_or_else(PoisonError::into_inner).push(site.clone());
+        let world = World { backend, database, binary: bench.binary.clone(), variables, site, folder };
         world.migrate().await?;
         Ok(world)
     }
@@ -112,11 +133,11 @@ impl World {
         Engine::start(&self.binary, &self.variables, Some(roles)).await
     }
 
-    pub async fn demolish(self) -> Result<()> {
-        self.database.remove().await?;
-        if let Some(broker) = &self.broker {
-            RabbitMq::remove(broker).await.context("the queues can't be removed")?;
-        }
+    /// After a measurement that failed, `Bench::clear` does it.
+    pub async fn demolish(self, bench: &Bench) -> Result<()> {
+        self.site.clear().await?;
+        let mut sites = bench.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        sites.retain(|site| site.name != self.site.name);
         Ok(self.folder.close()?)
     }
 }
