@@ -3,6 +3,7 @@
 //! memory.
 
 mod backoff;
+mod completion;
 pub mod config;
 mod lease_end;
 mod measure;
@@ -23,6 +24,7 @@ use std::time::Duration;
 use campanile_broker::Broker;
 use campanile_channels::Providers;
 use campanile_store::{Store, StoreError};
+use completion::Completion;
 
 pub use config::EngineConfig;
 pub use roles::{Role, Roles};
@@ -44,6 +46,7 @@ pub struct Engine {
     pub providers: Providers,
     pub rules: Arc<RuleCache>,
     pub signals: Arc<Signals>,
+    completion: Arc<Completion>,
     pub config: Arc<EngineConfig>,
     untold: Arc<Untold>,
     /// How many batches may be received at the same time.
@@ -78,6 +81,7 @@ impl Engine {
             providers,
             rules,
             signals,
+            completion: Arc::default(),
             config: Arc::new(config),
             untold: Arc::default(),
             batches,

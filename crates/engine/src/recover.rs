@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use campanile_broker::DEAD_LETTER_QUEUE;
-use campanile_store::{Signal, StoreError};
+use campanile_store::{LostFrom, Signal, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
 use crate::backoff::Backoff;
+use crate::completion::Complete;
 use crate::pipeline::publish::PublishError;
 use crate::pipeline::send::Desk;
 use crate::pipeline::settle;
@@ -16,8 +17,10 @@ use crate::signals::Outage;
 use crate::telemetry::{QUEUE_DEPTH, REPUBLISHED};
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Each page looks through all that is open, so few and large ones.
+/// How many rows are put into chunks again in one transaction.
 const REPUBLISH_ROWS: usize = 20_000;
+/// How many of those that were published long ago and never received go out again at a time: they may only be waiting for their turn.
+const MAX_FORGOTTEN: u64 = 20_000;
 /// Soon after the start, so that instances that do not live for long sweep, too.
 const FIRST_SWEEP: Duration = Duration::from_mins(2);
 /// When the database was away, whoever has sent something meanwhile and knows what came of it is given so long to write it down.
@@ -27,14 +30,17 @@ const AFTER_AN_OUTAGE: Duration = Duration::from_secs(7);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Open events that are looked at in one round, in case a hint got lost; the next round goes on behind them.
 const SWEEP_PAGE: usize = 1_000;
-/// Lets the receipts of many rows become one look at their events.
+/// Lets the receipts of many rows become one look at their events; under load fewer and larger looks cost less.
 const CLOSE_DEBOUNCE: Duration = Duration::from_millis(50);
+const CLOSE_DEBOUNCE_OF_MANY: Duration = Duration::from_millis(250);
+const MANY_TO_CLOSE: usize = 50;
 
 pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     let republish_after = engine.config.recover.republish_after;
     let (mut swept, mut next_sweep) = (0, Instant::now() + FIRST_SWEEP.min(republish_after));
     let mut take_over_from = Instant::now();
+    let mut forgotten_from = LostFrom::default();
     while !stop.is_cancelled() {
         match run_once(&engine, &desk, &mut swept, &mut take_over_from).await {
             Ok(()) => backoff.reset(),
@@ -46,7 +52,7 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
         }
         if Instant::now() >= next_sweep {
             next_sweep = Instant::now() + republish_after;
-            if let Err(error) = republish_forgotten(&engine).await {
+            if let Err(error) = republish_forgotten(&engine, &mut forgotten_from).await {
                 tracing::warn!(%error, "what the broker may have forgotten is looked for later");
             }
         }
@@ -83,12 +89,21 @@ async fn take_over(engine: &Engine, desk: &Desk, from: &mut Instant) -> Result<(
 }
 
 /// What an operator purged is no loss that the broker would tell of. Rows that were published long ago and never received go
-/// out again, a few at a time; received once more, they are harmless.
-async fn republish_forgotten(engine: &Engine) -> Result<(), StoreError> {
-    let queues = engine.config.user_types.queues();
+/// out again, a few at a time; received once more, they are harmless. The next time goes on behind them.
+async fn republish_forgotten(engine: &Engine, from: &mut LostFrom) -> Result<(), StoreError> {
     let older_than = engine.config.recover.republish_after;
-    let rows = engine.store.republish(queues, older_than, REPUBLISH_ROWS).await?;
-    note_republished(engine, rows);
+    let mut rows = 0;
+    while rows < MAX_FORGOTTEN {
+        let queues = engine.config.user_types.queues();
+        let page = engine.store.republish(queues, older_than, from.clone(), REPUBLISH_ROWS).await?;
+        rows += page.rows;
+        note_republished(engine, page.rows);
+        let Some(next) = page.next else {
+            *from = LostFrom::default();
+            break;
+        };
+        *from = next;
+    }
     Ok(())
 }
 
@@ -155,13 +170,13 @@ fn affected(engine: &Engine, lost: &[String]) -> Vec<String> {
 
 /// Puts into chunks again what was published to these queues so long ago and not received.
 async fn republish_all(engine: &Engine, queues: &[String], older_than: Duration) -> Result<(), StoreError> {
-    loop {
-        let rows = engine.store.republish(queues.to_vec(), older_than, REPUBLISH_ROWS).await?;
-        note_republished(engine, rows);
-        if rows < REPUBLISH_ROWS as u64 {
-            return Ok(());
-        }
+    let mut from = Some(LostFrom::default());
+    while let Some(here) = from {
+        let page = engine.store.republish(queues.to_vec(), older_than, here, REPUBLISH_ROWS).await?;
+        note_republished(engine, page.rows);
+        from = page.next;
     }
+    Ok(())
 }
 
 /// One page of what is open, so that a large backlog costs no more per round than a small one.
@@ -177,21 +192,36 @@ async fn sweep(engine: &Engine, swept: &mut i64) -> Result<(), StoreError> {
 /// Closes events soon after their last row was received.
 pub async fn run_close(engine: Engine, stop: CancellationToken) {
     let mut backoff = Backoff::new();
+    let mut debounce = CLOSE_DEBOUNCE;
     while !stop.is_cancelled() {
         tokio::select! {
             () = stop.cancelled() => {}
-            () = engine.signals.closing.notified() => tokio::time::sleep(CLOSE_DEBOUNCE).await,
+            () = engine.completion.changed.notified() => tokio::time::sleep(debounce).await,
         }
-        let events = engine.signals.take_complete();
-        if events.is_empty() {
+        let complete = engine.completion.take();
+        debounce = if complete.len() >= MANY_TO_CLOSE { CLOSE_DEBOUNCE_OF_MANY } else { CLOSE_DEBOUNCE };
+        if complete.is_empty() {
             continue;
         }
-        if let Err(error) = engine.store.close_events(events.clone()).await {
+        if let Err(error) = close(&engine, &complete).await {
             engine.signals.note_outage(Outage::Database, "close", &error);
-            engine.signals.maybe_complete(events);
+            // Some may be closed by now; whoever looks knows.
+            engine
+                .completion
+                .maybe(complete.counted.into_iter().map(|(_, id)| id).chain(complete.candidates));
             backoff.wait(&stop).await;
         } else {
             backoff.reset();
         }
     }
+}
+
+async fn close(engine: &Engine, complete: &Complete) -> Result<(), StoreError> {
+    if !complete.counted.is_empty() {
+        engine.store.close_complete(complete.counted.iter().map(|(seq, _)| *seq).collect()).await?;
+    }
+    if !complete.candidates.is_empty() {
+        engine.store.close_events(complete.candidates.iter().cloned().collect()).await?;
+    }
+    Ok(())
 }

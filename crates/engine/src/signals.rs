@@ -1,12 +1,11 @@
 //! What wakes a stage before its tick. Nothing depends on a signal arriving.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use campanile_domain::channel::{Channel, PerChannel};
-use campanile_domain::id::EventId;
 use campanile_store::Signal;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -39,10 +38,7 @@ impl Waiting {
 pub struct Signals {
     /// An event was accepted.
     pub events: Notify,
-    /// Events may be complete.
-    pub closing: Notify,
     chunks: HashMap<String, Arc<Waiting>>,
-    complete: Mutex<HashSet<EventId>>,
     due: PerChannel<Notify>,
     last_death: Mutex<Option<Instant>>,
     /// When it was last told that the database and the broker are away.
@@ -111,17 +107,5 @@ impl Signals {
     /// A send of the channel waits in the database.
     pub fn due(&self, channel: Channel) -> &Notify {
         self.due.get(channel)
-    }
-
-    /// Something of these events was received or failed: they may be complete now.
-    pub fn maybe_complete(&self, events: impl IntoIterator<Item = EventId>) {
-        self.complete.lock().unwrap_or_else(PoisonError::into_inner).extend(events);
-        self.closing.notify_one();
-    }
-
-    pub fn take_complete(&self) -> Vec<EventId> {
-        std::mem::take(&mut *self.complete.lock().unwrap_or_else(PoisonError::into_inner))
-            .into_iter()
-            .collect()
     }
 }

@@ -14,7 +14,7 @@ use campanile_engine::config::{FanOutConfig, RecoverConfig, RetainConfig};
 use campanile_engine::pipeline::fan_out::FanOut;
 use campanile_engine::pipeline::publish;
 use campanile_store::conformance::BackDoor;
-use campanile_store::{Table, TraceFilter};
+use campanile_store::{LostFrom, Table, TraceFilter};
 use serde_json::{Value, json};
 use support::{Told, World, config, customer, event, sends, settled, status};
 
@@ -149,13 +149,13 @@ async fn what_the_broker_lost_is_published_again_and_received_once() {
     world.until("e1", settled).await;
     assert!(running.stop(Duration::from_secs(5)).await);
     // Everything that was received stays so; nothing of it is lost or republished.
-    let rows = world
+    let page = world
         .engine
         .store
-        .republish(world.engine.config.user_types.queues(), Duration::ZERO, 100)
+        .republish(world.engine.config.user_types.queues(), Duration::ZERO, LostFrom::default(), 100)
         .await
         .unwrap();
-    assert_eq!(rows, 0);
+    assert_eq!(page.rows, 0);
     assert_eq!(world.captured().await, 2);
 }
 

@@ -131,7 +131,9 @@ macro_rules! for_each_check {
             publish::a_late_refusal_does_not_touch_what_was_received
             publish::what_the_broker_lost_is_published_again
             publish::what_the_broker_lost_of_a_large_event_is_published_again
-            publish::no_more_is_published_again_than_asked
+            publish::what_is_lost_is_found_in_pages
+            publish::a_search_goes_on_although_its_event_is_closed
+            publish::more_events_than_a_page_has_are_looked_through
             publish::only_what_was_written_long_enough_ago_is_published_again
             publish::an_outbox_row_goes_from_pending_to_published_to_delivered
             receive::a_row_becomes_a_notification_and_a_send
@@ -170,6 +172,7 @@ macro_rules! for_each_check {
             close::an_event_is_closed_when_every_row_was_received_or_failed
             close::an_event_with_a_row_on_its_way_stays_open
             close::only_published_events_among_the_candidates_are_closed
+            close::what_somebody_counted_is_closed_without_a_look
             close::open_events_come_in_pages_by_age
             dead_letter::dead_letters_are_listed_in_pages_by_age
             dead_letter::a_dead_letter_has_all_its_columns

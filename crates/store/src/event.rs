@@ -26,6 +26,9 @@ pub trait EventStore {
     /// `PUBLISHED` events of these whose every row was received or failed become `PROCESSED`.
     async fn close_events(&self, candidates: Vec<EventId>) -> Result<u64, StoreError>;
 
-    /// `PUBLISHED` events in the order of their arrival, behind `after`; for a sweep over what nobody else closed.
+    /// `PUBLISHED` events of these become `PROCESSED`: whoever counted their rows knows that every one was received.
+    async fn close_complete(&self, seqs: Vec<i64>) -> Result<u64, StoreError>;
+
+    /// Events that are not closed, in the order of their arrival, behind `after`: `PUBLISHED`, or their fan-out has begun.
     async fn open_events(&self, after: i64, limit: usize) -> Result<Vec<(i64, EventId)>, StoreError>;
 }

@@ -41,7 +41,7 @@ pub use fan_out::{
     Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore, NewChunk, Step,
 };
 pub use lease::{Held, LeaseStore};
-pub use outbox::{ChunkId, OutboxStore};
+pub use outbox::{ChunkId, LostFrom, OutboxStore, Republished};
 pub use retain::{RetainStore, Retained};
 pub use row::{JsonRow, RowFilter, RowStore, Table};
 pub use send::{

@@ -3,12 +3,55 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use campanile_domain::id::SendKey;
+use campanile_domain::channel::Channel;
+use campanile_domain::id::{EventId, SendKey, UserRef};
 
 use crate::{Chunk, StoreError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChunkId(pub i64);
+
+/// Where a search for lost rows goes on: behind this event, or within it. By default at the beginning.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LostFrom {
+    pub seq: i64,
+    /// The last row of that event that was found; without one all of the event is done.
+    pub row: Option<(UserRef, Channel)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Republished {
+    pub rows: u64,
+    /// Unless that was the last page.
+    pub next: Option<LostFrom>,
+}
+
+impl LostFrom {
+    /// Only events behind this one are looked at.
+    pub(crate) fn after(&self) -> i64 {
+        if self.row.is_some() { self.seq - 1 } else { self.seq }
+    }
+}
+
+impl Republished {
+    /// Of a page of events, with the last row that was found.
+    pub(crate) fn of_page(
+        events: &[(i64, EventId)],
+        rows: usize,
+        last: Option<LostFrom>,
+        limit: usize,
+    ) -> Self {
+        let rest = events.last().filter(|_| events.len() == LOST_PAGE);
+        let next = match last {
+            Some(last) if rows >= limit => Some(last),
+            _ => rest.map(|(seq, _)| LostFrom { seq: *seq, row: None }),
+        };
+        Republished { rows: rows as u64, next }
+    }
+}
+
+/// Of the events that are not closed, how many are looked through for lost rows at a time.
+pub(crate) const LOST_PAGE: usize = 500;
 
 #[async_trait]
 pub trait OutboxStore {
@@ -19,8 +62,8 @@ pub trait OutboxStore {
     /// somebody else has published them, too.
     async fn chunks_published(&self, chunks: &[ChunkId]) -> Result<u64, StoreError>;
 
-    /// The chunk goes back and waits.
-    async fn release_chunk(&self, chunk: ChunkId) -> Result<(), StoreError>;
+    /// These chunks go back and wait.
+    async fn release_chunks(&self, chunks: &[ChunkId]) -> Result<(), StoreError>;
 
     /// The broker refused some rows of the chunk: each counts, and after `max` is `FAILED` with a dead letter. The others of
     /// the chunk are published; the refused ones that have attempts left wait `delay` in it. Answers how many are dead letters.
@@ -33,11 +76,12 @@ pub trait OutboxStore {
     ) -> Result<u64, StoreError>;
 
     /// Puts what was published to these queues and not received into chunks again, after the broker lost it: rows that were
-    /// written at least `older_than` ago. At most `limit` of them; answers how many.
+    /// written at least `older_than` ago, of one page of the events that are not closed. At most `limit` of them.
     async fn republish(
         &self,
         queues: Vec<String>,
         older_than: Duration,
+        from: LostFrom,
         limit: usize,
-    ) -> Result<u64, StoreError>;
+    ) -> Result<Republished, StoreError>;
 }

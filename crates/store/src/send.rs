@@ -29,8 +29,10 @@ pub struct Received {
     pub jobs: Vec<SendJob>,
     /// Keys that no outbox row has: forged, or older than what is kept.
     pub unknown: Vec<SendKey>,
-    /// Events of which something was received; they may be complete now.
+    /// The event of each row that was not there before.
     pub events: Vec<EventId>,
+    /// The events of the others; they may be complete, too.
+    pub events_again: Vec<EventId>,
     /// Rows that were there already: a redelivery.
     pub repeated: u64,
     /// Web socket sends, which are `SENT` by being received.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use campanile_domain::event::Failure;
 use campanile_domain::fan_out::{Cursor, End, MAX_DECISIONS, OutboxRow, Plan};
-use campanile_domain::id::EntityRef;
+use campanile_domain::id::{EntityRef, EventId};
 use campanile_store::{
     ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, Step, StoreError,
 };
@@ -246,6 +246,10 @@ impl FanOut {
         count_duplicates("fan_out", known as u64);
         metrics::counter!(FAN_OUT_EVENTS).increment(batch.report.events as u64);
         metrics::counter!(FAN_OUT_ROWS).increment(batch.report.rows as u64);
+        // Before anything of them can be received.
+        for (seq, event_id, rows) in batch.whole.drain(..) {
+            self.engine.completion.expect(seq, event_id, rows);
+        }
         for (place, chunk) in places.into_iter().zip(leased) {
             place.send(chunk);
         }
@@ -256,7 +260,7 @@ impl FanOut {
             self.engine.tell(Signal::Chunks);
         }
         batch.report.no_room = waiting;
-        self.engine.signals.maybe_complete(touched);
+        self.engine.completion.maybe(touched);
         Ok(batch)
     }
 }
@@ -279,6 +283,8 @@ struct Batch {
     steps: Vec<FanOutStep>,
     rows: Vec<ChunkRow>,
     failed_rows: Vec<OutboxRow>,
+    /// Events that are fanned out as a whole, with the number of their rows.
+    whole: Vec<(i64, EventId, usize)>,
     report: Report,
     /// Events that need a larger share of a transaction; nothing of them is written.
     too_large: Vec<i64>,
@@ -323,6 +329,9 @@ impl Batch {
         };
         let whole =
             !has_begun(event) && matches!(step, Step::Finished(_)) && decisions.len() <= MAX_DECISIONS;
+        if matches!(step, Step::Finished(_)) && event.cursor.is_none() {
+            self.whole.push((event.seq, event.event.event_id.clone(), rows.len()));
+        }
         let decisions = whole.then(|| serde_json::to_string(&decisions).unwrap_or_default());
         for row in rows {
             if row.failure.is_some() {

@@ -326,10 +326,7 @@ pub async fn publish(engine: &Engine, chunks: Vec<Chunk>) -> Result<Turn, Publis
 }
 
 async fn release(engine: &Engine, chunks: &[Chunk]) -> Result<(), StoreError> {
-    for chunk in chunks {
-        engine.store.release_chunk(chunk.id).await?;
-    }
-    Ok(())
+    engine.store.release_chunks(&chunks.iter().map(|chunk| chunk.id).collect::<Vec<_>>()).await
 }
 
 /// Confirms stand in the order of the chunks and their rows.
@@ -379,6 +376,6 @@ async fn note_refusals(
     let letters =
         engine.store.rows_refused(chunk.id, refused, config.max_refusals, config.poll_interval).await?;
     count_letters("publish", letters);
-    engine.signals.maybe_complete(chunk.rows.into_iter().map(|row| row.row.event_id));
+    engine.completion.maybe(chunk.rows.into_iter().map(|row| row.row.event_id));
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use campanile_broker::{BrokerError, Consumer, DEAD_LETTER_QUEUE, Delivery, Tag};
 use campanile_domain::channel::Channel;
@@ -29,6 +29,10 @@ const REFUSED: &str = "RECEIVE_ERROR";
 const DEAD: &str = "DEAD_LETTERED";
 /// Of a message that can't be read, what is kept for a person to look at.
 const MAX_KEPT_CHARS: usize = 2_000;
+
+/// So many messages of a queue are many: then batches begin no more often than every so many lingers, unless they are full.
+const BUSY_PER_SECOND: f64 = 2_000.0;
+const BUSY_LINGERS: u32 = 5;
 
 pub async fn run(engine: Engine, desk: Arc<Desk>, queue: String, stop: CancellationToken) {
     let mut backoff = Backoff::new();
@@ -68,17 +72,51 @@ struct Batches<'a> {
     stop: &'a CancellationToken,
     /// Each answers what may be acknowledged.
     tasks: JoinSet<Vec<Tag>>,
+    pace: Pace,
+}
+
+/// How fast messages come, and so whether it is worth while to wait for more of them.
+#[derive(Debug)]
+struct Pace {
+    last_batch: Instant,
+    per_second: f64,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Pace { last_batch: now, per_second: 0.0 }
+    }
+
+    fn batch(&mut self, messages: usize, now: Instant) {
+        let passed = now.saturating_duration_since(self.last_batch).max(Duration::from_millis(1));
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let lately = messages as f64 / passed.as_secs_f64();
+        self.per_second = 0.7 * self.per_second + 0.3 * lately;
+        self.last_batch = now;
+    }
+
+    /// How long to gather. Whoever comes while nothing is under way need not wait for others. Small batches beside others cost more than
+    /// they gain; and where many come, a batch costs so much less per message that even a longer wait gets all of them through sooner.
+    fn linger(&self, linger: Duration, under_way: bool, now: Instant) -> Duration {
+        if self.per_second >= BUSY_PER_SECOND {
+            (linger * BUSY_LINGERS).saturating_sub(now.saturating_duration_since(self.last_batch))
+        } else if under_way {
+            linger
+        } else {
+            Duration::ZERO
+        }
+    }
 }
 
 impl<'a> Batches<'a> {
     fn new(engine: &'a Engine, desk: &'a Arc<Desk>, stop: &'a CancellationToken) -> Self {
-        Batches { engine, desk, stop, tasks: JoinSet::new() }
+        Batches { engine, desk, stop, tasks: JoinSet::new(), pace: Pace::new(Instant::now()) }
     }
 
     async fn run(&mut self, consumer: &mut dyn Consumer, backoff: &mut Backoff) -> Result<(), BrokerError> {
         let config = &self.engine.config.receive;
         loop {
-            let linger = self.linger();
+            let linger = self.pace.linger(config.linger, !self.tasks.is_empty(), Instant::now());
             tokio::select! {
                 () = self.stop.cancelled() => return Ok(()),
                 Some(written) = self.tasks.join_next() => {
@@ -92,12 +130,8 @@ impl<'a> Batches<'a> {
         }
     }
 
-    /// Whoever comes while nothing is under way need not wait for others; small batches beside others cost more than they gain.
-    fn linger(&self) -> Duration {
-        if self.tasks.is_empty() { Duration::ZERO } else { self.engine.config.receive.linger }
-    }
-
     fn start(&mut self, deliveries: Vec<Delivery>) {
+        self.pace.batch(deliveries.len(), Instant::now());
         let (engine, desk, stop) = (self.engine.clone(), Arc::clone(self.desk), self.stop.clone());
         let written = async move {
             let mut backoff = Backoff::new();
@@ -219,7 +253,8 @@ async fn receive_batch(engine: &Engine, desk: &Desk, keys: &[SendKey]) -> Result
     for channel in waiting {
         engine.signals.due(channel).notify_waiters();
     }
-    engine.signals.maybe_complete(written.events);
+    engine.completion.received(written.events);
+    engine.completion.maybe(written.events_again);
     Ok(written.unknown)
 }
 
@@ -274,5 +309,40 @@ async fn consume_dead_letters(
         }
         backoff.reset();
         consumer.ack(&deliveries.iter().map(|delivery| delivery.tag).collect::<Vec<_>>()).await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINGER: Duration = Duration::from_millis(10);
+
+    #[test]
+    fn whoever_comes_alone_does_not_wait() {
+        let (mut pace, mut now) = (Pace::new(Instant::now()), Instant::now());
+        for _ in 0..100 {
+            now += Duration::from_millis(100);
+            assert_eq!(pace.linger(LINGER, false, now), Duration::ZERO);
+            assert_eq!(pace.linger(LINGER, true, now), LINGER);
+            pace.batch(100, now);
+        }
+    }
+
+    #[test]
+    fn where_many_come_batches_take_their_time() {
+        let (mut pace, mut now) = (Pace::new(Instant::now()), Instant::now());
+        for _ in 0..20 {
+            now += LINGER;
+            pace.batch(50, now);
+        }
+        assert_eq!(pace.linger(LINGER, false, now), LINGER * 5);
+        assert_eq!(pace.linger(LINGER, true, now + LINGER * 2), LINGER * 3);
+        assert_eq!(pace.linger(LINGER, true, now + LINGER * 9), Duration::ZERO);
+        for _ in 0..20 {
+            now += LINGER * 5;
+            pace.batch(20, now);
+        }
+        assert_eq!(pace.linger(LINGER, false, now), Duration::ZERO, "it is calm again");
     }
 }

@@ -1,7 +1,5 @@
 //! How events enter, and how they fail.
 
-use std::time::Duration;
-
 use campanile_domain::channel::Channel::Email;
 use campanile_domain::event::{Failure, NewEvent};
 use campanile_domain::fan_out::Cursor;
@@ -9,6 +7,7 @@ use serde_json::json;
 
 use super::Fixture;
 use super::given::{chunk_of, claimed, customer, event, event_id, found, row, step_of, summary, text};
+use super::publish::republish;
 use crate::{Acceptance, Claim, FanOutClaim, Step, TraceFilter};
 
 async fn accept(fixture: &Fixture, events: &[NewEvent]) -> Acceptance {
@@ -137,8 +136,8 @@ pub async fn an_event_that_is_given_up_half_way_keeps_what_was_written(fixture: 
     assert_eq!(text(&trace.dead_letters[0], "reason"), "BROKEN");
     assert!(fixture.try_claim(Claim::Unfinished { after: 0 }).await.is_none());
     assert!(!count_failure(fixture, seq).await, "what was given up does not fail again");
-    let lost = fixture.store.republish(vec![told.queue], Duration::ZERO, 10).await;
-    assert_eq!(lost.expect("the database is there"), 1, "what the broker loses is published again");
+    let lost = republish(fixture, &[&told.queue], 10).await;
+    assert_eq!(lost, 1, "what the broker loses is published again");
     fixture.receive(&[claimed(told.key)]).await;
     assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);
 }

@@ -85,3 +85,27 @@ pub async fn open_events_come_in_pages_by_age(fixture: &Fixture) {
     }
     assert_eq!(open, ["d", "c", "b", "a"]);
 }
+
+pub async fn what_somebody_counted_is_closed_without_a_look(fixture: &Fixture) {
+    for id in ["a", "b", "closed", "fresh"] {
+        fixture.accept(&[event(id)]).await;
+        if id != "fresh" {
+            let claim = fixture.claim_fresh().await;
+            let rows = [row(id, &customer("42"), Email)];
+            let step = step_of(&claim.events()[0], Step::Finished(summary(1)));
+            let chunk = chunk_of(&step.event, &rows, true);
+            fixture.commit(claim, vec![step], vec![chunk]).await;
+        }
+    }
+    let open = fixture.store.open_events(0, 10).await.expect("the database is there");
+    let seq = |id: &str| open.iter().find(|(_, event)| event.as_str() == id).map(|(seq, _)| *seq);
+    let fresh = open.iter().map(|(seq, _)| seq).max().expect("three are open") + 1;
+    let close = |seqs| fixture.store.close_complete(seqs);
+    assert_eq!(close(vec![seq("closed").unwrap_or_default()]).await.expect("the database is there"), 1);
+    let seqs = [fresh, seq("closed").unwrap_or_default(), seq("a").unwrap_or_default(), fresh + 100];
+    assert_eq!(close(seqs.to_vec()).await.expect("the database is there"), 1);
+    assert_eq!(fixture.event_status("a").await, "PROCESSED");
+    assert!(fixture.trace("a").await.event["processed_at"].is_string());
+    assert_eq!(fixture.event_status("b").await, "PUBLISHED", "nobody counted it");
+    assert_eq!(fixture.event_status("fresh").await, "PENDING");
+}

@@ -1,7 +1,5 @@
 //! What becomes of events when a fan-out commits.
 
-use std::time::Duration;
-
 use campanile_domain::channel::Channel::{Email, Push, Sms};
 use campanile_domain::event::Failure;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
@@ -12,6 +10,7 @@ use super::given::{
     chunk_of, claimed, commit_of, customer, entity, event, event_id, found, ids, row, rows, step_of, summary,
     text, texts,
 };
+use super::publish::republish;
 use crate::{Claim, FanOutCommit, FanOutStep, Step, StoreError};
 
 /// Everything that a commit may write, in numbers.
@@ -225,8 +224,7 @@ pub async fn an_event_that_is_cancelled_half_way_keeps_what_was_written(fixture:
     let processed = trace.processed.expect("some was decided");
     assert_eq!((text(&processed, "status"), &processed["sends"]), ("SUCCESS", &json!(1)));
     assert_eq!(fixture.event_status("put off").await, "CANCELLED", "nobody was told");
-    let lost = fixture.store.republish(vec![told.queue], Duration::ZERO, 10).await;
-    let lost = lost.expect("the database is there");
+    let lost = republish(fixture, &[&told.queue], 10).await;
     assert_eq!(lost, 1, "what the broker loses is published again");
     fixture.receive(&[claimed(told.key)]).await;
     assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);

@@ -13,7 +13,8 @@ use super::Fixture;
 use super::given::{
     HALF_A_LEASE, LEASE, QUEUE, chunk_of, claimed, customer, entity, event, row, rows, step_of, text, urgent,
 };
-use crate::{Chunk, ChunkId, FailedMessage, Step};
+use crate::outbox::LOST_PAGE;
+use crate::{Chunk, ChunkId, FailedMessage, LostFrom, Step};
 
 const OTHER_QUEUE: &str = "notification.restaurant";
 const DELAY: Duration = Duration::from_secs(10);
@@ -49,13 +50,14 @@ async fn refuse(fixture: &Fixture, chunk: ChunkId, keys: &[SendKey], max: u32) -
     fixture.store.rows_refused(chunk, refused, max, DELAY).await.expect("the database is there")
 }
 
-async fn republish(fixture: &Fixture, queues: &[&str], limit: usize) -> u64 {
+pub(super) async fn republish(fixture: &Fixture, queues: &[&str], limit: usize) -> u64 {
     republish_older(fixture, queues, Duration::ZERO, limit).await
 }
 
 async fn republish_older(fixture: &Fixture, queues: &[&str], older_than: Duration, limit: usize) -> u64 {
     let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
-    fixture.store.republish(queues, older_than, limit).await.expect("the database is there")
+    let page = fixture.store.republish(queues, older_than, LostFrom::default(), limit).await;
+    page.expect("the database is there").rows
 }
 
 pub async fn a_chunk_born_leased_is_handed_over_and_held_until_its_lease_passes(fixture: &Fixture) {
@@ -156,7 +158,7 @@ pub async fn a_published_chunk_is_no_more(fixture: &Fixture) {
 pub async fn a_released_chunk_can_be_claimed_at_once(fixture: &Fixture) {
     let key = free(fixture, "a", QUEUE, Normal).await;
     let chunk = claim(fixture).await.expect("the chunk waits");
-    fixture.store.release_chunk(chunk.id).await.expect("the database is there");
+    fixture.store.release_chunks(&[chunk.id]).await.expect("the database is there");
     assert_eq!(fixture.outbox_statuses("a").await, ["PENDING"]);
     assert_eq!(keys(&claim(fixture).await.expect("it waits again")), [key]);
 }
@@ -257,14 +259,51 @@ pub async fn what_the_broker_lost_is_published_again(fixture: &Fixture) {
     assert!(claim(fixture).await.is_none());
 }
 
-pub async fn no_more_is_published_again_than_asked(fixture: &Fixture) {
-    let rows: Vec<_> = (0..5).map(|n| row("a", &customer(&n.to_string()), Email)).collect();
-    fixture.published(&event("a"), &rows).await;
-    let mut counts = Vec::new();
-    for _ in 0..4 {
-        counts.push(republish(fixture, &[QUEUE], 2).await);
+pub async fn what_is_lost_is_found_in_pages(fixture: &Fixture) {
+    for (id, recipients) in [("large", 5), ("small", 1), ("last", 2)] {
+        let rows: Vec<_> = (0..recipients).map(|n| row(id, &customer(&n.to_string()), Email)).collect();
+        fixture.published(&event(id), &rows).await;
     }
-    assert_eq!(counts, [2, 2, 1, 0]);
+    let mut pages = Vec::new();
+    let mut from = Some(LostFrom::default());
+    while let Some(here) = from {
+        let page = fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, here, 2).await;
+        let page = page.expect("the database is there");
+        pages.push(page.rows);
+        from = page.next;
+        // Published and lost once more: the search goes on behind them, or it would never end.
+        while let Some(chunk) = claim(fixture).await {
+            fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
+        }
+        assert!(pages.len() <= 6, "{pages:?}");
+    }
+    assert_eq!(pages, [2, 2, 2, 2, 0]);
+    assert_eq!(republish(fixture, &[QUEUE], 100).await, 8);
+}
+
+pub async fn a_search_goes_on_although_its_event_is_closed(fixture: &Fixture) {
+    let rows: Vec<_> = (0..3).map(|n| row("a", &customer(&n.to_string()), Email)).collect();
+    fixture.published(&event("a"), &rows).await;
+    let other = row("b", &customer("0"), Email);
+    fixture.published(&event("b"), std::slice::from_ref(&other)).await;
+    let republish = |from| fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, from, 2);
+    let page = republish(LostFrom::default()).await.expect("the database is there");
+    fixture.receive(&rows.iter().map(|row| claimed(row.key)).collect::<Vec<_>>()).await;
+    assert_eq!(fixture.close(&["a"]).await, 1);
+    let page = republish(page.next.expect("there are more")).await.expect("the database is there");
+    assert_eq!((page.rows, page.next), (1, None), "the other event's only row is not behind the first one's");
+}
+
+pub async fn more_events_than_a_page_has_are_looked_through(fixture: &Fixture) {
+    let of = |n: usize| row(&format!("e{n}"), &customer("42"), Email);
+    for n in 0..=LOST_PAGE {
+        fixture.published(&event(&format!("e{n}")), &[of(n)]).await;
+    }
+    let republish = |from| fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, from, 10_000);
+    let first = republish(LostFrom::default()).await.expect("the database is there");
+    assert_eq!(first.rows, LOST_PAGE as u64);
+    let second = republish(first.next.expect("there are more")).await.expect("the database is there");
+    assert_eq!((second.rows, second.next), (1, None));
 }
 
 pub async fn only_what_was_written_long_enough_ago_is_published_again(fixture: &Fixture) {

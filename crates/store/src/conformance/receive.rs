@@ -14,6 +14,7 @@ use super::Fixture;
 use super::given::{
     claimed, customer, entity, event, event_id, left_due, row, rows, text, texts, urgent, user,
 };
+use super::publish::republish;
 use crate::FailedMessage;
 
 pub async fn a_row_becomes_a_notification_and_a_send(fixture: &Fixture) {
@@ -57,7 +58,7 @@ pub async fn a_redelivered_row_is_skipped(fixture: &Fixture) {
     let again = fixture.receive(&all).await;
     assert!(again.jobs.is_empty() && again.unknown.is_empty());
     assert_eq!(again.repeated, 3);
-    assert!(again.events.contains(&event_id("a")), "the event may be complete");
+    assert!(again.events_again.contains(&event_id("a")), "the event may be complete");
     assert_eq!(fixture.count("SELECT count(*) FROM notification").await, 1);
     assert_eq!(fixture.count("SELECT count(*) FROM notification_channel_send").await, 3);
     let twice_in_one = row("b", &customer("42"), Email);
@@ -131,7 +132,7 @@ pub async fn a_second_notification_of_an_event_is_cancelled(fixture: &Fixture) {
     fixture.receive(&[claimed(rows[0].key)]).await;
     let second = fixture.receive(&[claimed(rows[1].key)]).await;
     assert!(second.jobs.is_empty() && second.unknown.is_empty());
-    assert_eq!(second.events, [event_id("a")]);
+    assert_eq!(second.events_again, [event_id("a")]);
     let trace = fixture.trace("a").await;
     assert_eq!(trace.notifications.len(), 1);
     assert_eq!(texts(&trace.outbox, "status"), ["DELIVERED", "CANCELLED"]);
@@ -199,6 +200,5 @@ pub async fn a_message_that_can_not_be_received_fails_its_row(fixture: &Fixture)
     let letter = trace.dead_letters.last().expect("the row has one");
     assert_eq!((text(letter, "stage"), text(letter, "reason")), ("receive", "POISON"));
     assert_eq!((text(letter, "recipient_id"), text(letter, "channel")), ("42", "SMS"));
-    let lost = fixture.store.republish(vec![rows[1].queue.clone()], Duration::ZERO, 10).await;
-    assert_eq!(lost.expect("the database is there"), 0);
+    assert_eq!(republish(fixture, &[&rows[1].queue], 10).await, 0);
 }

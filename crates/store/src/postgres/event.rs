@@ -7,6 +7,7 @@ use campanile_domain::event::{BodyHash, Failure, NewEvent};
 use campanile_domain::id::EventId;
 use campanile_domain::priority::Priority;
 use campanile_domain::time::Timestamp;
+use tokio_postgres::Row;
 
 use super::transaction::Transaction;
 use super::{Params, Postgres, prepare, query_prepared, read, settle, statement};
@@ -43,24 +44,36 @@ impl EventStore for Postgres {
 
     async fn close_events(&self, candidates: Vec<EventId>) -> Result<u64, StoreError> {
         let ids: HashSet<&str> = candidates.iter().map(EventId::as_str).collect();
-        let ids: Vec<&str> = ids.into_iter().collect();
-        let transaction = self.begin().await?;
-        let locked = transaction.query(statement::LOCK_CLOSE, &[]).await?;
-        if !read::get::<bool>(read::only(&locked)?, "free")? {
-            // A replay brings rows back just now; what is complete is found later.
-            return Ok(0);
-        }
-        let closed = transaction.execute(statement::CLOSE_EVENTS, &[&ids]).await?;
-        transaction.commit().await?;
-        Ok(closed)
+        close(self, statement::CLOSE_EVENTS, &[&Vec::from_iter(ids)]).await
+    }
+
+    async fn close_complete(&self, mut seqs: Vec<i64>) -> Result<u64, StoreError> {
+        // In order, so that two who close do not wait for each other in a circle.
+        seqs.sort_unstable();
+        close(self, statement::CLOSE_COMPLETE, &[&seqs]).await
     }
 
     async fn open_events(&self, after: i64, limit: usize) -> Result<Vec<(i64, EventId)>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.query(statement::OPEN_EVENTS, &[&after, &limit]).await?;
-        let open = |row| Ok((read::get(row, "id")?, EventId::stored(read::get::<String>(row, "event_id")?)));
-        rows.iter().map(open).collect()
+        open_events(&self.query(statement::OPEN_EVENTS, &[&after, &limit]).await?)
     }
+}
+
+async fn close(store: &Postgres, statement: &'static str, events: Params<'_>) -> Result<u64, StoreError> {
+    let transaction = store.begin().await?;
+    let locked = transaction.query(statement::LOCK_CLOSE, &[]).await?;
+    if !read::get::<bool>(read::only(&locked)?, "free")? {
+        // A replay brings rows back just now; what is complete is found later.
+        return Ok(0);
+    }
+    let closed = transaction.execute(statement, events).await?;
+    transaction.commit().await?;
+    Ok(closed)
+}
+
+pub fn open_events(rows: &[Row]) -> Result<Vec<(i64, EventId)>, StoreError> {
+    let open = |row| Ok((read::get(row, "id")?, EventId::stored(read::get::<String>(row, "event_id")?)));
+    rows.iter().map(open).collect()
 }
 
 /// Nobody will try the event again by itself. One of which some were told already is `PUBLISHED`, so that what was written

@@ -14,9 +14,11 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::commit::NewChunks;
+use super::event::open_events;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, settle, statement};
-use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, OutboxStore, StoreError};
+use crate::outbox::LOST_PAGE;
+use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, LostFrom, OutboxStore, Republished, StoreError};
 
 #[async_trait]
 impl OutboxStore for Postgres {
@@ -32,12 +34,11 @@ impl OutboxStore for Postgres {
     }
 
     async fn chunks_published(&self, chunks: &[ChunkId]) -> Result<u64, StoreError> {
-        let ids: Vec<i64> = chunks.iter().map(|chunk| chunk.0).collect();
-        self.execute(statement::DELETE_CHUNK, &[&ids]).await
+        self.execute(statement::DELETE_CHUNK, &[&numbers(chunks)]).await
     }
 
-    async fn release_chunk(&self, chunk: ChunkId) -> Result<(), StoreError> {
-        self.execute(statement::RELEASE_CHUNK, &[&chunk.0, &None::<f64>]).await.map(drop)
+    async fn release_chunks(&self, chunks: &[ChunkId]) -> Result<(), StoreError> {
+        self.execute(statement::RELEASE_CHUNK, &[&numbers(chunks), &None::<f64>]).await.map(drop)
     }
 
     async fn rows_refused(
@@ -55,7 +56,7 @@ impl OutboxStore for Postgres {
             let (ids, channels) = columns(waiting);
             transaction.execute(statement::CONFIRM_ROWS, &[&chunk.0, &ids, &channels]).await?;
             let delay = Some(delay.as_secs_f64());
-            transaction.execute(statement::RELEASE_CHUNK, &[&chunk.0, &delay]).await?;
+            transaction.execute(statement::RELEASE_CHUNK, &[&vec![chunk.0], &delay]).await?;
         }
         transaction.commit().await?;
         Ok(letters)
@@ -65,13 +66,23 @@ impl OutboxStore for Postgres {
         &self,
         queues: Vec<String>,
         older_than: Duration,
+        from: LostFrom,
         limit: usize,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<Republished, StoreError> {
         let transaction = self.begin().await?;
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
         let seconds = older_than.as_secs_f64();
         transaction.query(statement::LOCK_REPUBLISH, &[]).await?;
-        let rows = transaction.query(statement::LOST_ROWS, &[&queues, &seconds, &limit]).await?;
+        let page = i64::try_from(LOST_PAGE).unwrap_or(i64::MAX);
+        let events = open_events(&transaction.query(statement::OPEN_EVENTS, &[&from.after(), &page]).await?)?;
+        let (seqs, ids): (Vec<i64>, Vec<&str>) = events.iter().map(|(seq, id)| (*seq, id.as_str())).unzip();
+        let (user, channel) = from.row.as_ref().map(|(user, channel)| (user, channel.as_str())).unzip();
+        let user_type = user.map(|user| user.user_type.as_str()).unwrap_or_default();
+        let user_id = user.map(|user| user.user_id.as_str()).unwrap_or_default();
+        let channel = channel.unwrap_or_default();
+        let params: Params =
+            &[&seqs, &ids, &queues, &seconds, &from.seq, &user_type, &user_id, &channel, &most];
+        let rows = transaction.query(statement::LOST_ROWS, params).await?;
         let mut lost: HashMap<(String, i64), Vec<SendKey>> = HashMap::new();
         for row in &rows {
             let priority: Priority = read::parsed(row, "priority")?;
@@ -80,8 +91,17 @@ impl OutboxStore for Postgres {
         }
         rechunk(&transaction, lost).await?;
         transaction.commit().await?;
-        Ok(rows.len() as u64)
+        let place = |row| {
+            let at = (read::recipient_of(row)?, read::key_of(row)?.channel);
+            Ok::<_, StoreError>(LostFrom { seq: read::get(row, "seq")?, row: Some(at) })
+        };
+        let end = rows.last().map(place).transpose()?;
+        Ok(Republished::of_page(&events, rows.len(), end, limit))
     }
+}
+
+fn numbers(chunks: &[ChunkId]) -> Vec<i64> {
+    chunks.iter().map(|chunk| chunk.0).collect()
 }
 
 pub fn columns(keys: impl IntoIterator<Item = SendKey>) -> (Vec<Uuid>, Vec<&'static str>) {

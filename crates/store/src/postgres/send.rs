@@ -133,13 +133,17 @@ async fn sort_out(
             received.repeated += 1;
             continue;
         }
-        received.events.push(EventId::stored(read::get::<String>(row, "event_id")?));
+        let event_id = EventId::stored(read::get::<String>(row, "event_id")?);
         let (open, fresh, born): (bool, bool, bool) =
             (read::get(row, "open")?, read::get(row, "fresh")?, read::get(row, "born")?);
+        if open && !fresh && !born {
+            unsure.insert(key);
+            continue;
+        }
+        if born { &mut received.events } else { &mut received.events_again }.push(event_id);
         match read::get::<Option<i64>>(row, "lease")? {
             Some(claim) if born => received.jobs.push(read::job(row, ClaimId(claim))?),
             _ if born => received.sent += u64::from(key.channel == Channel::Websocket),
-            _ if open && !fresh => drop(unsure.insert(key)),
             _ => received.repeated += 1,
         }
     }
@@ -184,6 +188,9 @@ async fn look_again(
     let mut duplicates = Vec::new();
     for row in &rows {
         let key = read::key_of(row)?;
+        let event_id = EventId::stored(read::get::<String>(row, "event_id")?);
+        if claims.contains_key(&key) { &mut received.events } else { &mut received.events_again }
+            .push(event_id);
         match claims.get(&key) {
             Some(Some(claim)) => received.jobs.push(read::job(row, *claim)?),
             Some(None) => received.sent += u64::from(key.channel == Channel::Websocket),

@@ -44,15 +44,30 @@ impl EventStore for Sqlite {
         .await
     }
 
-    async fn open_events(&self, after: i64, limit: usize) -> Result<Vec<(i64, EventId)>, StoreError> {
-        self.read(move |connection| {
-            let params = named_params! { ":after": after, ":limit": limit };
-            read::all(connection, statement::OPEN_EVENTS, params, |row| {
-                Ok((row.get("id")?, EventId::stored(row.get::<_, String>("event_id")?)))
-            })
+    async fn close_complete(&self, seqs: Vec<i64>) -> Result<u64, StoreError> {
+        self.write(move |connection, now| {
+            let close = |seq: &i64| {
+                read::change(connection, statement::CLOSE_COMPLETE, named_params! { ":id": seq, ":now": now })
+            };
+            seqs.iter().map(close).try_fold(0, |sum, closed| Ok(sum + closed? as u64))
         })
         .await
     }
+
+    async fn open_events(&self, after: i64, limit: usize) -> Result<Vec<(i64, EventId)>, StoreError> {
+        self.read(move |connection| open_events(connection, after, limit)).await
+    }
+}
+
+pub fn open_events(
+    connection: &Connection,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<(i64, EventId)>, StoreError> {
+    let params = named_params! { ":after": after, ":limit": limit };
+    read::all(connection, statement::OPEN_EVENTS, params, |row| {
+        Ok((row.get("id")?, EventId::stored(row.get::<_, String>("event_id")?)))
+    })
 }
 
 /// Nobody will try the event again by itself. One of which some were told already is `PUBLISHED`, so that what was written

@@ -13,8 +13,10 @@ use campanile_domain::time;
 use rusqlite::{Connection, Row, named_params};
 use serde_json::json;
 
+use super::event::open_events;
 use super::{Sqlite, read, send, statement};
-use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, OutboxStore, StoreError};
+use crate::outbox::LOST_PAGE;
+use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, LostFrom, OutboxStore, Republished, StoreError};
 
 #[async_trait]
 impl OutboxStore for Sqlite {
@@ -34,8 +36,10 @@ impl OutboxStore for Sqlite {
         .await
     }
 
-    async fn release_chunk(&self, chunk: ChunkId) -> Result<(), StoreError> {
-        self.write(move |connection, _| release(connection, chunk, None)).await
+    async fn release_chunks(&self, chunks: &[ChunkId]) -> Result<(), StoreError> {
+        let chunks = chunks.to_vec();
+        self.write(move |connection, _| chunks.iter().try_for_each(|chunk| release(connection, *chunk, None)))
+            .await
     }
 
     async fn rows_refused(
@@ -70,10 +74,13 @@ impl OutboxStore for Sqlite {
         &self,
         queues: Vec<String>,
         older_than: Duration,
+        from: LostFrom,
         limit: usize,
-    ) -> Result<u64, StoreError> {
-        self.write(move |connection, now| republish(connection, &queues, &earlier(now, older_than), limit))
-            .await
+    ) -> Result<Republished, StoreError> {
+        self.write(move |connection, now| {
+            republish(connection, &queues, &earlier(now, older_than), &from, limit)
+        })
+        .await
     }
 }
 
@@ -178,23 +185,36 @@ fn republish(
     connection: &Connection,
     queues: &[String],
     written_before: &str,
+    from: &LostFrom,
     limit: usize,
-) -> Result<u64, StoreError> {
-    let params = named_params! {
-        ":queues": json!(queues).to_string(), ":written_before": written_before, ":limit": limit,
-    };
+) -> Result<Republished, StoreError> {
+    let queues = json!(queues).to_string();
+    let events = open_events(connection, from.after(), LOST_PAGE)?;
     let mut lost: HashMap<(String, i64), Vec<SendKey>> = HashMap::new();
-    read::all(connection, statement::LOST_ROWS, params, |row| {
-        let priority: Priority = read::parsed(row, "priority")?;
-        lost.entry((row.get("queue")?, priority.lane())).or_default().push(read::key_of(row)?);
-        Ok(())
-    })?;
-    let mut count = 0;
+    let (mut found, mut end) = (0, None);
+    for (seq, event_id) in &events {
+        if found == limit {
+            break;
+        }
+        let behind = from.row.as_ref().filter(|_| *seq == from.seq);
+        let params = named_params! {
+            ":event_id": event_id.as_str(), ":queues": queues, ":written_before": written_before, ":limit": limit - found,
+            ":recipient_type": behind.map(|(user, _)| user.user_type.as_str()).unwrap_or_default(),
+            ":recipient_id": behind.map(|(user, _)| user.user_id.as_str()).unwrap_or_default(),
+            ":channel": behind.map(|(_, channel)| channel.as_str()).unwrap_or_default(),
+        };
+        let rows = read::all(connection, statement::LOST_ROWS, params, |row| {
+            let (key, priority): (_, Priority) = (read::key_of(row)?, read::parsed(row, "priority")?);
+            lost.entry((row.get("queue")?, priority.lane())).or_default().push(key);
+            Ok((read::recipient_of(row)?, key.channel))
+        })?;
+        found += rows.len();
+        end = rows.into_iter().next_back().map(|row| LostFrom { seq: *seq, row: Some(row) }).or(end);
+    }
     for ((queue, lane), keys) in lost {
-        count += keys.len() as u64;
         put_into_chunks(connection, &queue, lane, keys)?;
     }
-    Ok(count)
+    Ok(Republished::of_page(&events, found, end, limit))
 }
 
 /// Chunks that nobody holds. One passes over what lies between its rows when it is read, so they had better lie together.

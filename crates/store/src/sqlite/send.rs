@@ -164,8 +164,9 @@ fn receive(
         into.unknown.push(key);
         return Ok(());
     };
-    into.events.push(job.event_id.clone());
+    let event_id = job.event_id.clone();
     if ended.is_some() {
+        into.events_again.push(event_id);
         into.repeated += 1;
         return Ok(());
     }
@@ -175,6 +176,7 @@ fn receive(
     {
         let error = "DUPLICATE: the user has this event's notification already";
         let params = named_params! { ":notification_id": id, ":channel": channel, ":error": error };
+        into.events_again.push(event_id);
         return read::change(connection, statement::CANCEL_ROW, params).map(drop);
     }
     let status = match key.channel {
@@ -194,6 +196,7 @@ fn receive(
             ":provider": sent.then_some("realtime"), ":sent_at": sent.then_some(now), ":now": now,
         },
     )?;
+    if born > 0 { &mut into.events } else { &mut into.events_again }.push(event_id);
     match status {
         _ if born == 0 => into.repeated += 1,
         SendStatus::Sending => into.jobs.push(job),

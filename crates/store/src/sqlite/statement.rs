@@ -10,6 +10,7 @@ statements! {
     CLAIM_THESE = "claim_these";
     CLAIM_UNFINISHED = "claim_unfinished";
     CLAIMED_JOBS = "claimed_jobs";
+    CLOSE_COMPLETE = "close_complete";
     CLOSE_EVENTS = "close_events";
     CONFIRM_ROWS = "confirm_rows";
     COUNT_FAILURE = "count_failure";

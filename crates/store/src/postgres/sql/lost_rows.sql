@@ -1,12 +1,19 @@
--- Rows that were published at least so many seconds ago and never received, of events that are not closed. Partial indexes
--- event_outbox_open and event_outbox_unfinished, then outbox_recipient.
-SELECT o.notification_id, o.channel, o.queue, o.priority
-FROM (SELECT event_id FROM campanile.event_outbox WHERE status = 'PUBLISHED'
-      UNION ALL
-      SELECT event_id FROM campanile.event_outbox WHERE status = 'PENDING' AND fan_out_cursor IS NOT NULL) e
-JOIN campanile.outbox o ON o.event_id = e.event_id
-LEFT JOIN campanile.send s ON s.notification_id = o.notification_id AND s.channel = o.channel
-LEFT JOIN campanile.publish_chunk c ON c.id = o.chunk_id
-WHERE o.status IS NULL AND s.channel IS NULL AND c.id IS NULL
-  AND o.queue = ANY ($1::text[]) AND o.created_at <= campanile.now() - make_interval(secs => $2)
-LIMIT $3
+-- Rows of these events that were published at least so many seconds ago and never received, event by event in the order of
+-- outbox_recipient; of one event only those behind a given row. However many an event has, no more are read than are asked for and
+-- those between them.
+SELECT e.id AS seq, o.recipient_type, o.recipient_id, o.channel, o.notification_id, o.queue, o.priority
+FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS e (id, event_id, place)
+CROSS JOIN LATERAL (
+    SELECT o.*
+    FROM campanile.outbox o
+    LEFT JOIN campanile.send s ON s.notification_id = o.notification_id AND s.channel = o.channel
+    LEFT JOIN campanile.publish_chunk c ON c.id = o.chunk_id
+    WHERE o.event_id = e.event_id
+      AND (o.recipient_type, o.recipient_id, o.channel)
+          > (CASE WHEN e.id = $5 THEN $6 ELSE '' END, CASE WHEN e.id = $5 THEN $7 ELSE '' END, CASE WHEN e.id = $5 THEN $8 ELSE '' END)
+      AND o.status IS NULL AND s.channel IS NULL AND c.id IS NULL
+      AND o.queue = ANY ($3::text[]) AND o.created_at <= campanile.now() - make_interval(secs => $4)
+    ORDER BY o.recipient_type, o.recipient_id, o.channel
+    LIMIT $9) o
+ORDER BY e.place, o.recipient_type, o.recipient_id, o.channel
+LIMIT $9

@@ -1,2 +1,2 @@
--- A chunk that waits again, for so many seconds if that is given. Primary key.
-UPDATE campanile.publish_chunk SET lease_until = campanile.now() + make_interval(secs => $2::float8) WHERE id = $1
+-- Chunks that wait again, for so many seconds if that is given. Primary key.
+UPDATE campanile.publish_chunk SET lease_until = campanile.now() + make_interval(secs => $2::float8) WHERE id = ANY ($1::bigint[])

@@ -12,7 +12,7 @@ use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, ro
 use crate::conformance::Fixture;
 use crate::conformance::given::outcome;
 use crate::postgres::back_door::Database;
-use crate::{Acceptance, Claim, ReceivedKey, Store, StoreError};
+use crate::{Acceptance, Claim, LostFrom, ReceivedKey, Store, StoreError};
 
 const FRESH: Claim = Claim::Fresh { limit: 3 };
 
@@ -117,9 +117,10 @@ async fn what_two_find_lost_at_once_is_published_again_once() {
     let fixture = fixture().await;
     let rows = rows("a", 300);
     fixture.published(&event("a"), &rows).await;
-    let republish = || fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, 1_000);
+    let republish =
+        || fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, LostFrom::default(), 1_000);
     let (one, other) = tokio::join!(republish(), republish());
-    assert_eq!(one.unwrap() + other.unwrap(), 300);
+    assert_eq!(one.unwrap().rows + other.unwrap().rows, 300);
     let chunk = fixture.store.claim_chunk(QUEUE, LEASE).await.unwrap().unwrap();
     assert_eq!(chunk.rows.len(), 300);
     assert!(fixture.store.claim_chunk(QUEUE, LEASE).await.unwrap().is_none());
