@@ -143,6 +143,7 @@ macro_rules! for_each_check {
             receive::what_is_not_claimed_is_due_at_once
             receive::the_channels_of_a_user_share_a_notification
             receive::users_of_two_types_with_one_id_are_two
+            receive::every_channel_of_a_second_notification_is_cancelled
             receive::a_second_notification_of_an_event_is_cancelled
             receive::the_inbox_has_the_text_of_the_inbox
             receive::a_large_payload_stays_out_of_the_inbox

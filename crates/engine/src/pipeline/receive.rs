@@ -136,6 +136,10 @@ impl<'a> Batches<'a> {
         let written = async move {
             let mut backoff = Backoff::new();
             let Ok(_turn) = engine.batches.acquire().await else { return Vec::new() };
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = desk.keeps_up() => {}
+            }
             // While the database is away the batch is kept, unacknowledged: giving it back would only send it in a circle.
             while let Err(error) = receive(&engine, &desk, &deliveries).await {
                 if stop.is_cancelled() {

@@ -12,7 +12,7 @@ use campanile_domain::send::{OnDoubt, Outcome};
 use campanile_domain::time;
 use campanile_store::{ClaimId, SendJob, StoreError};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -21,6 +21,9 @@ use crate::config::SendConfig;
 use crate::lease_end::LeaseEnd;
 use crate::signals::Outage;
 use crate::{Engine, Role};
+
+/// Outcomes that may wait for being written before nothing more is received.
+const MAX_UNSETTLED: usize = 1_000;
 
 /// A send that this instance holds, until it is settled.
 #[derive(Debug)]
@@ -74,11 +77,48 @@ pub struct Attempted {
     pub duration: Duration,
 }
 
+/// Where attempts go that are over. Whoever takes them counts as unsettled until it lets go of them.
+#[derive(Debug, Clone)]
+struct Over {
+    put: UnboundedSender<(Attempted, Unsettled)>,
+    unsettled: Arc<watch::Sender<usize>>,
+}
+
+impl Over {
+    fn put(&self, attempted: Attempted) {
+        self.unsettled.send_if_modified(|unsettled| {
+            *unsettled += 1;
+            false
+        });
+        // Settle is there for as long as attempts are.
+        let _ = self.put.send((attempted, Unsettled(Arc::clone(&self.unsettled))));
+    }
+
+    async fn keeps_up(&self) {
+        let mut unsettled = self.unsettled.subscribe();
+        // Its sender is here, and so it is told.
+        let _ = unsettled.wait_for(|unsettled| *unsettled < MAX_UNSETTLED).await;
+    }
+}
+
+/// One outcome that is not written yet.
+#[derive(Debug)]
+pub struct Unsettled(Arc<watch::Sender<usize>>);
+
+impl Drop for Unsettled {
+    fn drop(&mut self) {
+        self.0.send_if_modified(|unsettled| {
+            *unsettled -= 1;
+            *unsettled + 1 == MAX_UNSETTLED
+        });
+    }
+}
+
 /// What lies between receive, send and settle, in memory and bounded.
 #[derive(Debug)]
 pub struct Desk {
     channels: PerChannel<ChannelDesk>,
-    outcomes: UnboundedSender<Attempted>,
+    over: Over,
     attempts: TaskTracker,
     open_claims: OpenClaims,
 }
@@ -107,19 +147,20 @@ impl Lane {
 
 /// How many sends of a channel may be claimed and not settled; beyond it they wait in the database. Enough to keep every attempt busy,
 /// and not so much that a lease could run out while waiting. What a dead instance had claimed is in doubt, and counts as tried, although it
-/// may not have been begun: so few where something leaves the house, and where a person must look at it none but those in flight.
+/// may not have been begun: so few where something leaves the house, and where a person must look at it none but those in flight. What is only
+/// captured is captured by being settled, so that there is no doubt.
 fn max_claimed(engine: &Engine, channel: Channel) -> usize {
     let SendConfig { concurrency, policy, .. } = engine.config.send.get(channel);
     let captures = engine.providers.get(channel).is_none_or(|provider| provider.captures());
     let per_attempt = match policy.on_doubt {
-        _ if captures => 40,
+        _ if captures => 200,
         OnDoubt::Resend => 4,
         OnDoubt::Hold => 1,
     };
     concurrency * per_attempt
 }
 
-pub type Outcomes = Arc<Mutex<UnboundedReceiver<Attempted>>>;
+pub type Outcomes = Arc<Mutex<UnboundedReceiver<(Attempted, Unsettled)>>>;
 
 impl Desk {
     pub fn new(engine: &Engine) -> (Arc<Self>, Outcomes) {
@@ -135,8 +176,8 @@ impl Desk {
                 others: Lane::new(),
             }
         });
-        let desk =
-            Desk { channels, outcomes, attempts: TaskTracker::new(), open_claims: OpenClaims::default() };
+        let over = Over { put: outcomes, unsettled: Arc::default() };
+        let desk = Desk { channels, over, attempts: TaskTracker::new(), open_claims: OpenClaims::default() };
         (Arc::new(desk), Arc::new(Mutex::new(attempted)))
     }
 
@@ -200,6 +241,12 @@ impl Desk {
         open(&self.open_claims).len()
     }
 
+    /// Waits while so many outcomes are to be written that receiving more would only make them wait: it is the database that is
+    /// behind then, and never a provider.
+    pub async fn keeps_up(&self) {
+        self.over.keeps_up().await;
+    }
+
     /// Waits for the attempts that are under way.
     pub async fn finish(&self) {
         self.attempts.close();
@@ -237,16 +284,15 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, channel: Channel, drain: Cance
             () = drain.cancelled() => return,
         };
         if drain.is_cancelled() {
-            let _ = desk.outcomes.send(let_go(claimed, provider.as_ref()));
+            desk.over.put(let_go(claimed, provider.as_ref()));
             continue;
         }
         let Ok(turn) = Arc::clone(&this.concurrency).acquire_owned().await else { return };
-        let outcomes = desk.outcomes.clone();
+        let over = desk.over.clone();
         let provider = Arc::clone(&provider);
         desk.attempts.spawn(async move {
             let _turn = turn;
-            // Settle is there for as long as attempts are.
-            let _ = outcomes.send(attempt(claimed, provider.as_ref()).await);
+            over.put(attempt(claimed, provider.as_ref()).await);
         });
     }
 }
@@ -380,5 +426,22 @@ mod tests {
         assert!(open(&claims).is_empty(), "recovery may take over the one that was lost");
         drop(held(true));
         assert!(open(&claims).is_empty());
+    }
+
+    #[tokio::test]
+    async fn nothing_more_is_received_while_too_many_outcomes_are_to_be_written() {
+        let (put, mut outcomes) = mpsc::unbounded_channel();
+        let over = Over { put, unsettled: Arc::default() };
+        let soon = || tokio::time::timeout(Duration::from_millis(20), over.keeps_up());
+        for _ in 1..MAX_UNSETTLED {
+            over.put(let_go(claimed(Duration::ZERO), &Capture));
+        }
+        assert!(soon().await.is_ok());
+        over.put(let_go(claimed(Duration::ZERO), &Capture));
+        assert!(soon().await.is_err());
+        let (_, settled) = tokio::join!(over.keeps_up(), async { drop(outcomes.recv().await) });
+        assert_eq!(settled, ());
+        drop(outcomes);
+        assert_eq!(*over.unsettled.borrow(), 0, "those that a loop took with it are not waited for");
     }
 }

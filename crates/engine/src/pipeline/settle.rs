@@ -22,7 +22,8 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, outcomes: Outcomes, done: Canc
     let mut outcomes = outcomes.lock().await;
     let mut backoff = Backoff::new();
     loop {
-        let batch = next_batch(&mut outcomes, &done).await;
+        let (batch, _unsettled): (Vec<_>, Vec<_>) =
+            next_batch(&mut outcomes, &done).await.into_iter().unzip();
         if batch.is_empty() {
             return;
         }
@@ -46,7 +47,7 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, outcomes: Outcomes, done: Canc
 }
 
 /// What is there, up to a batch; empty when all is done.
-async fn next_batch(outcomes: &mut UnboundedReceiver<Attempted>, done: &CancellationToken) -> Vec<Attempted> {
+async fn next_batch<T>(outcomes: &mut UnboundedReceiver<T>, done: &CancellationToken) -> Vec<T> {
     let mut batch = Vec::new();
     tokio::select! {
         biased;

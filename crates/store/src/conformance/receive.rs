@@ -126,6 +126,18 @@ pub async fn users_of_two_types_with_one_id_are_two(fixture: &Fixture) {
     assert_eq!(trace.sends.len(), 2);
 }
 
+pub async fn every_channel_of_a_second_notification_is_cancelled(fixture: &Fixture) {
+    let first = row("a", &customer("42"), Email);
+    let second = rows("a", &customer("42"), &[Push, Sms]);
+    fixture.published(&event("a"), &[vec![first.clone()], second.clone()].concat()).await;
+    fixture.receive(&[claimed(first.key)]).await;
+    let received = fixture.receive(&second.iter().map(|row| claimed(row.key)).collect::<Vec<_>>()).await;
+    assert!(received.jobs.is_empty() && received.unknown.is_empty() && received.events.is_empty());
+    assert_eq!(fixture.outbox_statuses("a").await, ["DELIVERED", "CANCELLED", "CANCELLED"]);
+    assert_eq!(fixture.trace("a").await.notifications.len(), 1);
+    assert_eq!(fixture.close(&["a"]).await, 1);
+}
+
 pub async fn a_second_notification_of_an_event_is_cancelled(fixture: &Fixture) {
     let rows = [Email, Sms].map(|channel| row("a", &customer("42"), channel));
     fixture.published(&event("a"), &rows).await;

@@ -28,6 +28,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use campanile_domain::time::{self, Timestamp};
 use refinery::Migration;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tokio::sync::Semaphore;
 
@@ -191,6 +192,8 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error>
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    // Otherwise a statement whose plan might depend on its values is planned again whenever they change: each time.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     if !flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY) {
         connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")?;
     }

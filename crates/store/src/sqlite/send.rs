@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
-use campanile_domain::id::{EventId, SendKey, UserRef};
+use campanile_domain::id::{EventId, NotificationId, SendKey, UserRef};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::SendState;
 use campanile_domain::status::SendStatus;
@@ -30,9 +30,9 @@ impl SendStore for Sqlite {
         let instance = instance.to_owned();
         self.write(move |connection, now| {
             let claim = open_claim(connection, now, &instance, lease)?;
-            let mut received = Received::default();
+            let (mut received, mut last) = (Received::default(), None);
             for key in &keys {
-                receive(connection, now, *key, claim, &mut received)?;
+                receive(connection, now, *key, claim, &mut received, &mut last)?;
             }
             fill_claim(connection, claim, &received.jobs)?;
             Ok(received)
@@ -146,12 +146,17 @@ fn fill_claim(connection: &Connection, claim: ClaimId, jobs: &[SendJob]) -> Resu
     read::change(connection, statement::FILL_CLAIM, params).map(drop)
 }
 
+/// The notification that was written last, and whether it is the one that its user sees. Keys come in their order, so that the
+/// channels of a notification follow each other.
+type LastNotification = Option<(NotificationId, bool)>;
+
 fn receive(
     connection: &Connection,
     now: &str,
     received: ReceivedKey,
     claim: ClaimId,
     into: &mut Received,
+    last: &mut LastNotification,
 ) -> Result<(), StoreError> {
     let key = received.key;
     let id = key.notification_id.to_string();
@@ -170,10 +175,16 @@ fn receive(
         into.repeated += 1;
         return Ok(());
     }
-    let params = named_params! { ":notification_id": id, ":channel": channel, ":now": now };
-    if read::change(connection, statement::RECEIVE_NOTIFICATION, params)? == 0
-        && notification_of(connection, &job.event_id, &job.user)?.is_some_and(|other| other != id)
-    {
+    let is_seen = match *last {
+        Some((notification_id, is_seen)) if notification_id == key.notification_id => is_seen,
+        _ => {
+            let params = named_params! { ":notification_id": id, ":channel": channel, ":now": now };
+            read::change(connection, statement::RECEIVE_NOTIFICATION, params)? > 0
+                || notification_of(connection, &job.event_id, &job.user)?.is_none_or(|seen| seen == id)
+        }
+    };
+    *last = Some((key.notification_id, is_seen));
+    if !is_seen {
         let error = "DUPLICATE: the user has this event's notification already";
         let params = named_params! { ":notification_id": id, ":channel": channel, ":error": error };
         into.events_again.push(event_id);
