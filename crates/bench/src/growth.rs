@@ -46,7 +46,7 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let (mut rows, mut kept) = (Vec::new(), Vec::new());
     for mut past in pasts {
         let rate = median_of(&past.samples, |sample| sample.rate);
-        let latency = latency::with_load(&mut past.world, empty * SHARE, bench.window).await?;
+        let (latency, _) = latency::with_load(&mut past.world, empty * SHARE, bench.window).await?;
         let what = format!("{} rows of history", per_second(f64::from(u32::try_from(past.rows)?)));
         rows.push(row(what, rate, empty, &latency));
         kept.push(json!({ "history": past.rows, "rate": rate, "of_empty": rate / empty, "latency": latency, "samples": past.samples }));

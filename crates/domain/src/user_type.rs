@@ -8,6 +8,7 @@ use crate::priority::Priority;
 
 /// Rows of audience `ALL` travel by a queue of their own, so that a broadcast stands in nobody's way.
 pub const BROADCAST_QUEUE: &str = "notification.broadcast";
+const HIGH_TWIN: &str = ".high";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,9 +64,14 @@ impl UserTypes {
 /// Queues have no priorities of their own, so `HIGH` has a twin.
 pub fn queue_for(queue: &str, priority: Priority) -> String {
     match priority {
-        Priority::High => format!("{queue}.high"),
+        Priority::High => format!("{queue}{HIGH_TWIN}"),
         Priority::Normal | Priority::Low => queue.to_owned(),
     }
+}
+
+/// Whether it is the twin for `HIGH` of another queue.
+pub fn is_high(queue: &str) -> bool {
+    queue.ends_with(HIGH_TWIN)
 }
 
 impl Default for UserTypes {

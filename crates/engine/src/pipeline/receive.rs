@@ -10,6 +10,7 @@ use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
 use campanile_domain::id::SendKey;
 use campanile_domain::status::SendStatus;
+use campanile_domain::user_type::is_high;
 use campanile_store::{FailedMessage, ReceivedKey, Signal, StoreError};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -56,7 +57,7 @@ async fn consume(
     backoff: &mut Backoff,
 ) -> Result<(), BrokerError> {
     let mut consumer = engine.broker.consume(queue, engine.config.receive.prefetch).await?;
-    let mut under_way = Batches::new(engine, desk, stop);
+    let mut under_way = Batches::new(engine, desk, queue, stop);
     let ended = under_way.run(consumer.as_mut(), backoff).await;
     while let Some(written) = under_way.tasks.join_next().await {
         // A connection that broke takes no acknowledgement; then the batch comes again, and is skipped.
@@ -69,6 +70,8 @@ async fn consume(
 struct Batches<'a> {
     engine: &'a Engine,
     desk: &'a Arc<Desk>,
+    /// What is urgent does not wait for others to be settled.
+    urgent: bool,
     stop: &'a CancellationToken,
     /// Each answers what may be acknowledged.
     tasks: JoinSet<Vec<Tag>>,
@@ -109,8 +112,15 @@ impl Pace {
 }
 
 impl<'a> Batches<'a> {
-    fn new(engine: &'a Engine, desk: &'a Arc<Desk>, stop: &'a CancellationToken) -> Self {
-        Batches { engine, desk, stop, tasks: JoinSet::new(), pace: Pace::new(Instant::now()) }
+    fn new(engine: &'a Engine, desk: &'a Arc<Desk>, queue: &str, stop: &'a CancellationToken) -> Self {
+        Batches {
+            engine,
+            desk,
+            urgent: is_high(queue),
+            stop,
+            tasks: JoinSet::new(),
+            pace: Pace::new(Instant::now()),
+        }
     }
 
     async fn run(&mut self, consumer: &mut dyn Consumer, backoff: &mut Backoff) -> Result<(), BrokerError> {
@@ -133,13 +143,16 @@ impl<'a> Batches<'a> {
     fn start(&mut self, deliveries: Vec<Delivery>) {
         self.pace.batch(deliveries.len(), Instant::now());
         let (engine, desk, stop) = (self.engine.clone(), Arc::clone(self.desk), self.stop.clone());
+        let urgent = self.urgent;
         let written = async move {
             let mut backoff = Backoff::new();
-            let Ok(_turn) = engine.batches.acquire().await else { return Vec::new() };
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = desk.keeps_up() => {}
+            if !urgent {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = desk.keeps_up() => {}
+                }
             }
+            let Ok(_turn) = engine.batches.acquire().await else { return Vec::new() };
             // While the database is away the batch is kept, unacknowledged: giving it back would only send it in a circle.
             while let Err(error) = receive(&engine, &desk, &deliveries).await {
                 if stop.is_cancelled() {
