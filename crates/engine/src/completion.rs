@@ -10,7 +10,7 @@ use campanile_domain::id::EventId;
 use tokio::sync::Notify;
 
 /// For so long it is waited for the rest of an event's rows. Another instance may have received them, or a row has failed.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Events that are counted at the same time; of more than that the database is asked.
 const MAX_COUNTED: usize = 100_000;
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
 use crate::backoff::Backoff;
-use crate::completion::Complete;
+use crate::completion::{Complete, PATIENCE};
 use crate::pipeline::publish::PublishError;
 use crate::pipeline::send::Desk;
 use crate::pipeline::settle;
@@ -17,10 +17,9 @@ use crate::signals::Outage;
 use crate::telemetry::{QUEUE_DEPTH, REPUBLISHED};
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How many rows are put into chunks again in one transaction.
+/// How many rows are put into chunks again in one transaction; of those that were published long ago also in one sweep, since they may only
+/// be waiting for their turn.
 const REPUBLISH_ROWS: usize = 20_000;
-/// How many of those that were published long ago and never received go out again at a time: they may only be waiting for their turn.
-const MAX_FORGOTTEN: u64 = 20_000;
 /// Soon after the start, so that instances that do not live for long sweep, too.
 const FIRST_SWEEP: Duration = Duration::from_mins(2);
 /// When the database was away, whoever has sent something meanwhile and knows what came of it is given so long to write it down.
@@ -92,12 +91,12 @@ async fn take_over(engine: &Engine, desk: &Desk, from: &mut Instant) -> Result<(
 /// out again, a few at a time; received once more, they are harmless. The next time goes on behind them.
 async fn republish_forgotten(engine: &Engine, from: &mut LostFrom) -> Result<(), StoreError> {
     let older_than = engine.config.recover.republish_after;
-    let mut rows = 0;
-    while rows < MAX_FORGOTTEN {
+    let mut room = REPUBLISH_ROWS;
+    while room > 0 {
         let queues = engine.config.user_types.queues();
-        let page = engine.store.republish(queues, older_than, from.clone(), REPUBLISH_ROWS).await?;
-        rows += page.rows;
+        let page = engine.store.republish(queues, older_than, from.clone(), room).await?;
         note_republished(engine, page.rows);
+        room = room.saturating_sub(usize::try_from(page.rows).unwrap_or(usize::MAX));
         let Some(next) = page.next else {
             *from = LostFrom::default();
             break;
@@ -197,6 +196,8 @@ pub async fn run_close(engine: Engine, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}
             () = engine.completion.changed.notified() => tokio::time::sleep(debounce).await,
+            // Nobody tells that the rest of an event was received elsewhere.
+            () = tokio::time::sleep(PATIENCE) => {}
         }
         let complete = engine.completion.take();
         debounce = if complete.len() >= MANY_TO_CLOSE { CLOSE_DEBOUNCE_OF_MANY } else { CLOSE_DEBOUNCE };

@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 use super::decide::decide;
 use super::publish::Handover;
 use super::{MAX_FAILURES, publish};
-use crate::Engine;
 use crate::backoff::Backoff;
 use crate::signals::Outage;
 use crate::telemetry::{FAN_OUT_EVENTS, FAN_OUT_ROWS, count_duplicates, count_letters, count_lost};
+use crate::{Engine, Role};
 
 /// Recipients of one transaction; times five channels, that is at most 10,000 rows.
 const MAX_RECIPIENTS: usize = 2_000;
@@ -246,9 +246,11 @@ impl FanOut {
         count_duplicates("fan_out", known as u64);
         metrics::counter!(FAN_OUT_EVENTS).increment(batch.report.events as u64);
         metrics::counter!(FAN_OUT_ROWS).increment(batch.report.rows as u64);
-        // Before anything of them can be received.
-        for (seq, event_id, rows) in batch.whole.drain(..) {
-            self.engine.completion.expect(seq, event_id, rows);
+        if self.engine.config.roles.has(Role::Receive) {
+            // Before anything of them can be received.
+            for (seq, event_id, rows) in batch.whole.drain(..) {
+                self.engine.completion.expect(seq, event_id, rows);
+            }
         }
         for (place, chunk) in places.into_iter().zip(leased) {
             place.send(chunk);
