@@ -148,11 +148,12 @@ impl Broker for RabbitMq {
 
     async fn restore(&self, queues: &[String]) -> Result<(), BrokerError> {
         let link = self.shared.link()?;
-        let silent = self.shared.topology.declare(link.consuming(), |queue| queues.contains(queue)).await?;
-        for queue in &silent {
-            self.shared.leave_alone(queue);
+        let wanted = |queue: &String| queues.contains(queue) && !self.shared.is_left_alone(queue);
+        let spoils = |queue: &str| self.shared.leave_alone(queue);
+        for queue in self.shared.topology.declare(link.consuming(), wanted, spoils).await? {
+            self.shared.leave_alone(&queue);
         }
-        self.shared.losses().retain(|lost| !queues.contains(lost) || silent.contains(lost));
+        self.shared.losses().retain(|lost| !queues.contains(lost) || self.shared.is_left_alone(lost));
         // Whoever waited for one of them may go on.
         queues.iter().filter_map(|queue| self.shared.loads.get(queue)).for_each(|load| load.tell());
         Ok(())

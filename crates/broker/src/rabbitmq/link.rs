@@ -53,7 +53,7 @@ pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
     }
     let lost = shared.losses().clone();
     let wanted = |queue: &String| !lost.contains(queue) && !shared.is_left_alone(queue);
-    for queue in topology.declare(&consuming, wanted).await? {
+    for queue in topology.declare(&consuming, wanted, |queue| shared.leave_alone(queue)).await? {
         shared.leave_alone(&queue);
     }
     let publishing = shared.address.connect("publishes").await?;

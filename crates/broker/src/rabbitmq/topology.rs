@@ -74,11 +74,13 @@ impl Topology {
     }
 
     /// Declares the exchanges, the queues that are wanted, and what is declared only. What is there already, and is the
-    /// same, is left as it is. Answers which queues did not answer.
+    /// same, is left as it is. Answers which queues did not answer. One that the broker can't make ends the whole connection, and is told to
+    /// `spoils`, so that the next connection can do without it.
     pub(super) async fn declare(
         &self,
         connection: &Connection,
         wanted: impl Fn(&String) -> bool,
+        spoils: impl Fn(&str),
     ) -> Result<Vec<String>, BrokerError> {
         let mut channel = connection.channel(Arc::new(())).await.map_err(broken)?;
         for name in EXCHANGES.map(|name| self.name(name)) {
@@ -91,7 +93,11 @@ impl Topology {
         let wanted = self.queues.iter().filter(|queue| wanted(queue)).map(String::as_str);
         let mut silent = Vec::new();
         for queue in wanted.chain([MAILING_QUEUE]) {
-            if self.declare_queue(&channel, queue).await? == Declared::Silent {
+            let declared = self.declare_queue(&channel, queue).await;
+            if declared.as_ref().is_err_and(|error| is_its_failure(error, &self.name(queue))) {
+                spoils(queue);
+            }
+            if declared? == Declared::Silent {
                 silent.push(queue.to_owned());
                 channel = connection.channel(Arc::new(())).await.map_err(broken)?;
             }
@@ -227,6 +233,12 @@ fn describe(arguments: &Table) -> String {
 }
 
 /// What the broker says names what differs, and how it is at present.
+/// Quorum queues are known to be left half-made, after they were deleted and made again at once: `cluster_not_formed`.
+fn is_its_failure(error: &BrokerError, name: &str) -> bool {
+    let reason = error.to_string();
+    reason.contains("INTERNAL_ERROR") && reason.contains(&format!("'{name}'"))
+}
+
 fn foreign(kind: &str, name: &str, wanted: &str, fault: &Fault) -> BrokerError {
     match fault.code() {
         Some(RESOURCE_LOCKED) => BrokerError::Misconfigured(format!(
@@ -264,5 +276,14 @@ mod tests {
             "NOT_FOUND - home node 'rabbit@a' of durable queue 'a' in vhost '/' is down or inaccessible";
         assert!(!is_missing(&said(away)));
         assert!(!is_missing(&Fault::broken("no queue")));
+    }
+
+    #[test]
+    fn a_queue_that_can_t_be_made_is_told_from_others() {
+        let said = "INTERNAL_ERROR - Cannot declare quorum queue 'a.b' in vhost '/' on node 'n' with leader on node 'n': \
+                    cluster_not_formed (541)";
+        let error = broken(Fault::broken(said));
+        assert!(is_its_failure(&error, "a.b") && !is_its_failure(&error, "a"));
+        assert!(!is_its_failure(&broken(Fault::broken("INTERNAL_ERROR (541)")), "a.b"));
     }
 }
