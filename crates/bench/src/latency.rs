@@ -50,8 +50,7 @@ async fn nothing_waits(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Beside a load of the usual shape, whose texts are captured as its other messages are.
-/// Answers what was really done, too: less than was asked for, where the machine has other things to do.
+/// Beside a load of the usual shape, whose texts are captured as its other messages are. Answers what was really done, too: less than was asked for, where the machine has other things to do.
 pub async fn with_load(world: &mut World, rate: Rate, length: Duration) -> Result<(Latency, Rate)> {
     let probes = Probes::install(world).await?;
     // The load's texts would go to the provider, too, and its HTTP is not what is measured here.

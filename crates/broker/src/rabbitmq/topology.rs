@@ -232,13 +232,13 @@ fn describe(arguments: &Table) -> String {
     iter::once("durable".to_owned()).chain(arguments).collect()
 }
 
-/// What the broker says names what differs, and how it is at present.
 /// Quorum queues are known to be left half-made, after they were deleted and made again at once: `cluster_not_formed`.
 fn is_its_failure(error: &BrokerError, name: &str) -> bool {
     let reason = error.to_string();
     reason.contains("INTERNAL_ERROR") && reason.contains(&format!("'{name}'"))
 }
 
+/// What the broker says names what differs, and how it is at present.
 fn foreign(kind: &str, name: &str, wanted: &str, fault: &Fault) -> BrokerError {
     match fault.code() {
         Some(RESOURCE_LOCKED) => BrokerError::Misconfigured(format!(
