@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::amqp::{Fault, Incoming, Listener};
 use crate::{Confirm, Message};
@@ -15,6 +15,8 @@ use crate::{Confirm, Message};
 /// The confirms of one channel.
 pub(super) struct Confirms {
     state: Mutex<State>,
+    /// Gets back what each message took of it.
+    window: Arc<Semaphore>,
     /// Told why the channel has ended.
     ended: Arc<watch::Sender<Option<Fault>>>,
 }
@@ -45,9 +47,9 @@ struct Pending {
 }
 
 impl Confirms {
-    pub(super) fn new(ended: Arc<watch::Sender<Option<Fault>>>) -> Self {
+    pub(super) fn new(window: Arc<Semaphore>, ended: Arc<watch::Sender<Option<Fault>>>) -> Self {
         let state = State { first_tag: 1, ..State::default() };
-        Self { state: Mutex::new(state), ended }
+        Self { state: Mutex::new(state), window, ended }
     }
 
     /// Begins a batch in which all are accepted, except for what is refused already or later. `missing` of
@@ -83,7 +85,8 @@ impl Listener for Confirms {
     }
 
     fn confirmed(&self, tag: u64, multiple: bool, taken: bool) {
-        self.lock().confirmed(tag, multiple, taken);
+        let settled = self.lock().confirmed(tag, multiple, taken);
+        self.window.add_permits(settled);
     }
 
     fn ended(&self, fault: &Fault) {
@@ -94,16 +97,19 @@ impl Listener for Confirms {
 }
 
 impl State {
-    fn confirmed(&mut self, tag: u64, multiple: bool, taken: bool) {
+    /// Answers how many messages it speaks of that were not confirmed yet.
+    fn confirmed(&mut self, tag: u64, multiple: bool, taken: bool) -> usize {
         let Some(last) = tag.checked_sub(self.first_tag).and_then(|last| usize::try_from(last).ok()) else {
-            return;
+            return 0;
         };
+        let mut settled = 0;
         let first = if multiple { 0 } else { last };
         for index in first..=last.min(self.pending.len().saturating_sub(1)) {
             let Some(pending) = self.pending.get_mut(index).filter(|pending| !pending.settled) else {
                 continue;
             };
             pending.settled = true;
+            settled += 1;
             let (batch, place) = (pending.batch, pending.place);
             self.answer(batch, place, taken);
         }
@@ -115,6 +121,7 @@ impl State {
             // What is left speaks of batches that nobody waits for any longer.
             self.returned.clear();
         }
+        settled
     }
 
     /// A batch that nobody waits for any longer is not there.
@@ -178,7 +185,7 @@ mod tests {
     }
 
     fn confirms() -> Arc<Confirms> {
-        Arc::new(Confirms::new(Arc::new(watch::Sender::new(None))))
+        Arc::new(Confirms::new(Arc::new(Semaphore::new(0)), Arc::new(watch::Sender::new(None))))
     }
 
     fn returned(confirms: &Confirms, id: &str) {
@@ -217,6 +224,7 @@ mod tests {
         confirms.confirmed(9, true, true);
         assert_eq!(waiting.answers().await, Some(vec![ACCEPTED]));
         confirms.confirmed(3, false, true);
+        assert_eq!(confirms.window.available_permits(), 3, "each gave back once what it took");
     }
 
     #[tokio::test]

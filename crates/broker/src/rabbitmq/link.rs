@@ -1,7 +1,8 @@
-//! What stands while the broker can be reached: two connections, and a publisher for each queue.
+//! What stands while the broker can be reached: a connection that receives, and a publisher for each queue.
 //!
-//! Publishing has a connection of its own, because a broker that runs out of disk or memory stops reading
-//! from those that publish: acknowledgements, which make room, must still get through.
+//! Publishers have connections of their own. A broker that runs out of disk or memory stops reading from those that publish:
+//! acknowledgements, which make room, must still get through. And one that can't follow a single channel stops reading the whole
+//! connection: a queue that gets very much would hold up all others.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +23,6 @@ use crate::{BrokerError, Confirm, Message};
 const CONFIRM_WITHIN: Duration = Duration::from_secs(20);
 
 pub(super) struct Link {
-    publishing: Connection,
     consuming: Connection,
     publishers: BTreeMap<String, Publisher>,
     publisher_ended: Arc<watch::Sender<Option<Fault>>>,
@@ -56,15 +56,15 @@ pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
     for queue in topology.declare(&consuming, wanted, |queue| shared.leave_alone(queue)).await? {
         shared.leave_alone(&queue);
     }
-    let publishing = shared.address.connect("publishes").await?;
     let publisher_ended = Arc::new(watch::Sender::new(None));
     let mut publishers = BTreeMap::new();
     for queue in topology.queues() {
-        let (exchange, key) = (topology.exchange(queue), topology.name(queue));
-        let publisher = Publisher::open(&publishing, exchange, key, &publisher_ended).await;
+        let address = (topology.exchange(queue), topology.name(queue));
+        let connection = shared.address.connect(&format!("publishes to {queue}")).await?;
+        let publisher = Publisher::open(connection, address, &publisher_ended).await;
         publishers.insert(queue.clone(), publisher.map_err(topology::broken)?);
     }
-    Ok(Link { publishing, consuming, publishers, publisher_ended })
+    Ok(Link { consuming, publishers, publisher_ended })
 }
 
 pub(super) fn warn_of_loss(queue: &str) {
@@ -80,7 +80,6 @@ impl Link {
     pub(super) async fn ended(&self) -> Fault {
         let mut publisher_ended = self.publisher_ended.subscribe();
         tokio::select! {
-            fault = self.publishing.ended() => fault,
             fault = self.consuming.ended() => fault,
             Ok(fault) = publisher_ended.wait_for(Option::is_some) => {
                 fault.clone().unwrap_or_else(|| Fault::broken("the broker closed a channel"))
@@ -90,7 +89,7 @@ impl Link {
 
     /// Ends it for everybody, so that nobody goes on with a part of it.
     pub(super) fn close(&self) {
-        self.publishing.close();
+        self.publishers.values().for_each(Publisher::close);
         self.consuming.close();
     }
 
@@ -109,15 +108,15 @@ impl Link {
     }
 
     pub(super) fn blocked(&self) -> Option<String> {
-        self.publishing.blocked().map(|reason| format!("it takes no messages at present ({reason})"))
+        self.publishers
+            .values()
+            .find_map(Publisher::blocked)
+            .map(|reason| format!("it takes no messages at present ({reason})"))
     }
 }
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link")
-            .field("publishing", &self.publishing)
-            .field("consuming", &self.consuming)
-            .finish_non_exhaustive()
+        f.debug_struct("Link").field("consuming", &self.consuming).finish_non_exhaustive()
     }
 }

@@ -1,8 +1,8 @@
-//! Publishes to one queue, on a channel of its own, so that no queue waits for the confirms of another.
+//! Publishes to one queue, on a connection of its own, so that no queue waits for another.
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::confirms::Confirms;
 use crate::amqp::{Channel, Connection, Fault, MAX_SHORT_BYTES, Outgoing, Request};
@@ -10,9 +10,17 @@ use crate::{Confirm, Message};
 
 /// What every version of the broker takes without closing the channel.
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
+/// What comes behind unconfirmed messages waits for them: without a bound, buffers on the way would hold what takes the broker a
+/// second. Fewer cost the broker more for each.
+const MAX_UNCONFIRMED: usize = 300;
+/// So many are sent when there is room for them.
+const STEP: usize = 100;
 
 pub(super) struct Publisher {
+    connection: Connection,
     channel: Channel,
+    /// Room for what is unconfirmed.
+    window: Arc<Semaphore>,
     confirms: Arc<Confirms>,
     exchange: String,
     key: String,
@@ -20,15 +28,23 @@ pub(super) struct Publisher {
 
 impl Publisher {
     pub(super) async fn open(
-        connection: &Connection,
-        exchange: String,
-        key: String,
+        connection: Connection,
+        (exchange, key): (String, String),
         ended: &Arc<watch::Sender<Option<Fault>>>,
     ) -> Result<Self, Fault> {
-        let confirms = Arc::new(Confirms::new(Arc::clone(ended)));
+        let window = Arc::new(Semaphore::new(MAX_UNCONFIRMED));
+        let confirms = Arc::new(Confirms::new(Arc::clone(&window), Arc::clone(ended)));
         let channel = connection.channel(Arc::clone(&confirms) as _).await?;
         channel.ask(Request::ConfirmSelect).await?;
-        Ok(Self { channel, confirms, exchange, key })
+        Ok(Self { connection, channel, window, confirms, exchange, key })
+    }
+
+    pub(super) fn close(&self) {
+        self.connection.close();
+    }
+
+    pub(super) fn blocked(&self) -> Option<String> {
+        self.connection.blocked()
     }
 
     /// Returns when every message is confirmed or refused.
@@ -42,9 +58,17 @@ impl Publisher {
         }
         let mut waiting = self.confirms.begin(Arc::clone(&messages), answers, places.len());
         let batch = waiting.batch();
-        let outgoing: Vec<_> = places.iter().map(|&place| outgoing(&messages[place])).collect();
-        let sending = |index: usize| self.confirms.sending(batch, places[index]);
-        self.channel.publish(&self.exchange, &self.key, &outgoing, sending).await?;
+        for step in places.chunks(STEP) {
+            let room = u32::try_from(step.len()).map_err(Fault::broken)?;
+            let mut room = self.window.acquire_many(room).await.map_err(Fault::broken)?;
+            let outgoing: Vec<_> = step.iter().map(|&place| outgoing(&messages[place])).collect();
+            let sending = |index: usize| {
+                // Its confirm gives it back; what is not sent after all, we do.
+                room.split(1).into_iter().for_each(SemaphorePermit::forget);
+                self.confirms.sending(batch, step[index]);
+            };
+            self.channel.publish(&self.exchange, &self.key, &outgoing, sending).await?;
+        }
         waiting
             .answers()
             .await

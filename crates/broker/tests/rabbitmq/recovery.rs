@@ -205,7 +205,8 @@ async fn looking_at_queues_opens_no_channel_each_time() {
         opened.push(proxy.channels_opened());
         publish(&broker, "a", 0..5_000).await;
     }
-    assert!(opened[0] > 0 && opened.iter().all(|channels| *channels == opened[0]), "{opened:?}");
+    // The first look at the dead letters, which may fall in between, opens the last one.
+    assert!(opened[0] > 0 && opened[3] - opened[0] <= 1, "{opened:?}");
     drop(broker);
     place.remove().await;
 }
