@@ -19,6 +19,7 @@ pub mod telemetry;
 mod tell;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use campanile_broker::Broker;
@@ -49,7 +50,7 @@ pub struct Engine {
     completion: Arc<Completion>,
     pub config: Arc<EngineConfig>,
     untold: Arc<Untold>,
-    /// How many batches may be received at the same time.
+    /// How many batches may be received at the same time, besides those that are urgent.
     batches: Arc<Semaphore>,
 }
 
@@ -125,7 +126,14 @@ impl Loops<'_> {
         let (handover, handed) =
             publish::handover(if roles.has(Role::Publish) { queues.clone() } else { Vec::new() });
         if roles.has(Role::FanOut) {
-            self.take("fan_out", move |engine, _, stop| fan_out::run(engine, handover.clone(), stop));
+            let batches = Arc::<AtomicU64>::default();
+            let (ours, theirs) = (Arc::clone(&batches), handover.clone());
+            self.take("fan_out", move |engine, _, stop| {
+                fan_out::run(engine, handover.clone(), Arc::clone(&ours), stop)
+            });
+            self.take("fan_out urgent", move |engine, _, stop| {
+                fan_out::run_urgent(engine, theirs.clone(), Arc::clone(&batches), stop)
+            });
         }
         for (queue, handed) in handed {
             self.take("publish", move |engine, _, stop| {

@@ -36,8 +36,9 @@ impl Waiting {
 
 #[derive(Debug, Default)]
 pub struct Signals {
-    /// An event was accepted.
+    /// An event was accepted; for the loop that takes all, and for the one that takes what is urgent.
     pub events: Notify,
+    pub perhaps_urgent: Notify,
     chunks: HashMap<String, Arc<Waiting>>,
     due: PerChannel<Notify>,
     last_death: Mutex<Option<Instant>>,
@@ -58,6 +59,11 @@ impl Signals {
         Signals { chunks, ..Signals::default() }
     }
 
+    pub fn events_wait(&self) {
+        self.events.notify_one();
+        self.perhaps_urgent.notify_one();
+    }
+
     /// Of one queue; a queue that nobody knows has nothing that waits.
     pub fn chunks(&self, queue: &str) -> Arc<Waiting> {
         self.chunks.get(queue).cloned().unwrap_or_default()
@@ -70,7 +76,7 @@ impl Signals {
     /// Another instance says that something waits.
     pub fn heard(&self, signal: Signal) {
         match signal {
-            Signal::Events => self.events.notify_one(),
+            Signal::Events => self.events_wait(),
             Signal::Chunks => self.chunks_of_all_queues_wait(),
             Signal::Sends => Channel::ALL.into_iter().for_each(|channel| self.due(channel).notify_waiters()),
         }

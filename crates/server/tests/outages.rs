@@ -29,6 +29,32 @@ async fn connections_to_the_database_end_and_are_made_again() {
     check_ledger(&home, &servers[0], &events).await;
 }
 
+/// The one claim of the fan-out waits for a stranger; nobody knows for how long.
+#[tokio::test]
+async fn what_is_urgent_does_not_wait_for_a_fan_out_that_is_under_way() {
+    let home = Home::new(Backend::Servers);
+    let server = Server::start(&home);
+    server.put("/v1/recipients", staff()).await;
+    let stranger = database(&home).connect().await;
+    let in_the_way = "BEGIN; INSERT INTO processed_event (event_id, body_hash, status, instance, created_at)
+                      VALUES ('slow', '', 'SUCCESS', 'a stranger', now())";
+    stranger.batch_execute(in_the_way).await.expect("the database is there");
+    server.emit(&json!([reservation("slow")])).await;
+    let look = database(&home).connect().await;
+    until("the fan-out waits", async || {
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+        (look.query_one(waits, &[]).await.ok()?.get::<_, i64>(0) > 0).then_some(())
+    })
+    .await;
+    let mut urgent = reservation("urgent");
+    urgent["priority"] = json!("HIGH");
+    server.emit(&json!([urgent])).await;
+    assert_eq!(server.settled("urgent").await["event"]["status"], "PROCESSED");
+    assert_eq!(server.get("/v1/events/slow").await["event"]["status"], "PENDING");
+    stranger.batch_execute("ROLLBACK").await.expect("the database is there");
+    assert_eq!(server.settled("slow").await["event"]["status"], "PROCESSED");
+}
+
 #[tokio::test]
 async fn queues_that_vanish_are_made_again_with_what_was_in_them() {
     let home = Home::new(Backend::Servers);

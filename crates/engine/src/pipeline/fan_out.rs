@@ -2,6 +2,7 @@
 //! the rows to publish in memory. A large audience goes on alone, chunk by chunk, while other events pass it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use campanile_domain::event::Failure;
@@ -38,6 +39,8 @@ const FIRST_POLL: Duration = Duration::from_millis(10);
 /// While a queue has no room, what is not urgent stays an event, and its order can still change. A batch all the same after so long, for
 /// the sake of those who wait for another queue.
 const CROWDED_FOR: Duration = Duration::from_millis(100);
+/// The loop that takes all takes what is urgent first. Only a batch that was under way before, and still is, makes it wait.
+const URGENT_AFTER: Duration = Duration::from_millis(5);
 
 /// What a step came to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -50,7 +53,8 @@ pub struct Report {
     pub no_room: Vec<String>,
 }
 
-pub async fn run(engine: Engine, handover: Handover, stop: CancellationToken) {
+/// `batches` counts those that were begun.
+pub async fn run(engine: Engine, handover: Handover, batches: Arc<AtomicU64>, stop: CancellationToken) {
     let mut stage = FanOut::new(engine.clone(), handover);
     let mut backoff = Backoff::new();
     let mut idle = FIRST_POLL;
@@ -62,6 +66,7 @@ pub async fn run(engine: Engine, handover: Handover, stop: CancellationToken) {
     }
     while !stop.is_cancelled() {
         let signal = engine.signals.events.notified();
+        batches.fetch_add(1, Ordering::Relaxed);
         match stage.run_once().await {
             Ok(report) if report.events > 0 => {
                 backoff.reset();
@@ -81,6 +86,30 @@ pub async fn run(engine: Engine, handover: Handover, stop: CancellationToken) {
                 engine.signals.note_outage(Outage::Database, "fan_out", &error);
                 backoff.wait(&stop).await;
             }
+        }
+    }
+}
+
+/// Beside the other loop: takes what is urgent when that one is in the middle of something longer.
+pub async fn run_urgent(
+    engine: Engine,
+    handover: Handover,
+    batches: Arc<AtomicU64>,
+    stop: CancellationToken,
+) {
+    let mut stage = FanOut::new(engine.clone(), handover);
+    while !stop.is_cancelled() {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = engine.signals.perhaps_urgent.notified() => {}
+        }
+        let begun = batches.load(Ordering::Relaxed);
+        tokio::time::sleep(URGENT_AFTER).await;
+        if batches.load(Ordering::Relaxed) == begun
+            && let Err(error) = stage.step(Claim::Urgent { limit: stage.limit() }, MAX_RECIPIENTS).await
+        {
+            // The other loop notices it, too, and tries again.
+            engine.signals.note_outage(Outage::Database, "fan_out", &error);
         }
     }
 }
@@ -107,11 +136,17 @@ impl FanOut {
         FanOut { engine, handover, rows_per_event: FIRST_ROWS_PER_EVENT, last_large: 0, crowd: None }
     }
 
-    /// One batch of fresh events, then one chunk of a large one, so that neither starves the other.
-    pub async fn run_once(&mut self) -> Result<Report, StoreError> {
+    /// How many events to take at once.
+    fn limit(&self) -> usize {
         let limit = (ROWS_PER_BATCH / self.rows_per_event).clamp(MIN_BATCH, 100_000.0);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
-        let limit = (limit as usize).min(self.engine.config.fan_out.batch);
+        let limit = limit as usize;
+        limit.min(self.engine.config.fan_out.batch)
+    }
+
+    /// One batch of fresh events, then one chunk of a large one, so that neither starves the other.
+    pub async fn run_once(&mut self) -> Result<Report, StoreError> {
+        let limit = self.limit();
         let is_full = |queue: &String| self.engine.broker.is_full(queue) || !self.handover.has_place(queue);
         self.crowd.take_if(|crowd| crowd.since.elapsed() > CROWDED_FOR || !crowd.queues.iter().any(is_full));
         let claim = if self.crowd.is_some() { Claim::Urgent { limit } } else { Claim::Fresh { limit } };

@@ -35,6 +35,9 @@ const MAX_KEPT_CHARS: usize = 2_000;
 const BUSY_PER_SECOND: f64 = 2_000.0;
 const BUSY_LINGERS: u32 = 5;
 
+/// So few messages wait for nobody.
+const FEW: usize = 20;
+
 pub async fn run(engine: Engine, desk: Arc<Desk>, queue: String, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     while !stop.is_cancelled() {
@@ -70,7 +73,7 @@ async fn consume(
 struct Batches<'a> {
     engine: &'a Engine,
     desk: &'a Arc<Desk>,
-    /// What is urgent does not wait for others to be settled.
+    /// What is urgent does not wait for others to be received, or to be settled.
     urgent: bool,
     stop: &'a CancellationToken,
     /// Each answers what may be acknowledged.
@@ -146,13 +149,15 @@ impl<'a> Batches<'a> {
         let urgent = self.urgent;
         let written = async move {
             let mut backoff = Backoff::new();
-            if !urgent {
+            let _turn = if urgent || deliveries.len() <= FEW {
+                None
+            } else {
                 tokio::select! {
                     () = stop.cancelled() => {}
                     () = desk.keeps_up() => {}
                 }
-            }
-            let Ok(_turn) = engine.batches.acquire().await else { return Vec::new() };
+                engine.batches.acquire().await.ok()
+            };
             // While the database is away the batch is kept, unacknowledged: giving it back would only send it in a circle.
             while let Err(error) = receive(&engine, &desk, &deliveries).await {
                 if stop.is_cancelled() {
