@@ -91,8 +91,7 @@ impl Node {
             "listeners.tcp.default = 127.0.0.1:{}\nlisteners.ssl.default = 127.0.0.1:{}\n\
              ssl_options.cacertfile = {}\nssl_options.certfile = {}\nssl_options.keyfile = {}\n\
              ssl_options.verify = verify_none\nssl_options.fail_if_no_peer_cert = false\n\
-             loopback_users = none\nvm_memory_high_watermark.absolute = 1GB\ndisk_free_limit.absolute = 50MB\n\
-             raft.wal_max_size_bytes = 64000000\nlog.console.level = info\n",
+             loopback_users = none\ndisk_free_limit.absolute = 50MB\nlog.console.level = info\n",
             self.plain_port,
             self.tls_port,
             certificates.authority.display(),
