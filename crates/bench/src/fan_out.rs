@@ -15,6 +15,8 @@ use crate::shape::Shape;
 use crate::world::{Backend, World};
 
 const SIZES: [usize; 4] = [1, 100, 10_000, 1_000_000];
+/// For the stage with nothing beside it, as the limit is measured.
+const ALONE: usize = 1_000_000;
 const LIMIT_WINDOW: Duration = Duration::from_secs(8);
 /// How long one event may take.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -43,13 +45,13 @@ async fn all_sizes(bench: &Bench, world: &mut World, limit: f64, report: &mut Re
     for size in SIZES {
         forget_peak(engine.pid)?;
         let told = tokio::join!(
-            one_event(world, size, "PUBLISHED"),
+            one_event(world, size, "broadcast", "PUBLISHED"),
             probes.run(world, Priority::Normal, fanned_out(world, size)),
             probes.run(world, Priority::High, fanned_out(world, size)),
         );
         let (seconds, normal, high) = (told.0?, told.1?, told.2?);
         let peak = memory(engine.pid)?.peak_mb;
-        await_status(world, size, "PROCESSED").await?;
+        await_status(world, &format!("broadcast-{size}"), "PROCESSED").await?;
         #[expect(clippy::cast_precision_loss, reason = "far below that")]
         let rate = size as f64 / seconds;
         rows.push(vec![
@@ -66,6 +68,12 @@ async fn all_sizes(bench: &Bench, world: &mut World, limit: f64, report: &mut Re
         }));
     }
     engine.stop().await?;
+    let alone = stage_alone(world).await?;
+    rows.push(vec![
+        format!("{}, the stage alone", per_second(f64::from(u32::try_from(ALONE)?))),
+        per_second(alone),
+        percent(alone / limit),
+    ]);
     let columns = [
         "recipients of one event",
         "rows per second",
@@ -83,13 +91,24 @@ async fn all_sizes(bench: &Bench, world: &mut World, limit: f64, report: &mut Re
         three(&quiet[1]),
     ]);
     let title = "FAN-OUT: one event to many; all else goes on meanwhile";
-    let kept = json!({ "limit": limit, "sizes": kept, "quiet": { "others": quiet[0], "high": quiet[1] } });
+    let kept = json!({ "limit": limit, "sizes": kept, "stage_alone": alone, "quiet": { "others": quiet[0], "high": quiet[1] } });
     report.add("fan_out", title, &columns, &rows, kept);
     Report::remark(&format!(
         "The limit is inserts of 1000 rows on one connection with nothing beside them: {}/s.",
         per_second(limit)
     ));
     Ok(())
+}
+
+/// The other stages run elsewhere, or later: rows per second.
+async fn stage_alone(world: &World) -> Result<f64> {
+    world.database.run("CHECKPOINT").await?;
+    let engine = world.start_roles("api,fan_out").await?;
+    let seconds = one_event(world, ALONE, "alone", "PUBLISHED").await?;
+    engine.stop().await?;
+    #[expect(clippy::cast_precision_loss, reason = "far below that")]
+    let rate = ALONE as f64 / seconds;
+    Ok(rate)
 }
 
 fn three(latency: &Latency) -> String {
@@ -102,30 +121,30 @@ fn waited(latency: &Latency, quiet: &Latency) -> String {
 }
 
 /// Writes it, and answers how long it took until its last row was written, by the database's clock.
-async fn one_event(world: &World, size: usize, status: &str) -> Result<f64> {
+async fn one_event(world: &World, size: usize, name: &str, status: &str) -> Result<f64> {
     let client = world.database.client().await?;
     let sql = format!(
-        "SELECT emit('broadcast-{size}', 'ORDER_CREATED', 'RESTAURANT', 'members-{size}',
+        "SELECT emit('{name}-{size}', 'ORDER_CREATED', 'RESTAURANT', 'members-{size}',
                 '{{\"number\": {size}, \"guest\": \"Giulia Rossi\", \"dishes\": 4, \"at\": \"19:30\"}}')"
     );
     client.batch_execute(&sql).await?;
-    await_status(world, size, status).await?;
+    await_status(world, &format!("{name}-{size}"), status).await?;
     let took = format!(
-        "SELECT extract(epoch FROM published_at - created_at) FROM event_outbox WHERE event_id = 'broadcast-{size}'"
+        "SELECT extract(epoch FROM published_at - created_at) FROM event_outbox WHERE event_id = '{name}-{size}'"
     );
     world.database.number(&took).await
 }
 
-async fn await_status(world: &World, size: usize, status: &str) -> Result<()> {
+async fn await_status(world: &World, event_id: &str, status: &str) -> Result<()> {
     let reached = format!(
-        "SELECT count(*) FROM event_outbox WHERE event_id = 'broadcast-{size}' AND status IN ('{status}', 'PROCESSED')"
+        "SELECT count(*) FROM event_outbox WHERE event_id = '{event_id}' AND status IN ('{status}', 'PROCESSED')"
     );
     let client = world.database.client().await?;
     let begun = Instant::now();
     while client.query_one(&reached, &[]).await?.get::<_, i64>(0) == 0 {
         (begun.elapsed() < PATIENCE)
             .then_some(())
-            .with_context(|| format!("an event to {size} is not {status} within {PATIENCE:?}"))?;
+            .with_context(|| format!("the event {event_id} is not {status} within {PATIENCE:?}"))?;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())
@@ -133,5 +152,5 @@ async fn await_status(world: &World, size: usize, status: &str) -> Result<()> {
 
 async fn fanned_out(world: &World, size: usize) {
     // What is wrong with it, whoever waits for its time is told, too.
-    await_status(world, size, "PUBLISHED").await.ok();
+    await_status(world, &format!("broadcast-{size}"), "PUBLISHED").await.ok();
 }

@@ -36,9 +36,11 @@ impl Waiting {
 
 #[derive(Debug, Default)]
 pub struct Signals {
-    /// An event was accepted; for the loop that takes all, and for the one that takes what is urgent.
+    /// An event was accepted; for the loop of the fan-out, and for the one beside it.
     pub events: Notify,
-    pub perhaps_urgent: Notify,
+    pub events_beside: Notify,
+    /// More events wait than a batch takes.
+    pub more_events: Notify,
     chunks: HashMap<String, Arc<Waiting>>,
     due: PerChannel<Notify>,
     last_death: Mutex<Option<Instant>>,
@@ -61,7 +63,7 @@ impl Signals {
 
     pub fn events_wait(&self) {
         self.events.notify_one();
-        self.perhaps_urgent.notify_one();
+        self.events_beside.notify_one();
     }
 
     /// Of one queue; a queue that nobody knows has nothing that waits.

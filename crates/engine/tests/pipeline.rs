@@ -275,7 +275,7 @@ async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
 #[tokio::test]
 async fn large_events_take_turns() {
     let world = World::new().await;
-    let people: Vec<Value> = (1..=3_000).map(customer).collect();
+    let people: Vec<Value> = (1..=5_000).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     let broadcast = |id: &str| json!({"event_id": id, "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"});
     world.emit(json!([broadcast("first"), broadcast("second")])).await;

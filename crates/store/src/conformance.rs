@@ -72,6 +72,7 @@ macro_rules! for_each_check {
             claim::nothing_waits_in_an_empty_database
             claim::high_goes_before_normal_before_low
             claim::an_urgent_claim_takes_what_is_high_and_nothing_else
+            claim::claims_at_the_same_time_have_nothing_in_common
             claim::the_oldest_goes_first_in_its_lane
             claim::the_route_says_how_urgent_an_event_is_that_does_not
             claim::the_routes_of_any_type_count_for_a_type_without_its_own

@@ -36,6 +36,15 @@ pub enum Claim {
 }
 
 impl Claim {
+    /// How many events are taken at most.
+    pub fn limit(&self) -> usize {
+        match self {
+            Claim::Fresh { limit } | Claim::Urgent { limit } => *limit,
+            Claim::Unfinished { .. } => 1,
+            Claim::These(seqs) => seqs.len(),
+        }
+    }
+
     /// The least urgent lane of which events are taken.
     pub(crate) fn last_lane(&self) -> i64 {
         match self {

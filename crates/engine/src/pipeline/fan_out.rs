@@ -27,8 +27,9 @@ const MAX_RECIPIENTS: usize = 2_000;
 const MAX_RECIPIENTS_ALONE: usize = MAX_DECISIONS + 1;
 /// An event that does not fit into a share of this size goes on by a cursor; smaller ones only need a larger share.
 const LARGE: usize = 250;
-/// Of one step of a large audience: short, so that others wait little.
+/// Of one step of a large audience: short, so that others wait little; and longer while there are no others.
 const CHUNK_RECIPIENTS: usize = 400;
+const CHUNK_RECIPIENTS_ALONE: usize = 1_000;
 /// The rows that a batch should come to; the claim is sized by what events came to lately.
 const ROWS_PER_BATCH: f64 = 1_000.0;
 /// Before there is any experience.
@@ -39,8 +40,9 @@ const FIRST_POLL: Duration = Duration::from_millis(10);
 /// While a queue has no room, what is not urgent stays an event, and its order can still change. A batch all the same after so long, for
 /// the sake of those who wait for another queue.
 const CROWDED_FOR: Duration = Duration::from_millis(100);
-/// The loop that takes all takes what is urgent first. Only a batch that was under way before, and still is, makes it wait.
-const URGENT_AFTER: Duration = Duration::from_millis(5);
+/// Only a batch that was under way before an event came, and still is after so long, makes it wait.
+const BESIDE_AFTER: Duration = Duration::from_millis(5);
+const FEW: usize = 25;
 
 /// What a step came to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -90,8 +92,9 @@ pub async fn run(engine: Engine, handover: Handover, batches: Arc<AtomicU64>, st
     }
 }
 
-/// Beside the other loop: takes what is urgent when that one is in the middle of something longer.
-pub async fn run_urgent(
+/// Beside the other loop: takes what came while that one is in the middle of something longer. What is urgent first, and of the rest little
+/// at a time, so that it is soon there again.
+pub async fn run_beside(
     engine: Engine,
     handover: Handover,
     batches: Arc<AtomicU64>,
@@ -101,14 +104,28 @@ pub async fn run_urgent(
     while !stop.is_cancelled() {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = engine.signals.perhaps_urgent.notified() => {}
+            () = engine.signals.events_beside.notified() => {}
         }
         let begun = batches.load(Ordering::Relaxed);
-        tokio::time::sleep(URGENT_AFTER).await;
+        tokio::time::sleep(BESIDE_AFTER).await;
         if batches.load(Ordering::Relaxed) == begun
-            && let Err(error) = stage.step(Claim::Urgent { limit: stage.limit() }, MAX_RECIPIENTS).await
+            && let Err(error) = stage.take_few().await
         {
             // The other loop notices it, too, and tries again.
+            engine.signals.note_outage(Outage::Database, "fan_out", &error);
+        }
+    }
+}
+
+/// Helps the other loop for as long as there is more than it can take at once: while one waits for the database, the other decides.
+pub async fn run_more(engine: Engine, handover: Handover, stop: CancellationToken) {
+    let mut stage = FanOut::new(engine.clone(), handover);
+    while !stop.is_cancelled() {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = engine.signals.more_events.notified() => {}
+        }
+        if let Err(error) = stage.take_fresh(stage.limit()).await {
             engine.signals.note_outage(Outage::Database, "fan_out", &error);
         }
     }
@@ -144,9 +161,14 @@ impl FanOut {
         limit.min(self.engine.config.fan_out.batch)
     }
 
-    /// One batch of fresh events, then one chunk of a large one, so that neither starves the other.
-    pub async fn run_once(&mut self) -> Result<Report, StoreError> {
-        let limit = self.limit();
+    async fn take_few(&mut self) -> Result<(), StoreError> {
+        self.step(Claim::Urgent { limit: self.limit() }, MAX_RECIPIENTS).await?;
+        self.take_fresh(FEW.min(self.limit())).await?;
+        Ok(())
+    }
+
+    /// A batch of fresh events; only what is urgent while a queue has no room.
+    async fn take_fresh(&mut self, limit: usize) -> Result<Report, StoreError> {
         let is_full = |queue: &String| self.engine.broker.is_full(queue) || !self.handover.has_place(queue);
         self.crowd.take_if(|crowd| crowd.since.elapsed() > CROWDED_FOR || !crowd.queues.iter().any(is_full));
         let claim = if self.crowd.is_some() { Claim::Urgent { limit } } else { Claim::Fresh { limit } };
@@ -159,7 +181,14 @@ impl FanOut {
             let now = (fresh.rows + fresh.put_off) as f64 / fresh.events as f64;
             self.rows_per_event = (0.7 * self.rows_per_event + 0.3 * now).max(1.0);
         }
-        let chunk = self.step(Claim::Unfinished { after: self.last_large }, CHUNK_RECIPIENTS).await?;
+        Ok(fresh)
+    }
+
+    /// One batch of fresh events, then one chunk of a large one, so that neither starves the other.
+    pub async fn run_once(&mut self) -> Result<Report, StoreError> {
+        let fresh = self.take_fresh(self.limit()).await?;
+        let room = if fresh.events == 0 { CHUNK_RECIPIENTS_ALONE } else { CHUNK_RECIPIENTS };
+        let chunk = self.step(Claim::Unfinished { after: self.last_large }, room).await?;
         Ok(Report {
             events: fresh.events + chunk.events,
             rows: fresh.rows + chunk.rows,
@@ -173,7 +202,11 @@ impl FanOut {
         let mut report = Report::default();
         let mut claims = vec![(claim, room)];
         while let Some((claim, room)) = claims.pop() {
+            let (fresh, full) = (matches!(claim, Claim::Fresh { .. }), claim.limit());
             let Some(claimed) = self.engine.store.claim_events(claim).await? else { continue };
+            if fresh && claimed.events().len() == full {
+                self.engine.signals.more_events.notify_one();
+            }
             count_letters("fan_out", claimed.unreadable());
             if claimed.events().is_empty() {
                 continue;

@@ -33,6 +33,25 @@ pub async fn an_urgent_claim_takes_what_is_high_and_nothing_else(fixture: &Fixtu
     assert_eq!(ids(&*claim), ["high"]);
 }
 
+pub async fn claims_at_the_same_time_have_nothing_in_common(fixture: &Fixture) {
+    fixture.accept(&["a", "b", "c", "d", "e"].map(event)).await;
+    fixture.accept(&[urgent("urgent", High)]).await;
+    let claim = async || fixture.try_claim(Claim::Fresh { limit: 3 }).await;
+    let (one, other) = (claim().await.expect("six wait"), claim().await.expect("three wait"));
+    assert_eq!(ids(&*one), ["urgent", "a", "b"]);
+    assert_eq!(ids(&*other), ["c", "d", "e"]);
+    assert!(claim().await.is_none());
+    assert!(fixture.try_claim(Claim::Urgent { limit: 3 }).await.is_none());
+    drop(one);
+    let again = loop {
+        // A server lets go when it hears of it.
+        if let Some(claim) = claim().await {
+            break claim;
+        }
+    };
+    assert_eq!(ids(&*again), ["urgent", "a", "b"]);
+}
+
 pub async fn the_oldest_goes_first_in_its_lane(fixture: &Fixture) {
     for id in ["z", "y", "x"] {
         fixture.accept(&[urgent(id, Low), event(&format!("{id}{id}"))]).await;

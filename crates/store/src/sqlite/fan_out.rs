@@ -1,5 +1,5 @@
 //! Claiming events and committing what was decided; whom they concern is in `people`. One engine owns the file, so a claim
-//! locks nothing: the commit is refused if an event is no longer as the claim saw it.
+//! locks nothing in it: the commit is refused if an event is no longer as the claim saw it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use campanile_domain::time::Timestamp;
 use rusqlite::{Connection, Row, named_params};
 use serde_json::json;
 
+use super::held::Hold;
 use super::{Sqlite, event, outbox, people, read, send, statement};
 use crate::fan_out::NextState;
 use crate::{
@@ -24,9 +25,13 @@ use crate::{
 #[async_trait]
 impl FanOutStore for Sqlite {
     async fn claim_events(&self, claim: Claim) -> Result<Option<Box<dyn FanOutClaim>>, StoreError> {
-        let rows = self.read(move |connection| claimed(connection, &claim)).await?;
+        let before = self.shared.held_events.now();
+        let (limit, passed) = (claim.limit(), before.len());
+        let rows = self.read(move |connection| claimed(connection, &claim, passed)).await?;
+        let seq = |row: &Result<Stored, Unreadable>| row.as_ref().map_or_else(|row| row.seq, |row| row.0.seq);
+        let hold = self.shared.held_events.hold(rows.iter().map(seq), &before, limit);
         let (mut events, mut cursors, mut unreadable) = (Vec::new(), HashMap::new(), Vec::new());
-        for row in rows {
+        for row in rows.into_iter().filter(|row| hold.has(seq(row))) {
             match row {
                 Ok((event, cursor)) => {
                     cursors.extend(cursor.map(|text| (event.seq, text)));
@@ -44,21 +49,26 @@ impl FanOutStore for Sqlite {
             return Ok(None);
         }
         let (store, now) = (self.clone(), self.clock());
-        Ok(Some(Box::new(SqliteClaim { store, events, unreadable: failed, cursors, now })))
+        Ok(Some(Box::new(SqliteClaim { store, events, unreadable: failed, cursors, now, _hold: hold })))
     }
 }
 
 /// An event with its cursor as it is stored.
 type Stored = (ClaimedEvent, Option<String>);
 
-fn claimed(connection: &Connection, claim: &Claim) -> Result<Vec<Result<Stored, Unreadable>>, StoreError> {
+/// Some more than are wanted, as others may hold some.
+fn claimed(
+    connection: &Connection,
+    claim: &Claim,
+    more: usize,
+) -> Result<Vec<Result<Stored, Unreadable>>, StoreError> {
     let read = |row: &Row| match claimed_event(row) {
         Ok(event) => Ok(Ok(event)),
         Err(error) => Unreadable::new(row, &error).map(Err),
     };
     match claim {
         Claim::Fresh { limit } | Claim::Urgent { limit } => {
-            let params = named_params! { ":limit": limit, ":lane": claim.last_lane() };
+            let params = named_params! { ":limit": limit + more, ":lane": claim.last_lane() };
             read::all(connection, statement::CLAIM_FRESH, params, read)
         }
         Claim::Unfinished { after } => {
@@ -122,6 +132,8 @@ pub struct SqliteClaim {
     /// By `seq`, the text of each cursor as it was read. Another release may write the same cursor with other words.
     cursors: HashMap<i64, String>,
     now: Timestamp,
+    /// Until the commit is over.
+    _hold: Hold,
 }
 
 #[async_trait]
@@ -314,5 +326,6 @@ pub fn look_up(store: &Sqlite, event: Event) -> SqliteClaim {
         unreadable: 0,
         cursors: HashMap::new(),
         now: store.clock(),
+        _hold: Hold::default(),
     }
 }

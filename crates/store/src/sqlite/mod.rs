@@ -7,6 +7,7 @@ mod dead_letter;
 mod event;
 mod examine;
 mod fan_out;
+mod held;
 mod lease;
 mod outbox;
 mod people;
@@ -33,6 +34,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tokio::sync::Semaphore;
 
 use crate::{Store, StoreError};
+use held::HeldEvents;
 use writer::Writer;
 
 const READERS: usize = 4;
@@ -55,6 +57,7 @@ struct Shared {
     readers: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
     clock: Clock,
+    held_events: HeldEvents,
     /// Held for as long as the engine runs; the system lets go of it when the process dies.
     _lock: File,
 }
@@ -96,6 +99,7 @@ impl Sqlite {
             readers: Mutex::new(readers),
             permits: Arc::new(Semaphore::new(READERS)),
             clock,
+            held_events: HeldEvents::default(),
             _lock: lock,
         };
         Ok(Sqlite { shared: Arc::new(shared) })

@@ -17,27 +17,6 @@ use crate::{Acceptance, Claim, LostFrom, ReceivedKey, Store, StoreError};
 const FRESH: Claim = Claim::Fresh { limit: 3 };
 
 #[tokio::test]
-async fn two_open_claims_have_nothing_in_common() {
-    let fixture = fixture().await;
-    fixture.accept(&["a", "b", "c", "d", "e"].map(event)).await;
-    let one = fixture.try_claim(FRESH).await.unwrap();
-    let other = fixture.try_claim(FRESH).await.unwrap();
-    assert_eq!((ids(&*one), ids(&*other)), (vec!["a", "b", "c"], vec!["d", "e"]));
-    assert!(fixture.try_claim(FRESH).await.is_none());
-}
-
-#[tokio::test]
-async fn a_claim_that_is_dropped_lets_go_at_once() {
-    let fixture = fixture().await;
-    fixture.accept(&[event("a")]).await;
-    let claim = fixture.try_claim(FRESH).await.unwrap();
-    assert!(fixture.try_claim(FRESH).await.is_none());
-    drop(claim);
-    let again = eventually("the event", async || fixture.try_claim(FRESH).await).await;
-    assert_eq!(ids(&*again), ["a"]);
-}
-
-#[tokio::test]
 async fn a_claim_whose_connection_ends_leaves_its_events_to_others() {
     let fixture = fixture().await;
     fixture.accept(&[event("a"), event("b")]).await;

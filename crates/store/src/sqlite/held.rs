@@ -1,0 +1,47 @@
+//! Events that are being fanned out now. One engine owns the file, so it is enough to remember them.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+#[derive(Debug, Clone, Default)]
+pub struct HeldEvents(Arc<Mutex<HashSet<i64>>>);
+
+impl HeldEvents {
+    /// To be asked before events are read: one that was let go of meanwhile may have been read as it was before.
+    pub fn now(&self) -> HashSet<i64> {
+        self.lock().clone()
+    }
+
+    /// Takes the first so many that nobody holds, and nobody held before.
+    pub fn hold(&self, seqs: impl Iterator<Item = i64>, before: &HashSet<i64>, limit: usize) -> Hold {
+        let mut held = self.lock();
+        let seqs: HashSet<i64> =
+            seqs.filter(|seq| !before.contains(seq) && !held.contains(seq)).take(limit).collect();
+        held.extend(&seqs);
+        Hold { events: self.clone(), seqs }
+    }
+
+    /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
+    fn lock(&self) -> MutexGuard<'_, HashSet<i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Dropped, it lets go of them.
+#[derive(Debug, Default)]
+pub struct Hold {
+    events: HeldEvents,
+    seqs: HashSet<i64>,
+}
+
+impl Hold {
+    pub fn has(&self, seq: i64) -> bool {
+        self.seqs.contains(&seq)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.events.lock().retain(|seq| !self.seqs.contains(seq));
+    }
+}
