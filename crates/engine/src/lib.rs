@@ -127,15 +127,12 @@ impl Loops<'_> {
             publish::handover(if roles.has(Role::Publish) { queues.clone() } else { Vec::new() });
         if roles.has(Role::FanOut) {
             let batches = Arc::<AtomicU64>::default();
-            let (ours, beside, helping) = (Arc::clone(&batches), handover.clone(), handover.clone());
+            let (ours, beside) = (Arc::clone(&batches), handover.clone());
             self.take("fan_out", move |engine, _, stop| {
                 fan_out::run(engine, handover.clone(), Arc::clone(&ours), stop)
             });
-            self.take("fan_out beside", move |engine, _, stop| {
+            self.take("fan_out", move |engine, _, stop| {
                 fan_out::run_beside(engine, beside.clone(), Arc::clone(&batches), stop)
-            });
-            self.take("fan_out more", move |engine, _, stop| {
-                fan_out::run_more(engine, helping.clone(), stop)
             });
         }
         for (queue, handed) in handed {

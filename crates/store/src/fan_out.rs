@@ -37,7 +37,7 @@ pub enum Claim {
 
 impl Claim {
     /// How many events are taken at most.
-    pub fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         match self {
             Claim::Fresh { limit } | Claim::Urgent { limit } => *limit,
             Claim::Unfinished { .. } => 1,

@@ -92,6 +92,7 @@ impl Listener for Confirms {
     fn ended(&self, fault: &Fault) {
         // Whoever waits hears that nothing will come.
         self.lock().batches.clear();
+        self.window.close();
         self.ended.send_replace(Some(fault.clone()));
     }
 }
@@ -233,5 +234,6 @@ mod tests {
         let mut waiting = batch(&confirms, &["a"]);
         confirms.ended(&Fault::broken("gone"));
         assert_eq!(waiting.answers().await, None);
+        assert!(confirms.window.acquire().await.is_err());
     }
 }

@@ -60,7 +60,7 @@ impl Publisher {
         let batch = waiting.batch();
         for step in places.chunks(STEP) {
             let room = u32::try_from(step.len()).map_err(Fault::broken)?;
-            let mut room = self.window.acquire_many(room).await.map_err(Fault::broken)?;
+            let mut room = self.window.acquire_many(room).await.map_err(|_| unconfirmed())?;
             let outgoing: Vec<_> = step.iter().map(|&place| outgoing(&messages[place])).collect();
             let sending = |index: usize| {
                 // Its confirm gives it back; what is not sent after all, we do.
@@ -69,11 +69,12 @@ impl Publisher {
             };
             self.channel.publish(&self.exchange, &self.key, &outgoing, sending).await?;
         }
-        waiting
-            .answers()
-            .await
-            .ok_or_else(|| Fault::broken("the connection broke before the broker had confirmed"))
+        waiting.answers().await.ok_or_else(unconfirmed)
     }
+}
+
+fn unconfirmed() -> Fault {
+    Fault::broken("the connection broke before the broker had confirmed")
 }
 
 fn outgoing(message: &Message) -> Outgoing<'_> {

@@ -108,24 +108,12 @@ pub async fn run_beside(
         }
         let begun = batches.load(Ordering::Relaxed);
         tokio::time::sleep(BESIDE_AFTER).await;
-        if batches.load(Ordering::Relaxed) == begun
+        // Before the first batch nothing is to be claimed at all.
+        if begun > 0
+            && batches.load(Ordering::Relaxed) == begun
             && let Err(error) = stage.take_few().await
         {
             // The other loop notices it, too, and tries again.
-            engine.signals.note_outage(Outage::Database, "fan_out", &error);
-        }
-    }
-}
-
-/// Helps the other loop for as long as there is more than it can take at once: while one waits for the database, the other decides.
-pub async fn run_more(engine: Engine, handover: Handover, stop: CancellationToken) {
-    let mut stage = FanOut::new(engine.clone(), handover);
-    while !stop.is_cancelled() {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = engine.signals.more_events.notified() => {}
-        }
-        if let Err(error) = stage.take_fresh(stage.limit()).await {
             engine.signals.note_outage(Outage::Database, "fan_out", &error);
         }
     }
@@ -202,11 +190,7 @@ impl FanOut {
         let mut report = Report::default();
         let mut claims = vec![(claim, room)];
         while let Some((claim, room)) = claims.pop() {
-            let (fresh, full) = (matches!(claim, Claim::Fresh { .. }), claim.limit());
             let Some(claimed) = self.engine.store.claim_events(claim).await? else { continue };
-            if fresh && claimed.events().len() == full {
-                self.engine.signals.more_events.notify_one();
-            }
             count_letters("fan_out", claimed.unreadable());
             if claimed.events().is_empty() {
                 continue;

@@ -35,7 +35,7 @@ const MAX_KEPT_CHARS: usize = 2_000;
 const BUSY_PER_SECOND: f64 = 2_000.0;
 const BUSY_LINGERS: u32 = 5;
 
-/// So few messages wait for nobody.
+/// So few messages don't wait for others to be settled.
 const FEW: usize = 20;
 
 pub async fn run(engine: Engine, desk: Arc<Desk>, queue: String, stop: CancellationToken) {
@@ -149,15 +149,13 @@ impl<'a> Batches<'a> {
         let urgent = self.urgent;
         let written = async move {
             let mut backoff = Backoff::new();
-            let _turn = if urgent || deliveries.len() <= FEW {
-                None
-            } else {
+            if !urgent && deliveries.len() > FEW {
                 tokio::select! {
                     () = stop.cancelled() => {}
                     () = desk.keeps_up() => {}
                 }
-                engine.batches.acquire().await.ok()
-            };
+            }
+            let _turn = if urgent { None } else { engine.batches.acquire().await.ok() };
             // While the database is away the batch is kept, unacknowledged: giving it back would only send it in a circle.
             while let Err(error) = receive(&engine, &desk, &deliveries).await {
                 if stop.is_cancelled() {
