@@ -126,13 +126,13 @@ impl Loops<'_> {
         let (handover, handed) =
             publish::handover(if roles.has(Role::Publish) { queues.clone() } else { Vec::new() });
         if roles.has(Role::FanOut) {
-            let batches = Arc::<AtomicU64>::default();
-            let (ours, beside) = (Arc::clone(&batches), handover.clone());
+            let turns = Arc::<AtomicU64>::default();
+            let (ours, beside) = (Arc::clone(&turns), handover.clone());
             self.take("fan_out", move |engine, _, stop| {
                 fan_out::run(engine, handover.clone(), Arc::clone(&ours), stop)
             });
             self.take("fan_out", move |engine, _, stop| {
-                fan_out::run_beside(engine, beside.clone(), Arc::clone(&batches), stop)
+                fan_out::run_beside(engine, beside.clone(), Arc::clone(&turns), stop)
             });
         }
         for (queue, handed) in handed {

@@ -42,6 +42,7 @@ const FIRST_POLL: Duration = Duration::from_millis(10);
 const CROWDED_FOR: Duration = Duration::from_millis(100);
 /// Only a batch that was under way before an event came, and still is after so long, makes it wait.
 const BESIDE_AFTER: Duration = Duration::from_millis(5);
+/// Events that are taken beside it at once, unless they are urgent.
 const FEW: usize = 25;
 
 /// What a step came to.
@@ -55,8 +56,8 @@ pub struct Report {
     pub no_room: Vec<String>,
 }
 
-/// `batches` counts those that were begun.
-pub async fn run(engine: Engine, handover: Handover, batches: Arc<AtomicU64>, stop: CancellationToken) {
+/// `turns` counts when a batch begins, and when it ends: while one is under way, it is odd.
+pub async fn run(engine: Engine, handover: Handover, turns: Arc<AtomicU64>, stop: CancellationToken) {
     let mut stage = FanOut::new(engine.clone(), handover);
     let mut backoff = Backoff::new();
     let mut idle = FIRST_POLL;
@@ -68,8 +69,10 @@ pub async fn run(engine: Engine, handover: Handover, batches: Arc<AtomicU64>, st
     }
     while !stop.is_cancelled() {
         let signal = engine.signals.events.notified();
-        batches.fetch_add(1, Ordering::Relaxed);
-        match stage.run_once().await {
+        let turn = Turn::begin(&turns);
+        let done = stage.run_once().await;
+        drop(turn);
+        match done {
             Ok(report) if report.events > 0 => {
                 backoff.reset();
                 idle = FIRST_POLL;
@@ -92,27 +95,35 @@ pub async fn run(engine: Engine, handover: Handover, batches: Arc<AtomicU64>, st
     }
 }
 
+/// A batch that is under way, until it is dropped, by a panic too.
+struct Turn<'a>(&'a AtomicU64);
+
+impl<'a> Turn<'a> {
+    fn begin(turns: &'a AtomicU64) -> Self {
+        turns.fetch_add(1, Ordering::Relaxed);
+        Turn(turns)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Beside the other loop: takes what came while that one is in the middle of something longer. What is urgent first, and of the rest little
 /// at a time, so that it is soon there again.
-pub async fn run_beside(
-    engine: Engine,
-    handover: Handover,
-    batches: Arc<AtomicU64>,
-    stop: CancellationToken,
-) {
+pub async fn run_beside(engine: Engine, handover: Handover, turns: Arc<AtomicU64>, stop: CancellationToken) {
     let mut stage = FanOut::new(engine.clone(), handover);
     while !stop.is_cancelled() {
         tokio::select! {
             () = stop.cancelled() => return,
             () = engine.signals.events_beside.notified() => {}
         }
-        let begun = batches.load(Ordering::Relaxed);
+        let turn = turns.load(Ordering::Relaxed);
         tokio::time::sleep(BESIDE_AFTER).await;
-        // Before the first batch nothing is to be claimed at all.
-        if begun > 0
-            && batches.load(Ordering::Relaxed) == begun
-            && let Err(error) = stage.take_few().await
-        {
+        let still_under_way = turn % 2 == 1 && turns.load(Ordering::Relaxed) == turn;
+        if still_under_way && let Err(error) = stage.take_few().await {
             // The other loop notices it, too, and tries again.
             engine.signals.note_outage(Outage::Database, "fan_out", &error);
         }
