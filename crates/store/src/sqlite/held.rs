@@ -42,6 +42,9 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.events.lock().retain(|seq| !self.seqs.contains(seq));
+        let mut held = self.events.lock();
+        for seq in &self.seqs {
+            held.remove(seq);
+        }
     }
 }
