@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use campanile_domain::send::Outcome;
 
-use crate::{Message, Provider};
+use crate::{Answer, Message, Provider};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Capture;
@@ -25,7 +25,7 @@ impl Provider for Capture {
         true
     }
 
-    async fn send(&self, _: Message<'_>) -> Outcome {
-        Outcome::Sent { external_id: None }
+    async fn send(&self, _: &Message<'_>) -> Answer {
+        Outcome::Sent { external_id: None }.into()
     }
 }

@@ -1,7 +1,11 @@
 //! The only crate that knows providers. A provider sends one message over one channel and says what came of it; adding one
-//! touches its own file and one line of the registry.
+//! touches its own file and one line of the registry. Which of a channel's providers is asked, and how fast, is decided by its
+//! [`Chain`].
 
+mod breaker;
 mod capture;
+mod chain;
+mod pace;
 mod twilio;
 
 use std::fmt::Debug;
@@ -12,18 +16,63 @@ use async_trait::async_trait;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::finding::Finding;
 use campanile_domain::id::SendKey;
+use campanile_domain::priority::Priority;
 use campanile_domain::send::Outcome;
 
 pub use capture::Capture;
+pub use chain::{Asked, Chain, Link, Room};
+pub use pace::Pace;
 pub use twilio::{Sender, Twilio, TwilioConfig, is_account_sid};
 
 /// What is to be sent. The key is stable over all attempts: providers that know idempotency are given it.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
     pub key: SendKey,
+    pub event_id: &'a str,
+    pub event_type: &'a str,
+    /// Of a push, all tokens that are not done with yet, separated by spaces.
     pub address: &'a str,
+    /// Who it is for, where that is known.
+    pub name: Option<&'a str>,
     pub title: &'a str,
     pub body: &'a str,
+    /// Of an e-mail, if its template has one.
+    pub html: Option<&'a str>,
+    pub priority: Priority,
+}
+
+/// What a provider made of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub outcome: Outcome,
+    /// Addresses that are done with, whatever becomes of the rest: they get no further attempt.
+    pub done: Vec<AddressDone>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressDone {
+    pub address: String,
+    pub end: AddressEnd,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AddressEnd {
+    Sent {
+        external_id: Option<String>,
+    },
+    Rejected {
+        error: String,
+    },
+    /// The provider says that nobody is there any more: it is never sent to again.
+    Dead {
+        reason: String,
+    },
+}
+
+impl From<Outcome> for Answer {
+    fn from(outcome: Outcome) -> Self {
+        Answer { outcome, done: Vec::new() }
+    }
 }
 
 #[async_trait]
@@ -39,7 +88,7 @@ pub trait Provider: Debug + Send + Sync {
         false
     }
 
-    async fn send(&self, message: Message<'_>) -> Outcome;
+    async fn send(&self, message: &Message<'_>) -> Answer;
 
     /// Looks whether it could send, and sends nothing.
     async fn examine(&self, channel: Channel) -> Finding {
@@ -47,33 +96,40 @@ pub trait Provider: Debug + Send + Sync {
     }
 }
 
-/// The provider of each channel. A web socket has none: it is served by the receiving instance.
+/// The providers of each channel. A web socket has none: it is served by the receiving instance.
 #[derive(Debug, Clone)]
-pub struct Providers(PerChannel<Option<Arc<dyn Provider>>>);
+pub struct Providers(PerChannel<Option<Arc<Chain>>>);
 
 impl Providers {
     /// Nothing is configured: every message is captured.
     pub fn capture() -> Self {
-        let capture: Arc<dyn Provider> = Arc::new(Capture);
         Providers(PerChannel::from_fn(|channel| match channel {
-            Channel::Email | Channel::Push | Channel::Sms | Channel::Slack => Some(Arc::clone(&capture)),
+            Channel::Email | Channel::Push | Channel::Sms | Channel::Slack => {
+                Some(Arc::new(Chain::of(Arc::new(Capture))))
+            }
             Channel::Websocket => None,
         }))
     }
 
-    /// Replaces the provider of a channel.
+    /// Replaces the providers of a channel by a single one.
     #[must_use]
-    pub fn with(mut self, channel: Channel, provider: Arc<dyn Provider>) -> Self {
-        *self.0.get_mut(channel) = Some(provider);
+    pub fn with(self, channel: Channel, provider: Arc<dyn Provider>) -> Self {
+        self.with_chain(channel, Chain::of(provider))
+    }
+
+    /// Replaces the providers of a channel.
+    #[must_use]
+    pub fn with_chain(mut self, channel: Channel, chain: Chain) -> Self {
+        *self.0.get_mut(channel) = Some(Arc::new(chain));
         self
     }
 
-    pub fn get(&self, channel: Channel) -> Option<&Arc<dyn Provider>> {
+    pub fn get(&self, channel: Channel) -> Option<&Arc<Chain>> {
         self.0.get(channel).as_ref()
     }
 
-    /// Each channel that is sent by a provider.
-    pub fn iter(&self) -> impl Iterator<Item = (Channel, &Arc<dyn Provider>)> {
-        self.0.iter().filter_map(|(channel, provider)| Some((channel, provider.as_ref()?)))
+    /// Each channel that is sent by providers.
+    pub fn iter(&self) -> impl Iterator<Item = (Channel, &Arc<Chain>)> {
+        self.0.iter().filter_map(|(channel, chain)| Some((channel, chain.as_ref()?)))
     }
 }

@@ -18,7 +18,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::Deserialize;
 
-use crate::{Message, Provider};
+use crate::{Answer, Message, Provider};
 
 /// Idle connections are let go before load balancers do it, which would leave a request in doubt.
 const IDLE: Duration = Duration::from_secs(30);
@@ -136,23 +136,8 @@ impl Provider for Twilio {
         self.config.deadline
     }
 
-    async fn send(&self, message: Message<'_>) -> Outcome {
-        let Some(to) = e164(message.address) else {
-            return rejected("the phone number is not written with + and its country code");
-        };
-        let text = if message.body.trim().is_empty() { message.title } else { message.body };
-        if text.trim().is_empty() {
-            return rejected("there is nothing to send: the template's title and body are empty");
-        }
-        let request = self
-            .http
-            .post(self.messages.clone())
-            .basic_auth(&self.config.account_sid, Some(&self.config.auth_token))
-            .form(&[("To", to.as_str()), self.config.sender.field(), ("Body", text)]);
-        match request.send().await {
-            Ok(response) => outcome(response).await,
-            Err(error) => unanswered(&error),
-        }
+    async fn send(&self, message: &Message<'_>) -> Answer {
+        self.text(message).await.into()
     }
 
     async fn examine(&self, channel: Channel) -> Finding {
@@ -176,6 +161,27 @@ impl Provider for Twilio {
                 format!("{is_sent}, but {place} {}", silence(&error)),
                 "texts wait and are retried meanwhile; are the host in channels.sms.url and the way to it right?",
             ),
+        }
+    }
+}
+
+impl Twilio {
+    async fn text(&self, message: &Message<'_>) -> Outcome {
+        let Some(to) = e164(message.address) else {
+            return rejected("the phone number is not written with + and its country code");
+        };
+        let text = if message.body.trim().is_empty() { message.title } else { message.body };
+        if text.trim().is_empty() {
+            return rejected("there is nothing to send: the template's title and body are empty");
+        }
+        let request = self
+            .http
+            .post(self.messages.clone())
+            .basic_auth(&self.config.account_sid, Some(&self.config.auth_token))
+            .form(&[("To", to.as_str()), self.config.sender.field(), ("Body", text)]);
+        match request.send().await {
+            Ok(response) => outcome(response).await,
+            Err(error) => unanswered(&error),
         }
     }
 }

@@ -10,9 +10,19 @@ use campanile_channels::{Message, Provider, Sender, Twilio, TwilioConfig};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
+use campanile_domain::priority::Priority;
 use campanile_domain::send::Outcome;
 
-use support::{ACCOUNT_SID, AUTH_TOKEN, Reply, Server};
+use support::http::{self, Reply};
+use support::twilio::{ACCOUNT_SID, AUTH_TOKEN, Fields, check};
+
+struct Server;
+
+impl Server {
+    async fn start(replies: Vec<Reply>) -> http::Server<Fields> {
+        http::Server::start_with(check, replies).await
+    }
+}
 
 const FROM: &str = "+15005550006";
 const SERVICE: &str = "MG0123456789abcdef0123456789abcdef";
@@ -33,7 +43,18 @@ fn twilio(address: &str, sender: &str, deadline: Duration) -> Twilio {
 
 async fn text(twilio: &Twilio, address: &str, title: &str, body: &str) -> Outcome {
     let key = SendKey { notification_id: NotificationId::generate(), channel: Channel::Sms };
-    twilio.send(Message { key, address, title, body }).await
+    let message = Message {
+        key,
+        event_id: "evt-1",
+        event_type: "ORDER_CREATED",
+        address,
+        name: None,
+        title,
+        body,
+        html: None,
+        priority: Priority::Normal,
+    };
+    twilio.send(&message).await.outcome
 }
 
 /// What becomes of a text when this is the reply.

@@ -14,8 +14,14 @@ pub enum Outcome {
     Sent {
         external_id: Option<String>,
     },
-    /// Failed for now: the provider was away, busy, or asked to come back.
+    /// Failed for now, and it is about this message: the next one may fare better.
     Retry {
+        after: Option<Duration>,
+        error: String,
+    },
+    /// Failed for now, whatever the message: the provider is away, busy, or does not let us in. Nothing was accepted, so that
+    /// another provider may be asked at once.
+    Down {
         after: Option<Duration>,
         error: String,
     },
@@ -27,8 +33,10 @@ pub enum Outcome {
     Unknown {
         error: String,
     },
-    /// Let go before the provider was asked, for example because the lease would not have lasted.
-    NotAttempted,
+    /// Let go before any provider was asked, for example because the lease would not have lasted.
+    NotAttempted {
+        after: Duration,
+    },
 }
 
 /// The kind of an outcome, as it stands in `send_attempt.outcome`: whatever followed from it, a doubt stays recognisable as one.
@@ -54,13 +62,27 @@ impl OutcomeKind {
 }
 
 impl Outcome {
+    /// Let go, to be claimed again at once.
+    pub const LET_GO: Outcome = Outcome::NotAttempted { after: Duration::ZERO };
+
+    /// What went wrong, if something did.
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Outcome::Retry { error, .. }
+            | Outcome::Down { error, .. }
+            | Outcome::Rejected { error }
+            | Outcome::Unknown { error } => Some(error),
+            Outcome::Sent { .. } | Outcome::NotAttempted { .. } => None,
+        }
+    }
+
     pub fn kind(&self) -> OutcomeKind {
         match self {
             Outcome::Sent { .. } => OutcomeKind::Sent,
-            Outcome::Retry { .. } => OutcomeKind::Retry,
+            Outcome::Retry { .. } | Outcome::Down { .. } => OutcomeKind::Retry,
             Outcome::Rejected { .. } => OutcomeKind::Rejected,
             Outcome::Unknown { .. } => OutcomeKind::Unknown,
-            Outcome::NotAttempted => OutcomeKind::NotAttempted,
+            Outcome::NotAttempted { .. } => OutcomeKind::NotAttempted,
         }
     }
 }
@@ -136,16 +158,18 @@ pub fn after(outcome: Outcome, attempt: Attempt, policy: &SendPolicy, now: Times
     match outcome {
         Outcome::Sent { external_id } => SendState::Sent { external_id, at: now },
         Outcome::Rejected { .. } => SendState::Failed { code: REJECTED },
-        Outcome::Retry { after, .. } => match policy.delay(attempt.channel, attempt.number, attempt.jitter) {
-            Some(delay) => SendState::Due { at: later(now, delay.max(after.unwrap_or_default())) },
-            None => SendState::Failed { code: EXHAUSTED },
-        },
+        Outcome::Retry { after, .. } | Outcome::Down { after, .. } => {
+            match policy.delay(attempt.channel, attempt.number, attempt.jitter) {
+                Some(delay) => SendState::Due { at: later(now, delay.max(after.unwrap_or_default())) },
+                None => SendState::Failed { code: EXHAUSTED },
+            }
+        }
         Outcome::Unknown { error } if attempt.channel.is_retried() => match policy.on_doubt {
             OnDoubt::Hold => SendState::InDoubt { since: now },
             OnDoubt::Resend => after(Outcome::Retry { after: None, error }, attempt, policy, now),
         },
         Outcome::Unknown { .. } => SendState::Failed { code: CRASHED },
-        Outcome::NotAttempted => SendState::Due { at: now },
+        Outcome::NotAttempted { after } => SendState::Due { at: later(now, after) },
     }
 }
 
@@ -231,7 +255,7 @@ mod tests {
     fn every_outcome_leads_where_the_picture_allows() {
         let sent = Outcome::Sent { external_id: None };
         let rejected = Outcome::Rejected { error: String::new() };
-        for outcome in [sent, retry(None), rejected, unknown(), Outcome::NotAttempted] {
+        for outcome in [sent, retry(None), rejected, unknown(), Outcome::LET_GO] {
             for channel in Channel::ALL {
                 for number in 1..=4 {
                     for on_doubt in [OnDoubt::Resend, OnDoubt::Hold] {

@@ -63,14 +63,11 @@ impl Engine {
         config: EngineConfig,
     ) -> Result<Self, StoreError> {
         // Otherwise no attempt would ever begin.
-        if let Some((channel, provider)) =
-            providers.iter().find(|(_, provider)| provider.deadline() >= config.lease)
-        {
+        if let Some((channel, chain)) = providers.iter().find(|(_, chain)| chain.deadline() >= config.lease) {
             return Err(StoreError::Unusable(format!(
-                "engine.lease: {:?} is not longer than the {:?} that an attempt over {channel} may take by {}: make it longer",
+                "engine.lease: {:?} is not longer than the {:?} that an attempt over {channel} may take: make it longer",
                 config.lease,
-                provider.deadline(),
-                provider.name()
+                chain.deadline(),
             )));
         }
         let rules = Arc::new(RuleCache::load(store.as_ref(), config.user_types.clone()).await?);

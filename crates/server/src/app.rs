@@ -83,7 +83,7 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
         broker = if parts.roles.use_broker() { broker.name() } else { "not used" },
         "campanile is up"
     );
-    let captured = engine.providers.iter().filter(|(_, provider)| provider.captures());
+    let captured = engine.providers.iter().filter(|(_, chain)| chain.captures());
     let captured = captured.map(|(channel, _)| channel.as_str()).collect();
     Ok(Served { address, admin_key, captured, running, lease, http, stop_http, config })
 }

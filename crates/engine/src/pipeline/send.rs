@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use campanile_channels::{Message, Provider};
+use campanile_channels::{AddressDone, Asked, Chain, Message, Room};
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{OnDoubt, Outcome};
@@ -72,7 +72,8 @@ impl Drop for Held {
 pub struct Attempted {
     pub claimed: Claimed,
     pub outcome: Outcome,
-    pub provider: &'static str,
+    pub done: Vec<AddressDone>,
+    pub provider: String,
     pub captures: bool,
     pub duration: Duration,
 }
@@ -125,6 +126,8 @@ pub struct Desk {
 
 #[derive(Debug)]
 struct ChannelDesk {
+    /// Absent for a web socket.
+    chain: Option<Arc<Chain>>,
     places: Arc<Semaphore>,
     concurrency: Arc<Semaphore>,
     high: Lane,
@@ -151,13 +154,22 @@ impl Lane {
 /// captured is captured by being settled, so that there is no doubt.
 fn max_claimed(engine: &Engine, channel: Channel) -> usize {
     let SendConfig { concurrency, policy, .. } = engine.config.send.get(channel);
-    let captures = engine.providers.get(channel).is_none_or(|provider| provider.captures());
+    let captures = engine.providers.get(channel).is_none_or(|chain| chain.captures());
     let per_attempt = match policy.on_doubt {
         _ if captures => 200,
         OnDoubt::Resend => 4,
         OnDoubt::Hold => 1,
     };
-    concurrency * per_attempt
+    // With a rate limit, no more than go out in a quarter of a lease: the others would wait here until it ends.
+    let per_second = engine.providers.get(channel).and_then(|chain| chain.per_second());
+    let paced = per_second.map_or(f64::INFINITY, |rate| rate * engine.config.lease.as_secs_f64() / 4.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "positive, and cut to what fits"
+    )]
+    let paced = (paced as usize).max(1);
+    (concurrency * per_attempt).min(paced)
 }
 
 pub type Outcomes = Arc<Mutex<UnboundedReceiver<(Attempted, Unsettled)>>>;
@@ -169,6 +181,7 @@ impl Desk {
         let channels = PerChannel::from_fn(|channel| {
             let config = engine.config.send.get(channel);
             ChannelDesk {
+                chain: engine.providers.get(channel).cloned(),
                 // Who does not send has no place: what is received waits for those who do.
                 places: Arc::new(Semaphore::new(if sends { max_claimed(engine, channel) } else { 0 })),
                 concurrency: Arc::new(Semaphore::new(config.concurrency)),
@@ -194,8 +207,13 @@ impl Desk {
     }
 
     fn reserve_up_to(&self, channel: Channel, wanted: usize) -> Option<OwnedSemaphorePermit> {
-        let places = &self.channels.get(channel).places;
-        let available = u32::try_from(wanted.min(places.available_permits())).unwrap_or(u32::MAX);
+        let ChannelDesk { chain, places, .. } = self.channels.get(channel);
+        let room = match chain.as_ref().map_or(Room::Open, |chain| chain.room()) {
+            Room::Open => wanted,
+            Room::One => wanted.min(1),
+            Room::None(_) => 0,
+        };
+        let available = u32::try_from(room.min(places.available_permits())).unwrap_or(u32::MAX);
         Arc::clone(places).try_acquire_many_owned(available).ok().filter(|permit| permit.num_permits() > 0)
     }
 
@@ -271,60 +289,74 @@ impl Places {
     }
 }
 
-/// Starts attempts of one channel, `HIGH` first. When draining, what was not begun is let go.
+/// Starts attempts of one channel, `HIGH` first. When draining, what was not begun is let go; by then nothing more is enqueued.
 pub async fn run(engine: Engine, desk: Arc<Desk>, channel: Channel, drain: CancellationToken) {
-    let Some(provider) = engine.providers.get(channel).cloned() else { return drain.cancelled().await };
+    let Some(chain) = engine.providers.get(channel).cloned() else { return drain.cancelled().await };
     let this = desk.channels.get(channel);
     let (mut high, mut others) = (this.high.take.lock().await, this.others.take.lock().await);
     loop {
-        let claimed = tokio::select! {
-            biased;
-            Some(claimed) = high.recv() => claimed,
-            Some(claimed) = others.recv() => claimed,
-            () = drain.cancelled() => return,
+        // A message is taken only when its attempt can begin: until then an urgent one may overtake it.
+        let next = async {
+            let turn = Arc::clone(&this.concurrency).acquire_owned().await.ok()?;
+            chain.paced().await;
+            let claimed = tokio::select! {
+                biased;
+                claimed = high.recv() => claimed,
+                claimed = others.recv() => claimed,
+            };
+            Some((claimed?, turn))
         };
-        if drain.is_cancelled() {
-            desk.over.put(let_go(claimed, provider.as_ref()));
-            continue;
-        }
-        let Ok(turn) = Arc::clone(&this.concurrency).acquire_owned().await else { return };
+        let (claimed, turn) = tokio::select! {
+            biased;
+            () = drain.cancelled() => break,
+            Some(next) = next => next,
+        };
         let over = desk.over.clone();
-        let provider = Arc::clone(&provider);
+        let chain = Arc::clone(&chain);
         desk.attempts.spawn(async move {
             let _turn = turn;
-            over.put(attempt(claimed, provider.as_ref()).await);
+            over.put(attempt(claimed, &chain).await);
         });
+    }
+    while let Ok(claimed) = high.try_recv().or_else(|_| others.try_recv()) {
+        desk.over.put(let_go(claimed, &chain));
     }
 }
 
-fn let_go(claimed: Claimed, provider: &dyn Provider) -> Attempted {
+fn let_go(claimed: Claimed, chain: &Chain) -> Attempted {
     Attempted {
         claimed,
-        outcome: Outcome::NotAttempted,
-        provider: provider.name(),
-        captures: provider.captures(),
+        outcome: Outcome::LET_GO,
+        done: Vec::new(),
+        provider: chain.first().name().to_owned(),
+        captures: chain.captures(),
         duration: Duration::ZERO,
     }
 }
 
-/// A process that slept past its lease sends nothing: the rest of it must outlast the provider's deadline.
-async fn attempt(claimed: Claimed, provider: &dyn Provider) -> Attempted {
+async fn attempt(claimed: Claimed, chain: &Chain) -> Attempted {
     let begun = Instant::now();
-    let deadline = provider.deadline();
-    if claimed.lease_ends.rest() <= deadline {
-        return let_go(claimed, provider);
-    }
     let job = &claimed.job;
-    let message = Message { key: job.key, address: &job.address, title: &job.title, body: &job.body };
+    let message = Message {
+        key: job.key,
+        event_id: job.event_id.as_str(),
+        event_type: job.event_type.as_str(),
+        address: &job.address,
+        name: None,
+        title: &job.title,
+        body: &job.body,
+        html: None,
+        priority: job.priority,
+    };
     fail::fail_point!("send.before_provider");
-    let outcome = tokio::time::timeout(deadline, provider.send(message)).await.unwrap_or_else(|_| {
-        Outcome::Unknown { error: format!("{} did not answer within {deadline:?}", provider.name()) }
-    });
+    // A process that slept past its lease sends nothing: the rest of it must outlast the provider's deadline.
+    let Asked { answer, provider } = chain.send(&message, || claimed.lease_ends.rest()).await;
     fail::fail_point!("send.after_provider");
     Attempted {
-        outcome,
-        provider: provider.name(),
-        captures: provider.captures(),
+        outcome: answer.outcome,
+        done: answer.done,
+        provider: provider.to_owned(),
+        captures: chain.captures(),
         duration: begun.elapsed(),
         claimed,
     }
@@ -363,6 +395,9 @@ pub async fn claim_due(engine: &Engine, desk: &Desk, channel: Channel) -> Result
     let wait = time::between(engine.store.now().await?, due);
     if !wait.is_zero() {
         return Ok(wait.min(config.poll_interval));
+    }
+    if let Some(Room::None(wait)) = engine.providers.get(channel).map(|chain| chain.room()) {
+        return Ok(wait.max(WAIT_FOR_PLACES));
     }
     let Some(places) = desk.reserve_up_to(channel, MAX_CLAIM) else { return Ok(WAIT_FOR_PLACES) };
     let lease_ends = LeaseEnd::after(engine.config.lease);
@@ -403,13 +438,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_left_of_the_lease_must_outlast_the_provider() {
-        let deadline = Capture.deadline();
-        let in_time = attempt(claimed(deadline * 2), &Capture).await;
+        let chain = Chain::of(Arc::new(Capture));
+        let in_time = attempt(claimed(chain.deadline() * 2), &chain).await;
         assert_eq!(in_time.outcome, Outcome::Sent { external_id: None });
-        let too_late = attempt(claimed(deadline), &Capture).await;
-        assert_eq!(too_late.outcome, Outcome::NotAttempted);
-        let asleep = attempt(claimed(Duration::ZERO), &Capture).await;
-        assert_eq!(asleep.outcome, Outcome::NotAttempted);
+        let too_late = attempt(claimed(chain.deadline()), &chain).await;
+        assert_eq!(too_late.outcome, Outcome::LET_GO);
+        let asleep = attempt(claimed(Duration::ZERO), &chain).await;
+        assert_eq!(asleep.outcome, Outcome::LET_GO);
     }
 
     #[test]
@@ -434,10 +469,10 @@ mod tests {
         let over = Over { put, unsettled: Arc::default() };
         let soon = || tokio::time::timeout(Duration::from_millis(20), over.keeps_up());
         for _ in 1..MAX_UNSETTLED {
-            over.put(let_go(claimed(Duration::ZERO), &Capture));
+            over.put(let_go(claimed(Duration::ZERO), &Chain::of(Arc::new(Capture))));
         }
         assert!(soon().await.is_ok());
-        over.put(let_go(claimed(Duration::ZERO), &Capture));
+        over.put(let_go(claimed(Duration::ZERO), &Chain::of(Arc::new(Capture))));
         assert!(soon().await.is_err());
         tokio::join!(over.keeps_up(), async { drop(outcomes.recv().await) });
         drop(outcomes);

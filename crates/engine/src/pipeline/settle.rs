@@ -154,7 +154,7 @@ fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlem
     Settlement {
         job: attempted.claimed.job.clone(),
         state,
-        provider: attempted.provider.to_owned(),
+        provider: attempted.provider.clone(),
         error,
         outcome: attempted.outcome.kind(),
         duration: attempted.duration,
@@ -168,12 +168,7 @@ fn next_state(
     outcome: &Outcome,
     now: Timestamp,
 ) -> (SendState, Option<String>) {
-    let error = match outcome {
-        Outcome::Retry { error, .. } | Outcome::Rejected { error } | Outcome::Unknown { error } => {
-            Some(error.clone())
-        }
-        Outcome::Sent { .. } | Outcome::NotAttempted => None,
-    };
+    let error = outcome.error().map(str::to_owned);
     let attempt = Attempt { channel: job.key.channel, number: job.attempt, jitter: jitter() };
     let policy = &engine.config.send.get(job.key.channel).policy;
     (after(outcome.clone(), attempt, policy, now), error)
@@ -212,9 +207,9 @@ pub async fn take_over_expired(engine: &Engine, desk: &Desk) -> Result<usize, St
 /// Nobody can know what the provider did; but what `capture` sends is written together with its outcome, so without an
 /// outcome it was not sent.
 fn in_doubt(engine: &Engine, job: SendJob, now: Timestamp) -> Settlement {
-    let provider = engine.providers.get(job.key.channel);
-    let outcome = if provider.is_some_and(|provider| provider.captures()) {
-        Outcome::NotAttempted
+    let chain = engine.providers.get(job.key.channel);
+    let outcome = if chain.is_some_and(|chain| chain.captures()) {
+        Outcome::LET_GO
     } else {
         Outcome::Unknown { error: "the instance that was sending it died or lost its lease".to_owned() }
     };
@@ -222,7 +217,7 @@ fn in_doubt(engine: &Engine, job: SendJob, now: Timestamp) -> Settlement {
     Settlement {
         job,
         state,
-        provider: provider.map_or("none", |provider| provider.name()).to_owned(),
+        provider: chain.map_or("none", |chain| chain.first().name()).to_owned(),
         error,
         outcome: outcome.kind(),
         duration: Duration::ZERO,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use campanile_broker::{Broker, InProcess};
-use campanile_channels::{Message, Provider, Providers};
+use campanile_channels::{Answer, Message, Provider, Providers};
 use campanile_domain::channel::PerChannel;
 use campanile_domain::event::NewEvent;
 use campanile_domain::id::EventId;
@@ -187,7 +187,7 @@ impl Provider for Told {
         self.deadline.unwrap_or(Duration::from_secs(5))
     }
 
-    async fn send(&self, message: Message<'_>) -> Outcome {
+    async fn send(&self, message: &Message<'_>) -> Answer {
         self.asked.lock().unwrap().push(message.address.to_owned());
         assert!(!self.panics || self.asked.lock().unwrap().len() > 1, "a provider with a bug");
         if self.hangs {
@@ -198,5 +198,6 @@ impl Provider for Told {
             .unwrap()
             .pop_front()
             .unwrap_or(Outcome::Sent { external_id: Some("x-1".to_owned()) })
+            .into()
     }
 }

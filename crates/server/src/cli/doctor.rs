@@ -81,16 +81,18 @@ async fn channels(config: &Config) -> Vec<Finding> {
     let providers = match config.channels.providers() {
         Ok(providers) => providers,
         Err(error) => {
-            return vec![Finding::wrong("channels", format!("{error:#}"), "correct channels.sms.url")];
+            return vec![Finding::wrong("channels", format!("{error:#}"), "correct what it names")];
         }
     };
     let mut findings = Vec::new();
     let mut captured = Vec::new();
-    for (channel, provider) in providers.iter() {
-        if provider.captures() {
+    for (channel, chain) in providers.iter() {
+        if chain.captures() {
             captured.push(channel.as_str());
-        } else {
-            findings.push(provider.examine(channel).await);
+            continue;
+        }
+        for link in chain.links() {
+            findings.push(link.provider.examine(channel).await);
         }
     }
     if !captured.is_empty() {

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use campanile_channels::{Chain, Link};
 use serde_json::{Map, Value, json};
 
 use super::App;
@@ -35,14 +36,21 @@ pub async fn ready(State(app): State<App>) -> Response {
         _ => "ok",
     };
     components.insert("engine".to_owned(), json!(engine));
-    for (channel, provider) in app.engine.providers.iter() {
-        let state = if provider.captures() { "capture: nothing leaves this machine" } else { "ok" };
-        components.insert(channel.as_str().to_lowercase(), Value::from(state));
+    for (channel, chain) in app.engine.providers.iter() {
+        components.insert(channel.as_str().to_lowercase(), Value::from(providers(chain)));
     }
     let queues = if app.engine.config.roles.use_broker() { app.engine.broker.depths() } else { Vec::new() };
     let undelivered: Map<String, Value> =
         queues.into_iter().map(|(queue, depth)| (queue, json!(depth))).collect();
     (status, Json(json!({ "components": components, "undelivered": undelivered }))).into_response()
+}
+
+fn providers(chain: &Chain) -> String {
+    if chain.captures() {
+        return "capture: nothing leaves this machine".to_owned();
+    }
+    let down: Vec<&str> = chain.links().iter().filter(|link| link.is_down()).map(Link::name).collect();
+    if down.is_empty() { "ok".to_owned() } else { format!("down and passed over: {}", down.join(", ")) }
 }
 
 fn broker(app: &App) -> String {

@@ -1,0 +1,186 @@
+//! The providers of a channel, in the order in which they are asked. One that is down is passed over until it is well again, and
+//! what it could not take goes to the next in the same attempt: nothing was accepted, so nobody is told twice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use campanile_domain::send::Outcome;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::breaker::Breaker;
+use crate::{Answer, Message, Pace, Provider};
+
+/// A provider keeps its deadline itself, since it knows best what an unfinished attempt means. This is for one that does not.
+const GRACE: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub struct Chain {
+    links: Vec<Link>,
+}
+
+/// One provider of a channel.
+#[derive(Debug)]
+pub struct Link {
+    name: String,
+    pub provider: Arc<dyn Provider>,
+    breaker: Breaker,
+    pace: Option<Pace>,
+}
+
+impl Link {
+    pub fn new(provider: Arc<dyn Provider>, pace: Option<Pace>) -> Self {
+        Link { name: provider.name().to_owned(), provider, breaker: Breaker::default(), pace }
+    }
+
+    /// As it stands in `notification_channel_send.provider`: the second of a channel is called `smtp-2`, say.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is passed over at present.
+    pub fn is_down(&self) -> bool {
+        self.breaker.closes_in(Instant::now()).is_some()
+    }
+}
+
+/// An attempt that is over.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    pub answer: Answer,
+    /// Who was asked last, or would have been asked.
+    pub provider: &'a str,
+}
+
+/// Whether it is worth claiming something now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    Open,
+    /// Everybody was down, and one message may find out whether that is still so.
+    One,
+    /// Everybody is down for so long.
+    None(Duration),
+}
+
+impl Chain {
+    pub fn of(provider: Arc<dyn Provider>) -> Self {
+        Chain::new(vec![Link::new(provider, None)])
+    }
+
+    /// There must be one at least.
+    pub fn new(mut links: Vec<Link>) -> Self {
+        assert!(!links.is_empty(), "a channel has a provider");
+        for (place, link) in links.iter_mut().enumerate().skip(1) {
+            link.name = format!("{}-{}", link.provider.name(), place + 1);
+        }
+        Chain { links }
+    }
+
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// The provider that is asked first.
+    pub fn first(&self) -> &Link {
+        &self.links[0]
+    }
+
+    /// Whether messages are kept here and leave the house to nobody.
+    pub fn captures(&self) -> bool {
+        self.links.iter().all(|link| link.provider.captures())
+    }
+
+    /// No single attempt of any of them takes longer.
+    pub fn deadline(&self) -> Duration {
+        self.links.iter().map(|link| link.provider.deadline()).max().unwrap_or_default() + GRACE
+    }
+
+    /// How many a second they take together; nothing, if one of them has no limit.
+    pub fn per_second(&self) -> Option<f64> {
+        self.links.iter().map(|link| link.pace.as_ref().map(Pace::per_second)).sum()
+    }
+
+    pub fn room(&self) -> Room {
+        let now = Instant::now();
+        let waits: Vec<Option<Duration>> =
+            self.links.iter().map(|link| link.breaker.closes_in(now)).collect();
+        if waits.iter().any(Option::is_none) {
+            return Room::Open;
+        }
+        match waits.into_iter().flatten().min() {
+            None | Some(Duration::ZERO) => Room::One,
+            Some(wait) => Room::None(wait),
+        }
+    }
+
+    /// Waits until whoever would be asked may be asked by its pace. Who takes a message only then lets urgent ones overtake.
+    pub async fn paced(&self) {
+        let now = Instant::now();
+        let next = self.links.iter().find(|link| link.breaker.closes_in(now).is_none());
+        if let Some(pace) = next.and_then(|link| link.pace.as_ref()) {
+            sleep(pace.wait(now)).await;
+        }
+    }
+
+    /// One attempt. `rest` is how long the caller may still send: nobody is asked who could take longer.
+    pub async fn send(&self, message: &Message<'_>, rest: impl Fn() -> Duration) -> Asked<'_> {
+        let mut wait: Option<Duration> = None;
+        let mut down: Option<Asked<'_>> = None;
+        for link in &self.links {
+            let now = Instant::now();
+            let pass = match link.breaker.admit(now) {
+                Ok(pass) => pass,
+                Err(closed_for) => {
+                    wait = Some(wait.map_or(closed_for, |wait| wait.min(closed_for)));
+                    continue;
+                }
+            };
+            let deadline = link.provider.deadline() + GRACE;
+            if let Some(pace) = &link.pace {
+                match pace.reserve(now, rest().saturating_sub(deadline)) {
+                    Ok(turn) => sleep(turn).await,
+                    Err(too_long) => {
+                        wait = Some(wait.map_or(too_long, |wait| wait.min(too_long)));
+                        continue;
+                    }
+                }
+            }
+            if rest() <= deadline {
+                wait.get_or_insert_default();
+                continue;
+            }
+            let answer = timeout(deadline, link.provider.send(message)).await.unwrap_or_else(|_| {
+                let error = format!("{} did not answer within {deadline:?}", link.name);
+                Answer::from(Outcome::Unknown { error })
+            });
+            pass.learn(&answer.outcome);
+            let asked = Asked { answer, provider: &link.name };
+            match &asked.answer.outcome {
+                Outcome::Down { error, .. } => {
+                    tracing::debug!(provider = link.name, %error, "a provider is down");
+                    down = Some(both(down, asked));
+                }
+                _ => return asked,
+            }
+        }
+        down.unwrap_or_else(|| Asked {
+            answer: Outcome::NotAttempted { after: wait.unwrap_or_default() }.into(),
+            provider: &self.links[0].name,
+        })
+    }
+}
+
+/// Two were down: what both said, and the shorter of the waits they asked for.
+fn both<'a>(before: Option<Asked<'a>>, last: Asked<'a>) -> Asked<'a> {
+    let Some(before) = before else { return last };
+    match (before.answer.outcome, last.answer.outcome) {
+        (Outcome::Down { after: a, error: said }, Outcome::Down { after: b, error }) => Asked {
+            answer: Outcome::Down {
+                after: a.zip(b).map(|(a, b)| a.min(b)),
+                error: format!("{said}; {}: {error}", last.provider),
+            }
+            .into(),
+            provider: last.provider,
+        },
+        (_, outcome) => Asked { answer: Answer { outcome, done: last.answer.done }, provider: last.provider },
+    }
+}

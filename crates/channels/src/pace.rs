@@ -1,0 +1,49 @@
+//! A rate limit: so many a second, evenly, with a little room for those that come together.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// So much of a second's messages may go at once.
+const BURST: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub struct Pace {
+    interval: Duration,
+    /// When the next would be on time.
+    next: Mutex<Instant>,
+}
+
+impl Pace {
+    /// `per_second` must be more than nothing.
+    pub fn per_second_of(per_second: f64) -> Self {
+        let interval = Duration::from_secs_f64(1.0 / per_second);
+        Pace { interval, next: Mutex::new(Instant::now()) }
+    }
+
+    pub fn per_second(&self) -> f64 {
+        1.0 / self.interval.as_secs_f64()
+    }
+
+    /// How long until one may go.
+    pub fn wait(&self, now: Instant) -> Duration {
+        let next = *self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wait_for(next, now)
+    }
+
+    /// Takes the next turn, unless it is further away than `patience`. Answers how long to wait.
+    pub fn reserve(&self, now: Instant, patience: Duration) -> Result<Duration, Duration> {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = self.wait_for(*next, now);
+        if wait > patience {
+            return Err(wait);
+        }
+        *next = (*next).max(now) + self.interval;
+        Ok(wait)
+    }
+
+    fn wait_for(&self, next: Instant, now: Instant) -> Duration {
+        next.saturating_duration_since(now).saturating_sub(BURST.saturating_sub(self.interval))
+    }
+}

@@ -1,0 +1,215 @@
+//! An HTTP server that replies as told, and notes each request that breaks the rules of the provider whose place it takes.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+#[derive(Debug)]
+pub enum Reply {
+    Answer(Answer),
+    /// The request is read, and nothing more happens.
+    Silence,
+    CloseAfterReading,
+    /// As soon as the connection is there.
+    CloseBeforeReading,
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    status: u16,
+    headers: String,
+    body: String,
+    delay: Duration,
+    /// So many bytes of it are written.
+    written: usize,
+    then: Then,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Then {
+    KeepOpen,
+    Close,
+    Hang,
+}
+
+impl Reply {
+    pub fn json(status: u16, body: &str) -> Self {
+        Reply::Answer(Answer {
+            status,
+            headers: String::new(),
+            body: body.to_owned(),
+            delay: Duration::ZERO,
+            written: usize::MAX,
+            then: Then::KeepOpen,
+        })
+    }
+
+    /// With this header, besides those that every answer has.
+    pub fn with(self, name: &str, value: &str) -> Self {
+        self.change(|answer| answer.headers = format!("{name}: {value}\r\n"))
+    }
+
+    pub fn after(self, delay: Duration) -> Self {
+        self.change(|answer| answer.delay = delay)
+    }
+
+    /// Only its first bytes, and the connection is closed.
+    pub fn cut_to(self, bytes: usize) -> Self {
+        self.change(|answer| (answer.written, answer.then) = (bytes, Then::Close))
+    }
+
+    /// Only its first bytes, and nothing more.
+    pub fn then_hang(self, bytes: usize) -> Self {
+        self.change(|answer| (answer.written, answer.then) = (bytes, Then::Hang))
+    }
+
+    /// All of it, and the connection is closed without a word of warning.
+    pub fn then_close(self) -> Self {
+        self.change(|answer| answer.then = Then::Close)
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut Answer)) -> Self {
+        if let Reply::Answer(answer) = &mut self {
+            change(answer);
+        }
+        self
+    }
+}
+
+/// What a request asks for, if it is one that counts; an error says which rule it breaks.
+type Check<T> = fn(&Request) -> Result<Option<T>, String>;
+
+#[derive(Debug)]
+struct Seen<T> {
+    check: Check<T>,
+    replies: VecDeque<Reply>,
+    requests: Vec<T>,
+    violations: Vec<String>,
+    connections: usize,
+}
+
+/// Each connection is served by itself; replies are given in the order of the requests.
+#[derive(Debug)]
+pub struct Server<T> {
+    pub address: String,
+    seen: Arc<Mutex<Seen<T>>>,
+}
+
+impl<T: Clone + Send + 'static> Server<T> {
+    pub async fn start_with(check: Check<T>, replies: Vec<Reply>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let seen = Seen {
+            check,
+            replies: replies.into(),
+            requests: Vec::new(),
+            violations: Vec::new(),
+            connections: 0,
+        };
+        let seen = Arc::new(Mutex::new(seen));
+        let server = Server { address, seen: Arc::clone(&seen) };
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                seen.lock().unwrap().connections += 1;
+                tokio::spawn(serve(stream, Arc::clone(&seen)));
+            }
+        });
+        server
+    }
+
+    /// Each request that counts; there was none against the rules.
+    pub fn requests(&self) -> Vec<T> {
+        let seen = self.seen.lock().unwrap();
+        assert!(seen.violations.is_empty(), "{:?}", seen.violations);
+        seen.requests.clone()
+    }
+
+    pub fn connections(&self) -> usize {
+        self.seen.lock().unwrap().connections
+    }
+}
+
+async fn serve<T>(mut stream: TcpStream, seen: Arc<Mutex<Seen<T>>>) {
+    let mut unread = Vec::new();
+    loop {
+        if matches!(seen.lock().unwrap().replies.front(), Some(Reply::CloseBeforeReading)) {
+            return;
+        }
+        let Some(request) = read_request(&mut stream, &mut unread).await else { return };
+        let reply = {
+            let mut seen = seen.lock().unwrap();
+            match (seen.check)(&request) {
+                Ok(Some(asked)) => seen.requests.push(asked),
+                Ok(None) => {}
+                Err(violation) => seen.violations.push(violation),
+            }
+            seen.replies.pop_front().expect("no more requests than replies")
+        };
+        let answer = match reply {
+            Reply::Answer(answer) => answer,
+            Reply::Silence => return std::future::pending().await,
+            Reply::CloseAfterReading | Reply::CloseBeforeReading => return,
+        };
+        tokio::time::sleep(answer.delay).await;
+        let Answer { status, headers, body, written, then, .. } = answer;
+        let length =
+            if status == 204 { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        let text = format!(
+            "HTTP/1.1 {status} Told\r\nContent-Type: application/json\r\n{length}{headers}\r\n{body}"
+        );
+        // Who asked may have gone.
+        let _ = stream.write_all(&text.as_bytes()[..written.min(text.len())]).await;
+        match then {
+            Then::KeepOpen => {}
+            Then::Close => return,
+            Then::Hang => return std::future::pending().await,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Request {
+    /// As `POST /path HTTP/1.1`.
+    pub line: String,
+    headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+impl Request {
+    /// All values of a header, whose name is in lower case.
+    pub fn values(&self, name: &str) -> Vec<&str> {
+        self.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+async fn read_request(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<Request> {
+    let end = loop {
+        if let Some(end) = unread.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            break end;
+        }
+        more(stream, unread).await?;
+    };
+    let head = String::from_utf8(unread[..end].to_vec()).unwrap();
+    let (line, headers) = head.split_once("\r\n").unwrap();
+    let headers: Vec<(String, String)> = headers
+        .lines()
+        .filter_map(|header| header.split_once(": "))
+        .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+        .collect();
+    let length =
+        headers.iter().find(|(name, _)| name == "content-length").map_or(0, |(_, n)| n.parse().unwrap());
+    while unread.len() < end + 4 + length {
+        more(stream, unread).await?;
+    }
+    let body = String::from_utf8(unread[end + 4..end + 4 + length].to_vec()).unwrap();
+    unread.drain(..end + 4 + length);
+    Some(Request { line: line.to_owned(), headers, body })
+}
+
+async fn more(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<()> {
+    let read = stream.read_buf(unread).await.ok()?;
+    (read > 0).then_some(())
+}
