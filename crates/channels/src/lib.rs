@@ -17,7 +17,7 @@ use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::finding::Finding;
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::Priority;
-use campanile_domain::send::Outcome;
+use campanile_domain::send::{AddressDone, Outcome};
 
 pub use capture::Capture;
 pub use chain::{Asked, Chain, Link, Room};
@@ -45,28 +45,7 @@ pub struct Message<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub outcome: Outcome,
-    /// Addresses that are done with, whatever becomes of the rest: they get no further attempt.
     pub done: Vec<AddressDone>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AddressDone {
-    pub address: String,
-    pub end: AddressEnd,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AddressEnd {
-    Sent {
-        external_id: Option<String>,
-    },
-    Rejected {
-        error: String,
-    },
-    /// The provider says that nobody is there any more: it is never sent to again.
-    Dead {
-        reason: String,
-    },
 }
 
 impl From<Outcome> for Answer {

@@ -87,6 +87,27 @@ impl Outcome {
     }
 }
 
+/// An address that is done with, whatever becomes of the others of the same send: it gets no further attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressDone {
+    pub address: String,
+    pub end: AddressEnd,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AddressEnd {
+    Sent {
+        external_id: Option<String>,
+    },
+    Rejected {
+        error: String,
+    },
+    /// The provider says that nobody is there any more: it is never sent to again.
+    Dead {
+        reason: String,
+    },
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendState {
     Sent { external_id: Option<String>, at: Timestamp },

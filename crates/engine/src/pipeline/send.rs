@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use campanile_channels::{AddressDone, Asked, Chain, Message, Room};
+use campanile_channels::{Asked, Chain, Message, Room};
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::priority::Priority;
-use campanile_domain::send::{OnDoubt, Outcome};
+use campanile_domain::send::{AddressDone, OnDoubt, Outcome};
 use campanile_domain::time;
 use campanile_store::{ClaimId, SendJob, StoreError};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
