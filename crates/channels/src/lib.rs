@@ -6,6 +6,7 @@ mod breaker;
 mod capture;
 mod chain;
 mod pace;
+mod smtp;
 mod twilio;
 
 use std::fmt::Debug;
@@ -22,6 +23,7 @@ use campanile_domain::send::{AddressDone, Outcome};
 pub use capture::Capture;
 pub use chain::{Asked, Chain, Link, Room};
 pub use pace::Pace;
+pub use smtp::{Correspondent, Credentials, DomainLimits, Mailbox, Security, Smtp, SmtpConfig};
 pub use twilio::{Sender, Twilio, TwilioConfig, is_account_sid};
 
 /// What is to be sent. The key is stable over all attempts: providers that know idempotency are given it.

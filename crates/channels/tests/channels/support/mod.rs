@@ -1,4 +1,6 @@
 //! Servers in the place of providers.
 
 pub mod http;
+pub mod real_smtp;
+pub mod smtpd;
 pub mod twilio;

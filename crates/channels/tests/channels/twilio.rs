@@ -1,8 +1,6 @@
 //! Texts by way of Twilio, told by a server that checks each request against Twilio's published rules and answers as documented,
 //! or not at all.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +11,8 @@ use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::Outcome;
 
-use support::http::{self, Reply};
-use support::twilio::{ACCOUNT_SID, AUTH_TOKEN, Fields, check};
+use crate::support::http::{self, Reply};
+use crate::support::twilio::{ACCOUNT_SID, AUTH_TOKEN, Fields, check};
 
 struct Server;
 

@@ -1,0 +1,188 @@
+//! E-mail over SMTP: a pool of warm connections to one relay, one recipient per letter.
+//!
+//! What is known of an attempt that went wrong is told precisely: until the whole letter is out, the server can't have accepted it;
+//! from then on only its answer can tell.
+
+mod address;
+mod connection;
+mod domains;
+mod letter;
+mod pool;
+mod reply;
+mod verdict;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use campanile_domain::channel::Channel;
+use campanile_domain::finding::Finding;
+use campanile_domain::send::Outcome;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+
+use crate::{Answer, Message, Provider};
+use connection::{Envelope, Server, Step};
+use domains::Domains;
+use pool::{Lent, Limits, NotLent, Pool};
+
+pub use address::{Correspondent, Mailbox};
+pub use connection::{Credentials, Security};
+pub use domains::DomainLimits;
+
+#[derive(Debug)]
+pub struct SmtpConfig {
+    pub host: String,
+    pub port: u16,
+    pub security: Security,
+    pub credentials: Option<Credentials>,
+    /// The name that we greet with.
+    pub hello: String,
+    pub from: Correspondent,
+    pub reply_to: Option<Correspondent>,
+    pub connections: usize,
+    pub messages_per_connection: u32,
+    pub max_idle: Duration,
+    pub domains: DomainLimits,
+    /// No attempt takes longer.
+    pub deadline: Duration,
+}
+
+#[derive(Debug)]
+pub struct Smtp {
+    pool: Pool,
+    domains: Domains,
+    from: Correspondent,
+    reply_to: Option<Correspondent>,
+    deadline: Duration,
+}
+
+impl Smtp {
+    /// Connects to nobody yet. The server's certificate is checked against what this machine trusts, and against `ca_file`.
+    pub fn new(config: SmtpConfig, ca_file: Option<&Path>) -> Result<Self, String> {
+        let SmtpConfig { host, port, security, credentials, hello, from, reply_to, deadline, .. } = config;
+        let limits = Limits {
+            connections: config.connections,
+            messages_per_connection: config.messages_per_connection,
+            max_idle: config.max_idle,
+        };
+        let server = Server { host, port, security, credentials, hello, tls: tls(ca_file)? };
+        let domains = Domains::new(config.domains);
+        Ok(Smtp { pool: Pool::new(server, limits), domains, from, reply_to, deadline })
+    }
+
+    async fn mail(&self, message: &Message<'_>) -> Answer {
+        let until = Instant::now() + self.deadline;
+        let to: Mailbox = match message.address.parse() {
+            Ok(to) => to,
+            Err(error) => return rejected(format!("the e-mail address can't be used: {error}")),
+        };
+        let letter = letter::write(message, &to, &self.from, self.reply_to.as_ref());
+        let _turn = match self.domains.turn(to.domain()).await {
+            Ok(turn) => turn,
+            Err(after) => return Outcome::NotAttempted { after }.into(),
+        };
+        let mut lent = match self.pool.lend(until).await {
+            Ok(lent) => lent,
+            Err(not_lent) => return self.not_lent(not_lent),
+        };
+        loop {
+            if let Some(why) = unfit(&lent, &to, &letter) {
+                self.pool.give_back(lent);
+                return rejected(why);
+            }
+            let envelope = Envelope { from: &self.from.mailbox, to: &to };
+            let delivery = lent.connection.deliver(envelope, &letter, until).await;
+            // A server may hang up on who was silent for long. It has nothing yet, so a new connection may try.
+            if lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data) {
+                lent = match self.pool.replace(lent, until).await {
+                    Ok(fresh) => fresh,
+                    Err(not_lent) => return self.not_lent(not_lent),
+                };
+                continue;
+            }
+            self.pool.give_back(lent);
+            return verdict::answer(delivery, message.address);
+        }
+    }
+
+    fn not_lent(&self, why: NotLent) -> Answer {
+        match why {
+            NotLent::Busy => Outcome::LET_GO.into(),
+            NotLent::Down(why) => {
+                let Server { host, port, .. } = self.pool.server();
+                Outcome::Down { after: None, error: format!("the mail server {host}:{port} {why}") }.into()
+            }
+        }
+    }
+}
+
+/// Why this server can't be asked for it, if so.
+fn unfit(lent: &Lent, to: &Mailbox, letter: &[u8]) -> Option<String> {
+    let offers = lent.connection.offers();
+    if to.needs_utf8() && !offers.smtputf8 {
+        return Some("the mail server takes no addresses in other letters than ASCII (SMTPUTF8)".to_owned());
+    }
+    let max = offers.max_bytes.filter(|max| letter.len() > *max)?;
+    Some(format!("the letter has {} bytes, and the mail server takes no more than {max}", letter.len()))
+}
+
+fn rejected(error: String) -> Answer {
+    Outcome::Rejected { error }.into()
+}
+
+fn tls(ca_file: Option<&Path>) -> Result<TlsConnector, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(file) = ca_file {
+        let unreadable = |error: &dyn std::fmt::Display| {
+            format!("the certificates of {} can't be read: {error}", file.display())
+        };
+        for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&error))? {
+            let certificate = certificate.map_err(|error| unreadable(&error))?;
+            roots.add(certificate).map_err(|error| unreadable(&error))?;
+        }
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS can't be set up: {error}"))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+#[async_trait]
+impl Provider for Smtp {
+    fn name(&self) -> &'static str {
+        "smtp"
+    }
+
+    fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    async fn send(&self, message: &Message<'_>) -> Answer {
+        self.mail(message).await
+    }
+
+    async fn examine(&self, channel: Channel) -> Finding {
+        let Server { host, port, .. } = self.pool.server();
+        let is_sent = format!("{channel} is sent by smtp");
+        match self.pool.lend(Instant::now() + self.deadline).await {
+            Ok(lent) => {
+                self.pool.give_back(lent);
+                Finding::ok("channels", format!("{is_sent}: {host}:{port} lets us in"))
+            }
+            Err(NotLent::Busy) => Finding::note("channels", format!("{is_sent}: all connections are in use")),
+            Err(NotLent::Down(why)) => Finding::wrong(
+                "channels",
+                format!("{is_sent}, but {host}:{port} {why}"),
+                "mails wait and are retried meanwhile; are host, port, tls, user and password in channels.email.url right?",
+            ),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! E-mail addresses that can't be wrong: checked, their domain in ASCII, and with nothing in them that could end a command or a
+//! header.
+
+use std::fmt;
+use std::str::FromStr;
+
+use email_address::EmailAddress;
+use url::Host;
+
+/// By RFC 5321, with its brackets.
+const MAX_BYTES: usize = 254;
+const MAX_LABEL_BYTES: usize = 63;
+
+/// `anna@example.com`. A domain in other letters is written as DNS knows it; a local part in other letters stays.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Mailbox {
+    text: String,
+    at: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoMailbox {
+    #[error("it has no @")]
+    NoAt,
+    #[error("it has a line break or another control character")]
+    Control,
+    #[error("what stands before its @ is not allowed there")]
+    Local,
+    #[error("what stands behind its @ is no domain")]
+    Domain,
+    #[error("it is longer than 254 bytes")]
+    TooLong,
+}
+
+impl Mailbox {
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn domain(&self) -> &str {
+        &self.text[self.at + 1..]
+    }
+
+    /// Whether only a server that offers SMTPUTF8 can take it.
+    pub fn needs_utf8(&self) -> bool {
+        !self.text.is_ascii()
+    }
+}
+
+impl FromStr for Mailbox {
+    type Err = NoMailbox;
+
+    fn from_str(text: &str) -> Result<Self, NoMailbox> {
+        let text = text.trim_matches(' ');
+        if text.chars().any(char::is_control) {
+            return Err(NoMailbox::Control);
+        }
+        let (local, domain) = text.rsplit_once('@').ok_or(NoMailbox::NoAt)?;
+        if !EmailAddress::is_valid_local_part(local) {
+            return Err(NoMailbox::Local);
+        }
+        let Ok(Host::Domain(domain)) = Host::parse(domain) else { return Err(NoMailbox::Domain) };
+        let labels = domain.split('.').all(|label| (1..=MAX_LABEL_BYTES).contains(&label.len()));
+        if !labels || !EmailAddress::is_valid_domain(&domain) {
+            return Err(NoMailbox::Domain);
+        }
+        let text = format!("{local}@{domain}");
+        if text.len() > MAX_BYTES {
+            return Err(NoMailbox::TooLong);
+        }
+        Ok(Mailbox { text, at: local.len() })
+    }
+}
+
+impl fmt::Display for Mailbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Whom a mail is from: `Campanile <noreply@example.com>`, or the address alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Correspondent {
+    pub name: Option<String>,
+    pub mailbox: Mailbox,
+}
+
+impl FromStr for Correspondent {
+    type Err = NoMailbox;
+
+    fn from_str(text: &str) -> Result<Self, NoMailbox> {
+        let Some((name, rest)) = text.trim().split_once('<') else {
+            return Ok(Correspondent { name: None, mailbox: text.trim().parse()? });
+        };
+        let mailbox = rest.strip_suffix('>').ok_or(NoMailbox::Domain)?.parse()?;
+        let name = name.trim().trim_matches('"').trim();
+        Ok(Correspondent { name: (!name.is_empty()).then(|| name.to_owned()), mailbox })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_as_they_are_written() {
+        for address in [
+            "anna@example.com",
+            "anna.rossi+tag@mail.example.co.uk",
+            "o'neill@example.com",
+            "\"anna rossi\"@example.com",
+            "\"a@b\"@example.com",
+            "é@example.com",
+        ] {
+            assert_eq!(address.parse::<Mailbox>().map(|m| m.to_string()), Ok(address.to_owned()));
+        }
+        assert!("é@example.com".parse::<Mailbox>().unwrap().needs_utf8());
+    }
+
+    #[test]
+    fn a_domain_in_other_letters_is_written_as_dns_knows_it() {
+        let mailbox: Mailbox = " info@caffè.it ".parse().unwrap();
+        assert_eq!((mailbox.as_str(), mailbox.domain()), ("info@xn--caff-8oa.it", "xn--caff-8oa.it"));
+        assert!(!mailbox.needs_utf8());
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_a_reason() {
+        let long = format!("{}@example.com", "a".repeat(64));
+        let cases = [
+            ("anna", NoMailbox::NoAt),
+            ("", NoMailbox::NoAt),
+            ("anna@example.com\r\nRCPT TO:<eve@example.com>", NoMailbox::Control),
+            ("anna\n@example.com", NoMailbox::Control),
+            ("\"anna\r\n\"@example.com", NoMailbox::Control),
+            ("anna rossi@example.com", NoMailbox::Local),
+            ("a>b@example.com", NoMailbox::Local),
+            ("<anna@example.com", NoMailbox::Local),
+            ("@example.com", NoMailbox::Local),
+            ("anna@example.com>", NoMailbox::Domain),
+            ("anna@exa mple.com", NoMailbox::Domain),
+            ("anna@127.0.0.1", NoMailbox::Domain),
+            ("anna@[127.0.0.1]", NoMailbox::Domain),
+            ("anna@", NoMailbox::Domain),
+            ("anna@a..b", NoMailbox::Domain),
+            (&long.replace('@', "aaaa@"), NoMailbox::Local),
+        ];
+        for (address, why) in cases {
+            assert_eq!(address.parse::<Mailbox>(), Err(why), "{address:?}");
+        }
+    }
+
+    #[test]
+    fn a_sender_may_have_a_name() {
+        let named: Correspondent = "\"Trattoria è buona\" <ciao@example.com>".parse().unwrap();
+        assert_eq!(named.name.as_deref(), Some("Trattoria è buona"));
+        assert_eq!(named.mailbox.as_str(), "ciao@example.com");
+        assert_eq!("ciao@example.com".parse::<Correspondent>().unwrap().name, None);
+        assert!("Trattoria <ciao@example.com".parse::<Correspondent>().is_err());
+    }
+}

@@ -1,0 +1,467 @@
+//! One conversation with an SMTP server, from its greeting to `QUIT`. Where the server offers PIPELINING, a message takes two round
+//! trips: the envelope, and the letter.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use futures_util::FutureExt;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use super::address::Mailbox;
+use super::reply::{NoReply, Reply};
+
+/// Where a server is, and how it is spoken to.
+pub struct Server {
+    pub host: String,
+    pub port: u16,
+    pub security: Security,
+    pub credentials: Option<Credentials>,
+    /// Who we say we are.
+    pub hello: String,
+    pub tls: TlsConnector,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{} ({:?})", self.host, self.port, self.security)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Security {
+    /// TLS from the first byte, usually on port 465.
+    Implicit,
+    /// STARTTLS, or nothing is sent.
+    Required,
+    /// STARTTLS where it is offered.
+    IfOffered,
+    None,
+}
+
+pub struct Credentials {
+    pub user: String,
+    pub password: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials")
+    }
+}
+
+/// Whom a letter is from and for, as the server is told.
+#[derive(Debug, Clone, Copy)]
+pub struct Envelope<'a> {
+    pub from: &'a Mailbox,
+    pub to: &'a Mailbox,
+}
+
+/// How far a message came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    From,
+    To,
+    Data,
+    /// The letter is out: whatever happens now, the server may have it.
+    Letter,
+}
+
+#[derive(Debug)]
+pub enum Delivery {
+    Accepted(Reply),
+    Refused {
+        at: Step,
+        reply: Reply,
+        /// The connection can't go on.
+        ends: bool,
+    },
+    /// There was no answer; why, in words.
+    Broken {
+        at: Step,
+        why: String,
+    },
+}
+
+impl Delivery {
+    /// Whether it ended without a word of the server's on anything that it could have accepted.
+    pub fn is_before(&self, step: Step) -> bool {
+        match self {
+            Delivery::Accepted(_) => false,
+            Delivery::Refused { at, .. } | Delivery::Broken { at, .. } => *at <= step,
+        }
+    }
+}
+
+pub struct Connection {
+    stream: Box<dyn Stream>,
+    read: Vec<u8>,
+    offers: Offers,
+    is_encrypted: bool,
+    state: State,
+    pub messages: u32,
+    pub idle_since: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Ready,
+    /// The last message was refused, and the server is still in the middle of it.
+    InTheMiddle,
+    Lost,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for S {}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("offers", &self.offers)
+            .field("messages", &self.messages)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the server says that it can.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an extension that is offered or not")]
+pub struct Offers {
+    pub pipelining: bool,
+    pub starttls: bool,
+    pub smtputf8: bool,
+    pub auth_plain: bool,
+    pub auth_login: bool,
+    pub size: bool,
+    /// The largest letter, if there is a bound.
+    pub max_bytes: Option<usize>,
+}
+
+impl Offers {
+    fn read(reply: &Reply) -> Self {
+        let mut offers = Offers::default();
+        for line in reply.lines.iter().skip(1) {
+            let line = line.to_ascii_uppercase();
+            // Old servers write `AUTH=PLAIN`.
+            let mut words = line.split([' ', '=']);
+            match words.next() {
+                Some("PIPELINING") => offers.pipelining = true,
+                Some("STARTTLS") => offers.starttls = true,
+                Some("SMTPUTF8") => offers.smtputf8 = true,
+                Some("SIZE") => {
+                    offers.size = true;
+                    offers.max_bytes = words.next().and_then(|n| n.parse().ok()).filter(|bytes| *bytes > 0);
+                }
+                Some("AUTH") => words.for_each(|mechanism| match mechanism {
+                    "PLAIN" => offers.auth_plain = true,
+                    "LOGIN" => offers.auth_login = true,
+                    _ => {}
+                }),
+                _ => {}
+            }
+        }
+        offers
+    }
+}
+
+impl Connection {
+    /// Connects, encrypts and logs in. What goes wrong is told in words that hold no secret.
+    pub async fn open(server: &Server, until: Instant) -> Result<Self, String> {
+        let socket = timeout_at(until, TcpStream::connect((server.host.as_str(), server.port)))
+            .await
+            .map_err(|_| "can't be reached in time".to_owned())?
+            .map_err(|error| format!("can't be reached: {}", error.kind()))?;
+        // Small writes that wait for an answer each must not wait for each other.
+        let _ = socket.set_nodelay(true);
+        let mut connection = Connection::over(socket);
+        if server.security == Security::Implicit {
+            connection = connection.encrypted(server, until).await?;
+        }
+        connection.expect(220, "greets", until).await?;
+        connection.hello(server, until).await?;
+        let wants_tls = matches!(server.security, Security::Required | Security::IfOffered);
+        if wants_tls && connection.offers.starttls {
+            connection.say("STARTTLS\r\n", until).await?;
+            connection.expect(220, "answers STARTTLS", until).await?;
+            if !connection.read.is_empty() {
+                return Err("spoke before encryption began, so that somebody may be in between".to_owned());
+            }
+            connection = connection.encrypted(server, until).await?;
+            connection.hello(server, until).await?;
+        } else if server.security == Security::Required {
+            return Err("does not offer STARTTLS, and tls=required".to_owned());
+        }
+        if let Some(credentials) = &server.credentials {
+            connection.log_in(credentials, until).await?;
+        }
+        Ok(connection)
+    }
+
+    fn over(stream: impl Stream + 'static) -> Self {
+        Connection {
+            stream: Box::new(stream),
+            read: Vec::new(),
+            offers: Offers::default(),
+            is_encrypted: false,
+            state: State::Ready,
+            messages: 0,
+            idle_since: Instant::now(),
+        }
+    }
+
+    async fn encrypted(self, server: &Server, until: Instant) -> Result<Self, String> {
+        let name = ServerName::try_from(server.host.trim_matches(['[', ']']).to_owned())
+            .map_err(|_| "has no name that a certificate could have".to_owned())?;
+        let stream = timeout_at(until, server.tls.connect(name, self.stream))
+            .await
+            .map_err(|_| "did not finish the TLS handshake in time".to_owned())?
+            .map_err(|error| format!("and we can't agree on TLS: {error}"))?;
+        Ok(Connection { is_encrypted: true, ..Connection::over(stream) })
+    }
+
+    async fn hello(&mut self, server: &Server, until: Instant) -> Result<(), String> {
+        self.say(&format!("EHLO {}\r\n", server.hello), until).await?;
+        let reply = self.reply(until).await?;
+        if reply.is_yes() {
+            self.offers = Offers::read(&reply);
+            return Ok(());
+        }
+        self.say(&format!("HELO {}\r\n", server.hello), until).await?;
+        self.expect(250, "answers HELO", until).await
+    }
+
+    async fn log_in(&mut self, credentials: &Credentials, until: Instant) -> Result<(), String> {
+        let Credentials { user, password } = credentials;
+        let refused = "does not accept user and password";
+        if self.offers.auth_plain {
+            let secret = BASE64_STANDARD.encode(format!("\0{user}\0{password}"));
+            self.say(&format!("AUTH PLAIN {secret}\r\n"), until).await?;
+        } else if self.offers.auth_login {
+            self.say("AUTH LOGIN\r\n", until).await?;
+            self.expect(334, refused, until).await?;
+            self.say(&format!("{}\r\n", BASE64_STANDARD.encode(user)), until).await?;
+            self.expect(334, refused, until).await?;
+            self.say(&format!("{}\r\n", BASE64_STANDARD.encode(password)), until).await?;
+        } else if self.is_encrypted {
+            return Err("offers neither AUTH PLAIN nor AUTH LOGIN; leave user and password out?".to_owned());
+        } else {
+            return Err("offers no way to log in without encryption; use tls=required?".to_owned());
+        }
+        self.expect(235, refused, until).await
+    }
+
+    /// Whether nothing was heard since the last message: a server that is tired of us says so, or hangs up.
+    pub fn is_quiet(&mut self) -> bool {
+        self.is_usable() && self.stream.read_buf(&mut self.read).now_or_never().is_none()
+    }
+
+    /// Whether it may take another message.
+    pub fn is_usable(&self) -> bool {
+        self.state != State::Lost
+    }
+
+    pub fn offers(&self) -> &Offers {
+        &self.offers
+    }
+
+    /// Sends one letter to one mailbox.
+    pub async fn deliver(&mut self, envelope: Envelope<'_>, letter: &[u8], until: Instant) -> Delivery {
+        self.messages += 1;
+        // Whoever gives up on the way leaves nobody knows what behind.
+        let before = std::mem::replace(&mut self.state, State::Lost);
+        let delivery = self.converse(envelope, letter, before == State::InTheMiddle, until).await;
+        self.state = match &delivery {
+            Delivery::Accepted(_) => State::Ready,
+            Delivery::Refused { ends: false, .. } => State::InTheMiddle,
+            Delivery::Refused { ends: true, .. } | Delivery::Broken { .. } => State::Lost,
+        };
+        self.idle_since = Instant::now();
+        delivery
+    }
+
+    async fn converse(
+        &mut self,
+        envelope: Envelope<'_>,
+        letter: &[u8],
+        reset: bool,
+        until: Instant,
+    ) -> Delivery {
+        if let Err(refused) = self.envelope(envelope, letter.len(), reset, until).await {
+            return refused;
+        }
+        if let Err(why) = self.say_bytes(&stuffed(letter), until).await {
+            // The end of the letter is what left last, so it did not leave.
+            return Delivery::Broken { at: Step::Data, why };
+        }
+        match self.reply(until).await {
+            Err(why) => Delivery::Broken { at: Step::Letter, why },
+            Ok(reply) if reply.is_yes() => Delivery::Accepted(reply),
+            Ok(reply) => Delivery::Refused { at: Step::Letter, ends: reply.code == 421, reply },
+        }
+    }
+
+    async fn envelope(
+        &mut self,
+        envelope: Envelope<'_>,
+        size: usize,
+        reset: bool,
+        until: Instant,
+    ) -> Result<(), Delivery> {
+        let Envelope { from, to } = envelope;
+        let size = if self.offers.size { format!(" SIZE={size}") } else { String::new() };
+        let utf8 = if from.needs_utf8() || to.needs_utf8() { " SMTPUTF8" } else { "" };
+        let commands = [
+            (Step::From, format!("MAIL FROM:<{from}>{size}{utf8}\r\n")),
+            (Step::To, format!("RCPT TO:<{to}>\r\n")),
+            (Step::Data, "DATA\r\n".to_owned()),
+        ];
+        let begin = if reset { "RSET\r\n" } else { "" };
+        let broken = |at| move |why| Delivery::Broken { at, why };
+        if self.offers.pipelining {
+            let all: String =
+                std::iter::once(begin).chain(commands.iter().map(|(_, c)| c.as_str())).collect();
+            self.say(&all, until).await.map_err(broken(Step::From))?;
+        }
+        if reset {
+            if !self.offers.pipelining {
+                self.say(begin, until).await.map_err(broken(Step::From))?;
+            }
+            self.reply(until).await.map_err(broken(Step::From))?;
+        }
+        let (mut refused, mut has_recipient) = (None, false);
+        for (at, command) in commands {
+            if !self.offers.pipelining {
+                self.say(&command, until).await.map_err(broken(at))?;
+            }
+            let reply = self.reply(until).await.map_err(broken(at))?;
+            let agreed = if at == Step::Data { reply.code == 354 } else { reply.is_yes() };
+            has_recipient |= at == Step::To && agreed;
+            match refused {
+                None if agreed => {}
+                // A letter of nothing would go to somebody.
+                Some(Delivery::Refused { ref mut ends, .. })
+                    if agreed && at == Step::Data && has_recipient =>
+                {
+                    *ends = true;
+                }
+                // It was asked for data before it refused the recipient: a letter of nothing ends that.
+                Some(_) if agreed && at == Step::Data => {
+                    self.say(".\r\n", until).await.map_err(broken(at))?;
+                    self.reply(until).await.map_err(broken(at))?;
+                }
+                Some(_) => {}
+                None => {
+                    let ends = reply.code == 421;
+                    refused = Some(Delivery::Refused { at, reply, ends });
+                    if ends || !self.offers.pipelining {
+                        break;
+                    }
+                }
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Says good-bye, if that can be done at once.
+    pub async fn quit(mut self) {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let _ = timeout(PATIENCE, async {
+            self.stream.write_all(b"QUIT\r\n").await?;
+            self.stream.flush().await?;
+            self.stream.read_buf(&mut self.read).await
+        })
+        .await;
+    }
+
+    async fn expect(&mut self, code: u16, what: &str, until: Instant) -> Result<(), String> {
+        let reply = self.reply(until).await?;
+        if reply.code == code { Ok(()) } else { Err(format!("{what}: {}", reply.words())) }
+    }
+
+    async fn say(&mut self, text: &str, until: Instant) -> Result<(), String> {
+        self.say_bytes(text.as_bytes(), until).await
+    }
+
+    async fn say_bytes(&mut self, bytes: &[u8], until: Instant) -> Result<(), String> {
+        let written = timeout_at(until, async {
+            self.stream.write_all(bytes).await?;
+            self.stream.flush().await
+        });
+        written.await.map_err(|_| TOO_LATE.to_owned())?.map_err(|error| hung_up(&error))
+    }
+
+    async fn reply(&mut self, until: Instant) -> Result<Reply, String> {
+        loop {
+            match Reply::take(&mut self.read) {
+                Ok(Some(reply)) => return Ok(reply),
+                Ok(None) => {}
+                Err(NoReply) => return Err("says what is no SMTP".to_owned()),
+            }
+            self.read.reserve(ROOM);
+            let read = timeout_at(until, self.stream.read_buf(&mut self.read)).await;
+            match read.map_err(|_| TOO_LATE.to_owned())? {
+                Ok(0) => return Err("closed the connection instead of answering".to_owned()),
+                Ok(_) => {}
+                Err(error) => return Err(hung_up(&error)),
+            }
+        }
+    }
+}
+
+/// For what a server answers to a whole envelope, in one read.
+const ROOM: usize = 1024;
+const TOO_LATE: &str = "did not answer in time";
+
+fn hung_up(error: &io::Error) -> String {
+    format!("broke the connection: {}", error.kind())
+}
+
+/// With a dot before each line that begins with one, and the end.
+fn stuffed(letter: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(letter.len() + letter.len() / 64 + 8);
+    let mut rest = letter;
+    if rest.first() == Some(&b'.') {
+        out.push(b'.');
+    }
+    while let Some(end) = rest.windows(3).position(|bytes| bytes == b"\r\n.") {
+        out.extend_from_slice(&rest[..end + 2]);
+        out.push(b'.');
+        rest = &rest[end + 2..];
+    }
+    out.extend_from_slice(rest);
+    if !out.ends_with(b"\r\n") {
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b".\r\n");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_of_a_letter_is_its_end() {
+        let text = |letter: &str| String::from_utf8(stuffed(letter.as_bytes())).unwrap();
+        assert_eq!(text("a\r\n"), "a\r\n.\r\n");
+        assert_eq!(text("a"), "a\r\n.\r\n");
+        assert_eq!(text("."), "..\r\n.\r\n");
+        assert_eq!(text("a\r\n.\r\n.b\r\n..\r\n"), "a\r\n..\r\n..b\r\n...\r\n.\r\n");
+    }
+
+    #[test]
+    fn offers_are_read_in_any_case() {
+        let lines = ["mx", "Pipelining", "SIZE 1000", "AUTH=LOGIN", "auth PLAIN CRAM-MD5", "8BITMIME"];
+        let reply = Reply { code: 250, enhanced: None, lines: lines.map(str::to_owned).to_vec() };
+        let offers = Offers::read(&reply);
+        assert!(offers.pipelining && offers.auth_login && offers.auth_plain && offers.size);
+        assert_eq!(offers.max_bytes, Some(1_000));
+        assert!(!offers.starttls && !offers.smtputf8);
+    }
+}

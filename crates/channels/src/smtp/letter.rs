@@ -1,0 +1,150 @@
+//! A message as it goes over the wire: headers, text and HTML, all in seven bits, whatever is in them.
+//!
+//! `Message-ID` and `Date` are those of the notification, so that every attempt makes the same letter, and a mail server that
+//! gets one twice can know it.
+
+use std::borrow::Cow;
+
+use mail_builder::MessageBuilder;
+use mail_builder::headers::address::Address;
+use mail_builder::headers::date::Date;
+use mail_builder::headers::raw::Raw;
+use mail_builder::headers::text::Text;
+
+use super::address::{Correspondent, Mailbox};
+use crate::Message;
+
+/// Mail programs show fewer, and servers refuse what is far longer.
+const MAX_SUBJECT_CHARS: usize = 250;
+const MAX_NAME_CHARS: usize = 100;
+
+pub fn write(
+    message: &Message<'_>,
+    to: &Mailbox,
+    from: &Correspondent,
+    reply_to: Option<&Correspondent>,
+) -> Vec<u8> {
+    let name = message.name.map(|name| one_line(name, MAX_NAME_CHARS)).filter(|name| !name.is_empty());
+    let mut letter = MessageBuilder::new()
+        .header("From", address(from))
+        .header("To", Address::new_address(name, to.as_str()))
+        .header("Subject", Text::new(one_line(message.title, MAX_SUBJECT_CHARS)))
+        .header("Date", Date::new(written_at(message)))
+        .header("Message-ID", Raw::new(format!("<{}>", message_id(message, from))))
+        // Nobody's absence assistant shall answer it.
+        .header("Auto-Submitted", Raw::new("auto-generated"));
+    if let Some(reply_to) = reply_to {
+        letter = letter.header("Reply-To", address(reply_to));
+    }
+    letter = letter.text_body(message.body);
+    if let Some(html) = message.html {
+        letter = letter.html_body(html);
+    }
+    let mut bytes = Vec::new();
+    letter.serialize(&mut bytes);
+    bytes
+}
+
+/// The same for every attempt.
+pub fn message_id(message: &Message<'_>, from: &Correspondent) -> String {
+    format!("{}.email@{}", message.key.notification_id, from.mailbox.domain())
+}
+
+/// When the notification was made, in seconds: its id says so.
+fn written_at(message: &Message<'_>) -> i64 {
+    let made = message.key.notification_id.0.get_timestamp();
+    made.and_then(|made| i64::try_from(made.to_unix().0).ok()).unwrap_or_default()
+}
+
+fn address(of: &Correspondent) -> Address<'_> {
+    Address::new_address(of.name.as_deref().map(|name| one_line(name, MAX_NAME_CHARS)), of.mailbox.as_str())
+}
+
+/// Without line breaks and other controls, and no longer than so many characters.
+fn one_line(text: &str, max: usize) -> Cow<'_, str> {
+    let text = text.trim();
+    if text.chars().count() <= max && !text.chars().any(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let words = text.split(|c: char| c.is_control() || c == ' ').filter(|word| !word.is_empty());
+    let line = words.collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= max {
+        return Cow::Owned(line);
+    }
+    let cut: String = line.chars().take(max - 1).collect();
+    Cow::Owned(format!("{}…", cut.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use campanile_domain::channel::Channel;
+    use campanile_domain::id::{NotificationId, SendKey};
+    use campanile_domain::priority::Priority;
+
+    fn message<'a>(name: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
+        let id = "019a1e2c-3d4f-7000-8000-000000000001".parse().unwrap();
+        Message {
+            key: SendKey { notification_id: NotificationId(id), channel: Channel::Email },
+            event_id: "evt-1",
+            event_type: "ORDER_CREATED",
+            address: "anna@example.com",
+            name: Some(name),
+            title,
+            body,
+            html: Some("<p>Perché no? 🍕</p>"),
+            priority: Priority::Normal,
+        }
+    }
+
+    fn letter(message: &Message<'_>) -> String {
+        let from: Correspondent = "Campanile <noreply@example.org>".parse().unwrap();
+        let to = message.address.parse().unwrap();
+        String::from_utf8(write(message, &to, &from, Some(&from))).unwrap()
+    }
+
+    /// The headers, each in one line.
+    fn headers(letter: &str) -> Vec<String> {
+        let (head, _) = letter.split_once("\r\n\r\n").unwrap();
+        head.replace("\r\n ", " ").replace("\r\n\t", " ").split("\r\n").map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_letter_is_the_same_at_every_attempt() {
+        let message = message("Anna", "Ciao", "Testo");
+        let headers = headers(&letter(&message));
+        let stable = |name: &str| headers.iter().find(|header| header.starts_with(name)).unwrap().clone();
+        assert_eq!(
+            stable("Message-ID:"),
+            "Message-ID: <019a1e2c-3d4f-7000-8000-000000000001.email@example.org>"
+        );
+        assert_eq!(stable("Date:"), "Date: Sun, 26 Oct 2025 01:40:07 +0000");
+        assert_eq!(stable("Reply-To:"), "Reply-To: \"Campanile\" <noreply@example.org>");
+    }
+
+    #[test]
+    fn everything_is_seven_bit_and_no_line_is_too_long() {
+        let long = "parola è ".repeat(5_000);
+        let letter = letter(&message("Zoë 🍕", &"Prenotação 🎉 ".repeat(40), &long));
+        assert!(letter.is_ascii());
+        assert!(letter.split("\r\n").all(|line| line.len() <= 78), "{letter}");
+        assert!(!letter.replace("\r\n", "").contains(['\r', '\n']), "a bare line break");
+    }
+
+    #[test]
+    fn nothing_of_a_name_or_a_title_becomes_a_header() {
+        let evil = "x\r\nBcc: eve@example.com\r\n\r\n<script>";
+        let letter = letter(&message(evil, evil, "text"));
+        let headers = headers(&letter);
+        assert!(!headers.iter().any(|header| header.starts_with("Bcc")), "{headers:?}");
+        assert!(headers.contains(&"Subject: x Bcc: eve@example.com <script>".to_owned()), "{headers:?}");
+        assert_eq!(headers.iter().filter(|header| header.starts_with("To:")).count(), 1);
+    }
+
+    #[test]
+    fn a_subject_of_100_kilobytes_is_cut() {
+        let letter = letter(&message("Anna", &"a".repeat(100_000), "text"));
+        let subject = headers(&letter).into_iter().find(|header| header.starts_with("Subject:")).unwrap();
+        assert!(subject.len() < 1_000, "{}", subject.len());
+    }
+}

@@ -1,0 +1,111 @@
+//! What an SMTP server answers: a code, an enhanced code where it has one, and words for people.
+
+/// No server needs more, and one that writes without end is none.
+pub const MAX_REPLY_BYTES: usize = 16 * 1024;
+const MAX_WORDS: usize = 200;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    pub code: u16,
+    /// As `5.1.1` of RFC 3463, without its class, which is that of the code.
+    pub enhanced: Option<(u16, u16)>,
+    /// The text of each line.
+    pub lines: Vec<String>,
+}
+
+impl Reply {
+    /// Takes a whole reply from the front of what was read, if it is there.
+    pub fn take(read: &mut Vec<u8>) -> Result<Option<Reply>, NoReply> {
+        let mut lines = Vec::new();
+        let mut rest = read.as_slice();
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+            rest = &rest[end + 1..];
+            let (code, more, text) = parts(line).ok_or(NoReply)?;
+            lines.push(text);
+            if !more {
+                let left = rest.len();
+                read.drain(..read.len() - left);
+                return Ok(Some(Reply { code, enhanced: enhanced(code, &lines[0]), lines }));
+            }
+        }
+        if read.len() > MAX_REPLY_BYTES { Err(NoReply) } else { Ok(None) }
+    }
+
+    /// 2xx.
+    pub fn is_yes(&self) -> bool {
+        self.code / 100 == 2
+    }
+
+    /// For people, without any address: servers like to repeat whom they refuse.
+    pub fn words(&self) -> String {
+        let text = self.lines.join(" ");
+        let words = text.split_whitespace().map(|word| if word.contains('@') { "(address)" } else { word });
+        let said: String = words.collect::<Vec<_>>().join(" ");
+        let said: String = said.chars().filter(|c| !c.is_control()).take(MAX_WORDS).collect();
+        format!("{} {said}", self.code).trim_end().to_owned()
+    }
+}
+
+/// What was read is no SMTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoReply;
+
+/// `250-SIZE 100` → 250, more to come, `SIZE 100`.
+fn parts(line: &[u8]) -> Option<(u16, bool, String)> {
+    let (code, rest) = line.split_at_checked(3)?;
+    let code: u16 =
+        str::from_utf8(code).ok().filter(|c| c.bytes().all(|b| b.is_ascii_digit()))?.parse().ok()?;
+    let more = match rest.first() {
+        None | Some(b' ') => false,
+        Some(b'-') => true,
+        Some(_) => return None,
+    };
+    (200..=599)
+        .contains(&code)
+        .then(|| (code, more, String::from_utf8_lossy(rest.get(1..).unwrap_or_default()).into_owned()))
+}
+
+fn enhanced(code: u16, text: &str) -> Option<(u16, u16)> {
+    let mut numbers = text.split(' ').next()?.split('.').map(str::parse::<u16>);
+    let (class, subject, detail) = (numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
+    (class == code / 100 && numbers.next().is_none()).then_some((subject, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replies(text: &str) -> Vec<Reply> {
+        let mut read = text.as_bytes().to_vec();
+        std::iter::from_fn(|| Reply::take(&mut read).unwrap()).collect()
+    }
+
+    #[test]
+    fn replies_are_taken_one_after_the_other() {
+        let replies =
+            replies("250 2.1.0 Ok\r\n550-5.1.1 <a@b.c>: no\r\n550 5.1.1 such user\r\n354 go\r\n250");
+        assert_eq!(replies.iter().map(|reply| reply.code).collect::<Vec<_>>(), [250, 550, 354]);
+        assert_eq!(replies[0].enhanced, Some((1, 0)));
+        assert_eq!(replies[1].enhanced, Some((1, 1)));
+        assert_eq!(replies[1].words(), "550 5.1.1 (address) no 5.1.1 such user");
+        assert_eq!(replies[2].enhanced, None);
+    }
+
+    #[test]
+    fn what_is_no_smtp_is_told_apart() {
+        for text in
+            ["HTTP/1.1 400 Bad Request\r\n", "99 x\r\n", "\r\n", "2500 x\r\n", "۲۵۰ ok\r\n", "650 x\r\n"]
+        {
+            assert_eq!(Reply::take(&mut text.as_bytes().to_vec()), Err(NoReply), "{text:?}");
+        }
+        assert_eq!(Reply::take(&mut vec![b'2'; MAX_REPLY_BYTES + 1]), Err(NoReply));
+        assert_eq!(Reply::take(&mut b"250-and so".to_vec()), Ok(None));
+    }
+
+    #[test]
+    fn an_enhanced_code_of_another_class_is_none() {
+        assert_eq!(replies("450 5.1.1 odd\r\n")[0].enhanced, None);
+        assert_eq!(replies("550 5.1 odd\r\n")[0].enhanced, None);
+    }
+}

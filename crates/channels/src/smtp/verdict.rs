@@ -1,0 +1,142 @@
+//! What an SMTP reply means for a message.
+//!
+//! | reply | outcome |
+//! |---|---|
+//! | 2xx to the letter | sent |
+//! | 421, 454, and any 4xx about the server itself (4.3.x) | down: it takes nothing from anybody at present |
+//! | another 4xx | retry: greylisting, a full mailbox, too many at once |
+//! | 530, 534, 535, 538 | down: it wants us to log in, in another way |
+//! | 5xx about the mailbox itself (5.1.1, 5.1.2, 5.1.3, 5.1.6, 5.1.10) | rejected, and the address is dead |
+//! | another 5xx | rejected |
+//! | anything else before the letter is out | down: that is no SMTP |
+//! | anything else, or nothing, after the letter is out | unknown: it may have been accepted |
+
+use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
+
+use super::connection::{Delivery, Step};
+use super::reply::Reply;
+use crate::Answer;
+
+const LOG_IN: [u16; 4] = [530, 534, 535, 538];
+/// Of `5.1.x`: no such mailbox, no such domain, not an address, moved away, takes no mail.
+const NOBODY_THERE: [(u16, u16); 5] = [(1, 1), (1, 2), (1, 3), (1, 6), (1, 10)];
+/// The queue's id, or what else the server says of it.
+const MAX_EXTERNAL_ID_CHARS: usize = 120;
+
+pub fn answer(delivery: Delivery, address: &str) -> Answer {
+    match delivery {
+        Delivery::Accepted(reply) => Outcome::Sent { external_id: external_id(&reply) }.into(),
+        Delivery::Broken { at: Step::Letter, why } => {
+            Outcome::Unknown { error: format!("the mail server {why}, after it had the whole letter") }.into()
+        }
+        Delivery::Broken { why, .. } => {
+            Outcome::Down { after: None, error: format!("the mail server {why}") }.into()
+        }
+        Delivery::Refused { at, reply, .. } => refused(at, &reply, address),
+    }
+}
+
+fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
+    let subject = match at {
+        Step::From => "the sender",
+        Step::To => "the recipient",
+        Step::Data | Step::Letter => "the letter",
+    };
+    let error = format!("the mail server does not take {subject}: {}", reply.words());
+    let outcome = match (reply.code, reply.enhanced) {
+        (421 | 454, _) | (400..=499, Some((3, _))) => Outcome::Down { after: None, error },
+        (400..=499, _) => Outcome::Retry { after: None, error },
+        (code, _) if LOG_IN.contains(&code) => Outcome::Down { after: None, error },
+        (500..=599, Some(detail)) if at == Step::To && NOBODY_THERE.contains(&detail) => {
+            let end = AddressEnd::Dead { reason: reply.words() };
+            let done = vec![AddressDone { address: address.to_owned(), end }];
+            return Answer { outcome: Outcome::Rejected { error }, done };
+        }
+        (500..=599, _) => Outcome::Rejected { error },
+        _ if at == Step::Letter => Outcome::Unknown { error },
+        _ => Outcome::Down { after: None, error },
+    };
+    outcome.into()
+}
+
+/// `2.0.0 Ok: queued as 4X1` → `4X1`; of other servers what they say without the yes.
+fn external_id(reply: &Reply) -> Option<String> {
+    let text = reply.lines.first()?;
+    let said = match text.split_once("queued as ") {
+        Some((_, id)) => id.split_whitespace().next().unwrap_or_default(),
+        None => text,
+    };
+    let said: String = said.chars().filter(|c| !c.is_control()).take(MAX_EXTERNAL_ID_CHARS).collect();
+    let said = said.trim();
+    (!said.is_empty()).then(|| said.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(text: &str) -> Reply {
+        Reply::take(&mut format!("{text}\r\n").into_bytes()).unwrap().unwrap()
+    }
+
+    fn kind(answer: &Answer) -> &'static str {
+        match (&answer.outcome, answer.done.is_empty()) {
+            (Outcome::Sent { .. }, true) => "sent",
+            (Outcome::Retry { .. }, true) => "retry",
+            (Outcome::Down { .. }, true) => "down",
+            (Outcome::Rejected { .. }, true) => "rejected",
+            (Outcome::Rejected { .. }, false) => "dead",
+            (Outcome::Unknown { .. }, true) => "unknown",
+            _ => "odd",
+        }
+    }
+
+    #[test]
+    fn every_reply_has_its_meaning() {
+        let cases = [
+            (Step::From, "421 4.3.2 shutting down", "down"),
+            (Step::From, "452 4.3.1 disk full", "down"),
+            (Step::From, "451 greylisted", "retry"),
+            (Step::From, "530 5.7.0 authenticate first", "down"),
+            (Step::From, "550 5.7.1 not your address", "rejected"),
+            (Step::From, "552 5.3.4 too large", "rejected"),
+            (Step::To, "450 4.2.0 greylisted", "retry"),
+            (Step::To, "452 4.2.2 mailbox full", "retry"),
+            (Step::To, "421 4.7.0 too many connections", "down"),
+            (Step::To, "550 5.1.1 <anna@example.com> unknown", "dead"),
+            (Step::To, "550 5.1.10 null MX", "dead"),
+            (Step::To, "550 blocked", "rejected"),
+            (Step::To, "554 5.7.1 relay access denied", "rejected"),
+            (Step::To, "354 go on", "down"),
+            (Step::Data, "451 4.3.0 try later", "down"),
+            (Step::Data, "554 no valid recipients", "rejected"),
+            (Step::Letter, "451 4.7.1 later", "retry"),
+            (Step::Letter, "554 5.7.1 spam", "rejected"),
+            (Step::Letter, "550 5.1.1 no", "rejected"),
+            (Step::Letter, "354 what?", "unknown"),
+        ];
+        for (at, text, expected) in cases {
+            let answer =
+                answer(Delivery::Refused { at, reply: reply(text), ends: false }, "anna@example.com");
+            assert_eq!(kind(&answer), expected, "{at:?} {text}");
+            assert!(!answer.outcome.error().unwrap().contains("anna@"), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn silence_is_a_doubt_only_when_the_letter_is_out() {
+        for at in [Step::From, Step::To, Step::Data] {
+            assert_eq!(kind(&answer(Delivery::Broken { at, why: "hung up".to_owned() }, "")), "down");
+        }
+        let late = Delivery::Broken { at: Step::Letter, why: "hung up".to_owned() };
+        assert_eq!(kind(&answer(late, "")), "unknown");
+    }
+
+    #[test]
+    fn the_servers_own_id_is_kept() {
+        let id = |text: &str| external_id(&reply(text));
+        assert_eq!(id("250 2.0.0 Ok: queued as 4bXJQ5").as_deref(), Some("4bXJQ5"));
+        assert_eq!(id("250 Ok 0102018c-x").as_deref(), Some("Ok 0102018c-x"));
+        assert_eq!(id("250"), None);
+    }
+}

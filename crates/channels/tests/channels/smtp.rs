@@ -1,0 +1,347 @@
+//! E-mail over SMTP: to a server that does as it is told, and to real ones, Python's aiosmtpd and Postfix's smtp-sink.
+
+use std::time::Duration;
+
+use campanile_channels::{Answer, Credentials, DomainLimits, Message, Provider, Security, Smtp, SmtpConfig};
+use campanile_domain::channel::Channel;
+use campanile_domain::finding::Level;
+use campanile_domain::id::{NotificationId, SendKey};
+use campanile_domain::priority::Priority;
+use campanile_domain::send::{AddressEnd, Outcome};
+
+use crate::support::real_smtp::{Certificate, Python, Sink};
+use crate::support::smtpd::{Act, Smtpd};
+
+const PIPELINING: &[&str] = &["PIPELINING", "SIZE 100000", "8BITMIME"];
+const PLAIN: &[&str] = &["8BITMIME"];
+
+fn config(port: u16) -> SmtpConfig {
+    SmtpConfig {
+        host: "localhost".to_owned(),
+        port,
+        security: Security::None,
+        credentials: None,
+        hello: "campanile.test".to_owned(),
+        from: "Trattoria è buona <noreply@example.org>".parse().unwrap(),
+        reply_to: Some("Sala <sala@example.org>".parse().unwrap()),
+        connections: 4,
+        messages_per_connection: 100,
+        max_idle: Duration::from_secs(30),
+        domains: DomainLimits { at_once: None, per_second: None },
+        deadline: Duration::from_secs(20),
+    }
+}
+
+fn smtp(port: u16) -> Smtp {
+    Smtp::new(config(port), None).unwrap()
+}
+
+fn message<'a>(address: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
+    Message {
+        key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Email },
+        event_id: "evt-1",
+        event_type: "RESERVATION_REQUESTED",
+        address,
+        name: Some("Zoë d'Ávila 🍕"),
+        title,
+        body,
+        html: Some("<p>Perché no? São Paulo 🎉</p>"),
+        priority: Priority::Normal,
+    }
+}
+
+async fn mail(smtp: &Smtp, address: &str) -> Answer {
+    smtp.send(&message(address, "Ciao", "Testo\r\n.\r\nfine")).await
+}
+
+/// What becomes of a mail when the server does this once.
+async fn outcome_of(offers: &'static [&'static str], verb: &'static str, act: Act) -> (Outcome, Smtpd) {
+    let server = Smtpd::start(offers, vec![(verb, act)]).await;
+    let smtp =
+        Smtp::new(SmtpConfig { deadline: Duration::from_millis(400), ..config(server.port) }, None).unwrap();
+    let answer = mail(&smtp, "anna@example.com").await;
+    // The connection goes on, or another takes its place: the next one arrives.
+    let next = mail(&smtp, "next@example.com").await;
+    assert_eq!(next.outcome, Outcome::Sent { external_id: Some("Q1".to_owned()) }, "after {verb}");
+    let to: Vec<_> = server.letters().into_iter().flat_map(|letter| letter.to).collect();
+    let sent = matches!(answer.outcome, Outcome::Sent { .. });
+    let expected: &[&str] =
+        if sent { &["anna@example.com", "next@example.com"] } else { &["next@example.com"] };
+    assert_eq!(to, expected, "after {verb}");
+    (answer.outcome, server)
+}
+
+fn kind(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Sent { .. } => "sent",
+        Outcome::Retry { .. } => "retry",
+        Outcome::Down { .. } => "down",
+        Outcome::Rejected { .. } => "rejected",
+        Outcome::Unknown { .. } => "unknown",
+        Outcome::NotAttempted { .. } => "not attempted",
+    }
+}
+
+#[tokio::test]
+async fn a_letter_arrives_as_it_was_written_with_and_without_pipelining() {
+    for offers in [PIPELINING, PLAIN] {
+        let server = Smtpd::start(offers, vec![]).await;
+        let answer = mail(&smtp(server.port), "anna@example.com").await;
+        assert_eq!(answer.outcome, Outcome::Sent { external_id: Some("Q1".to_owned()) });
+        let [letter] = &server.letters()[..] else { panic!("one letter") };
+        assert_eq!(
+            (letter.from.as_str(), &letter.to[..]),
+            ("noreply@example.org", &["anna@example.com".to_owned()][..])
+        );
+        assert!(letter.text.contains("\r\n.\r\n"), "a line with a dot is no end: {}", letter.text);
+    }
+}
+
+#[tokio::test]
+async fn pipelining_takes_two_round_trips_and_connections_stay_warm() {
+    let server = Smtpd::start(PIPELINING, vec![]).await;
+    let smtp = smtp(server.port);
+    mail(&smtp, "a@example.com").await;
+    let before = server.reads();
+    for _ in 0..10 {
+        mail(&smtp, "a@example.com").await;
+    }
+    assert_eq!(server.connections(), 1);
+    assert!(server.reads() - before <= 2 * 10, "{} reads", server.reads() - before);
+}
+
+#[tokio::test]
+async fn every_refusal_is_understood_and_the_connection_goes_on() {
+    let cases = [
+        ("MAIL", "451 4.7.1 greylisted", "retry"),
+        ("MAIL", "550 5.7.1 not your address", "rejected"),
+        ("RCPT", "450 4.2.0 greylisted", "retry"),
+        ("RCPT", "550 5.1.1 no such user", "rejected"),
+        ("RCPT", "421 4.7.0 go away", "down"),
+        ("DATA", "451 4.3.0 later", "down"),
+        (".", "451 4.7.1 later", "retry"),
+        (".", "554 5.7.1 spam", "rejected"),
+        (".", "421 4.3.0 shutting down", "down"),
+        (".", "250 2.0.0 Ok: queued as X", "sent"),
+        ("HI", "554 no service", "down"),
+        ("HI", "SSH-2.0-OpenSSH_9.2", "down"),
+    ];
+    for (verb, said, expected) in cases {
+        for offers in [PIPELINING, PLAIN] {
+            let (outcome, server) = outcome_of(offers, verb, Act::Say(said)).await;
+            assert_eq!(kind(&outcome), expected, "{verb}: {said}: {outcome:?}");
+            let hangs_up = said.starts_with("421") || verb == "HI";
+            assert_eq!(server.connections(), if hangs_up { 2 } else { 1 }, "{verb}: {said}");
+        }
+    }
+}
+
+/// The lone dot of RFC 2920: a server that refuses the recipient and goes on with DATA waits for a letter.
+#[tokio::test]
+async fn a_recipient_that_is_refused_while_data_is_agreed_to_sends_nothing_to_anybody() {
+    let (outcome, server) = outcome_of(PIPELINING, "RCPT", Act::Say("550 5.1.1 no such user")).await;
+    assert_eq!(kind(&outcome), "rejected");
+    assert!(server.commands().contains(&"RSET".to_owned()), "{:?}", server.commands());
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_a_recipient_without_a_sender_gets_no_letter_of_nothing() {
+    let acts = vec![("MAIL", Act::Say("451 4.7.1 later")), ("RCPT", Act::Say("250 2.1.5 Ok"))];
+    let server = Smtpd::start(PIPELINING, acts).await;
+    assert_eq!(kind(&mail(&smtp(server.port), "anna@example.com").await.outcome), "retry");
+    assert_eq!(server.letters(), []);
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_a_doubt_only_after_the_letter() {
+    for (verb, expected) in [
+        ("HI", "down"),
+        ("EHLO", "down"),
+        ("MAIL", "down"),
+        ("RCPT", "down"),
+        ("DATA", "down"),
+        (".", "unknown"),
+    ] {
+        for act in [Act::Close, Act::Hang] {
+            for offers in [PIPELINING, PLAIN] {
+                let (outcome, _) = outcome_of(offers, verb, act.clone()).await;
+                assert_eq!(kind(&outcome), expected, "{verb} {act:?}: {outcome:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_hung_up_on_a_silent_connection_gets_a_new_one_and_the_letter_once() {
+    for act in [Act::Close, Act::Say("421 4.4.2 timeout")] {
+        let usual = ("MAIL", Act::Wait(Duration::ZERO));
+        let server = Smtpd::start(PIPELINING, vec![usual, ("MAIL", act)]).await;
+        let smtp = smtp(server.port);
+        assert_eq!(kind(&mail(&smtp, "a@example.com").await.outcome), "sent");
+        assert_eq!(kind(&mail(&smtp, "b@example.com").await.outcome), "sent", "on a new connection");
+        assert_eq!((server.connections(), server.letters().len()), (2, 2));
+    }
+}
+
+#[tokio::test]
+async fn a_mailbox_that_is_not_there_is_dead() {
+    let server =
+        Smtpd::start(PIPELINING, vec![("RCPT", Act::Say("550 5.1.1 <anna@example.com>: unknown"))]).await;
+    let answer = mail(&smtp(server.port), "anna@example.com").await;
+    let [done] = &answer.done[..] else { panic!("{answer:?}") };
+    assert_eq!(done.address, "anna@example.com");
+    assert!(matches!(&done.end, AddressEnd::Dead { reason } if !reason.contains("anna")), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_connection_is_used_for_so_many_messages_and_closed_when_idle() {
+    let server = Smtpd::start(PIPELINING, vec![]).await;
+    let limited = SmtpConfig {
+        messages_per_connection: 3,
+        max_idle: Duration::from_millis(200),
+        ..config(server.port)
+    };
+    let smtp = Smtp::new(limited, None).unwrap();
+    for _ in 0..4 {
+        mail(&smtp, "a@example.com").await;
+    }
+    assert_eq!(server.connections(), 2);
+    while server.commands().iter().filter(|command| *command == "QUIT").count() < 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn no_more_connections_than_allowed_are_open() {
+    let slow = (0..6).map(|_| (".", Act::Wait(Duration::from_millis(50)))).collect();
+    let server = Smtpd::start(PIPELINING, slow).await;
+    let smtp = Smtp::new(SmtpConfig { connections: 2, ..config(server.port) }, None).unwrap();
+    let all = (0..6).map(|_| mail(&smtp, "a@example.com"));
+    let answers = futures_util::future::join_all(all).await;
+    assert!(answers.iter().all(|answer| kind(&answer.outcome) == "sent"));
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn what_the_server_can_not_take_is_refused_before_it_is_sent() {
+    let server = Smtpd::start(&["PIPELINING", "SIZE 500"], vec![]).await;
+    let smtp = smtp(server.port);
+    let large = smtp.send(&message("a@example.com", "t", &"x".repeat(1_000))).await;
+    let Outcome::Rejected { error } = large.outcome else { panic!("{large:?}") };
+    assert!(error.contains("no more than 500"), "{error}");
+    let other_letters = mail(&smtp, "é@example.com").await;
+    let Outcome::Rejected { error } = other_letters.outcome else { panic!("{other_letters:?}") };
+    assert!(error.contains("SMTPUTF8"), "{error}");
+    assert!(!server.commands().iter().any(|command| command.starts_with("MAIL")));
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_reaches_no_server() {
+    let server = Smtpd::start(PIPELINING, vec![]).await;
+    let smtp = smtp(server.port);
+    for address in
+        ["anna", "a@example.com\r\nRCPT TO:<eve@example.com>", "a@b>@example.com", "a b@example.com", ""]
+    {
+        let answer = mail(&smtp, address).await;
+        assert_eq!(kind(&answer.outcome), "rejected", "{address:?}");
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn nobody_listening_is_down_and_the_doctor_says_so() {
+    let server = Smtpd::start(PIPELINING, vec![]).await;
+    let finding = smtp(server.port).examine(Channel::Email).await;
+    assert_eq!(finding.level, Level::Ok, "{finding:?}");
+    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let smtp = smtp(nobody);
+    assert_eq!(kind(&mail(&smtp, "a@example.com").await.outcome), "down");
+    let finding = smtp.examine(Channel::Email).await;
+    assert_eq!(finding.level, Level::Wrong);
+    assert!(finding.remedy.unwrap().contains("channels.email.url"));
+}
+
+#[tokio::test]
+async fn python_reads_italian_portuguese_and_emoji_as_they_were_written() {
+    let python = Python::start(&[]);
+    let title =
+        "Prenotazione confermata: perché no? São João 🎉 — tavolo n° 4, più tardi alle 19:30, con Zoë";
+    let body = "Città, perché, più.\nCoração, não, pão.\n🍕 e basta.\n";
+    let message = message("info@caffè.it", title, body);
+    let answer = smtp(python.port).send(&message).await;
+    assert_eq!(answer.outcome, Outcome::Sent { external_id: Some("PY1".to_owned()) });
+    let read = python.message();
+    assert_eq!(read["headers"]["Subject"], title);
+    assert_eq!(read["headers"]["To"], "Zoë d'Ávila 🍕 <info@xn--caff-8oa.it>");
+    assert_eq!(read["headers"]["From"], "Trattoria è buona <noreply@example.org>");
+    assert_eq!(read["headers"]["Reply-To"], "Sala <sala@example.org>");
+    let id = format!("<{}.email@example.org>", message.key.notification_id);
+    assert_eq!(read["headers"]["Message-ID"], id.as_str());
+    assert!(read["headers"]["Date"].as_str().unwrap().ends_with(" +0000"));
+    assert_eq!(read["text"].as_str().unwrap().trim_end(), body.trim_end());
+    assert!(read["html"].as_str().unwrap().contains("<p>Perché no? São Paulo 🎉</p>"));
+    assert_eq!(read["defects"], serde_json::json!([]));
+}
+
+#[tokio::test]
+async fn an_address_in_other_letters_goes_by_smtputf8() {
+    let python = Python::start(&[]);
+    let answer = mail(&smtp(python.port), "zoë@example.com").await;
+    assert_eq!(kind(&answer.outcome), "sent", "{answer:?}");
+    let read = python.message();
+    assert_eq!((&read["to"][0], &read["smtputf8"]), (&"zoë@example.com".into(), &true.into()));
+}
+
+#[tokio::test]
+async fn mail_is_encrypted_and_logs_in() {
+    let certificate = Certificate::new();
+    for (tls, security, more) in [
+        ("starttls", Security::Required, &[][..]),
+        ("starttls", Security::IfOffered, &["--login-only"][..]),
+        ("implicit", Security::Implicit, &[][..]),
+    ] {
+        let (cert, key) = certificate.files();
+        let mut arguments =
+            vec!["--tls", tls, "--cert", cert, "--key", key, "--user", "anna", "--password", "s3cret è"];
+        arguments.extend(more);
+        let python = Python::start(&arguments);
+        let credentials =
+            |password: &str| Some(Credentials { user: "anna".to_owned(), password: password.to_owned() });
+        let right = SmtpConfig { security, credentials: credentials("s3cret è"), ..config(python.port) };
+        let answer = mail(&Smtp::new(right, Some(cert.as_ref())).unwrap(), "a@example.com").await;
+        assert_eq!(kind(&answer.outcome), "sent", "{tls}: {answer:?}");
+        let read = python.message();
+        assert_eq!((&read["encrypted"], &read["authenticated"]), (&true.into(), &true.into()), "{tls}");
+
+        let wrong = SmtpConfig { security, credentials: credentials("wr0ng"), ..config(python.port) };
+        let answer = mail(&Smtp::new(wrong, Some(cert.as_ref())).unwrap(), "a@example.com").await;
+        let Outcome::Down { error, .. } = answer.outcome else { panic!("{answer:?}") };
+        assert!(error.contains("does not accept user and password") && !error.contains("wr0ng"), "{error}");
+
+        let unknown_authority = SmtpConfig { security, ..config(python.port) };
+        let answer = mail(&Smtp::new(unknown_authority, None).unwrap(), "a@example.com").await;
+        let Outcome::Down { error, .. } = answer.outcome else { panic!("{answer:?}") };
+        assert!(error.contains("TLS"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn who_requires_encryption_sends_nothing_without_it() {
+    let server = Smtpd::start(PIPELINING, vec![]).await;
+    let required = SmtpConfig { security: Security::Required, ..config(server.port) };
+    let answer = mail(&Smtp::new(required, None).unwrap(), "a@example.com").await;
+    let Outcome::Down { error, .. } = answer.outcome else { panic!("{answer:?}") };
+    assert!(error.contains("STARTTLS"), "{error}");
+    assert_eq!(server.letters().len(), 0);
+}
+
+#[tokio::test]
+async fn postfix_takes_a_thousand_over_a_few_connections() {
+    let sink = Sink::start().await;
+    let smtp = Smtp::new(SmtpConfig { connections: 8, ..config(sink.port) }, None).unwrap();
+    for _ in 0..10 {
+        let answers = futures_util::future::join_all((0..100).map(|_| mail(&smtp, "a@example.com"))).await;
+        assert!(answers.iter().all(|answer| kind(&answer.outcome) == "sent"), "{answers:?}");
+    }
+    assert_eq!(sink.messages(), 1_000);
+}

@@ -1,0 +1,237 @@
+//! An SMTP server that does as it is told, and notes what breaks the rules of RFC 5321 and 2920.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What it does instead of what it would do.
+#[derive(Debug, Clone)]
+pub enum Act {
+    Say(&'static str),
+    Close,
+    Hang,
+    /// Takes so long, then does the usual.
+    Wait(Duration),
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Letter {
+    pub from: String,
+    pub to: Vec<String>,
+    pub text: String,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    acts: HashMap<&'static str, VecDeque<Act>>,
+    letters: Vec<Letter>,
+    commands: Vec<String>,
+    violations: Vec<String>,
+    connections: usize,
+    /// Reads of the socket: one round trip is one at least.
+    reads: usize,
+}
+
+#[derive(Debug)]
+pub struct Smtpd {
+    pub port: u16,
+    book: Arc<Mutex<Book>>,
+}
+
+impl Smtpd {
+    /// `offers` are the lines of its answer to EHLO. Each act is for the next use of its verb; the verb of a letter's end is `.`,
+    /// and that of a new connection is `HI`.
+    pub async fn start(offers: &'static [&'static str], acts: Vec<(&'static str, Act)>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let book = Arc::new(Mutex::new(Book::default()));
+        for (verb, act) in acts {
+            book.lock().unwrap().acts.entry(verb).or_default().push_back(act);
+        }
+        let smtpd = Smtpd { port, book: Arc::clone(&book) };
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                book.lock().unwrap().connections += 1;
+                stream.set_nodelay(true).unwrap();
+                let talk = Talk { stream, read: Vec::new(), book: Arc::clone(&book), offers };
+                tokio::spawn(talk.run());
+            }
+        });
+        smtpd
+    }
+
+    pub fn letters(&self) -> Vec<Letter> {
+        let book = self.book.lock().unwrap();
+        assert!(book.violations.is_empty(), "{:?}", book.violations);
+        book.letters.clone()
+    }
+
+    pub fn commands(&self) -> Vec<String> {
+        self.book.lock().unwrap().commands.clone()
+    }
+
+    pub fn connections(&self) -> usize {
+        self.book.lock().unwrap().connections
+    }
+
+    pub fn reads(&self) -> usize {
+        self.book.lock().unwrap().reads
+    }
+}
+
+struct Talk {
+    stream: TcpStream,
+    read: Vec<u8>,
+    book: Arc<Mutex<Book>>,
+    offers: &'static [&'static str],
+}
+
+impl Talk {
+    async fn run(mut self) -> Option<()> {
+        self.act("HI", "220 test ESMTP").await?;
+        let mut letter = Letter::default();
+        loop {
+            let line = self.line().await?;
+            let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
+            self.check(&line, &verb, &letter);
+            let pipelining = self.offers.contains(&"PIPELINING");
+            if !self.read.is_empty() && (!pipelining || ["DATA", "EHLO", "QUIT"].contains(&verb.as_str())) {
+                self.violation(format!("{verb} was not waited for"));
+            }
+            let said = match verb.as_str() {
+                "EHLO" => {
+                    let lines: Vec<&str> =
+                        std::iter::once("test").chain(self.offers.iter().copied()).collect();
+                    let answer = format!("250-{}", lines.join("\r\n250-"));
+                    let last = answer.rfind("250-").unwrap_or_default();
+                    let answer = format!("{}250 {}", &answer[..last], &answer[last + 4..]);
+                    self.act("EHLO", &answer).await?
+                }
+                "MAIL" => {
+                    let said = self.act("MAIL", "250 2.1.0 Ok").await?;
+                    let from = if said.starts_with('2') { path(&line) } else { String::new() };
+                    letter = Letter { from, ..Letter::default() };
+                    said
+                }
+                "RCPT" => {
+                    let usual = if letter.from.is_empty() { "503 5.5.1 MAIL first" } else { "250 2.1.5 Ok" };
+                    let said = self.act("RCPT", usual).await?;
+                    if said.starts_with('2') {
+                        letter.to.push(path(&line));
+                    }
+                    said
+                }
+                "DATA" => self.act("DATA", "354 go on").await?,
+                "RSET" => {
+                    letter = Letter::default();
+                    self.act("RSET", "250 2.0.0 Ok").await?
+                }
+                "QUIT" => {
+                    self.act("QUIT", "221 2.0.0 Bye").await?;
+                    return None;
+                }
+                _ => self.act("?", "500 5.5.2 what?").await?,
+            };
+            if said.starts_with("354") {
+                letter.text = self.letter().await?;
+                let usual = if letter.to.is_empty() {
+                    "554 5.5.1 nobody to send it to"
+                } else {
+                    "250 2.0.0 Ok: queued as Q1"
+                };
+                let said = self.act(".", usual).await?;
+                if said.starts_with('2') {
+                    self.book.lock().unwrap().letters.push(std::mem::take(&mut letter));
+                }
+            }
+        }
+    }
+
+    /// What it says in the end; nothing if that was its last word.
+    async fn act(&mut self, verb: &str, usual: &str) -> Option<String> {
+        let act = self.book.lock().unwrap().acts.get_mut(verb).and_then(VecDeque::pop_front);
+        let text = match act {
+            None => usual.to_owned(),
+            Some(Act::Say(text)) => text.to_owned(),
+            Some(Act::Wait(time)) => {
+                tokio::time::sleep(time).await;
+                usual.to_owned()
+            }
+            Some(Act::Close) => return None,
+            Some(Act::Hang) => return std::future::pending().await,
+        };
+        self.stream.write_all(format!("{text}\r\n").as_bytes()).await.ok()?;
+        if text.starts_with("421") {
+            return None;
+        }
+        Some(text)
+    }
+
+    fn check(&self, line: &str, verb: &str, letter: &Letter) {
+        self.book.lock().unwrap().commands.push(line.to_owned());
+        if line.len() > 510 {
+            self.violation(format!("{verb} is longer than 512 bytes"));
+        }
+        if !line.is_ascii() && !line.contains(" SMTPUTF8") && verb != "RCPT" {
+            self.violation(format!("{verb} is not ASCII"));
+        }
+        if verb == "MAIL" && !letter.from.is_empty() {
+            self.violation("a second MAIL without RSET".to_owned());
+        }
+        if verb == "MAIL" && line.contains(" SIZE=") && !self.offers.iter().any(|o| o.starts_with("SIZE")) {
+            self.violation("SIZE was not offered".to_owned());
+        }
+    }
+
+    fn violation(&self, what: String) {
+        self.book.lock().unwrap().violations.push(what);
+    }
+
+    async fn line(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.read.drain(..=end).collect();
+                let line = String::from_utf8(line).unwrap();
+                let Some(line) = line.strip_suffix("\r\n").filter(|line| !line.contains('\r')) else {
+                    self.violation(format!("a bare line break: {line:?}"));
+                    return None;
+                };
+                return Some(line.to_owned());
+            }
+            self.more().await?;
+        }
+    }
+
+    /// Without the dots that were put before dots.
+    async fn letter(&mut self) -> Option<String> {
+        let mut text = String::new();
+        loop {
+            let line = self.line().await?;
+            if line.len() > 998 {
+                self.violation("a line of more than 998 bytes".to_owned());
+            }
+            match line.strip_prefix('.') {
+                Some("") => return Some(text),
+                Some(rest) => text += rest,
+                None => text += &line,
+            }
+            text += "\r\n";
+        }
+    }
+
+    async fn more(&mut self) -> Option<()> {
+        self.read.reserve(1024 * 1024);
+        let read = self.stream.read_buf(&mut self.read).await.ok()?;
+        self.book.lock().unwrap().reads += 1;
+        (read > 0).then_some(())
+    }
+}
+
+/// `MAIL FROM:<a@b> SIZE=1` → `a@b`.
+fn path(line: &str) -> String {
+    let (_, rest) = line.split_once('<').unwrap();
+    rest.rsplit_once('>').unwrap().0.to_owned()
+}
