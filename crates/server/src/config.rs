@@ -161,6 +161,16 @@ fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Resu
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
+impl Span {
+    /// As the deadline of a provider.
+    fn of_an_attempt(self, section: &str) -> anyhow::Result<Duration> {
+        if self.0 < Duration::from_millis(100) || self.0 > Duration::from_mins(10) {
+            bail!("{section}.deadline: must lie between 100ms and 10m");
+        }
+        Ok(self.0)
+    }
+}
+
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;

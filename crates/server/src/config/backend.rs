@@ -143,6 +143,34 @@ impl Serialize for SecretUrl {
     }
 }
 
+/// Several of them, separated by white space.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct SecretUrls(SecretUrl);
+
+impl SecretUrls {
+    pub(super) fn or_file(&self, section: &str, file: &Path) -> anyhow::Result<Vec<String>> {
+        Ok(self.0.or_file(section, file)?.split_whitespace().map(str::to_owned).collect())
+    }
+
+    fn redacted(&self) -> String {
+        let urls = self.0.0.split_whitespace().map(|url| SecretUrl(url.to_owned()).redacted());
+        urls.collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl fmt::Debug for SecretUrls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.redacted().fmt(f)
+    }
+}
+
+impl Serialize for SecretUrls {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.redacted())
+    }
+}
+
 /// A URL without what may be secret in it.
 fn scheme(url: &str) -> String {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme);
@@ -151,7 +179,7 @@ fn scheme(url: &str) -> String {
     scheme.map_or_else(|| "what is given".to_owned(), |scheme| format!("{scheme}:…"))
 }
 
-fn given(file: &Path) -> Option<PathBuf> {
+pub(super) fn given(file: &Path) -> Option<PathBuf> {
     (!file.as_os_str().is_empty()).then(|| file.to_owned())
 }
 
@@ -171,6 +199,8 @@ mod tests {
         );
         assert_eq!(redacted("host=db password=p"), "(redacted)");
         assert_eq!(redacted(""), "");
+        let several = SecretUrls(SecretUrl("smtp://a:s1@one smtp://b:s2@two?tls=none".to_owned()));
+        assert_eq!(several.redacted(), "smtp://a:(redacted)@one smtp://b:(redacted)@two?tls=none");
         assert_eq!(scheme("host=db password=secret:x"), "what is given");
         assert_eq!(scheme("mysql://anna:secret@db"), "mysql:…");
     }

@@ -1,112 +1,110 @@
-//! Which provider sends over which channel: one URL each, with the credentials in it. A channel without one is captured.
+//! Which providers send over which channel: a URL each, with the credentials and the limits in it. Several are asked in their order. A
+//! channel without one is captured.
+
+mod email;
+mod sms;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context, bail};
-use campanile_channels::{Providers, Sender, Twilio, TwilioConfig, is_account_sid};
+use anyhow::{anyhow, bail};
+use campanile_channels::{Chain, Link, Pace, Providers};
 use campanile_domain::channel::Channel;
-use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-use super::Span;
-use super::backend::SecretUrl;
-
-const TWILIO: &str = "use https://ACCOUNT_SID:AUTH_TOKEN@api.twilio.com?from=%2B15005550006";
+use email::Email;
+use sms::Sms;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Channels {
+    pub email: Email,
     pub sms: Sms,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sms {
-    pub url: SecretUrl,
-    pub url_file: PathBuf,
-    pub deadline: Span,
 }
 
 impl Channels {
     pub fn check(&self) -> anyhow::Result<()> {
-        self.sms.choice().map(drop)
+        self.providers().map(drop)
     }
 
-    /// The provider of each channel, which connects to nobody yet.
+    /// The providers of each channel, which connect to nobody yet.
     pub fn providers(&self) -> anyhow::Result<Providers> {
-        let captured = Providers::capture();
-        Ok(match self.sms.choice()? {
-            None => captured,
-            Some(twilio) => {
-                let twilio = Twilio::new(twilio).context("channels.sms: the HTTP client can't be made")?;
-                captured.with(Channel::Sms, Arc::new(twilio))
+        let mut providers = Providers::capture();
+        for (channel, links) in self.links()? {
+            if !links.is_empty() {
+                providers = providers.with_chain(channel, Chain::new(links));
             }
-        })
+        }
+        Ok(providers)
+    }
+
+    fn links(&self) -> anyhow::Result<[(Channel, Vec<Link>); 2]> {
+        Ok([(Channel::Email, self.email.links()?), (Channel::Sms, self.sms.links()?)])
     }
 }
 
-impl Sms {
-    /// No error shows any of the URL: the token may stand anywhere in one that is wrong.
-    fn choice(&self) -> anyhow::Result<Option<TwilioConfig>> {
-        let deadline = self.deadline.0;
-        if deadline < Duration::from_millis(100) || deadline > Duration::from_mins(10) {
-            bail!("channels.sms.deadline: must lie between 100ms and 10m");
+/// A provider's URL while it is read. No error shows any of it but the names of options: a secret may stand anywhere in one that is
+/// wrong.
+struct Address {
+    key: &'static str,
+    url: Url,
+    options: Vec<(String, String)>,
+    remedy: &'static str,
+}
+
+impl Address {
+    fn parse(key: &'static str, text: &str, remedy: &'static str) -> anyhow::Result<Self> {
+        let url = Url::parse(text).map_err(|error| anyhow!("{key}: no URL ({error}); {remedy}"))?;
+        let options =
+            url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+        Ok(Address { key, url, options, remedy })
+    }
+
+    /// Takes an option, which may be given once.
+    fn option(&mut self, name: &str) -> anyhow::Result<Option<String>> {
+        let Address { key, remedy, .. } = self;
+        let mut given = self.options.extract_if(.., |(option, _)| option == name).map(|(_, value)| value);
+        let value = given.next();
+        if given.next().is_some() {
+            bail!("{key}: `{name}` is given twice; {remedy}");
         }
-        let text = self.url.or_file("channels.sms", &self.url_file)?;
-        if text.is_empty() {
-            return Ok(None);
-        }
-        let mut base = Url::parse(&text)
-            .map_err(|error| anyhow::anyhow!("channels.sms.url: no URL ({error}); {TWILIO}"))?;
-        match base.scheme() {
-            "https" => {}
-            "http" if is_this_machine(&base) => {}
-            "http" => bail!(
-                "channels.sms.url: http:// would carry the auth token in the clear; use https://, or http:// to this machine only"
-            ),
-            _ => bail!("channels.sms.url: it begins with neither https:// nor http://; {TWILIO}"),
-        }
-        let account_sid = base.username().to_owned();
-        if !is_account_sid(&account_sid) {
-            bail!(
-                "channels.sms.url: the user is no account SID, which is AC and 32 hexadecimal digits; {TWILIO}"
-            );
-        }
-        let token = base.password().and_then(|token| percent_decode_str(token).decode_utf8().ok());
-        let Some(auth_token) = token.filter(|token| !token.is_empty()).map(String::from) else {
-            bail!("channels.sms.url: there is no auth token after the account SID; {TWILIO}");
-        };
-        let sender = sender(&base)?;
-        base.set_query(None);
-        base.set_fragment(None);
+        Ok(value)
+    }
+
+    fn number(&mut self, name: &str, min: usize, max: usize) -> anyhow::Result<Option<usize>> {
+        let Some(text) = self.option(name)? else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| (min..=max).contains(number));
+        number.map(Some).ok_or_else(|| anyhow!("{}: `{name}` is a number from {min} to {max}", self.key))
+    }
+
+    fn per_second(&mut self, name: &str) -> anyhow::Result<Option<f64>> {
+        let Some(text) = self.option(name)? else { return Ok(None) };
+        let rate = text.parse().ok().filter(|rate| (0.001..=1_000_000.0).contains(rate));
+        rate.map(Some)
+            .ok_or_else(|| anyhow!("{}: `{name}` is a number of messages a second, such as 20", self.key))
+    }
+
+    /// How many messages a second the provider takes.
+    fn rate(&mut self) -> anyhow::Result<Option<Pace>> {
+        Ok(self.per_second("rate")?.map(Pace::per_second_of))
+    }
+
+    /// Where it is, without credentials and options, all of which are taken.
+    fn base(mut self) -> anyhow::Result<Url> {
+        self.nothing_else()?;
+        self.url.set_query(None);
+        self.url.set_fragment(None);
         // A URL with a host takes both.
-        let _ = (base.set_username(""), base.set_password(None));
-        Ok(Some(TwilioConfig { base, account_sid, auth_token, sender, deadline }))
+        let _ = (self.url.set_username(""), self.url.set_password(None));
+        Ok(self.url)
     }
-}
 
-/// The only option of the URL.
-fn sender(url: &Url) -> anyhow::Result<Sender> {
-    let mut from = None;
-    for (name, value) in url.query_pairs() {
-        if name != "from" || from.is_some() {
-            bail!("channels.sms.url: the only option is `from`, and it is given once; {TWILIO}");
+    fn nothing_else(&self) -> anyhow::Result<()> {
+        match self.options.first() {
+            None => Ok(()),
+            Some((name, _)) => bail!("{}: there is no option `{name}`; {}", self.key, self.remedy),
         }
-        from = Some(value);
     }
-    let Some(from) = from else {
-        bail!("channels.sms.url: there is no `from`, so that texts have no sender; {TWILIO}");
-    };
-    Sender::parse(&from).with_context(|| {
-        format!(
-            "channels.sms.url: `from` is neither a number (its + written as %2B), nor a short code, nor a name of up to 11 \
-             letters and digits, nor the SID of a messaging service; {TWILIO}"
-        )
-    })
 }
 
 fn is_this_machine(url: &Url) -> bool {

@@ -130,6 +130,15 @@ fn what_is_wrong_is_named() {
         ("[recover]\nrepublish_after = \"900ms\"\n", ["recover.republish_after", "1s"]),
         ("[channels.sms]\nurl_file = \"/no/such/file\"\n", ["channels.sms.url_file", "/no/such/file"]),
         ("[channels.sms]\ndeadline = \"1ms\"\n", ["channels.sms.deadline", "100ms"]),
+        ("[channels.email]\nurl = \"smtp://localhost\"\n", ["channels.email.from", "noreply@example.com"]),
+        (
+            "[channels.email]\nurl = \"smtp://localhost\"\nfrom = \"anna\"\n",
+            ["channels.email.from", "it has no @"],
+        ),
+        (
+            "[channels.email]\nurl = \"smtp://localhost\"\nfrom = \"a@b.example\"\nca_file = \"/no/such/file\"\n",
+            ["channels.email.ca_file", "/no/such/file"],
+        ),
         ("[channels.fax]\nurl = \"\"\n", ["channels.fax", "sms"]),
         ("[[user_types]]\nname = \"A\"\nqueue = \"q\"\nchannels = [\"FAX\"]\n", ["user_types", "FAX"]),
         ("[server\n", ["line 1", "TOML"]),
@@ -176,8 +185,8 @@ fn what_is_wrong_with_a_provider_is_named_without_its_token() {
     refused("https://AC0123456789abcdef0123456789abcdef@api.twilio.com?from=1234", &["auth token"]);
     refused(&format!("https://{ACCOUNT}@api.twilio.com"), &["`from`"]);
     refused(&format!("https://{ACCOUNT}@api.twilio.com?from=+15005550006"), &["%2B"]);
-    refused(&format!("https://{ACCOUNT}@api.twilio.com?from=1234&to=5678"), &["the only option"]);
-    refused(&format!("https://{ACCOUNT}@api.twilio.com?from=1234&from=5678"), &["once"]);
+    refused(&format!("https://{ACCOUNT}@api.twilio.com?from=1234&to=5678"), &["no option `to`"]);
+    refused(&format!("https://{ACCOUNT}@api.twilio.com?from=1234&from=5678"), &["given twice"]);
     for right in [
         "https://{}@api.twilio.com?from=%2B15005550006",
         "http://{}@localhost:1/x?from=Trattoria",
@@ -186,6 +195,41 @@ fn what_is_wrong_with_a_provider_is_named_without_its_token() {
         let mut command = bare(folder.path());
         let url = right.replace("{}", ACCOUNT);
         Ran::of(command.env("CAMPANILE_CHANNELS__SMS__URL", url).args(["config", "check"])).succeeded();
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_mail_server_is_named_without_its_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |url: &str| {
+        let mut command = bare(folder.path());
+        command.env("CAMPANILE_CHANNELS__EMAIL__FROM", "Trattoria <noreply@example.com>");
+        let ran = Ran::of(command.env("CAMPANILE_CHANNELS__EMAIL__URL", url).args(["config", "check"]));
+        assert!(!ran.err.contains("secret"), "{url}: {ran:?}");
+        ran
+    };
+    for (url, words) in [
+        ("mail.example.com:587", ["begins with neither", "smtp://"]),
+        ("http://u:secret@mail.example.com", ["begins with neither", "smtp://"]),
+        ("smtp:mail", ["there is no host", "smtp://"]),
+        ("smtp://u@mail.example.com", ["no password", "smtp://"]),
+        ("smtp://u:secret@mail.example.com?tls=none", ["read on the way", "tls=required"]),
+        ("smtp://u:secret@mail.example.com?tls=if-offered", ["read on the way", "tls=required"]),
+        ("smtp://u:secret@mail.example.com?tls=yes", ["`required`", "`none`"]),
+        ("smtps://u:secret@mail.example.com?tls=required", ["smtps://", "leave `tls` out"]),
+        ("smtp://u:secret@mail.example.com?pool=3", ["no option `pool`", "smtp://"]),
+        ("smtp://u:secret@mail.example.com?connections=0", ["`connections`", "from 1 to 1000"]),
+        ("smtp://u:secret@mail.example.com?rate=fast", ["`rate`", "a second"]),
+        ("smtp://one.example.com smtp://u@two.example.com", ["no password", "smtp://"]),
+    ] {
+        check(url).failed(1, &[&["channels.email.url"], &words[..]].concat());
+    }
+    for right in [
+        "smtp://u:p%40ss@mail.example.com:587?tls=required",
+        "smtps://u:p@mail.example.com smtp://localhost:2525?rate=0.5&domain_rate=20&domain_connections=5&hello=here",
+        "smtp://[::1]:2525?connections=3&messages_per_connection=1",
+    ] {
+        check(right).succeeded();
     }
 }
 

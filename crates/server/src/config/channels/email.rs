@@ -1,0 +1,130 @@
+//! E-mail: SMTP, as `smtp://user:password@host:587?tls=required`, or `smtps://` with TLS from the first byte.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use campanile_channels::{Correspondent, Credentials, DomainLimits, Link, Security, Smtp, SmtpConfig};
+use percent_encoding::percent_decode_str;
+use serde::{Deserialize, Serialize};
+
+use super::{Address, is_this_machine};
+use crate::config::Span;
+use crate::config::backend::{SecretUrls, given};
+
+const KEY: &str = "channels.email.url";
+const SMTP: &str = "use smtp://user:password@host:587?tls=required, or smtps://user:password@host";
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Email {
+    pub url: SecretUrls,
+    pub url_file: PathBuf,
+    pub from: String,
+    pub reply_to: String,
+    pub ca_file: PathBuf,
+    pub deadline: Span,
+}
+
+impl Email {
+    pub fn links(&self) -> anyhow::Result<Vec<Link>> {
+        let deadline = self.deadline.of_an_attempt("channels.email")?;
+        let mut links = Vec::new();
+        for text in self.url.or_file("channels.email", &self.url_file)? {
+            let (config, pace) = self.smtp(&text, deadline)?;
+            let smtp = Smtp::new(config, given(&self.ca_file).as_deref());
+            let smtp = smtp.map_err(|error| anyhow!("channels.email.ca_file: {error}"))?;
+            links.push(Link::new(Arc::new(smtp), pace));
+        }
+        Ok(links)
+    }
+
+    fn smtp(
+        &self,
+        text: &str,
+        deadline: Duration,
+    ) -> anyhow::Result<(SmtpConfig, Option<campanile_channels::Pace>)> {
+        let mut address = Address::parse(KEY, text, SMTP)?;
+        let security = security(&mut address)?;
+        let host = address.url.host_str().filter(|host| !host.is_empty());
+        let host = host.with_context(|| format!("{KEY}: there is no host; {SMTP}"))?.to_owned();
+        let port = address.url.port().unwrap_or(if security == Security::Implicit { 465 } else { 587 });
+        let credentials = credentials(&address, security)?;
+        let from = correspondent("channels.email.from", &self.from)?;
+        let Some(from) = from else {
+            bail!(
+                "channels.email.from: whom are mails from? Give an address such as `Trattoria <noreply@example.com>`"
+            );
+        };
+        let hello = address.option("hello")?.unwrap_or_else(|| from.mailbox.domain().to_owned());
+        if hello.is_empty() || !hello.bytes().all(|byte| byte.is_ascii_graphic()) {
+            bail!("{KEY}: `hello` is the name that this machine greets with, such as mail.example.com");
+        }
+        let at_once = address.number("domain_connections", 1, 1_000)?;
+        let domains = DomainLimits { at_once, per_second: address.per_second("domain_rate")? };
+        let connections = address.number("connections", 1, 1_000)?.unwrap_or(50);
+        let messages = address.number("messages_per_connection", 1, 1_000_000)?.unwrap_or(100);
+        let config = SmtpConfig {
+            host,
+            port,
+            security,
+            credentials,
+            hello,
+            from,
+            reply_to: correspondent("channels.email.reply_to", &self.reply_to)?,
+            connections,
+            messages_per_connection: u32::try_from(messages).unwrap_or(u32::MAX),
+            max_idle: MAX_IDLE,
+            domains,
+            deadline,
+        };
+        let pace = address.rate()?;
+        address.nothing_else()?;
+        Ok((config, pace))
+    }
+}
+
+/// Many servers hang up on who is silent for a minute or more.
+const MAX_IDLE: Duration = Duration::from_secs(30);
+
+fn security(address: &mut Address) -> anyhow::Result<Security> {
+    let here = is_this_machine(&address.url);
+    let tls = address.option("tls")?;
+    match (address.url.scheme(), tls.as_deref()) {
+        ("smtps", None) => Ok(Security::Implicit),
+        ("smtps", Some(_)) => bail!("{KEY}: smtps:// is encrypted from the first byte; leave `tls` out"),
+        ("smtp", Some("required")) => Ok(Security::Required),
+        // What goes over the loopback is read by nobody else.
+        ("smtp", None) => Ok(if here { Security::IfOffered } else { Security::Required }),
+        ("smtp", Some("if-offered")) => Ok(Security::IfOffered),
+        ("smtp", Some("none")) => Ok(Security::None),
+        ("smtp", Some(_)) => bail!("{KEY}: `tls` is `required`, `if-offered` or `none`; {SMTP}"),
+        _ => bail!("{KEY}: it begins with neither smtp:// nor smtps://; {SMTP}"),
+    }
+}
+
+fn credentials(address: &Address, security: Security) -> anyhow::Result<Option<Credentials>> {
+    let url = &address.url;
+    if url.username().is_empty() {
+        return Ok(None);
+    }
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8().map(String::from);
+    let (Ok(user), Some(Ok(password))) = (decoded(url.username()), url.password().map(decoded)) else {
+        bail!("{KEY}: there is a user and no password; {SMTP}");
+    };
+    if !matches!(security, Security::Implicit | Security::Required) && !is_this_machine(url) {
+        bail!("{KEY}: the password would be read on the way; use tls=required");
+    }
+    Ok(Some(Credentials { user, password }))
+}
+
+fn correspondent(key: &str, text: &str) -> anyhow::Result<Option<Correspondent>> {
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let parsed = text.parse::<Correspondent>();
+    parsed
+        .map(Some)
+        .map_err(|error| anyhow!("{key}: `{text}` is no address: {error}; use `Name <name@example.com>`"))
+}
