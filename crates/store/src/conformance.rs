@@ -12,6 +12,7 @@ mod candidates;
 mod claim;
 mod close;
 mod commit;
+mod context;
 mod dead_letter;
 pub(crate) mod given;
 mod hold;
@@ -116,6 +117,7 @@ macro_rules! for_each_check {
             commit::rows_that_can_not_be_sent_fail_with_dead_letters
             commit::what_is_shared_is_written_once_per_entity
             commit::who_has_the_row_already_is_not_told_again
+            context::a_letter_is_written_from_its_event_and_its_person
             publish::a_chunk_born_leased_is_handed_over_and_held_until_its_lease_passes
             publish::a_chunk_born_free_waits_for_whoever_claims_it
             publish::chunks_are_claimed_by_lane_then_by_age

@@ -14,6 +14,7 @@ macro_rules! statements {
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod context;
 mod dead_letter;
 mod event;
 mod examine;
@@ -35,6 +36,7 @@ use async_trait::async_trait;
 use campanile_domain::time::Timestamp;
 use tokio::sync::broadcast::Receiver;
 
+pub use context::{ContextStore, Contexts};
 pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed};
 pub use event::{Acceptance, EventStore};
 pub use fan_out::{
@@ -58,6 +60,7 @@ pub trait Store:
     + FanOutStore
     + OutboxStore
     + SendStore
+    + ContextStore
     + DeadLetterStore
     + RetainStore
     + LeaseStore

@@ -5,6 +5,7 @@
 pub mod back_door;
 mod commit;
 mod connect;
+mod context;
 mod dead_letter;
 mod event;
 mod examine;

@@ -65,7 +65,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-async fn recipients(client: &Object, pages: &[Page]) -> Result<Vec<Vec<Recipient>>, StoreError> {
+pub async fn recipients(client: &Object, pages: &[Page]) -> Result<Vec<Vec<Recipient>>, StoreError> {
     let start = Position { entity_id: String::new(), rank: -1, user_id: String::new() };
     let (mut users, mut members, mut everybody) = (Asked::default(), Asked::default(), Asked::default());
     for (number, page) in pages.iter().enumerate() {

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "conformance")]
 pub mod back_door;
+mod context;
 mod dead_letter;
 mod event;
 mod examine;

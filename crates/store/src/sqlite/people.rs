@@ -19,7 +19,7 @@ pub fn candidates(connection: &Connection, pages: &[Page]) -> Result<Vec<Vec<Can
     with_their_rules(connection, recipients)
 }
 
-fn recipients(connection: &Connection, page: &Page) -> Result<Vec<Recipient>, StoreError> {
+pub fn recipients(connection: &Connection, page: &Page) -> Result<Vec<Recipient>, StoreError> {
     let start = Position { entity_id: String::new(), rank: -1, user_id: String::new() };
     let after = page.after.as_ref().unwrap_or(&start);
     let roles = page.roles.as_ref().map(|roles| json!(roles).to_string());

@@ -1,0 +1,29 @@
+//! What a letter is written from.
+
+use async_trait::async_trait;
+use campanile_domain::fan_out::Page;
+use campanile_domain::id::{EventId, UserRef};
+use campanile_domain::rules::Reach;
+
+use super::{Params, Postgres, people, query, read, statement};
+use crate::{ContextStore, Contexts, StoreError};
+
+#[async_trait]
+impl ContextStore for Postgres {
+    async fn contexts(&self, events: Vec<EventId>, users: Vec<UserRef>) -> Result<Contexts, StoreError> {
+        let client = self.client().await?;
+        let ids: Vec<&str> = events.iter().map(EventId::as_str).collect();
+        let page = |user| Page { reach: Reach::User(user), roles: None, after: None, limit: 1 };
+        let pages: Vec<Page> = users.into_iter().map(page).collect();
+        let ids: Params = &[&ids];
+        let (events, people) = tokio::try_join!(
+            query(&client, statement::KNOWN_EVENT, ids),
+            people::recipients(&client, &pages),
+        )?;
+        let events = events.iter().map(|row| read::event(row).map(|event| (event.event_id.clone(), event)));
+        Ok(Contexts {
+            events: events.collect::<Result<_, _>>()?,
+            people: people.into_iter().flatten().map(|person| (person.user(), person)).collect(),
+        })
+    }
+}

@@ -1,0 +1,31 @@
+//! What a letter is written from.
+
+use async_trait::async_trait;
+use campanile_domain::fan_out::Page;
+use campanile_domain::id::{EventId, UserRef};
+use campanile_domain::rules::Reach;
+use rusqlite::named_params;
+
+use super::{Sqlite, people, read, statement};
+use crate::{ContextStore, Contexts, StoreError};
+
+#[async_trait]
+impl ContextStore for Sqlite {
+    async fn contexts(&self, events: Vec<EventId>, users: Vec<UserRef>) -> Result<Contexts, StoreError> {
+        self.read(move |connection| {
+            let mut contexts = Contexts::default();
+            for event_id in events {
+                let params = named_params! { ":event_id": event_id.as_str() };
+                let event = read::first(connection, statement::KNOWN_EVENT, params, read::event)?;
+                contexts.events.extend(event.map(|event| (event_id, event)));
+            }
+            for user in users {
+                let page = Page { reach: Reach::User(user.clone()), roles: None, after: None, limit: 1 };
+                let person = people::recipients(connection, &page)?.pop();
+                contexts.people.extend(person.map(|person| (user, person)));
+            }
+            Ok(contexts)
+        })
+        .await
+    }
+}
