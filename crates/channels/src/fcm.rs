@@ -40,7 +40,7 @@ const MAX_TOKEN_BYTES: usize = 4_096;
 
 #[derive(Debug)]
 pub struct FcmConfig {
-    /// Where the API is: `https://fcm.googleapis.com`.
+    /// Where the API is, without credentials: `https://fcm.googleapis.com`.
     pub base: Url,
     /// Its key file says, too, where access tokens are given out.
     pub account: ServiceAccount,
@@ -89,6 +89,14 @@ impl Fcm {
 /// connected after a quarter gives up, so that whatever was begun in time and not connected is known to have sent nothing.
 const LAST_PART: u32 = 4;
 
+/// Of one attempt.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    /// No request is begun later.
+    last_start: Instant,
+    until: Instant,
+}
+
 #[async_trait]
 impl Provider for Fcm {
     fn name(&self) -> &'static str {
@@ -104,13 +112,21 @@ impl Provider for Fcm {
         if tokens.is_empty() {
             return rejected("there is no registration token");
         }
+        if !tokens.iter().any(|token| is_token(token)) {
+            let none = || Device::Done(AddressEnd::Rejected { error: NO_TOKEN.to_owned() });
+            return answer(tokens.into_iter().map(|token| (token, none())));
+        }
         // No device is done with: once the template is mended, each may be told.
         let Some(content) = Content::of(message) else {
             return rejected("there is nothing to send: the template's title and body are empty");
         };
-        let until = Instant::now() + self.deadline;
+        let times = self.times();
+        let bearer = match self.access.bearer(None, times.last_start).await {
+            Ok(bearer) => bearer,
+            Err(why) => return Outcome::Down { after: why.after, error: why.error }.into(),
+        };
         let asked = tokens.iter().enumerate().map(|(place, token)| {
-            let said = self.tell(token, &content, until);
+            let said = self.tell(token, &content, &bearer, times);
             async move { (place, said.await) }
         });
         let mut said: Vec<(usize, Device)> =
@@ -123,6 +139,8 @@ impl Provider for Fcm {
         self.look(channel).await
     }
 }
+
+const NO_TOKEN: &str = "the address is no registration token: those are of visible ASCII characters";
 
 /// Each once, in their order.
 fn tokens(address: &str) -> Vec<&str> {
@@ -139,43 +157,44 @@ fn rejected(error: &str) -> Answer {
 }
 
 impl Fcm {
-    async fn tell(&self, token: &str, content: &Content<'_>, until: Instant) -> Device {
+    fn times(&self) -> Times {
+        let until = Instant::now() + self.deadline;
+        Times { last_start: until - self.deadline / LAST_PART, until }
+    }
+
+    async fn tell(&self, token: &str, content: &Content<'_>, bearer: &HeaderValue, times: Times) -> Device {
         if !is_token(token) {
-            let error = "the address is no registration token: only visible ASCII characters are".to_owned();
-            return Device::Done(AddressEnd::Rejected { error });
+            return Device::Done(AddressEnd::Rejected { error: NO_TOKEN.to_owned() });
         }
-        let last_start = until - self.deadline / LAST_PART;
-        match self.ask(&content.request(token, false), last_start, until).await {
+        match self.ask(&content.request(token, false), bearer, times).await {
             Reply::Said(device) | Reply::Wrong(device) => device,
             Reply::NotLetIn => Device::Down { after: None, error: self.not_let_in() },
             Reply::NotAllowed => Device::Down { after: None, error: self.not_allowed() },
         }
     }
 
-    /// Asks once, and once more with another access token if the first is not accepted.
-    async fn ask(&self, request: &[u8], last_start: Instant, until: Instant) -> Reply {
-        let mut refused = None;
-        loop {
-            let bearer = match self.access.bearer(refused.as_ref(), last_start).await {
-                Ok(bearer) => bearer,
-                Err(why) => return Reply::Said(Device::Down { after: why.after, error: why.error }),
-            };
-            if Instant::now() >= last_start {
-                let error = "there was no time left to ask FCM for this device".to_owned();
-                return Reply::Said(Device::Retry { after: None, error });
-            }
-            match self.post(&bearer, request, until).await {
-                Reply::NotLetIn if refused.is_none() => refused = Some(bearer),
-                reply => return reply,
-            }
+    /// Asks once, and once more with another access token if this one is not accepted.
+    async fn ask(&self, request: &[u8], bearer: &HeaderValue, times: Times) -> Reply {
+        let reply = self.post(request, bearer, times).await;
+        if reply != Reply::NotLetIn {
+            return reply;
+        }
+        match self.access.bearer(Some(bearer), times.last_start).await {
+            Ok(another) => self.post(request, &another, times).await,
+            Err(why) => Reply::Said(Device::Down { after: why.after, error: why.error }),
         }
     }
 
-    async fn post(&self, bearer: &HeaderValue, request: &[u8], until: Instant) -> Reply {
+    async fn post(&self, request: &[u8], bearer: &HeaderValue, times: Times) -> Reply {
+        let now = Instant::now();
+        if now >= times.last_start {
+            let error = "there was no time left to ask FCM for this device".to_owned();
+            return Reply::Said(Device::Retry { after: None, error });
+        }
         let request = self
             .http
             .post(self.messages.clone())
-            .timeout(until.saturating_duration_since(Instant::now()))
+            .timeout(times.until - now)
             .header(AUTHORIZATION, bearer)
             .header(CONTENT_TYPE, "application/json")
             .body(request.to_vec());
@@ -297,6 +316,11 @@ fn summary<'a>(reasons: impl Iterator<Item = &'a str>, all: usize) -> String {
 }
 
 const SUBJECT: &str = "channels";
+const WAIT: &str = "pushes wait and are retried meanwhile; is the way to the host open, and is it FCM's?";
+const OPEN: &str =
+    "pushes wait and are retried meanwhile; is the way to the host of `token_uri` in the key file open?";
+const REPLACE: &str =
+    "pushes wait and are retried meanwhile; correct the clock, or replace the key file by a new one";
 /// No device has it.
 const NOBODY: &str = "nobody";
 
@@ -304,20 +328,17 @@ impl Fcm {
     /// Asks FCM to check a message to a token that nobody has, and to send nothing. Who is told that the token is wrong has been
     /// let in.
     async fn look(&self, channel: Channel) -> Finding {
-        let until = Instant::now() + self.deadline;
-        let last_start = until - self.deadline / LAST_PART;
         let is_sent = format!("{channel} is sent by fcm");
         let (place, account) = (&self.place, self.account.client_email());
-        if let Err(why) = self.access.bearer(None, last_start).await {
-            let remedy = if why.refused {
-                "pushes wait and are retried meanwhile; correct the clock, or replace the key file by a new one"
-            } else {
-                "pushes wait and are retried meanwhile; is the way to the host of `token_uri` in the key file open?"
-            };
-            return Finding::wrong(SUBJECT, format!("{is_sent}, but {}", why.error), remedy);
-        }
-        let wait = "pushes wait and are retried meanwhile";
-        match self.ask(&harmless(), last_start, until).await {
+        let times = self.times();
+        let bearer = match self.access.bearer(None, times.last_start).await {
+            Ok(bearer) => bearer,
+            Err(why) => {
+                let what = format!("{is_sent}, but {}", why.error);
+                return Finding::wrong(SUBJECT, what, if why.refused { REPLACE } else { OPEN });
+            }
+        };
+        match self.ask(&harmless(), &bearer, times).await {
             Reply::Wrong(_) | Reply::Said(Device::Done(_)) => Finding::ok(
                 SUBJECT,
                 format!("{is_sent}: {place} lets {account} send for project {}", self.account.project_id()),
@@ -333,7 +354,7 @@ impl Fcm {
                 self.not_allowed(),
             ),
             Reply::Said(Device::Down { error, .. }) => {
-                Finding::wrong(SUBJECT, format!("{is_sent}, but {place}: {error}"), wait)
+                Finding::wrong(SUBJECT, format!("{is_sent}, but {place}: {error}"), WAIT)
             }
             Reply::Said(Device::Retry { error, .. } | Device::Unknown { error }) => {
                 Finding::note(SUBJECT, format!("{is_sent}; {place}: {error}"))

@@ -37,6 +37,12 @@ struct Held {
     ends_at: Instant,
 }
 
+impl Held {
+    fn is_ageing(&self) -> bool {
+        Instant::now() >= self.renew_at
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Failed {
     at: Instant,
@@ -74,12 +80,13 @@ impl Access {
                 .await
                 .unwrap_or_else(|_| Err(passing(format!("{} did not answer in time", self.place()))));
         };
-        if Instant::now() < held.renew_at {
+        if !held.is_ageing() {
             return Ok(held.bearer);
         }
         // It is good for minutes still: one has to see to the next, and nobody else to wait for it.
         let Ok(failed) = self.renewal.try_lock() else { return Ok(held.bearer) };
-        if recently(failed.as_ref()) {
+        let held = self.good(refused).unwrap_or(held);
+        if !held.is_ageing() || recently(failed.as_ref()) {
             return Ok(held.bearer);
         }
         let renewed = timeout_at(until, self.renew(failed)).await;

@@ -176,5 +176,6 @@ fn is_plain(text: &str) -> bool {
 /// Whoever reads the assertion on its way can get a token by it.
 fn is_safe(url: &Url) -> bool {
     let stays_here = matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"));
-    url.scheme() == "https" || (url.scheme() == "http" && stays_here)
+    let has_credentials = !url.username().is_empty() || url.password().is_some();
+    !has_credentials && (url.scheme() == "https" || (url.scheme() == "http" && stays_here))
 }

@@ -13,6 +13,8 @@ use crate::Message;
 
 /// FCM takes so much of title, body and data, keys included. All but the token is counted here, which is on the safe side.
 const MAX_BYTES: usize = 4_096;
+/// For a title or a body, while the rest is measured.
+const STAND_IN: &str = ".";
 const ELLIPSIS: char = '…';
 
 /// The same for each device of a recipient.
@@ -34,14 +36,15 @@ impl<'a> Content<'a> {
             return None;
         }
         let mut content = Content {
-            title: Cow::Borrowed(""),
-            body: Cow::Borrowed(""),
+            title: Cow::Borrowed(STAND_IN),
+            body: Cow::Borrowed(STAND_IN),
             event_id: message.event_id,
             event_type: message.event_type,
             notification_id: message.key.notification_id.to_string(),
             urgent: message.priority == Priority::High,
         };
-        let room = MAX_BYTES.saturating_sub(content.request("", false).len());
+        let frame = content.request("", false).len() - 2 * STAND_IN.len();
+        let room = MAX_BYTES.saturating_sub(frame);
         // A long title leaves three quarters to the body, if the body needs them.
         content.title = cut(title, (room / 4).max(room.saturating_sub(length(body))));
         content.body = cut(body, room.saturating_sub(length(&content.title)));
@@ -84,7 +87,9 @@ struct Target<'a> {
 
 #[derive(Serialize)]
 struct Notification<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
     title: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     body: &'a str,
 }
 
