@@ -108,31 +108,17 @@ impl Provider for Fcm {
     }
 
     async fn send(&self, message: &Message<'_>) -> Answer {
-        let tokens = tokens(message.address);
-        if tokens.is_empty() {
-            return rejected("there is no registration token");
-        }
-        if !tokens.iter().any(|token| is_token(token)) {
-            let none = || Device::Done(AddressEnd::Rejected { error: NO_TOKEN.to_owned() });
-            return answer(tokens.into_iter().map(|token| (token, none())));
-        }
         // No device is done with: once the template is mended, each may be told.
         let Some(content) = Content::of(message) else {
             return rejected("there is nothing to send: the template's title and body are empty");
         };
-        let times = self.times();
-        let bearer = match self.access.bearer(None, times.last_start).await {
-            Ok(bearer) => bearer,
-            Err(why) => return Outcome::Down { after: why.after, error: why.error }.into(),
-        };
-        let asked = tokens.iter().enumerate().map(|(place, token)| {
-            let said = self.tell(token, &content, &bearer, times);
-            async move { (place, said.await) }
-        });
-        let mut said: Vec<(usize, Device)> =
-            stream::iter(asked.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await;
-        said.sort_by_key(|(place, _)| *place);
-        answer(tokens.into_iter().zip(said.into_iter().map(|(_, device)| device)))
+        let (tokens, others): (Vec<_>, Vec<_>) = tokens(message.address).partition(|token| is_token(token));
+        if tokens.is_empty() && others.is_empty() {
+            return rejected("there is no registration token");
+        }
+        let told = self.tell_all(&tokens, &content).await;
+        let told = tokens.into_iter().zip(told);
+        answer(told.chain(others.into_iter().map(|other| (other, no_token()))))
     }
 
     async fn examine(&self, channel: Channel) -> Finding {
@@ -140,16 +126,19 @@ impl Provider for Fcm {
     }
 }
 
-const NO_TOKEN: &str = "the address is no registration token: those are of visible ASCII characters";
-
 /// Each once, in their order.
-fn tokens(address: &str) -> Vec<&str> {
+fn tokens(address: &str) -> impl Iterator<Item = &str> {
     let mut seen = HashSet::new();
-    address.split(' ').filter(|token| !token.is_empty() && seen.insert(*token)).collect()
+    address.split(' ').filter(move |token| !token.is_empty() && seen.insert(*token))
 }
 
 fn is_token(text: &str) -> bool {
     text.len() <= MAX_TOKEN_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn no_token() -> Device {
+    let error = "the address is no registration token: those are of visible ASCII characters".to_owned();
+    Device::Done(AddressEnd::Rejected { error })
 }
 
 fn rejected(error: &str) -> Answer {
@@ -162,10 +151,28 @@ impl Fcm {
         Times { last_start: until - self.deadline / LAST_PART, until }
     }
 
-    async fn tell(&self, token: &str, content: &Content<'_>, bearer: &HeaderValue, times: Times) -> Device {
-        if !is_token(token) {
-            return Device::Done(AddressEnd::Rejected { error: NO_TOKEN.to_owned() });
+    /// What became of each, in their order.
+    async fn tell_all(&self, tokens: &[&str], content: &Content<'_>) -> Vec<Device> {
+        if tokens.is_empty() {
+            return Vec::new();
         }
+        let times = self.times();
+        let bearer = match self.access.bearer(None, times.last_start).await {
+            Ok(bearer) => bearer,
+            Err(why) => return vec![why.into(); tokens.len()],
+        };
+        let asked = tokens.iter().enumerate().map(|(place, token)| {
+            let told = self.tell(token, content, &bearer, times);
+            async move { (place, told.await) }
+        });
+        // Whoever hangs keeps one place and holds up no other.
+        let mut told: Vec<(usize, Device)> =
+            stream::iter(asked.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await;
+        told.sort_by_key(|(place, _)| *place);
+        told.into_iter().map(|(_, device)| device).collect()
+    }
+
+    async fn tell(&self, token: &str, content: &Content<'_>, bearer: &HeaderValue, times: Times) -> Device {
         match self.ask(&content.request(token, false), bearer, times).await {
             Reply::Said(device) | Reply::Wrong(device) => device,
             Reply::NotLetIn => Device::Down { after: None, error: self.not_let_in() },
@@ -181,7 +188,7 @@ impl Fcm {
         }
         match self.access.bearer(Some(bearer), times.last_start).await {
             Ok(another) => self.post(request, &another, times).await,
-            Err(why) => Reply::Said(Device::Down { after: why.after, error: why.error }),
+            Err(why) => Reply::Said(why.into()),
         }
     }
 

@@ -316,16 +316,26 @@ async fn a_connection_that_breaks_leaves_doubt_and_one_that_was_closed_meanwhile
 #[tokio::test]
 async fn silence_and_half_an_answer_end_at_the_deadline_and_leave_doubt() {
     for reply in [Reply::Silence, accepted().then_hang(0), accepted().then_hang(80)] {
-        let deadline = Duration::from_secs(1);
-        let slowly = granted("1", 3_599).after(deadline / 3);
-        let google = Server::start_with(check_grant, vec![slowly]).await;
+        let google = gives_out_tokens().await;
         let server = Server::start_with(check, vec![reply]).await;
-        let fcm = fcm(&server.address, &google.address, deadline);
-        assert_eq!(fcm.deadline(), deadline);
-        let answer = tokio::time::timeout(deadline * 3 / 2, push(&fcm, TOKEN)).await.unwrap();
+        let fcm = fcm(&server.address, &google.address, Duration::from_millis(600));
+        assert_eq!(fcm.deadline(), Duration::from_millis(600));
+        let answer = tokio::time::timeout(PATIENT, push(&fcm, TOKEN)).await.unwrap();
         assert_eq!(kinds(&answer), ("unknown", Vec::new()), "{answer:?}");
         assert_discreet(&answer);
     }
+}
+
+#[tokio::test]
+async fn the_deadline_is_that_of_the_whole_attempt() {
+    let deadline = Duration::from_secs(2);
+    let slowly = granted("1", 3_599).after(Duration::from_millis(900));
+    let google = Server::start_with(check_grant, vec![slowly]).await;
+    let server = Server::start_with(check, vec![Reply::Silence]).await;
+    let fcm = fcm(&server.address, &google.address, deadline);
+    let grace = Duration::from_millis(500);
+    let answer = tokio::time::timeout(deadline + grace, push(&fcm, TOKEN)).await.unwrap();
+    assert_eq!(kinds(&answer), ("unknown", Vec::new()), "{answer:?}");
 }
 
 #[tokio::test]
@@ -411,7 +421,7 @@ fn by_name(asked: &Asked) -> Reply {
         "away" => refused(503, "UNAVAILABLE", Some("UNAVAILABLE")).with("Retry-After", "90"),
         "broken" => refused(500, "INTERNAL", Some("INTERNAL")),
         "slow" => accepted().after(Duration::from_millis(100)),
-        "late" => accepted().after(Duration::from_millis(2_500)),
+        "late" => accepted().after(Duration::from_millis(2_300)),
         "silent" => Reply::Silence,
         other => panic!("{other}"),
     }
@@ -611,9 +621,9 @@ async fn without_an_access_token_nothing_is_sent_and_the_reason_is_told() {
         assert_eq!(asked, after.map(Duration::from_secs));
         assert_eq!((google.requests().len(), server.connections()), (1, 0));
     }
-    let answer = push(&fcm("127.0.0.1:1", "127.0.0.1:1", PATIENT), TOKEN).await;
-    assert_eq!(kinds(&answer), ("down", Vec::new()), "{answer:?}");
-    assert_says(&answer, &["127.0.0.1:1 can't be reached"]);
+    let answer = push(&fcm("127.0.0.1:1", "127.0.0.1:1", PATIENT), &format!("è {TOKEN}")).await;
+    assert_eq!(kinds(&answer), ("down", vec!["rejected"]), "{answer:?}");
+    assert_says(&answer, &["1 of 2 devices: 127.0.0.1:1 can't be reached"]);
 }
 
 #[tokio::test]

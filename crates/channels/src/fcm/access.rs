@@ -11,6 +11,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::account::ServiceAccount;
+use super::reply::Device;
 use crate::http;
 
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
@@ -56,6 +57,12 @@ pub struct NoAccess {
     pub error: String,
     /// Whether somebody has to mend something; else it may pass by itself.
     pub refused: bool,
+}
+
+impl From<NoAccess> for Device {
+    fn from(why: NoAccess) -> Self {
+        Device::Down { after: why.after, error: why.error }
+    }
 }
 
 impl fmt::Debug for Access {
