@@ -5,6 +5,8 @@
 mod breaker;
 mod capture;
 mod chain;
+mod fcm;
+mod http;
 mod pace;
 mod smtp;
 mod twilio;
@@ -22,6 +24,7 @@ use campanile_domain::send::{AddressDone, Outcome};
 
 pub use capture::Capture;
 pub use chain::{Asked, Chain, Link, Room};
+pub use fcm::{Fcm, FcmConfig, KeyFileError, ServiceAccount};
 pub use pace::Pace;
 pub use smtp::{Correspondent, Credentials, DomainLimits, Mailbox, Security, Smtp, SmtpConfig};
 pub use twilio::{Sender, Twilio, TwilioConfig, is_account_sid};

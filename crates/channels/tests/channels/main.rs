@@ -1,6 +1,7 @@
 //! Each provider against a server in the provider's place.
 
 mod chain;
+mod fcm;
 mod smtp;
 mod support;
 mod twilio;

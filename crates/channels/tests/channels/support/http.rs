@@ -83,9 +83,41 @@ impl Reply {
 type Check<T> = fn(&Request) -> Result<Option<T>, String>;
 
 #[derive(Debug)]
+pub enum Replies<T> {
+    InOrder(VecDeque<Reply>),
+    /// Where the order of requests is not known: the reply depends on the request alone.
+    ByRequest(fn(&T) -> Reply),
+}
+
+impl<T> From<Vec<Reply>> for Replies<T> {
+    fn from(replies: Vec<Reply>) -> Self {
+        Replies::InOrder(replies.into())
+    }
+}
+
+impl<T> From<fn(&T) -> Reply> for Replies<T> {
+    fn from(choose: fn(&T) -> Reply) -> Self {
+        Replies::ByRequest(choose)
+    }
+}
+
+impl<T> Replies<T> {
+    fn closes_at_once(&self) -> bool {
+        matches!(self, Replies::InOrder(replies) if matches!(replies.front(), Some(Reply::CloseBeforeReading)))
+    }
+
+    fn next(&mut self, asked: Option<&T>) -> Reply {
+        match self {
+            Replies::InOrder(replies) => replies.pop_front().expect("no more requests than replies"),
+            Replies::ByRequest(choose) => asked.map_or(Reply::CloseAfterReading, choose),
+        }
+    }
+}
+
+#[derive(Debug)]
 struct Seen<T> {
     check: Check<T>,
-    replies: VecDeque<Reply>,
+    replies: Replies<T>,
     requests: Vec<T>,
     violations: Vec<String>,
     connections: usize,
@@ -99,7 +131,7 @@ pub struct Server<T> {
 }
 
 impl<T: Clone + Send + 'static> Server<T> {
-    pub async fn start_with(check: Check<T>, replies: Vec<Reply>) -> Self {
+    pub async fn start_with(check: Check<T>, replies: impl Into<Replies<T>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let seen = Seen {
@@ -135,18 +167,19 @@ impl<T: Clone + Send + 'static> Server<T> {
 async fn serve<T>(mut stream: TcpStream, seen: Arc<Mutex<Seen<T>>>) {
     let mut unread = Vec::new();
     loop {
-        if matches!(seen.lock().unwrap().replies.front(), Some(Reply::CloseBeforeReading)) {
+        if seen.lock().unwrap().replies.closes_at_once() {
             return;
         }
         let Some(request) = read_request(&mut stream, &mut unread).await else { return };
         let reply = {
             let mut seen = seen.lock().unwrap();
-            match (seen.check)(&request) {
-                Ok(Some(asked)) => seen.requests.push(asked),
-                Ok(None) => {}
-                Err(violation) => seen.violations.push(violation),
-            }
-            seen.replies.pop_front().expect("no more requests than replies")
+            let asked = (seen.check)(&request).unwrap_or_else(|violation| {
+                seen.violations.push(violation);
+                None
+            });
+            let reply = seen.replies.next(asked.as_ref());
+            seen.requests.extend(asked);
+            reply
         };
         let answer = match reply {
             Reply::Answer(answer) => answer,

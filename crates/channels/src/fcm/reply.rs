@@ -1,0 +1,208 @@
+//! What an answer of FCM means for one device.
+//!
+//! FCM's own error code decides, and only where there is none the status. A token is declared dead on FCM's word alone: a 404 of
+//! whatever stands before it says nothing about the device.
+
+use std::time::Duration;
+
+use campanile_domain::send::AddressEnd;
+use reqwest::Response;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::http;
+
+/// What is known about one device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Device {
+    /// Nothing more is to be done for it.
+    Done(AddressEnd),
+    /// Not told, and it is about this device or this message.
+    Retry { after: Option<Duration>, error: String },
+    /// Not told, and no other would have been.
+    Down { after: Option<Duration>, error: String },
+    /// Nobody can know.
+    Unknown { error: String },
+}
+
+/// An answer, before it is known whether another access token would help.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// The access token is not accepted.
+    NotLetIn,
+    /// It is, but for the account something is not allowed or not set up.
+    NotAllowed,
+    /// The request was looked at, and found wrong.
+    Wrong(Device),
+    Said(Device),
+}
+
+/// Google's advice where it does not say when: wait for a minute at least.
+const A_MINUTE: Duration = Duration::from_mins(1);
+
+/// What an answer means.
+///
+/// | status | error code of FCM | meaning |
+/// |---|---|---|
+/// | 200 with the message's name | | sent |
+/// | another 2xx, or one that can't be read | | unknown: it may well have been accepted |
+/// | 404 | `UNREGISTERED` | dead |
+/// | 400 | `INVALID_ARGUMENT`, about the token | dead: no token of FCM's at all |
+/// | 400 | `INVALID_ARGUMENT`, about anything else | rejected |
+/// | 403 | `SENDER_ID_MISMATCH` | dead: the token is of another project's app |
+/// | 401 | `THIRD_PARTY_AUTH_ERROR` | retry: Apple's key in Firebase is wrong, and other devices may well be reached |
+/// | 429 | `QUOTA_EXCEEDED` | retry: it may be this device's quota only |
+/// | 429 | none | down: the door is too crowded, whoever comes |
+/// | 503 | `UNAVAILABLE`, or Google's status of that name | down: it says itself that it does not serve |
+/// | any other 5xx, `INTERNAL` too | | unknown: a gateway gives up on what is still at work behind it |
+/// | 401, 403, 404 and all others | none | down: somebody has to set something right, and no message is to blame |
+pub async fn reply(response: Response) -> Reply {
+    let status = response.status().as_u16();
+    let after = http::retry_after(&response);
+    let body = http::read(response).await;
+    if (200..=299).contains(&status) {
+        return Reply::Said(accepted(status, body.as_deref()));
+    }
+    let problem = body.as_deref().and_then(Problem::read);
+    let code = problem.as_ref().and_then(Problem::code).unwrap_or_default();
+    match (status, code) {
+        (404, "UNREGISTERED") => {
+            dead("FCM says that the app is gone from the device or has a new token (UNREGISTERED)")
+        }
+        (403, "SENDER_ID_MISMATCH") => dead(
+            "FCM says that the token is of another Firebase project than the service account (SENDER_ID_MISMATCH)",
+        ),
+        (401, "THIRD_PARTY_AUTH_ERROR" | "APNS_AUTH_ERROR") => Reply::Said(Device::Retry {
+            after,
+            error: format!(
+                "FCM is not let in by the device's own push service ({code}): \
+                 check the APNs key or the web push certificate in the Firebase console"
+            ),
+        }),
+        (429, "QUOTA_EXCEEDED") => Reply::Said(Device::Retry {
+            after: after.or(Some(A_MINUTE)),
+            error: "more was sent than FCM allows for the project or the device (QUOTA_EXCEEDED)".to_owned(),
+        }),
+        (429, _) => down(after.or(Some(A_MINUTE)), "FCM is asked too often (429)".to_owned()),
+        (503, code) if code == "UNAVAILABLE" || problem.as_ref().is_some_and(|p| p.is("UNAVAILABLE")) => {
+            down(after, "FCM does not serve at the moment (UNAVAILABLE)".to_owned())
+        }
+        (500..=599, _) => {
+            Reply::Said(Device::Unknown { error: format!("FCM failed ({status}) and may have accepted it") })
+        }
+        (401, _) => Reply::NotLetIn,
+        (403, _) => Reply::NotAllowed,
+        (400, _) => match problem {
+            Some(problem) if problem.is("INVALID_ARGUMENT") => wrong(&problem),
+            Some(_) | None => stranger(status),
+        },
+        _ => stranger(status),
+    }
+}
+
+fn dead(reason: &str) -> Reply {
+    Reply::Said(Device::Done(AddressEnd::Dead { reason: reason.to_owned() }))
+}
+
+fn down(after: Option<Duration>, error: String) -> Reply {
+    Reply::Said(Device::Down { after, error })
+}
+
+fn stranger(status: u16) -> Reply {
+    down(
+        None,
+        format!(
+            "what answers is hardly FCM, or does not know the project ({status}): check the address and the key file"
+        ),
+    )
+}
+
+fn wrong(problem: &Problem) -> Reply {
+    let end = if problem.is_about_the_token() {
+        AddressEnd::Dead {
+            reason: "FCM says that this is no registration token (INVALID_ARGUMENT)".to_owned(),
+        }
+    } else {
+        let field = problem.field().map(|field| format!(", field {field}")).unwrap_or_default();
+        AddressEnd::Rejected { error: format!("FCM does not take this message (INVALID_ARGUMENT{field})") }
+    };
+    Reply::Wrong(Device::Done(end))
+}
+
+fn accepted(status: u16, body: Option<&[u8]>) -> Device {
+    let accepted = body.and_then(|body| serde_json::from_slice::<Accepted>(body).ok());
+    match accepted {
+        Some(Accepted { name }) if status == 200 && is_name(&name) => {
+            Device::Done(AddressEnd::Sent { external_id: Some(name) })
+        }
+        Some(_) | None => Device::Unknown {
+            error: format!("FCM's answer ({status}) names no message and may mean that it has it"),
+        },
+    }
+}
+
+#[derive(Deserialize)]
+struct Accepted {
+    name: String,
+}
+
+/// As `projects/trattoria/messages/0:1500415314455276%31bd1c9631bd1c96`.
+fn is_name(name: &str) -> bool {
+    name.starts_with("projects/") && name.len() <= 255 && name.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// An error as Google's APIs give it. Its message is looked at and never repeated, since it may quote what was sent.
+struct Problem {
+    status: String,
+    message: String,
+    details: Vec<Value>,
+}
+
+impl Problem {
+    fn read(body: &[u8]) -> Option<Self> {
+        let document: Value = serde_json::from_slice(body).ok()?;
+        let error = document.get("error")?;
+        Some(Problem {
+            status: error.get("status")?.as_str()?.to_owned(),
+            message: error.get("message").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            details: error.get("details").and_then(Value::as_array).cloned().unwrap_or_default(),
+        })
+    }
+
+    /// FCM's own, which is more precise than Google's status.
+    fn code(&self) -> Option<&str> {
+        self.of_type("google.firebase.fcm.v1.FcmError").find_map(|detail| detail.get("errorCode")?.as_str())
+    }
+
+    /// By FCM's code, or else by Google's status.
+    fn is(&self, name: &str) -> bool {
+        self.code().unwrap_or(&self.status) == name
+    }
+
+    fn is_about_the_token(&self) -> bool {
+        self.fields().any(|field| field == "message.token")
+            || self.message.contains("not a valid FCM registration token")
+    }
+
+    /// The first that was found wrong, if it is written as fields are.
+    fn field(&self) -> Option<&str> {
+        self.fields().find(|field| {
+            (1..=80).contains(&field.len())
+                && field.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.[]".contains(&byte))
+        })
+    }
+
+    fn fields(&self) -> impl Iterator<Item = &str> {
+        self.of_type("google.rpc.BadRequest")
+            .filter_map(|detail| detail.get("fieldViolations")?.as_array())
+            .flatten()
+            .filter_map(|violation| violation.get("field")?.as_str())
+    }
+
+    fn of_type(&self, name: &'static str) -> impl Iterator<Item = &Value> {
+        self.details.iter().filter(move |detail| {
+            let type_url = detail.get("@type").and_then(Value::as_str);
+            type_url.and_then(|url| url.strip_prefix("type.googleapis.com/")) == Some(name)
+        })
+    }
+}

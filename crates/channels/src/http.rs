@@ -1,0 +1,68 @@
+//! What providers that are asked over HTTP have in common: how a client is set up, and how much of an answer is believed.
+//! What an answer means is the provider's own.
+
+use std::time::Duration;
+
+use reqwest::header::RETRY_AFTER;
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response};
+
+/// Idle connections are let go before load balancers do it, which would leave a request in doubt.
+const IDLE: Duration = Duration::from_secs(30);
+/// Messages and errors of providers are some hundred bytes.
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+/// Nobody is made to wait for longer.
+const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
+
+/// Whether requests may pass a proxy that the environment names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proxy {
+    Allowed,
+    /// For plain HTTP: the proxy would read the credentials.
+    Refused,
+}
+
+/// Connects to nobody yet. The process must have its cryptography in place. Who is not connected within `connect` has sent
+/// nothing, and that is known; so it should be well below the time that the whole may take.
+pub fn client(timeout: Duration, connect: Duration, proxy: Proxy) -> Result<Client, reqwest::Error> {
+    let mut http = Client::builder()
+        .timeout(timeout)
+        .connect_timeout(connect)
+        .pool_idle_timeout(IDLE)
+        .tcp_nodelay(true)
+        .redirect(Policy::none())
+        // Two requests for one message must be two attempts.
+        .retry(reqwest::retry::never());
+    if proxy == Proxy::Refused {
+        http = http.no_proxy();
+    }
+    http.build()
+}
+
+/// Why there was no answer, in words that hold nothing of the request.
+pub fn silence(error: &reqwest::Error) -> &'static str {
+    match (error.is_connect(), error.is_timeout()) {
+        (true, true) => "can't be reached in time",
+        (true, false) => "can't be reached",
+        (false, true) => "did not answer in time",
+        (false, false) => "closed the connection instead of answering",
+    }
+}
+
+/// Of its two forms the one in seconds.
+pub fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds: u64 = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
+}
+
+/// Nothing, if it broke off or is longer than any answer of a provider.
+pub async fn read(mut response: Response) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.ok()? {
+        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
+            return None;
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Some(body)
+}
