@@ -6,6 +6,7 @@ mod breaker;
 mod capture;
 mod chain;
 mod pace;
+mod reply;
 mod twilio;
 
 use std::fmt::Debug;
