@@ -7,7 +7,7 @@ mod capture;
 mod chain;
 mod pace;
 mod reply;
-mod twilio;
+pub mod twilio;
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Texts over Twilio's REST API: one message, one `POST`. How a number is read and what an answer means is told in files of
-//! their own; what Twilio tells later of its delivery is not asked for.
+//! Texts over Twilio's REST API: one message, one `POST`. How a number is read, how long a text may be and what an answer means
+//! is told in files of their own; what Twilio tells later of its delivery is not asked for.
 //!
 //! The text is the template's body, because templates for SMS are written to stand alone; the title is sent only where there is
 //! no body, as without any template.
@@ -8,6 +8,7 @@
 
 mod answer;
 mod number;
+mod segments;
 
 use std::fmt;
 use std::time::Duration;
@@ -23,6 +24,8 @@ use self::number::e164;
 use crate::reply::silence;
 use crate::{Answer, Message, Provider};
 
+pub use segments::{Encoding, Segments, segments};
+
 /// Idle connections are let go before load balancers do it, which would leave a request in doubt.
 const IDLE: Duration = Duration::from_secs(30);
 
@@ -32,6 +35,8 @@ pub struct TwilioConfig {
     pub account_sid: String,
     pub auth_token: String,
     pub sender: Sender,
+    /// A text that would need more is cut. There is one at least, and Twilio takes no more than 1600 characters anyway.
+    pub max_segments: usize,
     /// No attempt takes longer.
     pub deadline: Duration,
 }
@@ -42,6 +47,7 @@ impl fmt::Debug for TwilioConfig {
             .field("base", &self.base.as_str())
             .field("account_sid", &self.account_sid)
             .field("sender", &self.sender)
+            .field("max_segments", &self.max_segments)
             .field("deadline", &self.deadline)
             .finish_non_exhaustive()
     }
@@ -170,11 +176,12 @@ impl Twilio {
         if text.trim().is_empty() {
             return rejected("there is nothing to send: the template's title and body are empty");
         }
+        let text = segments::cut(text, self.config.max_segments);
         let request = self
             .http
             .post(self.messages.clone())
             .basic_auth(&self.config.account_sid, Some(&self.config.auth_token))
-            .form(&[("To", to.as_str()), self.config.sender.field(), ("Body", text)]);
+            .form(&[("To", to.as_str()), self.config.sender.field(), ("Body", &*text)]);
         match request.send().await {
             Ok(response) => answer::meaning(response, message.address).await,
             Err(error) => answer::unanswered(&error).into(),

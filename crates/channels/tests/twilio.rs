@@ -6,6 +6,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use campanile_channels::twilio::segments;
 use campanile_channels::{Answer, Message, Provider, Sender, Twilio, TwilioConfig};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
@@ -46,6 +47,7 @@ fn config(address: &str, sender: &str, deadline: Duration) -> TwilioConfig {
         account_sid: ACCOUNT_SID.to_owned(),
         auth_token: AUTH_TOKEN.to_owned(),
         sender: Sender::parse(sender).unwrap(),
+        max_segments: 10,
         deadline,
     }
 }
@@ -139,6 +141,20 @@ async fn the_body_is_sent_and_the_title_where_there_is_none() {
         ]
     );
     assert_eq!(server.connections(), 1, "connections are kept");
+}
+
+#[tokio::test]
+async fn a_text_that_is_too_long_is_cut_to_its_segments() {
+    for (max_segments, allowed) in [(2, 2), (0, 1), (1_000, 24)] {
+        let server = Server::start(vec![created(), created()]).await;
+        let twilio = configured(TwilioConfig { max_segments, ..config(&server.address, FROM, PATIENT) });
+        text(&twilio, NUMBER, "T", &"Your table is ready. ".repeat(100)).await;
+        text(&twilio, NUMBER, "T", &"La tua prenotazione è confermata 🎉 ".repeat(100)).await;
+        for (fields, dots) in server.requests().iter().zip(["...", "…"]) {
+            let body = &fields[2].1;
+            assert!(segments(body).segments <= allowed && body.ends_with(dots), "{body}");
+        }
+    }
 }
 
 #[tokio::test]
