@@ -1,5 +1,5 @@
-//! Texts over Twilio's REST API: one message, one `POST`. How a number is read, how long a text may be and what an answer means
-//! is told in files of their own; what Twilio tells later of its delivery is not asked for.
+//! Texts over Twilio's REST API: one message, one `POST`. How a number is read, how long a text may be, what an answer means and
+//! what Twilio tells later are each in a file of its own.
 //!
 //! The text is the template's body, because templates for SMS are written to stand alone; the title is sent only where there is
 //! no body, as without any template.
@@ -7,6 +7,7 @@
 //! Twilio knows no idempotency key, so doubt is told as doubt: whoever sends it again may tell somebody twice.
 
 mod answer;
+mod callback;
 mod number;
 mod segments;
 
@@ -24,6 +25,7 @@ use self::number::e164;
 use crate::reply::silence;
 use crate::{Answer, Message, Provider};
 
+pub use callback::{Receipt, SEND, callback_url, receipt, verify_callback};
 pub use segments::{Encoding, Segments, segments};
 
 /// Idle connections are let go before load balancers do it, which would leave a request in doubt.
@@ -35,6 +37,8 @@ pub struct TwilioConfig {
     pub account_sid: String,
     pub auth_token: String,
     pub sender: Sender,
+    /// Where Twilio tells what became of a text, if it is to; the send is appended. Twilio must be able to reach it.
+    pub status_callback: Option<Url>,
     /// A text that would need more is cut. There is one at least, and Twilio takes no more than 1600 characters anyway.
     pub max_segments: usize,
     /// No attempt takes longer.
@@ -47,6 +51,7 @@ impl fmt::Debug for TwilioConfig {
             .field("base", &self.base.as_str())
             .field("account_sid", &self.account_sid)
             .field("sender", &self.sender)
+            .field("status_callback", &self.status_callback.as_ref().map(Url::as_str))
             .field("max_segments", &self.max_segments)
             .field("deadline", &self.deadline)
             .finish_non_exhaustive()
@@ -177,11 +182,14 @@ impl Twilio {
             return rejected("there is nothing to send: the template's title and body are empty");
         }
         let text = segments::cut(text, self.config.max_segments);
+        let callback = self.config.status_callback.as_ref().map(|base| callback_url(base, message.key));
+        let mut form = vec![("To", to.as_str()), self.config.sender.field(), ("Body", &*text)];
+        form.extend(callback.as_ref().map(|url| ("StatusCallback", url.as_str())));
         let request = self
             .http
             .post(self.messages.clone())
             .basic_auth(&self.config.account_sid, Some(&self.config.auth_token))
-            .form(&[("To", to.as_str()), self.config.sender.field(), ("Body", &*text)]);
+            .form(&form);
         match request.send().await {
             Ok(response) => answer::meaning(response, message.address).await,
             Err(error) => answer::unanswered(&error).into(),

@@ -6,7 +6,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_channels::twilio::segments;
+use campanile_channels::twilio::{callback_url, segments};
 use campanile_channels::{Answer, Message, Provider, Sender, Twilio, TwilioConfig};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
@@ -14,6 +14,7 @@ use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
 
+use reqwest::Url;
 use support::http::{self, Reply};
 use support::twilio::{ACCOUNT_SID, AUTH_TOKEN, Fields, check};
 
@@ -47,6 +48,7 @@ fn config(address: &str, sender: &str, deadline: Duration) -> TwilioConfig {
         account_sid: ACCOUNT_SID.to_owned(),
         auth_token: AUTH_TOKEN.to_owned(),
         sender: Sender::parse(sender).unwrap(),
+        status_callback: None,
         max_segments: 10,
         deadline,
     }
@@ -141,6 +143,21 @@ async fn the_body_is_sent_and_the_title_where_there_is_none() {
         ]
     );
     assert_eq!(server.connections(), 1, "connections are kept");
+}
+
+#[tokio::test]
+async fn a_text_names_its_send_to_who_tells_of_it_later() {
+    let server = Server::start(vec![created()]).await;
+    let base: Url = "https://example.org/v1/callbacks/twilio".parse().unwrap();
+    let twilio = configured(TwilioConfig {
+        status_callback: Some(base.clone()),
+        ..config(&server.address, FROM, PATIENT)
+    });
+    let key = SendKey { notification_id: NotificationId::generate(), channel: Channel::Sms };
+    answer(&twilio, key, NUMBER, "T", "B").await;
+    let url = callback_url(&base, key).to_string();
+    assert_eq!(url, format!("{base}?send={}%3ASMS", key.notification_id));
+    assert_eq!(server.requests()[0].last(), Some(&("StatusCallback".to_owned(), url)));
 }
 
 #[tokio::test]
