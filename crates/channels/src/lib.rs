@@ -7,6 +7,7 @@ mod capture;
 mod chain;
 mod pace;
 mod reply;
+mod slack;
 pub mod twilio;
 
 use std::fmt::Debug;
@@ -23,6 +24,7 @@ use campanile_domain::send::{AddressDone, Outcome};
 pub use capture::Capture;
 pub use chain::{Asked, Chain, Link, Room};
 pub use pace::Pace;
+pub use slack::{AllowedHost, Slack, SlackConfig};
 pub use twilio::{Sender, Twilio, TwilioConfig, is_account_sid};
 
 /// What is to be sent. The key is stable over all attempts: providers that know idempotency are given it.

@@ -1,6 +1,7 @@
 //! Texts by way of Twilio, told by a server that checks each request against Twilio's published rules and answers as documented,
 //! or not at all.
 
+#[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! Servers in the place of providers.
 
 pub mod http;
+pub mod slack;
 pub mod twilio;
