@@ -333,6 +333,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn what_is_cut_is_a_beginning_with_dots_that_fits(text in text(), max in 1..11_usize) {
             let kept = cut(&text, max);

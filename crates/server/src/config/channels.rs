@@ -85,7 +85,15 @@ impl Sms {
         base.set_fragment(None);
         // A URL with a host takes both.
         let _ = (base.set_username(""), base.set_password(None));
-        Ok(Some(TwilioConfig { base, account_sid, auth_token, sender, deadline }))
+        Ok(Some(TwilioConfig {
+            base,
+            account_sid,
+            auth_token,
+            sender,
+            status_callback: None,
+            max_segments: 10,
+            deadline,
+        }))
     }
 }
 
