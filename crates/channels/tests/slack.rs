@@ -109,11 +109,12 @@ async fn a_message_that_is_taken_is_sent() {
 
 #[tokio::test]
 async fn a_message_has_a_header_a_section_and_small_print() {
-    let server = serve(vec![ok(), ok(), ok()]).await;
+    let server = serve(vec![ok(), ok(), ok(), ok()]).await;
     let slack = slack(&[&server.address], "127.0.0.1", PATIENT);
     post(&slack, &webhook(&server), "Table <4> & more", "*Anna*: see https://a.example/?b=1&c=2").await;
     post(&slack, &webhook(&server), "Order created", " \n").await;
     post(&slack, &webhook(&server), "", "Only a body").await;
+    post(&slack, &webhook(&server), "Two\nlines\u{0}", "\u{1b}one\r\ntwo").await;
     let header =
         |text: &str| json!({"type": "header", "text": {"type": "plain_text", "text": text, "emoji": false}});
     let section =
@@ -129,6 +130,7 @@ async fn a_message_has_a_header_a_section_and_small_print() {
             }),
             json!({"text": "Order created", "blocks": [header("Order created"), small]}),
             json!({"text": "Only a body", "blocks": [section("Only a body"), small]}),
+            json!({"text": "Two\nlines\none\ntwo", "blocks": [header("Two lines"), section("one\ntwo"), small]}),
         ]
     );
     assert_eq!(server.connections(), 1, "connections are kept");
@@ -159,9 +161,11 @@ async fn whatever_is_written_keeps_to_slacks_rules() {
 async fn nothing_to_say_is_rejected_without_asking() {
     let server = serve(Vec::new()).await;
     let slack = slack(&[&server.address], "127.0.0.1", PATIENT);
-    let outcome = post(&slack, &webhook(&server), " ", "\n").await.outcome;
-    assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
-    assert_discreet(&outcome, &["nothing to send"]);
+    for (title, body) in [("", ""), (" ", "\n"), ("\u{0}", "\u{1b} \u{7f}")] {
+        let outcome = post(&slack, &webhook(&server), title, body).await.outcome;
+        assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
+        assert_discreet(&outcome, &["nothing to send"]);
+    }
     assert_eq!(server.connections(), 0);
 }
 

@@ -46,31 +46,36 @@ enum Text {
 
 /// Nothing, if there is nothing to say.
 pub fn body(message: &Message<'_>) -> Option<Body> {
-    let (title, body) = (message.title.trim(), message.body.trim());
-    let text = match (title, body) {
+    let [title, body, event_type] = [message.title, message.body, message.event_type].map(readable);
+    let text = match (title.trim(), body.trim()) {
         ("", "") => return None,
         ("", only) | (only, "") => mrkdwn(only, MAX_TEXT),
         (title, body) => mrkdwn(&format!("{title}\n{body}"), MAX_TEXT),
     };
-    let mut blocks = Vec::new();
-    if !title.is_empty() {
-        blocks.push(Block::Header { text: plain(title, MAX_HEADER) });
-    }
-    if !body.is_empty() {
-        blocks
-            .push(Block::Section { text: Text::Mrkdwn { text: mrkdwn(body, MAX_SECTION), verbatim: true } });
-    }
-    if !message.event_type.trim().is_empty() {
-        blocks.push(Block::Context { elements: [plain(message.event_type.trim(), MAX_CONTEXT)] });
-    }
-    Some(Body { text, blocks })
+    // Slack takes no empty block.
+    let header = Some(title.trim()).filter(|title| !title.is_empty());
+    let section = Some(body.trim()).filter(|body| !body.is_empty());
+    let context = Some(event_type.trim()).filter(|event_type| !event_type.is_empty());
+    let blocks = [
+        header.map(|title| Block::Header { text: plain(title, MAX_HEADER) }),
+        section
+            .map(|body| mrkdwn(body, MAX_SECTION))
+            .map(|text| Block::Section { text: Text::Mrkdwn { text, verbatim: true } }),
+        context.map(|event_type| Block::Context { elements: [plain(event_type, MAX_CONTEXT)] }),
+    ];
+    Some(Body { text, blocks: blocks.into_iter().flatten().collect() })
+}
+
+/// Control characters mean nothing to people, but for those that part lines and columns.
+fn readable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 /// On one line, and shown as it is.
 fn plain(text: &str, max: usize) -> Text {
     let mut line = Bounded::new(max);
     for c in text.chars() {
-        line.push_char(if c.is_control() { ' ' } else { c });
+        line.push(if c.is_control() { ' ' } else { c }.encode_utf8(&mut [0; 4]));
     }
     Text::PlainText { text: line.text, emoji: false }
 }
@@ -97,13 +102,13 @@ fn mrkdwn(text: &str, max: usize) -> String {
 /// The URL that a text begins with, without what ends a sentence. A bar would end it and begin a label, which could say anything.
 fn url_at_start(text: &str) -> Option<&str> {
     let scheme = ["https://", "http://"].into_iter().find(|scheme| text.starts_with(scheme))?;
-    let ends = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | '|' | '"' | '`');
+    let ends = |c: char| c.is_whitespace() || matches!(c, '<' | '>' | '|' | '"' | '`');
     let url = &text[..text.find(ends).unwrap_or(text.len())];
     let url = url.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '\'', '*', '_', '~']);
     (url.len() > scheme.len()).then_some(url)
 }
 
-/// By Slack's rules. Control characters mean nothing to people.
+/// By Slack's rules.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -111,7 +116,6 @@ fn escaped(text: &str) -> String {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
-            c if c.is_control() && !matches!(c, '\n' | '\t') => {}
             c => escaped.push(c),
         }
     }
@@ -150,10 +154,6 @@ impl Bounded {
             self.before_dots = self.text.len();
         }
     }
-
-    fn push_char(&mut self, c: char) {
-        self.push(c.encode_utf8(&mut [0; 4]));
-    }
 }
 
 #[cfg(test)]
@@ -171,7 +171,6 @@ mod tests {
             ("https://evil.example|https://bank.example", "<https://evil.example>|<https://bank.example>"),
             ("https://a.example/><!here>", "<https://a.example/>&gt;&lt;!here&gt;"),
             ("&lt;!channel&gt;", "&amp;lt;!channel&amp;gt;"),
-            ("a\u{0}\u{1b}b\r\nc", "ab\nc"),
         ] {
             assert_eq!(mrkdwn(text, 3_000), expected);
         }
