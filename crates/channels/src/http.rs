@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response};
+use reqwest::{Client, ClientBuilder, Response};
 
 /// Idle connections are let go before load balancers do it, which would leave a request in doubt.
 const IDLE: Duration = Duration::from_secs(30);
@@ -25,18 +25,22 @@ pub enum Proxy {
 /// Connects to nobody yet. The process must have its cryptography in place. Who is not connected within `connect` has sent
 /// nothing, and that is known; so it should be well below the time that the whole may take.
 pub fn client(timeout: Duration, connect: Duration, proxy: Proxy) -> Result<Client, reqwest::Error> {
-    let mut http = Client::builder()
-        .timeout(timeout)
+    builder(connect, proxy).timeout(timeout).build()
+}
+
+/// The same, for who has more to say about it.
+pub fn builder(connect: Duration, proxy: Proxy) -> ClientBuilder {
+    let http = Client::builder()
         .connect_timeout(connect)
         .pool_idle_timeout(IDLE)
         .tcp_nodelay(true)
         .redirect(Policy::none())
         // Two requests for one message must be two attempts.
         .retry(reqwest::retry::never());
-    if proxy == Proxy::Refused {
-        http = http.no_proxy();
+    match proxy {
+        Proxy::Allowed => http,
+        Proxy::Refused => http.no_proxy(),
     }
-    http.build()
 }
 
 /// Why there was no answer, in words that hold nothing of the request.

@@ -8,8 +8,9 @@ mod chain;
 mod fcm;
 mod http;
 mod pace;
+mod slack;
 mod smtp;
-mod twilio;
+pub mod twilio;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub use capture::Capture;
 pub use chain::{Asked, Chain, Link, Room};
 pub use fcm::{Fcm, FcmConfig, KeyFileError, ServiceAccount};
 pub use pace::Pace;
+pub use slack::{AllowedHost, Slack, SlackConfig};
 pub use smtp::{Correspondent, Credentials, DomainLimits, Mailbox, Security, Smtp, SmtpConfig};
 pub use twilio::{Sender, Twilio, TwilioConfig, is_account_sid};
 

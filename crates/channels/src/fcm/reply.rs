@@ -49,7 +49,7 @@ const A_MINUTE: Duration = Duration::from_mins(1);
 /// | 404 | `UNREGISTERED` | dead |
 /// | 400 | `INVALID_ARGUMENT`, about the token | dead: no token of FCM's at all |
 /// | 400 | `INVALID_ARGUMENT`, about anything else | rejected |
-/// | 403 | `SENDER_ID_MISMATCH` | dead: the token is of another project's app |
+/// | 403 | `SENDER_ID_MISMATCH` | rejected: the token is of another project's app, or the key file is, and then no token is to blame |
 /// | 401 | `THIRD_PARTY_AUTH_ERROR` | retry: Apple's key in Firebase is wrong, and other devices may well be reached |
 /// | 429 | `QUOTA_EXCEEDED` | retry: it may be this device's quota only |
 /// | 429 | none | down: the door is too crowded, whoever comes |
@@ -69,7 +69,7 @@ pub async fn reply(response: Response) -> Reply {
         (404, "UNREGISTERED") => {
             dead("FCM says that the app is gone from the device or has a new token (UNREGISTERED)")
         }
-        (403, "SENDER_ID_MISMATCH") => dead(
+        (403, "SENDER_ID_MISMATCH") => rejected(
             "FCM says that the token is of another Firebase project than the service account (SENDER_ID_MISMATCH)",
         ),
         (401, "THIRD_PARTY_AUTH_ERROR" | "APNS_AUTH_ERROR") => Reply::Said(Device::Retry {
@@ -98,6 +98,10 @@ pub async fn reply(response: Response) -> Reply {
         },
         _ => stranger(status),
     }
+}
+
+fn rejected(error: &str) -> Reply {
+    Reply::Said(Device::Done(AddressEnd::Rejected { error: error.to_owned() }))
 }
 
 fn dead(reason: &str) -> Reply {

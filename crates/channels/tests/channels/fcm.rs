@@ -179,7 +179,7 @@ type Case = (u16, &'static str, Option<&'static str>, &'static str, &'static [&'
 async fn every_documented_error_is_understood() {
     let table: [Case; 21] = [
         (404, "NOT_FOUND", Some("UNREGISTERED"), "dead", &["UNREGISTERED"]),
-        (403, "PERMISSION_DENIED", Some("SENDER_ID_MISMATCH"), "dead", &["another Firebase project"]),
+        (403, "PERMISSION_DENIED", Some("SENDER_ID_MISMATCH"), "rejected", &["another Firebase project"]),
         (400, "INVALID_ARGUMENT", Some("INVALID_ARGUMENT"), "rejected", &["INVALID_ARGUMENT"]),
         (400, "INVALID_ARGUMENT", None, "rejected", &["INVALID_ARGUMENT"]),
         (401, "UNAUTHENTICATED", Some("THIRD_PARTY_AUTH_ERROR"), "retry", &["APNs key"]),

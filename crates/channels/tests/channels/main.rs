@@ -2,6 +2,7 @@
 
 mod chain;
 mod fcm;
+mod slack;
 mod smtp;
 mod support;
 mod twilio;

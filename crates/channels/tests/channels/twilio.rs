@@ -4,12 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_channels::{Message, Provider, Sender, Twilio, TwilioConfig};
+use campanile_channels::twilio::{callback_url, segments};
+use campanile_channels::{Answer, Message, Provider, Sender, Twilio, TwilioConfig};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
-use campanile_domain::send::Outcome;
+use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
+
+use reqwest::Url;
 
 use crate::support::http::{self, Reply};
 use crate::support::twilio::{ACCOUNT_SID, AUTH_TOKEN, Fields, check};
@@ -23,24 +26,39 @@ impl Server {
 }
 
 const FROM: &str = "+15005550006";
+/// As somebody wrote it.
+const NUMBER: &str = "+39 055 1234567";
 const SERVICE: &str = "MG0123456789abcdef0123456789abcdef";
 const SID: &str = "SM0123456789abcdef0123456789abcdef";
 const PATIENT: Duration = Duration::from_secs(20);
 
 fn twilio(address: &str, sender: &str, deadline: Duration) -> Twilio {
+    configured(config(address, sender, deadline))
+}
+
+fn configured(config: TwilioConfig) -> Twilio {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Twilio::new(TwilioConfig {
+    Twilio::new(config).unwrap()
+}
+
+fn config(address: &str, sender: &str, deadline: Duration) -> TwilioConfig {
+    TwilioConfig {
         base: format!("http://{address}").parse().unwrap(),
         account_sid: ACCOUNT_SID.to_owned(),
         auth_token: AUTH_TOKEN.to_owned(),
         sender: Sender::parse(sender).unwrap(),
+        status_callback: None,
+        max_segments: 10,
         deadline,
-    })
-    .unwrap()
+    }
 }
 
 async fn text(twilio: &Twilio, address: &str, title: &str, body: &str) -> Outcome {
     let key = SendKey { notification_id: NotificationId::generate(), channel: Channel::Sms };
+    answer(twilio, key, address, title, body).await.outcome
+}
+
+async fn answer(twilio: &Twilio, key: SendKey, address: &str, title: &str, body: &str) -> Answer {
     let message = Message {
         key,
         event_id: "evt-1",
@@ -52,16 +70,24 @@ async fn text(twilio: &Twilio, address: &str, title: &str, body: &str) -> Outcom
         html: None,
         priority: Priority::Normal,
     };
-    twilio.send(&message).await.outcome
+    twilio.send(&message).await
 }
 
-/// What becomes of a text when this is the reply.
+/// What becomes of a text when this is the reply, and nothing of its number.
 async fn outcome_of(reply: Reply) -> Outcome {
+    let answer = answer_of(reply).await;
+    assert_eq!(answer.done, []);
+    answer.outcome
+}
+
+/// What becomes of a text and its number when this is the reply.
+async fn answer_of(reply: Reply) -> Answer {
     let server = Server::start(vec![reply]).await;
-    let outcome =
-        text(&twilio(&server.address, FROM, PATIENT), "+390551234567", "Title", "Body è & more").await;
+    let twilio = twilio(&server.address, FROM, PATIENT);
+    let key = SendKey { notification_id: NotificationId::generate(), channel: Channel::Sms };
+    let answer = answer(&twilio, key, NUMBER, "Title", "Body è & more").await;
     assert_eq!(server.requests().len(), 1, "one text is one request, whatever comes of it");
-    outcome
+    answer
 }
 
 fn created() -> Reply {
@@ -83,11 +109,8 @@ fn refused(status: u16, code: u32) -> Reply {
 /// Neither the number, nor the text, nor the token is in an error.
 #[track_caller]
 fn assert_discreet(outcome: &Outcome, words: &[&str]) {
-    let (Outcome::Retry { error, .. } | Outcome::Rejected { error } | Outcome::Unknown { error }) = outcome
-    else {
-        panic!("{outcome:?} has no error");
-    };
-    for secret in ["39055", "Body", AUTH_TOKEN, "not good", "http://"] {
+    let Some(error) = outcome.error() else { panic!("{outcome:?} has no error") };
+    for secret in ["39055", "39 055", "Body", AUTH_TOKEN, "not good", "http://"] {
         assert!(!error.contains(secret), "`{secret}` is in: {error}");
     }
     for word in words {
@@ -122,6 +145,35 @@ async fn the_body_is_sent_and_the_title_where_there_is_none() {
 }
 
 #[tokio::test]
+async fn a_text_names_its_send_to_who_tells_of_it_later() {
+    let server = Server::start(vec![created()]).await;
+    let base: Url = "https://example.org/v1/callbacks/twilio".parse().unwrap();
+    let twilio = configured(TwilioConfig {
+        status_callback: Some(base.clone()),
+        ..config(&server.address, FROM, PATIENT)
+    });
+    let key = SendKey { notification_id: NotificationId::generate(), channel: Channel::Sms };
+    answer(&twilio, key, NUMBER, "T", "B").await;
+    let url = callback_url(&base, key).to_string();
+    assert_eq!(url, format!("{base}?send={}%3ASMS", key.notification_id));
+    assert_eq!(server.requests()[0].last(), Some(&("StatusCallback".to_owned(), url)));
+}
+
+#[tokio::test]
+async fn a_text_that_is_too_long_is_cut_to_its_segments() {
+    for (max_segments, allowed) in [(2, 2), (0, 1), (1_000, 24)] {
+        let server = Server::start(vec![created(), created()]).await;
+        let twilio = configured(TwilioConfig { max_segments, ..config(&server.address, FROM, PATIENT) });
+        text(&twilio, NUMBER, "T", &"Your table is ready. ".repeat(100)).await;
+        text(&twilio, NUMBER, "T", &"La tua prenotazione è confermata 🎉 ".repeat(100)).await;
+        for (fields, dots) in server.requests().iter().zip(["...", "…"]) {
+            let body = &fields[2].1;
+            assert!(segments(body).segments <= allowed && body.ends_with(dots), "{body}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_messaging_service_and_a_name_send_too() {
     let server = Server::start(vec![created(), created()]).await;
     text(&twilio(&server.address, SERVICE, PATIENT), "+390551234567", "T", "B").await;
@@ -140,7 +192,7 @@ async fn what_can_not_be_right_is_rejected_without_asking() {
     {
         let outcome = text(&twilio, number, "T", "B").await;
         assert!(matches!(outcome, Outcome::Rejected { .. }), "{number}: {outcome:?}");
-        assert_discreet(&outcome, &["country code"]);
+        assert_discreet(&outcome, &["phone number"]);
     }
     let outcome = text(&twilio, "+390551234567", " ", "\n").await;
     assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
@@ -149,19 +201,50 @@ async fn what_can_not_be_right_is_rejected_without_asking() {
 
 #[tokio::test]
 async fn an_error_of_the_message_is_rejected_with_its_code_and_our_words() {
-    for (code, words) in
-        [(21211, "texted"), (21610, "unsubscribed"), (21614, "mobile"), (29999, "docs/api/errors")]
-    {
-        let outcome = outcome_of(refused(400, code)).await;
+    for (status, code, words) in [
+        (400, 21610, "unsubscribed"),
+        (403, 21610, "START"),
+        (400, 21408, "country"),
+        (403, 21408, "country"),
+        (400, 21612, "can't reach"),
+        (400, 21608, "verified"),
+        (400, 21266, "own"),
+        (400, 21617, "1600"),
+        (400, 29999, "docs/api/errors"),
+    ] {
+        let outcome = outcome_of(refused(status, code)).await;
         assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
         assert_discreet(&outcome, &[&code.to_string(), words]);
     }
 }
 
 #[tokio::test]
-async fn an_error_of_the_operator_is_retried_and_says_so() {
+async fn a_number_that_can_not_get_texts_is_dead_as_it_was_written() {
+    for (status, code, words) in [
+        (400, 21211, "texted"),
+        (400, 21214, "texted"),
+        (400, 21217, "texted"),
+        (400, 21265, "short code"),
+        (400, 21268, "premium"),
+        (400, 21614, "mobile"),
+        (400, 21635, "landline"),
+        (403, 21614, "mobile"),
+    ] {
+        let Answer { outcome, done } = answer_of(refused(status, code)).await;
+        assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
+        assert_discreet(&outcome, &[&code.to_string(), words]);
+        let reason = outcome.error().unwrap().to_owned();
+        let end = AddressEnd::Dead { reason };
+        assert_eq!(done, [AddressDone { address: NUMBER.to_owned(), end }]);
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_operator_is_nobodys_message_and_says_so() {
     let replies = [
         refused(400, 21606),
+        refused(403, 21606),
+        refused(400, 21704),
         refused(401, 20003),
         refused(403, 20008),
         refused(404, 20404),
@@ -169,12 +252,14 @@ async fn an_error_of_the_operator_is_retried_and_says_so() {
     ];
     for reply in replies {
         let outcome = outcome_of(reply).await;
-        assert!(matches!(outcome, Outcome::Retry { after: None, .. }), "{outcome:?}");
+        assert!(matches!(outcome, Outcome::Down { after: None, .. }), "{outcome:?}");
         assert_discreet(&outcome, &["channels.sms.url"]);
     }
     assert_discreet(&outcome_of(refused(401, 20003)).await, &["20003", "wrong credentials"]);
+    assert_discreet(&outcome_of(refused(400, 21609)).await, &["channels.sms.callback"]);
+    assert!(matches!(outcome_of(refused(400, 21609)).await, Outcome::Down { .. }));
     // A 400 that is not Twilio's says nothing of the message.
-    assert!(matches!(outcome_of(Reply::json(400, "Bad Request")).await, Outcome::Retry { .. }));
+    assert!(matches!(outcome_of(Reply::json(400, "Bad Request")).await, Outcome::Down { .. }));
 }
 
 #[tokio::test]
@@ -182,7 +267,7 @@ async fn a_redirect_is_not_followed() {
     let elsewhere = Server::start(Vec::new()).await;
     let location = format!("http://{}/", elsewhere.address);
     let outcome = outcome_of(Reply::json(307, "").with("Location", &location)).await;
-    assert!(matches!(outcome, Outcome::Retry { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Down { .. }), "{outcome:?}");
     assert_eq!(elsewhere.connections(), 0);
 }
 
@@ -195,11 +280,15 @@ async fn a_busy_twilio_is_asked_again_when_it_says() {
         let reply = if let Some(value) = header { reply.with("Retry-After", value) } else { reply };
         let outcome = outcome_of(reply).await;
         assert_discreet(&outcome, &["429"]);
-        let Outcome::Retry { after: asked, .. } = outcome else { panic!("{outcome:?}") };
+        let Outcome::Down { after: asked, .. } = outcome else { panic!("{outcome:?}") };
         assert_eq!(asked, after.map(Duration::from_secs));
     }
+    for reply in [refused(400, 20429), refused(400, 21611)] {
+        let outcome = outcome_of(reply.with("Retry-After", "5")).await;
+        assert!(matches!(outcome, Outcome::Down { after: Some(after), .. } if after.as_secs() == 5));
+    }
     let away = outcome_of(refused(503, 20503).with("Retry-After", "3")).await;
-    assert!(matches!(away, Outcome::Retry { after: Some(after), .. } if after.as_secs() == 3), "{away:?}");
+    assert!(matches!(away, Outcome::Down { after: Some(after), .. } if after.as_secs() == 3), "{away:?}");
 }
 
 #[tokio::test]
@@ -269,10 +358,10 @@ async fn a_slow_answer_within_the_deadline_counts() {
 #[tokio::test]
 async fn who_can_not_connect_has_sent_nothing() {
     let outcome = text(&twilio("127.0.0.1:1", FROM, PATIENT), "+390551234567", "T", "B").await;
-    assert!(matches!(outcome, Outcome::Retry { after: None, .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Down { after: None, .. }), "{outcome:?}");
     assert_discreet(&outcome, &["can't be reached"]);
     let outcome = text(&twilio("no-such-host.invalid", FROM, PATIENT), "+390551234567", "T", "B").await;
-    assert!(matches!(outcome, Outcome::Retry { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Down { .. }), "{outcome:?}");
 }
 
 /// A listener with a full backlog lets nobody in and refuses nobody.
@@ -290,7 +379,7 @@ async fn who_is_not_let_in_has_sent_nothing() {
     }
     let twilio = twilio(&address.to_string(), FROM, Duration::from_secs(1));
     let outcome = text(&twilio, "+390551234567", "T", "B").await;
-    assert!(matches!(outcome, Outcome::Retry { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Down { .. }), "{outcome:?}");
     assert_discreet(&outcome, &["can't be reached in time"]);
 }
 

@@ -3,5 +3,6 @@
 pub mod fcm;
 pub mod http;
 pub mod real_smtp;
+pub mod slack;
 pub mod smtpd;
 pub mod twilio;

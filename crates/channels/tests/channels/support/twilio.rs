@@ -31,7 +31,14 @@ pub fn check(request: &Request) -> Result<Option<Fields>, String> {
         .map(|field| field.split_once('=').ok_or_else(|| format!("`{field}` is no field")))
         .map(|field| field.map(|(name, value)| (decoded(name), decoded(value))))
         .collect::<Result<_, _>>()?;
-    let names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
+    let mut names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
+    if names.last() == Some(&"StatusCallback") {
+        names.pop();
+        let url = &fields[names.len()].1;
+        if url.len() > 4_000 || !(url.starts_with("http://") || url.starts_with("https://")) {
+            return Err(format!("`{url}` is no status callback"));
+        }
+    }
     if names != ["To", "From", "Body"] && names != ["To", "MessagingServiceSid", "Body"] {
         return Err(format!("the fields are {names:?}"));
     }

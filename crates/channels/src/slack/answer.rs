@@ -1,0 +1,118 @@
+//! What Slack's answer means for a message, and for the webhook that it was posted to.
+
+use std::error::Error;
+use std::time::Duration;
+
+use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
+use reqwest::{Response, StatusCode};
+
+use super::guard::LeadsInside;
+use crate::Answer;
+use crate::http::{read, retry_after, silence};
+
+/// There was no answer. Only who was never connected can know that nothing was sent.
+pub fn unanswered(error: &reqwest::Error) -> Outcome {
+    if leads_inside(error) {
+        let error =
+            "the Slack webhook's host leads to no public address: it may be this house's own".to_owned();
+        return Outcome::Rejected { error };
+    }
+    let what = format!("Slack {}", silence(error));
+    if error.is_connect() {
+        Outcome::Down { after: None, error: what }
+    } else {
+        Outcome::Unknown { error: what }
+    }
+}
+
+fn leads_inside(error: &reqwest::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(known) = cause {
+        if known.is::<LeadsInside>() {
+            return true;
+        }
+        cause = known.source();
+    }
+    false
+}
+
+#[derive(Debug)]
+pub enum Meaning {
+    Final(Answer),
+    /// Nothing was taken, and it may be posted again after this, if Slack says when.
+    Busy(Option<Duration>),
+}
+
+/// What an answer means.
+///
+/// | status | outcome |
+/// |---|---|
+/// | 200 `ok` | sent |
+/// | another 2xx, or one that can't be read | unknown: it may well have been accepted |
+/// | 429 | busy: tried again within the attempt, else down |
+/// | another 4xx, or a 3xx | rejected: it is about this message or this webhook, which is dead if Slack says that there is none |
+/// | 5xx, such as `rollup_error` | unknown: something may have happened |
+pub async fn meaning(response: Response, address: &str) -> Meaning {
+    let status = response.status();
+    let after = retry_after(&response);
+    let body = read(response).await;
+    let word = body.as_deref().and_then(|body| str::from_utf8(body).ok()).map(str::trim);
+    let outcome = match status.as_u16() {
+        200 if word == Some("ok") => Outcome::Sent { external_id: None },
+        429 => return Meaning::Busy(after),
+        300..=399 => {
+            let error = format!("the Slack webhook leads elsewhere ({status}), which is not followed");
+            Outcome::Rejected { error }
+        }
+        400..=499 => return Meaning::Final(refused(status, word, address)),
+        500..=599 => Outcome::Unknown { error: format!("Slack failed ({status}) and may have posted it") },
+        _ => Outcome::Unknown {
+            error: format!("Slack's answer ({status}) is not its usual one and may mean that it has it"),
+        },
+    };
+    Meaning::Final(outcome.into())
+}
+
+/// Slack wants to be left alone for longer than the attempt lasts: this channel's webhook, and perhaps no other.
+pub fn busy(after: Option<Duration>) -> Outcome {
+    Outcome::Retry { after, error: "Slack is asked too often (429)".to_owned() }
+}
+
+/// Nothing that Slack says is repeated but a word of its own: whoever answers may say anything.
+fn refused(status: StatusCode, word: Option<&str>, address: &str) -> Answer {
+    let Some((word, meaning)) = WORDS.iter().find(|(known, _)| Some(*known) == word) else {
+        return Outcome::Rejected { error: format!("Slack refuses it ({status})") }.into();
+    };
+    let error = format!("Slack refuses it ({word}): {meaning}");
+    let done = if NOBODY_IS_THERE.contains(word) {
+        let end = AddressEnd::Dead { reason: error.clone() };
+        vec![AddressDone { address: address.to_owned(), end }]
+    } else {
+        Vec::new()
+    };
+    Answer { outcome: Outcome::Rejected { error }, done }
+}
+
+/// The webhook was removed, or its whole workspace. An archived channel may come back.
+const NOBODY_IS_THERE: [&str; 5] =
+    ["invalid_token", "no_service", "no_service_id", "no_team", "team_disabled"];
+
+const WORDS: [(&str, &str); 17] = [
+    ("action_prohibited", "an administrator has restricted posting"),
+    ("channel_is_archived", "the channel is archived"),
+    ("channel_not_found", "there is no such channel"),
+    ("invalid_blocks", "it does not take the message as it is written"),
+    ("invalid_blocks_format", "it does not take the message as it is written"),
+    ("invalid_payload", "it does not take the message as it is written"),
+    ("invalid_token", "the webhook is not valid any more"),
+    ("missing_text_or_fallback_or_attachments", "there is no text"),
+    ("no_active_hooks", "the webhook is disabled"),
+    ("no_service", "the webhook is disabled, removed or not valid"),
+    ("no_service_id", "the webhook is not valid"),
+    ("no_team", "there is no such workspace"),
+    ("no_text", "there is no text"),
+    ("posting_to_general_channel_denied", "an administrator has restricted posting to this channel"),
+    ("team_disabled", "the workspace is not active any more"),
+    ("too_many_attachments", "it does not take the message as it is written"),
+    ("user_not_found", "there is no such user"),
+];

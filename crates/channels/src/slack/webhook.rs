@@ -1,0 +1,201 @@
+//! Which URLs are taken for webhooks. They come from users and tenants, so only those of hosts that the operator has named are;
+//! where a name leads is looked at once more when it is connected to.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use reqwest::Url;
+
+/// Slack's have some 80.
+const MAX_BYTES: usize = 2_000;
+
+/// A host whose webhooks are taken, with a port if it is not the usual one: `hooks.slack.com`, `[::1]:8080`.
+///
+/// A name must lead to public addresses. Whoever wants to reach a machine of the house writes its address, or `localhost`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowedHost {
+    /// As URLs are normalised: in lower case, an IPv6 address in brackets.
+    host: String,
+    port: Option<u16>,
+}
+
+impl AllowedHost {
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() || text.contains(['/', '\\', '@', '?', '#']) || !is_graphic(text) {
+            return None;
+        }
+        let url = Url::parse(&format!("https://{text}")).ok()?;
+        Some(AllowedHost { host: url.host_str()?.to_owned(), port: url.port() })
+    }
+
+    fn allows(&self, url: &Url) -> bool {
+        url.host_str() == Some(&self.host) && url.port() == self.port
+    }
+}
+
+impl fmt::Display for AllowedHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            Some(port) => write!(f, "{}:{port}", self.host),
+            None => f.write_str(&self.host),
+        }
+    }
+}
+
+/// The URL to post to, or why there is none, in words that hold nothing of it. What was checked is what is posted to: nobody reads
+/// the text a second time in another way.
+pub fn check(text: &str, allowed: &[AllowedHost]) -> Result<Url, &'static str> {
+    if text.len() > MAX_BYTES {
+        return Err("the Slack webhook is longer than 2000 bytes");
+    }
+    if !is_graphic(text) || text.contains('\\') {
+        return Err("the Slack webhook has characters in it that no URL has");
+    }
+    let url = Url::parse(text).map_err(|_| "the Slack webhook is no URL: it begins with https://")?;
+    if !matches!(url.scheme(), "https" | "http") {
+        return Err("the Slack webhook does not begin with https://");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("the Slack webhook has a user or a password in it");
+    }
+    if !allowed.iter().any(|host| host.allows(&url)) {
+        return Err("the Slack webhook is of a host that channels.slack.allowed_hosts does not name");
+    }
+    if url.scheme() == "http" && !is_this_machine(&url) {
+        return Err(
+            "the Slack webhook begins with http://, which would show it to everybody on the way; use https://",
+        );
+    }
+    Ok(url)
+}
+
+fn is_graphic(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn is_this_machine(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(hosts: &[&str]) -> Vec<AllowedHost> {
+        hosts.iter().map(|host| AllowedHost::parse(host).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_host_is_a_host_and_perhaps_a_port() {
+        for (text, shown) in [
+            ("hooks.slack.com", "hooks.slack.com"),
+            ("Hooks.Slack.com:443", "hooks.slack.com"),
+            ("hooks.example:8443", "hooks.example:8443"),
+            ("127.0.0.1:80", "127.0.0.1:80"),
+            ("[::1]:8080", "[::1]:8080"),
+            ("localhost", "localhost"),
+        ] {
+            assert_eq!(AllowedHost::parse(text).unwrap().to_string(), shown);
+        }
+        for wrong in [
+            "",
+            "https://hooks.slack.com",
+            "hooks.slack.com/",
+            "hooks.slack.com/services",
+            "me@hooks.slack.com",
+            "a b",
+            "hooks.slack.com:99999",
+            ":80",
+            "hooks.slack.com?x",
+            "hooks.slack.com#x",
+            "*.slack.com/",
+            "::1",
+            "hööks.example",
+        ] {
+            assert_eq!(AllowedHost::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn webhooks_of_allowed_hosts_are_taken() {
+        let allowed = hosts(&[
+            "hooks.slack.com",
+            "hooks.example:8443",
+            "127.0.0.1:8080",
+            "[::1]",
+            "localhost:8080",
+            "10.0.0.7",
+        ]);
+        for right in [
+            "https://hooks.slack.com/services/T0/B0/x",
+            "https://HOOKS.slack.COM:443/services/T0/B0/x",
+            "https://hooks.example:8443/hooks/x",
+            "http://127.0.0.1:8080/x",
+            "http://localhost:8080/x",
+            "http://[::1]/x",
+            "https://10.0.0.7/x",
+        ] {
+            assert_eq!(check(right, &allowed).err(), None, "{right}");
+        }
+    }
+
+    #[test]
+    fn all_others_are_refused_in_words_that_do_not_show_them() {
+        let allowed = hosts(&["hooks.slack.com", "hooks.example:8443", "127.0.0.1:8080", "10.0.0.7"]);
+        let long = format!("https://hooks.slack.com/{}", "x".repeat(2_000));
+        for (wrong, word) in [
+            ("", "no URL"),
+            ("hooks.slack.com/services/T0/B0/x", "no URL"),
+            ("ftp://hooks.slack.com/x", "https://"),
+            ("file:///etc/passwd", "https://"),
+            ("javascript:alert(1)", "https://"),
+            ("http://hooks.slack.com/x", "use https://"),
+            ("http://10.0.0.7/x", "use https://"),
+            ("https://hooks.slack.com.evil.example/x", "allowed_hosts"),
+            ("https://evil.example/hooks.slack.com", "allowed_hosts"),
+            ("https://xhooks.slack.com/x", "allowed_hosts"),
+            ("https://slack.com/x", "allowed_hosts"),
+            ("https://hooks.slack.com./x", "allowed_hosts"),
+            ("https://hooks.slack.com:8443/x", "allowed_hosts"),
+            ("https://hooks.example/x", "allowed_hosts"),
+            ("https://hooks.slack.com@evil.example/x", "user"),
+            ("https://hooks.slack.com:x@evil.example/x", "user"),
+            ("https://me:pass@hooks.slack.com/x", "user"),
+            ("https://:pass@hooks.slack.com/x", "password"),
+            ("https://evil.example#@hooks.slack.com/x", "allowed_hosts"),
+            ("https://evil.example?@hooks.slack.com/x", "allowed_hosts"),
+            ("https://evil.example\\@hooks.slack.com/x", "characters"),
+            ("https://hooks.slack.com\\@evil.example/x", "characters"),
+            ("https://hooks.slack.com/x\r\nHost: evil.example", "characters"),
+            ("https://hooks.slack.com/x ", "characters"),
+            ("https://hooks.slack\t.com/x", "characters"),
+            ("https://hooks。slack。com/x", "characters"),
+            ("http://127.0.0.1/x", "allowed_hosts"),
+            ("http://127.1:8081/x", "allowed_hosts"),
+            ("http://2130706433/x", "allowed_hosts"),
+            ("http://0x7f000001/x", "allowed_hosts"),
+            ("http://017700000001/x", "allowed_hosts"),
+            ("http://localhost:8080/x", "allowed_hosts"),
+            ("http://[::1]:8080/x", "allowed_hosts"),
+            ("http://[::ffff:127.0.0.1]:8080/x", "allowed_hosts"),
+            ("http://169.254.169.254/latest/meta-data/", "allowed_hosts"),
+            ("https://[fd00::1]/x", "allowed_hosts"),
+            (&long, "2000 bytes"),
+        ] {
+            let refused = check(wrong, &allowed).expect_err(wrong);
+            assert!(refused.contains(word), "{wrong}: {refused}");
+        }
+        let none = check("https://hooks.slack.com/services/T0/B0/x", &[]);
+        assert!(none.is_err());
+    }
+
+    #[test]
+    fn an_address_is_the_same_however_it_is_written() {
+        let allowed = hosts(&["127.0.0.1:8080"]);
+        for same in ["http://127.0.0.1:8080/", "http://127.1:8080/", "http://2130706433:8080/"] {
+            assert_eq!(check(same, &allowed).unwrap().host_str(), Some("127.0.0.1"));
+        }
+    }
+}
