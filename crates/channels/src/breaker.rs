@@ -91,7 +91,7 @@ impl Pass<'_> {
             }
             Outcome::Down { after: None, .. } | Outcome::Unknown { .. } => true,
             Outcome::Sent { .. } | Outcome::Retry { .. } | Outcome::Rejected { .. } => false,
-            Outcome::NotAttempted { .. } => {
+            Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => {
                 drop(state);
                 return self.forget();
             }

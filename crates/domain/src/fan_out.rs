@@ -14,6 +14,7 @@ use crate::priority::Priority;
 use crate::recipient::{Candidate, Group, Recipient};
 use crate::row::Scope;
 use crate::rules::{NO_RECIPIENTS, Reach, Rules, Target};
+use crate::send::TEMPLATE_ERROR;
 use crate::template::{Renderer, Text};
 use crate::time::Timestamp;
 use crate::user_type::{BROADCAST_QUEUE, queue_for};
@@ -265,7 +266,7 @@ impl<'a> Progress<'a> {
                 Ok((text, inbox)) => (text, inbox, None),
                 Err(error) => {
                     let nothing = Text { title: String::new(), body: String::new() };
-                    (nothing, None, Some(Failure::new("TEMPLATE_ERROR", error)))
+                    (nothing, None, Some(Failure::new(TEMPLATE_ERROR, error)))
                 }
             };
             self.rows.push(OutboxRow {

@@ -29,6 +29,10 @@ pub enum Outcome {
     Rejected {
         error: String,
     },
+    /// Its template fails: nobody was asked, and no repetition would help.
+    Unwritable {
+        error: String,
+    },
     /// Nobody can know: the provider may have accepted it, and we have no record.
     Unknown {
         error: String,
@@ -71,6 +75,7 @@ impl Outcome {
             Outcome::Retry { error, .. }
             | Outcome::Down { error, .. }
             | Outcome::Rejected { error }
+            | Outcome::Unwritable { error }
             | Outcome::Unknown { error } => Some(error),
             Outcome::Sent { .. } | Outcome::NotAttempted { .. } => None,
         }
@@ -80,7 +85,7 @@ impl Outcome {
         match self {
             Outcome::Sent { .. } => OutcomeKind::Sent,
             Outcome::Retry { .. } | Outcome::Down { .. } => OutcomeKind::Retry,
-            Outcome::Rejected { .. } => OutcomeKind::Rejected,
+            Outcome::Rejected { .. } | Outcome::Unwritable { .. } => OutcomeKind::Rejected,
             Outcome::Unknown { .. } => OutcomeKind::Unknown,
             Outcome::NotAttempted { .. } => OutcomeKind::NotAttempted,
         }
@@ -174,11 +179,14 @@ pub struct Attempt {
 pub const EXHAUSTED: &str = "EXHAUSTED";
 pub const REJECTED: &str = "REJECTED";
 pub const CRASHED: &str = "CRASHED";
+/// Also of a row whose title or body can't be written, which is then never sent.
+pub const TEMPLATE_ERROR: &str = "TEMPLATE_ERROR";
 
 pub fn after(outcome: Outcome, attempt: Attempt, policy: &SendPolicy, now: Timestamp) -> SendState {
     match outcome {
         Outcome::Sent { external_id } => SendState::Sent { external_id, at: now },
         Outcome::Rejected { .. } => SendState::Failed { code: REJECTED },
+        Outcome::Unwritable { .. } => SendState::Failed { code: TEMPLATE_ERROR },
         Outcome::Retry { after, .. } | Outcome::Down { after, .. } => {
             match policy.delay(attempt.channel, attempt.number, attempt.jitter) {
                 Some(delay) => SendState::Due { at: later(now, delay.max(after.unwrap_or_default())) },

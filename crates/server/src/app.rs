@@ -59,7 +59,7 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
     let admin_key = data_folder::admin_key(&config)?;
     let engine_config = config.engine()?;
     let (broker, lease) = open_broker(&config, &engine_config, &store).await?;
-    let engine = Engine::new(store, broker, config.channels.providers()?, engine_config).await?;
+    let engine = Engine::new(store, broker, config.providers()?, engine_config).await?;
     let app = App {
         engine: engine.clone(),
         admin_key: Arc::new(AdminKey::new(admin_key.clone())),

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use campanile_channels::Providers;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::send::{OnDoubt, SendPolicy};
 use campanile_domain::time::parse_duration;
@@ -19,6 +20,7 @@ use campanile_engine::config::{
 };
 use campanile_engine::{EngineConfig, Roles};
 use config::{Environment, File, FileFormat};
+use reqwest::Url;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -52,7 +54,23 @@ pub struct Config {
 #[serde(deny_unknown_fields)]
 pub struct Server {
     pub listen: SocketAddr,
+    pub public_url: String,
     pub stop_deadline: Span,
+}
+
+impl Server {
+    /// By which others reach us, if they do.
+    pub fn public_url(&self) -> anyhow::Result<Option<Url>> {
+        if self.public_url.is_empty() {
+            return Ok(None);
+        }
+        let url = Url::parse(&self.public_url).ok().filter(|url| {
+            matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none()
+        });
+        url.map(Some).with_context(|| {
+            format!("server.public_url: `{}` is no URL; use https://campanile.example.com", self.public_url)
+        })
+    }
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -284,10 +302,15 @@ impl Config {
                 "recover.republish_after: must be at least 1s, or what is under way would be published again"
             );
         }
-        self.channels.check()?;
+        self.providers()?;
         tracing_subscriber::EnvFilter::try_new(&self.log.filter)
             .map_err(|error| anyhow::anyhow!("log.filter: `{}` is not a filter: {error}", self.log.filter))?;
         Ok(())
+    }
+
+    /// The providers of each channel, which connect to nobody yet.
+    pub fn providers(&self) -> anyhow::Result<Providers> {
+        self.channels.providers(self.server.public_url()?.as_ref())
     }
 
     pub fn roles(&self) -> anyhow::Result<Roles> {

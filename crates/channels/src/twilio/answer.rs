@@ -88,7 +88,7 @@ fn refusal(code: u32) -> String {
         21265 => "a short code can't be texted",
         21266 => "the number is the sender's own",
         21268 => "a premium number can't be texted",
-        THE_CALLBACK_IS_WRONG => "it does not take the callback's URL: check channels.sms.callback",
+        THE_CALLBACK_IS_WRONG => "it does not take the callback's URL: check server.public_url",
         THE_QUEUE_IS_FULL => "the sender has more texts to send than it can in hours",
         code if THE_SENDER_IS_WRONG.contains(&code) => {
             "the sender can't send texts: check `from` in channels.sms.url"

@@ -118,7 +118,7 @@ fn kinds(answer: &Answer) -> (&'static str, Vec<&'static str>) {
         Outcome::Down { .. } => "down",
         Outcome::Rejected { .. } => "rejected",
         Outcome::Unknown { .. } => "unknown",
-        Outcome::NotAttempted { .. } => "not attempted",
+        Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => "not attempted",
     };
     let ends = answer.done.iter().map(|done| match &done.end {
         AddressEnd::Sent { .. } => "sent",

@@ -77,6 +77,7 @@ fn kind(outcome: &Outcome) -> &'static str {
         Outcome::Retry { .. } => "retry",
         Outcome::Down { .. } => "down",
         Outcome::Rejected { .. } => "rejected",
+        Outcome::Unwritable { .. } => "unwritable",
         Outcome::Unknown { .. } => "unknown",
         Outcome::NotAttempted { .. } => "not attempted",
     }

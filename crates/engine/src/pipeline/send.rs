@@ -1,301 +1,37 @@
-//! Claimed sends → providers. No transaction is open meanwhile. Each channel has a desk of its own with room for so many;
-//! a provider that hangs fills its own desk and nobody else's, and what finds no room waits in the database.
+//! Claimed sends → providers. No transaction is open meanwhile. A message is taken only when its attempt can begin: until then an
+//! urgent one may overtake it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+mod desk;
+mod write;
+
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use campanile_channels::{Asked, Chain, Message, Room};
-use campanile_domain::channel::{Channel, PerChannel};
-use campanile_domain::priority::Priority;
-use campanile_domain::send::{AddressDone, OnDoubt, Outcome};
+use campanile_domain::channel::Channel;
+use campanile_domain::send::Outcome;
 use campanile_domain::time;
-use campanile_store::{ClaimId, SendJob, StoreError};
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
+use campanile_store::StoreError;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
+use crate::Engine;
 use crate::backoff::Backoff;
-use crate::config::SendConfig;
 use crate::lease_end::LeaseEnd;
 use crate::signals::Outage;
-use crate::{Engine, Role};
+use write::Writing;
 
-/// Outcomes that may wait for being written before nothing more is received.
-const MAX_UNSETTLED: usize = 1_000;
+pub use desk::{Attempted, Claimed, Desk, Outcomes, Places, Unsettled};
 
-/// A send that this instance holds, until it is settled.
-#[derive(Debug)]
-pub struct Claimed {
-    pub job: SendJob,
-    lease_ends: LeaseEnd,
-    held: Held,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Claimed {
-    /// Its outcome is written: the claim has one send less.
-    pub fn settled(mut self) {
-        self.held.settled = true;
-    }
-}
-
-/// How many sends of each claim are here and not settled.
-type OpenClaims = Arc<StdMutex<HashMap<ClaimId, usize>>>;
-
-fn open(claims: &OpenClaims) -> MutexGuard<'_, HashMap<ClaimId, usize>> {
-    claims.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// One send's part in its claim. Lost before it was settled, for example by a panic, it leaves the whole claim to recovery: it
-/// is not held here any more, and nobody takes it for finished.
-#[derive(Debug)]
-struct Held {
-    claims: OpenClaims,
-    claim: ClaimId,
-    settled: bool,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let mut open = open(&self.claims);
-        match open.get_mut(&self.claim) {
-            Some(left) if self.settled && *left > 1 => *left -= 1,
-            _ => drop(open.remove(&self.claim)),
-        }
-    }
-}
-
-/// An attempt that is over, on its way to settle.
-#[derive(Debug)]
-pub struct Attempted {
-    pub claimed: Claimed,
-    pub outcome: Outcome,
-    pub done: Vec<AddressDone>,
-    pub provider: String,
-    pub captures: bool,
-    pub duration: Duration,
-}
-
-/// Where attempts go that are over. Whoever takes them counts as unsettled until it lets go of them.
-#[derive(Debug, Clone)]
-struct Over {
-    put: UnboundedSender<(Attempted, Unsettled)>,
-    unsettled: Arc<watch::Sender<usize>>,
-}
-
-impl Over {
-    fn put(&self, attempted: Attempted) {
-        self.unsettled.send_if_modified(|unsettled| {
-            *unsettled += 1;
-            false
-        });
-        // Settle is there for as long as attempts are.
-        let _ = self.put.send((attempted, Unsettled(Arc::clone(&self.unsettled))));
-    }
-
-    async fn keeps_up(&self) {
-        let mut unsettled = self.unsettled.subscribe();
-        // Its sender is here, and so it is told.
-        let _ = unsettled.wait_for(|unsettled| *unsettled < MAX_UNSETTLED).await;
-    }
-}
-
-/// One outcome that is not written yet.
-#[derive(Debug)]
-pub struct Unsettled(Arc<watch::Sender<usize>>);
-
-impl Drop for Unsettled {
-    fn drop(&mut self) {
-        self.0.send_if_modified(|unsettled| {
-            *unsettled -= 1;
-            *unsettled + 1 == MAX_UNSETTLED
-        });
-    }
-}
-
-/// What lies between receive, send and settle, in memory and bounded.
-#[derive(Debug)]
-pub struct Desk {
-    channels: PerChannel<ChannelDesk>,
-    over: Over,
-    attempts: TaskTracker,
-    open_claims: OpenClaims,
-}
-
-#[derive(Debug)]
-struct ChannelDesk {
-    /// Absent for a web socket.
-    chain: Option<Arc<Chain>>,
-    places: Arc<Semaphore>,
-    concurrency: Arc<Semaphore>,
-    high: Lane,
-    others: Lane,
-}
-
-/// Unbounded, because every claimed send holds a place, and those are counted.
-#[derive(Debug)]
-struct Lane {
-    put: UnboundedSender<Claimed>,
-    take: Mutex<UnboundedReceiver<Claimed>>,
-}
-
-impl Lane {
-    fn new() -> Self {
-        let (put, take) = mpsc::unbounded_channel();
-        Lane { put, take: Mutex::new(take) }
-    }
-}
-
-/// How many sends of a channel may be claimed and not settled; beyond it they wait in the database. Enough to keep every attempt busy,
-/// and not so much that a lease could run out while waiting. What a dead instance had claimed is in doubt, and counts as tried, although it
-/// may not have been begun: so few where something leaves the house, and where a person must look at it none but those in flight. What is only
-/// captured is captured by being settled, so that there is no doubt.
-fn max_claimed(engine: &Engine, channel: Channel) -> usize {
-    let SendConfig { concurrency, policy, .. } = engine.config.send.get(channel);
-    let captures = engine.providers.get(channel).is_none_or(|chain| chain.captures());
-    let per_attempt = match policy.on_doubt {
-        _ if captures => 200,
-        OnDoubt::Resend => 4,
-        OnDoubt::Hold => 1,
-    };
-    // With a rate limit, no more than go out in a quarter of a lease: the others would wait here until it ends.
-    let per_second = engine.providers.get(channel).and_then(|chain| chain.per_second());
-    let paced = per_second.map_or(f64::INFINITY, |rate| rate * engine.config.lease.as_secs_f64() / 4.0);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "positive, and cut to what fits"
-    )]
-    let paced = (paced as usize).max(1);
-    (concurrency * per_attempt).min(paced)
-}
-
-pub type Outcomes = Arc<Mutex<UnboundedReceiver<(Attempted, Unsettled)>>>;
-
-impl Desk {
-    pub fn new(engine: &Engine) -> (Arc<Self>, Outcomes) {
-        let (outcomes, attempted) = mpsc::unbounded_channel();
-        let sends = engine.config.roles.has(Role::Send);
-        let channels = PerChannel::from_fn(|channel| {
-            let config = engine.config.send.get(channel);
-            ChannelDesk {
-                chain: engine.providers.get(channel).cloned(),
-                // Who does not send has no place: what is received waits for those who do.
-                places: Arc::new(Semaphore::new(if sends { max_claimed(engine, channel) } else { 0 })),
-                concurrency: Arc::new(Semaphore::new(config.concurrency)),
-                high: Lane::new(),
-                others: Lane::new(),
-            }
-        });
-        let over = Over { put: outcomes, unsettled: Arc::default() };
-        let desk = Desk { channels, over, attempts: TaskTracker::new(), open_claims: OpenClaims::default() };
-        (Arc::new(desk), Arc::new(Mutex::new(attempted)))
-    }
-
-    /// Reserves as many places as there are, up to one for each of these.
-    pub fn reserve(&self, channels: impl Iterator<Item = Channel>) -> Places {
-        let mut wanted: PerChannel<usize> = PerChannel::default();
-        for channel in channels {
-            *wanted.get_mut(channel) += 1;
-        }
-        Places {
-            places: PerChannel::from_fn(|channel| self.reserve_up_to(channel, *wanted.get(channel))),
-            taken: PerChannel::default(),
-        }
-    }
-
-    fn reserve_up_to(&self, channel: Channel, wanted: usize) -> Option<OwnedSemaphorePermit> {
-        let ChannelDesk { chain, places, .. } = self.channels.get(channel);
-        let room = match chain.as_ref().map_or(Room::Open, |chain| chain.room()) {
-            Room::Open => wanted,
-            Room::One => wanted.min(1),
-            Room::None(_) => 0,
-        };
-        let available = u32::try_from(room.min(places.available_permits())).unwrap_or(u32::MAX);
-        Arc::clone(places).try_acquire_many_owned(available).ok().filter(|permit| permit.num_permits() > 0)
-    }
-
-    /// Takes what was claimed under these places.
-    pub fn enqueue(&self, jobs: Vec<SendJob>, lease_ends: LeaseEnd, mut places: Places) {
-        {
-            // All of a claim are counted before the first can be settled.
-            let mut open = open(&self.open_claims);
-            for job in &jobs {
-                *open.entry(job.claim).or_default() += 1;
-            }
-        }
-        for job in jobs {
-            let held = Held { claims: Arc::clone(&self.open_claims), claim: job.claim, settled: false };
-            let place = places.places.get_mut(job.key.channel).as_mut().and_then(|permit| permit.split(1));
-            let Some(place) = place else { continue };
-            let desk = self.channels.get(job.key.channel);
-            let lane = if job.priority == Priority::High { &desk.high } else { &desk.others };
-            // The receiving end lives in this desk, so it is there.
-            let _ = lane.put.send(Claimed { job, held, lease_ends, _place: place });
-        }
-    }
-
-    /// Of these claims, with one entry per send, those that hold nothing else any more.
-    pub fn last_of(&self, sends: impl Iterator<Item = ClaimId>) -> Vec<ClaimId> {
-        let mut counted: HashMap<ClaimId, usize> = HashMap::new();
-        sends.for_each(|claim| *counted.entry(claim).or_default() += 1);
-        let open = open(&self.open_claims);
-        counted
-            .into_iter()
-            .filter(|(claim, count)| open.get(claim) == Some(count))
-            .map(|(claim, _)| claim)
-            .collect()
-    }
-
-    /// Whether sends of the claim are here and not settled.
-    pub fn holds(&self, claim: ClaimId) -> bool {
-        open(&self.open_claims).contains_key(&claim)
-    }
-
-    /// How many claims this process holds.
-    pub fn open_claims(&self) -> usize {
-        open(&self.open_claims).len()
-    }
-
-    /// Waits while so many outcomes are to be written that receiving more would only make them wait: it is the database that is
-    /// behind then, and never a provider.
-    pub async fn keeps_up(&self) {
-        self.over.keeps_up().await;
-    }
-
-    /// Waits for the attempts that are under way.
-    pub async fn finish(&self) {
-        self.attempts.close();
-        self.attempts.wait().await;
-    }
-}
-
-/// Places of a batch, by channel.
-#[derive(Debug)]
-pub struct Places {
-    places: PerChannel<Option<OwnedSemaphorePermit>>,
-    taken: PerChannel<usize>,
-}
-
-impl Places {
-    /// Whether there is a place for one more of the channel. A web socket needs none.
-    pub fn take(&mut self, channel: Channel) -> bool {
-        let taken = self.taken.get_mut(channel);
-        let free = self.places.get(channel).as_ref().is_some_and(|permit| permit.num_permits() > *taken);
-        *taken += usize::from(free);
-        free
-    }
-}
+/// Messages whose contents are asked for together.
+const MAX_TOGETHER: usize = 50;
 
 /// Starts attempts of one channel, `HIGH` first. When draining, what was not begun is let go; by then nothing more is enqueued.
 pub async fn run(engine: Engine, desk: Arc<Desk>, channel: Channel, drain: CancellationToken) {
     let Some(chain) = engine.providers.get(channel).cloned() else { return drain.cancelled().await };
-    let this = desk.channels.get(channel);
+    let this = desk.channel(channel);
     let (mut high, mut others) = (this.high.take.lock().await, this.others.take.lock().await);
     loop {
-        // A message is taken only when its attempt can begin: until then an urgent one may overtake it.
         let next = async {
             let turn = Arc::clone(&this.concurrency).acquire_owned().await.ok()?;
             chain.paced().await;
@@ -306,46 +42,73 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, channel: Channel, drain: Cance
             };
             Some((claimed?, turn))
         };
-        let (claimed, turn) = tokio::select! {
+        let mut batch = tokio::select! {
             biased;
             () = drain.cancelled() => break,
-            Some(next) = next => next,
+            Some(next) = next => vec![next],
         };
-        let over = desk.over.clone();
-        let chain = Arc::clone(&chain);
-        desk.attempts.spawn(async move {
-            let _turn = turn;
-            over.put(attempt(claimed, &chain).await);
-        });
+        // With a pace, each message has its own moment.
+        while chain.per_second().is_none() && batch.len() < MAX_TOGETHER {
+            let Ok(turn) = Arc::clone(&this.concurrency).try_acquire_owned() else { break };
+            let Ok(claimed) = high.try_recv().or_else(|_| others.try_recv()) else { break };
+            batch.push((claimed, turn));
+        }
+        let together = attempt_all(engine.clone(), Arc::clone(&desk), Arc::clone(&chain), batch);
+        desk.attempts.spawn(together);
     }
     while let Ok(claimed) = high.try_recv().or_else(|_| others.try_recv()) {
-        desk.over.put(let_go(claimed, &chain));
+        desk.over.put(Attempted::not_attempted(claimed, &chain, Duration::ZERO));
     }
 }
 
-fn let_go(claimed: Claimed, chain: &Chain) -> Attempted {
-    Attempted {
-        claimed,
-        outcome: Outcome::LET_GO,
-        done: Vec::new(),
-        provider: chain.first().name().to_owned(),
-        captures: chain.captures(),
-        duration: Duration::ZERO,
+/// Each goes its own way once what it says is known; a provider that panics takes no other along.
+async fn attempt_all(
+    engine: Engine,
+    desk: Arc<Desk>,
+    chain: Arc<Chain>,
+    batch: Vec<(Claimed, OwnedSemaphorePermit)>,
+) {
+    let writings = write::all(&engine, &chain, batch.iter().map(|(claimed, _)| &claimed.job)).await;
+    let writings = match writings {
+        Ok(writings) => writings,
+        Err(error) => {
+            engine.signals.note_outage(Outage::Database, "send", &error);
+            for (claimed, _) in batch {
+                desk.over.put(Attempted::not_attempted(claimed, &chain, AFTER_AN_OUTAGE));
+            }
+            return;
+        }
+    };
+    for ((claimed, turn), writing) in batch.into_iter().zip(writings) {
+        let (over, chain) = (desk.over.clone(), Arc::clone(&chain));
+        desk.attempts.spawn(async move {
+            let _turn = turn;
+            over.put(attempt(claimed, &chain, writing).await);
+        });
     }
 }
 
-async fn attempt(claimed: Claimed, chain: &Chain) -> Attempted {
+const AFTER_AN_OUTAGE: Duration = Duration::from_secs(1);
+
+async fn attempt(claimed: Claimed, chain: &Chain, writing: Writing) -> Attempted {
     let begun = Instant::now();
     let job = &claimed.job;
+    let (name, html) = match writing {
+        Writing::Ready { name, html } => (name, html),
+        Writing::Impossible { error } => {
+            let nobody = Attempted::not_attempted(claimed, chain, Duration::ZERO);
+            return Attempted { outcome: Outcome::Unwritable { error }, ..nobody };
+        }
+    };
     let message = Message {
         key: job.key,
         event_id: job.event_id.as_str(),
         event_type: job.event_type.as_str(),
         address: &job.address,
-        name: None,
+        name: name.as_deref(),
         title: &job.title,
         body: &job.body,
-        html: None,
+        html: html.as_deref(),
         priority: job.priority,
     };
     fail::fail_point!("send.before_provider");
@@ -403,79 +166,25 @@ pub async fn claim_due(engine: &Engine, desk: &Desk, channel: Channel) -> Result
     let lease_ends = LeaseEnd::after(engine.config.lease);
     let limit = places.num_permits();
     let jobs = engine.store.claim_due(channel, limit, &engine.config.instance, engine.config.lease).await?;
-    let mut reserved = Places { places: PerChannel::default(), taken: PerChannel::default() };
-    *reserved.places.get_mut(channel) = Some(places);
-    desk.enqueue(jobs, lease_ends, reserved);
+    desk.enqueue(jobs, lease_ends, Places::of(channel, places));
     Ok(Duration::ZERO)
 }
 
 #[cfg(test)]
 mod tests {
     use campanile_channels::Capture;
-    use campanile_domain::id::{EventId, EventType, NotificationId, SendKey, UserId, UserRef, UserTypeName};
 
+    use super::desk::tests::claimed;
     use super::*;
-
-    fn claimed(lease: Duration) -> Claimed {
-        let places = Arc::new(Semaphore::new(1));
-        let user = UserRef { user_type: UserTypeName::stored("CUSTOMER"), user_id: UserId::stored("1") };
-        let job = SendJob {
-            key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Email },
-            claim: ClaimId(1),
-            attempt: 1,
-            event_id: EventId::stored("e"),
-            event_type: EventType::stored("T"),
-            user,
-            address: "a@example.com".to_owned(),
-            title: String::new(),
-            body: String::new(),
-            priority: Priority::Normal,
-        };
-        let place = places.try_acquire_owned().expect("there is a place");
-        let held = Held { claims: OpenClaims::default(), claim: job.claim, settled: false };
-        Claimed { job, lease_ends: LeaseEnd::after(lease), held, _place: place }
-    }
 
     #[tokio::test]
     async fn what_is_left_of_the_lease_must_outlast_the_provider() {
         let chain = Chain::of(Arc::new(Capture));
-        let in_time = attempt(claimed(chain.deadline() * 2), &chain).await;
+        let in_time = attempt(claimed(chain.deadline() * 2), &chain, Writing::default()).await;
         assert_eq!(in_time.outcome, Outcome::Sent { external_id: None });
-        let too_late = attempt(claimed(chain.deadline()), &chain).await;
+        let too_late = attempt(claimed(chain.deadline()), &chain, Writing::default()).await;
         assert_eq!(too_late.outcome, Outcome::LET_GO);
-        let asleep = attempt(claimed(Duration::ZERO), &chain).await;
+        let asleep = attempt(claimed(Duration::ZERO), &chain, Writing::default()).await;
         assert_eq!(asleep.outcome, Outcome::LET_GO);
-    }
-
-    #[test]
-    fn a_claim_is_held_until_its_last_send_is_settled_and_let_go_when_one_is_lost() {
-        let claims = OpenClaims::default();
-        let held = |settled| Held { claims: Arc::clone(&claims), claim: ClaimId(1), settled };
-        open(&claims).insert(ClaimId(1), 2);
-        drop(held(true));
-        assert_eq!(open(&claims).get(&ClaimId(1)), Some(&1));
-        drop(held(true));
-        assert!(open(&claims).is_empty());
-        open(&claims).insert(ClaimId(1), 2);
-        drop(held(false));
-        assert!(open(&claims).is_empty(), "recovery may take over the one that was lost");
-        drop(held(true));
-        assert!(open(&claims).is_empty());
-    }
-
-    #[tokio::test]
-    async fn nothing_more_is_received_while_too_many_outcomes_are_to_be_written() {
-        let (put, mut outcomes) = mpsc::unbounded_channel();
-        let over = Over { put, unsettled: Arc::default() };
-        let soon = || tokio::time::timeout(Duration::from_millis(20), over.keeps_up());
-        for _ in 1..MAX_UNSETTLED {
-            over.put(let_go(claimed(Duration::ZERO), &Chain::of(Arc::new(Capture))));
-        }
-        assert!(soon().await.is_ok());
-        over.put(let_go(claimed(Duration::ZERO), &Chain::of(Arc::new(Capture))));
-        assert!(soon().await.is_err());
-        tokio::join!(over.keeps_up(), async { drop(outcomes.recv().await) });
-        drop(outcomes);
-        assert_eq!(*over.unsettled.borrow(), 0, "those that a loop took with it are not waited for");
     }
 }

@@ -78,7 +78,7 @@ async fn database(config: &Config) -> Vec<Finding> {
 
 /// Which channels reach somebody, and which only look as if.
 async fn channels(config: &Config) -> Vec<Finding> {
-    let providers = match config.channels.providers() {
+    let providers = match config.providers() {
         Ok(providers) => providers,
         Err(error) => {
             return vec![Finding::wrong("channels", format!("{error:#}"), "correct what it names")];

@@ -2,44 +2,48 @@
 //! channel without one is captured.
 
 mod email;
+mod push;
+mod slack;
 mod sms;
 
 use std::net::IpAddr;
 
 use anyhow::{anyhow, bail};
-use campanile_channels::{Chain, Link, Pace, Providers};
+use campanile_channels::{Chain, Pace, Providers};
 use campanile_domain::channel::Channel;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use email::Email;
+use push::Push;
+use slack::Slack;
 use sms::Sms;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Channels {
     pub email: Email,
+    pub push: Push,
     pub sms: Sms,
+    pub slack: Slack,
 }
 
 impl Channels {
-    pub fn check(&self) -> anyhow::Result<()> {
-        self.providers().map(drop)
-    }
-
-    /// The providers of each channel, which connect to nobody yet.
-    pub fn providers(&self) -> anyhow::Result<Providers> {
+    /// The providers of each channel, which connect to nobody yet. Some call back to the public URL, if there is one.
+    pub fn providers(&self, public_url: Option<&Url>) -> anyhow::Result<Providers> {
         let mut providers = Providers::capture();
-        for (channel, links) in self.links()? {
+        let all = [
+            (Channel::Email, self.email.links()?),
+            (Channel::Push, self.push.links()?),
+            (Channel::Sms, self.sms.links(public_url)?),
+            (Channel::Slack, self.slack.links()?),
+        ];
+        for (channel, links) in all {
             if !links.is_empty() {
                 providers = providers.with_chain(channel, Chain::new(links));
             }
         }
         Ok(providers)
-    }
-
-    fn links(&self) -> anyhow::Result<[(Channel, Vec<Link>); 2]> {
-        Ok([(Channel::Email, self.email.links()?), (Channel::Sms, self.sms.links()?)])
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use campanile_channels::{Correspondent, Credentials, DomainLimits, Link, Security, Smtp, SmtpConfig};
+use campanile_channels::{Correspondent, Credentials, DomainLimits, Link, Pace, Security, Smtp, SmtpConfig};
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
@@ -40,11 +40,7 @@ impl Email {
         Ok(links)
     }
 
-    fn smtp(
-        &self,
-        text: &str,
-        deadline: Duration,
-    ) -> anyhow::Result<(SmtpConfig, Option<campanile_channels::Pace>)> {
+    fn smtp(&self, text: &str, deadline: Duration) -> anyhow::Result<(SmtpConfig, Option<Pace>)> {
         let mut address = Address::parse(KEY, text, SMTP)?;
         let security = security(&mut address)?;
         let host = address.url.host_str().filter(|host| !host.is_empty());

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use campanile_channels::{Link, Sender, Twilio, TwilioConfig, is_account_sid};
+use campanile_channels::{Link, Pace, Sender, Twilio, TwilioConfig, is_account_sid};
 use percent_encoding::percent_decode_str;
+use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::{Address, is_this_machine};
@@ -20,41 +21,84 @@ const TWILIO: &str = "use https://ACCOUNT_SID:AUTH_TOKEN@api.twilio.com?from=%2B
 pub struct Sms {
     pub url: SecretUrls,
     pub url_file: PathBuf,
+    pub max_segments: usize,
     pub deadline: Span,
 }
 
 impl Sms {
-    pub fn links(&self) -> anyhow::Result<Vec<Link>> {
+    pub fn links(&self, public_url: Option<&Url>) -> anyhow::Result<Vec<Link>> {
         let deadline = self.deadline.of_an_attempt("channels.sms")?;
+        let max_segments = self.max_segments;
+        if !(1..=10).contains(&max_segments) {
+            bail!("channels.sms.max_segments: must lie between 1 and 10, is {max_segments}");
+        }
+        let status_callback = public_url.map(|url| callback(url));
         let mut links = Vec::new();
-        for text in self.url.or_file("channels.sms", &self.url_file)? {
-            let mut address = Address::parse(KEY, &text, TWILIO)?;
-            let url = &mut address.url;
-            match url.scheme() {
-                "https" => {}
-                "http" if is_this_machine(url) => {}
-                "http" => bail!(
-                    "{KEY}: http:// would carry the auth token in the clear; use https://, or http:// to this machine only"
-                ),
-                _ => bail!("{KEY}: it begins with neither https:// nor http://; {TWILIO}"),
-            }
-            let account_sid = url.username().to_owned();
-            if !is_account_sid(&account_sid) {
-                bail!("{KEY}: the user is no account SID, which is AC and 32 hexadecimal digits; {TWILIO}");
-            }
-            let token = url.password().and_then(|token| percent_decode_str(token).decode_utf8().ok());
-            let Some(auth_token) = token.filter(|token| !token.is_empty()).map(String::from) else {
-                bail!("{KEY}: there is no auth token after the account SID; {TWILIO}");
+        for Account { base, account_sid, auth_token, sender, pace } in self.accounts()? {
+            let status_callback = status_callback.clone();
+            let config = TwilioConfig {
+                base,
+                account_sid,
+                auth_token,
+                sender,
+                status_callback,
+                max_segments,
+                deadline,
             };
-            let sender = sender(&mut address)?;
-            let pace = address.rate()?;
-            let base = address.base()?;
-            let twilio = TwilioConfig { base, account_sid, auth_token, sender, deadline };
-            let twilio = Twilio::new(twilio).context("channels.sms: the HTTP client can't be made")?;
+            let twilio = Twilio::new(config).context("channels.sms: the HTTP client can't be made")?;
             links.push(Link::new(Arc::new(twilio), pace));
         }
         Ok(links)
     }
+
+    /// What callbacks of Twilio may be signed with.
+    pub fn auth_tokens(&self) -> anyhow::Result<Vec<String>> {
+        Ok(self.accounts()?.into_iter().map(|account| account.auth_token).collect())
+    }
+
+    fn accounts(&self) -> anyhow::Result<Vec<Account>> {
+        let urls = self.url.or_file("channels.sms", &self.url_file)?;
+        urls.iter().map(|url| account(url)).collect()
+    }
+}
+
+/// Where Twilio tells what became of a text.
+pub fn callback(public_url: &Url) -> Url {
+    let mut url = public_url.clone();
+    url.set_path(&format!("{}/v1/callbacks/twilio", public_url.path().trim_end_matches('/')));
+    url
+}
+
+struct Account {
+    base: Url,
+    account_sid: String,
+    auth_token: String,
+    sender: Sender,
+    pace: Option<Pace>,
+}
+
+fn account(text: &str) -> anyhow::Result<Account> {
+    let mut address = Address::parse(KEY, text, TWILIO)?;
+    let url = &address.url;
+    match url.scheme() {
+        "https" => {}
+        "http" if is_this_machine(url) => {}
+        "http" => bail!(
+            "{KEY}: http:// would carry the auth token in the clear; use https://, or http:// to this machine only"
+        ),
+        _ => bail!("{KEY}: it begins with neither https:// nor http://; {TWILIO}"),
+    }
+    let account_sid = url.username().to_owned();
+    if !is_account_sid(&account_sid) {
+        bail!("{KEY}: the user is no account SID, which is AC and 32 hexadecimal digits; {TWILIO}");
+    }
+    let token = url.password().and_then(|token| percent_decode_str(token).decode_utf8().ok());
+    let Some(auth_token) = token.filter(|token| !token.is_empty()).map(String::from) else {
+        bail!("{KEY}: there is no auth token after the account SID; {TWILIO}");
+    };
+    let sender = sender(&mut address)?;
+    let pace = address.rate()?;
+    Ok(Account { base: address.base()?, account_sid, auth_token, sender, pace })
 }
 
 fn sender(address: &mut Address) -> anyhow::Result<Sender> {
