@@ -41,6 +41,8 @@ const RABBITMQ_NODE: &str = "CAMPANILE_TEST_RABBITMQ_NODE";
 const CA_FILE: &str = "CAMPANILE_TEST_CA_FILE";
 const FAKETIME: &str = "CAMPANILE_TEST_FAKETIME";
 const VALGRIND: &str = "CAMPANILE_TEST_VALGRIND";
+const SMTP_SINK: &str = "CAMPANILE_TEST_SMTP_SINK";
+const PYTHON: &str = "CAMPANILE_TEST_PYTHON";
 
 /// How tests find the servers: names and values for their environment.
 pub type Variables = BTreeMap<String, String>;

@@ -12,8 +12,8 @@ use anyhow::{Result, bail, ensure};
 use super::household::Household;
 use super::programs::{Places, Programs};
 use super::{
-    CA_FILE, FAKETIME, Report, VALGRIND, Variables, Wanted, certificates, install, pgbouncer, postgres,
-    programs, rabbitmq,
+    CA_FILE, FAKETIME, PYTHON, Report, SMTP_SINK, VALGRIND, Variables, Wanted, certificates, install,
+    pgbouncer, postgres, programs, rabbitmq,
 };
 
 /// How long all of them together may take. RabbitMQ needs some seconds where nothing else runs.
@@ -70,6 +70,8 @@ fn start_all(household: &Household, programs: &Programs, deadline: Instant) -> R
         (CA_FILE.to_owned(), certificates.authority.display().to_string()),
         (FAKETIME.to_owned(), programs.faketime.display().to_string()),
         (VALGRIND.to_owned(), programs.valgrind.display().to_string()),
+        (SMTP_SINK.to_owned(), programs.smtp_sink.display().to_string()),
+        (PYTHON.to_owned(), programs.python.display().to_string()),
     ]);
     let broker = match &programs.broker {
         Some(programs) => Some(rabbitmq::start(household, programs, &certificates, &mut variables)?),

@@ -19,6 +19,10 @@ pub struct Programs {
     pub faketime: PathBuf,
     /// Counts instructions, which are the same on a busy machine.
     pub valgrind: PathBuf,
+    /// Postfix's mail server for tests; its `smtp-source` lies beside it.
+    pub smtp_sink: PathBuf,
+    /// Has aiosmtpd, a mail server of another make.
+    pub python: PathBuf,
     pub database: Option<DatabasePrograms>,
     pub broker: Option<BrokerPrograms>,
 }
@@ -47,6 +51,8 @@ pub struct Missing {
 const OPENSSL: Missing = Missing { what: "openssl", package: "openssl" };
 const FAKETIME: Missing = Missing { what: "libfaketime", package: "libfaketime" };
 const VALGRIND: Missing = Missing { what: "Valgrind", package: "valgrind" };
+const POSTFIX: Missing = Missing { what: "Postfix's smtp-sink", package: "postfix" };
+const AIOSMTPD: Missing = Missing { what: "aiosmtpd for Debian's Python", package: "python3-aiosmtpd" };
 const POSTGRESQL: Missing = Missing { what: "PostgreSQL 15 or newer", package: "postgresql" };
 const PGBOUNCER: Missing = Missing { what: "PgBouncer", package: "pgbouncer" };
 const RABBITMQ: Missing = Missing { what: "RabbitMQ 3.10 or newer", package: "rabbitmq-server" };
@@ -60,6 +66,9 @@ pub struct Places {
     rabbitmq: PathBuf,
     /// Holds a folder per architecture.
     libraries: PathBuf,
+    /// Debian's Python: its interpreter, and the folder of its packages.
+    python: PathBuf,
+    python_packages: PathBuf,
     search_path: Vec<PathBuf>,
 }
 
@@ -72,6 +81,8 @@ impl Places {
             postgresql: "/usr/lib/postgresql".into(),
             rabbitmq: "/usr/lib/rabbitmq/bin".into(),
             libraries: "/usr/lib".into(),
+            python: "/usr/bin/python3".into(),
+            python_packages: "/usr/lib/python3/dist-packages".into(),
             search_path: std::env::split_paths(&path).chain(daemons).collect(),
         }
     }
@@ -86,6 +97,8 @@ pub fn find(places: &Places, wanted: Wanted) -> Result<Programs, Vec<Missing>> {
     let openssl = places.program("openssl").ok_or(OPENSSL).map_err(|it| missing.push(it));
     let faketime = faketime(places).ok_or(FAKETIME).map_err(|it| missing.push(it));
     let valgrind = places.program("valgrind").ok_or(VALGRIND).map_err(|it| missing.push(it));
+    let smtp_sink = places.program("smtp-sink").ok_or(POSTFIX).map_err(|it| missing.push(it));
+    let python = aiosmtpd(places).ok_or(AIOSMTPD).map_err(|it| missing.push(it));
     let database = wanted.database.then(|| {
         let postgresql = postgresql(places).ok_or(POSTGRESQL).map_err(|it| missing.push(it));
         let pgbouncer = places.program("pgbouncer").ok_or(PGBOUNCER).map_err(|it| missing.push(it));
@@ -97,12 +110,18 @@ pub fn find(places: &Places, wanted: Wanted) -> Result<Programs, Vec<Missing>> {
         let (rabbitmq, epmd) = both.ok_or(RABBITMQ).map_err(|it| missing.push(it))?;
         Ok::<_, ()>(BrokerPrograms { rabbitmq, epmd })
     });
-    match (openssl, faketime, valgrind, database.transpose(), broker.transpose()) {
-        (Ok(openssl), Ok(faketime), Ok(valgrind), Ok(database), Ok(broker)) => {
-            Ok(Programs { openssl, faketime, valgrind, database, broker })
+    match (openssl, faketime, valgrind, smtp_sink, python, database.transpose(), broker.transpose()) {
+        (Ok(openssl), Ok(faketime), Ok(valgrind), Ok(smtp_sink), Ok(python), Ok(database), Ok(broker)) => {
+            Ok(Programs { openssl, faketime, valgrind, smtp_sink, python, database, broker })
         }
         _ => Err(missing),
     }
+}
+
+/// Only Debian's own Python sees its packages.
+fn aiosmtpd(places: &Places) -> Option<PathBuf> {
+    let is_there = places.python_packages.join("aiosmtpd").is_dir() && places.python.exists();
+    is_there.then(|| places.python.clone())
 }
 
 /// Of our own architecture: a process ignores a library of another one.
@@ -179,6 +198,8 @@ mod tests {
                 postgresql: self.0.join("postgresql"),
                 rabbitmq: self.0.join("rabbitmq"),
                 libraries: self.0.join("lib"),
+                python: self.0.join("bin/python3"),
+                python_packages: self.0.join("python"),
                 search_path: vec![self.0.join("bin")],
             }
         }
@@ -195,6 +216,9 @@ mod tests {
         }
     }
 
+    const TOOLS: [&str; 5] =
+        ["bin/openssl", "bin/valgrind", "bin/smtp-sink", "bin/python3", "python/aiosmtpd/smtp.py"];
+
     fn library_of(architecture: &str) -> String {
         format!("lib/{architecture}-linux-gnu/faketime/libfaketime.so.1")
     }
@@ -204,13 +228,22 @@ mod tests {
         let machine = Machine::new("empty", &[]);
         assert_eq!(
             machine.missing(ALL),
-            ["openssl", "libfaketime", "valgrind", "postgresql", "pgbouncer", "rabbitmq-server"]
+            [
+                "openssl",
+                "libfaketime",
+                "valgrind",
+                "postfix",
+                "python3-aiosmtpd",
+                "postgresql",
+                "pgbouncer",
+                "rabbitmq-server"
+            ]
         );
     }
 
     #[test]
     fn only_what_is_wanted_can_be_missing() {
-        let machine = Machine::new("bare", &["bin/openssl", "bin/valgrind", &library_of(ARCH)]);
+        let machine = Machine::new("bare", &[&TOOLS[..], &[&library_of(ARCH)]].concat());
         assert_eq!(machine.missing(Wanted { database: false, broker: true }), ["rabbitmq-server"]);
         assert_eq!(machine.missing(Wanted { database: true, broker: false }), ["postgresql", "pgbouncer"]);
     }
@@ -246,14 +279,16 @@ mod tests {
         let machine = Machine::new(
             "complete",
             &[
-                "bin/openssl",
-                "bin/valgrind",
-                &library_of(ARCH),
-                "bin/pgbouncer",
-                "bin/epmd",
-                "postgresql/16/bin/initdb",
-                "rabbitmq/rabbitmq-server",
-            ],
+                &TOOLS[..],
+                &[
+                    &library_of(ARCH),
+                    "bin/pgbouncer",
+                    "bin/epmd",
+                    "postgresql/16/bin/initdb",
+                    "rabbitmq/rabbitmq-server",
+                ],
+            ]
+            .concat(),
         );
         assert!(machine.missing(ALL).is_empty());
     }
