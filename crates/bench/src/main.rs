@@ -7,6 +7,8 @@ mod backlog;
 mod bench;
 mod copy;
 mod database;
+mod delay;
+mod email;
 mod engine;
 mod fan_out;
 mod growth;
@@ -96,6 +98,8 @@ enum Part {
     FanOut,
     /// Resident memory, idle and under load.
     Memory,
+    /// Mails per second over SMTP, beside a program that does nothing but send.
+    Email,
     /// CPU time by stage, statements and round trips.
     Steps,
 }
@@ -183,6 +187,7 @@ async fn measure(bench: &Bench, chosen: Chosen, report: &mut Report) -> Result<(
             Part::Growth => growth::measure(bench, report).await?,
             Part::FanOut => Box::pin(fan_out::measure(bench, report)).await?,
             Part::Memory => memory::measure(bench, report).await?,
+            Part::Email => email::measure(bench, report).await?,
             Part::Steps => steps::measure(bench, report, of_steps).await?,
         }
     }
