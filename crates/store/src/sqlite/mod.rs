@@ -15,6 +15,7 @@ mod read;
 mod retain;
 mod row;
 mod send;
+mod settle;
 mod statement;
 mod trace;
 mod waiting;
@@ -212,6 +213,7 @@ fn migrations() -> Result<Vec<Migration>, refinery::Error> {
     [
         ("V1__first_tables", include_str!("migrations/V1__first_tables.sql")),
         ("V2__leases", include_str!("migrations/V2__leases.sql")),
+        ("V3__sends", include_str!("migrations/V3__sends.sql")),
     ]
     .into_iter()
     .map(|(name, sql)| Migration::unapplied(name, sql))
