@@ -14,6 +14,7 @@ mod claim;
 mod close;
 mod commit;
 mod dead_letter;
+mod doubt;
 pub(crate) mod given;
 mod hold;
 mod lease;
@@ -220,6 +221,17 @@ macro_rules! for_each_check {
             dead_letter::a_second_replay_changes_nothing
             dead_letter::letters_are_replayed_in_pages_and_by_the_filter
             dead_letter::what_is_skipped_does_not_stop_the_rest
+            doubt::sends_in_doubt_are_listed_the_oldest_first
+            doubt::due_sends_are_listed_as_they_are_taken
+            doubt::all_sends_are_listed_the_newest_first
+            doubt::sends_are_filtered
+            doubt::the_sends_of_an_event_come_by_recipient
+            doubt::a_page_looks_at_so_many_sends_and_no_more
+            doubt::what_is_resent_is_due_at_once_and_keeps_its_count
+            doubt::what_is_settled_as_sent_stays_so
+            doubt::what_is_settled_as_failed_has_a_dead_letter_and_may_be_replayed
+            doubt::only_what_is_in_doubt_is_resolved
+            doubt::of_several_persons_at_once_one_decides
             retain::an_old_event_goes_with_all_that_belongs_to_it
             retain::an_event_that_is_forgotten_is_still_known
             retain::an_event_that_nobody_remembers_is_remembered_before_it_goes

@@ -15,6 +15,7 @@ macro_rules! statements {
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod dead_letter;
+mod doubt;
 mod event;
 mod examine;
 mod fan_out;
@@ -36,6 +37,7 @@ use campanile_domain::time::Timestamp;
 use tokio::sync::broadcast::Receiver;
 
 pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed};
+pub use doubt::{DoubtStore, Resolved, SendCursor, SendFilter, SendPage, Verdict};
 pub use event::{Acceptance, EventStore};
 pub use fan_out::{
     Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore, NewChunk, Step,
@@ -58,6 +60,7 @@ pub trait Store:
     + FanOutStore
     + OutboxStore
     + SendStore
+    + DoubtStore
     + DeadLetterStore
     + RetainStore
     + LeaseStore

@@ -6,6 +6,7 @@ pub mod back_door;
 mod commit;
 mod connect;
 mod dead_letter;
+mod doubt;
 mod event;
 mod examine;
 mod fan_out;

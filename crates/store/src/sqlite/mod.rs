@@ -4,6 +4,7 @@
 #[cfg(feature = "conformance")]
 pub mod back_door;
 mod dead_letter;
+mod doubt;
 mod event;
 mod examine;
 mod fan_out;

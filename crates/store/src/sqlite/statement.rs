@@ -37,6 +37,7 @@ statements! {
     EXPIRED_CLAIMS = "expired_claims";
     FAIL_ROW = "fail_row";
     FILL_CLAIM = "fill_claim";
+    FIND_DOUBT = "find_doubt";
     FINISH_EVENT = "finish_event";
     FORGET_DECISIONS = "forget_decisions";
     FORGOTTEN_EVENT = "forgotten_event";
@@ -65,6 +66,10 @@ statements! {
     LIST_CAPTURED_OF = "list_captured_of";
     LIST_DEAD_LETTERS = "list_dead_letters";
     LIST_DEAD_LETTERS_OF = "list_dead_letters_of";
+    LIST_DOUBTS = "list_doubts";
+    LIST_DUE = "list_due";
+    LIST_SENDS = "list_sends";
+    LIST_SENDS_OF = "list_sends_of";
     LOST_ROWS = "lost_rows";
     MARK_REPLAYED = "mark_replayed";
     NEXT_DUE = "next_due";
@@ -88,6 +93,7 @@ statements! {
     REPLAY_EVENT = "replay_event";
     REPLAY_ROW = "replay_row";
     REPLAY_SEND = "replay_send";
+    RESOLVE_DOUBT = "resolve_doubt";
     RETAIN_PAGE = "retain_page";
     ROWS_DONE_WITH = "rows_done_with";
     ROWS_LEFT = "rows_left";
