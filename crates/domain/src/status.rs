@@ -67,7 +67,7 @@ statuses!(
         Sending = "SENDING" => [Sent, Due, Failed, InDoubt, Cancelled],
         Sent = "SENT" => [],
         Failed = "FAILED" => [Due],
-        InDoubt = "IN_DOUBT" => [Due, Sent],
+        InDoubt = "IN_DOUBT" => [Due, Sent, Failed],
         Cancelled = "CANCELLED" => [],
     }
 );

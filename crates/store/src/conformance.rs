@@ -8,16 +8,20 @@
 //! open at once, and nothing is changed behind the back of an open one.
 
 mod accept;
+mod address;
 mod candidates;
 mod claim;
 mod close;
 mod commit;
 mod context;
 mod dead_letter;
+mod doubt;
 pub(crate) mod given;
 mod hold;
 mod lease;
+mod post;
 mod publish;
+mod receipt;
 mod receive;
 pub mod released;
 mod retain;
@@ -163,6 +167,26 @@ macro_rules! for_each_check {
             settle::a_send_that_fails_without_an_attempt_says_why
             settle::an_outcome_without_its_claim_is_lost_and_nothing_is_written
             settle::what_is_lost_does_not_stop_the_rest
+            address::what_became_of_each_address_is_kept
+            address::a_retry_goes_to_the_addresses_that_are_left
+            address::what_a_dead_instance_left_goes_to_the_addresses_that_are_left
+            address::a_replay_goes_to_the_addresses_that_are_left
+            address::a_send_whose_every_address_is_done_with_keeps_them
+            address::one_address_is_not_kept_apart
+            address::an_address_that_is_done_with_twice_is_kept_once
+            address::a_dead_address_is_known_from_then_on
+            address::who_lost_the_claim_declares_nobody_dead
+            post::the_first_that_asks_posts_and_the_others_are_told_who
+            post::of_many_at_once_one_posts
+            post::another_event_or_webhook_is_posted_apart
+            post::who_failed_leaves_the_post_to_the_next
+            post::who_may_have_posted_keeps_the_post
+            post::who_lost_the_claim_gives_up_no_post
+            receipt::a_receipt_is_kept_and_the_status_stays
+            receipt::a_receipt_may_overtake_the_outcome
+            receipt::a_receipt_of_another_message_is_left_alone
+            receipt::a_late_receipt_replaces_nothing_later
+            receipt::a_receipt_of_an_earlier_message_goes_with_the_next_one
             lease::a_claim_expires_by_the_clock_of_the_database_and_not_before
             lease::an_expired_claim_has_what_is_still_being_sent
             lease::a_finished_claim_does_not_expire
@@ -199,6 +223,17 @@ macro_rules! for_each_check {
             dead_letter::a_second_replay_changes_nothing
             dead_letter::letters_are_replayed_in_pages_and_by_the_filter
             dead_letter::what_is_skipped_does_not_stop_the_rest
+            doubt::sends_in_doubt_are_listed_the_oldest_first
+            doubt::due_sends_are_listed_as_they_are_taken
+            doubt::all_sends_are_listed_the_newest_first
+            doubt::sends_are_filtered
+            doubt::the_sends_of_an_event_come_by_recipient
+            doubt::a_page_looks_at_so_many_sends_and_no_more
+            doubt::what_is_resent_is_due_at_once_and_keeps_its_count
+            doubt::what_is_settled_as_sent_stays_so
+            doubt::what_is_settled_as_failed_has_a_dead_letter_and_may_be_replayed
+            doubt::only_what_is_in_doubt_is_resolved
+            doubt::of_several_persons_at_once_one_decides
             retain::an_old_event_goes_with_all_that_belongs_to_it
             retain::an_event_that_is_forgotten_is_still_known
             retain::an_event_that_nobody_remembers_is_remembered_before_it_goes

@@ -16,6 +16,7 @@ macro_rules! statements {
 pub mod conformance;
 mod context;
 mod dead_letter;
+mod doubt;
 mod event;
 mod examine;
 mod fan_out;
@@ -38,6 +39,7 @@ use tokio::sync::broadcast::Receiver;
 
 pub use context::{ContextStore, Contexts};
 pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed};
+pub use doubt::{DoubtStore, Resolved, SendCursor, SendFilter, SendPage, Verdict};
 pub use event::{Acceptance, EventStore};
 pub use fan_out::{
     Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore, NewChunk, Step,
@@ -47,8 +49,8 @@ pub use outbox::{ChunkId, LostFrom, OutboxStore, Republished};
 pub use retain::{RetainStore, Retained};
 pub use row::{JsonRow, RowFilter, RowStore, Table};
 pub use send::{
-    Capture, ClaimId, DeadLetter, ExpiredClaim, FailedMessage, Received, ReceivedKey, SendJob, SendStore,
-    Settled, Settlement,
+    Capture, ClaimId, DeadLetter, ExpiredClaim, FailedMessage, Post, Receipt, Received, ReceivedKey, SendJob,
+    SendStore, Settled, Settlement,
 };
 pub use trace::{EventFilter, Trace, TraceFilter, TraceStore};
 pub use waiting::{OldestWaiting, WaitingStore};
@@ -61,6 +63,7 @@ pub trait Store:
     + OutboxStore
     + SendStore
     + ContextStore
+    + DoubtStore
     + DeadLetterStore
     + RetainStore
     + LeaseStore

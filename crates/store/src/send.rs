@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
 use campanile_domain::fan_out::OutboxRow;
-use campanile_domain::id::{EventId, EventType, SendKey, UserRef};
+use campanile_domain::id::{EventId, EventType, NotificationId, SendKey, UserRef};
 use campanile_domain::priority::Priority;
-use campanile_domain::send::{OutcomeKind, SendState};
+use campanile_domain::send::{AddressDone, AddressEnd, CRASHED, OutcomeKind, SendState};
+use sha2::{Digest, Sha256};
 
 use crate::StoreError;
 
@@ -49,6 +50,7 @@ pub struct SendJob {
     pub event_id: EventId,
     pub event_type: EventType,
     pub user: UserRef,
+    /// Of a push, the tokens that are not done with, separated by spaces.
     pub address: String,
     pub title: String,
     pub body: String,
@@ -60,6 +62,8 @@ pub struct SendJob {
 pub struct Settlement {
     pub job: SendJob,
     pub state: SendState,
+    /// Addresses that get no further attempt, whatever becomes of the others.
+    pub done: Vec<AddressDone>,
     pub provider: String,
     /// What went wrong, if something did.
     pub error: Option<String>,
@@ -111,6 +115,42 @@ impl Settlement {
         self.attempted() && !(self.job.attempt == 1 && self.is_sent())
     }
 
+    /// Addresses that nobody is at any more, and why.
+    pub(crate) fn dead(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.done.iter().filter_map(|done| match &done.end {
+            AddressEnd::Dead { reason } => Some((done.address.as_str(), reason.as_str())),
+            AddressEnd::Sent { .. } | AddressEnd::Rejected { .. } => None,
+        })
+    }
+
+    /// What became of each address, where there are or were several: one that is left of them by a retry counts, too. Each is
+    /// here once.
+    pub(crate) fn addresses(&self) -> Vec<&AddressDone> {
+        let several =
+            self.job.key.channel == Channel::Push && (self.job.attempt > 1 || self.job.address.contains(' '));
+        let mut done: Vec<&AddressDone> = self.done.iter().filter(|_| several).collect();
+        done.sort_by(|one, other| one.address.cmp(&other.address));
+        done.dedup_by(|one, other| one.address == other.address);
+        done
+    }
+
+    /// The addresses that are left, where some are done with and the send may go on. Where none is left nobody knows which to
+    /// try again, and the address stays.
+    pub(crate) fn address_left(&self) -> Option<String> {
+        if self.job.key.channel != Channel::Push || self.done.is_empty() || self.is_sent() {
+            return None;
+        }
+        let is_done = |address: &&str| self.done.iter().any(|done| done.address == *address);
+        let left: Vec<&str> = self.job.address.split(' ').filter(|address| !is_done(address)).collect();
+        Some(left.join(" ")).filter(|left| !left.is_empty())
+    }
+
+    /// The webhook that it was to be posted to, and was not. After a crash it may have been, and nobody posts it again.
+    pub(crate) fn post_given_up(&self) -> Option<String> {
+        let certain = self.code().is_some_and(|code| code != CRASHED);
+        (certain && self.job.key.channel == Channel::Slack).then(|| address_hash(&self.job.address))
+    }
+
     /// Best-effort channels make no dead letters.
     pub(crate) fn letter(&self) -> Option<DeadLetter> {
         let code = self.code().filter(|_| self.job.key.channel.is_retried())?;
@@ -127,6 +167,24 @@ impl Settlement {
     }
 }
 
+/// What became of an address, as `send_address` has it: its outcome, the provider's id, and what went wrong.
+pub(crate) fn end_of(done: &AddressDone) -> (&'static str, Option<&str>, Option<&str>) {
+    match &done.end {
+        AddressEnd::Sent { external_id } => ("SENT", external_id.as_deref(), None),
+        AddressEnd::Rejected { error } => ("REJECTED", None, Some(error)),
+        AddressEnd::Dead { reason } => ("DEAD", None, Some(reason)),
+    }
+}
+
+/// A webhook is a secret; to tell one from another its hash is enough.
+pub(crate) fn address_hash(address: &str) -> String {
+    Sha256::digest(address.as_bytes()).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        use std::fmt::Write;
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capture {
     /// The message is written to `captured_message` in the same transaction.
@@ -138,6 +196,26 @@ pub enum Capture {
 pub struct Settled {
     /// Sends whose claim had been taken over: nothing was written for them.
     pub lost: Vec<SendKey>,
+}
+
+/// Who posts an event to a webhook that several recipients share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Post {
+    /// The send that asked.
+    Mine,
+    /// The send of this notification, which asked before.
+    Of(NotificationId),
+}
+
+/// What a provider says of a message after it has taken it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// The provider's id of the message.
+    pub external_id: String,
+    /// In the provider's words, such as `delivered`.
+    pub receipt: String,
+    /// The receipts that come before this one. Callbacks overtake each other, and what was known is not unlearnt by a late one.
+    pub replaces: &'static [&'static str],
 }
 
 /// A claim whose lease has passed, with what is still `SENDING` under it.
@@ -255,6 +333,14 @@ pub trait SendStore {
         settlements: Vec<Settlement>,
         finished: Vec<ClaimId>,
     ) -> Result<Settled, StoreError>;
+
+    /// Asks to post an event to a webhook: of all sends that ask, one is told that it is theirs to do, however often it asks. A send
+    /// that fails gives it up again, unless it may have posted.
+    async fn claim_post(&self, event_id: &EventId, address: &str, key: SendKey) -> Result<Post, StoreError>;
+
+    /// Keeps what a provider says of a message, where it is the one that we know of and nothing later is known; answers whether. The
+    /// send's status stays.
+    async fn note_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError>;
 
     /// Claims whose lease has passed. They are not changed: settling their jobs is what takes them over.
     async fn expired_claims(&self, limit: usize) -> Result<Vec<ExpiredClaim>, StoreError>;

@@ -94,6 +94,7 @@ async fn write(
                 tracing::error!(key = %batch[0].job.key, %error, "an outcome could not be written");
                 let failed = batch.into_iter().map(|settlement| Settlement {
                     state: REFUSED,
+                    done: Vec::new(),
                     error: Some("the database refused the outcome".to_owned()),
                     ..settlement
                 });
@@ -154,6 +155,7 @@ fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlem
     Settlement {
         job: attempted.claimed.job.clone(),
         state,
+        done: attempted.done.clone(),
         provider: attempted.provider.clone(),
         error,
         outcome: attempted.outcome.kind(),
@@ -217,6 +219,7 @@ fn in_doubt(engine: &Engine, job: SendJob, now: Timestamp) -> Settlement {
     Settlement {
         job,
         state,
+        done: Vec::new(),
         provider: chain.map_or("none", |chain| chain.first().name()).to_owned(),
         error,
         outcome: outcome.kind(),

@@ -229,7 +229,8 @@ async fn what_waits_in_a_database_is_told() {
              INSERT INTO dead_letter (stage, reason, error, created_at, replayed_at)
              VALUES ('receive', 'POISON', 'POISON: {', now(), NULL), ('receive', 'POISON', 'POISON: {', now(), now());
              INSERT INTO send (notification_id, channel, recipient_address, status, created_at)
-             SELECT gen_random_uuid(), 'SMS', '+39', 'IN_DOUBT', now() FROM generate_series(1, 3);
+             SELECT gen_random_uuid(), 'SMS', '+39', 'SENDING', now() FROM generate_series(1, 3);
+             UPDATE send SET status = 'IN_DOUBT';
              INSERT INTO lease VALUES ('in-process broker', 'shop-1', now() + interval '15 s');
              INSERT INTO schema_history (version, name) VALUES (99, 'from_the_future')",
         )

@@ -136,6 +136,7 @@ pub fn outcome(job: &SendJob, state: SendState) -> Settlement {
     Settlement {
         job: job.clone(),
         state,
+        done: Vec::new(),
         provider: "provider".to_owned(),
         error,
         outcome,

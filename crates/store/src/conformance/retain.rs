@@ -5,21 +5,21 @@ use std::time::Duration;
 use campanile_domain::channel::Channel::{Email, Push, Sms, Websocket};
 use campanile_domain::event::{Failure, NewEvent};
 use campanile_domain::fan_out::{Cursor, OutboxRow};
-use campanile_domain::send::{REJECTED, SendState};
+use campanile_domain::send::{AddressDone, AddressEnd, REJECTED, SendState};
 use campanile_domain::time::Timestamp;
 use serde_json::json;
 
 use super::Fixture;
 use super::given::{
-    chunk_of, claimed, customer, entity, event, found, left_due, outcome, row, rows, step_of, summary, text,
-    texts,
+    chunk_of, claimed, customer, entity, event, event_id, found, left_due, outcome, row, rows, step_of,
+    summary, text, texts,
 };
-use crate::{Acceptance, Capture, DeadLetterFilter, FanOutStep, Retained, SendJob, Settlement, Step};
+use crate::{Acceptance, Capture, DeadLetterFilter, FanOutStep, Post, Retained, SendJob, Settlement, Step};
 
 const AGE: Duration = Duration::from_hours(24);
 
 /// Where rows of events are, by the names that are promised.
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 11] = [
     "event_outbox",
     "event_cancel",
     "notification_outbox",
@@ -27,6 +27,8 @@ const TABLES: [&str; 9] = [
     "notification",
     "notification_channel_send",
     "send_attempt",
+    "send_address",
+    "event_post",
     "captured_message",
     "dead_letter",
 ];
@@ -111,7 +113,11 @@ pub async fn an_old_event_goes_with_all_that_belongs_to_it(fixture: &Fixture) {
     let keys: Vec<_> = rows.iter().map(|row| claimed(row.key)).collect();
     let jobs = fixture.receive(&keys).await.jobs;
     let failed = outcome(&jobs[2], SendState::Failed { code: REJECTED });
-    fixture.settle(vec![sent(&jobs[0]), sent(&jobs[1]), failed]).await;
+    let address = jobs[1].address.split(' ').next().expect("it has several").to_owned();
+    let done = vec![AddressDone { address, end: AddressEnd::Sent { external_id: None } }];
+    fixture.settle(vec![sent(&jobs[0]), Settlement { done, ..sent(&jobs[1]) }, failed]).await;
+    let post = fixture.store.claim_post(&event_id("a"), "https://hooks.example", jobs[0].key).await;
+    assert_eq!(post.expect("the database is there"), Post::Mine);
     fixture.execute("INSERT INTO event_cancel (event_id, reason) VALUES ('a', 'too late')").await;
     assert_eq!(fixture.close(&["a"]).await, 1);
     for table in TABLES {

@@ -7,13 +7,16 @@ use super::connect::{self, Server};
 use super::{PostgresConfig, direct_server};
 use crate::StoreError;
 
-const HISTORY: &str = "campanile.schema_history";
+pub(super) const HISTORY: &str = "campanile.schema_history";
 /// The first release that is tested against.
 pub(super) const OLDEST_SERVER: i32 = 150_000;
 
 /// Every migration, in order.
-pub(super) const MIGRATIONS: [(&str, &str); 1] =
-    [("V1__first_tables", include_str!("migrations/V1__first_tables.sql"))];
+pub(super) const MIGRATIONS: [(&str, &str); 3] = [
+    ("V1__first_tables", include_str!("migrations/V1__first_tables.sql")),
+    ("V2__sends", include_str!("migrations/V2__sends.sql")),
+    ("V3__doubts", include_str!("migrations/V3__doubts.sql")),
+];
 
 /// Answers the names of what was applied. Needs a session of its own, because the lock belongs to it.
 pub async fn run(config: &PostgresConfig) -> Result<Vec<String>, StoreError> {

@@ -7,6 +7,7 @@ mod commit;
 mod connect;
 mod context;
 mod dead_letter;
+mod doubt;
 mod event;
 mod examine;
 mod fan_out;

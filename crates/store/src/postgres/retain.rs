@@ -84,7 +84,12 @@ async fn delete_event(transaction: &Transaction, id: i64, budget: &mut Budget) -
     if !transaction.query(statement::ROWS_LEFT, &[&id]).await?.is_empty() {
         return Ok(true);
     }
-    for sql in [statement::DELETE_CAPTURED_OF, statement::DELETE_LETTERS_OF, statement::DELETE_SHARED_OF] {
+    for sql in [
+        statement::DELETE_CAPTURED_OF,
+        statement::DELETE_LETTERS_OF,
+        statement::DELETE_SHARED_OF,
+        statement::DELETE_POSTS_OF,
+    ] {
         budget.spent += transaction.execute(sql, &[&id, &budget.left()]).await?;
         if budget.is_spent() {
             return Ok(false);
@@ -98,7 +103,7 @@ async fn delete_event(transaction: &Transaction, id: i64, budget: &mut Budget) -
 }
 
 /// Rows that nobody will touch again, each with its send, and with its notification if it is the last of it. A row has four rows
-/// at most that are deleted with it, besides its attempts.
+/// at most that are deleted with it, besides its attempts and addresses.
 async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) -> Result<(), StoreError> {
     const ROWS_OF_ONE: i64 = 4;
     let limit = (budget.left() / ROWS_OF_ONE).max(1);
@@ -109,7 +114,12 @@ async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) ->
     let keys = rows.iter().map(read::key_of).collect::<Result<Vec<_>, _>>()?;
     let (ids, channels) = columns(keys);
     let params: Params = &[&ids, &channels];
-    for sql in [statement::DELETE_ATTEMPTS, statement::DELETE_SEND, statement::DELETE_ROW] {
+    for sql in [
+        statement::DELETE_ATTEMPTS,
+        statement::DELETE_SEND_ADDRESSES,
+        statement::DELETE_SEND,
+        statement::DELETE_ROW,
+    ] {
         budget.spent += transaction.execute(sql, params).await?;
     }
     budget.spent += transaction.execute(statement::DELETE_NOTIFICATION, &[&ids]).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
-use campanile_domain::id::{EventId, SendKey, UserRef};
+use campanile_domain::id::{EventId, NotificationId, SendKey, UserRef};
 use campanile_domain::priority::Priority;
 use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
@@ -14,9 +14,10 @@ use uuid::Uuid;
 use super::outbox::columns;
 use super::transaction::Transaction;
 use super::{Params, Postgres, prepare, query_prepared, read, settle, statement};
+use crate::send::address_hash;
 use crate::{
-    ClaimId, ExpiredClaim, FailedMessage, Received, ReceivedKey, SendJob, SendStore, Settled, Settlement,
-    StoreError,
+    ClaimId, ExpiredClaim, FailedMessage, Post, Receipt, Received, ReceivedKey, SendJob, SendStore, Settled,
+    Settlement, StoreError,
 };
 
 #[async_trait]
@@ -76,6 +77,20 @@ impl SendStore for Postgres {
         finished: Vec<ClaimId>,
     ) -> Result<Settled, StoreError> {
         settle::settle(self, &settlements, &finished).await
+    }
+
+    async fn claim_post(&self, event_id: &EventId, address: &str, key: SendKey) -> Result<Post, StoreError> {
+        let params: Params = &[&event_id.as_str(), &address_hash(address), &key.notification_id.0];
+        let rows = self.query(statement::CLAIM_POST, params).await?;
+        let holder = NotificationId(read::get(read::only(&rows)?, "notification_id")?);
+        Ok(if holder == key.notification_id { Post::Mine } else { Post::Of(holder) })
+    }
+
+    async fn note_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError> {
+        let Receipt { external_id, receipt, replaces } = receipt;
+        let params: Params =
+            &[&key.notification_id.0, &key.channel.as_str(), &external_id, &receipt, &replaces];
+        Ok(self.execute(statement::NOTE_RECEIPT, params).await? > 0)
     }
 
     async fn expired_claims(&self, limit: usize) -> Result<Vec<ExpiredClaim>, StoreError> {

@@ -4,11 +4,13 @@ use std::collections::HashSet;
 
 use campanile_domain::channel::Channel;
 use campanile_domain::id::SendKey;
-use campanile_domain::send::SendState;
+use campanile_domain::send::{AddressDone, SendState};
 use campanile_domain::time::Timestamp;
 
+use super::outbox::columns;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, statement};
+use crate::send::end_of;
 use crate::{Capture, ClaimId, DeadLetter, Settled, Settlement, StoreError};
 
 pub async fn settle(
@@ -29,6 +31,9 @@ pub async fn settle(
             write_due(&transaction, &held),
             write_attempts(&transaction, &held),
             write_captured(&transaction, &held),
+            write_addresses(&transaction, &held),
+            write_dead_addresses(&transaction, &held),
+            give_up_posts(&transaction, &held),
             write_letters(&transaction, &letters),
         )?;
     }
@@ -65,6 +70,7 @@ async fn write_outcomes(
                 &column(&ordered, |s| s.provider.as_str()),
                 &column(&ordered, Settlement::external_id),
                 &column(&ordered, Settlement::last_error),
+                &column(&ordered, Settlement::address_left),
             ],
         )
         .await?;
@@ -122,6 +128,56 @@ async fn write_captured(transaction: &Transaction, held: &[&Settlement]) -> Resu
         &column(&captured, |s| s.job.body.as_str()),
     ];
     transaction.execute(statement::INSERT_CAPTURED, params).await.map(drop)
+}
+
+/// What became of each address, of sends that have several.
+async fn write_addresses(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
+    let done: Vec<(SendKey, &AddressDone)> =
+        held.iter().flat_map(|s| s.addresses().into_iter().map(|done| (s.job.key, done))).collect();
+    if done.is_empty() {
+        return Ok(());
+    }
+    let ends: Vec<_> = done.iter().map(|(_, done)| end_of(done)).collect();
+    let (ids, channels) = columns(done.iter().map(|(key, _)| *key));
+    let params: Params = &[
+        &ids,
+        &channels,
+        &done.iter().map(|(_, done)| done.address.as_str()).collect::<Vec<_>>(),
+        &ends.iter().map(|(outcome, ..)| *outcome).collect::<Vec<_>>(),
+        &ends.iter().map(|(_, external_id, _)| *external_id).collect::<Vec<_>>(),
+        &ends.iter().map(|(.., error)| *error).collect::<Vec<_>>(),
+    ];
+    transaction.execute(statement::PUT_SEND_ADDRESS, params).await.map(drop)
+}
+
+async fn write_dead_addresses(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
+    let dead: Vec<(&str, &str, &str)> = held
+        .iter()
+        .flat_map(|s| s.dead().map(|(address, reason)| (s.job.key.channel.as_str(), address, reason)))
+        .collect();
+    if dead.is_empty() {
+        return Ok(());
+    }
+    let params: Params = &[
+        &dead.iter().map(|(channel, ..)| *channel).collect::<Vec<_>>(),
+        &dead.iter().map(|(_, address, _)| *address).collect::<Vec<_>>(),
+        &dead.iter().map(|(.., reason)| *reason).collect::<Vec<_>>(),
+    ];
+    transaction.execute(statement::INSERT_DEAD_ADDRESS, params).await.map(drop)
+}
+
+async fn give_up_posts(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
+    let (given_up, hashes): (Vec<&Settlement>, Vec<String>) =
+        held.iter().filter_map(|s| Some((*s, s.post_given_up()?))).unzip();
+    if given_up.is_empty() {
+        return Ok(());
+    }
+    let params: Params = &[
+        &column(&given_up, |s| s.job.event_id.as_str()),
+        &hashes,
+        &column(&given_up, |s| s.job.key.notification_id.0),
+    ];
+    transaction.execute(statement::GIVE_UP_POST, params).await.map(drop)
 }
 
 pub async fn write_letters(transaction: &Transaction, letters: &[DeadLetter]) -> Result<(), StoreError> {

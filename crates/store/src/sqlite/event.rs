@@ -9,7 +9,7 @@ use campanile_domain::priority::Priority;
 use campanile_domain::time;
 use rusqlite::{Connection, named_params};
 
-use super::{Sqlite, read, send, statement};
+use super::{Sqlite, read, settle, statement};
 use crate::{Acceptance, DeadLetter, EventStore, StoreError};
 
 #[async_trait]
@@ -85,7 +85,7 @@ pub fn give_up(
         return Ok(());
     }
     read::change(connection, statement::GIVE_UP_PROCESSED, named_params! { ":id": seq })?;
-    send::dead_letter(connection, now, &DeadLetter::of_event(event_id, failure))
+    settle::dead_letter(connection, now, &DeadLetter::of_event(event_id, failure))
 }
 
 /// Looks at everything before it writes anything, so that a conflict leaves no trace.

@@ -187,7 +187,7 @@ fn backlog(connection: &Connection) -> Vec<Finding> {
     });
     let age = |at: String| time::from_text(&at).map(|at| time::between(at, Timestamp::now()));
     let letters = count("SELECT count(*) FROM dead_letter WHERE replayed_at IS NULL");
-    let doubtful = count("SELECT count(*) FROM notification_channel_send WHERE status = 'IN_DOUBT'");
+    let doubtful = count("SELECT count(*) FROM send_doubt");
     vec![
         oldest.map_or_else(|error| not_told("events", &why(&error)), |at| examine::waiting(at.and_then(age))),
         letters.map_or_else(|error| not_told("dead letters", &why(&error)), examine::dead_letters),

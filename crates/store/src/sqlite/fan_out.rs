@@ -15,7 +15,7 @@ use rusqlite::{Connection, Row, named_params};
 use serde_json::json;
 
 use super::held::Hold;
-use super::{Sqlite, event, outbox, people, read, send, statement};
+use super::{Sqlite, event, outbox, people, read, settle, statement};
 use crate::fan_out::NextState;
 use crate::{
     Chunk, ChunkId, Claim, ClaimedEvent, DeadLetter, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore,
@@ -178,7 +178,7 @@ fn write(
         if !write_row(connection, now, row, None)? {
             continue;
         }
-        send::dead_letter(connection, now, &DeadLetter::of_failed_row(row))?;
+        settle::dead_letter(connection, now, &DeadLetter::of_failed_row(row))?;
     }
     let lease_until = outbox::lease_until(now, commit.lease);
     let mut leased = Vec::new();
@@ -214,7 +214,7 @@ fn write_step(
     }
     write_processed(connection, now, instance, step)?;
     if let Some(letter) = step.letter() {
-        send::dead_letter(connection, now, &letter)?;
+        settle::dead_letter(connection, now, &letter)?;
     }
     for (entity, shared_read) in &step.entities {
         read::change(

@@ -5,6 +5,7 @@
 pub mod back_door;
 mod context;
 mod dead_letter;
+mod doubt;
 mod event;
 mod examine;
 mod fan_out;
@@ -16,6 +17,7 @@ mod read;
 mod retain;
 mod row;
 mod send;
+mod settle;
 mod statement;
 mod trace;
 mod waiting;
@@ -213,6 +215,7 @@ fn migrations() -> Result<Vec<Migration>, refinery::Error> {
     [
         ("V1__first_tables", include_str!("migrations/V1__first_tables.sql")),
         ("V2__leases", include_str!("migrations/V2__leases.sql")),
+        ("V3__sends", include_str!("migrations/V3__sends.sql")),
     ]
     .into_iter()
     .map(|(name, sql)| Migration::unapplied(name, sql))

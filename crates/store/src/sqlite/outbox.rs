@@ -14,7 +14,7 @@ use rusqlite::{Connection, Row, named_params};
 use serde_json::json;
 
 use super::event::open_events;
-use super::{Sqlite, read, send, statement};
+use super::{Sqlite, read, settle, statement};
 use crate::outbox::LOST_PAGE;
 use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, LostFrom, OutboxStore, Republished, StoreError};
 
@@ -177,7 +177,7 @@ fn count_refusal(
         return Ok(Refused::Waits);
     }
     let letter = DeadLetter::of_refused_row(event_id, recipient, key.channel, error);
-    send::dead_letter(connection, now, &letter)?;
+    settle::dead_letter(connection, now, &letter)?;
     Ok(Refused::Failed)
 }
 

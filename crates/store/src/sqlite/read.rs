@@ -97,8 +97,17 @@ pub fn job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
 }
 
 /// Columns that hold JSON, and those that are true or false, whatever table they are of.
-const JSON_COLUMNS: [&str; 7] =
-    ["payload", "properties", "counts", "decisions", "attempts", "push_tokens", "roles"];
+const JSON_COLUMNS: [&str; 9] = [
+    "payload",
+    "properties",
+    "counts",
+    "decisions",
+    "attempts",
+    "addresses",
+    "push_tokens",
+    "roles",
+    "place",
+];
 const FLAG_COLUMNS: [&str; 4] = ["shared_read", "enabled", "mandatory", "active"];
 
 /// A row as an object with its column names. What should be JSON or UTF-8 and is not comes as text: an event that failed for

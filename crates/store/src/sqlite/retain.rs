@@ -85,7 +85,12 @@ fn delete_event(
     if read::first(connection, statement::ROWS_LEFT, this_event, |_| Ok(()))?.is_some() {
         return Ok(true);
     }
-    for sql in [statement::DELETE_CAPTURED_OF, statement::DELETE_LETTERS_OF, statement::DELETE_SHARED_OF] {
+    for sql in [
+        statement::DELETE_CAPTURED_OF,
+        statement::DELETE_LETTERS_OF,
+        statement::DELETE_SHARED_OF,
+        statement::DELETE_POSTS_OF,
+    ] {
         let params = named_params! { ":id": id, ":limit": budget.left() };
         budget.spent += read::change(connection, sql, params)?;
         if budget.is_spent() {
@@ -110,7 +115,12 @@ fn delete_rows(connection: &Connection, id: i64, budget: &mut Budget) -> Result<
             break;
         }
         let this_row = named_params! { ":notification_id": notification_id, ":channel": channel };
-        for sql in [statement::DELETE_ATTEMPTS, statement::DELETE_SEND, statement::DELETE_ROW] {
+        for sql in [
+            statement::DELETE_ATTEMPTS,
+            statement::DELETE_SEND_ADDRESSES,
+            statement::DELETE_SEND,
+            statement::DELETE_ROW,
+        ] {
             budget.spent += read::change(connection, sql, this_row)?;
         }
         let params = named_params! { ":notification_id": notification_id };

@@ -1,4 +1,4 @@
-//! From a received message to a settled send.
+//! From a received message to a claimed send. What became of the attempt is in `settle`.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, NotificationId, SendKey, UserRef};
 use campanile_domain::priority::Priority;
-use campanile_domain::send::SendState;
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::{Connection, named_params};
 use serde_json::json;
 
 use super::outbox::lease_until;
-use super::{Sqlite, read, statement};
+use super::{Sqlite, read, settle, statement};
+use crate::send::address_hash;
 use crate::{
-    Capture, ClaimId, DeadLetter, ExpiredClaim, FailedMessage, Received, ReceivedKey, SendJob, SendStore,
-    Settled, Settlement, StoreError,
+    ClaimId, ExpiredClaim, FailedMessage, Post, Receipt, Received, ReceivedKey, SendJob, SendStore, Settled,
+    Settlement, StoreError,
 };
 
 #[async_trait]
@@ -76,7 +76,7 @@ impl SendStore for Sqlite {
         self.write(move |connection, now| {
             let mut settled = Settled::default();
             for settlement in &settlements {
-                if !settle(connection, now, settlement)? {
+                if !settle::settle(connection, now, settlement)? {
                     settled.lost.push(settlement.job.key);
                 }
             }
@@ -84,6 +84,33 @@ impl SendStore for Sqlite {
                 read::change(connection, statement::DELETE_CLAIM, named_params! { ":id": claim.0 })?;
             }
             Ok(settled)
+        })
+        .await
+    }
+
+    async fn claim_post(&self, event_id: &EventId, address: &str, key: SendKey) -> Result<Post, StoreError> {
+        let (event_id, hash) = (event_id.to_string(), address_hash(address));
+        let id = key.notification_id;
+        self.write(move |connection, now| {
+            let params = named_params! {
+                ":event_id": event_id, ":address_hash": hash, ":notification_id": id.to_string(), ":at": now,
+            };
+            let holder: Option<String> =
+                read::first(connection, statement::CLAIM_POST, params, |row| Ok(row.get(0)?))?;
+            let holder = holder.unwrap_or_default().parse().map_err(|e| read::bad("notification_id", e))?;
+            Ok(if id.0 == holder { Post::Mine } else { Post::Of(NotificationId(holder)) })
+        })
+        .await
+    }
+
+    async fn note_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError> {
+        self.write(move |connection, now| {
+            let params = named_params! {
+                ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(),
+                ":external_id": receipt.external_id, ":receipt": receipt.receipt,
+                ":replaces": json!(receipt.replaces).to_string(), ":now": now,
+            };
+            Ok(read::change(connection, statement::NOTE_RECEIPT, params)? > 0)
         })
         .await
     }
@@ -229,7 +256,7 @@ fn fail(connection: &Connection, now: &str, failed: &FailedMessage) -> Result<()
             Ok((row.get::<_, String>("event_id")?, read::recipient_of(row)?))
         })?;
     }
-    dead_letter(connection, now, &failed.letter(row))
+    settle::dead_letter(connection, now, &failed.letter(row))
 }
 
 fn notification_of(
@@ -243,7 +270,7 @@ fn notification_of(
     read::first(connection, statement::NOTIFICATION_OF, params, |row| Ok(row.get(0)?))
 }
 
-fn wait(connection: &Connection, job: &SendJob, due_at: &str) -> Result<(), StoreError> {
+pub fn wait(connection: &Connection, job: &SendJob, due_at: &str) -> Result<(), StoreError> {
     read::change(
         connection,
         statement::INSERT_DUE,
@@ -268,68 +295,4 @@ fn start(
     }
     let params = named_params! { ":notification_id": notification_id, ":channel": channel.as_str() };
     read::first(connection, statement::SEND_JOB, params, |row| read::job(row, claim))
-}
-
-/// Answers whether the claim still held.
-fn settle(connection: &Connection, now: &str, settlement: &Settlement) -> Result<bool, StoreError> {
-    let SendKey { notification_id, channel } = settlement.job.key;
-    let job = &settlement.job;
-    let sent_at = settlement.is_sent().then_some(now);
-    let changed = read::change(
-        connection,
-        statement::SETTLE_SEND,
-        named_params! {
-            ":status": settlement.state.status().as_str(), ":attempt_count": settlement.attempts(),
-            ":attempted": settlement.attempted(), ":provider": settlement.provider, ":external_id": settlement.external_id(),
-            ":last_error": settlement.last_error(), ":sent_at": sent_at, ":notification_id": notification_id.to_string(),
-            ":channel": channel.as_str(), ":lease": job.claim.0,
-        },
-    )?;
-    if changed == 0 {
-        return Ok(false);
-    }
-    if let SendState::Due { at } = &settlement.state {
-        wait(connection, job, &time::to_text(*at))?;
-    }
-    if settlement.is_kept() {
-        read::change(
-            connection,
-            statement::INSERT_ATTEMPT,
-            named_params! {
-                ":notification_id": notification_id.to_string(), ":channel": channel.as_str(), ":at": now,
-                ":provider": settlement.provider, ":outcome": settlement.outcome.as_str(), ":error": settlement.error,
-                ":duration_ms": i64::try_from(settlement.duration.as_millis()).unwrap_or(i64::MAX),
-            },
-        )?;
-    }
-    if settlement.capture == Capture::Keep && settlement.is_sent() {
-        read::change(
-            connection,
-            statement::INSERT_CAPTURED,
-            named_params! {
-                ":event_id": job.event_id.as_str(), ":user_type": job.user.user_type.as_str(),
-                ":user_id": job.user.user_id.as_str(), ":channel": channel.as_str(), ":address": job.address,
-                ":title": job.title, ":body": job.body, ":at": now,
-            },
-        )?;
-    }
-    if let Some(letter) = settlement.letter() {
-        dead_letter(connection, now, &letter)?;
-    }
-    Ok(true)
-}
-
-pub fn dead_letter(connection: &Connection, now: &str, letter: &DeadLetter) -> Result<(), StoreError> {
-    read::change(
-        connection,
-        statement::INSERT_DEAD_LETTER,
-        named_params! {
-            ":stage": letter.stage, ":event_id": letter.event_id,
-            ":recipient_type": letter.recipient.as_ref().map(|r| r.user_type.as_str()),
-            ":recipient_id": letter.recipient.as_ref().map(|r| r.user_id.as_str()),
-            ":channel": letter.channel.map(Channel::as_str), ":provider": letter.provider,
-            ":reason": letter.reason, ":error": letter.error, ":message": letter.message, ":now": now,
-        },
-    )
-    .map(drop)
 }

@@ -7,6 +7,7 @@ statements! {
     CHUNK_ROWS = "chunk_rows";
     CLAIM_CHUNK = "claim_chunk";
     CLAIM_FRESH = "claim_fresh";
+    CLAIM_POST = "claim_post";
     CLAIM_THESE = "claim_these";
     CLAIM_UNFINISHED = "claim_unfinished";
     CLAIMED_JOBS = "claimed_jobs";
@@ -25,8 +26,10 @@ statements! {
     DELETE_LETTERS_OF = "delete_letters_of";
     DELETE_NOTIFICATION = "delete_notification";
     DELETE_OLD_CAPTURED = "delete_old_captured";
+    DELETE_POSTS_OF = "delete_posts_of";
     DELETE_ROW = "delete_row";
     DELETE_SEND = "delete_send";
+    DELETE_SEND_ADDRESSES = "delete_send_addresses";
     DELETE_SHARED_OF = "delete_shared_of";
     DELETE_STRAY_LETTERS = "delete_stray_letters";
     EVENT_STATUS = "event_status";
@@ -34,10 +37,12 @@ statements! {
     EXPIRED_CLAIMS = "expired_claims";
     FAIL_ROW = "fail_row";
     FILL_CLAIM = "fill_claim";
+    FIND_DOUBT = "find_doubt";
     FINISH_EVENT = "finish_event";
     FORGET_DECISIONS = "forget_decisions";
     FORGOTTEN_EVENT = "forgotten_event";
     GIVE_UP_EVENT = "give_up_event";
+    GIVE_UP_POST = "give_up_post";
     GIVE_UP_PROCESSED = "give_up_processed";
     GROUP_SETTINGS = "group_settings";
     GROUPS = "groups";
@@ -46,6 +51,7 @@ statements! {
     INSERT_CAPTURED = "insert_captured";
     INSERT_CHUNK = "insert_chunk";
     INSERT_CLAIM = "insert_claim";
+    INSERT_DEAD_ADDRESS = "insert_dead_address";
     INSERT_DEAD_LETTER = "insert_dead_letter";
     INSERT_DUE = "insert_due";
     INSERT_EVENT_NOTIFICATION = "insert_event_notification";
@@ -60,9 +66,14 @@ statements! {
     LIST_CAPTURED_OF = "list_captured_of";
     LIST_DEAD_LETTERS = "list_dead_letters";
     LIST_DEAD_LETTERS_OF = "list_dead_letters_of";
+    LIST_DOUBTS = "list_doubts";
+    LIST_DUE = "list_due";
+    LIST_SENDS = "list_sends";
+    LIST_SENDS_OF = "list_sends_of";
     LOST_ROWS = "lost_rows";
     MARK_REPLAYED = "mark_replayed";
     NEXT_DUE = "next_due";
+    NOTE_RECEIPT = "note_receipt";
     NOTIFICATION_OF = "notification_of";
     OLDEST_WAITING = "oldest_waiting";
     OPEN_EVENTS = "open_events";
@@ -70,6 +81,7 @@ statements! {
     PAGE_EVERYBODY = "page_everybody";
     PAGE_USER = "page_user";
     PREFERENCES_OF = "preferences_of";
+    PUT_SEND_ADDRESS = "put_send_address";
     RECEIVE_NOTIFICATION = "receive_notification";
     RECEIVE_ROW = "receive_row";
     RECEIVE_SEND = "receive_send";
@@ -81,6 +93,7 @@ statements! {
     REPLAY_EVENT = "replay_event";
     REPLAY_ROW = "replay_row";
     REPLAY_SEND = "replay_send";
+    RESOLVE_DOUBT = "resolve_doubt";
     RETAIN_PAGE = "retain_page";
     ROWS_DONE_WITH = "rows_done_with";
     ROWS_LEFT = "rows_left";

@@ -74,7 +74,7 @@ impl Session {
         };
         let letters =
             self.count("SELECT count(*) FROM campanile.dead_letter WHERE replayed_at IS NULL").await;
-        let doubtful = self.count("SELECT count(*) FROM campanile.send WHERE status = 'IN_DOUBT'").await;
+        let doubtful = self.count("SELECT count(*) FROM campanile.send_doubt").await;
         vec![
             oldest,
             letters.map_or_else(|why| not_told("dead letters", &why), examine::dead_letters),

@@ -19,8 +19,8 @@ started AS (
     UPDATE campanile.send s SET status = 'SENDING', lease = claimed.id
     FROM taken, claimed
     WHERE s.notification_id = taken.notification_id AND s.channel = taken.channel AND s.status = 'DUE'
-    RETURNING s.notification_id, s.channel, s.attempt_count, s.lease AS claim, taken.due_at)
-SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address, o.title,
+    RETURNING s.notification_id, s.channel, s.recipient_address, s.attempt_count, s.lease AS claim, taken.due_at)
+SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, started.recipient_address, o.title,
        o.body, o.priority, started.attempt_count, started.claim, started.due_at
 FROM started
 JOIN campanile.outbox o ON o.notification_id = started.notification_id AND o.channel = started.channel

@@ -1,11 +1,16 @@
--- The sends of a page of recipients, with their attempts. Unique index notification_recipient, then primary keys.
+-- The sends of a page of recipients, with their attempts and with what became of each address, where there are several. Unique index notification_recipient, then primary keys.
 SELECT n.user_type, n.user_id, s.id, s.notification_id, s.channel, s.recipient_address, s.status, s.attempt_count,
        s.next_attempt_at, s.lease, s.lease_until, s.provider, s.external_id, s.receipt, s.receipt_at, s.last_error, s.created_at,
        s.sent_at,
        (SELECT coalesce(json_agg(json_build_object('at', to_char(a.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
                                                    'provider', a.provider, 'outcome', a.outcome, 'error', a.error,
                                                    'duration_ms', a.duration_ms) ORDER BY a.id), '[]')
-        FROM campanile.send_attempt a WHERE a.notification_id = s.notification_id AND a.channel = s.channel) AS attempts
+        FROM campanile.send_attempt a WHERE a.notification_id = s.notification_id AND a.channel = s.channel) AS attempts,
+       (SELECT coalesce(json_agg(json_build_object('address', a.address, 'outcome', a.outcome, 'external_id', a.external_id,
+                                                   'error', a.error,
+                                                   'at', to_char(a.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))
+                                 ORDER BY a.address), '[]')
+        FROM campanile.send_address a WHERE a.notification_id = s.notification_id AND a.channel = s.channel) AS addresses
 FROM campanile.notification n
 CROSS JOIN LATERAL (SELECT * FROM campanile.notification_channel_send v WHERE v.notification_id = n.id OFFSET 0) s
 WHERE n.event_id = $1 AND (n.user_type, n.user_id) >= ($2, $3) AND (n.user_type, n.user_id) <= ($4, $5)

@@ -23,6 +23,7 @@ fn sent(job: &SendJob, at: campanile_domain::time::Timestamp) -> Settlement {
     Settlement {
         job: job.clone(),
         state: SendState::Sent { external_id: Some("an id of the provider".to_owned()), at },
+        done: Vec::new(),
         provider: "provider".to_owned(),
         error: None,
         outcome: OutcomeKind::Sent,

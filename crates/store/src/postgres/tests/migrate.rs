@@ -6,6 +6,7 @@ use super::{event, ids, received, rows, shared};
 use crate::conformance::{BackDoor, Fixture};
 use crate::postgres::Postgres;
 use crate::postgres::back_door::Database;
+use crate::postgres::migrate;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_that_start_at_once_make_the_tables_once() {
@@ -18,13 +19,14 @@ async fn instances_that_start_at_once_make_the_tables_once() {
     while let Some(opened) = starting.join_next().await {
         opened.unwrap().unwrap();
     }
-    assert_eq!(database.count("SELECT count(*) FROM schema_history").await, 1);
+    assert_eq!(database.count("SELECT count(*) FROM schema_history").await, 3);
 }
 
 #[tokio::test]
 async fn the_second_migration_has_nothing_to_do() {
     let database = Database::empty().await;
-    assert_eq!(Postgres::migrate(&database.config()).await.unwrap(), ["V1__first_tables"]);
+    let all = ["V1__first_tables", "V2__sends", "V3__doubts"];
+    assert_eq!(Postgres::migrate(&database.config()).await.unwrap(), all);
     assert!(Postgres::migrate(&database.config()).await.unwrap().is_empty());
 }
 
@@ -33,7 +35,7 @@ async fn a_schema_of_a_newer_release_is_left_alone() {
     let database = Database::new().await;
     database
         .execute(
-            "INSERT INTO schema_history SELECT version + 1, 'later', applied_on, checksum FROM schema_history;
+            "INSERT INTO schema_history SELECT 9999, 'later', applied_on, checksum FROM schema_history WHERE version = 1;
              ALTER TABLE event_outbox ADD COLUMN later text",
         )
         .await;
@@ -42,6 +44,29 @@ async fn a_schema_of_a_newer_release_is_left_alone() {
     let fixture = Fixture { store: shared(store), back_door: Box::new(database) };
     fixture.accept(&[event("a")]).await;
     assert_eq!(ids(&*fixture.claim_fresh().await), ["a"]);
+}
+
+#[tokio::test]
+async fn what_was_in_doubt_before_is_listed_since_its_last_attempt() {
+    let database = Database::empty().await;
+    let mut client = database.connect().await;
+    client.batch_execute("CREATE SCHEMA campanile").await.unwrap();
+    let first = &migrate::migrations().unwrap()[..1];
+    let mut runner = refinery::Runner::new(first);
+    runner.set_migration_table_name(migrate::HISTORY).run_async(&mut client).await.unwrap();
+    database
+        .execute(
+            "INSERT INTO send (notification_id, channel, recipient_address, status, created_at)
+             SELECT gen_random_uuid(), 'SMS', '+39', 'IN_DOUBT', '2026-01-21T10:15:30Z' FROM generate_series(1, 3);
+             INSERT INTO send_attempt (notification_id, channel, at, outcome, duration_ms)
+             SELECT notification_id, 'SMS', at, 'UNKNOWN', 5
+             FROM (SELECT notification_id FROM send LIMIT 1) s, unnest(ARRAY['2026-01-21T10:16:00Z', '2026-01-21T10:17:00Z']::timestamptz[]) at",
+        )
+        .await;
+    assert_eq!(Postgres::migrate(&database.config()).await.unwrap().len(), 2);
+    let since = |time: &str| format!("SELECT count(*) FROM send_doubt WHERE since = '2026-01-21T10:{time}Z'");
+    assert_eq!(database.count(&since("17:00")).await, 1);
+    assert_eq!(database.count(&since("15:30")).await, 2);
 }
 
 #[tokio::test]

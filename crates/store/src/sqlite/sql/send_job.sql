@@ -1,5 +1,5 @@
--- All that an attempt needs. Primary keys.
-SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address, o.title,
+-- All that an attempt needs. The address is the send's: what is left of the row's. Primary keys.
+SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, s.recipient_address, o.title,
        o.body, o.priority, s.attempt_count
 FROM send s
 JOIN outbox o ON o.notification_id = s.notification_id AND o.channel = s.channel

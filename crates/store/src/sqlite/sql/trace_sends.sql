@@ -1,8 +1,11 @@
--- The sends of a page of recipients, with their attempts. Unique index notification_recipient, then primary keys.
+-- The sends of a page of recipients, with their attempts and with what became of each address, where there are several. Unique index notification_recipient, then primary keys.
 SELECT n.user_type, n.user_id, s.*,
        (SELECT json_group_array(json_object('at', a.at, 'provider', a.provider, 'outcome', a.outcome, 'error', a.error,
                                             'duration_ms', a.duration_ms))
-        FROM send_attempt a WHERE a.notification_id = s.notification_id AND a.channel = s.channel) AS attempts
+        FROM send_attempt a WHERE a.notification_id = s.notification_id AND a.channel = s.channel) AS attempts,
+       (SELECT json_group_array(json_object('address', a.address, 'outcome', a.outcome, 'external_id', a.external_id,
+                                            'error', a.error, 'at', a.at))
+        FROM send_address a WHERE a.notification_id = s.notification_id AND a.channel = s.channel) AS addresses
 FROM notification n
 JOIN notification_channel_send s ON s.notification_id = n.id
 WHERE n.event_id = :event_id

@@ -15,6 +15,10 @@ const MEANT: &[(&str, &str, &str)] = &[
         "SCAN e USING INDEX event_outbox_unfinished",
         "a queue: the index has only what has begun",
     ),
+    ("list_doubts", "SCAN k", "a page of sends"),
+    ("list_due", "SCAN k", "a page of sends"),
+    ("list_sends", "SCAN k", "a page of sends"),
+    ("list_sends_of", "SCAN k", "a page of sends"),
     (
         "open_events",
         "SCAN event_outbox USING INDEX event_outbox_unfinished",
@@ -44,6 +48,10 @@ const LISTED_IN_KEY_ORDER: &str = "list ";
 const SORTED: &[(&str, &str)] = &[
     ("claim_these", "the events that the caller named"),
     ("claim_unfinished", "large events that are under way: few, and they take turns"),
+    ("list_doubts", "a page of sends"),
+    ("list_due", "a page of sends"),
+    ("list_sends", "a page of sends"),
+    ("list_sends_of", "a page of sends"),
     ("trace_users", "a page of users"),
     ("open_events", "a page of events, and large ones that are under way"),
 ];

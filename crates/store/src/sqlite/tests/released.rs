@@ -84,6 +84,28 @@ async fn a_file_of_each_release_is_upgraded() {
     }
 }
 
+#[test]
+fn what_was_in_doubt_before_is_listed_since_its_last_attempt() {
+    let folder = Folder::new();
+    let mut connection = folder.connect();
+    refinery::Runner::new(&migrations().unwrap()[..2]).run(&mut connection).unwrap();
+    connection
+        .execute_batch(
+            "INSERT INTO send (notification_id, channel, recipient_address, status, created_at)
+             VALUES ('a', 'SMS', '+39', 'IN_DOUBT', '2026-01-21T10:15:30.000Z'), ('b', 'SMS', '+39', 'IN_DOUBT', '2026-01-22T10:15:30.000Z'),
+                    ('c', 'SMS', '+39', 'SENT', '2026-01-23T10:15:30.000Z');
+             INSERT INTO send_attempt (notification_id, channel, at, outcome, duration_ms)
+             VALUES ('a', 'SMS', '2026-01-21T10:16:00.000Z', 'RETRY', 5), ('a', 'SMS', '2026-01-21T10:17:00.000Z', 'UNKNOWN', 5)",
+        )
+        .unwrap();
+    let _store = folder.open();
+    let listed = "SELECT count(*) FROM send_doubt
+                  WHERE (since, notification_id, channel) IN (VALUES ('2026-01-21T10:17:00.000Z', 'a', 'SMS'),
+                                                                     ('2026-01-22T10:15:30.000Z', 'b', 'SMS'))";
+    assert_eq!(count(&connection, listed), 2);
+    assert_eq!(count(&connection, "SELECT count(*) FROM send_doubt"), 2);
+}
+
 #[tokio::test]
 async fn a_file_that_a_later_release_upgraded_can_still_be_used() {
     let folder = Folder::new();

@@ -1,0 +1,157 @@
+//! Sends of several addresses: what became of each, which are left, and which are dead.
+
+use campanile_domain::channel::Channel::{Email, Push};
+use campanile_domain::fan_out::OutboxRow;
+use campanile_domain::id::SendKey;
+use campanile_domain::send::{AddressDone, AddressEnd, EXHAUSTED, REJECTED, SendState};
+use campanile_domain::time::Timestamp;
+use serde_json::{Value, json};
+
+use super::Fixture;
+use super::given::{LEASE, claimed, customer, event, outcome, row, text};
+use crate::{DeadLetterFilter, SendJob, Settlement};
+
+const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
+const DUE: SendState = SendState::Due { at: Timestamp::UNIX_EPOCH };
+
+fn sent(address: &str) -> AddressDone {
+    let external_id = Some(format!("id of {address}"));
+    AddressDone { address: address.to_owned(), end: AddressEnd::Sent { external_id } }
+}
+
+fn rejected(address: &str) -> AddressDone {
+    AddressDone { address: address.to_owned(), end: AddressEnd::Rejected { error: "too large".to_owned() } }
+}
+
+fn dead(address: &str) -> AddressDone {
+    AddressDone { address: address.to_owned(), end: AddressEnd::Dead { reason: "UNREGISTERED".to_owned() } }
+}
+
+fn done(job: &SendJob, state: SendState, done: Vec<AddressDone>) -> Settlement {
+    Settlement { done, ..outcome(job, state) }
+}
+
+/// A push to these tokens that is just being sent.
+async fn pushing(fixture: &Fixture, id: &str, tokens: &str) -> SendJob {
+    let row = OutboxRow { address: tokens.to_owned(), ..row(id, &customer("42"), Push) };
+    fixture.published(&event(id), std::slice::from_ref(&row)).await;
+    fixture.receive(&[claimed(row.key)]).await.jobs.pop().expect("the send was claimed")
+}
+
+async fn due_again(fixture: &Fixture) -> SendJob {
+    fixture.claim_due(Push, 1).await.pop().expect("it is due")
+}
+
+/// Address, outcome, id and error of each, as the trace has it.
+async fn addresses(fixture: &Fixture, id: &str, key: SendKey) -> Vec<Value> {
+    let send = fixture.send(id, key).await;
+    let of = |a: &Value| json!([a["address"], a["outcome"], a["external_id"], a["error"]]);
+    send["addresses"].as_array().expect("a send has addresses").iter().map(of).collect()
+}
+
+pub async fn what_became_of_each_address_is_kept(fixture: &Fixture) {
+    let job = pushing(fixture, "a", "t1 t2 t3").await;
+    let all = vec![sent("t1"), dead("t2"), rejected("t3")];
+    assert!(fixture.settle(vec![done(&job, SENT, all)]).await.is_empty());
+    let kept = addresses(fixture, "a", job.key).await;
+    let expected = [
+        json!(["t1", "SENT", "id of t1", null]),
+        json!(["t2", "DEAD", null, "UNREGISTERED"]),
+        json!(["t3", "REJECTED", null, "too large"]),
+    ];
+    assert_eq!(kept, expected);
+    let send = fixture.send("a", job.key).await;
+    assert_eq!((text(&send, "status"), text(&send, "recipient_address")), ("SENT", "t1 t2 t3"));
+    let at = send["addresses"][0]["at"].as_str().expect("it has a time");
+    assert!(campanile_domain::time::from_text(at).is_some() && at.len() == 24, "{at}");
+}
+
+pub async fn a_retry_goes_to_the_addresses_that_are_left(fixture: &Fixture) {
+    let job = pushing(fixture, "a", "t1 t2 t3").await;
+    fixture.settle(vec![done(&job, DUE, vec![sent("t2")])]).await;
+    let job = due_again(fixture).await;
+    assert_eq!(job.address, "t1 t3");
+    fixture.settle(vec![done(&job, DUE, vec![dead("t1")])]).await;
+    let job = due_again(fixture).await;
+    assert_eq!(job.address, "t3");
+    // Nothing is done with: it stays so.
+    fixture.settle(vec![outcome(&job, DUE)]).await;
+    let job = due_again(fixture).await;
+    assert_eq!(job.address, "t3");
+    fixture.settle(vec![done(&job, SENT, vec![sent("t3")])]).await;
+    let kept: Vec<Value> =
+        addresses(fixture, "a", job.key).await.iter().map(|a| json!([a[0], a[1]])).collect();
+    assert_eq!(kept, [json!(["t1", "DEAD"]), json!(["t2", "SENT"]), json!(["t3", "SENT"])]);
+    assert_eq!(text(&fixture.outbox_row("a", job.key).await, "recipient_address"), "t1 t2 t3");
+}
+
+pub async fn what_a_dead_instance_left_goes_to_the_addresses_that_are_left(fixture: &Fixture) {
+    let job = pushing(fixture, "a", "t1 t2").await;
+    fixture.settle(vec![done(&job, DUE, vec![sent("t1")])]).await;
+    due_again(fixture).await;
+    fixture.advance(LEASE * 2).await;
+    let expired = fixture.store.expired_claims(10).await.expect("the database is there");
+    assert_eq!(expired[0].jobs[0].address, "t2");
+}
+
+pub async fn a_replay_goes_to_the_addresses_that_are_left(fixture: &Fixture) {
+    let job = pushing(fixture, "a", "t1 t2").await;
+    fixture.settle(vec![done(&job, SendState::Failed { code: EXHAUSTED }, vec![sent("t1")])]).await;
+    let all = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
+    assert_eq!(fixture.store.replay(all).await.expect("the database is there").replayed, 1);
+    assert_eq!(due_again(fixture).await.address, "t2");
+}
+
+pub async fn a_send_whose_every_address_is_done_with_keeps_them(fixture: &Fixture) {
+    let job = pushing(fixture, "a", "t1 t2").await;
+    let both = vec![dead("t1"), rejected("t2")];
+    fixture.settle(vec![done(&job, SendState::Failed { code: REJECTED }, both)]).await;
+    assert_eq!(text(&fixture.send("a", job.key).await, "recipient_address"), "t1 t2");
+    assert_eq!(addresses(fixture, "a", job.key).await.len(), 2);
+}
+
+pub async fn one_address_is_not_kept_apart(fixture: &Fixture) {
+    let push = pushing(fixture, "a", "t1").await;
+    let email = fixture.sending("b", Email).await;
+    let spaced = done(&email, SENT, vec![sent(&email.address)]);
+    fixture.settle(vec![done(&push, SENT, vec![sent("t1")]), spaced]).await;
+    assert!(email.address.contains(' '), "a space means nothing but in a push");
+    assert!(addresses(fixture, "a", push.key).await.is_empty());
+    assert!(addresses(fixture, "b", email.key).await.is_empty());
+}
+
+pub async fn an_address_that_is_done_with_twice_is_kept_once(fixture: &Fixture) {
+    let job = pushing(fixture, "a", "t1 t1 t2").await;
+    fixture.settle(vec![done(&job, DUE, vec![sent("t1"), sent("t1")])]).await;
+    let job = due_again(fixture).await;
+    assert_eq!(job.address, "t2");
+    fixture.settle(vec![done(&job, DUE, vec![rejected("t1"), sent("t2")])]).await;
+    let kept = addresses(fixture, "a", job.key).await;
+    assert_eq!(kept[0], json!(["t1", "REJECTED", null, "too large"]), "the last word counts");
+    assert_eq!(kept.len(), 2);
+}
+
+pub async fn a_dead_address_is_known_from_then_on(fixture: &Fixture) {
+    let push = pushing(fixture, "a", "t1 t2").await;
+    let email = fixture.sending("b", Email).await;
+    let bounced = done(&email, SendState::Failed { code: REJECTED }, vec![dead(&email.address)]);
+    fixture.settle(vec![done(&push, DUE, vec![dead("t1"), sent("t2")]), bounced]).await;
+    let known = "SELECT count(*) FROM dead_address WHERE reason = 'UNREGISTERED'
+                 AND (channel = 'PUSH' AND address = 't1' OR channel = 'EMAIL' AND address = 'EMAIL of 42')";
+    assert_eq!(fixture.count(known).await, 2);
+    assert_eq!(fixture.count("SELECT count(*) FROM dead_address").await, 2);
+    // Two that hear it at once are not in each other's way.
+    let again = pushing(fixture, "c", "t1 t3").await;
+    assert!(fixture.settle(vec![done(&again, SENT, vec![dead("t1"), sent("t3")])]).await.is_empty());
+    assert_eq!(fixture.count("SELECT count(*) FROM dead_address").await, 2);
+}
+
+pub async fn who_lost_the_claim_declares_nobody_dead(fixture: &Fixture) {
+    let job = pushing(fixture, "a", "t1 t2").await;
+    fixture.settle(vec![outcome(&job, SENT)]).await;
+    let late = done(&job, DUE, vec![dead("t1"), sent("t2")]);
+    assert_eq!(fixture.settle(vec![late]).await, [job.key]);
+    assert_eq!(fixture.count("SELECT count(*) FROM dead_address").await, 0);
+    assert!(addresses(fixture, "a", job.key).await.is_empty());
+    assert_eq!(text(&fixture.send("a", job.key).await, "recipient_address"), "t1 t2");
+}

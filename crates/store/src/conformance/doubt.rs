@@ -1,0 +1,267 @@
+//! Sends as an operator sees them, and verdicts about those in doubt.
+
+use std::sync::Arc;
+
+use campanile_domain::channel::Channel::{self, Email, Push, Sms};
+use campanile_domain::fan_out::OutboxRow;
+use campanile_domain::id::{NotificationId, SendKey};
+use campanile_domain::priority::Priority;
+use campanile_domain::send::{EXHAUSTED, SendState};
+use campanile_domain::status::SendStatus;
+use campanile_domain::time::{Timestamp, from_text};
+use serde_json::Value;
+
+use super::Fixture;
+use super::given::{claimed, customer, event, outcome, row, rows, text, texts, user};
+use crate::{DeadLetterFilter, JsonRow, Resolved, SendFilter, SendJob, Verdict};
+
+const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
+const IN_DOUBT: SendState = SendState::InDoubt { since: Timestamp::UNIX_EPOCH };
+
+fn all() -> SendFilter {
+    SendFilter { limit: 100, ..SendFilter::default() }
+}
+
+fn of_status(status: SendStatus) -> SendFilter {
+    SendFilter { status: Some(status), ..all() }
+}
+
+async fn listed(fixture: &Fixture, filter: &SendFilter) -> Vec<JsonRow> {
+    fixture.store.list_sends(filter.clone()).await.expect("the database is there").items
+}
+
+/// The ids of all that match, page by page; each cursor comes back from its text.
+async fn pages(fixture: &Fixture, filter: &SendFilter, limit: usize) -> Vec<String> {
+    let (mut ids, mut filter) = (Vec::new(), SendFilter { limit, ..filter.clone() });
+    loop {
+        let page = fixture.store.list_sends(filter.clone()).await.expect("the database is there");
+        assert!(page.items.len() <= limit);
+        ids.extend(texts(&page.items, "id").into_iter().map(str::to_owned));
+        let Some(next) = page.next else { return ids };
+        let after = filter.cursor(&next.to_text());
+        assert_eq!(after, Some(next));
+        assert_ne!(filter.after, after, "it moves on");
+        filter.after = after;
+    }
+}
+
+fn names(keys: &[SendKey]) -> Vec<String> {
+    keys.iter().map(ToString::to_string).collect()
+}
+
+async fn in_doubt(fixture: &Fixture, id: &str, channel: Channel) -> SendJob {
+    let job = fixture.sending(id, channel).await;
+    assert!(fixture.settle(vec![outcome(&job, IN_DOUBT)]).await.is_empty());
+    job
+}
+
+async fn resolve(fixture: &Fixture, key: SendKey, verdict: Verdict, note: Option<&str>) -> Resolved {
+    fixture.store.resolve(key, verdict, note.map(str::to_owned)).await.expect("the database is there")
+}
+
+async fn doubts(fixture: &Fixture) -> i64 {
+    fixture.count("SELECT count(*) FROM send_doubt").await
+}
+
+pub async fn sends_in_doubt_are_listed_the_oldest_first(fixture: &Fixture) {
+    let mut keys = Vec::new();
+    for (id, channel) in [("a", Sms), ("b", Email), ("c", Sms), ("d", Email), ("e", Sms)] {
+        keys.push(in_doubt(fixture, id, channel).await.key);
+    }
+    fixture.sending("f", Sms).await;
+    let doubtful = of_status(SendStatus::InDoubt);
+    assert_eq!(pages(fixture, &doubtful, 2).await, names(&keys));
+    assert_eq!(pages(fixture, &doubtful, 100).await, names(&keys));
+    let texts_only = SendFilter { channel: Some(Sms), ..doubtful.clone() };
+    assert_eq!(pages(fixture, &texts_only, 2).await, names(&[keys[0], keys[2], keys[4]]));
+    let send = listed(fixture, &doubtful).await.remove(0);
+    assert_eq!((text(&send, "status"), text(&send, "event_id")), ("IN_DOUBT", "a"));
+    assert_eq!((text(&send, "user_type"), text(&send, "user_id")), ("CUSTOMER", "42"));
+    assert!(from_text(text(&send, "in_doubt_since")).is_some(), "{send:?}");
+    assert_eq!(send["attempt_count"], 1);
+}
+
+pub async fn due_sends_are_listed_as_they_are_taken(fixture: &Fixture) {
+    let slow = fixture.waiting("a", Sms, Priority::Low).await;
+    let urgent = fixture.waiting("b", Sms, Priority::High).await;
+    let email = fixture.waiting("c", Email, Priority::Normal).await;
+    let push = fixture.waiting("d", Push, Priority::Normal).await;
+    fixture.sending("e", Sms).await;
+    let due = of_status(SendStatus::Due);
+    let expected = names(&[email, push, urgent, slow]);
+    assert_eq!(pages(fixture, &due, 1).await, expected);
+    assert_eq!(pages(fixture, &due, 100).await, expected);
+    let texts_only = SendFilter { channel: Some(Sms), ..due.clone() };
+    assert_eq!(pages(fixture, &texts_only, 1).await, names(&[urgent, slow]));
+    let pushes = SendFilter { channel: Some(Push), ..due };
+    assert_eq!(pages(fixture, &pushes, 1).await, names(&[push]));
+    assert!(listed(fixture, &pushes).await[0]["in_doubt_since"].is_null());
+}
+
+pub async fn all_sends_are_listed_the_newest_first(fixture: &Fixture) {
+    let mut keys = Vec::new();
+    for id in ["a", "b", "c"] {
+        let two = rows(id, &customer("42"), &[Email, Sms]);
+        fixture.published(&event(id), &two).await;
+        fixture.receive(&[claimed(two[0].key), claimed(two[1].key)]).await;
+        keys.extend([two[0].key, two[1].key]);
+    }
+    keys.sort_unstable_by_key(|key| std::cmp::Reverse((key.notification_id, key.channel.as_str())));
+    assert_eq!(pages(fixture, &all(), 1).await, names(&keys));
+    assert_eq!(pages(fixture, &all(), 4).await, names(&keys));
+    let emails: Vec<SendKey> = keys.iter().filter(|key| key.channel == Email).copied().collect();
+    assert_eq!(pages(fixture, &SendFilter { channel: Some(Email), ..all() }, 2).await, names(&emails));
+}
+
+pub async fn sends_are_filtered(fixture: &Fixture) {
+    let sent = fixture.sending("a", Sms).await;
+    fixture.settle(vec![outcome(&sent, SENT)]).await;
+    let failed = fixture.failed_send("b", Email).await;
+    let (somebody, nobody) = (user("ADMIN_USER", "42"), user("ADMIN_USER", "43"));
+    let other = row("c", &somebody, Sms);
+    fixture.published(&event("c"), std::slice::from_ref(&other)).await;
+    fixture.receive(&[claimed(other.key)]).await;
+    let of_user = |user: &campanile_domain::id::UserRef| SendFilter {
+        user_type: Some(user.user_type.to_string()),
+        user_id: Some(user.user_id.to_string()),
+        ..all()
+    };
+    assert_eq!(pages(fixture, &of_status(SendStatus::Sent), 9).await, names(&[sent.key]));
+    assert_eq!(pages(fixture, &of_status(SendStatus::Failed), 9).await, names(&[failed]));
+    assert_eq!(pages(fixture, &of_status(SendStatus::Sending), 9).await, names(&[other.key]));
+    assert_eq!(pages(fixture, &of_user(&somebody), 9).await, names(&[other.key]));
+    assert!(pages(fixture, &of_user(&nobody), 9).await.is_empty());
+    let asked = SendFilter { provider: Some("provider".to_owned()), ..all() };
+    assert_eq!(pages(fixture, &asked, 9).await, names(&[failed, sent.key]));
+    assert!(pages(fixture, &SendFilter { provider: Some("other".to_owned()), ..all() }, 9).await.is_empty());
+}
+
+pub async fn the_sends_of_an_event_come_by_recipient(fixture: &Fixture) {
+    let of = |id: &str, channel| row("a", &customer(id), channel);
+    let three: Vec<OutboxRow> = vec![of("1", Sms), of("2", Sms), of("3", Sms)];
+    fixture.published(&event("a"), &three).await;
+    fixture.sending("b", Sms).await;
+    // The second was not received yet.
+    fixture.receive(&[claimed(three[0].key), claimed(three[2].key)]).await;
+    let of_event = SendFilter { event_id: Some("a".to_owned()), ..all() };
+    assert_eq!(pages(fixture, &of_event, 1).await, names(&[three[0].key, three[2].key]));
+    let last = SendFilter {
+        user_type: Some("CUSTOMER".to_owned()),
+        user_id: Some("3".to_owned()),
+        ..of_event.clone()
+    };
+    let page = fixture.store.list_sends(last).await.expect("the database is there");
+    assert_eq!((texts(&page.items, "user_id"), page.next), (vec!["3"], None));
+    let due = SendFilter { status: Some(SendStatus::Due), ..of_event };
+    assert!(pages(fixture, &due, 1).await.is_empty());
+    let unknown = SendFilter { event_id: Some("nothing".to_owned()), ..all() };
+    assert!(pages(fixture, &unknown, 1).await.is_empty());
+}
+
+pub async fn a_page_looks_at_so_many_sends_and_no_more(fixture: &Fixture) {
+    let many: Vec<OutboxRow> = (0..1_100).map(|n| row("a", &customer(&format!("{n:04}")), Sms)).collect();
+    fixture.published(&event("a"), &many).await;
+    let keys: Vec<_> = many.iter().map(|row| claimed(row.key)).collect();
+    let job =
+        fixture.receive(&keys).await.jobs.into_iter().min_by_key(|job| job.key).expect("all were claimed");
+    fixture.settle(vec![outcome(&job, SENT)]).await;
+    // The oldest of all, so that the first page does not come as far.
+    let sent = of_status(SendStatus::Sent);
+    let page = fixture.store.list_sends(sent.clone()).await.expect("the database is there");
+    assert!(page.items.is_empty() && page.next.is_some());
+    assert_eq!(pages(fixture, &sent, 10).await, names(&[job.key]));
+}
+
+pub async fn what_is_resent_is_due_at_once_and_keeps_its_count(fixture: &Fixture) {
+    let job = in_doubt(fixture, "a", Sms).await;
+    assert_eq!(doubts(fixture).await, 1);
+    assert_eq!(resolve(fixture, job.key, Verdict::Resend, Some("asked them")).await, Resolved::Done);
+    let send = fixture.send("a", job.key).await;
+    assert_eq!((text(&send, "status"), text(&send, "last_error")), ("DUE", "busy"));
+    assert_eq!(doubts(fixture).await, 0);
+    let attempts: Vec<(&Value, &Value)> = send["attempts"]
+        .as_array()
+        .expect("it has attempts")
+        .iter()
+        .map(|attempt| (&attempt["outcome"], &attempt["error"]))
+        .collect();
+    assert_eq!(attempts, [(&"UNKNOWN".into(), &"busy".into()), (&"RESENT".into(), &"asked them".into())]);
+    let again = fixture.claim_due(Sms, 10).await.pop().expect("it is due");
+    assert_eq!((again.key, again.attempt), (job.key, 2));
+    // The one before may still come back, and is too late.
+    assert_eq!(fixture.settle(vec![outcome(&job, SENT)]).await, [job.key]);
+    fixture.settle(vec![outcome(&again, IN_DOUBT)]).await;
+    assert_eq!(doubts(fixture).await, 1, "it may be in doubt again");
+    assert_eq!(fixture.trace("a").await.dead_letters.len(), 0);
+}
+
+pub async fn what_is_settled_as_sent_stays_so(fixture: &Fixture) {
+    let job = in_doubt(fixture, "a", Sms).await;
+    assert_eq!(resolve(fixture, job.key, Verdict::Sent, None).await, Resolved::Done);
+    let send = fixture.send("a", job.key).await;
+    assert_eq!((text(&send, "status"), text(&send, "provider")), ("SENT", "provider"));
+    assert!(send["sent_at"].is_string() && send["last_error"].is_null(), "{send:?}");
+    assert_eq!(send["attempts"][1]["outcome"], "SETTLED_SENT");
+    assert_eq!(doubts(fixture).await, 0);
+    assert!(fixture.claim_due(Sms, 10).await.is_empty());
+    assert!(fixture.trace("a").await.dead_letters.is_empty());
+}
+
+pub async fn what_is_settled_as_failed_has_a_dead_letter_and_may_be_replayed(fixture: &Fixture) {
+    let job = in_doubt(fixture, "a", Sms).await;
+    assert_eq!(resolve(fixture, job.key, Verdict::Failed, Some("no such phone")).await, Resolved::Done);
+    let send = fixture.send("a", job.key).await;
+    assert_eq!((text(&send, "status"), text(&send, "last_error")), ("FAILED", "SETTLED: no such phone"));
+    assert!(send["sent_at"].is_null());
+    let letter = fixture.trace("a").await.dead_letters.remove(0);
+    assert_eq!((text(&letter, "stage"), text(&letter, "reason")), ("send", "SETTLED"));
+    assert_eq!((text(&letter, "provider"), text(&letter, "error")), ("provider", "SETTLED: no such phone"));
+    assert_eq!((text(&letter, "recipient_id"), text(&letter, "channel")), ("42", "SMS"));
+    let letters = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
+    assert_eq!(fixture.store.replay(letters).await.expect("the database is there").replayed, 1);
+    assert_eq!(fixture.claim_due(Sms, 10).await.len(), 1);
+}
+
+pub async fn only_what_is_in_doubt_is_resolved(fixture: &Fixture) {
+    let nobody = SendKey { notification_id: NotificationId::generate(), channel: Sms };
+    let failed = fixture.failed_send("a", Sms).await;
+    let sent = fixture.sending("b", Sms).await;
+    let sending = fixture.sending("c", Sms).await.key;
+    fixture.settle(vec![outcome(&sent, SENT)]).await;
+    let due = fixture.waiting("d", Sms, Priority::Normal).await;
+    let expected = [
+        (nobody, Resolved::Unknown),
+        (failed, Resolved::NotInDoubt(SendStatus::Failed)),
+        (sent.key, Resolved::NotInDoubt(SendStatus::Sent)),
+        (sending, Resolved::NotInDoubt(SendStatus::Sending)),
+        (due, Resolved::NotInDoubt(SendStatus::Due)),
+    ];
+    for (key, expected) in expected {
+        for verdict in [Verdict::Resend, Verdict::Sent, Verdict::Failed] {
+            assert_eq!(resolve(fixture, key, verdict, None).await, expected);
+        }
+    }
+    assert_eq!(text(&fixture.send("a", failed).await, "last_error"), format!("{EXHAUSTED}: busy"));
+}
+
+pub async fn of_several_persons_at_once_one_decides(fixture: &Fixture) {
+    let key = in_doubt(fixture, "a", Sms).await.key;
+    let mut deciding = tokio::task::JoinSet::new();
+    for verdict in [Verdict::Resend, Verdict::Sent, Verdict::Failed].repeat(4) {
+        let store = Arc::clone(&fixture.store);
+        deciding.spawn(async move {
+            (verdict, store.resolve(key, verdict, None).await.expect("the database is there"))
+        });
+    }
+    let decided = deciding.join_all().await;
+    let done: Vec<Verdict> = decided
+        .iter()
+        .filter(|(_, resolved)| *resolved == Resolved::Done)
+        .map(|(verdict, _)| *verdict)
+        .collect();
+    assert_eq!(done.len(), 1, "{decided:?}");
+    let became = Resolved::NotInDoubt(done[0].status());
+    assert_eq!(decided.iter().filter(|(_, resolved)| *resolved == became).count(), 11, "{decided:?}");
+    let send = fixture.send("a", key).await;
+    assert_eq!(send["attempts"].as_array().map(Vec::len), Some(2), "{send:?}");
+}

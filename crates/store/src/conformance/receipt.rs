@@ -1,0 +1,81 @@
+//! What providers say of a message after they have taken it.
+
+use campanile_domain::channel::Channel::Sms;
+use campanile_domain::id::{NotificationId, SendKey};
+use campanile_domain::send::SendState;
+use campanile_domain::time::Timestamp;
+
+use super::Fixture;
+use super::given::{outcome, text};
+use crate::{Receipt, SendJob, Settlement};
+
+fn sent(job: &SendJob, external_id: &str) -> Settlement {
+    let external_id = Some(external_id.to_owned());
+    outcome(job, SendState::Sent { external_id, at: Timestamp::UNIX_EPOCH })
+}
+
+/// Answers whether it was kept.
+async fn receipt(fixture: &Fixture, key: SendKey, external_id: &str, receipt: &str) -> bool {
+    let replaces: &[&str] = match receipt {
+        "queued" => &[],
+        "sent" => &["queued"],
+        _ => &["queued", "sent"],
+    };
+    let receipt = Receipt { external_id: external_id.to_owned(), receipt: receipt.to_owned(), replaces };
+    fixture.store.note_receipt(key, receipt).await.expect("the database is there")
+}
+
+pub async fn a_receipt_is_kept_and_the_status_stays(fixture: &Fixture) {
+    let job = fixture.sending("a", Sms).await;
+    fixture.settle(vec![sent(&job, "SM1")]).await;
+    assert!(receipt(fixture, job.key, "SM1", "undelivered").await);
+    let send = fixture.send("a", job.key).await;
+    assert_eq!((text(&send, "status"), text(&send, "receipt")), ("SENT", "undelivered"));
+    assert!(campanile_domain::time::from_text(text(&send, "receipt_at")).is_some());
+    let nobody = SendKey { notification_id: NotificationId::generate(), channel: Sms };
+    assert!(!receipt(fixture, nobody, "SM1", "delivered").await);
+}
+
+pub async fn a_receipt_may_overtake_the_outcome(fixture: &Fixture) {
+    let job = fixture.sending("a", Sms).await;
+    assert!(receipt(fixture, job.key, "SM1", "queued").await);
+    assert_eq!(text(&fixture.send("a", job.key).await, "status"), "SENDING");
+    assert!(fixture.settle(vec![sent(&job, "SM1")]).await.is_empty(), "the claim still holds");
+    let send = fixture.send("a", job.key).await;
+    assert_eq!((text(&send, "external_id"), text(&send, "receipt")), ("SM1", "queued"));
+    // Nobody heard the provider's answer; but it has told of the message.
+    let job = fixture.sending("b", Sms).await;
+    assert!(receipt(fixture, job.key, "SM2", "delivered").await);
+    fixture.settle(vec![outcome(&job, SendState::InDoubt { since: Timestamp::UNIX_EPOCH })]).await;
+    let send = fixture.send("b", job.key).await;
+    assert_eq!((text(&send, "external_id"), text(&send, "receipt")), ("SM2", "delivered"));
+}
+
+pub async fn a_receipt_of_another_message_is_left_alone(fixture: &Fixture) {
+    let job = fixture.sending("a", Sms).await;
+    fixture.settle(vec![sent(&job, "SM1")]).await;
+    assert!(!receipt(fixture, job.key, "SM2", "delivered").await);
+    assert!(fixture.send("a", job.key).await["receipt"].is_null());
+}
+
+pub async fn a_late_receipt_replaces_nothing_later(fixture: &Fixture) {
+    let job = fixture.sending("a", Sms).await;
+    fixture.settle(vec![sent(&job, "SM1")]).await;
+    assert!(receipt(fixture, job.key, "SM1", "queued").await);
+    assert!(receipt(fixture, job.key, "SM1", "delivered").await);
+    assert!(!receipt(fixture, job.key, "SM1", "sent").await);
+    assert!(!receipt(fixture, job.key, "SM1", "queued").await);
+    assert_eq!(text(&fixture.send("a", job.key).await, "receipt"), "delivered");
+}
+
+pub async fn a_receipt_of_an_earlier_message_goes_with_the_next_one(fixture: &Fixture) {
+    let job = fixture.sending("a", Sms).await;
+    assert!(receipt(fixture, job.key, "SM1", "undelivered").await);
+    fixture.settle(vec![outcome(&job, SendState::Due { at: Timestamp::UNIX_EPOCH })]).await;
+    assert_eq!(text(&fixture.send("a", job.key).await, "receipt"), "undelivered");
+    let job = fixture.claim_due(Sms, 1).await.pop().expect("it is due");
+    fixture.settle(vec![sent(&job, "SM2")]).await;
+    let send = fixture.send("a", job.key).await;
+    assert_eq!(text(&send, "external_id"), "SM2");
+    assert!(send["receipt"].is_null() && send["receipt_at"].is_null(), "{send:?}");
+}

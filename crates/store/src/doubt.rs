@@ -1,0 +1,335 @@
+//! Sends as an operator sees them, and what a person decides about one in doubt. Sends are found by walking an order that the
+//! database has anyway, and what does not match is passed over: each page looks at a bounded number of them.
+
+use async_trait::async_trait;
+use campanile_domain::channel::Channel;
+use campanile_domain::id::{SendKey, UserRef};
+use campanile_domain::status::SendStatus;
+use campanile_domain::time;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::{DeadLetter, JsonRow, StoreError};
+
+/// How many sends a page looks at, where not every one of them matches.
+const LOOKED_AT: usize = 1_000;
+
+/// Which sends: those where everything that is given is so, behind `after`; at most `limit`.
+#[derive(Debug, Clone, Default)]
+pub struct SendFilter {
+    pub status: Option<SendStatus>,
+    pub channel: Option<Channel>,
+    pub event_id: Option<String>,
+    pub user_type: Option<String>,
+    pub user_id: Option<String>,
+    pub provider: Option<String>,
+    pub after: Option<SendCursor>,
+    pub limit: usize,
+}
+
+/// Where a page ended: a place in the order that the same filter walks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SendCursor(Vec<String>);
+
+impl SendCursor {
+    pub fn to_text(&self) -> String {
+        Value::from(self.0.clone()).to_string()
+    }
+}
+
+/// Fewer items than were asked for do not mean that there are no more: only a missing `next` does.
+#[derive(Debug, Default, PartialEq)]
+pub struct SendPage {
+    pub items: Vec<JsonRow>,
+    pub next: Option<SendCursor>,
+}
+
+/// What a person decides about a send in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes out once more, at once, however many attempts there were.
+    Resend,
+    /// It has arrived.
+    Sent,
+    /// It has not arrived, and nobody tries again.
+    Failed,
+}
+
+/// What came of the verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolved {
+    Done,
+    /// The send is not in doubt, but this: somebody was faster, or it never was.
+    NotInDoubt(SendStatus),
+    Unknown,
+}
+
+#[async_trait]
+pub trait DoubtStore {
+    /// Those in doubt and those that are due as they wait, those of an event by recipient, all others from the newest on.
+    async fn list_sends(&self, filter: SendFilter) -> Result<SendPage, StoreError>;
+
+    /// Ends the doubt about a send: of two persons at once, one does. The verdict is kept as an attempt, with the note; a failure
+    /// has its dead letter as any other.
+    async fn resolve(
+        &self,
+        key: SendKey,
+        verdict: Verdict,
+        note: Option<String>,
+    ) -> Result<Resolved, StoreError>;
+}
+
+/// The order in which sends are walked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By recipient and channel.
+    OfEvent,
+    /// By since when they are in doubt.
+    Doubts,
+    /// By channel, lane and due time.
+    Due,
+    /// By id, backwards.
+    Newest,
+}
+
+impl SendFilter {
+    pub(crate) fn way(&self) -> Way {
+        match (&self.event_id, self.status) {
+            (Some(_), _) => Way::OfEvent,
+            (None, Some(SendStatus::InDoubt)) => Way::Doubts,
+            (None, Some(SendStatus::Due)) => Way::Due,
+            (
+                None,
+                Some(SendStatus::Sending | SendStatus::Sent | SendStatus::Failed | SendStatus::Cancelled)
+                | None,
+            ) => Way::Newest,
+        }
+    }
+
+    /// A cursor of this filter from its text; anything else is none.
+    pub fn cursor(&self, text: &str) -> Option<SendCursor> {
+        let parts: Vec<String> = serde_json::from_str(text).ok()?;
+        let is_id = |id: &str| Uuid::try_parse(id).is_ok();
+        let is_time = |at: &str| time::from_text(at).is_some();
+        let fits = match (self.way(), &parts[..]) {
+            (Way::OfEvent, [_, _, channel]) => channel.parse::<Channel>().is_ok(),
+            (Way::Doubts, [since, id, channel]) => {
+                is_time(since) && is_id(id) && channel.parse::<Channel>().is_ok()
+            }
+            (Way::Due, [channel, lane, due_at, id]) => {
+                channel.parse::<Channel>().is_ok()
+                    && lane.parse::<i16>().is_ok()
+                    && is_time(due_at)
+                    && is_id(id)
+            }
+            (Way::Newest, [id, channel]) => is_id(id) && channel.parse::<Channel>().is_ok(),
+            (Way::OfEvent | Way::Doubts | Way::Due | Way::Newest, _) => false,
+        };
+        let clean = parts.iter().all(|part| !part.chars().any(char::is_control));
+        (fits && clean).then_some(SendCursor(parts))
+    }
+
+    /// Behind which place to begin. `first` is the one before all others.
+    pub(crate) fn start(&self, first: &[&str]) -> Vec<String> {
+        if let Some(SendCursor(place)) = &self.after {
+            return place.clone();
+        }
+        let mut place: Vec<String> = first.iter().map(|part| (*part).to_owned()).collect();
+        match (self.way(), self.user(), self.channel) {
+            (Way::OfEvent, Some((user_type, user_id)), _) => {
+                (place[0], place[1]) = (user_type.to_owned(), user_id.to_owned());
+            }
+            (Way::Due, _, Some(channel)) => channel.as_str().clone_into(&mut place[0]),
+            (Way::OfEvent | Way::Doubts | Way::Due | Way::Newest, ..) => {}
+        }
+        place
+    }
+
+    /// The last channel that is walked where channels are in the order; behind all of them if none is given.
+    pub(crate) fn last_channel(&self) -> &'static str {
+        self.channel.map_or("~", Channel::as_str)
+    }
+
+    fn user(&self) -> Option<(&str, &str)> {
+        self.user_type.as_deref().zip(self.user_id.as_deref())
+    }
+
+    /// How many sends to look at.
+    pub(crate) fn looks_at(&self) -> usize {
+        let by_way = match self.way() {
+            Way::OfEvent | Way::Newest => self.status.is_none() && self.channel.is_none(),
+            Way::Doubts => self.channel.is_none(),
+            Way::Due => true,
+        };
+        let all_match =
+            by_way && self.user_type.is_none() && self.user_id.is_none() && self.provider.is_none();
+        if all_match { self.limit } else { LOOKED_AT.max(self.limit) }
+    }
+
+    /// What matches of the sends that were looked at, each of which has its `place`.
+    pub(crate) fn page(&self, looked_at: Vec<JsonRow>) -> SendPage {
+        let whole = looked_at.len() < self.looks_at();
+        let mut page = SendPage::default();
+        let (count, mut passed) = (looked_at.len(), 0);
+        for mut row in looked_at {
+            let place = row.remove("place").and_then(|place| serde_json::from_value(place).ok());
+            page.next = place.map(SendCursor);
+            passed += 1;
+            if self.matches(&row) {
+                page.items.push(row);
+                if page.items.len() == self.limit {
+                    break;
+                }
+            }
+        }
+        // A user's sends lie together, and are no more than there are channels.
+        let of_one_user = self.way() == Way::OfEvent && self.user().is_some();
+        if whole && passed == count || of_one_user && page.items.len() < self.limit {
+            page.next = None;
+        }
+        page
+    }
+
+    fn matches(&self, row: &JsonRow) -> bool {
+        let is = |column: &str, wanted: Option<&str>| wanted.is_none_or(|wanted| row[column] == wanted);
+        // A row that was not received yet has no send.
+        !row["status"].is_null()
+            && is("status", self.status.map(SendStatus::as_str))
+            && is("channel", self.channel.map(Channel::as_str))
+            && is("user_type", self.user_type.as_deref())
+            && is("user_id", self.user_id.as_deref())
+            && is("provider", self.provider.as_deref())
+    }
+}
+
+impl Verdict {
+    pub fn status(self) -> SendStatus {
+        match self {
+            Verdict::Resend => SendStatus::Due,
+            Verdict::Sent => SendStatus::Sent,
+            Verdict::Failed => SendStatus::Failed,
+        }
+    }
+
+    /// As it stands among the attempts, beside the outcomes of real ones.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Resend => "RESENT",
+            Verdict::Sent => "SETTLED_SENT",
+            Verdict::Failed => "SETTLED_FAILED",
+        }
+    }
+
+    /// What is kept as the send's error, if something new is.
+    pub(crate) fn last_error(self, note: Option<&str>) -> Option<String> {
+        let note = note.unwrap_or("a person says that it did not arrive");
+        (self == Verdict::Failed).then(|| format!("{SETTLED}: {note}"))
+    }
+}
+
+/// The code of a failure that a person decided.
+const SETTLED: &str = "SETTLED";
+
+/// A send that may be in doubt, as it is now.
+#[derive(Debug)]
+pub(crate) struct Doubtful {
+    pub key: SendKey,
+    pub status: SendStatus,
+    pub provider: Option<String>,
+    pub event_id: String,
+    pub recipient: UserRef,
+    pub lane: i64,
+}
+
+impl Doubtful {
+    pub fn letter(&self, error: String) -> DeadLetter {
+        DeadLetter {
+            stage: "send",
+            event_id: Some(self.event_id.clone()),
+            recipient: Some(self.recipient.clone()),
+            channel: Some(self.key.channel),
+            provider: self.provider.clone(),
+            reason: SETTLED.to_owned(),
+            error,
+            message: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use campanile_domain::send::OutcomeKind;
+    use serde_json::json;
+
+    use super::*;
+
+    fn filter(limit: usize) -> SendFilter {
+        SendFilter { limit, ..SendFilter::default() }
+    }
+
+    fn row(n: usize, status: Option<&str>) -> JsonRow {
+        let row =
+            json!({ "status": status, "channel": "SMS", "provider": null, "place": [n.to_string(), "SMS"] });
+        serde_json::from_value(row).unwrap()
+    }
+
+    fn next(page: &SendPage) -> Option<&str> {
+        page.next.as_ref().map(|SendCursor(place)| place[0].as_str())
+    }
+
+    #[test]
+    fn a_page_goes_on_behind_the_last_that_was_looked_at() {
+        let rows = |count: usize| (0..count).map(|n| row(n, Some("SENT"))).collect::<Vec<_>>();
+        let page = filter(2).page(rows(2));
+        assert_eq!((page.items.len(), next(&page)), (2, Some("1")));
+        assert!(!page.items[0].contains_key("place"));
+        let last = filter(2).page(rows(1));
+        assert_eq!((last.items.len(), next(&last)), (1, None));
+        assert_eq!(filter(2).page(Vec::new()), SendPage::default());
+    }
+
+    #[test]
+    fn a_page_without_a_match_has_a_next_if_there_may_be_one_behind() {
+        let failed = SendFilter { status: Some(SendStatus::Failed), ..filter(10) };
+        let rows = |count: usize| (0..count).map(|n| row(n, Some("SENT"))).collect::<Vec<_>>();
+        let page = failed.page(rows(LOOKED_AT));
+        assert_eq!((page.items.len(), next(&page)), (0, Some("999")));
+        assert_eq!(next(&failed.page(rows(LOOKED_AT - 1))), None);
+        let mut full = rows(10);
+        full.extend((10..30).map(|n| row(n, Some("FAILED"))));
+        let page = failed.page(full);
+        assert_eq!((page.items.len(), next(&page)), (10, Some("19")), "some that were looked at are left");
+    }
+
+    #[test]
+    fn a_row_that_was_not_received_is_no_send() {
+        let page = filter(10).page(vec![row(0, None), row(1, Some("SENT"))]);
+        assert_eq!(page.items.len(), 1);
+    }
+
+    #[test]
+    fn a_cursor_belongs_to_its_filter() {
+        let id = "0197b3c4-0000-7000-8000-000000000000";
+        let newest = format!(r#"["{id}","SMS"]"#);
+        let doubts = format!(r#"["2026-01-21T10:15:30.123456+00:00","{id}","SMS"]"#);
+        let in_doubt = SendFilter { status: Some(SendStatus::InDoubt), ..filter(1) };
+        assert_eq!(filter(1).cursor(&newest).unwrap().to_text(), newest);
+        assert_eq!(in_doubt.cursor(&doubts).unwrap().to_text(), doubts);
+        for wrong in [&doubts, "", "7", "[]", r#"["x","SMS"]"#, "[1,2]"] {
+            assert!(filter(1).cursor(wrong).is_none(), "{wrong}");
+        }
+        assert!(in_doubt.cursor(&newest).is_none());
+        let of_event = SendFilter { event_id: Some("a".to_owned()), ..filter(1) };
+        assert!(of_event.cursor("[\"CUSTOMER\",\"4\\u00002\",\"SMS\"]").is_none());
+    }
+
+    #[test]
+    fn a_verdict_is_no_outcome_of_an_attempt() {
+        use OutcomeKind::{NotAttempted, Rejected, Retry, Sent, Unknown};
+        for verdict in [Verdict::Resend, Verdict::Sent, Verdict::Failed] {
+            for outcome in [NotAttempted, Rejected, Retry, Sent, Unknown] {
+                assert_ne!(verdict.as_str(), outcome.as_str());
+            }
+        }
+    }
+}

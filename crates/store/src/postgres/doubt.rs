@@ -1,0 +1,99 @@
+//! Sends page by page, and verdicts about those in doubt.
+
+use async_trait::async_trait;
+use campanile_domain::id::SendKey;
+use campanile_domain::priority::Priority;
+use campanile_domain::status::SendStatus;
+use campanile_domain::time::Timestamp;
+
+use super::transaction::Transaction;
+use super::{Params, Postgres, read, settle, statement};
+use crate::doubt::{Doubtful, Way};
+use crate::{DoubtStore, Resolved, SendFilter, SendPage, StoreError, Verdict};
+
+const NO_ID: &str = "00000000-0000-0000-0000-000000000000";
+const LAST_ID: &str = "ffffffff-ffff-ffff-ffff-ffffffffffff";
+
+#[async_trait]
+impl DoubtStore for Postgres {
+    async fn list_sends(&self, filter: SendFilter) -> Result<SendPage, StoreError> {
+        let limit = i64::try_from(filter.looks_at()).unwrap_or(i64::MAX);
+        let from = |first: &[&str]| filter.start(first);
+        let rows = match filter.way() {
+            Way::OfEvent => {
+                let params: Params = &[&from(&["", "", ""]), &limit, &filter.event_id];
+                self.query(statement::LIST_SENDS_OF, params).await?
+            }
+            Way::Doubts => {
+                self.query(statement::LIST_DOUBTS, &[&from(&["-infinity", NO_ID, ""]), &limit]).await?
+            }
+            Way::Due => {
+                let from = from(&["", "-1", "-infinity", NO_ID]);
+                self.query(statement::LIST_DUE, &[&from, &limit, &filter.last_channel()]).await?
+            }
+            Way::Newest => self.query(statement::LIST_SENDS, &[&from(&[LAST_ID, "~"]), &limit]).await?,
+        };
+        Ok(filter.page(read::json_rows(&rows)?))
+    }
+
+    async fn resolve(
+        &self,
+        key: SendKey,
+        verdict: Verdict,
+        note: Option<String>,
+    ) -> Result<Resolved, StoreError> {
+        let transaction = self.begin().await?;
+        let Some(send) = find(&transaction, key).await? else { return Ok(Resolved::Unknown) };
+        if send.status != SendStatus::InDoubt {
+            return Ok(Resolved::NotInDoubt(send.status));
+        }
+        resolve(&transaction, &send, verdict, note.as_deref()).await?;
+        transaction.commit().await?;
+        Ok(Resolved::Done)
+    }
+}
+
+async fn find(transaction: &Transaction, key: SendKey) -> Result<Option<Doubtful>, StoreError> {
+    let params: Params = &[&key.notification_id.0, &key.channel.as_str()];
+    let rows = transaction.query(statement::FIND_DOUBT, params).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    Ok(Some(Doubtful {
+        key,
+        status: read::parsed(row, "status")?,
+        provider: read::get(row, "provider")?,
+        event_id: read::get(row, "event_id")?,
+        recipient: read::recipient_of(row)?,
+        lane: read::parsed::<Priority>(row, "priority")?.lane(),
+    }))
+}
+
+async fn resolve(
+    transaction: &Transaction,
+    send: &Doubtful,
+    verdict: Verdict,
+    note: Option<&str>,
+) -> Result<(), StoreError> {
+    let (id, channel) = (send.key.notification_id.0, send.key.channel.as_str());
+    let last_error = verdict.last_error(note);
+    let params: Params = &[&id, &channel, &verdict.status().as_str(), &last_error];
+    transaction.execute(statement::RESOLVE_DOUBT, params).await?;
+    let attempt: Params = &[
+        &vec![id],
+        &vec![channel],
+        &vec![&send.provider],
+        &vec![verdict.as_str()],
+        &vec![note],
+        &vec![0_i64],
+    ];
+    transaction.execute(statement::INSERT_ATTEMPT, attempt).await?;
+    if let Some(error) = last_error.filter(|_| send.key.channel.is_retried()) {
+        settle::write_letters(transaction, &[send.letter(error)]).await?;
+    }
+    if verdict == Verdict::Resend {
+        let now: Timestamp = read::get(read::only(&transaction.query(statement::NOW, &[]).await?)?, "now")?;
+        let lane = i16::try_from(send.lane).unwrap_or(i16::MAX);
+        let params: Params = &[&vec![channel], &vec![lane], &vec![now], &vec![id]];
+        transaction.execute(statement::INSERT_DUE, params).await?;
+    }
+    Ok(())
+}
