@@ -65,6 +65,8 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
         admin_key: Arc::new(AdminKey::new(admin_key.clone())),
         metrics: metrics_handle(),
         local_only: address.ip().is_loopback(),
+        public_host: config.server.public_url()?.and_then(|url| url.host_str().map(str::to_owned)),
+        twilio_callbacks: config.twilio_callbacks()?.map(Arc::new),
         places: http::places(),
     };
     let running = engine.start();

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::http::TwilioCallbacks;
 use anyhow::{Context, bail};
 use campanile_channels::Providers;
 use campanile_domain::channel::{Channel, PerChannel};
@@ -25,6 +26,8 @@ use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use backend::{Broker, BrokerChoice, Database, DatabaseChoice};
+use channels::twilio_callback;
+
 pub use channels::Channels;
 
 /// The reference: every key, commented and with its default.
@@ -311,6 +314,13 @@ impl Config {
     /// The providers of each channel, which connect to nobody yet.
     pub fn providers(&self) -> anyhow::Result<Providers> {
         self.channels.providers(self.server.public_url()?.as_ref())
+    }
+
+    /// What Twilio tells later, if it is asked to.
+    pub fn twilio_callbacks(&self) -> anyhow::Result<Option<TwilioCallbacks>> {
+        let auth_tokens = self.channels.sms.auth_tokens()?;
+        let url = self.server.public_url()?.filter(|_| !auth_tokens.is_empty());
+        Ok(url.map(|url| TwilioCallbacks { url: twilio_callback(&url), auth_tokens }))
     }
 
     pub fn roles(&self) -> anyhow::Result<Roles> {

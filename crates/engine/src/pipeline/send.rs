@@ -11,7 +11,7 @@ use campanile_channels::{Asked, Chain, Message, Room};
 use campanile_domain::channel::Channel;
 use campanile_domain::send::Outcome;
 use campanile_domain::time;
-use campanile_store::StoreError;
+use campanile_store::{Post, SendJob, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
@@ -80,15 +80,36 @@ async fn attempt_all(
         }
     };
     for ((claimed, turn), writing) in batch.into_iter().zip(writings) {
-        let (over, chain) = (desk.over.clone(), Arc::clone(&chain));
+        let (engine, over, chain) = (engine.clone(), desk.over.clone(), Arc::clone(&chain));
         desk.attempts.spawn(async move {
             let _turn = turn;
-            over.put(attempt(claimed, &chain, writing).await);
+            let attempted = match told_already(&engine, &chain, &claimed.job).await {
+                Ok(None) => attempt(claimed, &chain, writing).await,
+                Ok(Some(outcome)) => {
+                    Attempted { outcome, ..Attempted::not_attempted(claimed, &chain, Duration::ZERO) }
+                }
+                Err(error) => {
+                    engine.signals.note_outage(Outage::Database, "send", &error);
+                    Attempted::not_attempted(claimed, &chain, AFTER_AN_OUTAGE)
+                }
+            };
+            over.put(attempted);
         });
     }
 }
 
 const AFTER_AN_OUTAGE: Duration = Duration::from_secs(1);
+
+/// A webhook leads to a place that several people read: an event is told there once, by whoever asks first.
+async fn told_already(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<Option<Outcome>, StoreError> {
+    if job.key.channel != Channel::Slack || chain.captures() {
+        return Ok(None);
+    }
+    Ok(match engine.store.claim_post(&job.event_id, &job.address, job.key).await? {
+        Post::Mine => None,
+        Post::Of(other) => Some(Outcome::Sent { external_id: Some(format!("posted for {other}")) }),
+    })
+}
 
 async fn attempt(claimed: Claimed, chain: &Chain, writing: Writing) -> Attempted {
     let begun = Instant::now();

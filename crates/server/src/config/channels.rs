@@ -19,6 +19,8 @@ use push::Push;
 use slack::Slack;
 use sms::Sms;
 
+pub use sms::callback as twilio_callback;
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Channels {

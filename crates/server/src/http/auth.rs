@@ -1,4 +1,4 @@
-//! Who may ask: the admin key, and on loopback only by a name of this machine.
+//! Who may ask: the admin key, and on loopback only by a name of this machine, or by the one that the outside knows.
 
 use axum::extract::{Request, State};
 use axum::http::header;
@@ -47,18 +47,22 @@ pub async fn require_key(State(app): State<App>, request: Request, next: Next) -
 
 pub async fn check_host(State(app): State<App>, request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    if app.local_only && !is_local(host) {
+    if app.local_only && !is_local(host) && app.public_host.as_deref() != Some(name_of(host)) {
         return Problem::foreign_host(&host.chars().take(100).collect::<String>()).into_response();
     }
     next.run(request).await
 }
 
 fn is_local(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
+    ["localhost", "127.0.0.1", "[::1]"].contains(&name_of(host))
+}
+
+/// Without the port.
+fn name_of(host: &str) -> &str {
+    match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
-    };
-    ["localhost", "127.0.0.1", "[::1]"].contains(&name)
+    }
 }
 
 #[cfg(test)]

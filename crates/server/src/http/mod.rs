@@ -2,6 +2,7 @@
 
 mod auth;
 mod body;
+mod callbacks;
 mod captured;
 mod dead_letters;
 mod events;
@@ -15,12 +16,14 @@ mod rows;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use campanile_engine::Engine;
 use campanile_store::Table;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 pub use auth::AdminKey;
+pub use callbacks::TwilioCallbacks;
 pub use places::{Places, places};
 use problem::Problem;
 
@@ -32,6 +35,9 @@ pub struct App {
     pub metrics: PrometheusHandle,
     /// On loopback only names of this machine are answered, so that no web page can reach it through a name of its own.
     pub local_only: bool,
+    /// The host by which the outside reaches us, as a proxy may pass it on.
+    pub public_host: Option<String>,
+    pub twilio_callbacks: Option<Arc<TwilioCallbacks>>,
     pub places: Places,
 }
 
@@ -50,7 +56,15 @@ pub fn router(app: App) -> Router {
     let guarded = guarded
         .layer(axum::middleware::from_fn_with_state(app.clone(), places::take_place))
         .layer(axum::middleware::from_fn_with_state(app.clone(), auth::require_key));
-    finish(health_routes().merge(guarded), app)
+    finish(health_routes().merge(callback_routes()).merge(guarded), app)
+}
+
+/// Whoever calls back has no key, but a signature.
+fn callback_routes() -> Router<App> {
+    const MAX_BYTES: usize = 64 * 1024;
+    Router::new()
+        .route("/v1/callbacks/twilio", post(callbacks::twilio))
+        .layer(DefaultBodyLimit::max(MAX_BYTES))
 }
 
 /// For an instance without the role `api`: only what its operators need.

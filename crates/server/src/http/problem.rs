@@ -117,6 +117,10 @@ impl Problem {
         }
     }
 
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "urn:campanile:forbidden", "Not allowed", detail)
+    }
+
     pub fn unauthorized() -> Self {
         let detail = "give the admin key as `Authorization: Bearer KEY`; without configuration it is in admin.key in the data folder";
         Self::new(StatusCode::UNAUTHORIZED, "urn:campanile:unauthorized", "A key is needed", detail)

@@ -1,0 +1,101 @@
+//! `/v1/callbacks/{provider}`: what providers tell of a message after they have taken it. Nobody has a key for it; a signature says who
+//! speaks. It fills `receipt`, and the send's status stays.
+
+use axum::body::Bytes;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use campanile_channels::twilio;
+use campanile_domain::channel::Channel;
+use campanile_domain::id::SendKey;
+use campanile_store::Receipt;
+use reqwest::Url;
+use serde::Deserialize;
+
+use super::{App, Problem};
+
+/// Where Twilio calls back to, and what it may sign with.
+pub struct TwilioCallbacks {
+    pub url: Url,
+    pub auth_tokens: Vec<String>,
+}
+
+impl std::fmt::Debug for TwilioCallbacks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TwilioCallbacks").field("url", &self.url.as_str()).finish_non_exhaustive()
+    }
+}
+
+/// Our part of the callback's URL, which the signature covers.
+#[derive(Debug, Deserialize)]
+pub struct Of {
+    send: Option<String>,
+}
+
+pub async fn twilio(
+    State(app): State<App>,
+    Query(Of { send }): Query<Of>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<StatusCode, Problem> {
+    let Some(callbacks) = app.twilio_callbacks.as_deref() else {
+        return Err(Problem::not_found("no callbacks of Twilio are expected: server.public_url is not set"));
+    };
+    let key: Option<SendKey> = send.and_then(|send| send.parse().ok());
+    let Some(key) = key.filter(|key| key.channel == Channel::Sms) else {
+        return Err(Problem::bad_query("send: not the id of a text"));
+    };
+    let fields: Vec<(String, String)> = url::form_urlencoded::parse(&body)
+        .map(|(name, value)| (name.into_owned(), value.into_owned()))
+        .collect();
+    let signature =
+        headers.get("x-twilio-signature").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let url = twilio::callback_url(&callbacks.url, key);
+    let is_signed = |token: &String| twilio::verify_callback(token, url.as_str(), &fields, signature);
+    if !callbacks.auth_tokens.iter().any(is_signed) {
+        return Err(Problem::forbidden(
+            "the signature is not Twilio's; is server.public_url the address that Twilio calls?",
+        ));
+    }
+    if let Some(receipt) = twilio::receipt(&fields) {
+        app.engine.store.note_receipt(key, noted(receipt)).await?;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn noted(receipt: twilio::Receipt) -> Receipt {
+    let replaces = before(&receipt);
+    let text = match receipt.error_code {
+        Some(code) => format!("{} ({code})", receipt.status),
+        None => receipt.status,
+    };
+    Receipt { external_id: receipt.sid, receipt: text, replaces }
+}
+
+/// A text's way at Twilio. What is final is followed by nothing but its being read.
+fn before(receipt: &twilio::Receipt) -> &'static [&'static str] {
+    const WAY: [&str; 6] = ["accepted", "scheduled", "queued", "sending", "sent", "delivered"];
+    match receipt.status.as_str() {
+        "read" => &WAY,
+        _ if receipt.is_final => &WAY[..5],
+        status => &WAY[..WAY.iter().position(|step| *step == status).unwrap_or_default()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_receipt_replaces_no_later_one() {
+        let before = |status: &str| {
+            let fields = [("MessageSid", "SM0123456789abcdef0123456789abcdef"), ("MessageStatus", status)];
+            let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            before(&twilio::receipt(&fields).unwrap())
+        };
+        assert_eq!(before("queued"), ["accepted", "scheduled"]);
+        assert!(before("delivered").contains(&"sent") && !before("sent").contains(&"delivered"));
+        assert!(!before("undelivered").contains(&"delivered"));
+        assert!(before("read").contains(&"delivered"));
+        assert!(before("something-new").is_empty());
+    }
+}
