@@ -292,13 +292,6 @@ pub struct Template {
 
 impl Row for Template {
     fn check(&self, _: &UserTypes) -> Result<(), FieldError> {
-        for (field, source) in
-            [("title", Some(&self.title)), ("body", Some(&self.body)), ("html", self.html.as_ref())]
-        {
-            if let Some(source) = source {
-                template::check(source).map_err(|e| FieldError::new(field, e))?;
-            }
-        }
-        Ok(())
+        template::check(self)
     }
 }

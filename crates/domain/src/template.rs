@@ -1,22 +1,40 @@
 //! Texts: which template a recipient's channel takes, and its rendering within limits.
-//! Fallbacks go by event type first, then channel, then locale: `it-CH`, `it`, `*`.
+//! Fallbacks go by event type first, then channel, then locale: `it-CH`, `it`, `*`. How MJML becomes HTML, and HTML a text,
+//! and what languages ask for, is told in the files below this one.
 
-use std::collections::{HashMap, HashSet};
+mod bounds;
+mod currency;
+mod filters;
+mod localized;
+mod markup;
+mod mjml;
+mod plain_text;
+mod tags;
+
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior, Value, context};
+use minijinja::value::{Serde, merge_maps};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
 
 use crate::channel::Channel;
 use crate::id::EventType;
+use crate::quiet_hours::Zone;
 use crate::recipient::Recipient;
-use crate::row::{Selector, Template};
+use crate::row::{FieldError, Selector, Template};
+use localized::{BY_LOCALE, BY_ZONE, READER, Reader};
+use mjml::Html;
+use tags::{TagKind, Token};
 
 const FUEL: u64 = 100_000;
+/// Loops in loops; a stack is not endless.
+const MAX_DEPTH: usize = 50;
 pub const MAX_SOURCE_BYTES: usize = 256 * 1024;
 const MAX_TITLE_BYTES: usize = 2 * 1024;
 /// Times the rows that are in memory at once, this bounds what they take.
 const MAX_BODY_BYTES: usize = 32 * 1024;
+/// Rendered when it is sent, one at a time.
+const MAX_HTML_BYTES: usize = 256 * 1024;
 
 /// What a person reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +44,7 @@ pub struct Text {
 }
 
 /// All templates, compiled.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Templates {
     environment: Environment<'static>,
     keys: HashMap<Key, Compiled>,
@@ -34,10 +52,32 @@ pub struct Templates {
 
 type Key = (Selector<EventType>, Selector<Channel>, Selector<String>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Compiled {
     name: String,
-    personal: bool,
+    /// What a reader without a locale gets dates and numbers in.
+    locale: Option<String>,
+    needs: Needs,
+    html: Option<Html>,
+    /// Without a title of its own; the event type in words is its title.
+    untitled: bool,
+    /// Its body is what its HTML says.
+    body_from_html: bool,
+}
+
+impl Compiled {
+    /// HTML for any event's title and body, and no text itself.
+    fn is_layout(&self) -> bool {
+        self.untitled && self.body_from_html && self.name.starts_with("*/")
+    }
+}
+
+/// What of a recipient the title and the body depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Needs {
+    person: bool,
+    locale: bool,
+    zone: bool,
 }
 
 impl Templates {
@@ -48,40 +88,98 @@ impl Templates {
         (templates, problems)
     }
 
+    /// As if this row were one of them.
+    pub fn with(&self, draft: Template) -> Result<Self, String> {
+        let mut templates = self.clone();
+        templates.add(draft)?;
+        Ok(templates)
+    }
+
     fn add(&mut self, row: Template) -> Result<(), String> {
         let name = format!("{}/{}/{}", row.event_type, row.channel, row.locale);
-        let mut personal = false;
-        for (part, source) in [("title", row.title), ("body", row.body)] {
-            let part = format!("{name}/{part}");
-            self.environment.add_template_owned(part.clone(), source).map_err(|e| describe(&e))?;
-            let variables: HashSet<String> =
-                self.environment.get_template(&part).map_err(|e| describe(&e))?.undeclared_variables(false);
-            personal |= variables.contains("recipient");
+        let html = row.html.as_deref().map(mjml::compile).transpose();
+        let html = html.map_err(|error| format!("template {name}/html: {error}"))?;
+        let untitled = row.title.trim().is_empty();
+        let body_from_html = row.body.trim().is_empty() && html.is_some();
+        let mut needs = Needs::default();
+        let html_source = html.as_ref().map(|html| html.source.clone());
+        for (part, source) in [("title", Some(row.title)), ("body", Some(row.body)), ("html", html_source)] {
+            let Some(source) = source else { continue };
+            let part_name = format!("{name}/{part}");
+            bounds::check(&source).map_err(|error| format!("template {part_name}, {error}"))?;
+            self.environment.add_template_owned(part_name.clone(), source).map_err(|e| describe(&e))?;
+            if part != "html" || body_from_html {
+                needs.add(&self.environment, &part_name)?;
+            }
         }
-        self.keys.insert((row.event_type, row.channel, row.locale), Compiled { name, personal });
+        let locale = match &row.locale {
+            Selector::Any => None,
+            Selector::Only(locale) => Some(locale.clone()),
+        };
+        let compiled = Compiled { name, locale, needs, html, untitled, body_from_html };
+        self.keys.insert((row.event_type, row.channel, row.locale), compiled);
         Ok(())
     }
 
+    /// Whose title and body are taken.
     fn find(
         &self,
         event_type: &EventType,
         channel: Option<Channel>,
         locale: Option<&str>,
     ) -> Option<&Compiled> {
+        let event_types = [Selector::Only(event_type.clone()), Selector::Any];
+        self.closest(&event_types, channel, locale, |compiled| !compiled.is_layout())
+    }
+
+    /// Whose HTML is taken: the text's own, else the one that is there for any event.
+    fn find_html<'s>(
+        &'s self,
+        text: Option<&'s Compiled>,
+        channel: Channel,
+        locale: Option<&str>,
+    ) -> Option<&'s Compiled> {
+        let has_html = |compiled: &Compiled| compiled.html.is_some();
+        text.filter(|text| has_html(text))
+            .or_else(|| self.closest(&[Selector::Any], Some(channel), locale, has_html))
+    }
+
+    fn closest(
+        &self,
+        event_types: &[Selector<EventType>],
+        channel: Option<Channel>,
+        locale: Option<&str>,
+        fits: impl Fn(&Compiled) -> bool,
+    ) -> Option<&Compiled> {
         let locales = locale_fallbacks(locale);
         let channels = channel.map(Selector::Only).into_iter().chain([Selector::Any]);
-        let event_types = [Selector::Only(event_type.clone()), Selector::Any];
         for event_type in event_types {
             for channel in channels.clone() {
                 for locale in &locales {
-                    if let Some(found) = self.keys.get(&(event_type.clone(), channel.clone(), locale.clone()))
-                    {
+                    let found = self.keys.get(&(event_type.clone(), channel.clone(), locale.clone()));
+                    if let Some(found) = found.filter(|found| fits(found)) {
                         return Some(found);
                     }
                 }
             }
         }
         None
+    }
+}
+
+impl Needs {
+    fn add(&mut self, environment: &Environment<'_>, part: &str) -> Result<(), String> {
+        let template = environment.get_template(part).map_err(|e| describe(&e))?;
+        self.person |= template.undeclared_variables(false).contains("recipient");
+        for tag in tags::tags(template.source()).iter().filter(|tag| tag.kind != TagKind::Comment) {
+            for token in tags::tokens(tag.inner) {
+                // Texts, too: some filters take the name of another.
+                let (Token::Name(word) | Token::Text(word)) = token else { continue };
+                self.locale |= BY_LOCALE.contains(&word);
+                self.zone |= BY_ZONE.contains(&word);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -96,14 +194,18 @@ fn locale_fallbacks(locale: Option<&str>) -> Vec<Selector<String>> {
     fallbacks
 }
 
-/// Renders the texts of one event. A text that does not speak of its recipient is rendered once.
+/// Renders the texts of one event. A text that does not speak of its recipient is rendered once, and one that depends on
+/// their language and zone only, once for each of these.
 #[derive(Debug)]
 pub struct Renderer<'a> {
     templates: &'a Templates,
     event_type: &'a EventType,
     document: Value,
-    impersonal: HashMap<&'a str, Result<Text, String>>,
+    impersonal: HashMap<(&'a str, Option<Place>), Result<Text, String>>,
 }
+
+/// Where a text is read: locale and zone, as far as it depends on them.
+type Place = (Option<String>, Option<String>);
 
 impl<'a> Renderer<'a> {
     pub fn new(templates: &'a Templates, event_type: &'a EventType, document: &serde_json::Value) -> Self {
@@ -117,28 +219,110 @@ impl<'a> Renderer<'a> {
         else {
             return Ok(Text { title: in_words(self.event_type), body: String::new() });
         };
-        if template.personal {
+        if template.needs.person {
             return self.render_for(template, recipient);
         }
-        if let Some(text) = self.impersonal.get(template.name.as_str()) {
+        let place = template.needs.locale.then(|| {
+            let zone = recipient.time_zone.as_ref().filter(|_| template.needs.zone);
+            (recipient.locale.clone(), zone.map(|zone| zone.name().to_owned()))
+        });
+        let key = (template.name.as_str(), place);
+        if let Some(text) = self.impersonal.get(&key) {
             return text.clone();
         }
         let text = self.render_for(template, recipient);
-        self.impersonal.insert(&template.name, text.clone());
+        self.impersonal.insert(key, text.clone());
         text
     }
 
     fn render_for(&self, template: &Compiled, recipient: &Recipient) -> Result<Text, String> {
-        let person = if template.personal { Value::from(Serde(recipient)) } else { Value::UNDEFINED };
-        let context = context! { recipient => person, ..self.document.clone() };
-        let part = |part: &str, limit| {
-            let name = format!("{}/{part}", template.name);
-            let compiled = self.templates.environment.get_template(&name).map_err(|e| describe(&e))?;
-            let mut output = Bounded { text: Vec::new(), limit };
-            compiled.render_captured_to(context.clone(), &mut output).map_err(|e| describe(&e))?;
-            String::from_utf8(output.text).map_err(|_| format!("template {name}: the output is not text"))
+        let context = self.context(template, template.needs, recipient, &[]);
+        let title = if template.untitled {
+            in_words(self.event_type)
+        } else {
+            self.part(template, "title", context.clone(), MAX_TITLE_BYTES)?
         };
-        Ok(Text { title: part("title", MAX_TITLE_BYTES)?, body: part("body", MAX_BODY_BYTES)? })
+        let body = if template.body_from_html {
+            let text = Text { title: title.clone(), body: String::new() };
+            plain_text::of_html(&self.html_for(template, template, recipient, &text)?, MAX_BODY_BYTES)
+        } else {
+            self.part(template, "body", context, MAX_BODY_BYTES)?
+        };
+        Ok(Text { title, body })
+    }
+
+    /// Whether [`Renderer::html`] would answer anything.
+    pub fn has_html(&self, channel: Channel, locale: Option<&str>) -> bool {
+        let text = self.templates.find(self.event_type, Some(channel), locale);
+        self.templates.find_html(text, channel, locale).is_some()
+    }
+
+    /// The HTML beside a text that [`Renderer::render`] made; nothing where no template has any. It can write `title` and `body`.
+    pub fn html(
+        &self,
+        channel: Channel,
+        recipient: &Recipient,
+        text: &Text,
+    ) -> Result<Option<String>, String> {
+        let locale = recipient.locale.as_deref();
+        let of_text = self.templates.find(self.event_type, Some(channel), locale);
+        let Some(of_html) = self.templates.find_html(of_text, channel, locale) else { return Ok(None) };
+        self.html_for(of_html, of_text.unwrap_or(of_html), recipient, text).map(Some)
+    }
+
+    /// `EVENT_TYPE/CHANNEL/LOCALE` of the template whose title and body are taken, and of the one whose HTML is.
+    pub fn names(
+        &self,
+        channel: Option<Channel>,
+        locale: Option<&str>,
+    ) -> (Option<&'a str>, Option<&'a str>) {
+        let text = self.templates.find(self.event_type, channel, locale);
+        let html = channel.and_then(|channel| self.templates.find_html(text, channel, locale));
+        (text.map(|text| text.name.as_str()), html.map(|html| html.name.as_str()))
+    }
+
+    fn html_for(
+        &self,
+        template: &Compiled,
+        of_text: &Compiled,
+        recipient: &Recipient,
+        text: &Text,
+    ) -> Result<String, String> {
+        // What was made from the HTML is not written into it again.
+        let body = if template.body_from_html && template.name == of_text.name { "" } else { &text.body };
+        let everything = Needs { person: true, locale: true, zone: true };
+        let own = [("title", Value::from(text.title.as_str())), ("body", Value::from(body))];
+        let context = self.context(of_text, everything, recipient, &own);
+        self.part(template, "html", context, MAX_HTML_BYTES)
+    }
+
+    fn context(
+        &self,
+        template: &Compiled,
+        needs: Needs,
+        recipient: &Recipient,
+        own: &[(&'static str, Value)],
+    ) -> Value {
+        let mut variables: BTreeMap<&'static str, Value> = own.iter().cloned().collect();
+        if needs.person {
+            variables.insert("recipient", Value::from(Serde(recipient)));
+        }
+        if needs.locale {
+            let zone = recipient.time_zone.clone().unwrap_or_else(Zone::utc);
+            let locale = recipient.locale.as_deref().or(template.locale.as_deref());
+            variables.insert(READER, Value::from_object(Reader::new(locale, zone.tz().clone())));
+        }
+        merge_maps([Value::from(variables), self.document.clone()])
+    }
+
+    fn part(&self, template: &Compiled, part: &str, context: Value, limit: usize) -> Result<String, String> {
+        let name = format!("{}/{part}", template.name);
+        let html = template.html.as_ref().filter(|_| part == "html");
+        let describe = |error: minijinja::Error| describe_in(&error, html);
+        let compiled = self.templates.environment.get_template(&name).map_err(describe)?;
+        let mut output = Bounded { text: Vec::new(), limit };
+        compiled.render_captured_to(context, &mut output).map_err(describe)?;
+        String::from_utf8(output.text).map_err(|_| format!("template {name}: the output is not text"))
     }
 }
 
@@ -149,35 +333,89 @@ pub fn in_words(event_type: &EventType) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Whether a template's source can be used at all.
-pub fn check(source: &str) -> Result<(), String> {
+/// Whether a row can be used at all.
+pub fn check(row: &Template) -> Result<(), FieldError> {
+    for (field, source) in
+        [("title", Some(&row.title)), ("body", Some(&row.body)), ("html", row.html.as_ref())]
+    {
+        if let Some(source) = source {
+            check_source(field, source).map_err(|error| FieldError::new(field, error))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_source(field: &str, source: &str) -> Result<(), String> {
     if source.len() > MAX_SOURCE_BYTES {
         return Err(format!("must have at most {MAX_SOURCE_BYTES} bytes, has {}", source.len()));
     }
-    environment().template_from_named_str("template", source).map(drop).map_err(|e| describe(&e))
+    // As it was written first, so that an error names the line that its author sees.
+    let environment = environment();
+    bounds::check(source)?;
+    environment.template_from_named_str("template", source).map_err(|e| describe(&e))?;
+    check_filters(&environment, source)?;
+    if field == "html" {
+        let html = mjml::compile(source)?;
+        let compiled = environment.template_from_named_str("template", &html.source);
+        compiled.map_err(|error| describe_in(&error, Some(&html)))?;
+    }
+    Ok(())
+}
+
+/// MiniJinja looks for a filter when it is used; a misspelt one is told to who writes it, not to who should have got a mail.
+fn check_filters(environment: &Environment<'_>, source: &str) -> Result<(), String> {
+    let is_filter = environment.compile_expression("name is filter").map_err(|e| describe(&e))?;
+    for tag in tags::tags(source).iter().filter(|tag| tag.kind != TagKind::Comment) {
+        for pair in tags::tokens(tag.inner).windows(2) {
+            let [Token::Sign("|"), Token::Name(name)] = pair else { continue };
+            if !is_filter.eval(context! { name => *name }).is_ok_and(|known| known.is_true()) {
+                let line = tags::line_of(source, tag.start);
+                return Err(format!("line {line}: there is no filter `{name}`"));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|name| {
+        if name.ends_with("/html") { AutoEscape::Html } else { AutoEscape::None }
+    });
     environment.set_fuel(Some(FUEL));
+    environment.set_recursion_limit(MAX_DEPTH);
     environment.set_debug(true);
+    filters::add(&mut environment);
+    localized::add(&mut environment);
     environment
 }
 
 /// One line with the template, the line in it, and the variable where there is one.
 pub(crate) fn describe(error: &minijinja::Error) -> String {
+    describe_in(error, None)
+}
+
+/// The line is that of the source that somebody wrote, not of the HTML that was made of it.
+fn describe_in(error: &minijinja::Error, html: Option<&Html>) -> String {
     let mut text = match error.detail() {
         Some(detail) => format!("{}: {detail}", error.kind()),
         None => error.kind().to_string(),
     };
-    let variable = error.range().and_then(|range| error.template_source()?.get(range).map(str::to_owned));
+    let range = error.range();
+    let variable = range.clone().and_then(|range| error.template_source()?.get(range).map(str::to_owned));
     if let Some(variable) = variable {
         text = format!("{text} (`{}`)", variable.chars().take(80).collect::<String>());
     }
-    match (error.name(), error.line()) {
+    let line = match (html, range) {
+        (Some(html), Some(range)) => Some(html.line(range.start)),
+        (Some(_), None) => None,
+        (None, _) => error.line(),
+    };
+    match (error.name(), line) {
         (Some(name), Some(line)) => format!("template {name}, line {line}: {text}"),
-        _ => text,
+        (Some(name), None) => format!("template {name}: {text}"),
+        (None, _) => text,
     }
 }
 
@@ -202,79 +440,4 @@ impl io::Write for Bounded {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn template(event_type: &str, channel: &str, locale: &str, title: &str) -> Template {
-        serde_json::from_value(json!({
-            "event_type": event_type, "channel": channel, "locale": locale, "title": title
-        }))
-        .unwrap()
-    }
-
-    fn title(rows: Vec<Template>, channel: Option<Channel>, locale: Option<&str>) -> Result<String, String> {
-        let (templates, problems) = Templates::new(rows);
-        assert_eq!(problems, Vec::<String>::new());
-        let event_type = EventType::stored("ORDER_CREATED");
-        let document = json!({"event_type": "ORDER_CREATED", "payload": {"table": 4}});
-        let recipient: Recipient = serde_json::from_value(
-            json!({"user_type": "CUSTOMER", "user_id": 1, "name": "Anna", "locale": locale}),
-        )
-        .unwrap();
-        Renderer::new(&templates, &event_type, &document).render(channel, &recipient).map(|text| text.title)
-    }
-
-    #[test]
-    fn without_a_template_the_title_is_the_event_type_in_words() {
-        assert_eq!(title(vec![], Some(Channel::Email), None).unwrap(), "Order created");
-    }
-
-    #[test]
-    fn the_locale_falls_back_to_its_language_and_then_to_the_default() {
-        let rows = vec![
-            template("ORDER_CREATED", "*", "*", "default"),
-            template("ORDER_CREATED", "*", "it", "italiano"),
-        ];
-        assert_eq!(title(rows.clone(), None, Some("it-CH")).unwrap(), "italiano");
-        assert_eq!(title(rows.clone(), None, Some("pt")).unwrap(), "default");
-        assert_eq!(title(rows, None, None).unwrap(), "default");
-    }
-
-    #[test]
-    fn the_event_type_counts_before_the_channel_and_the_channel_before_the_locale() {
-        let rows = vec![
-            template("*", "EMAIL", "it", "any event, mail, it"),
-            template("ORDER_CREATED", "*", "it", "order, any, it"),
-            template("ORDER_CREATED", "EMAIL", "*", "order, mail, any"),
-        ];
-        assert_eq!(title(rows.clone(), Some(Channel::Email), Some("it")).unwrap(), "order, mail, any");
-        assert_eq!(title(rows[..2].to_vec(), Some(Channel::Email), Some("it")).unwrap(), "order, any, it");
-        assert_eq!(
-            title(rows[..1].to_vec(), Some(Channel::Email), Some("it")).unwrap(),
-            "any event, mail, it"
-        );
-    }
-
-    #[test]
-    fn a_missing_variable_names_template_line_and_variable() {
-        let error = title(vec![template("ORDER_CREATED", "*", "*", "a\nb {{ payload.chair }}")], None, None)
-            .unwrap_err();
-        assert!(
-            error.contains("ORDER_CREATED/*/*/title, line 2") && error.contains("payload.chair"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn an_endless_template_runs_out_of_fuel() {
-        let source = "{% for a in range(9999) %}{% for b in range(9999) %}{{ b }}{% endfor %}{% endfor %}";
-        assert!(title(vec![template("*", "*", "*", source)], None, None).is_err());
-    }
-
-    #[test]
-    fn output_is_bounded() {
-        let source = "{% for a in range(5000) %}xxxxxxxx{% endfor %}";
-        assert!(title(vec![template("*", "*", "*", source)], None, None).is_err());
-    }
-}
+mod tests;

@@ -32,9 +32,9 @@ impl Sms {
         if !(1..=10).contains(&max_segments) {
             bail!("channels.sms.max_segments: must lie between 1 and 10, is {max_segments}");
         }
-        let status_callback = public_url.map(|url| callback(url));
+        let status_callback = public_url.map(callback);
         let mut links = Vec::new();
-        for Account { base, account_sid, auth_token, sender, pace } in self.accounts()? {
+        for Account { base, sid, auth_token, sender, pace } in self.accounts()? {
             let status_callback = status_callback.clone();
             let config = TwilioConfig {
                 base,
@@ -71,7 +71,7 @@ pub fn callback(public_url: &Url) -> Url {
 
 struct Account {
     base: Url,
-    account_sid: String,
+    sid: String,
     auth_token: String,
     sender: Sender,
     pace: Option<Pace>,
@@ -88,8 +88,8 @@ fn account(text: &str) -> anyhow::Result<Account> {
         ),
         _ => bail!("{KEY}: it begins with neither https:// nor http://; {TWILIO}"),
     }
-    let account_sid = url.username().to_owned();
-    if !is_account_sid(&account_sid) {
+    let sid = url.username().to_owned();
+    if !is_account_sid(&sid) {
         bail!("{KEY}: the user is no account SID, which is AC and 32 hexadecimal digits; {TWILIO}");
     }
     let token = url.password().and_then(|token| percent_decode_str(token).decode_utf8().ok());
@@ -98,7 +98,7 @@ fn account(text: &str) -> anyhow::Result<Account> {
     };
     let sender = sender(&mut address)?;
     let pace = address.rate()?;
-    Ok(Account { base: address.base()?, account_sid, auth_token, sender, pace })
+    Ok(Account { base: address.base()?, sid, auth_token, sender, pace })
 }
 
 fn sender(address: &mut Address) -> anyhow::Result<Sender> {

@@ -1,0 +1,197 @@
+//! What MiniJinja's fuel does not see. Fuel counts steps, and one step can double a text: thirty `{% set a = a ~ a %}` are
+//! few steps and a gigabyte. So a source is looked at before it is used: a tag puts together only so much, and what was
+//! put together can be built upon only so often. Together with the filters that have a limit of their own
+//! ([`super::filters`]), no template takes more than some hundred times what its event holds.
+
+use std::collections::HashMap;
+
+use super::tags::{Tag, TagKind, Token, line_of, tags, tokens};
+
+/// In one tag: `~`, `+`, and the commas of a list or mapping.
+const MAX_JOINTS: usize = 12;
+const MAX_FILTERS: usize = 12;
+/// How often what was put together and kept can be put together with more, and kept.
+const MAX_LAYERS: usize = 2;
+/// MiniJinja reads a tag, and what blocks hold, by calling itself: what is deep would end its stack.
+const MAX_TOKENS: usize = 400;
+const MAX_DEPTH: usize = 40;
+
+pub fn check(source: &str) -> Result<(), String> {
+    let mut layers: HashMap<&str, usize> = HashMap::new();
+    check_depth(source)?;
+    for tag in tags(source).iter().filter(|tag| tag.kind != TagKind::Comment) {
+        check_tag(tag, &mut layers).map_err(|what| format!("line {}: {what}", line_of(source, tag.start)))?;
+    }
+    Ok(())
+}
+
+/// Each `elif` counts as one more, since it is read as a block inside the one before.
+fn check_depth(source: &str) -> Result<(), String> {
+    let mut open: Vec<usize> = Vec::new();
+    for tag in tags(source).iter().filter(|tag| tag.kind == TagKind::Statement) {
+        let keyword = tag.inner.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        match (keyword, open.last_mut()) {
+            ("if" | "for" | "with" | "autoescape", _) => open.push(1),
+            ("elif", Some(last)) => *last += 1,
+            (other, _) if other.starts_with("end") && other != "endraw" => drop(open.pop()),
+            _ => {}
+        }
+        if open.iter().sum::<usize>() > MAX_DEPTH {
+            let line = line_of(source, tag.start);
+            return Err(format!("line {line}: more than {MAX_DEPTH} blocks inside each other"));
+        }
+    }
+    Ok(())
+}
+
+fn check_tag<'a>(tag: &Tag<'a>, layers: &mut HashMap<&'a str, usize>) -> Result<(), String> {
+    let tokens = tokens(tag.inner);
+    if tokens.len() > MAX_TOKENS {
+        return Err(format!("one tag has more than {MAX_TOKENS} words and signs: use several tags"));
+    }
+    let keyword = match (tag.kind, tokens.first()) {
+        (TagKind::Statement, Some(Token::Name(name))) => *name,
+        _ => "",
+    };
+    if tokens.iter().any(|token| matches!(token, Token::Sign("*" | "**"))) {
+        return Err("`*` is not there, since it repeats texts, too: write `| times(3)`".to_owned());
+    }
+    let joints = joints(&tokens);
+    if joints > MAX_JOINTS {
+        return Err(format!("one tag puts more than {MAX_JOINTS} things together: use several tags"));
+    }
+    if tokens.iter().filter(|token| **token == Token::Sign("|")).count() > MAX_FILTERS {
+        return Err(format!("one tag has more than {MAX_FILTERS} filters: use several tags"));
+    }
+    match keyword {
+        "filter" => Err("`{% filter %}` is not there: use the filter where the value is written".to_owned()),
+        "set" if !tokens.contains(&Token::Sign("=")) => {
+            Err("`{% set %}` needs a value: `{% set name = value %}`; a block can't be kept".to_owned())
+        }
+        "for" if tokens.contains(&Token::Name("recursive")) => {
+            Err("a loop can't be recursive: write one loop for each level".to_owned())
+        }
+        "set" | "with" | "for" => bind(keyword, &tokens, joints, layers),
+        _ => Ok(()),
+    }
+}
+
+fn bind<'a>(
+    keyword: &str,
+    tokens: &[Token<'a>],
+    joints: usize,
+    layers: &mut HashMap<&'a str, usize>,
+) -> Result<(), String> {
+    let below = names(tokens).filter_map(|name| layers.get(name)).max().copied().unwrap_or_default();
+    let layer = below + usize::from(joints > 0);
+    if layer > MAX_LAYERS {
+        return Err(format!(
+            "what `{keyword}` keeps is put together from what was put together {MAX_LAYERS} times already: write it as one expression"
+        ));
+    }
+    for name in targets(keyword, tokens) {
+        let known = layers.entry(name).or_default();
+        *known = layer.max(*known);
+    }
+    Ok(())
+}
+
+/// The names that the tag gives a value to.
+fn targets<'a>(keyword: &str, tokens: &[Token<'a>]) -> Vec<&'a str> {
+    let upto = |end: Token<'_>| {
+        let target = |token: &Token<'a>| match token {
+            Token::Name(name) => Some(*name),
+            Token::Text(_) | Token::Number | Token::Sign(_) => None,
+        };
+        tokens.iter().skip(1).take_while(|token| **token != end).filter_map(target).collect()
+    };
+    match keyword {
+        "for" => upto(Token::Name("in")),
+        "set" => upto(Token::Sign("=")),
+        // An argument by name is taken for a target, too, which only makes the limit stricter.
+        _ => tokens
+            .windows(2)
+            .filter_map(|pair| match pair {
+                [Token::Name(name), Token::Sign("=")] => Some(*name),
+                _ => None,
+            })
+            .collect(),
+    }
+}
+
+/// Names that stand for a value of their own, not those behind a dot or a bar.
+fn names<'t, 'a: 't>(tokens: &'t [Token<'a>]) -> impl Iterator<Item = &'a str> + 't {
+    tokens.windows(2).filter_map(|pair| match pair {
+        [Token::Sign("." | "|"), Token::Name(_)] => None,
+        [_, Token::Name(name)] => Some(*name),
+        _ => None,
+    })
+}
+
+fn joints(tokens: &[Token<'_>]) -> usize {
+    let mut count = 0;
+    // Whether each open bracket is a list's or a mapping's; commas between arguments put nothing together.
+    let mut literals = Vec::new();
+    for (at, token) in tokens.iter().enumerate() {
+        let behind_value = at > 0 && matches!(tokens[at - 1], Token::Name(_) | Token::Sign(")" | "]"));
+        match token {
+            Token::Sign("~" | "+") => count += 1,
+            Token::Sign("(" | "[") => literals.push(!behind_value),
+            Token::Sign("{") => literals.push(true),
+            Token::Sign(")" | "]" | "}") => drop(literals.pop()),
+            Token::Sign(",") if literals.last() == Some(&true) => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_doubles_again_and_again_is_refused() {
+        let double = |tag: &str| tag.repeat(5);
+        for source in [
+            double("{% set a = a ~ a %}"),
+            double("{% set a = [a, a] %}"),
+            double("{% set a = a + a %}"),
+            double("{% set payload = payload ~ payload %}"),
+            double("{% set a = {'x': a, 'y': a} %}"),
+            "{% set a = p ~ p %}{% for b in [a ~ a] %}{% for c in [b ~ b] %}{{ c }}{% endfor %}{% endfor %}".to_owned(),
+            "{% with a = p ~ p %}{% with b = a ~ a %}{% with c = b ~ b %}{{ c }}{% endwith %}{% endwith %}{% endwith %}"
+                .to_owned(),
+            "{% set a %}{{ a }}{{ a }}{% endset %}".to_owned(),
+            "{% filter upper %}x{% endfilter %}".to_owned(),
+            "{% for x in [p] recursive %}{{ loop([x ~ x]) }}{% endfor %}".to_owned(),
+            "{{ 'x' * 100000000 }}".to_owned(),
+            "{{ 10 ** 9 }}".to_owned(),
+            format!("{{{{ p{} }}}}", " ~ p".repeat(20)),
+            format!("{{{{ p{} }}}}", "|e".repeat(20)),
+        ] {
+            assert!(check(&source).is_err(), "{source}");
+        }
+    }
+
+    #[test]
+    fn what_people_write_is_not() {
+        for source in [
+            "{{ payload.first ~ ' ' ~ payload.last }}",
+            "{% set name = payload.guest | default('A guest', true) %}{% set line = name ~ ', ' ~ payload.party %}{{ line ~ '.' }}",
+            "{% for order in payload.orders %}{% for item in order.items %}{{ item.name }}{% endfor %}{% endfor %}",
+            "{% for day in ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'] %}{{ day }}{% endfor %}",
+            "{% set total = payload.net + payload.tax %}{% set due = total - payload.paid %}{{ due | currency('EUR') }}",
+            "{% set a = x ~ '1' %}{% set b = x ~ '2' %}{% set c = x ~ '3' %}{% set d = x ~ '4' %}{{ a ~ b ~ c ~ d }}",
+            "a * b {# * #} {{ '*' }}",
+        ] {
+            assert_eq!(check(source), Ok(()), "{source}");
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_line() {
+        let error = check("a\n{{ b }}\n{{ c * 2 }}").unwrap_err();
+        assert!(error.starts_with("line 3: `*`"), "{error}");
+    }
+}

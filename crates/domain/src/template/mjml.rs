@@ -1,0 +1,218 @@
+//! MJML → HTML, once for each template and not for each mail. Jinja tags may stand in texts, in attributes and between
+//! elements: they are taken out before the compiler sees the source and put back behind it, so that it need not understand
+//! them. Which line of the source each of them came from is kept, since that is where people look.
+
+use mrml::prelude::parser::{Error, ParserOptions};
+use mrml::prelude::render::RenderOptions;
+
+use super::markup;
+use super::tags::{Tag, line_of, tags};
+
+const MAX_HTML_BYTES: usize = 1024 * 1024;
+
+/// HTML that still has its Jinja tags.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Html {
+    pub source: String,
+    /// For what was MJML: where in `source` a tag stands, and in which line it was written. In order.
+    lines: Option<Vec<(usize, usize)>>,
+}
+
+impl Html {
+    /// The line as written of what stands here.
+    pub fn line(&self, at: usize) -> usize {
+        let Some(lines) = &self.lines else { return line_of(&self.source, at) };
+        let before = lines.partition_point(|(start, _)| *start <= at);
+        let Some((start, line)) = before.checked_sub(1).and_then(|index| lines.get(index)) else { return 1 };
+        line + self.source.get(*start..at).map_or(0, |within| within.matches('\n').count())
+    }
+}
+
+/// What starts with `<mjml` is compiled, anything else is HTML already.
+pub fn compile(source: &str) -> Result<Html, String> {
+    if !source.trim_start().starts_with("<mjml") {
+        return Ok(Html { source: source.to_owned(), lines: None });
+    }
+    let mark = unused_word(source);
+    let tags = tags(source);
+    let marked = take_out(source, &tags, &mark);
+    markup::check(&marked)?;
+    if !marked.contains("<mj-body") {
+        return Err("has no `<mj-body>`, so there is nothing to show".to_owned());
+    }
+    let options = ParserOptions::default();
+    let document =
+        mrml::parse_with_options(&marked, &options).map_err(|error| describe(&error, &marked))?.element;
+    // No web fonts: whoever opens a mail need not tell a third party.
+    let options = RenderOptions { fonts: std::collections::HashMap::new(), ..RenderOptions::default() };
+    let html = document.render(&options).map_err(|error| format!("is not valid MJML: {error}"))?;
+    if html.len() > MAX_HTML_BYTES {
+        return Err(format!("compiled it has more than {MAX_HTML_BYTES} bytes: use fewer elements"));
+    }
+    put_back(source, &tags, &mark, &html)
+}
+
+/// A word of letters that the source does not have.
+fn unused_word(source: &str) -> String {
+    let mut word = "jinja".to_owned();
+    while source.contains(&word) {
+        word.push('x');
+    }
+    word
+}
+
+/// Line breaks inside tags stay behind them, so that lines keep their numbers.
+fn take_out(source: &str, tags: &[Tag<'_>], mark: &str) -> String {
+    let mut marked = String::with_capacity(source.len());
+    let mut behind = 0;
+    for (number, tag) in tags.iter().enumerate() {
+        marked.push_str(&source[behind..tag.start]);
+        marked.extend([mark, number.to_string().as_str(), "q"]);
+        marked.extend(source[tag.start..tag.end].chars().filter(|c| *c == '\n'));
+        behind = tag.end;
+    }
+    marked.push_str(&source[behind..]);
+    marked
+}
+
+fn put_back(source: &str, tags: &[Tag<'_>], mark: &str, html: &str) -> Result<Html, String> {
+    let mut whole = String::with_capacity(html.len() + source.len());
+    let mut lines = Vec::with_capacity(tags.len());
+    let mut kept = vec![false; tags.len()];
+    let mut parts = html.split(mark);
+    whole.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let (number, behind) = part.split_once('q').unwrap_or((part, ""));
+        let found = number.parse::<usize>().ok().and_then(|number| Some((number, tags.get(number)?)));
+        let (number, tag) = found.ok_or("MJML changed a Jinja tag: put it into a text or an attribute")?;
+        kept[number] = true;
+        lines.push((whole.len(), line_of(source, tag.start)));
+        whole.push_str(&source[tag.start..tag.end]);
+        whole.push_str(behind);
+    }
+    match tags.iter().zip(&kept).find(|(_, kept)| !**kept) {
+        None => Ok(Html { source: whole, lines: Some(lines) }),
+        Some((tag, _)) => Err(format!(
+            "line {}: MJML keeps nothing that stands where `{}` does: put it into a text, an attribute, or between elements of the body",
+            line_of(source, tag.start),
+            source[tag.start..tag.end].chars().take(80).collect::<String>(),
+        )),
+    }
+}
+
+fn describe(error: &Error, marked: &str) -> String {
+    // White space before it belongs to what can't be read.
+    let place = |at: usize| {
+        let rest = marked.get(at..).unwrap_or_default();
+        format!("line {}", line_of(marked, at + rest.len() - rest.trim_start().len()))
+    };
+    match error {
+        Error::UnexpectedElement { position, .. } => {
+            format!("{}: this element can't stand here", place(position.start))
+        }
+        Error::UnexpectedToken { position, .. } => {
+            format!("{}: this can't stand here", place(position.start))
+        }
+        Error::MissingAttribute { name, position, .. } => {
+            format!("{}: the attribute `{name}` is missing", place(position.start))
+        }
+        Error::InvalidAttribute { position, .. } => {
+            format!("{}: this attribute can't be used", place(position.start))
+        }
+        Error::InvalidFormat { position, .. } => format!("{}: this can't be read", place(position.start)),
+        Error::ParserError { source, .. } => format!("is not valid MJML: {source}"),
+        other @ (Error::EndOfStream { .. }
+        | Error::SizeLimit { .. }
+        | Error::NoRootNode
+        | Error::IncludeLoaderError { .. }) => format!("is not valid MJML: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(inside: &str) -> String {
+        format!("<mjml>\n<mj-body>\n{inside}\n</mj-body>\n</mjml>")
+    }
+
+    #[track_caller]
+    fn compiled(source: &str) -> Html {
+        compile(source).unwrap()
+    }
+
+    #[test]
+    fn html_that_is_no_mjml_stays_as_it_is() {
+        assert_eq!(compiled("<p>{{ a }}</p>").source, "<p>{{ a }}</p>");
+        assert!(compiled(" \n<mjml><mj-body></mj-body></mjml>").source.starts_with("<!doctype html>"));
+    }
+
+    #[test]
+    fn tags_survive_in_texts_attributes_and_between_elements() {
+        let source = body(
+            "{% if a < 3 %}<mj-section background-color=\"{{ colour | default(\"red\") }}\">
+               {% if b %}<mj-column>{% for c in d %}<mj-text>{{ c > 1 }} &amp; {# note #}</mj-text>{% endfor %}
+               <mj-table>{% for row in rows %}<tr><td>{{ row }}</td></tr>{% endfor %}</mj-table>
+               <mj-button href=\"{{ url }}?a={% if b %}1{% endif %}\">{{ label }}</mj-button></mj-column>{% endif %}
+             </mj-section>{% else %}<mj-section></mj-section>{% endif %}",
+        );
+        let html = compiled(&source).source;
+        for tag in [
+            "{% for row in rows %}<tr><td>{{ row }}</td></tr>{% endfor %}",
+            "{{ c > 1 }} &amp; {# note #}",
+            "href=\"{{ url }}?a={% if b %}1{% endif %}\"",
+            "{{ colour | default(\"red\") }}",
+            "{{ label }}",
+        ] {
+            assert!(html.contains(tag), "{tag} is not in {html}");
+        }
+        let order = ["{% if a < 3 %}", "{% if b %}", "{% for c in d %}", "{% endfor %}", "{% else %}"];
+        let places: Vec<Option<usize>> = order.iter().map(|tag| html.find(tag)).collect();
+        assert!(!places.contains(&None) && places.is_sorted(), "{places:?}");
+        assert!(!html.contains("jinja"), "{html}");
+    }
+
+    #[test]
+    fn head_parts_take_tags_in_their_texts() {
+        let source = "<mjml><mj-head><mj-title>{{ title }}</mj-title><mj-preview>{{ body }}</mj-preview>
+            <mj-style>a { color: {{ colour }} }</mj-style></mj-head><mj-body></mj-body></mjml>";
+        let html = compiled(source).source;
+        assert!(
+            html.contains("<title>{{ title }}</title>") && html.contains("{ color: {{ colour }} }"),
+            "{html}"
+        );
+        let between = source.replace("<mj-style>", "{% if a %}<mj-style>");
+        let error = compile(&between).unwrap_err();
+        assert!(error.contains("line 2"), "{error}");
+    }
+
+    #[test]
+    fn what_stands_in_the_html_is_found_in_the_source() {
+        let source =
+            body("<mj-section><mj-column>\n<mj-text>{{ a }}\n{{\n  b }}</mj-text></mj-column></mj-section>");
+        let html = compiled(&source);
+        let line = |what: &str| html.line(html.source.find(what).unwrap());
+        assert_eq!((line("a }}"), line("b }}")), (4, 6));
+        assert_eq!(compiled("x\n{{ y }}").line(3), 2);
+    }
+
+    #[test]
+    fn what_can_not_be_compiled_names_its_line() {
+        for (inside, words) in [
+            ("<mj-include path=\"./other.mjml\" />", ["line 3", "mj-include"]),
+            ("<mj-section>\n</mj-column>", ["line 4", "mj-section"]),
+            ("<mj-sectio></mj-sectio>", ["line 3", "mj-sectio"]),
+            ("<mj-section><mj-column><mj-text>a</mj-text>", ["line 4", "</mj-body>"]),
+            ("<mj-section", ["line 3", "<mj-section"]),
+        ] {
+            let error = compile(&body(inside)).unwrap_err();
+            assert!(words.iter().all(|word| error.contains(word)), "{inside}: {error}");
+        }
+        assert!(compile("<mjml>").is_err() && compile("<mjml></mjml>").is_err());
+        let deep = body(&format!("<mj-text>{}</mj-text>", "<b>".repeat(50_000)));
+        assert!(compile(&deep).unwrap_err().contains("deep"));
+        let number = "<mjml><mj-body><mj-section><mj-column width=\"{{ w }}\"></mj-column></mj-section></mj-body></mjml>";
+        let error = compile(number).unwrap_err();
+        assert!(error.contains("line 1") && error.contains("{{ w }}"), "{error}");
+    }
+}

@@ -1,0 +1,270 @@
+//! Which template is taken, and that no template hurts.
+
+use super::*;
+use serde_json::json;
+
+fn template(event_type: &str, channel: &str, locale: &str, title: &str) -> Template {
+    serde_json::from_value(json!({
+        "event_type": event_type, "channel": channel, "locale": locale, "title": title
+    }))
+    .unwrap()
+}
+
+fn title(rows: Vec<Template>, channel: Option<Channel>, locale: Option<&str>) -> Result<String, String> {
+    let (templates, problems) = Templates::new(rows);
+    assert_eq!(problems, Vec::<String>::new());
+    let event_type = EventType::stored("ORDER_CREATED");
+    let document = json!({"event_type": "ORDER_CREATED", "payload": {"table": 4}});
+    let recipient: Recipient = serde_json::from_value(
+        json!({"user_type": "CUSTOMER", "user_id": 1, "name": "Anna", "locale": locale}),
+    )
+    .unwrap();
+    Renderer::new(&templates, &event_type, &document).render(channel, &recipient).map(|text| text.title)
+}
+
+#[test]
+fn without_a_template_the_title_is_the_event_type_in_words() {
+    assert_eq!(title(vec![], Some(Channel::Email), None).unwrap(), "Order created");
+}
+
+#[test]
+fn the_locale_falls_back_to_its_language_and_then_to_the_default() {
+    let rows = vec![
+        template("ORDER_CREATED", "*", "*", "default"),
+        template("ORDER_CREATED", "*", "it", "italiano"),
+    ];
+    assert_eq!(title(rows.clone(), None, Some("it-CH")).unwrap(), "italiano");
+    assert_eq!(title(rows.clone(), None, Some("pt")).unwrap(), "default");
+    assert_eq!(title(rows, None, None).unwrap(), "default");
+}
+
+#[test]
+fn the_event_type_counts_before_the_channel_and_the_channel_before_the_locale() {
+    let rows = vec![
+        template("*", "EMAIL", "it", "any event, mail, it"),
+        template("ORDER_CREATED", "*", "it", "order, any, it"),
+        template("ORDER_CREATED", "EMAIL", "*", "order, mail, any"),
+    ];
+    assert_eq!(title(rows.clone(), Some(Channel::Email), Some("it")).unwrap(), "order, mail, any");
+    assert_eq!(title(rows[..2].to_vec(), Some(Channel::Email), Some("it")).unwrap(), "order, any, it");
+    assert_eq!(title(rows[..1].to_vec(), Some(Channel::Email), Some("it")).unwrap(), "any event, mail, it");
+}
+
+#[test]
+fn a_missing_variable_names_template_line_and_variable() {
+    let error =
+        title(vec![template("ORDER_CREATED", "*", "*", "a\nb {{ payload.chair }}")], None, None).unwrap_err();
+    assert!(error.contains("ORDER_CREATED/*/*/title, line 2") && error.contains("payload.chair"), "{error}");
+}
+
+#[test]
+fn an_endless_template_runs_out_of_fuel() {
+    let source = "{% for a in range(9999) %}{% for b in range(9999) %}{{ b }}{% endfor %}{% endfor %}";
+    assert!(title(vec![template("*", "*", "*", source)], None, None).is_err());
+}
+
+#[test]
+fn output_is_bounded() {
+    let source = "{% for a in range(5000) %}xxxxxxxx{% endfor %}";
+    assert!(title(vec![template("*", "*", "*", source)], None, None).is_err());
+}
+
+const LAYOUT: &str = "<mjml>
+  <mj-body>
+    <mj-section><mj-column>
+      <mj-text>{{ title }}</mj-text>
+      <mj-text>{{ body | paragraphs }}</mj-text>
+      {% for dish in payload.dishes %}<mj-text>{{ dish }} for {{ recipient.name }}</mj-text>{% endfor %}
+    </mj-column></mj-section>
+  </mj-body>
+</mjml>";
+
+fn row(fields: serde_json::Value) -> Template {
+    serde_json::from_value(fields).unwrap()
+}
+
+fn person(fields: &serde_json::Value) -> Recipient {
+    let mut person = json!({"user_type": "CUSTOMER", "user_id": 1, "name": "Anna & Co"});
+    person.as_object_mut().unwrap().extend(fields.as_object().cloned().unwrap());
+    serde_json::from_value(person).unwrap()
+}
+
+/// A text for e-mail with its HTML.
+fn mail(rows: Vec<Template>, recipient: &Recipient) -> Result<(Text, Option<String>), String> {
+    let (templates, problems) = Templates::new(rows);
+    assert_eq!(problems, Vec::<String>::new());
+    let event_type = EventType::stored("ORDER_CREATED");
+    let document =
+        json!({"payload": {"dishes": ["<b>", "R&D"], "at": "2026-01-21T18:30:00Z", "total": 1234.5}});
+    let mut renderer = Renderer::new(&templates, &event_type, &document);
+    let text = renderer.render(Some(Channel::Email), recipient)?;
+    let html = renderer.html(Channel::Email, recipient, &text)?;
+    assert_eq!(html.is_some(), renderer.has_html(Channel::Email, recipient.locale.as_deref()));
+    Ok((text, html))
+}
+
+#[test]
+fn html_is_escaped_and_texts_are_not() {
+    let rows = vec![row(json!({
+        "event_type": "ORDER_CREATED", "title": "{{ payload.dishes[0] }}", "body": "{{ recipient.name }}",
+        "html": "<p>{{ payload.dishes[0] }} {{ recipient.name }} {{ title }} {{ body }}</p>",
+    }))];
+    let (text, html) = mail(rows, &person(&json!({}))).unwrap();
+    assert_eq!((text.title.as_str(), text.body.as_str()), ("<b>", "Anna & Co"));
+    assert_eq!(html.unwrap(), "<p>&lt;b&gt; Anna &amp; Co &lt;b&gt; Anna &amp; Co</p>");
+}
+
+#[test]
+fn an_event_without_html_of_its_own_is_laid_out_as_any_event_is() {
+    let layout = row(json!({"channel": "EMAIL", "title": "", "html": LAYOUT}));
+    let it = row(
+        json!({"event_type": "ORDER_CREATED", "locale": "it", "title": "Nuovo ordine", "body": "Uno\n\ndue"}),
+    );
+    let (text, html) = mail(vec![layout.clone(), it], &person(&json!({"locale": "it-CH"}))).unwrap();
+    let html = html.unwrap();
+    assert_eq!(text.body, "Uno\n\ndue");
+    for part in ["Nuovo ordine", "<p>Uno</p><p>due</p>", "&lt;b&gt; for Anna &amp; Co", "R&amp;D for"] {
+        assert!(html.contains(part), "{part} is not in {html}");
+    }
+    // A layout is no text: without one the event type is told in words.
+    let (text, html) = mail(vec![layout.clone()], &person(&json!({}))).unwrap();
+    assert_eq!((text.title.as_str(), text.body.as_str()), ("Order created", ""));
+    assert!(html.unwrap().contains("Order created"));
+    // What has its own is not laid out, and another channel's layout is not taken.
+    let own = row(json!({"event_type": "ORDER_CREATED", "title": "x", "body": "y", "html": "<i>own</i>"}));
+    assert_eq!(mail(vec![layout, own], &person(&json!({}))).unwrap().1.unwrap(), "<i>own</i>");
+    let sms = row(json!({"channel": "SMS", "title": "", "html": LAYOUT}));
+    assert_eq!(mail(vec![sms], &person(&json!({}))).unwrap().1, None);
+}
+
+#[test]
+fn html_in_another_language_is_not_mixed_with_a_text() {
+    let rows = vec![
+        row(
+            json!({"event_type": "ORDER_CREATED", "channel": "EMAIL", "title": "en", "html": "<p>English</p>"}),
+        ),
+        row(
+            json!({"event_type": "ORDER_CREATED", "channel": "EMAIL", "locale": "it", "title": "it", "body": "testo"}),
+        ),
+    ];
+    assert_eq!(mail(rows, &person(&json!({"locale": "it"}))).unwrap().1, None);
+}
+
+#[test]
+fn a_body_that_is_not_given_is_read_from_the_html() {
+    let rows = vec![row(json!({
+        "event_type": "ORDER_CREATED", "title": "Order", "html":
+        "<mjml><mj-head><mj-preview>Preview</mj-preview></mj-head><mj-body><mj-section><mj-column>
+          <mj-text><h1>{{ title }}</h1><p>Dear {{ recipient.name }},</p><ul>{% for dish in payload.dishes %}<li>{{ dish }}</li>{% endfor %}</ul></mj-text>
+          <mj-button href=\"https://a.example/?a=1&amp;b=2\">See it</mj-button><mj-text>{{ body }}</mj-text>
+        </mj-column></mj-section></mj-body></mjml>",
+    }))];
+    let (text, html) = mail(rows, &person(&json!({}))).unwrap();
+    let expected = "Order\n\nDear Anna & Co,\n\n- <b>\n- R&D\n\nSee it (https://a.example/?a=1&b=2)";
+    assert_eq!(text.body, expected);
+    // What was read from it is not written into it.
+    assert_eq!(html.unwrap().matches("Dear").count(), 1);
+}
+
+#[test]
+fn an_error_in_html_names_the_line_that_was_written() {
+    let source = LAYOUT.replace("recipient.name", "recipient.nickname");
+    let rows = vec![row(json!({"event_type": "ORDER_CREATED", "title": "a", "body": "b", "html": source}))];
+    let error = mail(rows, &person(&json!({}))).unwrap_err();
+    assert!(
+        error.contains("ORDER_CREATED/*/*/html, line 6") && error.contains("recipient.nickname"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_rendered_once_is_rendered_for_each_language_and_zone() {
+    let rows = vec![row(json!({
+        "event_type": "ORDER_CREATED", "title": "{{ payload.total | number }}", "body": "{{ payload.at | time }}",
+    }))];
+    let (templates, _) = Templates::new(rows);
+    let event_type = EventType::stored("ORDER_CREATED");
+    let document = json!({"payload": {"at": "2026-01-21T18:30:00Z", "total": 1234.5}});
+    let mut renderer = Renderer::new(&templates, &event_type, &document);
+    let mut text = |fields: serde_json::Value| {
+        let text = renderer.render(None, &person(&fields)).unwrap();
+        format!("{} {}", text.title, text.body)
+    };
+    for _ in 0..2 {
+        assert_eq!(text(json!({"locale": "it", "time_zone": "Europe/Rome"})), "1234,5 19:30");
+        assert_eq!(text(json!({"locale": "it", "time_zone": "Europe/London"})), "1234,5 18:30");
+        assert_eq!(text(json!({"locale": "en", "time_zone": "Europe/Rome"})), "1,234.5 7:30 PM");
+        assert_eq!(text(json!({})), "1,234.5 6:30 PM");
+    }
+    assert_eq!(renderer.impersonal.len(), 4);
+}
+
+#[test]
+fn what_speaks_no_language_is_rendered_once_for_all() {
+    let (templates, _) = Templates::new(vec![template("*", "*", "*", "{{ payload.dates }}")]);
+    let event_type = EventType::stored("ORDER_CREATED");
+    let document = json!({"payload": {"dates": 1}});
+    let mut renderer = Renderer::new(&templates, &event_type, &document);
+    for locale in ["it", "en", "pt"] {
+        renderer.render(None, &person(&json!({"locale": locale}))).unwrap();
+    }
+    assert_eq!(renderer.impersonal.len(), 1);
+}
+
+#[test]
+fn a_reader_without_a_locale_gets_the_templates() {
+    let it =
+        row(json!({"event_type": "ORDER_CREATED", "locale": "it", "title": "{{ payload.total | number }}"}));
+    let (templates, _) = Templates::new(vec![it]);
+    let compiled = templates.keys.values().next().unwrap();
+    let event_type = EventType::stored("ORDER_CREATED");
+    let renderer = Renderer::new(&templates, &event_type, &json!({"payload": {"total": 12345.5}}));
+    assert_eq!(renderer.render_for(compiled, &person(&json!({}))).unwrap().title, "12.345,5");
+}
+
+#[test]
+fn a_row_that_can_not_be_used_is_refused_by_field_and_line() {
+    let refused = |fields| check(&row(fields)).unwrap_err();
+    let error = refused(json!({"title": "{{ a", "body": ""}));
+    assert_eq!(error.field, "title");
+    let error = refused(json!({"title": "a", "body": "x\n{{ a | nofilter }}"}));
+    assert_eq!((error.field.as_str(), error.detail.contains("line 2")), ("body", true), "{error}");
+    for html in
+        ["\n<mjml>\n<mj-body>\n<mj-sect></mj-sect></mj-body></mjml>", "\n\n\n{% if a %}", "\n\n\n{{ a * 2 }}"]
+    {
+        let error = refused(json!({"title": "a", "html": html}));
+        assert_eq!((error.field.as_str(), error.detail.contains("line 4")), ("html", true), "{error}");
+    }
+    let error = refused(json!({"title": "a", "html": LAYOUT.replace("{% endfor %}", "{% endif %}")}));
+    assert!(error.detail.contains("line 6"), "{error}");
+    assert!(check(&row(json!({"title": "a", "html": LAYOUT}))).is_ok());
+}
+
+#[test]
+fn no_template_hurts() {
+    let doubling = "{% set a = a ~ a %}".repeat(40);
+    for source in [
+        "{% for a in range(999) %}{% for b in range(999) %}{{ b }}{% endfor %}{% endfor %}".to_owned(),
+        "{% for a in payload.dishes %}{{ range(10**9) }}{% endfor %}".to_owned(),
+        "{{ range(1000000000) }}".to_owned(),
+        "{{ 'x' * 10**9 }}".to_owned(),
+        format!("{{% set a = 'xxxx' %}}{doubling}{{{{ a }}}}"),
+        "{% macro m(x) %}{{ m(x ~ x) }}{% endmacro %}{{ m('x') }}".to_owned(),
+        "{% include 'ORDER_CREATED/*/*/title' %}".to_owned(),
+        format!("{}{}", "{% if true %}".repeat(200), "{% endif %}".repeat(200)),
+        format!("{{{{ {}1{} }}}}", "(".repeat(5_000), ")".repeat(5_000)),
+        format!("{{{{ {}1 }}}}", "-".repeat(50_000)),
+        format!("{{{{ {}a{} }}}}", "[".repeat(50_000), "]".repeat(50_000)),
+        format!("{}{}", "{% for a in b %}".repeat(5_000), "{% endfor %}".repeat(5_000)),
+        format!("{{% if a %}}{}{{% endif %}}", "{% elif a %}".repeat(10_000)),
+        format!("{{{{ a{} }}}}", ".b".repeat(50_000)),
+        format!("{{{{ {}a }}}}", "not ".repeat(50_000)),
+        format!("{{{{ a{} }}}}", " if a else a".repeat(10_000)),
+        "{{ payload }}".repeat(20_000),
+    ] {
+        let rows = vec![row(json!({"event_type": "ORDER_CREATED", "title": "x", "html": source}))];
+        let usable = check(&rows[0]).is_ok();
+        let rendered = usable && mail(rows, &person(&json!({}))).is_ok();
+        assert!(!rendered, "{}", source.chars().take(80).collect::<String>());
+    }
+}
