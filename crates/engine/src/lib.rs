@@ -65,9 +65,10 @@ impl Engine {
         // Otherwise no attempt would ever begin.
         if let Some((channel, chain)) = providers.iter().find(|(_, chain)| chain.deadline() >= config.lease) {
             return Err(StoreError::Unusable(format!(
-                "engine.lease: {:?} is not longer than the {:?} that an attempt over {channel} may take: make it longer",
+                "engine.lease: {:?} is not longer than the {:?} that an attempt over {channel} may take by {}: make it longer",
                 config.lease,
                 chain.deadline(),
+                chain.first().name()
             )));
         }
         let rules = Arc::new(RuleCache::load(store.as_ref(), config.user_types.clone()).await?);

@@ -9,7 +9,8 @@ use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressEnd, Outcome};
 
-use crate::support::real_smtp::{Certificate, Python, Sink};
+use crate::support::certificate::Certificate;
+use crate::support::real_smtp::{Python, Sink};
 use crate::support::smtpd::{Act, Smtpd};
 
 const PIPELINING: &[&str] = &["PIPELINING", "SIZE 100000", "8BITMIME"];

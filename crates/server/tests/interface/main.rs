@@ -16,6 +16,7 @@ mod fresh;
 mod hardening;
 mod health;
 mod listings;
+mod mails;
 mod metrics;
 mod preset;
 mod rows;

@@ -19,6 +19,8 @@ mod examples;
 mod fresh;
 #[path = "../interface/listings.rs"]
 mod listings;
+#[path = "../interface/mails.rs"]
+mod mails;
 #[path = "../interface/metrics.rs"]
 mod metrics;
 #[path = "../interface/preset.rs"]

@@ -1,5 +1,6 @@
 //! Servers in the place of providers.
 
+pub mod certificate;
 pub mod fcm;
 pub mod http;
 pub mod real_smtp;

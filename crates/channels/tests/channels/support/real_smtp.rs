@@ -24,9 +24,8 @@ pub struct Python {
 impl Python {
     pub fn start(arguments: &[&str]) -> Self {
         let python = std::env::var("CAMPANILE_TEST_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".to_owned());
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/channels/support/aiosmtpd_server.py");
         let mut process = Command::new(python)
-            .arg(script)
+            .args(["-c", include_str!("aiosmtpd_server.py")])
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -99,28 +98,5 @@ impl Drop for Sink {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-    }
-}
-
-/// For `localhost`, and its own authority.
-#[derive(Debug)]
-pub struct Certificate {
-    _folder: TempDir,
-    files: (String, String),
-}
-
-impl Certificate {
-    pub fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-        let files = (path("certificate.pem"), path("key.pem"));
-        fs::write(&files.0, made.cert.pem()).unwrap();
-        fs::write(&files.1, made.signing_key.serialize_pem()).unwrap();
-        Certificate { _folder: folder, files }
-    }
-
-    pub fn files(&self) -> (&str, &str) {
-        (&self.files.0, &self.files.1)
     }
 }

@@ -38,7 +38,7 @@ impl Sms {
             let status_callback = status_callback.clone();
             let config = TwilioConfig {
                 base,
-                account_sid,
+                account_sid: sid,
                 auth_token,
                 sender,
                 status_callback,

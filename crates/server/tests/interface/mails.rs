@@ -1,0 +1,117 @@
+//! Mails by real mail servers, from the event to what Python reads of them; and what is said when there is none.
+
+#[path = "../../../channels/tests/channels/support/real_smtp.rs"]
+#[expect(dead_code, reason = "what only the channels' own tests need is there too")]
+mod real_smtp;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::fresh::{Answer, Fresh};
+use crate::support::{reservation, staff};
+use real_smtp::Python;
+
+const FROM: (&str, &str) = ("CAMPANILE_CHANNELS__EMAIL__FROM", "Trattoria è buona <noreply@example.org>");
+/// Within the lease of these tests.
+const DEADLINE: (&str, &str) = ("CAMPANILE_CHANNELS__EMAIL__DEADLINE", "2s");
+
+fn mail_server(port: u16) -> String {
+    format!("smtp://127.0.0.1:{port}?tls=none")
+}
+
+fn start(url: &str) -> Fresh {
+    Fresh::start_with(&[("CAMPANILE_CHANNELS__EMAIL__URL", url), FROM, DEADLINE])
+}
+
+fn of<'a>(trace: &'a Value, channel: &str) -> Vec<&'a Value> {
+    trace["sends"].as_array().unwrap().iter().filter(|send| send["channel"] == channel).collect()
+}
+
+/// Anna alone, who reads Italian.
+fn anna() -> Value {
+    let mut anna = staff()[0].clone();
+    anna["name"] = json!("Anna Rossi 🍕");
+    anna["locale"] = json!("it-IT");
+    json!([anna])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mail_arrives_with_text_and_html_in_the_readers_language() {
+    let python = Python::start(&[]);
+    let server = start(&mail_server(python.port));
+    let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
+    assert_eq!(components["email"], "ok");
+    server.put("/v1/recipients", anna()).await;
+    let template = |locale: &str, title: &str, html: &str| {
+        json!({
+            "event_type": "RESERVATION_REQUESTED", "channel": "EMAIL", "locale": locale, "title": title,
+            "body": "{{ recipient.name }}: {{ payload.guests }}", "html": html,
+        })
+    };
+    let mjml = "<mjml><mj-body><mj-section><mj-column><mj-text>Perché no, {{ payload.note }}?</mj-text></mj-column></mj-section></mj-body></mjml>";
+    server
+        .put("/v1/templates", json!([template("*", "New", "<p>no</p>"), template("it", "Così è", mjml)]))
+        .await;
+    let mut event = reservation("evt-1");
+    event["payload"]["guests"] = json!(4);
+    event["payload"]["note"] = json!("<b>São João</b>");
+    server.emit(&event).await;
+    let trace = server.settled("evt-1").await;
+    let sends = of(&trace, "EMAIL");
+    let [send] = sends[..] else { panic!("{trace}") };
+    assert_eq!((&send["status"], &send["provider"]), (&json!("SENT"), &json!("smtp")), "{send}");
+    assert_eq!(send["external_id"], "PY1");
+    let read = python.message();
+    assert_eq!(read["headers"]["Subject"], "Così è");
+    assert!(read["headers"]["To"].as_str().unwrap().starts_with("Anna Rossi 🍕 <"), "{read}");
+    assert_eq!(read["text"].as_str().unwrap().trim(), "Anna Rossi 🍕: 4");
+    let html = read["html"].as_str().unwrap();
+    assert!(html.contains("Perché no, &lt;b&gt;São João&lt;"), "what an event says is no HTML: {html}");
+    assert!(html.contains("<!doctype html") || html.contains("<html"), "{html}");
+    let id = format!("<{}.email@example.org>", send["notification_id"].as_str().unwrap());
+    assert_eq!(read["headers"]["Message-ID"], id.as_str());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn html_that_can_not_be_written_fails_that_mail_and_nothing_else() {
+    let python = Python::start(&[]);
+    let server = start(&mail_server(python.port));
+    server.put("/v1/recipients", staff()).await;
+    let html = "<p>ok</p>\n{% if recipient.user_id == '2' %}{{ payload.nobody_gave_this }}{% endif %}";
+    let template = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "EMAIL", "title": "New", "body": "b", "html": html}]);
+    server.put("/v1/templates", template).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    let (failed, sent): (Vec<_>, Vec<_>) =
+        of(&trace, "EMAIL").into_iter().partition(|send| send["status"] == "FAILED");
+    assert_eq!((failed.len(), sent.len()), (1, 2), "{trace}");
+    let error = failed[0]["last_error"].as_str().unwrap();
+    assert!(
+        error.starts_with("TEMPLATE_ERROR: template RESERVATION_REQUESTED/EMAIL/*")
+            && error.contains("line 2")
+            && error.contains("payload.nobody_gave_this"),
+        "{error}"
+    );
+    let letters = server.items("/v1/dead-letters?channel=EMAIL").await;
+    assert_eq!((letters.len(), &letters[0]["reason"]), (1, &json!("TEMPLATE_ERROR")), "{letters:?}");
+    assert!(of(&trace, "SMS").iter().all(|send| send["status"] == "SENT"), "{trace}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_mail_server_takes_over_from_one_that_is_down() {
+    let python = Python::start(&[]);
+    let server = start(&format!("smtp://127.0.0.1:1 {}", mail_server(python.port)));
+    server.put("/v1/recipients", staff()).await;
+    for number in 0..3 {
+        server.emit(&reservation(&format!("evt-{number}"))).await;
+    }
+    for number in 0..3 {
+        let trace = server.settled(&format!("evt-{number}")).await;
+        for send in of(&trace, "EMAIL") {
+            assert_eq!((&send["status"], &send["provider"]), (&json!("SENT"), &json!("smtp-2")), "{send}");
+            assert_eq!(send["attempt_count"], 1, "it was the same attempt");
+        }
+    }
+    let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
+    assert_eq!(components["email"], "down and passed over: smtp");
+}
