@@ -15,6 +15,8 @@ pub enum Act {
     Hang,
     /// Takes so long, then does the usual.
     Wait(Duration),
+    /// Of a letter: keeps it, and never says so.
+    KeepAndHang,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -142,6 +144,10 @@ impl Talk {
                 } else {
                     "250 2.0.0 Ok: queued as Q1"
                 };
+                if matches!(self.next_act("."), Some(Act::KeepAndHang)) {
+                    self.book.lock().unwrap().letters.push(letter);
+                    return std::future::pending().await;
+                }
                 let said = self.act(".", usual).await?;
                 if said.starts_with('2') {
                     self.book.lock().unwrap().letters.push(std::mem::take(&mut letter));
@@ -161,13 +167,18 @@ impl Talk {
                 usual.to_owned()
             }
             Some(Act::Close) => return None,
-            Some(Act::Hang) => return std::future::pending().await,
+            Some(Act::Hang | Act::KeepAndHang) => return std::future::pending().await,
         };
         self.stream.write_all(format!("{text}\r\n").as_bytes()).await.ok()?;
         if text.starts_with("421") {
             return None;
         }
         Some(text)
+    }
+
+    /// What it is told to do, which stays to be done.
+    fn next_act(&self, verb: &str) -> Option<Act> {
+        self.book.lock().unwrap().acts.get(verb).and_then(|acts| acts.front().cloned())
     }
 
     fn check(&self, line: &str, verb: &str, letter: &Letter) {

@@ -1,0 +1,177 @@
+//! What becomes of mails when the sender dies before, during and after the mail server's yes, or the mail server breaks off: on both
+//! back ends, for those who have doubts sent again and for those who have them held.
+
+#[expect(dead_code, reason = "what the other tests need is there too")]
+mod support;
+
+#[path = "../../channels/tests/channels/support/smtpd.rs"]
+#[expect(dead_code, reason = "what only the channels' own tests need is there too")]
+mod smtpd;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use smtpd::{Act, Letter, Smtpd};
+use support::{Backend, Home, Server, reservation, staff, until};
+
+const OFFERS: &[&str] = &["PIPELINING"];
+
+/// Within the lease of these tests, which is four seconds.
+fn start(home: &Home, smtpd: &Smtpd, on_doubt: &str, failpoint: Option<&str>) -> Server {
+    let url = format!("smtp://127.0.0.1:{}?tls=none", smtpd.port);
+    let mut variables = vec![
+        ("CAMPANILE_CHANNELS__EMAIL__URL", url.as_str()),
+        ("CAMPANILE_CHANNELS__EMAIL__FROM", "noreply@example.org"),
+        ("CAMPANILE_CHANNELS__EMAIL__DEADLINE", "1s"),
+        ("CAMPANILE_ENGINE__LEASE", "4s"),
+        ("CAMPANILE_SEND__EMAIL__ON_DOUBT", on_doubt),
+    ];
+    variables.extend(failpoint.map(|failpoint| ("CAMPANILE_KILL_AT", failpoint)));
+    Server::start_with(home, &variables)
+}
+
+/// One person, who has nothing but a mailbox.
+async fn anna(server: &Server) {
+    let mut anna = staff()[0].clone();
+    anna.as_object_mut().unwrap().retain(|field, _| field != "phone" && field != "push_tokens");
+    server.put("/v1/recipients", json!([anna])).await;
+}
+
+fn email(trace: &Value) -> &Value {
+    trace["sends"].as_array().unwrap().iter().find(|send| send["channel"] == "EMAIL").unwrap()
+}
+
+fn message_ids(letters: &[Letter]) -> Vec<&str> {
+    let id = |letter: &'_ Letter| letter.text.lines().find(|line| line.starts_with("Message-ID:")).is_some();
+    assert!(letters.iter().all(id));
+    letters
+        .iter()
+        .flat_map(|letter| letter.text.lines().filter(|line| line.starts_with("Message-ID:")))
+        .collect()
+}
+
+/// Killed at the failpoint while one mail is sent, started again; answers the trace and what the mail server has.
+async fn killed_at(backend: Backend, failpoint: &str, on_doubt: &str) -> (Server, Value, Smtpd, Home) {
+    let smtpd = Smtpd::start(OFFERS, vec![]).await;
+    let home = Home::new(backend);
+    let mut server = start(&home, &smtpd, on_doubt, Some(failpoint));
+    anna(&server).await;
+    server.emit(&reservation("evt-1")).await;
+    server.died_by_sigkill().await;
+    let server = start(&home, &smtpd, on_doubt, None);
+    let trace = server.settled("evt-1").await;
+    (server, trace, smtpd, home)
+}
+
+async fn doubts_are_sent_again(backend: Backend) {
+    let (_server, trace, smtpd, _home) = killed_at(backend, "send.before_provider", "resend").await;
+    assert_eq!((&email(&trace)["status"], &email(&trace)["attempt_count"]), (&json!("SENT"), &json!(2)));
+    assert_eq!(smtpd.letters().len(), 1, "the mail server never heard of the first attempt");
+
+    let (_server, trace, smtpd, _home) = killed_at(backend, "send.after_provider", "resend").await;
+    assert_eq!(email(&trace)["status"], "SENT");
+    let attempts = email(&trace)["attempts"].as_array().unwrap();
+    assert_eq!(attempts[0]["outcome"], "UNKNOWN", "a doubt that was sent again stays recognisable: {trace}");
+    let letters = smtpd.letters();
+    let ids = message_ids(&letters);
+    assert!(ids.len() == 2 && ids[0] == ids[1], "told twice, by the same Message-ID: {ids:?}");
+}
+
+async fn doubts_are_held(backend: Backend) {
+    for failpoint in ["send.before_provider", "send.after_provider"] {
+        let (server, trace, smtpd, _home) = killed_at(backend, failpoint, "hold").await;
+        assert_eq!(email(&trace)["status"], "IN_DOUBT", "{failpoint}: {trace}");
+        let had = smtpd.letters().len();
+        assert_eq!(had, usize::from(failpoint == "send.after_provider"));
+        let doubts = server.get("/v1/sends?status=IN_DOUBT").await;
+        let id = doubts["items"][0]["id"].as_str().unwrap().to_owned();
+        // A person looks: what the mail server has is settled, what it does not have is sent again.
+        let (path, body, status) = if had == 1 {
+            (format!("/v1/sends/{id}/settle"), Some(json!({"as": "SENT", "note": "seen in its log"})), "SENT")
+        } else {
+            (format!("/v1/sends/{id}/resend"), None, "SENT")
+        };
+        let (answered, body) = server.call(Method::POST, &path, body.as_ref()).await;
+        assert_eq!(answered, 200, "{body}");
+        let trace = server.settled("evt-1").await;
+        assert_eq!(email(&trace)["status"], status, "{trace}");
+        assert_eq!(smtpd.letters().len(), 1, "told once in the end");
+    }
+}
+
+async fn killed_while_the_mail_server_thinks(backend: Backend) {
+    let smtpd = Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang)]).await;
+    let home = Home::new(backend);
+    let mut server = start(&home, &smtpd, "hold", None);
+    anna(&server).await;
+    server.emit(&reservation("evt-1")).await;
+    until("the mail server has the letter", async || (smtpd.letters().len() == 1).then_some(())).await;
+    server.kill();
+    let server = start(&home, &smtpd, "hold", None);
+    let trace = server.settled("evt-1").await;
+    assert_eq!(email(&trace)["status"], "IN_DOUBT", "{trace}");
+}
+
+async fn a_mail_server_that_is_silent_after_the_letter(backend: Backend) {
+    // It hangs for the first, and takes the second try.
+    let smtpd =
+        Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang), (".", Act::Say("250 2.0.0 Ok: queued as Q2"))])
+            .await;
+    let home = Home::new(backend);
+    let server = start(&home, &smtpd, "resend", None);
+    anna(&server).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    let attempts = email(&trace)["attempts"].as_array().unwrap();
+    assert_eq!(
+        (&email(&trace)["status"], &attempts[0]["outcome"]),
+        (&json!("SENT"), &json!("UNKNOWN")),
+        "{trace}"
+    );
+    let letters = smtpd.letters();
+    let ids = message_ids(&letters);
+    assert!(ids.len() == 2 && ids[0] == ids[1], "{ids:?}");
+}
+
+async fn a_mail_server_that_is_busy_for_a_while(backend: Backend) {
+    let busy = Act::Say("450 4.2.1 try again later");
+    let smtpd =
+        Smtpd::start(OFFERS, vec![("RCPT", busy.clone()), ("RCPT", busy), ("RCPT", Act::Close)]).await;
+    let home = Home::new(backend);
+    let server = start(&home, &smtpd, "hold", None);
+    anna(&server).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    // What was refused, or broke off before the letter was out, is no doubt: it is tried again even where doubts are held.
+    assert_eq!(
+        (&email(&trace)["status"], &email(&trace)["attempt_count"]),
+        (&json!("SENT"), &json!(3)),
+        "{trace}"
+    );
+    assert_eq!(smtpd.letters().len(), 1);
+}
+
+macro_rules! on_both {
+    ($($name:ident;)+) => {
+        $(mod $name {
+            use super::*;
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn embedded() {
+                super::$name(Backend::Embedded).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_servers() {
+                super::$name(Backend::Servers).await;
+            }
+        })+
+    };
+}
+
+on_both! {
+    doubts_are_sent_again;
+    doubts_are_held;
+    killed_while_the_mail_server_thinks;
+    a_mail_server_that_is_silent_after_the_letter;
+    a_mail_server_that_is_busy_for_a_while;
+}
