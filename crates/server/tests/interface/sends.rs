@@ -41,6 +41,7 @@ async fn doubting() -> (Fresh, Arc<AtomicBool>) {
     let url = format!("http://{ACCOUNT}:very-secret@{address}?from=%2B15005550006");
     let server = Fresh::start_with(&[
         ("CAMPANILE_CHANNELS__SMS__URL", &url),
+        ("CAMPANILE_ENGINE__LEASE", "1m"),
         ("CAMPANILE_SEND__SMS__ON_DOUBT", "hold"),
         ("CAMPANILE_SEND__SMS__POLL_INTERVAL", "10m"),
     ]);
