@@ -5,6 +5,7 @@
 mod backoff;
 mod completion;
 pub mod config;
+mod doubt;
 mod lease_end;
 mod measure;
 pub mod pipeline;

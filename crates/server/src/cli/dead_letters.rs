@@ -263,14 +263,14 @@ fn error(letter: &Value) -> String {
     error.split(|c: char| c.is_control()).collect::<Vec<_>>().join(" ")
 }
 
-fn short(text: &str, chars: usize) -> String {
+pub fn short(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         None => text.to_owned(),
         Some(_) => text.chars().take(chars - 1).chain(['…']).collect(),
     }
 }
 
-fn age(letter: &Value, field: &str, now: Timestamp) -> String {
+pub fn age(letter: &Value, field: &str, now: Timestamp) -> String {
     let Some(at) = letter[field].as_str().and_then(time::from_text) else { return "-".to_owned() };
     match time::between(at, now).as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
@@ -280,7 +280,7 @@ fn age(letter: &Value, field: &str, now: Timestamp) -> String {
     }
 }
 
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+pub fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 

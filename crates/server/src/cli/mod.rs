@@ -11,6 +11,7 @@ mod emit;
 mod explain;
 mod picture;
 mod preset;
+mod sends;
 mod serve;
 mod tail;
 mod trace;
@@ -80,6 +81,9 @@ enum Command {
     /// What nobody tries again by itself: look at it, or send it on its way again
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLetters),
+    /// What became of each send; and what to do with those of which nobody knows whether they arrived
+    #[command(subcommand)]
+    Sends(sends::Sends),
     /// Say what is reachable, what is misconfigured, and what to do about it; nothing is changed
     Doctor(doctor::Doctor),
     /// Check or print the configuration
@@ -161,6 +165,7 @@ async fn dispatch(cli: Cli) -> CommandResult {
         Command::Trace(trace) => trace.run(&common.client(&no_flags())?, common.json).await,
         Command::Explain(explain) => explain.run(&common.client(&no_flags())?, common.json).await,
         Command::DeadLetters(letters) => letters.run(&common.client(&no_flags())?, common.json).await,
+        Command::Sends(sends) => sends.run(&common.client(&no_flags())?, common.json).await,
         Command::Tail(tail) => tail.run(&common.client(&no_flags())?, common.json).await,
     }
 }

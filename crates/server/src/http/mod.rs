@@ -12,6 +12,7 @@ mod places;
 mod problem;
 mod query;
 mod rows;
+mod sends;
 
 use std::sync::Arc;
 
@@ -48,7 +49,10 @@ pub fn router(app: App) -> Router {
         .route("/v1/explain", post(explain::explain))
         .route("/v1/captured", get(captured::list))
         .route("/v1/dead-letters", get(dead_letters::list))
-        .route("/v1/dead-letters/replay", post(dead_letters::replay));
+        .route("/v1/dead-letters/replay", post(dead_letters::replay))
+        .route("/v1/sends", get(sends::list))
+        .route("/v1/sends/{id}/resend", post(sends::resend))
+        .route("/v1/sends/{id}/settle", post(sends::settle));
     for table in Table::ALL {
         guarded = guarded.route(&format!("/v1/{}", table.path()), rows::methods(table));
     }

@@ -58,6 +58,11 @@ impl Problem {
         Problem { errors, ..problem }
     }
 
+    pub fn not_in_doubt(detail: impl Into<String>) -> Self {
+        let title = "The send is not in doubt";
+        Self::new(StatusCode::CONFLICT, "urn:campanile:not-in-doubt", title, detail)
+    }
+
     pub fn bad_query(detail: impl Into<String>) -> Self {
         Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,

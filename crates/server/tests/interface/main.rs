@@ -21,6 +21,7 @@ mod metrics;
 mod preset;
 mod rows;
 mod rule_changes;
+mod sends;
 #[expect(dead_code, reason = "what only the crash tests need is there too")]
 #[path = "../support/mod.rs"]
 mod support;

@@ -29,6 +29,8 @@ mod preset;
 mod rows;
 #[path = "../interface/rule_changes.rs"]
 mod rule_changes;
+#[path = "../interface/sends.rs"]
+mod sends;
 #[expect(dead_code, reason = "what only the crash tests need is there too")]
 #[path = "../support/mod.rs"]
 mod support;

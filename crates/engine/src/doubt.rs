@@ -1,0 +1,33 @@
+//! What a person decides about a send in doubt: written by the store, counted as any other outcome, and what goes out again need not
+//! wait for a tick.
+
+use campanile_domain::id::SendKey;
+use campanile_domain::status::SendStatus;
+use campanile_store::{Resolved, Signal, StoreError, Verdict};
+
+use crate::Engine;
+use crate::telemetry::{count_letters, count_sends};
+
+impl Engine {
+    pub async fn resolve(
+        &self,
+        key: SendKey,
+        verdict: Verdict,
+        note: Option<String>,
+    ) -> Result<Resolved, StoreError> {
+        let resolved = self.store.resolve(key, verdict, note).await?;
+        if resolved == Resolved::Done {
+            let (channel, status) = (key.channel, verdict.status());
+            tracing::info!(%key, status = status.as_str(), "a person ended the doubt about a send");
+            count_sends(channel, status, 1);
+            if status == SendStatus::Failed && channel.is_retried() {
+                count_letters("send", 1);
+            }
+            if status == SendStatus::Due {
+                self.signals.due(channel).notify_waiters();
+                self.tell(Signal::Sends);
+            }
+        }
+        Ok(resolved)
+    }
+}

@@ -1,0 +1,363 @@
+//! `campanile sends`: what became of each send, as a table; and ending the doubt about some, one by one or all that match.
+
+use std::fmt::Write;
+
+use anyhow::anyhow;
+use campanile_domain::time::Timestamp;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use super::client::{Client, encoded};
+use super::dead_letters::{age, short, text};
+use super::{CommandError, CommandResult};
+
+/// What errors are shortened to where nobody says how wide the screen is.
+const WIDTH: usize = 160;
+const MIN_ERROR_CHARS: usize = 30;
+/// A page of the server may have fewer than were asked for, or none; so many are asked for before the question is given back.
+const MAX_PAGES: usize = 50;
+/// Sends that are named with why they were left alone.
+const MAX_LISTED: usize = 20;
+
+#[derive(Debug, Subcommand)]
+pub enum Sends {
+    /// Show sends: those in doubt or due as they wait, all others the newest first
+    List(List),
+    /// Send once more what is in doubt; who was told already is told again
+    Resend(Resend),
+    /// Say what became of sends in doubt, where you know
+    Settle(Settle),
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    #[arg(long, value_name = "STATUS", help = "DUE, SENDING, SENT, FAILED, IN_DOUBT or CANCELLED")]
+    status: Option<String>,
+    #[command(flatten)]
+    filter: Filter,
+    /// At most so many, up to 1000
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    limit: usize,
+    /// Begin where a list ended
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Resend {
+    #[command(flatten)]
+    chosen: Chosen,
+}
+
+#[derive(Debug, Args)]
+pub struct Settle {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// What became of them
+    #[arg(long = "as", value_name = "END", value_enum, ignore_case = true)]
+    end: End,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+#[value(rename_all = "UPPER")]
+enum End {
+    Sent,
+    Failed,
+}
+
+/// Which sends in doubt are meant.
+#[derive(Debug, Args)]
+struct Chosen {
+    /// Sends by their id, as `sends list` shows it
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// Every send in doubt that matches the filters, or simply every one
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    filter: Filter,
+    /// Why: it is kept with the send
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
+}
+
+/// Sends for which everything that is given is so.
+#[derive(Debug, Args)]
+struct Filter {
+    /// EMAIL, PUSH, SMS, WEBSOCKET or SLACK
+    #[arg(long, value_name = "CHANNEL")]
+    channel: Option<String>,
+    /// Those of this event
+    #[arg(long, value_name = "ID")]
+    event: Option<String>,
+    /// Those of this user
+    #[arg(long, value_name = "TYPE:ID")]
+    user: Option<String>,
+    /// Those that this provider was asked to send
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+}
+
+impl Filter {
+    /// By the names that HTTP has for them.
+    fn given(&self) -> Result<Vec<(&'static str, String)>, CommandError> {
+        let user = self.user.as_deref().map(|user| {
+            let wrong =
+                || CommandError::Usage(format!("--user: `{user}` is not TYPE:ID, such as CUSTOMER:42"));
+            user.split_once(':').ok_or_else(wrong)
+        });
+        let (user_type, user_id) = user.transpose()?.unzip();
+        let fields = [
+            ("channel", self.channel.as_ref().map(|channel| channel.to_uppercase())),
+            ("event_id", self.event.clone()),
+            ("user_type", user_type.map(str::to_owned)),
+            ("user_id", user_id.map(str::to_owned)),
+            ("provider", self.provider.clone()),
+        ];
+        Ok(fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
+    }
+}
+
+impl Sends {
+    pub async fn run(&self, client: &Client, as_json: bool) -> CommandResult {
+        match self {
+            Sends::List(list) => list.run(client, as_json).await,
+            Sends::Resend(resend) => {
+                let body = json!({ "note": resend.chosen.note });
+                resend.chosen.resolve(client, "resend", &body, as_json).await
+            }
+            Sends::Settle(settle) => {
+                let end = match settle.end {
+                    End::Sent => "SENT",
+                    End::Failed => "FAILED",
+                };
+                let body = json!({ "as": end, "note": settle.chosen.note });
+                settle.chosen.resolve(client, "settle", &body, as_json).await
+            }
+        }
+    }
+}
+
+impl List {
+    async fn run(&self, client: &Client, as_json: bool) -> CommandResult {
+        let mut given = self.filter.given()?;
+        if let Some(status) = &self.status {
+            given.push(("status", status.to_uppercase().replace('-', "_")));
+        }
+        let page = gather(client, &given, self.cursor.clone(), self.limit).await?;
+        if as_json {
+            println!("{}", json!({ "items": page.items, "next": page.next }));
+            return Ok(());
+        }
+        if page.items.is_empty() && page.next.is_none() {
+            println!("{}", if given.is_empty() { "there are no sends" } else { "no send matches" });
+            return Ok(());
+        }
+        print!("{}", table(&page.items, Timestamp::now()));
+        if let Some(next) = &page.next {
+            println!("there may be more: go on with --cursor '{next}'");
+        }
+        if page.items.iter().any(|send| send["status"] == "IN_DOUBT") {
+            println!(
+                "\nto end a doubt: campanile sends resend ID, or campanile sends settle ID --as SENT|FAILED"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// What several pages came to.
+struct Gathered {
+    items: Vec<Value>,
+    next: Option<String>,
+}
+
+/// Asks for page after page, until there are as many as wanted.
+async fn gather(
+    client: &Client,
+    given: &[(&str, String)],
+    cursor: Option<String>,
+    limit: usize,
+) -> Result<Gathered, CommandError> {
+    let mut found = Gathered { items: Vec::new(), next: cursor };
+    for _ in 0..MAX_PAGES {
+        let mut query: Vec<String> =
+            given.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        query.push(format!("limit={}", limit.saturating_sub(found.items.len())));
+        query.extend(found.next.as_ref().map(|next| format!("cursor={}", encoded(next))));
+        let mut page = client.get(&format!("/v1/sends?{}", query.join("&"))).await?;
+        if let Value::Array(items) = page["items"].take() {
+            found.items.extend(items);
+        }
+        found.next = page["next"].as_str().map(str::to_owned);
+        if found.next.is_none() || found.items.len() >= limit {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+impl Chosen {
+    async fn resolve(&self, client: &Client, verb: &str, body: &Value, as_json: bool) -> CommandResult {
+        let given = self.filter.given()?;
+        let by_filter = self.all || !given.is_empty();
+        if by_filter != self.ids.is_empty() || (!given.is_empty() && !self.all) {
+            let what = "which sends? give their ids, or --all, which --channel, --event, --user and --provider narrow";
+            return Err(CommandError::Usage(what.to_owned()));
+        }
+        if let [id] = &self.ids[..] {
+            let answer = post(client, id, verb, body).await?;
+            if as_json {
+                println!("{answer}");
+            } else {
+                println!("{id} is {} now", text(&answer, "status"));
+            }
+            return Ok(());
+        }
+        // All of them are looked for first: what falls into doubt meanwhile is left for another time.
+        let ids = if self.all { all_in_doubt(client, given).await? } else { self.ids.clone() };
+        let (mut done, mut left) = (0_usize, Vec::new());
+        for id in &ids {
+            match post(client, id, verb, body).await {
+                Ok(_) => done += 1,
+                Err(CommandError::NotFound(why)) => left.push((id, why)),
+                Err(CommandError::Failed(error)) => left.push((id, error.to_string())),
+                Err(other @ CommandError::Usage(_)) => return Err(other),
+            }
+        }
+        if as_json {
+            let left: Vec<Value> = left.iter().map(|(id, why)| json!({ "id": id, "reason": why })).collect();
+            println!("{}", json!({ "resolved": done, "skipped": left }));
+        } else {
+            print!("{}", outcome(verb, done, &left));
+        }
+        // Who was named and left alone is a failure. Of all that match, somebody else may have been faster.
+        let failed = if self.all { done == 0 && !left.is_empty() } else { !left.is_empty() };
+        if failed { Err(anyhow!("{} of {} were left alone", left.len(), ids.len()).into()) } else { Ok(()) }
+    }
+}
+
+async fn post(client: &Client, id: &str, verb: &str, body: &Value) -> Result<Value, CommandError> {
+    client.post(&format!("/v1/sends/{}/{verb}", encoded(id)), body).await
+}
+
+async fn all_in_doubt(
+    client: &Client,
+    mut given: Vec<(&'static str, String)>,
+) -> Result<Vec<String>, CommandError> {
+    const PAGE: usize = 1_000;
+    given.push(("status", "IN_DOUBT".to_owned()));
+    let (mut ids, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = gather(client, &given, cursor, PAGE).await?;
+        ids.extend(page.items.iter().map(|send| text(send, "id").to_owned()));
+        cursor = page.next;
+        if cursor.is_none() {
+            return Ok(ids);
+        }
+    }
+}
+
+fn outcome(verb: &str, done: usize, left: &[(&String, String)]) -> String {
+    let mut out = match (verb, done) {
+        (_, 0) => "nothing was changed\n".to_owned(),
+        ("resend", done) => format!("{done} are due again: they go out at once\n"),
+        (_, done) => format!("settled {done}\n"),
+    };
+    if !left.is_empty() {
+        let _ = writeln!(out, "left alone {}:", left.len());
+    }
+    for (_, why) in left.iter().take(MAX_LISTED) {
+        let _ = writeln!(out, "  {why}");
+    }
+    if let Some(more) = left.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
+        let _ = writeln!(out, "  … and {more} more");
+    }
+    out
+}
+
+/// The error gets what the other columns leave of the screen's width.
+fn table(sends: &[Value], now: Timestamp) -> String {
+    let header = ["ID", "AGE", "STATUS", "EVENT", "RECIPIENT", "ATTEMPTS", "PROVIDER", "RECEIPT"];
+    let mut rows = vec![header.map(str::to_owned)];
+    rows.extend(sends.iter().map(|send| columns(send, now)));
+    let widths: Vec<usize> = (0..header.len())
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default())
+        .collect();
+    let taken: usize = widths.iter().map(|width| width + 2).sum();
+    let screen = comfy_table::Table::new().width().map_or(WIDTH, usize::from);
+    let room = screen.saturating_sub(taken).max(MIN_ERROR_CHARS);
+    let errors = std::iter::once("ERROR".to_owned()).chain(sends.iter().map(|send| error(send, room)));
+    let mut out = String::new();
+    for (row, error) in rows.iter().zip(errors) {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        let _ = writeln!(out, "{}", format!("{line}{error}").trim_end());
+    }
+    out
+}
+
+/// Of a send in doubt, the age is that of the doubt.
+fn columns(send: &Value, now: Timestamp) -> [String; 8] {
+    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    let since = if send["in_doubt_since"].is_null() { "created_at" } else { "in_doubt_since" };
+    let recipient = format!("{} {}", text(send, "user_type"), text(send, "user_id"));
+    [
+        text(send, "id").to_owned(),
+        age(send, since, now),
+        text(send, "status").to_owned(),
+        or_dash(text(send, "event_id")),
+        or_dash(recipient.trim()),
+        send["attempt_count"].to_string(),
+        or_dash(text(send, "provider")),
+        or_dash(text(send, "receipt")),
+    ]
+}
+
+/// On one line.
+fn error(send: &Value, room: usize) -> String {
+    let line = text(send, "last_error").split(|c: char| c.is_control()).collect::<Vec<_>>().join(" ");
+    short(&line, room)
+}
+
+#[cfg(test)]
+mod tests {
+    use campanile_domain::time;
+
+    use super::*;
+
+    #[test]
+    fn a_send_is_one_line_with_the_age_of_its_doubt() {
+        let now = time::from_text("2026-01-21T12:00:00Z").unwrap();
+        let send = json!({
+            "id": "0197:SMS", "status": "IN_DOUBT", "event_id": "evt-1", "user_type": "CUSTOMER", "user_id": "42",
+            "attempt_count": 1, "provider": "twilio", "receipt": null, "created_at": "2026-01-20T12:00:00Z",
+            "in_doubt_since": "2026-01-21T11:58:00Z", "last_error": format!("no\nanswer {}", "ü".repeat(300)),
+        });
+        let shown = table(&[send], now);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines.len(), 2, "{shown}");
+        assert!(
+            lines[1].starts_with(
+                "0197:SMS  2 min  IN_DOUBT  evt-1  CUSTOMER 42  1         twilio    -        no answer üü"
+            ),
+            "{shown}"
+        );
+        assert!(lines[1].ends_with('…') && lines[1].chars().count() <= WIDTH, "{shown}");
+    }
+
+    #[test]
+    fn what_was_left_alone_is_named_and_the_rest_counted() {
+        let id = "a".to_owned();
+        let left: Vec<(&String, String)> = (0..22).map(|n| (&id, format!("{n} is SENT"))).collect();
+        let said = outcome("resend", 3, &left);
+        assert!(
+            said.starts_with("3 are due again: they go out at once\nleft alone 22:\n  0 is SENT\n"),
+            "{said}"
+        );
+        assert!(said.ends_with("  19 is SENT\n  … and 2 more\n"), "{said}");
+        assert_eq!(outcome("settle", 0, &[]), "nothing was changed\n");
+    }
+}
