@@ -82,41 +82,39 @@ fn bind<'a>(
     joints: usize,
     layers: &mut HashMap<&'a str, usize>,
 ) -> Result<(), String> {
-    let below = names(tokens).filter_map(|name| layers.get(name)).max().copied().unwrap_or_default();
+    let (targets, values) = parted(keyword, tokens);
+    let below = names(values).filter_map(|name| layers.get(name)).max().copied().unwrap_or_default();
     let layer = below + usize::from(joints > 0);
     if layer > MAX_LAYERS {
         return Err(format!(
             "what `{keyword}` keeps is put together from what was put together {MAX_LAYERS} times already: write it as one expression"
         ));
     }
-    for name in targets(keyword, tokens) {
+    for name in targets {
         let known = layers.entry(name).or_default();
         *known = layer.max(*known);
     }
     Ok(())
 }
 
-/// The names that the tag gives a value to.
-fn targets<'a>(keyword: &str, tokens: &[Token<'a>]) -> Vec<&'a str> {
-    let upto = |end: Token<'_>| {
-        let target = |token: &Token<'a>| match token {
-            Token::Name(name) => Some(*name),
-            Token::Text(_) | Token::Number | Token::Sign(_) => None,
-        };
-        tokens.iter().skip(1).take_while(|token| **token != end).filter_map(target).collect()
+/// The names that the tag gives a value to, and where these values come from.
+fn parted<'t, 'a>(keyword: &str, tokens: &'t [Token<'a>]) -> (Vec<&'a str>, &'t [Token<'a>]) {
+    let end = match keyword {
+        "for" => tokens.iter().position(|token| *token == Token::Name("in")),
+        "set" => tokens.iter().position(|token| *token == Token::Sign("=")),
+        _ => None,
     };
-    match keyword {
-        "for" => upto(Token::Name("in")),
-        "set" => upto(Token::Sign("=")),
-        // An argument by name is taken for a target, too, which only makes the limit stricter.
-        _ => tokens
-            .windows(2)
-            .filter_map(|pair| match pair {
-                [Token::Name(name), Token::Sign("=")] => Some(*name),
-                _ => None,
-            })
-            .collect(),
-    }
+    let target = |token: &Token<'a>| match token {
+        Token::Name(name) => Some(*name),
+        Token::Text(_) | Token::Number | Token::Sign(_) => None,
+    };
+    let Some(end) = end else {
+        // `with` has several, each before its value; to take a target for a value only makes the limit stricter.
+        let given = tokens.windows(2).filter(|pair| pair[1] == Token::Sign("="));
+        return (given.filter_map(|pair| target(&pair[0])).collect(), tokens);
+    };
+    let (targets, values) = tokens.split_at(end);
+    (targets.iter().skip(1).filter_map(target).collect(), values)
 }
 
 /// Names that stand for a value of their own, not those behind a dot or a bar.
@@ -183,6 +181,7 @@ mod tests {
             "{% for day in ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'] %}{{ day }}{% endfor %}",
             "{% set total = payload.net + payload.tax %}{% set due = total - payload.paid %}{{ due | currency('EUR') }}",
             "{% set a = x ~ '1' %}{% set b = x ~ '2' %}{% set c = x ~ '3' %}{% set d = x ~ '4' %}{{ a ~ b ~ c ~ d }}",
+            "{% if a %}{% set b = {'x': 1, 'y': 2} %}{% elif c %}{% set b = {'x': 3, 'y': 4} %}{% else %}{% set b = {'x': 5, 'y': 6} %}{% endif %}",
             "a * b {# * #} {{ '*' }}",
         ] {
             assert_eq!(check(source), Ok(()), "{source}");

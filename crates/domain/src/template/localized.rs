@@ -21,7 +21,7 @@ use super::filters::invalid;
 
 /// The variable that holds the [`Reader`]; no template can write its name.
 pub const READER: &str = " reader";
-const DEFAULT_LOCALE: &str = "en";
+pub const DEFAULT_LOCALE: &str = "en";
 /// What is written with more digits is no number that anybody is told.
 const MAX_DIGITS: usize = 40;
 /// Larger moments since 1970 are milliseconds: as seconds they would be thousands of years away.
