@@ -23,6 +23,7 @@ mod rule_changes;
 #[expect(dead_code, reason = "what only the crash tests need is there too")]
 #[path = "../support/mod.rs"]
 mod support;
+mod templates;
 mod texts;
 mod traces;
 
