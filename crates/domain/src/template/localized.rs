@@ -322,6 +322,9 @@ mod tests {
         writes("it", "at | datetime", "21 gen 2026, 19:30");
         writes("en", "at | date('long')", "January 21, 2026");
         writes("en", "at | time", "7:30 PM");
+        writes("en", "at | date", "Jan 21, 2026");
+        writes("en", "at | date('short')", "1/21/26");
+        writes("en", "at | datetime", "Jan 21, 2026, 7:30 PM");
         writes("en-GB", "at | time('long')", "19:30:05");
         writes("pt-PT", "at | date('long')", "21 de janeiro de 2026");
         writes("pt", "epoch | time", "19:30");
