@@ -22,7 +22,7 @@ use crate::id::EventType;
 use crate::quiet_hours::Zone;
 use crate::recipient::Recipient;
 use crate::row::{FieldError, Selector, Template};
-use localized::{BY_LOCALE, BY_ZONE, READER, Reader};
+use localized::{BY_LOCALE, BY_ZONE, DEFAULT_LOCALE, READER, Reader};
 use mjml::Html;
 use tags::{TagKind, Token};
 
@@ -204,6 +204,16 @@ pub struct Renderer<'a> {
     impersonal: HashMap<(&'a str, Option<Place>), Result<Text, String>>,
 }
 
+/// Templates by the name `EVENT_TYPE/CHANNEL/LOCALE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen<'a> {
+    /// Whose title and body are taken; none where the event type is told in words.
+    pub text: Option<&'a str>,
+    pub html: Option<&'a str>,
+    /// What dates and numbers are written in.
+    pub locale: String,
+}
+
 /// Where a text is read: locale and zone, as far as it depends on them.
 type Place = (Option<String>, Option<String>);
 
@@ -270,15 +280,16 @@ impl<'a> Renderer<'a> {
         self.html_for(of_html, of_text.unwrap_or(of_html), recipient, text).map(Some)
     }
 
-    /// `EVENT_TYPE/CHANNEL/LOCALE` of the template whose title and body are taken, and of the one whose HTML is.
-    pub fn names(
-        &self,
-        channel: Option<Channel>,
-        locale: Option<&str>,
-    ) -> (Option<&'a str>, Option<&'a str>) {
+    /// Which templates are taken, to tell it to people.
+    pub fn chosen(&self, channel: Option<Channel>, locale: Option<&str>) -> Chosen<'a> {
         let text = self.templates.find(self.event_type, channel, locale);
         let html = channel.and_then(|channel| self.templates.find_html(text, channel, locale));
-        (text.map(|text| text.name.as_str()), html.map(|html| html.name.as_str()))
+        let of_text = text.or(html).and_then(|template| template.locale.as_deref());
+        Chosen {
+            text: text.map(|text| text.name.as_str()),
+            html: html.map(|html| html.name.as_str()),
+            locale: locale.or(of_text).unwrap_or(DEFAULT_LOCALE).to_owned(),
+        }
     }
 
     fn html_for(

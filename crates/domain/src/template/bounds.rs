@@ -1,26 +1,25 @@
 //! What MiniJinja's fuel does not see. Fuel counts steps, and one step can double a text: thirty `{% set a = a ~ a %}` are
-//! few steps and a gigabyte. So a source is looked at before it is used: a tag puts together only so much, and what was
-//! put together can be built upon only so often. Together with the filters that have a limit of their own
-//! ([`super::filters`]), no template takes more than some hundred times what its event holds.
+//! few steps and a gigabyte. So a source is looked at before it is used: what each tag puts together is counted, and what it
+//! is put together from counts as much as it was counted itself. Together with the filters that have a limit of their own
+//! ([`super::filters`]), no value in a template is larger than [`MAX_WEIGHT`] times what its event holds.
 
 use std::collections::HashMap;
 
 use super::tags::{Tag, TagKind, Token, line_of, tags, tokens};
 
-/// In one tag: `~`, `+`, and the commas of a list or mapping.
-const MAX_JOINTS: usize = 12;
+/// How many values one value may be put together from, by `~`, by `+`, or as items of a list or mapping.
+const MAX_WEIGHT: usize = 64;
 const MAX_FILTERS: usize = 12;
-/// How often what was put together and kept can be put together with more, and kept.
-const MAX_LAYERS: usize = 2;
 /// MiniJinja reads a tag, and what blocks hold, by calling itself: what is deep would end its stack.
 const MAX_TOKENS: usize = 400;
 const MAX_DEPTH: usize = 40;
 
 pub fn check(source: &str) -> Result<(), String> {
-    let mut layers: HashMap<&str, usize> = HashMap::new();
+    let mut weights: HashMap<&str, usize> = HashMap::new();
     check_depth(source)?;
     for tag in tags(source).iter().filter(|tag| tag.kind != TagKind::Comment) {
-        check_tag(tag, &mut layers).map_err(|what| format!("line {}: {what}", line_of(source, tag.start)))?;
+        check_tag(tag, &mut weights)
+            .map_err(|what| format!("line {}: {what}", line_of(source, tag.start)))?;
     }
     Ok(())
 }
@@ -44,7 +43,7 @@ fn check_depth(source: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn check_tag<'a>(tag: &Tag<'a>, layers: &mut HashMap<&'a str, usize>) -> Result<(), String> {
+fn check_tag<'a>(tag: &Tag<'a>, weights: &mut HashMap<&'a str, usize>) -> Result<(), String> {
     let tokens = tokens(tag.inner);
     if tokens.len() > MAX_TOKENS {
         return Err(format!("one tag has more than {MAX_TOKENS} words and signs: use several tags"));
@@ -55,10 +54,6 @@ fn check_tag<'a>(tag: &Tag<'a>, layers: &mut HashMap<&'a str, usize>) -> Result<
     };
     if tokens.iter().any(|token| matches!(token, Token::Sign("*" | "**"))) {
         return Err("`*` is not there, since it repeats texts, too: write `| times(3)`".to_owned());
-    }
-    let joints = joints(&tokens);
-    if joints > MAX_JOINTS {
-        return Err(format!("one tag puts more than {MAX_JOINTS} things together: use several tags"));
     }
     if tokens.iter().filter(|token| **token == Token::Sign("|")).count() > MAX_FILTERS {
         return Err(format!("one tag has more than {MAX_FILTERS} filters: use several tags"));
@@ -71,59 +66,54 @@ fn check_tag<'a>(tag: &Tag<'a>, layers: &mut HashMap<&'a str, usize>) -> Result<
         "for" if tokens.contains(&Token::Name("recursive")) => {
             Err("a loop can't be recursive: write one loop for each level".to_owned())
         }
-        "set" | "with" | "for" => bind(keyword, &tokens, joints, layers),
-        _ => Ok(()),
+        "set" | "with" | "for" => {
+            let (targets, values) = parted(keyword, &tokens);
+            let weight = weigh(values, weights)?;
+            for name in targets {
+                let known = weights.entry(name).or_default();
+                *known = weight.max(*known);
+            }
+            Ok(())
+        }
+        _ => weigh(&tokens, weights).map(drop),
     }
 }
 
-fn bind<'a>(
-    keyword: &str,
-    tokens: &[Token<'a>],
-    joints: usize,
-    layers: &mut HashMap<&'a str, usize>,
-) -> Result<(), String> {
-    let below = names(tokens).filter_map(|name| layers.get(name)).max().copied().unwrap_or_default();
-    let layer = below + usize::from(joints > 0);
-    if layer > MAX_LAYERS {
+fn weigh(tokens: &[Token<'_>], weights: &HashMap<&str, usize>) -> Result<usize, String> {
+    let heaviest = names(tokens).filter_map(|name| weights.get(name)).max().copied().unwrap_or(1);
+    let weight = heaviest.saturating_mul(joints(tokens) + 1);
+    if weight > MAX_WEIGHT {
         return Err(format!(
-            "what `{keyword}` keeps is put together from what was put together {MAX_LAYERS} times already: write it as one expression"
+            "this is put together from more than {MAX_WEIGHT} values, those of its parts counted in: write them in several tags"
         ));
     }
-    for name in targets(keyword, tokens) {
-        let known = layers.entry(name).or_default();
-        *known = layer.max(*known);
-    }
-    Ok(())
+    Ok(weight)
 }
 
-/// The names that the tag gives a value to.
-fn targets<'a>(keyword: &str, tokens: &[Token<'a>]) -> Vec<&'a str> {
-    let upto = |end: Token<'_>| {
-        let target = |token: &Token<'a>| match token {
-            Token::Name(name) => Some(*name),
-            Token::Text(_) | Token::Number | Token::Sign(_) => None,
-        };
-        tokens.iter().skip(1).take_while(|token| **token != end).filter_map(target).collect()
+/// The names that the tag gives a value to, and where these values come from.
+fn parted<'t, 'a>(keyword: &str, tokens: &'t [Token<'a>]) -> (Vec<&'a str>, &'t [Token<'a>]) {
+    let end = match keyword {
+        "for" => tokens.iter().position(|token| *token == Token::Name("in")),
+        "set" => tokens.iter().position(|token| *token == Token::Sign("=")),
+        _ => None,
     };
-    match keyword {
-        "for" => upto(Token::Name("in")),
-        "set" => upto(Token::Sign("=")),
-        // An argument by name is taken for a target, too, which only makes the limit stricter.
-        _ => tokens
-            .windows(2)
-            .filter_map(|pair| match pair {
-                [Token::Name(name), Token::Sign("=")] => Some(*name),
-                _ => None,
-            })
-            .collect(),
-    }
+    let target = |token: &Token<'a>| match token {
+        Token::Name(name) => Some(*name),
+        Token::Text(_) | Token::Number | Token::Sign(_) => None,
+    };
+    let Some(end) = end else {
+        // `with` has several, each before its value; to take a target for a value only makes the limit stricter.
+        let given = tokens.windows(2).filter(|pair| pair[1] == Token::Sign("="));
+        return (given.filter_map(|pair| target(&pair[0])).collect(), tokens);
+    };
+    let (targets, values) = tokens.split_at(end);
+    (targets.iter().skip(1).filter_map(target).collect(), values)
 }
 
 /// Names that stand for a value of their own, not those behind a dot or a bar.
 fn names<'t, 'a: 't>(tokens: &'t [Token<'a>]) -> impl Iterator<Item = &'a str> + 't {
-    tokens.windows(2).filter_map(|pair| match pair {
-        [Token::Sign("." | "|"), Token::Name(_)] => None,
-        [_, Token::Name(name)] => Some(*name),
+    tokens.iter().enumerate().filter_map(|(at, token)| match token {
+        Token::Name(name) if at == 0 || !matches!(tokens[at - 1], Token::Sign("." | "|")) => Some(*name),
         _ => None,
     })
 }
@@ -152,22 +142,22 @@ mod tests {
 
     #[test]
     fn what_doubles_again_and_again_is_refused() {
-        let double = |tag: &str| tag.repeat(5);
+        let double = |tag: &str| tag.repeat(7);
         for source in [
             double("{% set a = a ~ a %}"),
             double("{% set a = [a, a] %}"),
             double("{% set a = a + a %}"),
             double("{% set payload = payload ~ payload %}"),
             double("{% set a = {'x': a, 'y': a} %}"),
-            "{% set a = p ~ p %}{% for b in [a ~ a] %}{% for c in [b ~ b] %}{{ c }}{% endfor %}{% endfor %}".to_owned(),
-            "{% with a = p ~ p %}{% with b = a ~ a %}{% with c = b ~ b %}{{ c }}{% endwith %}{% endwith %}{% endwith %}"
+            "{% set a = p ~ p ~ p ~ p %}{% for b in [a ~ a ~ a ~ a] %}{% for c in [b ~ b ~ b ~ b] %}{{ c ~ c }}{% endfor %}{% endfor %}".to_owned(),
+            "{% with a = p ~ p ~ p ~ p %}{% with b = a ~ a ~ a ~ a %}{% with c = b ~ b ~ b ~ b ~ b %}{{ c }}{% endwith %}{% endwith %}{% endwith %}"
                 .to_owned(),
             "{% set a %}{{ a }}{{ a }}{% endset %}".to_owned(),
             "{% filter upper %}x{% endfilter %}".to_owned(),
             "{% for x in [p] recursive %}{{ loop([x ~ x]) }}{% endfor %}".to_owned(),
             "{{ 'x' * 100000000 }}".to_owned(),
             "{{ 10 ** 9 }}".to_owned(),
-            format!("{{{{ p{} }}}}", " ~ p".repeat(20)),
+            format!("{{{{ p{} }}}}", " ~ p".repeat(64)),
             format!("{{{{ p{} }}}}", "|e".repeat(20)),
         ] {
             assert!(check(&source).is_err(), "{source}");
@@ -183,6 +173,7 @@ mod tests {
             "{% for day in ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'] %}{{ day }}{% endfor %}",
             "{% set total = payload.net + payload.tax %}{% set due = total - payload.paid %}{{ due | currency('EUR') }}",
             "{% set a = x ~ '1' %}{% set b = x ~ '2' %}{% set c = x ~ '3' %}{% set d = x ~ '4' %}{{ a ~ b ~ c ~ d }}",
+            "{% if a %}{% set b = {'x': 1, 'y': 2} %}{% elif c %}{% set b = {'x': 3, 'y': 4} %}{% else %}{% set b = {'x': 5, 'y': 6} %}{% endif %}",
             "a * b {# * #} {{ '*' }}",
         ] {
             assert_eq!(check(source), Ok(()), "{source}");

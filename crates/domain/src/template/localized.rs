@@ -21,7 +21,7 @@ use super::filters::invalid;
 
 /// The variable that holds the [`Reader`]; no template can write its name.
 pub const READER: &str = " reader";
-const DEFAULT_LOCALE: &str = "en";
+pub const DEFAULT_LOCALE: &str = "en";
 /// What is written with more digits is no number that anybody is told.
 const MAX_DIGITS: usize = 40;
 /// Larger moments since 1970 are milliseconds: as seconds they would be thousands of years away.
@@ -322,6 +322,9 @@ mod tests {
         writes("it", "at | datetime", "21 gen 2026, 19:30");
         writes("en", "at | date('long')", "January 21, 2026");
         writes("en", "at | time", "7:30 PM");
+        writes("en", "at | date", "Jan 21, 2026");
+        writes("en", "at | date('short')", "1/21/26");
+        writes("en", "at | datetime", "Jan 21, 2026, 7:30 PM");
         writes("en-GB", "at | time('long')", "19:30:05");
         writes("pt-PT", "at | date('long')", "21 de janeiro de 2026");
         writes("pt", "epoch | time", "19:30");

@@ -37,7 +37,7 @@ impl EventArgs {
         event.insert("aggregate_type".to_owned(), json!(aggregate_type));
         event.insert("aggregate_id".to_owned(), json!(aggregate_id));
         if let Some(payload) = &self.payload {
-            event.insert("payload".to_owned(), read_payload(payload)?);
+            event.insert("payload".to_owned(), read_json("--payload", payload)?);
         }
         if let Some(priority) = &self.priority {
             event.insert("priority".to_owned(), json!(priority));
@@ -46,7 +46,8 @@ impl EventArgs {
     }
 }
 
-fn read_payload(given: &str) -> Result<Value, CommandError> {
+/// JSON as it is, @FILE, or @- for standard input; `flag` is who is blamed.
+pub fn read_json(flag: &str, given: &str) -> Result<Value, CommandError> {
     let text = match given.strip_prefix('@') {
         None => given.to_owned(),
         Some("-") => {
@@ -55,11 +56,10 @@ fn read_payload(given: &str) -> Result<Value, CommandError> {
             text
         }
         Some(file) => {
-            std::fs::read_to_string(file).with_context(|| format!("--payload: {file} can't be read"))?
+            std::fs::read_to_string(file).with_context(|| format!("{flag}: {file} can't be read"))?
         }
     };
-    serde_json::from_str(&text)
-        .map_err(|error| CommandError::Usage(format!("--payload is not JSON: {error}")))
+    serde_json::from_str(&text).map_err(|error| CommandError::Usage(format!("{flag} is not JSON: {error}")))
 }
 
 #[derive(Debug, Args)]

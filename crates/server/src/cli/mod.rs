@@ -14,6 +14,8 @@ mod preset;
 mod sends;
 mod serve;
 mod tail;
+mod template;
+mod template_folder;
 mod trace;
 
 use std::net::SocketAddr;
@@ -78,6 +80,9 @@ enum Command {
     Explain(explain::Explain),
     /// Watch events as they come
     Tail(tail::Tail),
+    /// See what a template makes of an event, or load templates from a folder
+    #[command(subcommand)]
+    Template(template::TemplateCommand),
     /// What nobody tries again by itself: look at it, or send it on its way again
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLetters),
@@ -166,6 +171,7 @@ async fn dispatch(cli: Cli) -> CommandResult {
         Command::Explain(explain) => explain.run(&common.client(&no_flags())?, common.json).await,
         Command::DeadLetters(letters) => letters.run(&common.client(&no_flags())?, common.json).await,
         Command::Sends(sends) => sends.run(&common.client(&no_flags())?, common.json).await,
+        Command::Template(template) => template.run(&common.client(&no_flags())?, common.json).await,
         Command::Tail(tail) => tail.run(&common.client(&no_flags())?, common.json).await,
     }
 }

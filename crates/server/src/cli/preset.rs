@@ -2,12 +2,14 @@
 
 use anyhow::Context;
 use clap::Subcommand;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::CommandResult;
 use super::client::Client;
 
 const RESTAURANT: &str = include_str!("../../presets/restaurant.json");
+/// The HTML of every e-mail: what any event's title and body are laid out in.
+const LAYOUT: &str = include_str!("../../presets/layout.mjml");
 
 #[derive(Debug, Subcommand)]
 pub enum Preset {
@@ -22,9 +24,9 @@ pub enum Preset {
 impl Preset {
     pub async fn run(&self, client: &Client, as_json: bool) -> CommandResult {
         let Preset::Load { name } = self;
-        let written = load(client, RESTAURANT).await?;
+        let written = load_restaurant(client).await?;
         if as_json {
-            println!("{}", serde_json::json!({ "written": written }));
+            println!("{}", json!({ "written": written }));
         } else {
             println!("preset {name}: {written} rows written");
         }
@@ -34,12 +36,25 @@ impl Preset {
 
 /// The restaurant world.
 pub async fn load_restaurant(client: &Client) -> Result<u64, super::CommandError> {
-    load(client, RESTAURANT).await
+    let mut rows = parsed(RESTAURANT)?;
+    if let Some(Value::Array(templates)) = rows.get_mut("templates") {
+        templates.push(
+            json!({ "event_type": "*", "channel": "EMAIL", "locale": "*", "title": "", "html": LAYOUT }),
+        );
+    }
+    write(client, &rows).await
+}
+
+pub async fn load(client: &Client, rows: &str) -> Result<u64, super::CommandError> {
+    write(client, &parsed(rows)?).await
+}
+
+fn parsed(rows: &str) -> anyhow::Result<Value> {
+    serde_json::from_str(rows).context("a preset that ships with the binary is JSON")
 }
 
 /// Writes each array of an object to the path of its name.
-pub async fn load(client: &Client, rows: &str) -> Result<u64, super::CommandError> {
-    let rows: Value = serde_json::from_str(rows).context("a preset that ships with the binary is JSON")?;
+async fn write(client: &Client, rows: &Value) -> Result<u64, super::CommandError> {
     let mut written = 0;
     for (path, rows) in rows.as_object().into_iter().flatten().filter(|(path, _)| *path != "events") {
         let answer = client.put(&format!("/v1/{path}"), rows).await?;

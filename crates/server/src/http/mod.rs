@@ -9,6 +9,7 @@ mod events;
 mod explain;
 mod health;
 mod places;
+mod preview;
 mod problem;
 mod query;
 mod rows;
@@ -47,6 +48,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/events", post(events::accept).get(events::list))
         .route("/v1/events/{id}", get(events::trace))
         .route("/v1/explain", post(explain::explain))
+        .route("/v1/templates/preview", post(preview::preview))
         .route("/v1/captured", get(captured::list))
         .route("/v1/dead-letters", get(dead_letters::list))
         .route("/v1/dead-letters/replay", post(dead_letters::replay))

@@ -25,6 +25,7 @@ mod sends;
 #[expect(dead_code, reason = "what only the crash tests need is there too")]
 #[path = "../support/mod.rs"]
 mod support;
+mod templates;
 mod texts;
 mod traces;
 

@@ -20,7 +20,9 @@ fn count(table: &str) -> usize {
 async fn loading_it_writes_its_rows_and_loading_it_again_changes_nothing() {
     let server = Fresh::start();
     let default_routes = server.items("/v1/routing").await.len();
-    let total = count("audiences") + count("routing") + count("templates");
+    // The layout of e-mails lies beside the rest, as MJML.
+    let templates = count("templates") + 1;
+    let total = count("audiences") + count("routing") + templates;
     let said = cli(&server, &["preset", "load", "restaurant"]).succeeded();
     assert!(said.contains("restaurant") && said.contains(&format!("{total} rows")), "{said}");
     let tables = async || {
@@ -30,7 +32,7 @@ async fn loading_it_writes_its_rows_and_loading_it_again_changes_nothing() {
     let loaded = tables().await;
     assert_eq!(loaded.0.len(), count("audiences"));
     assert_eq!(loaded.1.len(), default_routes + count("routing"));
-    assert_eq!(loaded.2.len(), count("templates"));
+    assert_eq!(loaded.2.len(), templates);
 
     // What somebody changed is replaced, what somebody added stays.
     let changed = json!([

@@ -1,0 +1,162 @@
+//! `POST /v1/templates/preview`: what a template makes of an event, for a recipient that exists, one that is made up, or
+//! nobody in particular; with the templates that are stored, or with a draft among them. Writes nothing.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use campanile_domain::channel::Channel;
+use campanile_domain::event::NewEvent;
+use campanile_domain::id::UserRef;
+use campanile_domain::recipient::Recipient;
+use campanile_domain::row::{Row, Selector, Template};
+use campanile_domain::template::Renderer;
+use campanile_domain::time::Timestamp;
+use campanile_store::{RowFilter, Table};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::body::{self, Sent};
+use super::problem::FieldProblem;
+use super::{App, Problem};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Preview {
+    event: NewEvent,
+    /// The inbox where it is left out.
+    #[serde(default)]
+    channel: Selector<Channel>,
+    /// Instead of the recipient's.
+    #[serde(default)]
+    locale: Option<String>,
+    #[serde(default)]
+    recipient: Option<Recipient>,
+    #[serde(default)]
+    user: Option<UserRef>,
+    #[serde(default)]
+    template: Option<Draft>,
+}
+
+/// A template as somebody writes it, for this event, channel and locale.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Draft {
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    body: String,
+    #[serde(default)]
+    html: Option<String>,
+}
+
+pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
+    let Sent::One(mut given) = body::read(&headers, body).await? else {
+        return Err(Problem::malformed("one preview at a time: the body must be an object"));
+    };
+    fill_in(&mut given);
+    let mut previews: Vec<Preview> = body::typed(vec![given], check)?;
+    let Some(preview) = previews.pop() else { return Err(Problem::malformed("there is nothing to preview")) };
+    let recipient = recipient(&app, &preview).await?;
+    let channel = match preview.channel {
+        Selector::Any => None,
+        Selector::Only(channel) => Some(channel),
+    };
+    let rules = app.engine.rules.current();
+    let event_type = preview.event.event_type.clone();
+    let draft = preview.template.map(|draft| Template {
+        event_type: Selector::Only(event_type.clone()),
+        channel: preview.channel,
+        locale: recipient.locale.clone().map_or(Selector::Any, Selector::Only),
+        title: draft.title,
+        body: draft.body,
+        html: draft.html,
+    });
+    let at_fault = if draft.is_some() { "/template" } else { "" };
+    let unable = |detail| wrong(at_fault, detail);
+    let drafted = match draft {
+        Some(draft) => Some(checked(draft, &app)?),
+        None => None,
+    };
+    let drafted = drafted.map(|draft| rules.templates.with(draft)).transpose().map_err(unable)?;
+    let templates = drafted.as_ref().unwrap_or(&rules.templates);
+    let document = preview.event.at(Timestamp::now()).document();
+    let mut renderer = Renderer::new(templates, &event_type, &document);
+    let text = renderer.render(channel, &recipient).map_err(unable)?;
+    let html = match channel {
+        Some(channel) => renderer.html(channel, &recipient, &text).map_err(unable)?,
+        None => None,
+    };
+    let chosen = renderer.chosen(channel, recipient.locale.as_deref());
+    Ok(Json(json!({
+        "title": text.title, "body": text.body, "html": html,
+        "template": chosen.text, "html_template": chosen.html, "locale": chosen.locale,
+    })))
+}
+
+/// What nobody needs to say for a look: an event that is not stored has no id, and a made-up recipient no key.
+fn fill_in(given: &mut Value) {
+    if let Some(Value::Object(event)) = given.get_mut("event") {
+        for (field, value) in
+            [("event_id", "preview"), ("aggregate_type", "PREVIEW"), ("aggregate_id", "preview")]
+        {
+            event.entry(field).or_insert_with(|| json!(value));
+        }
+    }
+    if let Some(Value::Object(recipient)) = given.get_mut("recipient") {
+        for (field, value) in [("user_type", "CUSTOMER"), ("user_id", "preview")] {
+            recipient.entry(field).or_insert_with(|| json!(value));
+        }
+    }
+}
+
+fn check(preview: &Preview) -> Result<(), FieldProblem> {
+    if preview.user.is_some() && preview.recipient.is_some() {
+        let detail = "a preview is for one recipient: leave out `user` or `recipient`".to_owned();
+        return Err(FieldProblem { index: 0, pointer: "/user".to_owned(), detail });
+    }
+    Ok(())
+}
+
+/// A draft is checked as a row is when it is written, so that the field is named.
+fn checked(draft: Template, app: &App) -> Result<Template, Problem> {
+    draft
+        .check(&app.engine.config.user_types)
+        .map_err(|error| wrong(&format!("/template/{}", error.field), error.detail))?;
+    Ok(draft)
+}
+
+fn wrong(pointer: &str, detail: String) -> Problem {
+    Problem::invalid(vec![FieldProblem { index: 0, pointer: pointer.to_owned(), detail }])
+}
+
+async fn recipient(app: &App, preview: &Preview) -> Result<Recipient, Problem> {
+    let mut recipient = match (&preview.user, &preview.recipient) {
+        (Some(user), _) => stored(app, user).await?,
+        (None, Some(recipient)) => recipient.clone(),
+        (None, None) => nobody()?,
+    };
+    if let Some(locale) = &preview.locale {
+        recipient.locale = Some(locale.clone());
+    }
+    Ok(recipient)
+}
+
+/// For a look at a template that speaks of nobody.
+fn nobody() -> Result<Recipient, Problem> {
+    serde_json::from_value(json!({ "user_type": "CUSTOMER", "user_id": "preview" }))
+        .map_err(|error| Problem::unusable_data(&format!("a made-up recipient can't be read: {error}")))
+}
+
+async fn stored(app: &App, user: &UserRef) -> Result<Recipient, Problem> {
+    let columns = vec![
+        ("user_type", user.user_type.as_str().to_owned()),
+        ("user_id", user.user_id.as_str().to_owned()),
+    ];
+    let filter = RowFilter { columns, after: None, limit: 1 };
+    let Some(row) = app.engine.store.list_rows(Table::Recipients, filter).await?.pop() else {
+        return Err(Problem::not_found(format!("no recipient is {} {}", user.user_type, user.user_id)));
+    };
+    serde_json::from_value(Value::Object(row))
+        .map_err(|error| Problem::unusable_data(&format!("a recipient can't be read: {error}")))
+}
