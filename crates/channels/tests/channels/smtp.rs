@@ -174,6 +174,14 @@ async fn a_connection_that_breaks_is_a_doubt_only_after_the_letter() {
 }
 
 #[tokio::test]
+async fn a_letter_that_was_kept_without_a_word_is_a_doubt_and_not_sent_twice_by_the_same_attempt() {
+    let server = Smtpd::start(PIPELINING, vec![(".", Act::KeepAndHang)]).await;
+    let impatient = SmtpConfig { deadline: Duration::from_millis(400), ..config(server.port) };
+    let answer = mail(&Smtp::new(impatient, None).unwrap(), "anna@example.com").await;
+    assert_eq!((kind(&answer.outcome), server.letters().len()), ("unknown", 1));
+}
+
+#[tokio::test]
 async fn a_server_that_hung_up_on_a_silent_connection_gets_a_new_one_and_the_letter_once() {
     for act in [Act::Close, Act::Say("421 4.4.2 timeout")] {
         let usual = ("MAIL", Act::Wait(Duration::ZERO));

@@ -85,16 +85,16 @@ async fn a_send_in_doubt_is_resent_once_and_goes_out_at_once() {
     let answer = server.post(&path(id(send), "resend"), &json!({"note": "they say it never came"})).await;
     assert_eq!((answer.status, answer.body), (200, json!({"id": id(send), "status": "DUE"})));
     let trace = server.settled("evt-1").await;
-    let sent = trace["sends"].as_array().unwrap().iter().find(|found| found["id"] == send["id"]).unwrap();
-    assert_eq!((&sent["status"], &sent["attempt_count"]), (&json!("SENT"), &json!(2)), "{sent}");
+    let after = trace["sends"].as_array().unwrap().iter().find(|found| found["id"] == send["id"]).unwrap();
+    assert_eq!((&after["status"], &after["attempt_count"]), (&json!("SENT"), &json!(2)), "{after}");
     let outcomes: Vec<&Value> =
-        sent["attempts"].as_array().unwrap().iter().map(|attempt| &attempt["outcome"]).collect();
+        after["attempts"].as_array().unwrap().iter().map(|attempt| &attempt["outcome"]).collect();
     assert_eq!(outcomes, ["UNKNOWN", "RESENT", "SENT"]);
-    assert_eq!(sent["attempts"][1]["error"], "they say it never came");
+    assert_eq!(after["attempts"][1]["error"], "they say it never came");
     assert_eq!(server.items(DOUBTS).await.len(), 2);
 
-    let again = server.post(&path(id(send), "resend"), &json!({})).await;
-    again.assert_problem(409, "not-in-doubt").assert_says(&[id(send), "SENT already"]);
+    let repeated = server.post(&path(id(send), "resend"), &json!({})).await;
+    repeated.assert_problem(409, "not-in-doubt").assert_says(&[id(send), "SENT already"]);
     let bodiless = server.send(Method::POST, &path(id(&doubts[1]), "resend"), "").await;
     assert_eq!(bodiless.status, 200, "{}", bodiless.body);
 }

@@ -144,11 +144,11 @@ impl Talk {
                 } else {
                     "250 2.0.0 Ok: queued as Q1"
                 };
-                if matches!(self.next_act("."), Some(Act::KeepAndHang)) {
-                    self.book.lock().unwrap().letters.push(letter);
-                    return std::future::pending().await;
+                let act = self.next_act(".");
+                if matches!(act, Some(Act::KeepAndHang)) {
+                    self.book.lock().unwrap().letters.push(std::mem::take(&mut letter));
                 }
-                let said = self.act(".", usual).await?;
+                let said = self.act_by(act, usual).await?;
                 if said.starts_with('2') {
                     self.book.lock().unwrap().letters.push(std::mem::take(&mut letter));
                 }
@@ -158,7 +158,11 @@ impl Talk {
 
     /// What it says in the end; nothing if that was its last word.
     async fn act(&mut self, verb: &str, usual: &str) -> Option<String> {
-        let act = self.book.lock().unwrap().acts.get_mut(verb).and_then(VecDeque::pop_front);
+        let act = self.next_act(verb);
+        self.act_by(act, usual).await
+    }
+
+    async fn act_by(&mut self, act: Option<Act>, usual: &str) -> Option<String> {
         let text = match act {
             None => usual.to_owned(),
             Some(Act::Say(text)) => text.to_owned(),
@@ -176,9 +180,8 @@ impl Talk {
         Some(text)
     }
 
-    /// What it is told to do, which stays to be done.
     fn next_act(&self, verb: &str) -> Option<Act> {
-        self.book.lock().unwrap().acts.get(verb).and_then(|acts| acts.front().cloned())
+        self.book.lock().unwrap().acts.get_mut(verb).and_then(VecDeque::pop_front)
     }
 
     fn check(&self, line: &str, verb: &str, letter: &Letter) {
