@@ -256,7 +256,7 @@ async fn an_error_of_the_operator_is_nobodys_message_and_says_so() {
         assert_discreet(&outcome, &["channels.sms.url"]);
     }
     assert_discreet(&outcome_of(refused(401, 20003)).await, &["20003", "wrong credentials"]);
-    assert_discreet(&outcome_of(refused(400, 21609)).await, &["channels.sms.callback"]);
+    assert_discreet(&outcome_of(refused(400, 21609)).await, &["server.public_url"]);
     assert!(matches!(outcome_of(refused(400, 21609)).await, Outcome::Down { .. }));
     // A 400 that is not Twilio's says nothing of the message.
     assert!(matches!(outcome_of(Reply::json(400, "Bad Request")).await, Outcome::Down { .. }));

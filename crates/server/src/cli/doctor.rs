@@ -95,6 +95,13 @@ async fn channels(config: &Config) -> Vec<Finding> {
             findings.push(link.provider.examine(channel).await);
         }
     }
+    if let Some(sender) = config.channels.email.assumed_sender() {
+        let what = format!(
+            "mails are from {}, since channels.email.from is not set: most mail servers refuse a stranger's address",
+            sender.mailbox
+        );
+        findings.push(Finding::note("channels", what));
+    }
     if !captured.is_empty() {
         let what = format!("{} are captured, not sent: see GET /v1/captured", captured.join(", "));
         findings.push(Finding::note("channels", what));

@@ -7,8 +7,10 @@ mod real_smtp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::command::Ran;
 use crate::fresh::{Answer, Fresh};
-use crate::support::{reservation, staff};
+use crate::support::home::campanile;
+use crate::support::{Backend, Home, reservation, staff};
 use real_smtp::Python;
 
 const FROM: (&str, &str) = ("CAMPANILE_CHANNELS__EMAIL__FROM", "Trattoria è buona <noreply@example.org>");
@@ -70,6 +72,32 @@ async fn a_mail_arrives_with_text_and_html_in_the_readers_language() {
     assert!(html.contains("<!doctype html") || html.contains("<html"), "{html}");
     let id = format!("<{}.email@example.org>", send["notification_id"].as_str().unwrap());
     assert_eq!(read["headers"]["Message-ID"], id.as_str());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_url_is_enough_and_the_doctor_says_whom_mails_are_from() {
+    let python = Python::start(&[]);
+    let url = format!("smtp://127.0.0.1:{}", python.port);
+    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__EMAIL__URL", &url), DEADLINE]);
+    server.put("/v1/recipients", anna()).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    assert_eq!(of(&trace, "EMAIL")[0]["status"], "SENT", "{trace}");
+    assert_eq!(python.message()["headers"]["From"], "campanile@localhost");
+    let home = Home::new(Backend::Embedded);
+    let doctor = |url: &str| {
+        let mut command = campanile(home.path());
+        Ran::of(command.env("CAMPANILE_CHANNELS__EMAIL__URL", url).args(["doctor", "--url", &server.url])).out
+    };
+    let said = doctor(&url);
+    assert!(said.contains(&format!("EMAIL is sent by smtp: 127.0.0.1:{} lets us in", python.port)), "{said}");
+    assert!(
+        said.contains("mails are from campanile@localhost, since channels.email.from is not set"),
+        "{said}"
+    );
+    let mailbox = doctor("smtp://anna%40example.com:secret@127.0.0.1:1");
+    assert!(mailbox.contains("mails are from anna@example.com"), "{mailbox}");
+    assert!(mailbox.contains("can't be reached") && !mailbox.contains("secret"), "{mailbox}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

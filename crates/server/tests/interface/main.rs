@@ -19,9 +19,12 @@ mod listings;
 mod mails;
 mod metrics;
 mod preset;
+mod providers;
+mod pushes;
 mod rows;
 mod rule_changes;
 mod sends;
+mod slack;
 #[expect(dead_code, reason = "what only the crash tests need is there too")]
 #[path = "../support/mod.rs"]
 mod support;

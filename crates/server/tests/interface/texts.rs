@@ -6,7 +6,10 @@ use axum::extract::{Form, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::Method;
+use ring::hmac;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -18,6 +21,9 @@ use crate::support::{Backend, Home, reservation, staff};
 const ACCOUNT: &str = "AC0123456789abcdef0123456789abcdef";
 /// With `very-secret` in it.
 const AUTHORIZATION: &str = "Basic QUMwMTIzNDU2Nzg5YWJjZGVmMDEyMzQ1Njc4OWFiY2RlZjp2ZXJ5LXNlY3JldA==";
+
+/// Within the lease of these tests.
+const DEADLINE: (&str, &str) = ("CAMPANILE_CHANNELS__SMS__DEADLINE", "2s");
 
 type Texts = Arc<Mutex<Vec<Vec<(String, String)>>>>;
 
@@ -62,7 +68,7 @@ async fn account(headers: HeaderMap) -> (StatusCode, Json<Value>) {
 #[tokio::test]
 async fn texts_go_out_by_the_provider_and_the_rest_is_captured() {
     let (url, texts) = provider().await;
-    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url)]);
+    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
     let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
     assert_eq!(components["sms"], "ok");
     assert!(components["email"].as_str().unwrap().starts_with("capture"), "{components}");
@@ -99,11 +105,63 @@ async fn texts_go_out_by_the_provider_and_the_rest_is_captured() {
     assert!(!captured.keys().any(|key| key.ends_with("/SMS")), "{captured:?}");
 }
 
+/// As Twilio signs: the URL, and each field's name and value in the order of the names.
+fn signature(url: &str, fields: &[(&str, &str)]) -> String {
+    let mut sorted = fields.to_vec();
+    sorted.sort_unstable();
+    let signed: String = std::iter::once(url.to_owned())
+        .chain(sorted.iter().map(|(name, value)| format!("{name}{value}")))
+        .collect();
+    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, b"very-secret");
+    STANDARD.encode(hmac::sign(&key, signed.as_bytes()))
+}
+
+#[tokio::test]
+async fn what_twilio_tells_later_is_the_receipt_and_nobody_else_can_tell_it() {
+    let (url, texts) = provider().await;
+    let server = Fresh::start_with(&[
+        ("CAMPANILE_CHANNELS__SMS__URL", &url),
+        ("CAMPANILE_SERVER__PUBLIC_URL", "https://campanile.example.com/base"),
+        DEADLINE,
+    ]);
+    server.put("/v1/recipients", json!([staff()[0]])).await;
+    server.emit(&reservation("evt-1")).await;
+    server.settled("evt-1").await;
+    let asked = texts.lock().unwrap()[0].clone();
+    let (_, callback) = asked.iter().find(|(name, _)| name == "StatusCallback").expect("it is asked to tell");
+    let (base, query) = callback.split_once('?').unwrap();
+    assert_eq!(base, "https://campanile.example.com/base/v1/callbacks/twilio");
+
+    let sid = format!("SM{:032x}", 1);
+    let tell = async |status: &str, signed_as: &str| {
+        let fields = |status| [("MessageSid", sid.as_str()), ("MessageStatus", status), ("To", "+390550001")];
+        // The proxy before it has taken its own part of the path away.
+        let request = server.request(Method::POST, &format!("/v1/callbacks/twilio?{query}"));
+        let request = request.form(&fields(status));
+        Answer::to(request.header("X-Twilio-Signature", signature(callback, &fields(signed_as)))).await
+    };
+    let receipt = async || {
+        let trace = server.get("/v1/events/evt-1").await;
+        let sends = trace["sends"].as_array().unwrap();
+        let sms = sends.iter().find(|send| send["channel"] == "SMS").unwrap().clone();
+        assert_eq!(sms["status"], "SENT", "a receipt changes no status");
+        (sms["receipt"].clone(), sms["receipt_at"].is_string())
+    };
+    assert_eq!(receipt().await, (Value::Null, false));
+    assert_eq!(tell("sent", "sent").await.status, 204);
+    assert_eq!(receipt().await, (json!("sent"), true));
+    tell("delivered", "sent").await.assert_problem(403, "forbidden").assert_says(&["public_url"]);
+    assert_eq!(receipt().await, (json!("sent"), true), "who can't sign changes nothing");
+    assert_eq!(tell("delivered", "delivered").await.status, 204);
+    assert_eq!(tell("sent", "sent").await.status, 204, "a late one is heard");
+    assert_eq!(receipt().await, (json!("delivered"), true), "and takes nothing back");
+}
+
 #[tokio::test]
 async fn a_provider_that_is_away_is_asked_again_and_again() {
     // Nobody listens there.
     let url = format!("http://{ACCOUNT}:very-secret@127.0.0.1:1?from=1234");
-    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url)]);
+    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
     // One, since a provider that fails five times in a row is left alone for a while.
     server.put("/v1/recipients", json!([staff()[0]])).await;
     server.emit(&reservation("evt-1")).await;

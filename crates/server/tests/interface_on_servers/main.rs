@@ -25,15 +25,23 @@ mod mails;
 mod metrics;
 #[path = "../interface/preset.rs"]
 mod preset;
+#[path = "../interface/providers.rs"]
+mod providers;
+#[path = "../interface/pushes.rs"]
+mod pushes;
 #[path = "../interface/rows.rs"]
 mod rows;
 #[path = "../interface/rule_changes.rs"]
 mod rule_changes;
 #[path = "../interface/sends.rs"]
 mod sends;
+#[path = "../interface/slack.rs"]
+mod slack;
 #[expect(dead_code, reason = "what only the crash tests need is there too")]
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../interface/texts.rs"]
+mod texts;
 #[path = "../interface/traces.rs"]
 mod traces;
 

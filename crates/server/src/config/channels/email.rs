@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use campanile_channels::{Correspondent, Credentials, DomainLimits, Link, Pace, Security, Smtp, SmtpConfig};
+use campanile_channels::{
+    Correspondent, Credentials, DomainLimits, Link, Mailbox, Pace, Security, Smtp, SmtpConfig,
+};
 use percent_encoding::percent_decode_str;
+use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::{Address, is_this_machine};
@@ -31,13 +34,24 @@ impl Email {
     pub fn links(&self) -> anyhow::Result<Vec<Link>> {
         let deadline = self.deadline.of_an_attempt("channels.email")?;
         let mut links = Vec::new();
-        for text in self.url.or_file("channels.email", &self.url_file)? {
+        for text in self.urls()? {
             let (config, pace) = self.smtp(&text, deadline)?;
             let smtp = Smtp::new(config, given(&self.ca_file).as_deref());
             let smtp = smtp.map_err(|error| anyhow!("channels.email.ca_file: {error}"))?;
             links.push(Link::new(Arc::new(smtp), pace));
         }
         Ok(links)
+    }
+
+    /// Whom mails are from at the first server, if nobody has said so.
+    pub fn assumed_sender(&self) -> Option<Correspondent> {
+        let first = self.urls().ok()?.into_iter().next()?;
+        let url = Address::parse(KEY, &first, SMTP).ok()?.url;
+        self.from.trim().is_empty().then(|| assumed_sender(&url))
+    }
+
+    fn urls(&self) -> anyhow::Result<Vec<String>> {
+        self.url.or_file("channels.email", &self.url_file)
     }
 
     fn smtp(&self, text: &str, deadline: Duration) -> anyhow::Result<(SmtpConfig, Option<Pace>)> {
@@ -47,11 +61,9 @@ impl Email {
         let host = host.with_context(|| format!("{KEY}: there is no host; {SMTP}"))?.to_owned();
         let port = address.url.port().unwrap_or(if security == Security::Implicit { 465 } else { 587 });
         let credentials = credentials(&address, security)?;
-        let from = correspondent("channels.email.from", &self.from)?;
-        let Some(from) = from else {
-            bail!(
-                "channels.email.from: whom are mails from? Give an address such as `Trattoria <noreply@example.com>`"
-            );
+        let from = match correspondent("channels.email.from", &self.from)? {
+            Some(from) => from,
+            None => assumed_sender(&address.url),
         };
         let hello = address.option("hello")?.unwrap_or_else(|| from.mailbox.domain().to_owned());
         if hello.is_empty() || !hello.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -79,6 +91,15 @@ impl Email {
         address.nothing_else()?;
         Ok((config, pace))
     }
+}
+
+/// The user, where that is an address, as with most mailboxes; else somebody at the mail server.
+fn assumed_sender(url: &Url) -> Correspondent {
+    let user = percent_decode_str(url.username()).decode_utf8().ok();
+    let at_host = || format!("campanile@{}", url.host_str()?).parse().ok();
+    let mailbox: Option<Mailbox> = user.and_then(|user| user.parse().ok()).or_else(at_host);
+    let mailbox = mailbox.unwrap_or_else(|| "campanile@localhost".parse().expect("an address"));
+    Correspondent { name: None, mailbox }
 }
 
 /// Many servers hang up on who is silent for a minute or more.

@@ -1,0 +1,10 @@
+//! The servers of the channels' own tests, which check each request by the provider's published rules, for tests from the event on.
+
+#[path = "../../../channels/tests/channels/support/fcm.rs"]
+#[expect(dead_code, reason = "what only the channels' own tests need is there too")]
+pub mod fcm;
+#[path = "../../../channels/tests/channels/support/http.rs"]
+#[expect(dead_code, reason = "what only the channels' own tests need is there too")]
+pub mod http;
+#[path = "../../../channels/tests/channels/support/slack.rs"]
+pub mod slack;

@@ -1,0 +1,151 @@
+//! Pushes by FCM, from the event to each device: what became of every token is kept, and only who was not told is asked for again.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::command::Ran;
+use crate::fresh::{Answer, Fresh};
+use crate::providers::fcm::{self, Asked, KEY_FILE, PROJECT};
+use crate::providers::http::{Reply, Server};
+use crate::support::home::campanile;
+use crate::support::{Backend, Home, reservation, staff};
+
+fn told(asked: &Asked) -> Reply {
+    Reply::json(200, &json!({"name": format!("projects/{PROJECT}/messages/{}", asked.token())}).to_string())
+}
+
+/// `gone` is unregistered; `busy` is told at the second time.
+fn by_token(asked: &Asked) -> Reply {
+    static BUSY: AtomicUsize = AtomicUsize::new(0);
+    let error = |status: u16, name: &str, code: &str| {
+        let detail =
+            json!({"@type": "type.googleapis.com/google.firebase.fcm.v1.FcmError", "errorCode": code});
+        let error = json!({"code": status, "message": "no", "status": name, "details": [detail]});
+        Reply::json(status, &json!({ "error": error }).to_string())
+    };
+    match asked.token() {
+        "gone" => error(404, "NOT_FOUND", "UNREGISTERED"),
+        "busy" if BUSY.fetch_add(1, Ordering::SeqCst) == 0 => error(503, "UNAVAILABLE", "UNAVAILABLE"),
+        _ => told(asked),
+    }
+}
+
+fn grant(_: &Value) -> Reply {
+    Reply::json(200, r#"{"access_token": "ya29.one", "expires_in": 3600, "token_type": "Bearer"}"#)
+}
+
+/// FCM and the house that gives out access tokens.
+struct Google {
+    fcm: Server<Asked>,
+    tokens: Server<Value>,
+    folder: tempfile::TempDir,
+}
+
+impl Google {
+    async fn start(reply: fn(&Asked) -> Reply) -> Self {
+        let fcm = Server::start_with(fcm::check, reply).await;
+        let tokens = Server::start_with(fcm::check_grant, grant as fn(&Value) -> Reply).await;
+        let folder = tempfile::tempdir().unwrap();
+        let mut key: Value = serde_json::from_str(KEY_FILE).unwrap();
+        key["token_uri"] = json!(format!("http://{}/token", tokens.address));
+        std::fs::write(folder.path().join("key.json"), key.to_string()).unwrap();
+        Google { fcm, tokens, folder }
+    }
+
+    fn variables(&self) -> [(&'static str, String); 2] {
+        [
+            (
+                "CAMPANILE_CHANNELS__PUSH__KEY_FILE",
+                self.folder.path().join("key.json").to_str().unwrap().to_owned(),
+            ),
+            ("CAMPANILE_CHANNELS__PUSH__URL", format!("http://{}", self.fcm.address)),
+        ]
+    }
+
+    fn serve(&self) -> Fresh {
+        let given = self.variables();
+        let mut variables: Vec<_> = given.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        variables.push(("CAMPANILE_CHANNELS__PUSH__DEADLINE", "2s"));
+        Fresh::start_with(&variables)
+    }
+
+    /// How often each device was asked for.
+    fn asked(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for asked in self.fcm.requests() {
+            *counts.entry(asked.token().to_owned()).or_default() += 1;
+        }
+        counts
+    }
+}
+
+/// One person with these devices.
+fn anna(tokens: &[&str]) -> Value {
+    let mut anna = staff()[0].clone();
+    anna["push_tokens"] = json!(tokens);
+    json!([anna])
+}
+
+fn push(trace: &Value) -> &Value {
+    trace["sends"].as_array().unwrap().iter().find(|send| send["channel"] == "PUSH").unwrap()
+}
+
+fn counts(of: &[(&str, usize)]) -> BTreeMap<String, usize> {
+    of.iter().map(|(token, count)| ((*token).to_owned(), *count)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_device_is_told_once_and_one_that_is_gone_is_never_asked_for_again() {
+    let google = Google::start(by_token).await;
+    let server = google.serve();
+    let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
+    assert_eq!(components["push"], "ok");
+    server.put("/v1/recipients", anna(&["alive", "busy", "gone"])).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    let send = push(&trace);
+    assert_eq!((&send["status"], &send["provider"]), (&json!("SENT"), &json!("fcm")), "{trace}");
+    assert_eq!(send["attempt_count"], 2);
+    let became: BTreeMap<&str, &str> = send["addresses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["address"].as_str().unwrap(), one["outcome"].as_str().unwrap()))
+        .collect();
+    assert_eq!(became, [("alive", "SENT"), ("busy", "SENT"), ("gone", "DEAD")].into(), "{send}");
+    assert_eq!(google.asked(), counts(&[("alive", 1), ("busy", 2), ("gone", 1)]));
+    assert_eq!(google.tokens.requests().len(), 1, "one access token for all of it");
+
+    // What is dead is left out by the next decision, and where nothing else is left, that is the reason.
+    server.emit(&reservation("evt-2")).await;
+    assert_eq!(push(&server.settled("evt-2").await)["status"], "SENT");
+    assert_eq!(google.asked(), counts(&[("alive", 2), ("busy", 3), ("gone", 1)]));
+    server.put("/v1/recipients", anna(&["gone"])).await;
+    server.emit(&reservation("evt-3")).await;
+    let trace = server.settled("evt-3").await;
+    assert_eq!(trace["decisions"][0]["channels"]["PUSH"], "DEAD_ADDRESS", "{trace}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_is_let_in_and_pushes_to_nobody() {
+    fn nobody(asked: &Asked) -> Reply {
+        assert!(asked.validate_only, "nothing is sent");
+        let violation = json!({"@type": "type.googleapis.com/google.rpc.BadRequest",
+            "fieldViolations": [{"field": "message.token", "description": "no"}]});
+        let error =
+            json!({"code": 400, "message": "no", "status": "INVALID_ARGUMENT", "details": [violation]});
+        Reply::json(400, &json!({ "error": error }).to_string())
+    }
+    let google = Google::start(nobody).await;
+    let home = Home::new(Backend::Embedded);
+    let mut command = campanile(home.path());
+    let ran = Ran::of(command.envs(google.variables()).arg("doctor"));
+    assert!(
+        ran.out.contains("PUSH is sent by fcm") && ran.out.contains(&format!("send for project {PROJECT}")),
+        "{ran:?}"
+    );
+    assert_eq!(google.asked(), counts(&[("nobody", 1)]));
+}

@@ -1,0 +1,75 @@
+//! Slack, from the event to the webhook: people who share one see an event once, and what fails is recorded and bothers nobody.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::fresh::{Answer, Fresh};
+use crate::providers::http::{Reply, Server};
+use crate::providers::slack::{self, PATH};
+use crate::support::{reservation, staff};
+
+fn posted(_: &Value) -> Reply {
+    Reply::json(200, "ok")
+}
+
+fn removed(_: &Value) -> Reply {
+    Reply::json(404, "no_service")
+}
+
+async fn start(replies: fn(&Value) -> Reply) -> (Server<Value>, Fresh) {
+    let slack = Server::start_with(slack::check, replies).await;
+    let server = Fresh::start_with(&[
+        ("CAMPANILE_CHANNELS__SLACK__ALLOWED_HOSTS", slack.address.as_str()),
+        ("CAMPANILE_CHANNELS__SLACK__DEADLINE", "2s"),
+    ]);
+    let routing = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "SLACK", "mandatory": true}]);
+    server.put("/v1/routing", routing).await;
+    let mut people = staff();
+    for person in people.as_array_mut().unwrap() {
+        person["slack_webhook"] = json!(format!("http://{}{PATH}", slack.address));
+    }
+    server.put("/v1/recipients", people).await;
+    (slack, server)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_who_share_a_webhook_see_an_event_once() {
+    let (slack, server) = start(posted).await;
+    let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
+    assert_eq!(components["slack"], "ok");
+    for number in 1..=3 {
+        server.emit(&reservation(&format!("evt-{number}"))).await;
+    }
+    for number in 1..=3 {
+        let trace = server.settled(&format!("evt-{number}")).await;
+        let sends = trace["sends"].as_array().unwrap();
+        assert_eq!(sends.len(), 3, "{trace}");
+        assert!(sends.iter().all(|send| send["status"] == "SENT"), "{trace}");
+        let shared = sends
+            .iter()
+            .filter(|send| send["external_id"].as_str().is_some_and(|id| id.starts_with("posted for ")));
+        assert_eq!(shared.count(), 2, "one posted it: {trace}");
+    }
+    assert_eq!(slack.requests().len(), 3, "each event once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_was_removed_fails_without_a_dead_letter_and_is_not_asked_again() {
+    let (slack, server) = start(removed).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    for send in trace["sends"].as_array().unwrap() {
+        assert_eq!(send["status"], "FAILED", "{trace}");
+        let error = send["last_error"].as_str().unwrap();
+        assert!(error.contains("no_service") && !error.contains("/services/"), "{error}");
+    }
+    assert_eq!(server.items("/v1/dead-letters").await, Vec::<Value>::new());
+    let asked = slack.requests().len();
+    server.emit(&reservation("evt-2")).await;
+    let trace = server.settled("evt-2").await;
+    assert!(
+        trace["decisions"].as_array().unwrap().iter().all(|one| one["channels"]["SLACK"] == "DEAD_ADDRESS"),
+        "{trace}"
+    );
+    assert_eq!(slack.requests().len(), asked);
+}
