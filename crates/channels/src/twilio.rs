@@ -24,7 +24,7 @@ use self::number::e164;
 use crate::http::{self, Proxy, silence};
 use crate::{Answer, Message, Provider};
 
-pub use callback::{Receipt, SEND, callback_url, receipt, verify_callback};
+pub use callback::{FINAL, Receipt, SEND, callback_url, receipt, verify_callback};
 pub use segments::{Encoding, Segments, segments};
 
 pub struct TwilioConfig {

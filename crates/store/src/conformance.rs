@@ -167,6 +167,7 @@ macro_rules! for_each_check {
             settle::a_send_that_fails_without_an_attempt_says_why
             settle::an_outcome_without_its_claim_is_lost_and_nothing_is_written
             settle::what_is_lost_does_not_stop_the_rest
+            settle::of_two_outcomes_of_a_send_only_the_one_under_the_present_claim_counts
             address::what_became_of_each_address_is_kept
             address::a_retry_goes_to_the_addresses_that_are_left
             address::what_a_dead_instance_left_goes_to_the_addresses_that_are_left
@@ -176,17 +177,23 @@ macro_rules! for_each_check {
             address::an_address_that_is_done_with_twice_is_kept_once
             address::a_dead_address_is_known_from_then_on
             address::who_lost_the_claim_declares_nobody_dead
-            post::the_first_that_asks_posts_and_the_others_are_told_who
+            address::a_retry_knows_whether_another_device_was_told
+            address::what_was_declared_dead_while_it_waited_is_left_out
+            address::an_address_that_no_index_takes_is_not_kept_and_nothing_is_lost_by_it
+            post::the_first_that_asks_posts_and_the_others_wait_until_it_did
             post::of_many_at_once_one_posts
             post::another_event_or_webhook_is_posted_apart
             post::who_failed_leaves_the_post_to_the_next
             post::who_may_have_posted_keeps_the_post
             post::who_lost_the_claim_gives_up_no_post
+            post::who_slept_past_its_claim_gets_no_post
             receipt::a_receipt_is_kept_and_the_status_stays
             receipt::a_receipt_may_overtake_the_outcome
             receipt::a_receipt_of_another_message_is_left_alone
             receipt::a_late_receipt_replaces_nothing_later
             receipt::a_receipt_of_an_earlier_message_goes_with_the_next_one
+            receipt::a_receipt_of_a_second_message_may_overtake_its_outcome
+            receipt::a_receipt_in_unknown_words_is_no_obstacle
             lease::a_claim_expires_by_the_clock_of_the_database_and_not_before
             lease::an_expired_claim_has_what_is_still_being_sent
             lease::a_finished_claim_does_not_expire

@@ -49,8 +49,8 @@ pub use outbox::{ChunkId, LostFrom, OutboxStore, Republished};
 pub use retain::{RetainStore, Retained};
 pub use row::{JsonRow, RowFilter, RowStore, Table};
 pub use send::{
-    Capture, ClaimId, DeadLetter, ExpiredClaim, FailedMessage, Post, Receipt, Received, ReceivedKey, SendJob,
-    SendStore, Settled, Settlement,
+    Capture, ClaimId, DeadLetter, Devices, ExpiredClaim, FailedMessage, Post, Receipt, Received, ReceivedKey,
+    SendJob, SendStore, Settled, Settlement,
 };
 pub use trace::{EventFilter, Trace, TraceFilter, TraceStore};
 pub use waiting::{OldestWaiting, WaitingStore};

@@ -9,6 +9,7 @@ use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::id::{EventId, EventType, NotificationId, SendKey, UserRef};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressDone, AddressEnd, CRASHED, OutcomeKind, SendState};
+use campanile_domain::status::SendStatus;
 use sha2::{Digest, Sha256};
 
 use crate::StoreError;
@@ -50,12 +51,41 @@ pub struct SendJob {
     pub event_id: EventId,
     pub event_type: EventType,
     pub user: UserRef,
-    /// Of a push, the tokens that are not done with, separated by spaces.
+    /// Of a push, the tokens that are not done with, separated by spaces. Empty where all that is left was declared dead while it
+    /// waited.
     pub address: String,
+    pub devices: Devices,
     pub title: String,
     pub body: String,
     pub priority: Priority,
 }
+
+/// Which of a push's devices an attempt is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Devices {
+    #[default]
+    All,
+    /// Others are done with by earlier attempts; whether one of them was told.
+    Rest { told: bool },
+}
+
+impl SendJob {
+    /// Its addresses, of which only a push may have several.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &str> {
+        let several = self.key.channel == Channel::Push;
+        self.address.split(move |c| several && c == ' ').filter(|address| !address.is_empty())
+    }
+
+    /// Leaves out what was declared dead since it was decided.
+    pub(crate) fn leave_out(&mut self, is_dead: impl Fn(&str) -> bool) {
+        if self.addresses().any(&is_dead) {
+            self.address = self.addresses().filter(|address| !is_dead(address)).collect::<Vec<_>>().join(" ");
+        }
+    }
+}
+
+/// Longer ones are no addresses of any provider, and no index of PostgreSQL takes them.
+const MAX_KEPT_ADDRESS_BYTES: usize = 2_000;
 
 /// What an attempt came to, to be written where its claim still holds.
 #[derive(Debug, Clone)]
@@ -117,18 +147,22 @@ impl Settlement {
 
     /// Addresses that nobody is at any more, and why.
     pub(crate) fn dead(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.done.iter().filter_map(|done| match &done.end {
+        self.kept().filter_map(|done| match &done.end {
             AddressEnd::Dead { reason } => Some((done.address.as_str(), reason.as_str())),
             AddressEnd::Sent { .. } | AddressEnd::Rejected { .. } => None,
         })
     }
 
+    fn kept(&self) -> impl Iterator<Item = &AddressDone> {
+        self.done.iter().filter(|done| done.address.len() <= MAX_KEPT_ADDRESS_BYTES)
+    }
+
     /// What became of each address, where there are or were several: one that is left of them by a retry counts, too. Each is
     /// here once.
     pub(crate) fn addresses(&self) -> Vec<&AddressDone> {
-        let several =
-            self.job.key.channel == Channel::Push && (self.job.attempt > 1 || self.job.address.contains(' '));
-        let mut done: Vec<&AddressDone> = self.done.iter().filter(|_| several).collect();
+        let several = self.job.key.channel == Channel::Push
+            && (self.job.devices != Devices::All || self.job.address.contains(' '));
+        let mut done: Vec<&AddressDone> = self.kept().filter(|_| several).collect();
         done.sort_by(|one, other| one.address.cmp(&other.address));
         done.dedup_by(|one, other| one.address == other.address);
         done
@@ -141,7 +175,7 @@ impl Settlement {
             return None;
         }
         let is_done = |address: &&str| self.done.iter().any(|done| done.address == *address);
-        let left: Vec<&str> = self.job.address.split(' ').filter(|address| !is_done(address)).collect();
+        let left: Vec<&str> = self.job.addresses().filter(|address| !is_done(address)).collect();
         Some(left.join(" ")).filter(|left| !left.is_empty())
     }
 
@@ -203,8 +237,26 @@ pub struct Settled {
 pub enum Post {
     /// The send that asked.
     Mine,
-    /// The send of this notification, which asked before.
-    Of(NotificationId),
+    /// The send of this notification has posted it.
+    Done(NotificationId),
+    /// Another has asked before and is not done yet; or the send that asks is not being sent any more.
+    Open,
+    /// The one that asked before may have posted it, or not: nobody can know.
+    Lost(NotificationId),
+}
+
+impl Post {
+    /// By the send that asked first. One that failed for certain has given it up, so that it is not here any more.
+    pub(crate) fn of(holder: NotificationId, status: Option<SendStatus>, asking: NotificationId) -> Self {
+        match status {
+            _ if holder == asking => Post::Mine,
+            Some(SendStatus::Sent) => Post::Done(holder),
+            Some(SendStatus::Due | SendStatus::Sending) => Post::Open,
+            Some(SendStatus::Failed | SendStatus::InDoubt | SendStatus::Cancelled) | None => {
+                Post::Lost(holder)
+            }
+        }
+    }
 }
 
 /// What a provider says of a message after it has taken it.
@@ -214,8 +266,9 @@ pub struct Receipt {
     pub external_id: String,
     /// In the provider's words, such as `delivered`.
     pub receipt: String,
-    /// The receipts that come before this one. Callbacks overtake each other, and what was known is not unlearnt by a late one.
-    pub replaces: &'static [&'static str],
+    /// First words of receipts that this one does not replace: they come behind it. Callbacks overtake each other, and what was
+    /// known is not unlearnt by a late one.
+    pub behind: Vec<&'static str>,
 }
 
 /// A claim whose lease has passed, with what is still `SENDING` under it.
@@ -334,9 +387,9 @@ pub trait SendStore {
         finished: Vec<ClaimId>,
     ) -> Result<Settled, StoreError>;
 
-    /// Asks to post an event to a webhook: of all sends that ask, one is told that it is theirs to do, however often it asks. A send
-    /// that fails gives it up again, unless it may have posted.
-    async fn claim_post(&self, event_id: &EventId, address: &str, key: SendKey) -> Result<Post, StoreError>;
+    /// Asks to post an event to the job's webhook: of all sends that ask, one is told that it is theirs to do, however often it asks,
+    /// for as long as its claim holds. A send that fails gives it up again, unless it may have posted.
+    async fn claim_post(&self, job: &SendJob) -> Result<Post, StoreError>;
 
     /// Keeps what a provider says of a message, where it is the one that we know of and nothing later is known; answers whether. The
     /// send's status stays.

@@ -83,7 +83,9 @@ pub fn receipt(params: &[(String, String)]) -> Option<Receipt> {
     })
 }
 
-const FINAL: [&str; 6] = ["canceled", "delivered", "failed", "partially_delivered", "read", "undelivered"];
+/// Nothing follows but its being read.
+pub const FINAL: [&str; 6] =
+    ["canceled", "delivered", "failed", "partially_delivered", "read", "undelivered"];
 
 /// Statuses come and go, so each is taken that looks like one.
 fn is_word(status: &str) -> bool {

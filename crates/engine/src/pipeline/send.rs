@@ -71,6 +71,23 @@ async fn attempt_all(
     let writings = write::all(&engine, &chain, batch.iter().map(|(claimed, _)| &claimed.job)).await;
     let writings = match writings {
         Ok(writings) => writings,
+        // Somebody's row can't be read, of a view perhaps: that one fails alone, and not for want of a database.
+        Err(StoreError::Refused(_)) if batch.len() > 1 => {
+            for alone in batch {
+                let (desk, chain) = (Arc::clone(&desk), Arc::clone(&chain));
+                Box::pin(attempt_all(engine.clone(), desk, chain, vec![alone])).await;
+            }
+            return;
+        }
+        Err(StoreError::Refused(error)) => {
+            for (claimed, _) in batch {
+                let error = format!("what the message says could not be read from the database: {error}");
+                let outcome = Outcome::Retry { after: None, error };
+                desk.over
+                    .put(Attempted { outcome, ..Attempted::not_attempted(claimed, &chain, Duration::ZERO) });
+            }
+            return;
+        }
         Err(error) => {
             engine.signals.note_outage(Outage::Database, "send", &error);
             for (claimed, _) in batch {
@@ -100,20 +117,31 @@ async fn attempt_all(
 
 const AFTER_AN_OUTAGE: Duration = Duration::from_secs(1);
 
-/// A webhook leads to a place that several people read: an event is told there once, by whoever asks first.
+/// A webhook leads to a place that several people read: an event is told there once, by whoever asks first. The others share its
+/// outcome, and wait for it in the database.
 async fn told_already(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<Option<Outcome>, StoreError> {
-    if job.key.channel != Channel::Slack || chain.captures() {
+    const LOOK_AGAIN: Duration = Duration::from_millis(500);
+    if job.key.channel != Channel::Slack || chain.captures() || job.address.is_empty() {
         return Ok(None);
     }
-    Ok(match engine.store.claim_post(&job.event_id, &job.address, job.key).await? {
+    Ok(match engine.store.claim_post(job).await? {
         Post::Mine => None,
-        Post::Of(other) => Some(Outcome::Sent { external_id: Some(format!("posted for {other}")) }),
+        Post::Done(other) => Some(Outcome::Sent { external_id: Some(format!("posted for {other}")) }),
+        Post::Open => Some(Outcome::NotAttempted { after: LOOK_AGAIN }),
+        Post::Lost(other) => Some(Outcome::Unknown {
+            error: format!("{other} was to post it, and nobody knows whether it did"),
+        }),
     })
 }
 
 async fn attempt(claimed: Claimed, chain: &Chain, writing: Writing) -> Attempted {
     let begun = Instant::now();
     let job = &claimed.job;
+    if job.address.is_empty() {
+        let error = "every address that was left was declared dead while it waited".to_owned();
+        let nobody = Attempted::not_attempted(claimed, chain, Duration::ZERO);
+        return Attempted { outcome: Outcome::Rejected { error }, ..nobody };
+    }
     let (name, html) = match writing {
         Writing::Ready { name, html } => (name, html),
         Writing::Impossible { error } => {

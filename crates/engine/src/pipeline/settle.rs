@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_domain::send::{Attempt, Outcome, OutcomeKind, SendState, after};
+use campanile_domain::send::{AddressDone, Attempt, Outcome, OutcomeKind, SendState, after};
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
-use campanile_store::{Capture, ClaimId, SendJob, Settlement, Signal, StoreError};
+use campanile_store::{Capture, ClaimId, Devices, SendJob, Settlement, Signal, StoreError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
@@ -151,16 +151,27 @@ async fn write_once(
 }
 
 fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlement {
-    let (state, error) = next_state(engine, &attempted.claimed.job, &attempted.outcome, now);
+    let outcome = of_all_devices(&attempted.claimed.job, &attempted.outcome, &attempted.done);
+    let (state, error) = next_state(engine, &attempted.claimed.job, &outcome, now);
     Settlement {
         job: attempted.claimed.job.clone(),
         state,
         done: attempted.done.clone(),
         provider: attempted.provider.clone(),
         error,
-        outcome: attempted.outcome.kind(),
+        outcome: outcome.kind(),
         duration: attempted.duration,
         capture: if attempted.captures { Capture::Keep } else { Capture::None },
+    }
+}
+
+/// Who was told on one device was told, although the devices that were left for this attempt are gone.
+fn of_all_devices(job: &SendJob, outcome: &Outcome, done: &[AddressDone]) -> Outcome {
+    match (job.devices, outcome) {
+        (Devices::Rest { told: true }, Outcome::Rejected { .. }) if !done.is_empty() => {
+            Outcome::Sent { external_id: None }
+        }
+        _ => outcome.clone(),
     }
 }
 

@@ -63,21 +63,25 @@ pub async fn twilio(
 }
 
 fn noted(receipt: twilio::Receipt) -> Receipt {
-    let replaces = before(&receipt);
+    let behind = behind(&receipt);
     let text = match receipt.error_code {
         Some(code) => format!("{} ({code})", receipt.status),
         None => receipt.status,
     };
-    Receipt { external_id: receipt.sid, receipt: text, replaces }
+    Receipt { external_id: receipt.sid, receipt: text, behind }
 }
 
-/// A text's way at Twilio. What is final is followed by nothing but its being read.
-fn before(receipt: &twilio::Receipt) -> &'static [&'static str] {
-    const WAY: [&str; 6] = ["accepted", "scheduled", "queued", "sending", "sent", "delivered"];
+/// A text's way at Twilio: what does not come before this. What is final is followed by nothing but its being read; of what is in unknown
+/// words, nobody knows where it belongs, and it takes nothing back.
+fn behind(receipt: &twilio::Receipt) -> Vec<&'static str> {
+    const WAY: [&str; 5] = ["accepted", "scheduled", "queued", "sending", "sent"];
     match receipt.status.as_str() {
-        "read" => &WAY,
-        _ if receipt.is_final => &WAY[..5],
-        status => &WAY[..WAY.iter().position(|step| *step == status).unwrap_or_default()],
+        "read" => vec!["read"],
+        _ if receipt.is_final => twilio::FINAL.to_vec(),
+        status => {
+            let place = WAY.iter().position(|step| *step == status).unwrap_or_default();
+            [&WAY[place..], &twilio::FINAL[..]].concat()
+        }
     }
 }
 
@@ -87,15 +91,16 @@ mod tests {
 
     #[test]
     fn a_late_receipt_replaces_no_later_one() {
-        let before = |status: &str| {
+        let behind = |status: &str| {
             let fields = [("MessageSid", "SM0123456789abcdef0123456789abcdef"), ("MessageStatus", status)];
             let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
-            before(&twilio::receipt(&fields).unwrap())
+            behind(&twilio::receipt(&fields).unwrap())
         };
-        assert_eq!(before("queued"), ["accepted", "scheduled"]);
-        assert!(before("delivered").contains(&"sent") && !before("sent").contains(&"delivered"));
-        assert!(!before("undelivered").contains(&"delivered"));
-        assert!(before("read").contains(&"delivered"));
-        assert!(before("something-new").is_empty());
+        assert!(!behind("queued").contains(&"accepted") && behind("queued").contains(&"sent"));
+        assert!(!behind("delivered").contains(&"sent") && behind("sent").contains(&"delivered"));
+        assert!(behind("undelivered").contains(&"delivered"));
+        assert!(!behind("read").contains(&"delivered") && behind("delivered").contains(&"read"));
+        assert!(behind("something-new").contains(&"accepted") && behind("something-new").contains(&"failed"));
+        assert!(!behind("delivered").contains(&"something-new"), "and is replaced by what is known");
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Fixture;
 use super::given::{LEASE, claimed, customer, event, outcome, row, text};
-use crate::{DeadLetterFilter, SendJob, Settlement};
+use crate::{DeadLetterFilter, Devices, SendJob, Settlement};
 
 const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
 const DUE: SendState = SendState::Due { at: Timestamp::UNIX_EPOCH };
@@ -154,4 +154,48 @@ pub async fn who_lost_the_claim_declares_nobody_dead(fixture: &Fixture) {
     assert_eq!(fixture.count("SELECT count(*) FROM dead_address").await, 0);
     assert!(addresses(fixture, "a", job.key).await.is_empty());
     assert_eq!(text(&fixture.send("a", job.key).await, "recipient_address"), "t1 t2");
+}
+
+pub async fn a_retry_knows_whether_another_device_was_told(fixture: &Fixture) {
+    let job = pushing(fixture, "a", "t1 t2 t3").await;
+    assert_eq!(job.devices, Devices::All);
+    fixture.settle(vec![outcome(&job, DUE)]).await;
+    let job = due_again(fixture).await;
+    assert_eq!(job.devices, Devices::All, "nothing is done with yet");
+    fixture.settle(vec![done(&job, DUE, vec![rejected("t1")])]).await;
+    let job = due_again(fixture).await;
+    assert_eq!(job.devices, Devices::Rest { told: false });
+    fixture.settle(vec![done(&job, SendState::Failed { code: EXHAUSTED }, vec![sent("t2")])]).await;
+    let all = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
+    fixture.store.replay(all).await.expect("the database is there");
+    let job = due_again(fixture).await;
+    assert_eq!((job.attempt, job.devices), (1, Devices::Rest { told: true }));
+    // Its outcome is kept, too, although it is the first attempt again and to one device.
+    fixture.settle(vec![done(&job, SENT, vec![sent("t3")])]).await;
+    assert_eq!(addresses(fixture, "a", job.key).await.len(), 3);
+}
+
+pub async fn what_was_declared_dead_while_it_waited_is_left_out(fixture: &Fixture) {
+    let job = pushing(fixture, "a", "t1 t2").await;
+    fixture.settle(vec![outcome(&job, DUE)]).await;
+    let email = fixture.sending("b", Email).await;
+    fixture.settle(vec![outcome(&email, DUE)]).await;
+    let declare = "INSERT INTO dead_address (channel, address, reason, at)
+                   VALUES ('PUSH', 't1', 'gone', '2026-01-01T00:00:00Z'), ('EMAIL', 'EMAIL of 42', 'gone', '2026-01-01T00:00:00Z')";
+    fixture.execute(declare).await;
+    assert_eq!(due_again(fixture).await.address, "t2");
+    let waited = fixture.claim_due(Email, 1).await.pop().expect("it is due");
+    assert_eq!(waited.address, "", "nobody is left");
+    assert_eq!(text(&fixture.send("b", email.key).await, "recipient_address"), "EMAIL of 42");
+}
+
+pub async fn an_address_that_no_index_takes_is_not_kept_and_nothing_is_lost_by_it(fixture: &Fixture) {
+    // Nothing that could be compressed.
+    let long: String = (0..6_000_u32)
+        .map(|n| char::from(b'!' + u8::try_from(n.wrapping_mul(2_654_435_761) >> 16 & 63).expect("small")))
+        .collect();
+    let job = pushing(fixture, "a", &format!("t1 {long}")).await;
+    assert!(fixture.settle(vec![done(&job, SENT, vec![sent("t1"), dead(&long)])]).await.is_empty());
+    assert_eq!(addresses(fixture, "a", job.key).await.len(), 1);
+    assert_eq!(fixture.count("SELECT count(*) FROM dead_address").await, 0);
 }

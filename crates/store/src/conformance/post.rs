@@ -3,30 +3,52 @@
 use std::sync::Arc;
 
 use campanile_domain::channel::Channel::Slack;
-use campanile_domain::id::{NotificationId, SendKey};
+use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::send::{CRASHED, REJECTED, SendState};
 use campanile_domain::time::Timestamp;
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::given::{event_id, outcome};
-use crate::Post;
+use super::given::{LEASE, claimed, customer, event, outcome, row};
+use crate::{Post, SendJob};
 
 const WEBHOOK: &str = "https://hooks.example/services/secret";
+const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
 
-fn key() -> SendKey {
-    SendKey { notification_id: NotificationId::generate(), channel: Slack }
+async fn claim(fixture: &Fixture, job: &SendJob) -> Post {
+    fixture.store.claim_post(job).await.expect("the database is there")
 }
 
-async fn claim(fixture: &Fixture, event: &str, webhook: &str, key: SendKey) -> Post {
-    fixture.store.claim_post(&event_id(event), webhook, key).await.expect("the database is there")
+/// So many people share the webhook, and the event is just being sent to all of them.
+async fn sharing(fixture: &Fixture, id: &str, people: usize) -> Vec<SendJob> {
+    let rows: Vec<OutboxRow> = (0..people)
+        .map(|number| OutboxRow {
+            address: WEBHOOK.to_owned(),
+            ..row(id, &customer(&number.to_string()), Slack)
+        })
+        .collect();
+    fixture.published(&event(id), &rows).await;
+    let mut jobs = Vec::new();
+    // Each under a claim of its own.
+    for row in &rows {
+        jobs.extend(fixture.receive(&[claimed(row.key)]).await.jobs);
+    }
+    jobs
 }
 
-pub async fn the_first_that_asks_posts_and_the_others_are_told_who(fixture: &Fixture) {
-    let (first, second) = (key(), key());
-    assert_eq!(claim(fixture, "a", WEBHOOK, first).await, Post::Mine);
-    assert_eq!(claim(fixture, "a", WEBHOOK, second).await, Post::Of(first.notification_id));
-    assert_eq!(claim(fixture, "a", WEBHOOK, first).await, Post::Mine, "it may ask again");
+pub async fn the_first_that_asks_posts_and_the_others_wait_until_it_did(fixture: &Fixture) {
+    let jobs = sharing(fixture, "a", 2).await;
+    let [first, second] = &jobs[..] else { panic!("two were claimed") };
+    assert_eq!(claim(fixture, first).await, Post::Mine);
+    assert_eq!(claim(fixture, second).await, Post::Open);
+    assert_eq!(claim(fixture, first).await, Post::Mine, "it may ask again");
+    // Let go before Slack was asked, it is still the one that will.
+    fixture.settle(vec![outcome(first, SendState::Due { at: Timestamp::UNIX_EPOCH })]).await;
+    assert_eq!(claim(fixture, second).await, Post::Open);
+    let again = fixture.claim_due(Slack, 1).await.pop().expect("it is due");
+    assert_eq!(claim(fixture, &again).await, Post::Mine);
+    fixture.settle(vec![outcome(&again, SENT)]).await;
+    assert_eq!(claim(fixture, second).await, Post::Done(first.key.notification_id));
     assert_eq!(fixture.count("SELECT count(*) FROM event_post").await, 1);
     let secret = "SELECT count(*) FROM event_post WHERE address_hash LIKE '%secret%'";
     assert_eq!(fixture.count(secret).await, 0);
@@ -34,52 +56,51 @@ pub async fn the_first_that_asks_posts_and_the_others_are_told_who(fixture: &Fix
 
 pub async fn of_many_at_once_one_posts(fixture: &Fixture) {
     let mut asking = JoinSet::new();
-    for _ in 0..20 {
-        let (store, key) = (Arc::clone(&fixture.store), key());
-        asking.spawn(async move {
-            let post = store.claim_post(&event_id("a"), WEBHOOK, key).await;
-            (key.notification_id, post.expect("the database is there"))
-        });
+    for job in sharing(fixture, "a", 20).await {
+        let store = Arc::clone(&fixture.store);
+        asking.spawn(async move { store.claim_post(&job).await.expect("the database is there") });
     }
     let told = asking.join_all().await;
-    let mine: Vec<NotificationId> =
-        told.iter().filter(|(_, post)| *post == Post::Mine).map(|(id, _)| *id).collect();
-    assert_eq!(mine.len(), 1, "{told:?}");
-    assert!(told.iter().all(|(id, post)| *id == mine[0] || *post == Post::Of(mine[0])), "{told:?}");
+    assert_eq!(told.iter().filter(|post| **post == Post::Mine).count(), 1, "{told:?}");
+    assert_eq!(told.iter().filter(|post| **post == Post::Open).count(), 19, "{told:?}");
 }
 
 pub async fn another_event_or_webhook_is_posted_apart(fixture: &Fixture) {
-    assert_eq!(claim(fixture, "a", WEBHOOK, key()).await, Post::Mine);
-    assert_eq!(claim(fixture, "b", WEBHOOK, key()).await, Post::Mine);
-    assert_eq!(claim(fixture, "a", "https://hooks.example/services/other", key()).await, Post::Mine);
+    let first = &sharing(fixture, "a", 2).await;
+    assert_eq!(claim(fixture, &first[0]).await, Post::Mine);
+    let other = SendJob { address: "https://hooks.example/services/other".to_owned(), ..first[1].clone() };
+    assert_eq!(claim(fixture, &other).await, Post::Mine);
+    assert_eq!(claim(fixture, &sharing(fixture, "b", 1).await[0]).await, Post::Mine);
 }
 
 pub async fn who_failed_leaves_the_post_to_the_next(fixture: &Fixture) {
-    let (next, sent) = (key(), SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH });
-    let job = fixture.sending("a", Slack).await;
-    assert_eq!(claim(fixture, "a", &job.address, job.key).await, Post::Mine);
-    assert_eq!(claim(fixture, "a", &job.address, next).await, Post::Of(job.key.notification_id));
-    fixture.settle(vec![outcome(&job, SendState::Failed { code: REJECTED })]).await;
-    assert_eq!(claim(fixture, "a", &job.address, next).await, Post::Mine);
-    let job = fixture.sending("b", Slack).await;
-    claim(fixture, "b", &job.address, job.key).await;
-    fixture.settle(vec![outcome(&job, sent)]).await;
-    assert_eq!(claim(fixture, "b", &job.address, next).await, Post::Of(job.key.notification_id));
+    let jobs = sharing(fixture, "a", 2).await;
+    assert_eq!(claim(fixture, &jobs[0]).await, Post::Mine);
+    fixture.settle(vec![outcome(&jobs[0], SendState::Failed { code: REJECTED })]).await;
+    assert_eq!(claim(fixture, &jobs[1]).await, Post::Mine);
 }
 
 pub async fn who_may_have_posted_keeps_the_post(fixture: &Fixture) {
-    let job = fixture.sending("a", Slack).await;
-    claim(fixture, "a", &job.address, job.key).await;
-    fixture.settle(vec![outcome(&job, SendState::Failed { code: CRASHED })]).await;
-    assert_eq!(claim(fixture, "a", &job.address, key()).await, Post::Of(job.key.notification_id));
+    let jobs = sharing(fixture, "a", 2).await;
+    claim(fixture, &jobs[0]).await;
+    fixture.settle(vec![outcome(&jobs[0], SendState::Failed { code: CRASHED })]).await;
+    assert_eq!(claim(fixture, &jobs[1]).await, Post::Lost(jobs[0].key.notification_id));
 }
 
 pub async fn who_lost_the_claim_gives_up_no_post(fixture: &Fixture) {
-    let sent = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
-    let job = fixture.sending("a", Slack).await;
-    claim(fixture, "a", &job.address, job.key).await;
-    fixture.settle(vec![outcome(&job, sent)]).await;
-    let late = outcome(&job, SendState::Failed { code: REJECTED });
-    assert_eq!(fixture.settle(vec![late]).await, [job.key]);
-    assert_eq!(claim(fixture, "a", &job.address, key()).await, Post::Of(job.key.notification_id));
+    let jobs = sharing(fixture, "a", 2).await;
+    claim(fixture, &jobs[0]).await;
+    fixture.settle(vec![outcome(&jobs[0], SENT)]).await;
+    let late = outcome(&jobs[0], SendState::Failed { code: REJECTED });
+    assert_eq!(fixture.settle(vec![late]).await, [jobs[0].key]);
+    assert_eq!(claim(fixture, &jobs[1]).await, Post::Done(jobs[0].key.notification_id));
+}
+
+/// It would leave a row behind that nobody ever ends.
+pub async fn who_slept_past_its_claim_gets_no_post(fixture: &Fixture) {
+    let jobs = sharing(fixture, "a", 2).await;
+    fixture.advance(LEASE * 2).await;
+    fixture.settle(vec![outcome(&jobs[0], SendState::Failed { code: CRASHED })]).await;
+    assert_eq!(claim(fixture, &jobs[0]).await, Post::Open);
+    assert_eq!(claim(fixture, &jobs[1]).await, Post::Mine);
 }

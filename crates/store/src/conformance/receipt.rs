@@ -16,12 +16,12 @@ fn sent(job: &SendJob, external_id: &str) -> Settlement {
 
 /// Answers whether it was kept.
 async fn receipt(fixture: &Fixture, key: SendKey, external_id: &str, receipt: &str) -> bool {
-    let replaces: &[&str] = match receipt {
-        "queued" => &[],
-        "sent" => &["queued"],
-        _ => &["queued", "sent"],
+    let behind = match receipt {
+        "queued" => vec!["queued", "sent", "delivered", "undelivered"],
+        "sent" => vec!["sent", "delivered", "undelivered"],
+        _ => vec!["delivered", "undelivered"],
     };
-    let receipt = Receipt { external_id: external_id.to_owned(), receipt: receipt.to_owned(), replaces };
+    let receipt = Receipt { external_id: external_id.to_owned(), receipt: receipt.to_owned(), behind };
     fixture.store.note_receipt(key, receipt).await.expect("the database is there")
 }
 
@@ -78,4 +78,26 @@ pub async fn a_receipt_of_an_earlier_message_goes_with_the_next_one(fixture: &Fi
     let send = fixture.send("a", job.key).await;
     assert_eq!(text(&send, "external_id"), "SM2");
     assert!(send["receipt"].is_null() && send["receipt_at"].is_null(), "{send:?}");
+}
+
+pub async fn a_receipt_of_a_second_message_may_overtake_its_outcome(fixture: &Fixture) {
+    let job = fixture.sending("a", Sms).await;
+    assert!(receipt(fixture, job.key, "SM1", "undelivered").await);
+    fixture.settle(vec![outcome(&job, SendState::Due { at: Timestamp::UNIX_EPOCH })]).await;
+    assert!(!receipt(fixture, job.key, "SM2", "delivered").await, "nothing is being sent");
+    let job = fixture.claim_due(Sms, 1).await.pop().expect("it is due");
+    assert!(receipt(fixture, job.key, "SM2", "delivered").await);
+    fixture.settle(vec![sent(&job, "SM2")]).await;
+    let send = fixture.send("a", job.key).await;
+    assert_eq!((text(&send, "external_id"), text(&send, "receipt")), ("SM2", "delivered"));
+}
+
+pub async fn a_receipt_in_unknown_words_is_no_obstacle(fixture: &Fixture) {
+    let job = fixture.sending("a", Sms).await;
+    fixture.settle(vec![sent(&job, "SM1")]).await;
+    assert!(receipt(fixture, job.key, "SM1", "sent (30003)").await);
+    assert!(!receipt(fixture, job.key, "SM1", "queued").await, "a code changes no order");
+    assert!(receipt(fixture, job.key, "SM1", "pondered").await);
+    assert!(receipt(fixture, job.key, "SM1", "undelivered (30003)").await);
+    assert!(!receipt(fixture, job.key, "SM1", "delivered").await);
 }

@@ -185,3 +185,14 @@ pub async fn what_is_lost_does_not_stop_the_rest(fixture: &Fixture) {
     assert_eq!(lost, [rows[1].key]);
     assert_eq!(texts(&fixture.trace("a").await.sends, "status"), ["SENT", "SENT", "SENT"]);
 }
+
+/// Who was paused past its lease may claim a send again before it writes what became of its first attempt.
+pub async fn of_two_outcomes_of_a_send_only_the_one_under_the_present_claim_counts(fixture: &Fixture) {
+    let job = fixture.sending("a", Email).await;
+    fixture.settle(vec![due_in(fixture, &job, Duration::ZERO).await]).await;
+    let again = fixture.claim_due(Email, 1).await.pop().expect("it is due");
+    let kept = |settlement: Settlement| Settlement { capture: Capture::Keep, ..settlement };
+    let both = vec![kept(sent(&job)), kept(sent(&again))];
+    assert_eq!(fixture.settle(both).await, [job.key], "one of them was lost");
+    assert_eq!(captured(fixture).await.len(), 1);
+}

@@ -15,7 +15,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 use uuid::Uuid;
 
-use crate::{ClaimId, JsonRow, SendJob, StoreError};
+use crate::{ClaimId, Devices, JsonRow, SendJob, StoreError};
 
 /// A value that does not fit its column's meaning.
 pub fn bad(column: &str, error: impl Display) -> StoreError {
@@ -88,10 +88,18 @@ pub fn job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
         event_type: EventType::stored(get::<String>(row, "event_type")?),
         user: recipient_of(row)?,
         address: get(row, "recipient_address")?,
+        devices: Devices::All,
         title: get(row, "title")?,
         body: get(row, "body")?,
         priority: parsed(row, "priority")?,
     })
+}
+
+/// One that waited: others of its devices may be done with.
+pub fn due_job(row: &Row) -> Result<SendJob, StoreError> {
+    let told: Option<bool> = get(row, "told")?;
+    let devices = told.map_or(Devices::All, |told| Devices::Rest { told });
+    Ok(SendJob { devices, ..job(row, ClaimId(get(row, "claim")?))? })
 }
 
 pub fn count(row: &Row, column: &str) -> Result<u32, StoreError> {

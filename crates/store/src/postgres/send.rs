@@ -62,11 +62,12 @@ impl SendStore for Postgres {
                 .query(statement::TAKE_DUE, params)
                 .await?
                 .iter()
-                .map(|row| Ok((read::get::<Timestamp>(row, "due_at")?, claimed_job(row)?)))
+                .map(|row| Ok((read::get::<Timestamp>(row, "due_at")?, read::due_job(row)?)))
                 .collect::<Result<Vec<_>, StoreError>>()?;
             due.sort_by_key(|(due_at, job)| (*due_at, job.key));
             jobs.extend(due.into_iter().map(|(_, job)| job));
         }
+        leave_out_dead(&transaction, &mut jobs).await?;
         transaction.commit().await?;
         Ok(jobs)
     }
@@ -79,17 +80,22 @@ impl SendStore for Postgres {
         settle::settle(self, &settlements, &finished).await
     }
 
-    async fn claim_post(&self, event_id: &EventId, address: &str, key: SendKey) -> Result<Post, StoreError> {
-        let params: Params = &[&event_id.as_str(), &address_hash(address), &key.notification_id.0];
-        let rows = self.query(statement::CLAIM_POST, params).await?;
-        let holder = NotificationId(read::get(read::only(&rows)?, "notification_id")?);
-        Ok(if holder == key.notification_id { Post::Mine } else { Post::Of(holder) })
+    async fn claim_post(&self, job: &SendJob) -> Result<Post, StoreError> {
+        let (event_id, hash) = (job.event_id.as_str(), address_hash(&job.address));
+        let id = job.key.notification_id;
+        if let Some(row) = self.query(statement::POST_OF, &[&event_id, &hash]).await?.first() {
+            let holder = NotificationId(read::get(row, "notification_id")?);
+            return Ok(Post::of(holder, read::maybe_parsed(row, "status")?, id));
+        }
+        let params: Params = &[&event_id, &hash, &id.0, &job.claim.0];
+        let claimed = self.execute(statement::CLAIM_POST, params).await?;
+        Ok(if claimed > 0 { Post::Mine } else { Post::Open })
     }
 
     async fn note_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError> {
-        let Receipt { external_id, receipt, replaces } = receipt;
+        let Receipt { external_id, receipt, behind } = receipt;
         let params: Params =
-            &[&key.notification_id.0, &key.channel.as_str(), &external_id, &receipt, &replaces];
+            &[&key.notification_id.0, &key.channel.as_str(), &external_id, &receipt, &behind];
         Ok(self.execute(statement::NOTE_RECEIPT, params).await? > 0)
     }
 
@@ -221,6 +227,18 @@ async fn look_again(
     Ok(())
 }
 
-fn claimed_job(row: &Row) -> Result<SendJob, StoreError> {
-    read::job(row, ClaimId(read::get(row, "claim")?))
+/// What was declared dead while it waited is not sent to.
+async fn leave_out_dead(transaction: &Transaction, jobs: &mut [SendJob]) -> Result<(), StoreError> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let (channels, addresses): (Vec<&str>, Vec<&str>) = jobs
+        .iter()
+        .flat_map(|job| job.addresses().map(|address| (job.key.channel.as_str(), address)))
+        .unzip();
+    let rows = transaction.query(statement::DEAD_ADDRESSES_OF, &[&channels, &addresses]).await?;
+    let dead: HashSet<String> =
+        rows.iter().map(|row| read::get(row, "address")).collect::<Result<_, StoreError>>()?;
+    jobs.iter_mut().for_each(|job| job.leave_out(|address| dead.contains(address)));
+    Ok(())
 }

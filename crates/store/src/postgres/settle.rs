@@ -23,7 +23,7 @@ pub async fn settle(
     if !settlements.is_empty() {
         let held = write_outcomes(&transaction, settlements).await?;
         let (held, lost): (Vec<&Settlement>, Vec<&Settlement>) =
-            settlements.iter().partition(|settlement| held.contains(&settlement.job.key));
+            settlements.iter().partition(|s| held.contains(&(s.job.key, s.job.claim)));
         settled.lost = lost.iter().map(|settlement| settlement.job.key).collect();
         let letters: Vec<DeadLetter> = held.iter().filter_map(|settlement| settlement.letter()).collect();
         tokio::try_join!(
@@ -49,11 +49,11 @@ fn column<'a, T>(settlements: &[&'a Settlement], of: impl Fn(&'a Settlement) -> 
     settlements.iter().map(|settlement| of(settlement)).collect()
 }
 
-/// Answers whose claim still held.
+/// Answers which claims still held: a batch may have outcomes of one send under two.
 async fn write_outcomes(
     transaction: &Transaction,
     settlements: &[Settlement],
-) -> Result<HashSet<SendKey>, StoreError> {
+) -> Result<HashSet<(SendKey, ClaimId)>, StoreError> {
     // In key order, so that two batches do not wait for each other in a circle.
     let mut ordered: Vec<&Settlement> = settlements.iter().collect();
     ordered.sort_unstable_by_key(|settlement| settlement.job.key);
@@ -74,7 +74,7 @@ async fn write_outcomes(
             ],
         )
         .await?;
-    changed.iter().map(read::key_of).collect()
+    changed.iter().map(|row| Ok((read::key_of(row)?, ClaimId(read::get(row, "lease")?)))).collect()
 }
 
 async fn write_due(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::{ClaimId, JsonRow, SendJob, StoreError};
+use crate::{ClaimId, Devices, JsonRow, SendJob, StoreError};
 
 /// A value that does not fit its column's meaning.
 pub fn bad(column: &str, error: impl Display) -> StoreError {
@@ -90,10 +90,18 @@ pub fn job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
         event_type: EventType::stored(row.get::<_, String>("event_type")?),
         user: recipient_of(row)?,
         address: row.get("recipient_address")?,
+        devices: Devices::All,
         title: row.get("title")?,
         body: row.get("body")?,
         priority: parsed(row, "priority")?,
     })
+}
+
+/// One that waited: others of its devices may be done with.
+pub fn due_job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
+    let told: Option<bool> = row.get("told")?;
+    let devices = told.map_or(Devices::All, |told| Devices::Rest { told });
+    Ok(SendJob { devices, ..job(row, claim)? })
 }
 
 /// Columns that hold JSON, and those that are true or false, whatever table they are of.

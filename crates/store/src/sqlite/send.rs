@@ -1,5 +1,6 @@
 //! From a received message to a claimed send. What became of the attempt is in `settle`.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,6 +11,7 @@ use campanile_domain::status::SendStatus;
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::{Connection, named_params};
 use serde_json::json;
+use uuid::Uuid;
 
 use super::outbox::lease_until;
 use super::{Sqlite, read, settle, statement};
@@ -63,6 +65,7 @@ impl SendStore for Sqlite {
                 }
             }
             fill_claim(connection, claim, &jobs)?;
+            leave_out_dead(connection, &mut jobs)?;
             Ok(jobs)
         })
         .await
@@ -88,17 +91,24 @@ impl SendStore for Sqlite {
         .await
     }
 
-    async fn claim_post(&self, event_id: &EventId, address: &str, key: SendKey) -> Result<Post, StoreError> {
-        let (event_id, hash) = (event_id.to_string(), address_hash(address));
-        let id = key.notification_id;
+    async fn claim_post(&self, job: &SendJob) -> Result<Post, StoreError> {
+        let (event_id, hash) = (job.event_id.to_string(), address_hash(&job.address));
+        let (id, claim) = (job.key.notification_id, job.claim);
         self.write(move |connection, now| {
+            let params = named_params! { ":event_id": event_id, ":address_hash": hash };
+            let holder = read::first(connection, statement::POST_OF, params, |row| {
+                let holder = read::parsed::<Uuid>(row, "notification_id")?;
+                Ok((NotificationId(holder), read::maybe_parsed(row, "status")?))
+            })?;
+            if let Some((holder, status)) = holder {
+                return Ok(Post::of(holder, status, id));
+            }
             let params = named_params! {
                 ":event_id": event_id, ":address_hash": hash, ":notification_id": id.to_string(), ":at": now,
+                ":lease": claim.0,
             };
-            let holder: Option<String> =
-                read::first(connection, statement::CLAIM_POST, params, |row| Ok(row.get(0)?))?;
-            let holder = holder.unwrap_or_default().parse().map_err(|e| read::bad("notification_id", e))?;
-            Ok(if id.0 == holder { Post::Mine } else { Post::Of(NotificationId(holder)) })
+            let claimed = read::change(connection, statement::CLAIM_POST, params)?;
+            Ok(if claimed > 0 { Post::Mine } else { Post::Open })
         })
         .await
     }
@@ -108,7 +118,7 @@ impl SendStore for Sqlite {
             let params = named_params! {
                 ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(),
                 ":external_id": receipt.external_id, ":receipt": receipt.receipt,
-                ":replaces": json!(receipt.replaces).to_string(), ":now": now,
+                ":behind": json!(receipt.behind).to_string(), ":now": now,
             };
             Ok(read::change(connection, statement::NOTE_RECEIPT, params)? > 0)
         })
@@ -163,6 +173,24 @@ fn open_claim(
 }
 
 /// A claim that turned out to hold nothing is not kept.
+/// What was declared dead while it waited is not sent to.
+fn leave_out_dead(connection: &Connection, jobs: &mut [SendJob]) -> Result<(), StoreError> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let addresses: Vec<(&str, &str)> = jobs
+        .iter()
+        .flat_map(|job| job.addresses().map(|address| (job.key.channel.as_str(), address)))
+        .collect();
+    let params = named_params! { ":addresses": json!(addresses).to_string() };
+    let dead: HashSet<String> =
+        read::all(connection, statement::DEAD_ADDRESSES_OF, params, |row| Ok(row.get("address")?))?
+            .into_iter()
+            .collect();
+    jobs.iter_mut().for_each(|job| job.leave_out(|address| dead.contains(address)));
+    Ok(())
+}
+
 fn fill_claim(connection: &Connection, claim: ClaimId, jobs: &[SendJob]) -> Result<(), StoreError> {
     if jobs.is_empty() {
         return read::change(connection, statement::DELETE_CLAIM, named_params! { ":id": claim.0 }).map(drop);
@@ -294,5 +322,5 @@ fn start(
         return Ok(None);
     }
     let params = named_params! { ":notification_id": notification_id, ":channel": channel.as_str() };
-    read::first(connection, statement::SEND_JOB, params, |row| read::job(row, claim))
+    read::first(connection, statement::SEND_JOB, params, |row| read::due_job(row, claim))
 }

@@ -80,6 +80,7 @@ statements! {
     PAGE_ENTITY = "page_entity";
     PAGE_EVERYBODY = "page_everybody";
     PAGE_USER = "page_user";
+    POST_OF = "post_of";
     PREFERENCES_OF = "preferences_of";
     PUT_SEND_ADDRESS = "put_send_address";
     RECEIVE_NOTIFICATION = "receive_notification";

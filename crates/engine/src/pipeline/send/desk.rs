@@ -327,6 +327,7 @@ pub mod tests {
             event_type: EventType::stored("T"),
             user,
             address: "a@example.com".to_owned(),
+            devices: campanile_store::Devices::All,
             title: String::new(),
             body: String::new(),
             priority: Priority::Normal,

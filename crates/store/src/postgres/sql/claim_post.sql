@@ -1,6 +1,7 @@
--- Who posts an event to a webhook: the first that asks, and everybody is told who that is. Where the row is there, it is written
--- as it was, since only what is written is answered, also of a row that was not to be seen yet. Primary key.
-INSERT INTO campanile.event_post AS p (event_id, address_hash, notification_id, at)
-VALUES ($1, $2, $3, campanile.now())
-ON CONFLICT (event_id, address_hash) DO UPDATE SET notification_id = p.notification_id
-RETURNING p.notification_id
+-- Posting an event to a webhook is this send's, if nobody asked before, and while its claim holds: who slept past it posts nothing, and
+-- must leave no row behind that others would wait for. Primary keys.
+INSERT INTO campanile.event_post (event_id, address_hash, notification_id, at)
+SELECT $1, $2, s.notification_id, campanile.now()
+FROM campanile.send s
+WHERE s.notification_id = $3 AND s.channel = 'SLACK' AND s.status = 'SENDING' AND s.lease = $4
+ON CONFLICT (event_id, address_hash) DO NOTHING

@@ -14,4 +14,4 @@ FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::text[], $5::int[], $6::boo
      AS o (notification_id, channel, lease, status, attempt_count, attempted, provider, external_id, last_error,
            recipient_address)
 WHERE s.notification_id = o.notification_id AND s.channel = o.channel AND s.lease = o.lease AND s.status = 'SENDING'
-RETURNING s.notification_id, s.channel
+RETURNING s.notification_id, s.channel, o.lease

@@ -1,5 +1,6 @@
 -- Sends of a channel and lane whose time has come, the earliest ones, claimed for an attempt. Primary keys; what another
--- claim is just taking is skipped. A send that is not due any more only loses its place in the queue. The limit is asked once, and the rows
+-- claim is just taking is skipped. A send that is not due any more only loses its place in the queue. Of a push of which some devices are
+-- done with, it is told whether one of them was told. The limit is asked once, and the rows
 -- are found by where they lie: as part of a join it may be asked again for every row, and then skips what was just deleted.
 WITH taken AS (
     DELETE FROM campanile.send_due
@@ -21,7 +22,11 @@ started AS (
     WHERE s.notification_id = taken.notification_id AND s.channel = taken.channel AND s.status = 'DUE'
     RETURNING s.notification_id, s.channel, s.recipient_address, s.attempt_count, s.lease AS claim, taken.due_at)
 SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, started.recipient_address, o.title,
-       o.body, o.priority, started.attempt_count, started.claim, started.due_at
+       o.body, o.priority, started.attempt_count, started.claim, started.due_at,
+       CASE WHEN started.channel = 'PUSH' AND started.recipient_address <> o.recipient_address THEN
+           EXISTS (SELECT 1 FROM campanile.send_address a
+                   WHERE a.notification_id = o.notification_id AND a.channel = o.channel AND a.outcome = 'SENT')
+       END AS told
 FROM started
 JOIN campanile.outbox o ON o.notification_id = started.notification_id AND o.channel = started.channel
 JOIN campanile.event_outbox e ON e.event_id = o.event_id

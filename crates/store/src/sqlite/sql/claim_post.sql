@@ -1,6 +1,7 @@
--- Who posts an event to a webhook: the first that asks, and everybody is told who that is. Where the row is there, it is written
--- as it was, since only what is written is answered. Primary key.
+-- Posting an event to a webhook is this send's, if nobody asked before, and while its claim holds: who slept past it posts nothing, and
+-- must leave no row behind that others would wait for. Primary keys.
 INSERT INTO event_post (event_id, address_hash, notification_id, at)
-VALUES (:event_id, :address_hash, :notification_id, :at)
-ON CONFLICT (event_id, address_hash) DO UPDATE SET notification_id = event_post.notification_id
-RETURNING notification_id
+SELECT :event_id, :address_hash, s.notification_id, :at
+FROM send s
+WHERE s.notification_id = :notification_id AND s.channel = 'SLACK' AND s.status = 'SENDING' AND s.lease = :lease
+ON CONFLICT (event_id, address_hash) DO NOTHING
