@@ -10,6 +10,7 @@ mod lease_end;
 mod measure;
 pub mod pipeline;
 mod recover;
+mod replay;
 mod retain;
 pub mod roles;
 mod rules;

@@ -218,7 +218,7 @@ macro_rules! for_each_check {
             dead_letter::a_failed_event_that_is_replayed_begins_again
             dead_letter::an_event_that_was_given_up_and_is_replayed_may_fail_as_often_again
             dead_letter::an_event_of_which_some_were_told_is_not_replayed
-            dead_letter::a_row_without_its_text_is_not_replayed
+            dead_letter::a_row_without_its_text_is_replayed_once_it_has_one
             dead_letter::a_refused_row_that_is_replayed_waits_in_a_chunk
             dead_letter::a_row_that_was_not_received_and_is_replayed_waits_in_a_chunk
             dead_letter::a_closed_event_is_open_until_its_replayed_row_arrives

@@ -1,7 +1,10 @@
 //! What nobody tries again by itself: looking at it, and sending it on its way again.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use campanile_domain::status::{EventStatus, SendStatus};
+use campanile_domain::template::Text;
 use campanile_domain::time::Timestamp;
 
 use crate::{JsonRow, StoreError};
@@ -48,15 +51,26 @@ pub struct Replayed {
     pub next: Option<i64>,
 }
 
+/// What a row says that could not be written when its event was decided, or why it still can't be; by the id of its letter.
+pub type Rewritten = HashMap<i64, Result<RowText, String>>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowText {
+    pub text: Text,
+    /// The inbox text where it differs from the channel's.
+    pub inbox: Option<Text>,
+}
+
 #[async_trait]
 pub trait DeadLetterStore {
     /// By age.
     async fn list_dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<JsonRow>, StoreError>;
 
     /// Puts what these letters speak of back to where it failed, all in one transaction: a `FAILED` event is `PENDING`, a row
-    /// that was refused or could not be received waits in a chunk, a send is due now with all its attempts ahead. Keys stay, so
-    /// whoever was told is not told again. A letter that was replayed before is left alone.
-    async fn replay(&self, filter: DeadLetterFilter) -> Result<Replayed, StoreError>;
+    /// that was refused or could not be received waits in a chunk, a send is due now with all its attempts ahead. A row that had no
+    /// text waits in a chunk, too, if it is rewritten here. Keys stay, so whoever was told is not told again. A letter that was
+    /// replayed before is left alone.
+    async fn replay(&self, filter: DeadLetterFilter, rewritten: Rewritten) -> Result<Replayed, StoreError>;
 }
 
 /// What a replay has to know of a letter.
@@ -76,6 +90,8 @@ pub(crate) enum Subject<'a> {
     Event(&'a str),
     /// An outbox row that was not published or not received.
     Row(RowOf<'a>),
+    /// An outbox row that had no text.
+    Unwritten(RowOf<'a>),
     /// A send, by its outbox row.
     Send(RowOf<'a>),
 }
@@ -95,8 +111,6 @@ pub(crate) struct Skipped(pub String);
 pub(crate) const NOT_KEPT: &str = "what it speaks of is not kept any more";
 
 impl Letter {
-    /// A row whose text could not be rendered stays as it is: there is nothing in it to send, and rendering it again needs the
-    /// rules of now, which the store does not know.
     pub fn subject(&self) -> Result<Subject<'_>, Skipped> {
         let skipped = |why: &str| Err(Skipped(why.to_owned()));
         let Some(event_id) = self.event_id.as_deref() else {
@@ -112,14 +126,23 @@ impl Letter {
         );
         match (self.stage.as_str(), row) {
             ("fan_out", _) if self.recipient.is_none() => Ok(Subject::Event(event_id)),
-            ("fan_out", _) => {
-                skipped("its text could not be rendered; correct the template and emit a new event")
-            }
+            ("fan_out", Some(row)) => Ok(Subject::Unwritten(row)),
             ("publish" | "receive", Some(row)) => Ok(Subject::Row(row)),
             ("send", Some(row)) => Ok(Subject::Send(row)),
-            ("publish" | "receive" | "send", None) => skipped("it does not say of whom it speaks"),
+            ("fan_out" | "publish" | "receive" | "send", None) => {
+                skipped("it does not say of whom it speaks")
+            }
             (stage, _) => Err(Skipped(format!("the stage {stage} is not known"))),
         }
+    }
+}
+
+/// What a row says from now on, where that could be written.
+pub(crate) fn text_of<'a>(letter: &Letter, rewritten: &'a Rewritten) -> Result<&'a RowText, Skipped> {
+    match rewritten.get(&letter.id) {
+        Some(Ok(text)) => Ok(text),
+        Some(Err(why)) => Err(Skipped(format!("its text still can't be written: {why}"))),
+        None => Err(Skipped("its text was not written anew".to_owned())),
     }
 }
 
@@ -168,7 +191,7 @@ mod tests {
     #[test]
     fn an_event_begins_again_only_by_a_letter_of_nobody_in_particular() {
         assert!(matches!(letter("fan_out", false, false).subject(), Ok(Subject::Event("a"))));
-        assert!(letter("fan_out", true, true).subject().is_err());
+        assert!(matches!(letter("fan_out", true, true).subject(), Ok(Subject::Unwritten(_))));
         assert!(letter("fan_out", true, false).subject().is_err());
     }
 

@@ -38,7 +38,7 @@ use campanile_domain::time::Timestamp;
 use tokio::sync::broadcast::Receiver;
 
 pub use context::{ContextStore, Contexts};
-pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed};
+pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed, Rewritten, RowText};
 pub use doubt::{DoubtStore, Resolved, SendCursor, SendFilter, SendPage, Verdict};
 pub use event::{Acceptance, EventStore};
 pub use fan_out::{

@@ -154,7 +154,7 @@ async fn walk(
     while let Some(after) = total.next.filter(|_| limit > 0 && begun.elapsed() < PATIENCE) {
         let batch = DeadLetterFilter { until, after, limit: limit.min(BATCH), ..filter.clone() };
         limit -= batch.limit;
-        let Replayed { replayed, skipped, next } = engine.store.replay(batch).await?;
+        let Replayed { replayed, skipped, next } = engine.replay(batch).await?;
         total.replayed += replayed;
         total.skipped.extend(skipped);
         total.next = next;

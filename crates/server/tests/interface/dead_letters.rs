@@ -254,7 +254,7 @@ async fn the_command_line_lists_and_replays() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_replayed_is_said_and_is_a_failure() {
+async fn a_row_that_had_no_text_is_replayed_when_its_template_is_mended_and_not_before() {
     let server = Fresh::start();
     without_text(&server).await;
     server.emit(&reservation("evt-1")).await;
@@ -270,13 +270,28 @@ async fn what_can_not_be_replayed_is_said_and_is_a_failure() {
         skipped.iter().map(|s| &s["id"]).collect::<Vec<_>>(),
         all.iter().map(|l| &l["id"]).collect::<Vec<_>>()
     );
-    assert!(skipped[0]["reason"].as_str().unwrap().contains("correct the template"), "{answer}");
+    let reason = skipped[0]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("its text still can't be written: template"), "{answer}");
+    assert!(reason.contains("payload.nobody_gave_this"), "{answer}");
     assert_eq!(letters(&server, "").await, all, "they stay");
 
     let said = cli(&server, &["dead-letters", "replay", "--all"]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.out.contains("left alone 3") && said.out.contains("correct the template"), "{said:?}");
+    assert!(said.out.contains("left alone 3") && said.out.contains("still can't be written"), "{said:?}");
     assert!(said.err.contains("nothing was replayed"), "{said:?}");
     let said = cli(&server, &["dead-letters", "list", "--channel", "sms"]).succeeded();
     assert!(said.contains("RESTAURANT_USER 1  SMS      TEMPLATE_ERROR  "), "{said}");
+
+    let told_before = server.captured().await;
+    let mended =
+        json!([{"event_type": "RESERVATION_REQUESTED", "channel": "SMS", "title": "T", "body": "Mended"}]);
+    server.put("/v1/templates", mended).await;
+    assert_eq!(replay(&server, json!({"reason": "TEMPLATE_ERROR"})).await, replayed(3));
+    let trace = server.settled("evt-1").await;
+    let texts: Vec<&Value> =
+        trace["outbox"].as_array().unwrap().iter().filter(|row| row["channel"] == "SMS").collect();
+    assert!(texts.iter().all(|row| row["body"] == "Mended" && row["status"] == "DELIVERED"), "{trace}");
+    let told = server.captured().await;
+    assert_eq!(told.len(), told_before.len() + 3, "who was told is not told again: {told:?}");
+    assert!(told.values().all(|times| *times == 1), "{told:?}");
 }

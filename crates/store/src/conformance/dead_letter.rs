@@ -8,6 +8,7 @@ use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority::{High, Normal};
 use campanile_domain::send::{EXHAUSTED, REJECTED, SendState};
+use campanile_domain::template::Text;
 use campanile_domain::time::Timestamp;
 use serde_json::json;
 
@@ -16,7 +17,7 @@ use super::given::{
     LEASE, QUEUE, chunk_of, claimed, commit_of, customer, event, found, outcome, row, rows, step_of, summary,
     text, texts,
 };
-use crate::{Chunk, Claim, DeadLetterFilter, FanOutCommit, JsonRow, Replayed, Step};
+use crate::{Chunk, Claim, DeadLetterFilter, FanOutCommit, JsonRow, Replayed, Rewritten, RowText, Step};
 
 const ALL: DeadLetterFilter = DeadLetterFilter {
     id: None,
@@ -41,7 +42,7 @@ async fn list(fixture: &Fixture, filter: DeadLetterFilter) -> Vec<JsonRow> {
 }
 
 async fn replay(fixture: &Fixture, filter: DeadLetterFilter) -> Replayed {
-    fixture.store.replay(filter).await.expect("the database is there")
+    fixture.store.replay(filter, Rewritten::new()).await.expect("the database is there")
 }
 
 /// All letters are replayed, so many.
@@ -235,17 +236,36 @@ pub async fn an_event_of_which_some_were_told_is_not_replayed(fixture: &Fixture)
     assert_eq!(list(fixture, ALL).await.len(), 1, "what was skipped was not replayed");
 }
 
-pub async fn a_row_without_its_text_is_not_replayed(fixture: &Fixture) {
+pub async fn a_row_without_its_text_is_replayed_once_it_has_one(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claimed = fixture.claim_fresh().await;
+    let fan_out = fixture.claim_fresh().await;
     let failure = Some(Failure::new("TEMPLATE_ERROR", "line 1"));
     let row = OutboxRow { failure, ..row("a", &customer("42"), Email) };
-    let step = step_of(&claimed.events()[0], Step::Finished(summary(1)));
+    let step = step_of(&fan_out.events()[0], Step::Finished(summary(1)));
     let commit = FanOutCommit { failed_rows: vec![row], ..commit_of(vec![step], vec![]) };
-    claimed.commit(commit).await.expect("nobody was faster");
-    assert!(skipped(fixture, ALL).await[0].contains("correct the template"));
+    fan_out.commit(commit).await.expect("nobody was faster");
+    assert_eq!(fixture.close(&["a"]).await, 1);
+    assert_eq!(skipped(fixture, ALL).await, ["its text was not written anew"]);
+    let id = list(fixture, ALL).await[0]["id"].as_i64().expect("it has an id");
+    let replay = async |text: Result<RowText, String>| {
+        let replayed = fixture.store.replay(ALL, Rewritten::from([(id, text)])).await;
+        replayed.expect("the database is there")
+    };
+    let still = replay(Err("line 2".to_owned())).await;
+    assert_eq!(still.skipped, [(id, "its text still can't be written: line 2".to_owned())]);
     assert_eq!(fixture.outbox_statuses("a").await, ["FAILED"]);
     assert!(claim(fixture, QUEUE).await.is_none());
+
+    let text = |word: &str| Text { title: format!("{word} title"), body: format!("{word} body") };
+    let rewritten = RowText { text: text("new"), inbox: Some(text("inbox")) };
+    assert_eq!(replay(Ok(rewritten)).await.replayed, 1);
+    assert_eq!(fixture.event_status("a").await, "PUBLISHED");
+    let chunk = claim(fixture, QUEUE).await.expect("it waits to be published");
+    let row = &chunk.rows[0].row;
+    assert_eq!((row.title.as_str(), row.body.as_str()), ("new title", "new body"));
+    let received = fixture.receive(&[claimed(row.key)]).await;
+    assert_eq!(received.jobs[0].title, "new title");
+    assert_eq!(texts(&fixture.trace("a").await.notifications, "title"), ["inbox title"]);
 }
 
 pub async fn a_refused_row_that_is_replayed_waits_in_a_chunk(fixture: &Fixture) {

@@ -14,7 +14,9 @@ use super::given::{
     chunk_of, claimed, customer, entity, event, found, left_due, outcome, row, rows, step_of, summary, text,
     texts,
 };
-use crate::{Acceptance, Capture, DeadLetterFilter, FanOutStep, Retained, SendJob, Settlement, Step};
+use crate::{
+    Acceptance, Capture, DeadLetterFilter, FanOutStep, Retained, Rewritten, SendJob, Settlement, Step,
+};
 
 const AGE: Duration = Duration::from_hours(24);
 
@@ -345,7 +347,7 @@ pub async fn an_event_that_was_brought_back_stays(fixture: &Fixture) {
     assert_eq!(fixture.close(&["row"]).await, 1);
     fixture.advance(AGE * 2).await;
     let all = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
-    assert_eq!(fixture.store.replay(all).await.expect("the database is there").replayed, 2);
+    assert_eq!(fixture.store.replay(all, Rewritten::new()).await.expect("the database is there").replayed, 2);
     assert_eq!(sweep_all(fixture).await, 0);
     assert_eq!(fixture.event_status("event").await, "PENDING");
     assert_eq!(fixture.outbox_statuses("row").await, ["PENDING"]);

@@ -11,9 +11,9 @@ use tokio_postgres::Row;
 use super::transaction::Transaction;
 use super::{Params, Postgres, outbox, read, statement};
 use crate::dead_letter::{
-    Letter, NOT_KEPT, RowOf, Skipped, Subject, event_skipped, row_skipped, send_skipped,
+    Letter, NOT_KEPT, RowOf, Skipped, Subject, event_skipped, row_skipped, send_skipped, text_of,
 };
-use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, StoreError};
+use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, Rewritten, RowText, StoreError};
 
 #[async_trait]
 impl DeadLetterStore for Postgres {
@@ -22,14 +22,14 @@ impl DeadLetterStore for Postgres {
         read::json_rows(&matching(&snapshot, &filter).await?)
     }
 
-    async fn replay(&self, filter: DeadLetterFilter) -> Result<Replayed, StoreError> {
+    async fn replay(&self, filter: DeadLetterFilter, rewritten: Rewritten) -> Result<Replayed, StoreError> {
         let filter = DeadLetterFilter { replayed: false, ..filter };
         let transaction = self.begin().await?;
         // Two operators at once would both find the same letters.
         transaction.query(statement::LOCK_REPLAY, &[]).await?;
         let letters: Vec<Letter> =
             matching(&transaction, &filter).await?.iter().map(letter).collect::<Result<_, _>>()?;
-        let replayed = replay(&transaction, &letters, filter.limit).await?;
+        let replayed = replay(&transaction, &letters, &rewritten, filter.limit).await?;
         transaction.commit().await?;
         Ok(replayed)
     }
@@ -63,13 +63,19 @@ fn letter(row: &Row) -> Result<Letter, StoreError> {
 /// Rows that wait for a chunk, by queue and lane.
 type Waiting = HashMap<(String, i64), Vec<SendKey>>;
 
-async fn replay(transaction: &Transaction, letters: &[Letter], limit: usize) -> Result<Replayed, StoreError> {
+async fn replay(
+    transaction: &Transaction,
+    letters: &[Letter],
+    rewritten: &Rewritten,
+    limit: usize,
+) -> Result<Replayed, StoreError> {
     let mut result = Replayed::default();
     // By event: the rows of one chunk had better lie together.
     let mut waiting: HashMap<&str, Waiting> = HashMap::new();
     for letter in letters {
         let event_id = letter.event_id.as_deref().unwrap_or_default();
-        match replay_letter(transaction, letter, waiting.entry(event_id).or_default()).await? {
+        let waiting = waiting.entry(event_id).or_default();
+        match replay_letter(transaction, letter, rewritten, waiting).await? {
             Ok(()) => {
                 transaction.execute(statement::MARK_REPLAYED, &[&letter.id]).await?;
                 result.replayed += 1;
@@ -89,6 +95,7 @@ type Outcome = Result<(), Skipped>;
 async fn replay_letter(
     transaction: &Transaction,
     letter: &Letter,
+    rewritten: &Rewritten,
     waiting: &mut Waiting,
 ) -> Result<Outcome, StoreError> {
     let not_kept = || Ok(Err(Skipped(NOT_KEPT.to_owned())));
@@ -99,6 +106,16 @@ async fn replay_letter(
             Some(found) => replay_row(transaction, row.event_id, found, waiting).await,
             None => not_kept(),
         },
+        Ok(Subject::Unwritten(row)) => {
+            match (FailedRow::find(transaction, row).await?, text_of(letter, rewritten)) {
+                (Some(found), Ok(text)) => {
+                    found.rewrite(transaction, text).await?;
+                    replay_row(transaction, row.event_id, found, waiting).await
+                }
+                (Some(_), Err(skipped)) => Ok(Err(skipped)),
+                (None, _) => not_kept(),
+            }
+        }
         Ok(Subject::Send(row)) => match FailedRow::find(transaction, row).await? {
             Some(found) => replay_send(transaction, &found).await,
             None => not_kept(),
@@ -138,6 +155,20 @@ impl FailedRow {
             })
         };
         rows.first().map(found).transpose()
+    }
+
+    async fn rewrite(&self, transaction: &Transaction, text: &RowText) -> Result<(), StoreError> {
+        let RowText { text, inbox } = text;
+        let inbox = inbox.as_ref();
+        let params: Params = &[
+            &self.key.notification_id.0,
+            &self.key.channel.as_str(),
+            &text.title,
+            &text.body,
+            &inbox.map(|inbox| inbox.title.as_str()),
+            &inbox.map(|inbox| inbox.body.as_str()),
+        ];
+        transaction.execute(statement::REWRITE_ROW, params).await.map(drop)
     }
 
     /// Answers whether the statement found the row in the state that it leaves.

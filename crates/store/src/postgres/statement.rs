@@ -96,6 +96,7 @@ statements! {
     REPLAY_SEND = "replay_send";
     RESOLVE_DOUBT = "resolve_doubt";
     RETAIN_PAGE = "retain_page";
+    REWRITE_ROW = "rewrite_row";
     ROWS_DONE_WITH = "rows_done_with";
     ROWS_LEFT = "rows_left";
     RULE_VERSION = "rule_version";

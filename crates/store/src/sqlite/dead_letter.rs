@@ -11,9 +11,9 @@ use rusqlite::{Connection, Row, ToSql, named_params};
 
 use super::{Sqlite, outbox, read, statement};
 use crate::dead_letter::{
-    Letter, NOT_KEPT, RowOf, Skipped, Subject, event_skipped, row_skipped, send_skipped,
+    Letter, NOT_KEPT, RowOf, Skipped, Subject, event_skipped, row_skipped, send_skipped, text_of,
 };
-use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, StoreError};
+use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, Rewritten, RowText, StoreError};
 
 #[async_trait]
 impl DeadLetterStore for Sqlite {
@@ -21,9 +21,9 @@ impl DeadLetterStore for Sqlite {
         self.read(move |connection| matching(connection, &filter, read::json_row)).await
     }
 
-    async fn replay(&self, filter: DeadLetterFilter) -> Result<Replayed, StoreError> {
+    async fn replay(&self, filter: DeadLetterFilter, rewritten: Rewritten) -> Result<Replayed, StoreError> {
         let filter = DeadLetterFilter { replayed: false, ..filter };
-        self.write(move |connection, now| replay(connection, now, &filter)).await
+        self.write(move |connection, now| replay(connection, now, &filter, &rewritten)).await
     }
 }
 
@@ -67,12 +67,17 @@ fn letter(row: &Row) -> Result<Letter, StoreError> {
 /// Rows that wait for a chunk, by event, queue and lane: the rows of one event lie together.
 type Waiting = BTreeMap<(String, String, i64), Vec<SendKey>>;
 
-fn replay(connection: &Connection, now: &str, filter: &DeadLetterFilter) -> Result<Replayed, StoreError> {
+fn replay(
+    connection: &Connection,
+    now: &str,
+    filter: &DeadLetterFilter,
+    rewritten: &Rewritten,
+) -> Result<Replayed, StoreError> {
     let letters = matching(connection, filter, letter)?;
     let mut result = Replayed::default();
     let mut waiting = Waiting::new();
     for letter in &letters {
-        match replay_letter(connection, now, letter, &mut waiting)? {
+        match replay_letter(connection, now, letter, rewritten, &mut waiting)? {
             Ok(()) => {
                 let params = named_params! { ":id": letter.id, ":now": now };
                 read::change(connection, statement::MARK_REPLAYED, params)?;
@@ -94,6 +99,7 @@ fn replay_letter(
     connection: &Connection,
     now: &str,
     letter: &Letter,
+    rewritten: &Rewritten,
     waiting: &mut Waiting,
 ) -> Result<Outcome, StoreError> {
     let not_kept = || Ok(Err(Skipped(NOT_KEPT.to_owned())));
@@ -104,6 +110,16 @@ fn replay_letter(
             Some(found) => replay_row(connection, row.event_id, found, waiting),
             None => not_kept(),
         },
+        Ok(Subject::Unwritten(row)) => {
+            match (FailedRow::find(connection, row)?, text_of(letter, rewritten)) {
+                (Some(found), Ok(text)) => {
+                    found.rewrite(connection, text)?;
+                    replay_row(connection, row.event_id, found, waiting)
+                }
+                (Some(_), Err(skipped)) => Ok(Err(skipped)),
+                (None, _) => not_kept(),
+            }
+        }
         Ok(Subject::Send(row)) => match FailedRow::find(connection, row)? {
             Some(found) => replay_send(connection, now, &found),
             None => not_kept(),
@@ -145,6 +161,17 @@ impl FailedRow {
                 send: read::maybe_parsed(row, "send")?,
             })
         })
+    }
+
+    fn rewrite(&self, connection: &Connection, text: &RowText) -> Result<(), StoreError> {
+        let RowText { text, inbox } = text;
+        let inbox = inbox.as_ref();
+        let params = named_params! {
+            ":notification_id": self.key.notification_id.to_string(), ":channel": self.key.channel.as_str(),
+            ":title": text.title, ":body": text.body,
+            ":inbox_title": inbox.map(|inbox| inbox.title.as_str()), ":inbox_body": inbox.map(|inbox| inbox.body.as_str()),
+        };
+        read::change(connection, statement::REWRITE_ROW, params).map(drop)
     }
 
     /// Answers whether the statement found the row in the state that it leaves.

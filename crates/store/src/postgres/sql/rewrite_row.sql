@@ -1,0 +1,4 @@
+-- What a row says whose text could not be written before. Primary key.
+UPDATE campanile.outbox
+SET title = $3, body = $4, inbox_title = $5, inbox_body = $6
+WHERE notification_id = $1 AND channel = $2 AND status = 'FAILED'
