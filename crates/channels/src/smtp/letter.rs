@@ -36,9 +36,9 @@ pub fn write(
     if let Some(reply_to) = reply_to {
         letter = letter.header("Reply-To", address(reply_to));
     }
-    letter = letter.text_body(message.body);
+    letter = letter.text_body(lines(message.body));
     if let Some(html) = message.html {
-        letter = letter.html_body(html);
+        letter = letter.html_body(lines(html));
     }
     let mut bytes = Vec::new();
     letter.serialize(&mut bytes);
@@ -73,6 +73,27 @@ fn one_line(text: &str, max: usize) -> Cow<'_, str> {
     }
     let cut: String = line.chars().take(max - 1).collect();
     Cow::Owned(format!("{}…", cut.trim_end()))
+}
+
+/// With line breaks that are line breaks to everybody, and without other controls but tabs: servers differ in what they take a lone
+/// CR for, and one that takes it for the end of a line could be made to see the end of the letter, and another letter behind it.
+fn lines(text: &str) -> String {
+    let mut lines = String::with_capacity(text.len() + text.len() / 32);
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\r' | '\n' => {
+                if c == '\r' {
+                    rest.next_if_eq(&'\n');
+                }
+                lines.push_str("\r\n");
+            }
+            '\t' => lines.push(c),
+            c if c.is_control() => {}
+            c => lines.push(c),
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -139,6 +160,16 @@ mod tests {
         assert!(!headers.iter().any(|header| header.starts_with("Bcc")), "{headers:?}");
         assert!(headers.contains(&"Subject: x Bcc: eve@example.com <script>".to_owned()), "{headers:?}");
         assert_eq!(headers.iter().filter(|header| header.starts_with("To:")).count(), 1);
+    }
+
+    #[test]
+    fn every_line_break_of_a_text_is_one_and_other_controls_are_dropped() {
+        assert_eq!(lines("a\r.\rb\0"), "a\r\n.\r\nb");
+        assert_eq!(lines("a\n\r\n\r\r\nb\n"), "a\r\n\r\n\r\n\r\nb\r\n");
+        assert_eq!(lines("è\tb\u{1b}[1m\u{85}\u{7f}"), "è\tb[1m");
+        let evil = "a\r.\rMAIL FROM:<eve@example.com>\0";
+        let letter = letter(&Message { html: Some(evil), ..message("Anna", "Ciao", evil) });
+        assert!(!letter.replace("\r\n", "").contains(|c: char| c.is_control() && c != '\t'), "{letter:?}");
     }
 
     #[test]

@@ -99,6 +99,17 @@ async fn a_letter_arrives_as_it_was_written_with_and_without_pipelining() {
     }
 }
 
+/// The server of these tests notes a lone CR, as one that takes it for the end of a line would.
+#[tokio::test]
+async fn a_text_with_lone_line_breaks_and_controls_is_one_letter() {
+    let server = Smtpd::start(PIPELINING, vec![]).await;
+    let evil = "a\r.\rb\0\n.\nMAIL FROM:<eve@example.com>\r\n.\r\n";
+    let message = Message { html: Some(evil), ..message("anna@example.com", "Ciao", evil) };
+    assert_eq!(kind(&smtp(server.port).send(&message).await.outcome), "sent");
+    let [letter] = &server.letters()[..] else { panic!("one letter") };
+    assert_eq!(letter.text.matches("\r\na\r\n.\r\nb\r\n.\r\nMAIL").count(), 2, "{}", letter.text);
+}
+
 #[tokio::test]
 async fn pipelining_takes_two_round_trips_and_connections_stay_warm() {
     let server = Smtpd::start(PIPELINING, vec![]).await;
