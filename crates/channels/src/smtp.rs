@@ -4,6 +4,7 @@
 //! from then on only its answer can tell.
 
 mod address;
+mod budget;
 mod connection;
 mod domains;
 mod letter;
@@ -22,10 +23,10 @@ use campanile_domain::send::Outcome;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use crate::{Answer, Message, Provider};
+use budget::Budget;
 use connection::{Envelope, Server, Step};
 use domains::Domains;
 use pool::{Lent, Limits, NotLent, Pool};
@@ -76,7 +77,7 @@ impl Smtp {
     }
 
     async fn mail(&self, message: &Message<'_>) -> Answer {
-        let until = Instant::now() + self.deadline;
+        let budget = Budget::starting_now(self.deadline);
         let to: Mailbox = match message.address.parse() {
             Ok(to) => to,
             Err(error) => return rejected(format!("the e-mail address can't be used: {error}")),
@@ -86,7 +87,7 @@ impl Smtp {
             Ok(turn) => turn,
             Err(after) => return Outcome::NotAttempted { after }.into(),
         };
-        let mut lent = match self.pool.lend(until).await {
+        let mut lent = match self.pool.lend(budget).await {
             Ok(lent) => lent,
             Err(not_lent) => return self.not_lent(not_lent),
         };
@@ -96,10 +97,10 @@ impl Smtp {
                 return rejected(why);
             }
             let envelope = Envelope { from: &self.from.mailbox, to: &to };
-            let delivery = lent.connection.deliver(envelope, &letter, until).await;
+            let delivery = lent.connection.deliver(envelope, &letter, budget).await;
             // A server may hang up on who was silent for long. It has nothing yet, so a new connection may try.
             if lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data) {
-                lent = match self.pool.replace(lent, until).await {
+                lent = match self.pool.replace(lent, budget).await {
                     Ok(fresh) => fresh,
                     Err(not_lent) => return self.not_lent(not_lent),
                 };
@@ -172,7 +173,7 @@ impl Provider for Smtp {
     async fn examine(&self, channel: Channel) -> Finding {
         let Server { host, port, .. } = self.pool.server();
         let is_sent = format!("{channel} is sent by smtp");
-        match self.pool.lend(Instant::now() + self.deadline).await {
+        match self.pool.lend(Budget::starting_now(self.deadline)).await {
             Ok(lent) => {
                 self.pool.give_back(lent);
                 Finding::ok("channels", format!("{is_sent}: {host}:{port} lets us in"))

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::address::Mailbox;
+use super::budget::Budget;
 use super::reply::{NoReply, Reply};
 
 /// Where a server is, and how it is spoken to.
@@ -271,11 +272,11 @@ impl Connection {
     }
 
     /// Sends one letter to one mailbox.
-    pub async fn deliver(&mut self, envelope: Envelope<'_>, letter: &[u8], until: Instant) -> Delivery {
+    pub async fn deliver(&mut self, envelope: Envelope<'_>, letter: &[u8], budget: Budget) -> Delivery {
         self.messages += 1;
         // Whoever gives up on the way leaves nobody knows what behind.
         let before = std::mem::replace(&mut self.state, State::Lost);
-        let delivery = self.converse(envelope, letter, before == State::InTheMiddle, until).await;
+        let delivery = self.converse(envelope, letter, before == State::InTheMiddle, budget).await;
         self.state = match &delivery {
             Delivery::Accepted(_) => State::Ready,
             Delivery::Refused { ends: false, .. } => State::InTheMiddle,
@@ -290,11 +291,12 @@ impl Connection {
         envelope: Envelope<'_>,
         letter: &[u8],
         reset: bool,
-        until: Instant,
+        budget: Budget,
     ) -> Delivery {
-        if let Err(refused) = self.envelope(envelope, letter.len(), reset, until).await {
+        if let Err(refused) = self.envelope(envelope, letter.len(), reset, budget.envelope()).await {
             return refused;
         }
+        let until = budget.letter();
         if let Err(why) = self.say_bytes(&stuffed(letter), until).await {
             // The end of the letter is what left last, so it did not leave.
             return Delivery::Broken { at: Step::Data, why };

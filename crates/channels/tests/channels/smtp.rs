@@ -1,13 +1,18 @@
 //! E-mail over SMTP: to a server that does as it is told, and to real ones, Python's aiosmtpd and Postfix's smtp-sink.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_channels::{Answer, Credentials, DomainLimits, Message, Provider, Security, Smtp, SmtpConfig};
+use campanile_channels::{
+    Answer, Chain, Credentials, DomainLimits, Link, Message, Provider, Security, Smtp, SmtpConfig,
+};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressEnd, Outcome};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::Instant;
 
 use crate::support::certificate::Certificate;
 use crate::support::real_smtp::{Python, Sink};
@@ -58,8 +63,8 @@ async fn mail(smtp: &Smtp, address: &str) -> Answer {
 /// What becomes of a mail when the server does this once.
 async fn outcome_of(offers: &'static [&'static str], verb: &'static str, act: Act) -> (Outcome, Smtpd) {
     let server = Smtpd::start(offers, vec![(verb, act)]).await;
-    let smtp =
-        Smtp::new(SmtpConfig { deadline: Duration::from_millis(400), ..config(server.port) }, None).unwrap();
+    let impatient = SmtpConfig { deadline: Duration::from_millis(800), ..config(server.port) };
+    let smtp = Smtp::new(impatient, None).unwrap();
     let answer = mail(&smtp, "anna@example.com").await;
     // The connection goes on, or another takes its place: the next one arrives.
     let next = mail(&smtp, "next@example.com").await;
@@ -244,6 +249,55 @@ async fn no_more_connections_than_allowed_are_open() {
 }
 
 #[tokio::test]
+async fn waiting_for_each_other_makes_no_doubt() {
+    let slow = (0..30).map(|_| (".", Act::Wait(Duration::from_millis(150)))).collect();
+    let server = Smtpd::start(PIPELINING, slow).await;
+    let one = SmtpConfig { connections: 1, deadline: Duration::from_secs(2), ..config(server.port) };
+    let smtp = Smtp::new(one, None).unwrap();
+    let answers = futures_util::future::join_all((0..30).map(|_| mail(&smtp, "a@example.com"))).await;
+    let count = |what: &str| answers.iter().filter(|answer| kind(&answer.outcome) == what).count();
+    assert_eq!(count("sent") + count("not attempted"), 30, "{answers:?}");
+    assert!(count("not attempted") > 0, "some waited in vain");
+    assert_eq!(server.letters().len(), count("sent"));
+}
+
+/// The first server lets nobody in, or says nothing to who is in.
+#[tokio::test]
+async fn a_server_that_is_silent_from_the_start_leaves_time_for_the_next_in_the_same_attempt() {
+    let (full, _waiting) = full_listener().await;
+    let silent = Smtpd::start(PIPELINING, vec![("HI", Act::Hang)]).await;
+    for port in [full.local_addr().unwrap().port(), silent.port] {
+        let second = Smtpd::start(PIPELINING, vec![]).await;
+        let deadline = Duration::from_secs(2);
+        let link = |port| {
+            let config = SmtpConfig { host: "127.0.0.1".to_owned(), deadline, ..config(port) };
+            Link::new(Arc::new(Smtp::new(config, None).unwrap()), None)
+        };
+        let chain = Chain::new(vec![link(port), link(second.port)]);
+        // Not twice as long as one of them may take.
+        let (begun, lease) = (Instant::now(), Duration::from_millis(3_500));
+        let message = message("anna@example.com", "Ciao", "Testo");
+        let asked = chain.send(&message, || lease.saturating_sub(begun.elapsed())).await;
+        assert_eq!((kind(&asked.answer.outcome), asked.provider), ("sent", "smtp-2"), "{asked:?}");
+        assert_eq!(second.letters().len(), 1);
+    }
+}
+
+/// One with a full backlog, which lets nobody in and refuses nobody.
+async fn full_listener() -> (TcpListener, Vec<TcpStream>) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    let connect = || tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address));
+    while let Ok(Ok(stream)) = connect().await {
+        waiting.push(stream);
+    }
+    (listener, waiting)
+}
+
+#[tokio::test]
 async fn what_the_server_can_not_take_is_refused_before_it_is_sent() {
     let server = Smtpd::start(&["PIPELINING", "SIZE 500"], vec![]).await;
     let smtp = smtp(server.port);
@@ -274,7 +328,7 @@ async fn nobody_listening_is_down_and_the_doctor_says_so() {
     let server = Smtpd::start(PIPELINING, vec![]).await;
     let finding = smtp(server.port).examine(Channel::Email).await;
     assert_eq!(finding.level, Level::Ok, "{finding:?}");
-    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let smtp = smtp(nobody);
     assert_eq!(kind(&mail(&smtp, "a@example.com").await.outcome), "down");
     let finding = smtp.examine(Channel::Email).await;
