@@ -37,6 +37,7 @@ pub use domains::DomainLimits;
 
 #[derive(Debug)]
 pub struct SmtpConfig {
+    /// As in a URL.
     pub host: String,
     pub port: u16,
     pub security: Security,
@@ -71,6 +72,8 @@ impl Smtp {
             messages_per_connection: config.messages_per_connection,
             max_idle: config.max_idle,
         };
+        // URLs have IPv6 addresses in brackets, and neither sockets nor certificates do.
+        let host = host.trim_matches(['[', ']']).to_owned();
         let server = Server { host, port, security, credentials, hello, tls: tls(ca_file)? };
         let domains = Domains::new(config.domains);
         Ok(Smtp { pool: Pool::new(server, limits), domains, from, reply_to, deadline })
@@ -115,8 +118,8 @@ impl Smtp {
         match why {
             NotLent::Busy => Outcome::LET_GO.into(),
             NotLent::Down(why) => {
-                let Server { host, port, .. } = self.pool.server();
-                Outcome::Down { after: None, error: format!("the mail server {host}:{port} {why}") }.into()
+                let error = format!("the mail server {} {why}", self.pool.server().place());
+                Outcome::Down { after: None, error }.into()
             }
         }
     }
@@ -171,17 +174,17 @@ impl Provider for Smtp {
     }
 
     async fn examine(&self, channel: Channel) -> Finding {
-        let Server { host, port, .. } = self.pool.server();
+        let place = self.pool.server().place();
         let is_sent = format!("{channel} is sent by smtp");
         match self.pool.lend(Budget::starting_now(self.deadline)).await {
             Ok(lent) => {
                 self.pool.give_back(lent);
-                Finding::ok("channels", format!("{is_sent}: {host}:{port} lets us in"))
+                Finding::ok("channels", format!("{is_sent}: {place} lets us in"))
             }
             Err(NotLent::Busy) => Finding::note("channels", format!("{is_sent}: all connections are in use")),
             Err(NotLent::Down(why)) => Finding::wrong(
                 "channels",
-                format!("{is_sent}, but {host}:{port} {why}"),
+                format!("{is_sent}, but {place} {why}"),
                 "mails wait and are retried meanwhile; are host, port, tls, user and password in channels.email.url right?",
             ),
         }

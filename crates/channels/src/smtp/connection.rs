@@ -20,6 +20,7 @@ use super::reply::{NoReply, Reply};
 
 /// Where a server is, and how it is spoken to.
 pub struct Server {
+    /// A name or an address, which has no brackets.
     pub host: String,
     pub port: u16,
     pub security: Security,
@@ -29,9 +30,17 @@ pub struct Server {
     pub tls: TlsConnector,
 }
 
+impl Server {
+    /// For people.
+    pub fn place(&self) -> String {
+        let Server { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{} ({:?})", self.host, self.port, self.security)
+        write!(f, "{} ({:?})", self.place(), self.security)
     }
 }
 
@@ -217,7 +226,7 @@ impl Connection {
     }
 
     async fn encrypted(self, server: &Server, until: Instant) -> Result<Self, String> {
-        let name = ServerName::try_from(server.host.trim_matches(['[', ']']).to_owned())
+        let name = ServerName::try_from(server.host.clone())
             .map_err(|_| "has no name that a certificate could have".to_owned())?;
         let stream = timeout_at(until, server.tls.connect(name, self.stream))
             .await

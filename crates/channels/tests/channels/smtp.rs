@@ -238,6 +238,16 @@ async fn a_connection_is_used_for_so_many_messages_and_closed_when_idle() {
 }
 
 #[tokio::test]
+async fn a_server_may_be_an_ipv6_address() {
+    let server = Smtpd::start_at("[::1]:0", PIPELINING, vec![]).await;
+    let at = SmtpConfig { host: "[::1]".to_owned(), ..config(server.port) };
+    let smtp = Smtp::new(at, None).unwrap();
+    assert_eq!(kind(&mail(&smtp, "a@example.com").await.outcome), "sent");
+    let finding = smtp.examine(Channel::Email).await;
+    assert!(finding.what.contains(&format!("[::1]:{}", server.port)), "{finding:?}");
+}
+
+#[tokio::test]
 async fn no_more_connections_than_allowed_are_open() {
     let slow = (0..6).map(|_| (".", Act::Wait(Duration::from_millis(50)))).collect();
     let server = Smtpd::start(PIPELINING, slow).await;

@@ -47,7 +47,15 @@ impl Smtpd {
     /// `offers` are the lines of its answer to EHLO. Each act is for the next use of its verb; the verb of a letter's end is `.`,
     /// and that of a new connection is `HI`.
     pub async fn start(offers: &'static [&'static str], acts: Vec<(&'static str, Act)>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at("127.0.0.1:0", offers, acts).await
+    }
+
+    pub async fn start_at(
+        address: &str,
+        offers: &'static [&'static str],
+        acts: Vec<(&'static str, Act)>,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let book = Arc::new(Mutex::new(Book::default()));
         for (verb, act) in acts {
