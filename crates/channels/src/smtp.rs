@@ -85,11 +85,12 @@ impl Smtp {
             Ok(to) => to,
             Err(error) => return rejected(format!("the e-mail address can't be used: {error}")),
         };
-        let letter = letter::write(message, &to, &self.from, self.reply_to.as_ref());
-        let _turn = match self.domains.turn(to.domain()).await {
+        let _turn = match self.domains.turn(to.domain(), budget.turn()).await {
             Ok(turn) => turn,
             Err(after) => return Outcome::NotAttempted { after }.into(),
         };
+        // Only now: many more may be let go than are sent.
+        let letter = letter::write(message, &to, &self.from, self.reply_to.as_ref());
         let mut lent = match self.pool.lend(budget).await {
             Ok(lent) => lent,
             Err(not_lent) => return self.not_lent(not_lent),

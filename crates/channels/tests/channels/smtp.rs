@@ -238,6 +238,29 @@ async fn a_connection_is_used_for_so_many_messages_and_closed_when_idle() {
 }
 
 #[tokio::test]
+async fn a_busy_domain_holds_up_no_other() {
+    let server = Smtpd::start(PIPELINING, vec![("RCPT", Act::Wait(Duration::from_secs(2)))]).await;
+    let limited = SmtpConfig {
+        connections: 50,
+        domains: DomainLimits { at_once: Some(1), per_second: None },
+        ..config(server.port)
+    };
+    let smtp = Smtp::new(limited, None).unwrap();
+    let busy = futures_util::future::join_all((0..20).map(|_| mail(&smtp, "a@busy.example")));
+    let others = async {
+        let begun = Instant::now();
+        for _ in 0..5 {
+            assert_eq!(kind(&mail(&smtp, "a@other.example").await.outcome), "sent");
+        }
+        begun.elapsed()
+    };
+    let (busy, took) = tokio::join!(busy, others);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let let_go = busy.iter().filter(|answer| kind(&answer.outcome) == "not attempted").count();
+    assert_eq!(let_go, 19, "{busy:?}");
+}
+
+#[tokio::test]
 async fn a_server_may_be_an_ipv6_address() {
     let server = Smtpd::start_at("[::1]:0", PIPELINING, vec![]).await;
     let at = SmtpConfig { host: "[::1]".to_owned(), ..config(server.port) };
