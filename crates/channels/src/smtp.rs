@@ -103,7 +103,8 @@ impl Smtp {
             let envelope = Envelope { from: &self.from.mailbox, to: &to };
             let delivery = lent.connection.deliver(envelope, &letter, budget).await;
             // A server may hang up on who was silent for long. It has nothing yet, so a new connection may try.
-            if lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data) {
+            let hung_up = lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data);
+            if hung_up && budget.has_time_for_another() {
                 lent = match self.pool.replace(lent, budget).await {
                     Ok(fresh) => fresh,
                     Err(not_lent) => return self.not_lent(not_lent),

@@ -31,6 +31,10 @@ impl Budget {
         self.until - self.quarter
     }
 
+    pub fn has_time_for_another(self) -> bool {
+        Instant::now() < self.envelope()
+    }
+
     /// Until then the letter must be out and answered.
     pub fn letter(self) -> Instant {
         self.until

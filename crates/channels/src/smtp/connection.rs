@@ -268,7 +268,9 @@ impl Connection {
 
     /// Whether nothing was heard since the last message: a server that is tired of us says so, or hangs up.
     pub fn is_quiet(&mut self) -> bool {
-        self.is_usable() && self.stream.read_buf(&mut self.read).now_or_never().is_none()
+        self.is_usable()
+            && self.read.is_empty()
+            && self.stream.read_buf(&mut self.read).now_or_never().is_none()
     }
 
     /// Whether it may take another message.
@@ -307,8 +309,11 @@ impl Connection {
         }
         let until = budget.letter();
         if let Err(why) = self.say_bytes(&stuffed(letter), until).await {
-            // The end of the letter is what left last, so it did not leave.
-            return Delivery::Broken { at: Step::Data, why };
+            // The end of the letter is what left last, so it did not leave. Who does not want the rest may have said why.
+            return match self.heard() {
+                Some(reply) if reply.code >= 400 => Delivery::Refused { at: Step::Data, reply, ends: true },
+                _ => Delivery::Broken { at: Step::Data, why },
+            };
         }
         match self.reply(until).await {
             Err(why) => Delivery::Broken { at: Step::Letter, why },
@@ -405,6 +410,13 @@ impl Connection {
             self.stream.flush().await
         });
         written.await.map_err(|_| TOO_LATE.to_owned())?.map_err(|error| hung_up(&error))
+    }
+
+    /// A reply that is here already.
+    fn heard(&mut self) -> Option<Reply> {
+        self.read.reserve(ROOM);
+        let _ = self.stream.read_buf(&mut self.read).now_or_never();
+        Reply::take(&mut self.read).ok().flatten()
     }
 
     async fn reply(&mut self, until: Instant) -> Result<Reply, String> {

@@ -189,6 +189,48 @@ async fn a_connection_that_breaks_is_a_doubt_only_after_the_letter() {
     }
 }
 
+/// Larger than what sockets hold, so that the end of the letter can't be out.
+fn large() -> String {
+    "A line of a letter that has many lines, each as long as this one.\r\n".repeat(250_000)
+}
+
+#[tokio::test]
+async fn a_server_that_closes_in_the_middle_of_a_letter_does_not_have_it() {
+    let body = large();
+    for (last_words, expected) in
+        [("", "down"), ("421 4.3.2 shutting down", "down"), ("552 5.3.4 too large", "rejected")]
+    {
+        let server = Smtpd::start(PLAIN, vec![("DATA", Act::CutOff(last_words))]).await;
+        let answer = smtp(server.port).send(&message("anna@example.com", "Ciao", &body)).await;
+        assert_eq!(kind(&answer.outcome), expected, "{last_words}: {answer:?}");
+        assert!(answer.outcome.error().unwrap().contains(last_words), "{answer:?}");
+        assert_eq!(server.letters(), []);
+    }
+}
+
+#[tokio::test]
+async fn the_same_is_known_over_tls() {
+    let certificate = Certificate::new();
+    let server = Smtpd::start(PLAIN, vec![("DATA", Act::CutOff(""))]).await;
+    let encrypted =
+        SmtpConfig { security: Security::Implicit, ..config(certificate.wrapped(server.port).await) };
+    let smtp = Smtp::new(encrypted, Some(certificate.files().0.as_ref())).unwrap();
+    let answer = smtp.send(&message("anna@example.com", "Ciao", &large())).await;
+    assert_eq!(kind(&answer.outcome), "down", "{answer:?}");
+    assert_eq!(kind(&mail(&smtp, "next@example.com").await.outcome), "sent");
+}
+
+#[tokio::test]
+async fn a_connection_on_which_a_word_too_many_was_said_is_not_used_again() {
+    let twice = Act::Say("250 2.0.0 Ok: queued as Q1\r\n250 2.0.0 Ok: queued as Q1");
+    let server = Smtpd::start(PIPELINING, vec![(".", twice)]).await;
+    let smtp = smtp(server.port);
+    for _ in 0..2 {
+        assert_eq!(kind(&mail(&smtp, "a@example.com").await.outcome), "sent");
+    }
+    assert_eq!((server.connections(), server.letters().len()), (2, 2));
+}
+
 #[tokio::test]
 async fn a_letter_that_was_kept_without_a_word_is_a_doubt_and_not_sent_twice_by_the_same_attempt() {
     let server = Smtpd::start(PIPELINING, vec![(".", Act::KeepAndHang)]).await;
