@@ -274,9 +274,12 @@ async fn a_connection_is_used_for_so_many_messages_and_closed_when_idle() {
         mail(&smtp, "a@example.com").await;
     }
     assert_eq!(server.connections(), 2);
-    while server.commands().iter().filter(|command| *command == "QUIT").count() < 2 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let both_quit = async {
+        while server.commands().iter().filter(|command| *command == "QUIT").count() < 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), both_quit).await.unwrap();
 }
 
 #[tokio::test]
