@@ -1,15 +1,17 @@
 //! A message as it goes over the wire: headers, text and HTML, all in seven bits, whatever is in them.
 //!
-//! `Message-ID` and `Date` are those of the notification, so that every attempt makes the same letter, and a mail server that
-//! gets one twice can know it.
+//! `Message-ID`, `Date` and what stands between the parts are those of the notification, so that every attempt makes the same
+//! letter to the byte, and a mail server that gets one twice can know it.
 
 use std::borrow::Cow;
 
 use mail_builder::MessageBuilder;
 use mail_builder::headers::address::Address;
+use mail_builder::headers::content_type::ContentType;
 use mail_builder::headers::date::Date;
 use mail_builder::headers::raw::Raw;
 use mail_builder::headers::text::Text;
+use mail_builder::mime::MimePart;
 
 use super::address::{Correspondent, Mailbox};
 use crate::Message;
@@ -36,13 +38,18 @@ pub fn write(
     if let Some(reply_to) = reply_to {
         letter = letter.header("Reply-To", address(reply_to));
     }
-    letter = letter.text_body(lines(message.body));
-    if let Some(html) = message.html {
-        letter = letter.html_body(lines(html));
-    }
     let mut bytes = Vec::new();
-    letter.serialize(&mut bytes);
+    letter.body(parts(message)).serialize(&mut bytes);
     bytes
+}
+
+fn parts<'a>(message: &Message<'a>) -> MimePart<'a> {
+    let text = MimePart::new("text/plain", lines(message.body));
+    let Some(html) = message.html else { return text };
+    // Nobody who writes a text knows the id that its notification will have.
+    let between = format!("=_{}", message.key.notification_id);
+    let both = ContentType::new("multipart/alternative").attribute("boundary", between);
+    MimePart::new(both, vec![text, MimePart::new("text/html", lines(html))])
 }
 
 /// The same for every attempt.
@@ -133,7 +140,10 @@ mod tests {
     #[test]
     fn a_letter_is_the_same_at_every_attempt() {
         let message = message("Anna", "Ciao", "Testo");
-        let headers = headers(&letter(&message));
+        let first = letter(&message);
+        assert_eq!(first, letter(&message));
+        assert!(first.contains("\r\n--=_019a1e2c-3d4f-7000-8000-000000000001--\r\n"), "{first}");
+        let headers = headers(&first);
         let stable = |name: &str| headers.iter().find(|header| header.starts_with(name)).unwrap().clone();
         assert_eq!(
             stable("Message-ID:"),
