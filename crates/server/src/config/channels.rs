@@ -106,10 +106,15 @@ impl Address {
     }
 
     fn nothing_else(&self) -> anyhow::Result<()> {
-        match self.options.first() {
-            None => Ok(()),
-            Some((name, _)) => bail!("{}: there is no option `{name}`; {}", self.key, self.remedy),
+        let Some((name, _)) = self.options.first() else { return Ok(()) };
+        let Address { key, remedy, .. } = self;
+        // `smtp://user:12?34@host` has no option, but a password with a question mark.
+        if self.url.query().is_some_and(|options| options.contains('@')) {
+            bail!(
+                "{key}: there is an @ behind the ?; write special characters of a password as %3F and so on; {remedy}"
+            );
         }
+        bail!("{key}: there is no option `{name}`; {remedy}")
     }
 }
 
