@@ -140,6 +140,14 @@ fn what_is_wrong_is_named() {
             ["channels.email.from", "it has no @"],
         ),
         (
+            "[channels.email]\nurl = \"smtp://localhost\"\nfrom = \"Zoë <zoë@example.com>\"\n",
+            ["channels.email.from", "than ASCII"],
+        ),
+        (
+            "[channels.email]\nurl = \"smtp://localhost\"\nreply_to = \"zoë@example.com\"\n",
+            ["channels.email.reply_to", "than ASCII"],
+        ),
+        (
             "[channels.email]\nurl = \"smtp://localhost\"\nfrom = \"a@b.example\"\nca_file = \"/no/such/file\"\n",
             ["channels.email.ca_file", "/no/such/file"],
         ),
