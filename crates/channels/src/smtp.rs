@@ -8,6 +8,7 @@ mod budget;
 mod connection;
 mod domains;
 mod letter;
+mod offers;
 mod pool;
 mod reply;
 mod verdict;
