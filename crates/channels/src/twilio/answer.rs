@@ -10,17 +10,7 @@ use serde::Deserialize;
 
 use super::is_message_sid;
 use crate::Answer;
-use crate::http::{read, retry_after, silence};
-
-/// There was no answer. Only who was never connected can know that nothing was sent.
-pub fn unanswered(error: &reqwest::Error) -> Outcome {
-    let what = format!("Twilio {}", silence(error));
-    if error.is_connect() {
-        Outcome::Down { after: None, error: what }
-    } else {
-        Outcome::Unknown { error: what }
-    }
-}
+use crate::http::{read, retry_after};
 
 /// What an answer means.
 ///

@@ -6,10 +6,8 @@ mod push;
 mod slack;
 mod sms;
 
-use std::net::IpAddr;
-
 use anyhow::{anyhow, bail};
-use campanile_channels::{Chain, Pace, Providers};
+use campanile_channels::{Chain, Pace, Providers, is_this_machine};
 use campanile_domain::channel::Channel;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -116,10 +114,4 @@ impl Address {
         }
         bail!("{key}: there is no option `{name}`; {remedy}")
     }
-}
-
-fn is_this_machine(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
