@@ -81,33 +81,17 @@ pub struct Pass<'a> {
 
 impl Pass<'_> {
     pub fn learn(mut self, outcome: &Outcome) {
+        let news = match outcome {
+            Outcome::Down { after: Some(wish), .. } => {
+                News::ComeBack { at: Instant::now() + (*wish).min(LONGEST_WISH) }
+            }
+            Outcome::Down { after: None, .. } | Outcome::Unknown { .. } => News::Failed,
+            Outcome::Sent { .. } | Outcome::Retry { .. } | Outcome::Rejected { .. } => News::Well,
+            Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => return,
+        };
         self.learned = true;
         let mut state = self.breaker.state();
-        let failed = match outcome {
-            Outcome::Down { after: Some(wish), .. } => {
-                *state =
-                    State::Open { until: Instant::now() + (*wish).min(LONGEST_WISH), pause: FIRST_PAUSE };
-                return;
-            }
-            Outcome::Down { after: None, .. } | Outcome::Unknown { .. } => true,
-            Outcome::Sent { .. } | Outcome::Retry { .. } | Outcome::Rejected { .. } => false,
-            Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => {
-                drop(state);
-                return self.forget();
-            }
-        };
-        *state = match *state {
-            State::Closed { failures } if failed && failures + 1 < MAX_FAILURES => {
-                State::Closed { failures: failures + 1 }
-            }
-            State::Closed { .. } if failed => open(FIRST_PAUSE),
-            State::Probing { pause } if failed && self.probes => open((pause * 2).min(LONGEST_PAUSE)),
-            // Who was let through before it opened says nothing new by failing, too.
-            State::Open { .. } | State::Probing { .. } if failed => return,
-            State::Closed { .. } | State::Open { .. } | State::Probing { .. } => {
-                State::Closed { failures: 0 }
-            }
-        };
+        *state = after(*state, self.probes, news);
     }
 
     /// Nothing was found out: the next one may.
@@ -127,6 +111,88 @@ impl Drop for Pass<'_> {
     }
 }
 
+#[derive(Debug, Clone, Copy)]
+enum News {
+    Well,
+    Failed,
+    /// Failed, with a wish.
+    ComeBack {
+        at: Instant,
+    },
+}
+
+fn after(state: State, probes: bool, news: News) -> State {
+    match (state, news) {
+        (State::Closed { .. }, News::Well) => State::Closed { failures: 0 },
+        (State::Closed { failures }, News::Failed) if failures + 1 < MAX_FAILURES => {
+            State::Closed { failures: failures + 1 }
+        }
+        (State::Closed { .. }, News::Failed) => open(FIRST_PAUSE),
+        (State::Closed { .. }, News::ComeBack { at }) => State::Open { until: at, pause: FIRST_PAUSE },
+        (State::Probing { .. }, News::Well) if probes => State::Closed { failures: 0 },
+        (State::Probing { pause }, News::Failed) if probes => open((pause * 2).min(LONGEST_PAUSE)),
+        (State::Probing { pause }, News::ComeBack { at }) => State::Open { until: at, pause },
+        // Who was let through before it opened says nothing new, be it good or bad; only the longer wish counts.
+        (State::Open { until, pause }, News::ComeBack { at }) => State::Open { until: until.max(at), pause },
+        (State::Open { .. } | State::Probing { .. }, News::Well | News::Failed) => state,
+    }
+}
+
 fn open(pause: Duration) -> State {
     State::Open { until: Instant::now() + pause, pause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENT: Outcome = Outcome::Sent { external_id: None };
+    const A_MINUTE: Duration = Duration::from_mins(1);
+
+    fn down(after: Option<Duration>) -> Outcome {
+        Outcome::Down { after, error: "away".to_owned() }
+    }
+
+    fn passes<const N: usize>(breaker: &Breaker) -> [Pass<'_>; N] {
+        std::array::from_fn(|_| breaker.admit(Instant::now()).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_under_way_when_it_opened_does_not_close_it() {
+        let breaker = Breaker::default();
+        let [first, late, later] = passes(&breaker);
+        first.learn(&down(Some(A_MINUTE)));
+        late.learn(&SENT);
+        assert_eq!(breaker.closes_in(Instant::now()), Some(A_MINUTE));
+        tokio::time::advance(A_MINUTE).await;
+        let [probe] = passes(&breaker);
+        later.learn(&SENT);
+        assert!(breaker.admit(Instant::now()).is_err(), "only the one that finds out closes it");
+        probe.learn(&SENT);
+        assert_eq!(breaker.closes_in(Instant::now()), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_several_wishes_the_longest_counts() {
+        let breaker = Breaker::default();
+        let [first, shorter, longer, none] = passes(&breaker);
+        first.learn(&down(Some(A_MINUTE)));
+        shorter.learn(&down(Some(Duration::from_secs(1))));
+        none.learn(&down(None));
+        assert_eq!(breaker.closes_in(Instant::now()), Some(A_MINUTE));
+        longer.learn(&down(Some(A_MINUTE * 2)));
+        assert_eq!(breaker.closes_in(Instant::now()), Some(A_MINUTE * 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wish_that_comes_while_one_finds_out_outlasts_its_success() {
+        let breaker = Breaker::default();
+        let [first, late] = passes(&breaker);
+        first.learn(&down(Some(Duration::from_secs(1))));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let [probe] = passes(&breaker);
+        late.learn(&down(Some(A_MINUTE)));
+        probe.learn(&SENT);
+        assert_eq!(breaker.closes_in(Instant::now()), Some(A_MINUTE));
+    }
 }

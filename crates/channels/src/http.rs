@@ -1,11 +1,13 @@
 //! What providers that are asked over HTTP have in common: how a client is set up, and how much of an answer is believed.
 //! What an answer means is the provider's own.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use campanile_domain::send::Outcome;
 use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
-use reqwest::{Client, ClientBuilder, Response};
+use reqwest::{Client, ClientBuilder, Response, Url};
 
 /// Idle connections are let go before load balancers do it, which would leave a request in doubt.
 const IDLE: Duration = Duration::from_secs(30);
@@ -43,6 +45,16 @@ pub fn builder(connect: Duration, proxy: Proxy) -> ClientBuilder {
     }
 }
 
+/// There was no answer. Only who was never connected can know that nothing was sent.
+pub fn unanswered(who: &str, error: &reqwest::Error) -> Outcome {
+    let what = format!("{who} {}", silence(error));
+    if error.is_connect() {
+        Outcome::Down { after: None, error: what }
+    } else {
+        Outcome::Unknown { error: what }
+    }
+}
+
 /// Why there was no answer, in words that hold nothing of the request.
 pub fn silence(error: &reqwest::Error) -> &'static str {
     match (error.is_connect(), error.is_timeout()) {
@@ -51,6 +63,13 @@ pub fn silence(error: &reqwest::Error) -> &'static str {
         (false, true) => "did not answer in time",
         (false, false) => "closed the connection instead of answering",
     }
+}
+
+/// Whether it leads over the loopback only, where nobody else reads along.
+pub fn is_this_machine(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Of its two forms the one in seconds.

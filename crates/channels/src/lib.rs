@@ -26,6 +26,7 @@ use campanile_domain::send::{AddressDone, Outcome};
 pub use capture::Capture;
 pub use chain::{Asked, Chain, Link, Room};
 pub use fcm::{Fcm, FcmConfig, KeyFileError, ServiceAccount};
+pub use http::is_this_machine;
 pub use pace::Pace;
 pub use slack::{AllowedHost, Slack, SlackConfig};
 pub use smtp::{Correspondent, Credentials, DomainLimits, Mailbox, Security, Smtp, SmtpConfig};

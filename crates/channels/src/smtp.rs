@@ -4,9 +4,11 @@
 //! from then on only its answer can tell.
 
 mod address;
+mod budget;
 mod connection;
 mod domains;
 mod letter;
+mod offers;
 mod pool;
 mod reply;
 mod verdict;
@@ -22,10 +24,10 @@ use campanile_domain::send::Outcome;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use crate::{Answer, Message, Provider};
+use budget::Budget;
 use connection::{Envelope, Server, Step};
 use domains::Domains;
 use pool::{Lent, Limits, NotLent, Pool};
@@ -36,6 +38,7 @@ pub use domains::DomainLimits;
 
 #[derive(Debug)]
 pub struct SmtpConfig {
+    /// As in a URL.
     pub host: String,
     pub port: u16,
     pub security: Security,
@@ -70,23 +73,26 @@ impl Smtp {
             messages_per_connection: config.messages_per_connection,
             max_idle: config.max_idle,
         };
+        // URLs have IPv6 addresses in brackets, and neither sockets nor certificates do.
+        let host = host.trim_matches(['[', ']']).to_owned();
         let server = Server { host, port, security, credentials, hello, tls: tls(ca_file)? };
         let domains = Domains::new(config.domains);
         Ok(Smtp { pool: Pool::new(server, limits), domains, from, reply_to, deadline })
     }
 
     async fn mail(&self, message: &Message<'_>) -> Answer {
-        let until = Instant::now() + self.deadline;
+        let budget = Budget::starting_now(self.deadline);
         let to: Mailbox = match message.address.parse() {
             Ok(to) => to,
             Err(error) => return rejected(format!("the e-mail address can't be used: {error}")),
         };
-        let letter = letter::write(message, &to, &self.from, self.reply_to.as_ref());
-        let _turn = match self.domains.turn(to.domain()).await {
+        let _turn = match self.domains.turn(to.domain(), budget.turn()).await {
             Ok(turn) => turn,
             Err(after) => return Outcome::NotAttempted { after }.into(),
         };
-        let mut lent = match self.pool.lend(until).await {
+        // Only now: many more may be let go than are sent.
+        let letter = letter::write(message, &to, &self.from, self.reply_to.as_ref());
+        let mut lent = match self.pool.lend(budget).await {
             Ok(lent) => lent,
             Err(not_lent) => return self.not_lent(not_lent),
         };
@@ -96,10 +102,11 @@ impl Smtp {
                 return rejected(why);
             }
             let envelope = Envelope { from: &self.from.mailbox, to: &to };
-            let delivery = lent.connection.deliver(envelope, &letter, until).await;
+            let delivery = lent.connection.deliver(envelope, &letter, budget).await;
             // A server may hang up on who was silent for long. It has nothing yet, so a new connection may try.
-            if lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data) {
-                lent = match self.pool.replace(lent, until).await {
+            let hung_up = lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data);
+            if hung_up && budget.has_time_for_another() {
+                lent = match self.pool.replace(lent, budget).await {
                     Ok(fresh) => fresh,
                     Err(not_lent) => return self.not_lent(not_lent),
                 };
@@ -114,8 +121,8 @@ impl Smtp {
         match why {
             NotLent::Busy => Outcome::LET_GO.into(),
             NotLent::Down(why) => {
-                let Server { host, port, .. } = self.pool.server();
-                Outcome::Down { after: None, error: format!("the mail server {host}:{port} {why}") }.into()
+                let error = format!("the mail server {} {why}", self.pool.server().place());
+                Outcome::Down { after: None, error }.into()
             }
         }
     }
@@ -170,17 +177,17 @@ impl Provider for Smtp {
     }
 
     async fn examine(&self, channel: Channel) -> Finding {
-        let Server { host, port, .. } = self.pool.server();
+        let place = self.pool.server().place();
         let is_sent = format!("{channel} is sent by smtp");
-        match self.pool.lend(Instant::now() + self.deadline).await {
+        match self.pool.lend(Budget::starting_now(self.deadline)).await {
             Ok(lent) => {
                 self.pool.give_back(lent);
-                Finding::ok("channels", format!("{is_sent}: {host}:{port} lets us in"))
+                Finding::ok("channels", format!("{is_sent}: {place} lets us in"))
             }
             Err(NotLent::Busy) => Finding::note("channels", format!("{is_sent}: all connections are in use")),
             Err(NotLent::Down(why)) => Finding::wrong(
                 "channels",
-                format!("{is_sent}, but {host}:{port} {why}"),
+                format!("{is_sent}, but {place} {why}"),
                 "mails wait and are retried meanwhile; are host, port, tls, user and password in channels.email.url right?",
             ),
         }

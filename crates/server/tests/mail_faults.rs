@@ -15,14 +15,14 @@ use support::{Backend, Home, Server, reservation, staff, until};
 
 const OFFERS: &[&str] = &["PIPELINING"];
 
-/// Within the lease of these tests, which is four seconds.
+/// Within the lease of these tests, which is five seconds.
 fn start(home: &Home, smtpd: &Smtpd, on_doubt: &str, failpoint: Option<&str>) -> Server {
     let url = format!("smtp://127.0.0.1:{}?tls=none", smtpd.port);
     let mut variables = vec![
         ("CAMPANILE_CHANNELS__EMAIL__URL", url.as_str()),
         ("CAMPANILE_CHANNELS__EMAIL__FROM", "noreply@example.org"),
-        ("CAMPANILE_CHANNELS__EMAIL__DEADLINE", "1s"),
-        ("CAMPANILE_ENGINE__LEASE", "4s"),
+        ("CAMPANILE_CHANNELS__EMAIL__DEADLINE", "2s"),
+        ("CAMPANILE_ENGINE__LEASE", "5s"),
         ("CAMPANILE_SEND__EMAIL__ON_DOUBT", on_doubt),
     ];
     variables.extend(failpoint.map(|failpoint| ("CAMPANILE_KILL_AT", failpoint)));
@@ -94,17 +94,48 @@ async fn doubts_are_held(backend: Backend) {
     }
 }
 
-async fn killed_while_the_mail_server_thinks(backend: Backend) {
+/// Killed while the mail server has the letter and has not said so, started again; answers the trace and what the mail server has.
+async fn killed_during_the_letter(backend: Backend, on_doubt: &str) -> (Value, Vec<Letter>) {
     let smtpd = Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang)]).await;
     let home = Home::new(backend);
-    let mut server = start(&home, &smtpd, "hold", None);
+    let mut server = start(&home, &smtpd, on_doubt, None);
     anna(&server).await;
     server.emit(&reservation("evt-1")).await;
     until("the mail server has the letter", async || (smtpd.letters().len() == 1).then_some(())).await;
     server.kill();
-    let server = start(&home, &smtpd, "hold", None);
+    let server = start(&home, &smtpd, on_doubt, None);
     let trace = server.settled("evt-1").await;
-    assert_eq!(email(&trace)["status"], "IN_DOUBT", "{trace}");
+    (trace, smtpd.letters())
+}
+
+async fn killed_while_the_mail_server_thinks(backend: Backend) {
+    let (trace, letters) = killed_during_the_letter(backend, "hold").await;
+    assert_eq!((&email(&trace)["status"], letters.len()), (&json!("IN_DOUBT"), 1), "{trace}");
+    let (trace, letters) = killed_during_the_letter(backend, "resend").await;
+    let attempts = email(&trace)["attempts"].as_array().unwrap();
+    assert_eq!(
+        (&email(&trace)["status"], &attempts[0]["outcome"]),
+        (&json!("SENT"), &json!("UNKNOWN")),
+        "{trace}"
+    );
+    let ids = message_ids(&letters);
+    assert!(ids.len() == 2 && ids[0] == ids[1], "told twice, by the same Message-ID: {ids:?}");
+}
+
+async fn a_mail_server_that_is_silent_after_the_letter_of_who_holds_doubts(backend: Backend) {
+    let smtpd = Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang)]).await;
+    let home = Home::new(backend);
+    let server = start(&home, &smtpd, "hold", None);
+    anna(&server).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    let attempts = email(&trace)["attempts"].as_array().unwrap();
+    assert_eq!(
+        (&email(&trace)["status"], &attempts[0]["outcome"], attempts.len()),
+        (&json!("IN_DOUBT"), &json!("UNKNOWN"), 1),
+        "{trace}"
+    );
+    assert_eq!(smtpd.letters().len(), 1, "nobody is told twice");
 }
 
 async fn a_mail_server_that_is_silent_after_the_letter(backend: Backend) {
@@ -169,5 +200,6 @@ on_both! {
     doubts_are_held;
     killed_while_the_mail_server_thinks;
     a_mail_server_that_is_silent_after_the_letter;
+    a_mail_server_that_is_silent_after_the_letter_of_who_holds_doubts;
     a_mail_server_that_is_busy_for_a_while;
 }

@@ -8,21 +8,16 @@ use reqwest::{Response, StatusCode};
 
 use super::guard::LeadsInside;
 use crate::Answer;
-use crate::http::{read, retry_after, silence};
+use crate::http::{self, read, retry_after};
 
-/// There was no answer. Only who was never connected can know that nothing was sent.
+/// There was no answer, or nobody was asked because of where the webhook leads.
 pub fn unanswered(error: &reqwest::Error) -> Outcome {
     if leads_inside(error) {
         let error =
             "the Slack webhook's host leads to no public address: it may be this house's own".to_owned();
         return Outcome::Rejected { error };
     }
-    let what = format!("Slack {}", silence(error));
-    if error.is_connect() {
-        Outcome::Down { after: None, error: what }
-    } else {
-        Outcome::Unknown { error: what }
-    }
+    http::unanswered("Slack", error)
 }
 
 fn leads_inside(error: &reqwest::Error) -> bool {

@@ -2,9 +2,10 @@
 //! where a name leads is looked at once more when it is connected to.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use reqwest::Url;
+
+use crate::http::is_this_machine;
 
 /// Slack's have some 80.
 const MAX_BYTES: usize = 2_000;
@@ -71,12 +72,6 @@ pub fn check(text: &str, allowed: &[AllowedHost]) -> Result<Url, &'static str> {
 
 fn is_graphic(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic())
-}
-
-fn is_this_machine(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]

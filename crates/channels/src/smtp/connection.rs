@@ -15,10 +15,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::address::Mailbox;
+use super::budget::Budget;
+use super::offers::Offers;
 use super::reply::{NoReply, Reply};
 
 /// Where a server is, and how it is spoken to.
 pub struct Server {
+    /// A name or an address, which has no brackets.
     pub host: String,
     pub port: u16,
     pub security: Security,
@@ -28,9 +31,17 @@ pub struct Server {
     pub tls: TlsConnector,
 }
 
+impl Server {
+    /// For people.
+    pub fn place(&self) -> String {
+        let Server { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{} ({:?})", self.host, self.port, self.security)
+        write!(f, "{} ({:?})", self.place(), self.security)
     }
 }
 
@@ -129,47 +140,6 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// What the server says that it can.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an extension that is offered or not")]
-pub struct Offers {
-    pub pipelining: bool,
-    pub starttls: bool,
-    pub smtputf8: bool,
-    pub auth_plain: bool,
-    pub auth_login: bool,
-    pub size: bool,
-    /// The largest letter, if there is a bound.
-    pub max_bytes: Option<usize>,
-}
-
-impl Offers {
-    fn read(reply: &Reply) -> Self {
-        let mut offers = Offers::default();
-        for line in reply.lines.iter().skip(1) {
-            let line = line.to_ascii_uppercase();
-            // Old servers write `AUTH=PLAIN`.
-            let mut words = line.split([' ', '=']);
-            match words.next() {
-                Some("PIPELINING") => offers.pipelining = true,
-                Some("STARTTLS") => offers.starttls = true,
-                Some("SMTPUTF8") => offers.smtputf8 = true,
-                Some("SIZE") => {
-                    offers.size = true;
-                    offers.max_bytes = words.next().and_then(|n| n.parse().ok()).filter(|bytes| *bytes > 0);
-                }
-                Some("AUTH") => words.for_each(|mechanism| match mechanism {
-                    "PLAIN" => offers.auth_plain = true,
-                    "LOGIN" => offers.auth_login = true,
-                    _ => {}
-                }),
-                _ => {}
-            }
-        }
-        offers
-    }
-}
-
 impl Connection {
     /// Connects, encrypts and logs in. What goes wrong is told in words that hold no secret.
     pub async fn open(server: &Server, until: Instant) -> Result<Self, String> {
@@ -216,7 +186,7 @@ impl Connection {
     }
 
     async fn encrypted(self, server: &Server, until: Instant) -> Result<Self, String> {
-        let name = ServerName::try_from(server.host.trim_matches(['[', ']']).to_owned())
+        let name = ServerName::try_from(server.host.clone())
             .map_err(|_| "has no name that a certificate could have".to_owned())?;
         let stream = timeout_at(until, server.tls.connect(name, self.stream))
             .await
@@ -258,7 +228,9 @@ impl Connection {
 
     /// Whether nothing was heard since the last message: a server that is tired of us says so, or hangs up.
     pub fn is_quiet(&mut self) -> bool {
-        self.is_usable() && self.stream.read_buf(&mut self.read).now_or_never().is_none()
+        self.is_usable()
+            && self.read.is_empty()
+            && self.stream.read_buf(&mut self.read).now_or_never().is_none()
     }
 
     /// Whether it may take another message.
@@ -271,11 +243,11 @@ impl Connection {
     }
 
     /// Sends one letter to one mailbox.
-    pub async fn deliver(&mut self, envelope: Envelope<'_>, letter: &[u8], until: Instant) -> Delivery {
+    pub async fn deliver(&mut self, envelope: Envelope<'_>, letter: &[u8], budget: Budget) -> Delivery {
         self.messages += 1;
         // Whoever gives up on the way leaves nobody knows what behind.
         let before = std::mem::replace(&mut self.state, State::Lost);
-        let delivery = self.converse(envelope, letter, before == State::InTheMiddle, until).await;
+        let delivery = self.converse(envelope, letter, before == State::InTheMiddle, budget).await;
         self.state = match &delivery {
             Delivery::Accepted(_) => State::Ready,
             Delivery::Refused { ends: false, .. } => State::InTheMiddle,
@@ -290,14 +262,18 @@ impl Connection {
         envelope: Envelope<'_>,
         letter: &[u8],
         reset: bool,
-        until: Instant,
+        budget: Budget,
     ) -> Delivery {
-        if let Err(refused) = self.envelope(envelope, letter.len(), reset, until).await {
+        if let Err(refused) = self.envelope(envelope, letter.len(), reset, budget.envelope()).await {
             return refused;
         }
+        let until = budget.letter();
         if let Err(why) = self.say_bytes(&stuffed(letter), until).await {
-            // The end of the letter is what left last, so it did not leave.
-            return Delivery::Broken { at: Step::Data, why };
+            // The end of the letter is what left last, so it did not leave. Who does not want the rest may have said why.
+            return match self.heard() {
+                Some(reply) if reply.code >= 400 => Delivery::Refused { at: Step::Data, reply, ends: true },
+                _ => Delivery::Broken { at: Step::Data, why },
+            };
         }
         match self.reply(until).await {
             Err(why) => Delivery::Broken { at: Step::Letter, why },
@@ -396,6 +372,13 @@ impl Connection {
         written.await.map_err(|_| TOO_LATE.to_owned())?.map_err(|error| hung_up(&error))
     }
 
+    /// A reply that is here already.
+    fn heard(&mut self) -> Option<Reply> {
+        self.read.reserve(ROOM);
+        let _ = self.stream.read_buf(&mut self.read).now_or_never();
+        Reply::take(&mut self.read).ok().flatten()
+    }
+
     async fn reply(&mut self, until: Instant) -> Result<Reply, String> {
         loop {
             match Reply::take(&mut self.read) {
@@ -453,15 +436,5 @@ mod tests {
         assert_eq!(text("a"), "a\r\n.\r\n");
         assert_eq!(text("."), "..\r\n.\r\n");
         assert_eq!(text("a\r\n.\r\n.b\r\n..\r\n"), "a\r\n..\r\n..b\r\n...\r\n.\r\n");
-    }
-
-    #[test]
-    fn offers_are_read_in_any_case() {
-        let lines = ["mx", "Pipelining", "SIZE 1000", "AUTH=LOGIN", "auth PLAIN CRAM-MD5", "8BITMIME"];
-        let reply = Reply { code: 250, enhanced: None, lines: lines.map(str::to_owned).to_vec() };
-        let offers = Offers::read(&reply);
-        assert!(offers.pipelining && offers.auth_login && offers.auth_plain && offers.size);
-        assert_eq!(offers.max_bytes, Some(1_000));
-        assert!(!offers.starttls && !offers.smtputf8);
     }
 }

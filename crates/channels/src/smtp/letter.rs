@@ -1,15 +1,17 @@
 //! A message as it goes over the wire: headers, text and HTML, all in seven bits, whatever is in them.
 //!
-//! `Message-ID` and `Date` are those of the notification, so that every attempt makes the same letter, and a mail server that
-//! gets one twice can know it.
+//! `Message-ID`, `Date` and what stands between the parts are those of the notification, so that every attempt makes the same
+//! letter to the byte, and a mail server that gets one twice can know it.
 
 use std::borrow::Cow;
 
 use mail_builder::MessageBuilder;
 use mail_builder::headers::address::Address;
+use mail_builder::headers::content_type::ContentType;
 use mail_builder::headers::date::Date;
 use mail_builder::headers::raw::Raw;
 use mail_builder::headers::text::Text;
+use mail_builder::mime::MimePart;
 
 use super::address::{Correspondent, Mailbox};
 use crate::Message;
@@ -36,13 +38,18 @@ pub fn write(
     if let Some(reply_to) = reply_to {
         letter = letter.header("Reply-To", address(reply_to));
     }
-    letter = letter.text_body(message.body);
-    if let Some(html) = message.html {
-        letter = letter.html_body(html);
-    }
     let mut bytes = Vec::new();
-    letter.serialize(&mut bytes);
+    letter.body(parts(message)).serialize(&mut bytes);
     bytes
+}
+
+fn parts<'a>(message: &Message<'a>) -> MimePart<'a> {
+    let text = MimePart::new("text/plain", lines(message.body));
+    let Some(html) = message.html else { return text };
+    // Nobody who writes a text knows the id that its notification will have.
+    let between = format!("=_{}", message.key.notification_id);
+    let both = ContentType::new("multipart/alternative").attribute("boundary", between);
+    MimePart::new(both, vec![text, MimePart::new("text/html", lines(html))])
 }
 
 /// The same for every attempt.
@@ -73,6 +80,27 @@ fn one_line(text: &str, max: usize) -> Cow<'_, str> {
     }
     let cut: String = line.chars().take(max - 1).collect();
     Cow::Owned(format!("{}…", cut.trim_end()))
+}
+
+/// With line breaks that are line breaks to everybody, and without other controls but tabs: servers differ in what they take a lone
+/// CR for, and one that takes it for the end of a line could be made to see the end of the letter, and another letter behind it.
+fn lines(text: &str) -> String {
+    let mut lines = String::with_capacity(text.len() + text.len() / 32);
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\r' | '\n' => {
+                if c == '\r' {
+                    rest.next_if_eq(&'\n');
+                }
+                lines.push_str("\r\n");
+            }
+            '\t' => lines.push(c),
+            c if c.is_control() => {}
+            c => lines.push(c),
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -112,7 +140,10 @@ mod tests {
     #[test]
     fn a_letter_is_the_same_at_every_attempt() {
         let message = message("Anna", "Ciao", "Testo");
-        let headers = headers(&letter(&message));
+        let first = letter(&message);
+        assert_eq!(first, letter(&message));
+        assert!(first.contains("\r\n--=_019a1e2c-3d4f-7000-8000-000000000001--\r\n"), "{first}");
+        let headers = headers(&first);
         let stable = |name: &str| headers.iter().find(|header| header.starts_with(name)).unwrap().clone();
         assert_eq!(
             stable("Message-ID:"),
@@ -139,6 +170,16 @@ mod tests {
         assert!(!headers.iter().any(|header| header.starts_with("Bcc")), "{headers:?}");
         assert!(headers.contains(&"Subject: x Bcc: eve@example.com <script>".to_owned()), "{headers:?}");
         assert_eq!(headers.iter().filter(|header| header.starts_with("To:")).count(), 1);
+    }
+
+    #[test]
+    fn every_line_break_of_a_text_is_one_and_other_controls_are_dropped() {
+        assert_eq!(lines("a\r.\rb\0"), "a\r\n.\r\nb");
+        assert_eq!(lines("a\n\r\n\r\r\nb\n"), "a\r\n\r\n\r\n\r\nb\r\n");
+        assert_eq!(lines("è\tb\u{1b}[1m\u{85}\u{7f}"), "è\tb[1m");
+        let evil = "a\r.\rMAIL FROM:<eve@example.com>\0";
+        let letter = letter(&Message { html: Some(evil), ..message("Anna", "Ciao", evil) });
+        assert!(!letter.replace("\r\n", "").contains(|c: char| c.is_control() && c != '\t'), "{letter:?}");
     }
 
     #[test]

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{sleep, timeout_at};
 
+use super::budget::Budget;
 use super::connection::{Connection, Server};
 
 #[derive(Debug)]
@@ -52,8 +53,8 @@ impl Pool {
     }
 
     /// A warm connection, or a new one.
-    pub async fn lend(&self, until: Instant) -> Result<Lent, NotLent> {
-        let Ok(Ok(turn)) = timeout_at(until, Arc::clone(&self.turns).acquire_owned()).await else {
+    pub async fn lend(&self, budget: Budget) -> Result<Lent, NotLent> {
+        let Ok(Ok(turn)) = timeout_at(budget.turn(), Arc::clone(&self.turns).acquire_owned()).await else {
             return Err(NotLent::Busy);
         };
         while let Some(mut connection) = self.idle.take() {
@@ -61,16 +62,16 @@ impl Pool {
                 return Ok(Lent { connection, is_used: true, turn });
             }
         }
-        self.open(turn, until).await
+        self.open(turn, budget).await
     }
 
     /// A new one in the place of one that broke.
-    pub async fn replace(&self, broken: Lent, until: Instant) -> Result<Lent, NotLent> {
-        self.open(broken.turn, until).await
+    pub async fn replace(&self, broken: Lent, budget: Budget) -> Result<Lent, NotLent> {
+        self.open(broken.turn, budget).await
     }
 
-    async fn open(&self, turn: OwnedSemaphorePermit, until: Instant) -> Result<Lent, NotLent> {
-        let connection = Connection::open(&self.server, until).await.map_err(NotLent::Down)?;
+    async fn open(&self, turn: OwnedSemaphorePermit, budget: Budget) -> Result<Lent, NotLent> {
+        let connection = Connection::open(&self.server, budget.opening()).await.map_err(NotLent::Down)?;
         Ok(Lent { connection, is_used: false, turn })
     }
 

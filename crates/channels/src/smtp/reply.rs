@@ -39,12 +39,24 @@ impl Reply {
 
     /// For people, without any address: servers like to repeat whom they refuse.
     pub fn words(&self) -> String {
-        let text = self.lines.join(" ");
+        let text = without_quoted(&self.lines.join(" "));
         let words = text.split_whitespace().map(|word| if word.contains('@') { "(address)" } else { word });
         let said: String = words.collect::<Vec<_>>().join(" ");
         let said: String = said.chars().filter(|c| !c.is_control()).take(MAX_WORDS).collect();
         format!("{} {said}", self.code).trim_end().to_owned()
     }
+}
+
+/// Without what stands in quotes before an @: the local part of an address, which may have blanks in it.
+fn without_quoted(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(end) = rest.find("\"@") {
+        // There may be quotes within quotes, so the first counts, even if it hides more than the address.
+        kept.push_str(&rest[..rest.find('"').unwrap_or(end)]);
+        rest = &rest[end + 1..];
+    }
+    kept + rest
 }
 
 /// What was read is no SMTP.
@@ -90,6 +102,16 @@ mod tests {
         assert_eq!(replies[1].enhanced, Some((1, 1)));
         assert_eq!(replies[1].words(), "550 5.1.1 (address) no 5.1.1 such user");
         assert_eq!(replies[2].enhanced, None);
+    }
+
+    #[test]
+    fn no_part_of_an_address_is_in_the_words() {
+        let words = |text: &str| replies(&format!("550 5.1.1 {text}\r\n"))[0].words();
+        assert_eq!(words("<anna@example.com>: unknown"), "550 5.1.1 (address) unknown");
+        assert_eq!(words("<\"anna rossi\"@example.com>: unknown"), "550 5.1.1 (address) unknown");
+        assert_eq!(words("no \"anna \\\"b\\\" rossi\"@x.it here"), "550 5.1.1 no (address) here");
+        assert_eq!(words("\"a b\"@x.it and \"c d\"@x.it"), "550 5.1.1 (address) and (address)");
+        assert_eq!(words("user \"anna\" unknown"), "550 5.1.1 user \"anna\" unknown");
     }
 
     #[test]

@@ -10,17 +10,7 @@ use serde::Deserialize;
 
 use super::is_message_sid;
 use crate::Answer;
-use crate::http::{read, retry_after, silence};
-
-/// There was no answer. Only who was never connected can know that nothing was sent.
-pub fn unanswered(error: &reqwest::Error) -> Outcome {
-    let what = format!("Twilio {}", silence(error));
-    if error.is_connect() {
-        Outcome::Down { after: None, error: what }
-    } else {
-        Outcome::Unknown { error: what }
-    }
-}
+use crate::http::{read, retry_after};
 
 /// What an answer means.
 ///
@@ -28,7 +18,7 @@ pub fn unanswered(error: &reqwest::Error) -> Outcome {
 /// |---|---|
 /// | 201 with a SID | sent |
 /// | another 2xx, or one that can't be read | unknown: it may well have been accepted |
-/// | 400, 403 with an error of Twilio's about the sender, the callback or the queue | down: no message is to blame |
+/// | 400, 403 with an error of Twilio's about the sender, the callback, the queue or itself | down: no message is to blame |
 /// | 400, 403 with an error of Twilio's about the number | rejected, and the number is dead if it can't get texts at all |
 /// | 400 with another error of Twilio's | rejected: it is about this message |
 /// | 429 | down: by Twilio's word such a request is never processed |
@@ -43,7 +33,7 @@ pub async fn meaning(response: Response, address: &str) -> Answer {
     let outcome = match (status.as_u16(), code) {
         (200..=299, _) => created(status, body.as_deref()),
         (429, _) | (400..=499, Some(20429)) => down(after, "Twilio is asked too often (429)".to_owned()),
-        (400 | 403, Some(code)) if the_operator_is_to_blame(code) => down(after, refusal(code)),
+        (400 | 403, Some(code)) if no_message_is_to_blame(code) => down(after, refusal(code)),
         (400 | 403, Some(code)) if NOBODY_IS_THERE.contains(&code) => return dead(address, refusal(code)),
         (400, Some(code)) => rejected(refusal(code)),
         (403, Some(code)) if THE_RECIPIENT_IS_NOT_TEXTED.contains(&code) => rejected(refusal(code)),
@@ -65,14 +55,18 @@ pub async fn meaning(response: Response, address: &str) -> Answer {
 }
 
 /// Errors that every message gets as long as the sender is wrong.
-const THE_SENDER_IS_WRONG: [u32; 9] = [21212, 21603, 21606, 21659, 21660, 21661, 21701, 21704, 21705];
+const THE_SENDER_IS_WRONG: [u32; 11] =
+    [21212, 21601, 21603, 21606, 21607, 21659, 21660, 21661, 21701, 21704, 21705];
 /// As long as where to tell of it is wrong.
 const THE_CALLBACK_IS_WRONG: u32 = 21609;
 /// As long as the sender has hours of work before it.
 const THE_QUEUE_IS_FULL: u32 = 21611;
+/// As long as Twilio is at work on itself.
+const IT_IS_MAINTAINED: u32 = 21730;
 
-fn the_operator_is_to_blame(code: u32) -> bool {
-    THE_SENDER_IS_WRONG.contains(&code) || [THE_CALLBACK_IS_WRONG, THE_QUEUE_IS_FULL].contains(&code)
+fn no_message_is_to_blame(code: u32) -> bool {
+    THE_SENDER_IS_WRONG.contains(&code)
+        || [THE_CALLBACK_IS_WRONG, THE_QUEUE_IS_FULL, IT_IS_MAINTAINED].contains(&code)
 }
 
 /// The number can't get texts, whoever sends them: it is not one, or it is a landline, a short code, a premium number.
@@ -90,6 +84,7 @@ fn refusal(code: u32) -> String {
         21268 => "a premium number can't be texted",
         THE_CALLBACK_IS_WRONG => "it does not take the callback's URL: check server.public_url",
         THE_QUEUE_IS_FULL => "the sender has more texts to send than it can in hours",
+        IT_IS_MAINTAINED => "it is being maintained, and takes texts again later",
         code if THE_SENDER_IS_WRONG.contains(&code) => {
             "the sender can't send texts: check `from` in channels.sms.url"
         }

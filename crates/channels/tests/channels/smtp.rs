@@ -1,13 +1,18 @@
 //! E-mail over SMTP: to a server that does as it is told, and to real ones, Python's aiosmtpd and Postfix's smtp-sink.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_channels::{Answer, Credentials, DomainLimits, Message, Provider, Security, Smtp, SmtpConfig};
+use campanile_channels::{
+    Answer, Chain, Credentials, DomainLimits, Link, Message, Provider, Security, Smtp, SmtpConfig,
+};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressEnd, Outcome};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::Instant;
 
 use crate::support::certificate::Certificate;
 use crate::support::real_smtp::{Python, Sink};
@@ -58,8 +63,8 @@ async fn mail(smtp: &Smtp, address: &str) -> Answer {
 /// What becomes of a mail when the server does this once.
 async fn outcome_of(offers: &'static [&'static str], verb: &'static str, act: Act) -> (Outcome, Smtpd) {
     let server = Smtpd::start(offers, vec![(verb, act)]).await;
-    let smtp =
-        Smtp::new(SmtpConfig { deadline: Duration::from_millis(400), ..config(server.port) }, None).unwrap();
+    let impatient = SmtpConfig { deadline: Duration::from_secs(2), ..config(server.port) };
+    let smtp = Smtp::new(impatient, None).unwrap();
     let answer = mail(&smtp, "anna@example.com").await;
     // The connection goes on, or another takes its place: the next one arrives.
     let next = mail(&smtp, "next@example.com").await;
@@ -97,6 +102,17 @@ async fn a_letter_arrives_as_it_was_written_with_and_without_pipelining() {
         );
         assert!(letter.text.contains("\r\n.\r\n"), "a line with a dot is no end: {}", letter.text);
     }
+}
+
+/// The server of these tests notes a lone CR, as one that takes it for the end of a line would.
+#[tokio::test]
+async fn a_text_with_lone_line_breaks_and_controls_is_one_letter() {
+    let server = Smtpd::start(PIPELINING, vec![]).await;
+    let evil = "a\r.\rb\0\n.\nMAIL FROM:<eve@example.com>\r\n.\r\n";
+    let message = Message { html: Some(evil), ..message("anna@example.com", "Ciao", evil) };
+    assert_eq!(kind(&smtp(server.port).send(&message).await.outcome), "sent");
+    let [letter] = &server.letters()[..] else { panic!("one letter") };
+    assert_eq!(letter.text.matches("\r\na\r\n.\r\nb\r\n.\r\nMAIL").count(), 2, "{}", letter.text);
 }
 
 #[tokio::test]
@@ -156,21 +172,66 @@ async fn a_server_that_accepts_a_recipient_without_a_sender_gets_no_letter_of_no
 
 #[tokio::test]
 async fn a_connection_that_breaks_is_a_doubt_only_after_the_letter() {
-    for (verb, expected) in [
+    let cases = [
         ("HI", "down"),
         ("EHLO", "down"),
         ("MAIL", "down"),
         ("RCPT", "down"),
         ("DATA", "down"),
         (".", "unknown"),
-    ] {
-        for act in [Act::Close, Act::Hang] {
-            for offers in [PIPELINING, PLAIN] {
+    ];
+    for act in [Act::Close, Act::Hang] {
+        for offers in [PIPELINING, PLAIN] {
+            // All at the same time, since who hangs is waited for.
+            futures_util::future::join_all(cases.map(async |(verb, expected)| {
                 let (outcome, _) = outcome_of(offers, verb, act.clone()).await;
                 assert_eq!(kind(&outcome), expected, "{verb} {act:?}: {outcome:?}");
-            }
+            }))
+            .await;
         }
     }
+}
+
+/// Larger than what sockets hold, so that the end of the letter can't be out.
+fn large() -> String {
+    "A line of a letter that has many lines, each as long as this one.\r\n".repeat(250_000)
+}
+
+#[tokio::test]
+async fn a_server_that_closes_in_the_middle_of_a_letter_does_not_have_it() {
+    let body = large();
+    for (last_words, expected) in
+        [("", "down"), ("421 4.3.2 shutting down", "down"), ("552 5.3.4 too large", "rejected")]
+    {
+        let server = Smtpd::start(PLAIN, vec![("DATA", Act::CutOff(last_words))]).await;
+        let answer = smtp(server.port).send(&message("anna@example.com", "Ciao", &body)).await;
+        assert_eq!(kind(&answer.outcome), expected, "{last_words}: {answer:?}");
+        assert!(answer.outcome.error().unwrap().contains(last_words), "{answer:?}");
+        assert_eq!(server.letters(), []);
+    }
+}
+
+#[tokio::test]
+async fn the_same_is_known_over_tls() {
+    let certificate = Certificate::new();
+    let server = Smtpd::start(PLAIN, vec![("DATA", Act::CutOff(""))]).await;
+    let encrypted =
+        SmtpConfig { security: Security::Implicit, ..config(certificate.wrapped(server.port).await) };
+    let smtp = Smtp::new(encrypted, Some(certificate.files().0.as_ref())).unwrap();
+    let answer = smtp.send(&message("anna@example.com", "Ciao", &large())).await;
+    assert_eq!(kind(&answer.outcome), "down", "{answer:?}");
+    assert_eq!(kind(&mail(&smtp, "next@example.com").await.outcome), "sent");
+}
+
+#[tokio::test]
+async fn a_connection_on_which_a_word_too_many_was_said_is_not_used_again() {
+    let twice = Act::Say("250 2.0.0 Ok: queued as Q1\r\n250 2.0.0 Ok: queued as Q1");
+    let server = Smtpd::start(PIPELINING, vec![(".", twice)]).await;
+    let smtp = smtp(server.port);
+    for _ in 0..2 {
+        assert_eq!(kind(&mail(&smtp, "a@example.com").await.outcome), "sent");
+    }
+    assert_eq!((server.connections(), server.letters().len()), (2, 2));
 }
 
 #[tokio::test]
@@ -216,9 +277,45 @@ async fn a_connection_is_used_for_so_many_messages_and_closed_when_idle() {
         mail(&smtp, "a@example.com").await;
     }
     assert_eq!(server.connections(), 2);
-    while server.commands().iter().filter(|command| *command == "QUIT").count() < 2 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let both_quit = async {
+        while server.commands().iter().filter(|command| *command == "QUIT").count() < 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), both_quit).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_busy_domain_holds_up_no_other() {
+    let server = Smtpd::start(PIPELINING, vec![("RCPT", Act::Wait(Duration::from_secs(2)))]).await;
+    let limited = SmtpConfig {
+        connections: 50,
+        domains: DomainLimits { at_once: Some(1), per_second: None },
+        ..config(server.port)
+    };
+    let smtp = Smtp::new(limited, None).unwrap();
+    let busy = futures_util::future::join_all((0..20).map(|_| mail(&smtp, "a@busy.example")));
+    let others = async {
+        let begun = Instant::now();
+        for _ in 0..5 {
+            assert_eq!(kind(&mail(&smtp, "a@other.example").await.outcome), "sent");
+        }
+        begun.elapsed()
+    };
+    let (busy, took) = tokio::join!(busy, others);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let let_go = busy.iter().filter(|answer| kind(&answer.outcome) == "not attempted").count();
+    assert_eq!(let_go, 19, "{busy:?}");
+}
+
+#[tokio::test]
+async fn a_server_may_be_an_ipv6_address() {
+    let server = Smtpd::start_at("[::1]:0", PIPELINING, vec![]).await;
+    let at = SmtpConfig { host: "[::1]".to_owned(), ..config(server.port) };
+    let smtp = Smtp::new(at, None).unwrap();
+    assert_eq!(kind(&mail(&smtp, "a@example.com").await.outcome), "sent");
+    let finding = smtp.examine(Channel::Email).await;
+    assert!(finding.what.contains(&format!("[::1]:{}", server.port)), "{finding:?}");
 }
 
 #[tokio::test]
@@ -230,6 +327,55 @@ async fn no_more_connections_than_allowed_are_open() {
     let answers = futures_util::future::join_all(all).await;
     assert!(answers.iter().all(|answer| kind(&answer.outcome) == "sent"));
     assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn waiting_for_each_other_makes_no_doubt() {
+    let slow = (0..30).map(|_| (".", Act::Wait(Duration::from_millis(150)))).collect();
+    let server = Smtpd::start(PIPELINING, slow).await;
+    let one = SmtpConfig { connections: 1, deadline: Duration::from_secs(2), ..config(server.port) };
+    let smtp = Smtp::new(one, None).unwrap();
+    let answers = futures_util::future::join_all((0..30).map(|_| mail(&smtp, "a@example.com"))).await;
+    let count = |what: &str| answers.iter().filter(|answer| kind(&answer.outcome) == what).count();
+    assert_eq!(count("sent") + count("not attempted"), 30, "{answers:?}");
+    assert!(count("not attempted") > 0, "some waited in vain");
+    assert_eq!(server.letters().len(), count("sent"));
+}
+
+/// The first server lets nobody in, or says nothing to who is in.
+#[tokio::test]
+async fn a_server_that_is_silent_from_the_start_leaves_time_for_the_next_in_the_same_attempt() {
+    let (full, _waiting) = full_listener().await;
+    let silent = Smtpd::start(PIPELINING, vec![("HI", Act::Hang)]).await;
+    for port in [full.local_addr().unwrap().port(), silent.port] {
+        let second = Smtpd::start(PIPELINING, vec![]).await;
+        let deadline = Duration::from_secs(2);
+        let link = |port| {
+            let config = SmtpConfig { host: "127.0.0.1".to_owned(), deadline, ..config(port) };
+            Link::new(Arc::new(Smtp::new(config, None).unwrap()), None)
+        };
+        let chain = Chain::new(vec![link(port), link(second.port)]);
+        // Not twice as long as one of them may take.
+        let (begun, lease) = (Instant::now(), Duration::from_millis(3_500));
+        let message = message("anna@example.com", "Ciao", "Testo");
+        let asked = chain.send(&message, || lease.saturating_sub(begun.elapsed())).await;
+        assert_eq!((kind(&asked.answer.outcome), asked.provider), ("sent", "smtp-2"), "{asked:?}");
+        assert_eq!(second.letters().len(), 1);
+    }
+}
+
+/// One with a full backlog, which lets nobody in and refuses nobody.
+async fn full_listener() -> (TcpListener, Vec<TcpStream>) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    let connect = || tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address));
+    while let Ok(Ok(stream)) = connect().await {
+        waiting.push(stream);
+    }
+    (listener, waiting)
 }
 
 #[tokio::test]
@@ -263,7 +409,7 @@ async fn nobody_listening_is_down_and_the_doctor_says_so() {
     let server = Smtpd::start(PIPELINING, vec![]).await;
     let finding = smtp(server.port).examine(Channel::Email).await;
     assert_eq!(finding.level, Level::Ok, "{finding:?}");
-    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let smtp = smtp(nobody);
     assert_eq!(kind(&mail(&smtp, "a@example.com").await.outcome), "down");
     let finding = smtp.examine(Channel::Email).await;

@@ -242,7 +242,9 @@ async fn a_number_that_can_not_get_texts_is_dead_as_it_was_written() {
 #[tokio::test]
 async fn an_error_of_the_operator_is_nobodys_message_and_says_so() {
     let replies = [
+        refused(400, 21601),
         refused(400, 21606),
+        refused(400, 21607),
         refused(403, 21606),
         refused(400, 21704),
         refused(401, 20003),
@@ -283,7 +285,7 @@ async fn a_busy_twilio_is_asked_again_when_it_says() {
         let Outcome::Down { after: asked, .. } = outcome else { panic!("{outcome:?}") };
         assert_eq!(asked, after.map(Duration::from_secs));
     }
-    for reply in [refused(400, 20429), refused(400, 21611)] {
+    for reply in [refused(400, 20429), refused(400, 21611), refused(400, 21730)] {
         let outcome = outcome_of(reply.with("Retry-After", "5")).await;
         assert!(matches!(outcome, Outcome::Down { after: Some(after), .. } if after.as_secs() == 5));
     }

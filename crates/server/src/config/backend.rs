@@ -103,32 +103,52 @@ impl SecretUrl {
         Ok(text.trim().to_owned())
     }
 
-    /// A password may stand before the host or, as libpq has it, among the options. What is no URL is not shown at all.
+    /// A password may stand before the host or, as libpq has it, among the options. What is no URL is not shown at all, nor is what
+    /// could be read in two ways, as somebody may have forgotten to encode a part of the password.
     fn redacted(&self) -> String {
-        let Some((scheme, rest)) = self.0.split_once(':') else {
-            return if self.0.is_empty() { String::new() } else { REDACTED.to_owned() };
+        if self.0.is_empty() {
+            return String::new();
+        }
+        let Some((scheme, rest)) = self.0.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
+            return REDACTED.to_owned();
         };
-        let Some(rest) = rest.strip_prefix("//").filter(|_| scheme != "sqlite") else {
+        if ["sqlite", "in-process"].contains(&scheme) {
             return self.0.clone();
-        };
-        let (rest, options) =
-            rest.split_once('?').map_or((rest, None), |(rest, options)| (rest, Some(options)));
-        // A password may hold a slash that somebody forgot to encode, so the last @ counts.
-        let place = match rest.rsplit_once('@') {
-            None => rest.to_owned(),
-            Some((user, host)) => match user.split_once(':') {
-                None => rest.to_owned(),
-                Some((user, _)) => format!("{user}:{REDACTED}@{host}"),
-            },
-        };
-        let option = |option: &str| match option.split_once('=') {
-            Some((name, _)) if name.contains("password") => format!("{name}={REDACTED}"),
-            _ => option.to_owned(),
-        };
-        let options = options.map(|o| o.split('&').map(option).collect::<Vec<_>>().join("&"));
-        let options = options.map(|options| format!("?{options}")).unwrap_or_default();
-        format!("{scheme}://{place}{options}")
+        }
+        let shown = rest.strip_prefix("//").and_then(without_password);
+        shown.map_or_else(|| format!("{scheme}:{REDACTED}"), |rest| format!("{scheme}://{rest}"))
     }
+}
+
+fn without_password(rest: &str) -> Option<String> {
+    let (rest, options) = rest.split_once('?').map_or((rest, None), |(rest, options)| (rest, Some(options)));
+    if options.is_some_and(|options| options.contains('@')) {
+        return None;
+    }
+    // A password may hold a slash that somebody forgot to encode, so the last @ counts.
+    let place = match rest.rsplit_once('@') {
+        None => is_place(rest).then(|| rest.to_owned())?,
+        Some((user, host)) => match user.split_once(':') {
+            None => rest.to_owned(),
+            Some((user, _)) => format!("{user}:{REDACTED}@{host}"),
+        },
+    };
+    let option = |option: &str| match option.split_once('=') {
+        Some((name, _)) if name.contains("password") => format!("{name}={REDACTED}"),
+        _ => option.to_owned(),
+    };
+    let options = options.map(|o| o.split('&').map(option).collect::<Vec<_>>().join("&"));
+    let options = options.map(|options| format!("?{options}")).unwrap_or_default();
+    Some(format!("{place}{options}"))
+}
+
+/// Whether what stands behind a colon is a port, and no password whose @ is missing. There may be several hosts.
+fn is_place(rest: &str) -> bool {
+    let hosts = rest.split('/').next().unwrap_or_default();
+    hosts.split(',').all(|host| {
+        let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
+        behind.split_once(':').is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
+    })
 }
 
 impl fmt::Debug for SecretUrl {
@@ -173,10 +193,12 @@ impl Serialize for SecretUrls {
 
 /// A URL without what may be secret in it.
 fn scheme(url: &str) -> String {
-    let scheme = url.split_once(':').map(|(scheme, _)| scheme);
-    let scheme =
-        scheme.filter(|scheme| scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+' || c == '-'));
+    let scheme = url.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_scheme(scheme));
     scheme.map_or_else(|| "what is given".to_owned(), |scheme| format!("{scheme}:…"))
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || c == '+' || c == '-')
 }
 
 pub(super) fn given(file: &Path) -> Option<PathBuf> {
@@ -201,7 +223,25 @@ mod tests {
         assert_eq!(redacted(""), "");
         let several = SecretUrls(SecretUrl("smtp://a:s1@one smtp://b:s2@two?tls=none".to_owned()));
         assert_eq!(several.redacted(), "smtp://a:(redacted)@one smtp://b:(redacted)@two?tls=none");
+        assert_eq!(redacted("postgres://one:5432,[::1]:5433/shop"), "postgres://one:5432,[::1]:5433/shop");
         assert_eq!(scheme("host=db password=secret:x"), "what is given");
         assert_eq!(scheme("mysql://anna:secret@db"), "mysql:…");
+    }
+
+    #[test]
+    fn what_may_be_a_password_that_was_not_encoded_is_not_printed() {
+        for (url, shown) in [
+            ("smtp://user:se?cret@host", "smtp:(redacted)"),
+            ("smtp://user:se@?cret@host?tls=none", "smtp:(redacted)"),
+            ("smtp://user:se#cret@host", "smtp://user:(redacted)@host"),
+            ("smtp://user:secret%40host", "smtp:(redacted)"),
+            ("smtp:user:secret@host", "smtp:(redacted)"),
+            ("smtp:/user:secret@host", "smtp:(redacted)"),
+            ("user:secret@host", "user:(redacted)"),
+            ("postgres://db:5432/shop?password=se@cret", "postgres:(redacted)"),
+            ("host=db password=secret:cret", "(redacted)"),
+        ] {
+            assert_eq!(SecretUrl(url.to_owned()).redacted(), shown, "{url}");
+        }
     }
 }

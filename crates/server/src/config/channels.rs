@@ -6,10 +6,8 @@ mod push;
 mod slack;
 mod sms;
 
-use std::net::IpAddr;
-
 use anyhow::{anyhow, bail};
-use campanile_channels::{Chain, Pace, Providers};
+use campanile_channels::{Chain, Pace, Providers, is_this_machine};
 use campanile_domain::channel::Channel;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -106,15 +104,14 @@ impl Address {
     }
 
     fn nothing_else(&self) -> anyhow::Result<()> {
-        match self.options.first() {
-            None => Ok(()),
-            Some((name, _)) => bail!("{}: there is no option `{name}`; {}", self.key, self.remedy),
+        let Some((name, _)) = self.options.first() else { return Ok(()) };
+        let Address { key, remedy, .. } = self;
+        // `smtp://user:12?34@host` has no option, but a password with a question mark.
+        if self.url.query().is_some_and(|options| options.contains('@')) {
+            bail!(
+                "{key}: there is an @ behind the ?; write special characters of a password as %3F and so on; {remedy}"
+            );
         }
+        bail!("{key}: there is no option `{name}`; {remedy}")
     }
-}
-
-fn is_this_machine(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }

@@ -100,6 +100,11 @@ fn secrets_are_not_printed() {
     let printed = Ran::of(bare(folder.path()).envs(urls).args(["config", "print"])).succeeded();
     assert!(printed.contains("campanile:(redacted)@broker") && !printed.contains("very-secret"), "{printed}");
     assert!(printed.contains(":(redacted)@api.twilio.com?from=%2B15005550006"), "{printed}");
+    for url in ["smtp://anna:12?very-secret@mail", "smtp:anna:very-secret@mail", "smtp://anna:very-secret"] {
+        let mut command = bare(folder.path());
+        let ran = Ran::of(command.env("CAMPANILE_CHANNELS__EMAIL__URL", url).args(["config", "print"]));
+        assert!(!format!("{ran:?}").contains("secret"), "{ran:?}");
+    }
     let url = "mysql://campanile:very-secret@db/campanile";
     let refused = Ran::of(bare(folder.path()).env("CAMPANILE_DATABASE__URL", url).args(["config", "check"]));
     assert!(!refused.err.contains("very-secret"), "{refused:?}");
@@ -133,6 +138,14 @@ fn what_is_wrong_is_named() {
         (
             "[channels.email]\nurl = \"smtp://localhost\"\nfrom = \"anna\"\n",
             ["channels.email.from", "it has no @"],
+        ),
+        (
+            "[channels.email]\nurl = \"smtp://localhost\"\nfrom = \"Zoë <zoë@example.com>\"\n",
+            ["channels.email.from", "than ASCII"],
+        ),
+        (
+            "[channels.email]\nurl = \"smtp://localhost\"\nreply_to = \"zoë@example.com\"\n",
+            ["channels.email.reply_to", "than ASCII"],
         ),
         (
             "[channels.email]\nurl = \"smtp://localhost\"\nfrom = \"a@b.example\"\nca_file = \"/no/such/file\"\n",
@@ -217,6 +230,7 @@ fn what_is_wrong_with_a_mail_server_is_named_without_its_password() {
         ("smtp://u:secret@mail.example.com?tls=yes", ["`required`", "`none`"]),
         ("smtps://u:secret@mail.example.com?tls=required", ["smtps://", "leave `tls` out"]),
         ("smtp://u:secret@mail.example.com?pool=3", ["no option `pool`", "smtp://"]),
+        ("smtp://u:12?secret@mail.example.com", ["behind the ?", "%3F"]),
         ("smtp://u:secret@mail.example.com?connections=0", ["`connections`", "from 1 to 1000"]),
         ("smtp://u:secret@mail.example.com?rate=fast", ["`rate`", "a second"]),
         ("smtp://one.example.com smtp://u@two.example.com", ["no password", "smtp://"]),

@@ -27,8 +27,9 @@ class Printer:
             "authenticated": bool(session.authenticated),
             "headers": {name: str(value) for name, value in message.items()},
             "defects": [repr(defect) for defect in message.defects],
-            "text": text.get_content() if text else None,
-            "html": html.get_content() if html else None,
+            # As mail programs show it: MIME's line breaks stay as they are in base64.
+            "text": text.get_content().replace("\r\n", "\n") if text else None,
+            "html": html.get_content().replace("\r\n", "\n") if html else None,
         }), flush=True)
         return "250 2.0.0 Ok: queued as PY1"
 

@@ -17,6 +17,8 @@ pub enum Act {
     Wait(Duration),
     /// Of a letter: keeps it, and never says so.
     KeepAndHang,
+    /// Of DATA: reads the beginning of the letter, says this if it is anything, and closes.
+    CutOff(&'static str),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,7 +49,15 @@ impl Smtpd {
     /// `offers` are the lines of its answer to EHLO. Each act is for the next use of its verb; the verb of a letter's end is `.`,
     /// and that of a new connection is `HI`.
     pub async fn start(offers: &'static [&'static str], acts: Vec<(&'static str, Act)>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at("127.0.0.1:0", offers, acts).await
+    }
+
+    pub async fn start_at(
+        address: &str,
+        offers: &'static [&'static str],
+        acts: Vec<(&'static str, Act)>,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let book = Arc::new(Mutex::new(Book::default()));
         for (verb, act) in acts {
@@ -171,6 +181,7 @@ impl Talk {
                 usual.to_owned()
             }
             Some(Act::Close) => return None,
+            Some(Act::CutOff(last_words)) => return self.cut_off(last_words).await,
             Some(Act::Hang | Act::KeepAndHang) => return std::future::pending().await,
         };
         self.stream.write_all(format!("{text}\r\n").as_bytes()).await.ok()?;
@@ -178,6 +189,15 @@ impl Talk {
             return None;
         }
         Some(text)
+    }
+
+    async fn cut_off(&mut self, last_words: &str) -> Option<String> {
+        self.stream.write_all(b"354 go on\r\n").await.ok()?;
+        self.more().await?;
+        if !last_words.is_empty() {
+            self.stream.write_all(format!("{last_words}\r\n").as_bytes()).await.ok()?;
+        }
+        None
     }
 
     fn next_act(&self, verb: &str) -> Option<Act> {

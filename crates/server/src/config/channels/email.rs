@@ -32,10 +32,8 @@ pub struct Email {
 
 impl Email {
     pub fn links(&self) -> anyhow::Result<Vec<Link>> {
-        let deadline = self.deadline.of_an_attempt("channels.email")?;
         let mut links = Vec::new();
-        for text in self.urls()? {
-            let (config, pace) = self.smtp(&text, deadline)?;
+        for (config, pace) in self.servers()? {
             let smtp = Smtp::new(config, given(&self.ca_file).as_deref());
             let smtp = smtp.map_err(|error| anyhow!("channels.email.ca_file: {error}"))?;
             links.push(Link::new(Arc::new(smtp), pace));
@@ -43,28 +41,43 @@ impl Email {
         Ok(links)
     }
 
-    /// Whom mails are from at the first server, if nobody has said so.
+    /// Whom mails are from, if nobody has said so.
     pub fn assumed_sender(&self) -> Option<Correspondent> {
+        if !self.from.trim().is_empty() {
+            return None;
+        }
         let first = self.urls().ok()?.into_iter().next()?;
-        let url = Address::parse(KEY, &first, SMTP).ok()?.url;
-        self.from.trim().is_empty().then(|| assumed_sender(&url))
+        Some(assumed_sender(&Address::parse(KEY, &first, SMTP).ok()?.url))
+    }
+
+    /// All of them send from the same address: it is part of the `Message-ID`, by which a letter that two of them got is known.
+    fn servers(&self) -> anyhow::Result<Vec<(SmtpConfig, Option<Pace>)>> {
+        let deadline = self.deadline.of_an_attempt("channels.email")?;
+        let mut from = correspondent("channels.email.from", &self.from)?;
+        let mut servers = Vec::new();
+        for text in self.urls()? {
+            let address = Address::parse(KEY, &text, SMTP)?;
+            let from = from.get_or_insert_with(|| assumed_sender(&address.url)).clone();
+            servers.push(self.smtp(address, from, deadline)?);
+        }
+        Ok(servers)
     }
 
     fn urls(&self) -> anyhow::Result<Vec<String>> {
         self.url.or_file("channels.email", &self.url_file)
     }
 
-    fn smtp(&self, text: &str, deadline: Duration) -> anyhow::Result<(SmtpConfig, Option<Pace>)> {
-        let mut address = Address::parse(KEY, text, SMTP)?;
+    fn smtp(
+        &self,
+        mut address: Address,
+        from: Correspondent,
+        deadline: Duration,
+    ) -> anyhow::Result<(SmtpConfig, Option<Pace>)> {
         let security = security(&mut address)?;
         let host = address.url.host_str().filter(|host| !host.is_empty());
         let host = host.with_context(|| format!("{KEY}: there is no host; {SMTP}"))?.to_owned();
         let port = address.url.port().unwrap_or(if security == Security::Implicit { 465 } else { 587 });
         let credentials = credentials(&address, security)?;
-        let from = match correspondent("channels.email.from", &self.from)? {
-            Some(from) => from,
-            None => assumed_sender(&address.url),
-        };
         let hello = address.option("hello")?.unwrap_or_else(|| from.mailbox.domain().to_owned());
         if hello.is_empty() || !hello.bytes().all(|byte| byte.is_ascii_graphic()) {
             bail!("{KEY}: `hello` is the name that this machine greets with, such as mail.example.com");
@@ -97,7 +110,8 @@ impl Email {
 fn assumed_sender(url: &Url) -> Correspondent {
     let user = percent_decode_str(url.username()).decode_utf8().ok();
     let at_host = || format!("campanile@{}", url.host_str()?).parse().ok();
-    let mailbox: Option<Mailbox> = user.and_then(|user| user.parse().ok()).or_else(at_host);
+    let mailbox: Option<Mailbox> = user.and_then(|user| user.parse().ok());
+    let mailbox = mailbox.filter(|mailbox| !mailbox.needs_utf8()).or_else(at_host);
     let mailbox = mailbox.unwrap_or_else(|| "campanile@localhost".parse().expect("an address"));
     Correspondent { name: None, mailbox }
 }
@@ -140,8 +154,42 @@ fn correspondent(key: &str, text: &str) -> anyhow::Result<Option<Correspondent>>
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let parsed = text.parse::<Correspondent>();
-    parsed
-        .map(Some)
-        .map_err(|error| anyhow!("{key}: `{text}` is no address: {error}; use `Name <name@example.com>`"))
+    let parsed: Correspondent = text
+        .parse()
+        .map_err(|error| anyhow!("{key}: `{text}` is no address: {error}; use `Name <name@example.com>`"))?;
+    if parsed.mailbox.needs_utf8() {
+        bail!(
+            "{key}: `{text}` has other letters than ASCII before its @, which few mail servers take; use an \
+             address without them (the name may have any)"
+        );
+    }
+    Ok(Some(parsed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn senders(url: &str, from: &str) -> Vec<String> {
+        let email: Email = serde_json::from_value(serde_json::json!({
+            "url": url, "url_file": "", "from": from, "reply_to": "", "ca_file": "", "deadline": "30s",
+        }))
+        .unwrap();
+        let servers = email.servers().unwrap();
+        servers.into_iter().map(|(config, _)| config.from.mailbox.to_string()).collect()
+    }
+
+    #[test]
+    fn all_servers_send_from_the_same_address() {
+        let two = "smtps://anna%40example.com:p@one.example smtps://bruno%40example.com:p@two.example";
+        assert_eq!(senders(two, ""), ["anna@example.com", "anna@example.com"]);
+        assert_eq!(senders(two, "Sala <sala@example.com>"), ["sala@example.com", "sala@example.com"]);
+        let hosts = "smtps://one.example smtps://two.example?hello=here";
+        assert_eq!(senders(hosts, ""), ["campanile@one.example", "campanile@one.example"]);
+    }
+
+    #[test]
+    fn a_user_whom_few_servers_would_take_is_not_assumed_to_be_the_sender() {
+        assert_eq!(senders("smtps://zo%C3%AB%40example.com:p@one.example", ""), ["campanile@one.example"]);
+    }
 }

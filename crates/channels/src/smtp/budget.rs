@@ -1,0 +1,42 @@
+//! How the time of one attempt is shared out: what we wait for among ourselves comes off the beginning, so that it never makes a
+//! doubt. A letter that is begun has a quarter of the time at least to be answered.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    until: Instant,
+    quarter: Duration,
+}
+
+impl Budget {
+    pub fn starting_now(deadline: Duration) -> Self {
+        Budget { until: Instant::now() + deadline, quarter: deadline / 4 }
+    }
+
+    /// Until then one may wait for a turn, whoever it is that has it.
+    pub fn turn(self) -> Instant {
+        self.until - self.quarter * 2
+    }
+
+    /// Until then a connection that is begun now must be open and logged in: who waits for longer leaves no time for the next server.
+    pub fn opening(self) -> Instant {
+        (Instant::now() + self.quarter).min(self.envelope())
+    }
+
+    /// Until then the server must have agreed to take the letter.
+    pub fn envelope(self) -> Instant {
+        self.until - self.quarter
+    }
+
+    pub fn has_time_for_another(self) -> bool {
+        Instant::now() < self.envelope()
+    }
+
+    /// Until then the letter must be out and answered.
+    pub fn letter(self) -> Instant {
+        self.until
+    }
+}
