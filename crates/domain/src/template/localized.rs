@@ -149,7 +149,7 @@ fn dated(reader: &Reader, style: Style, at: civil::DateTime, with_time: bool) ->
 fn time(state: &State, value: &Value, style: Option<&str>, given: Kwargs) -> Result<String, Error> {
     let reader = Reader::of(state)?;
     let wish = Wish::new(&reader, style, given)?;
-    let time = match value.as_str().and_then(|text| text.parse::<civil::Time>().ok()) {
+    let time = match clock(value) {
         Some(time) => time,
         None => moment(value, &wish.zone)?.time(),
     };
@@ -158,6 +158,12 @@ fn time(state: &State, value: &Value, style: Option<&str>, given: Kwargs) -> Res
     let formatter = NoCalendarFormatter::try_new((&reader.locale).into(), fields)
         .map_err(|error| reader.unable(error))?;
     Ok(plain(&formatter.format(&icu_time(time)?)))
+}
+
+/// A time without a day is what clocks show everywhere. What has a day, too, is left to [`moment`], since its time alone would
+/// forget its offset.
+fn clock(value: &Value) -> Option<civil::Time> {
+    value.as_str().filter(|text| text.as_bytes().get(2) == Some(&b':'))?.parse().ok()
 }
 
 /// A day without a time is that day everywhere.
@@ -335,7 +341,20 @@ mod tests {
     }
 
     #[test]
+    fn an_offset_counts_for_the_time_as_it_does_for_the_day() {
+        for (offset, clock) in [("Z", "19:30"), ("+00:00", "19:30"), ("+02:00", "17:30"), ("-05:00", "00:30")]
+        {
+            let at = format!("'2026-01-21T18:30:00{offset}'");
+            writes("it", &format!("{at} | time"), clock);
+            let day = if clock == "00:30" { "22" } else { "21" };
+            writes("it", &format!("{at} | datetime"), &format!("{day} gen 2026, {clock}"));
+        }
+    }
+
+    #[test]
     fn what_has_no_zone_is_not_moved_to_one() {
+        writes("it", "'2026-01-21T23:30' | time", "23:30");
+        writes("it", "'19:30:05' | time('long')", "19:30:05");
         writes("it", "'2026-01-21' | date", "21 gen 2026");
         writes("it", "'2026-01-21T23:30' | datetime", "21 gen 2026, 23:30");
         writes("it", "'19:30' | time", "19:30");
