@@ -25,6 +25,7 @@ pub fn add(environment: &mut Environment<'_>) {
     environment.add_filter("paragraphs", paragraphs);
     environment.add_filter("replace", replace);
     environment.add_filter("string", string);
+    environment.add_filter("sum", sum);
     environment.add_filter("times", times);
     environment.add_filter("urlencode", urlencode);
     environment.add_function("range", range);
@@ -113,23 +114,37 @@ fn join(state: &State, value: &Value, between: Option<&Value>) -> Result<Value, 
     Ok(if safe { Value::from_safe_string(joined) } else { Value::from(joined) })
 }
 
-/// `map(attribute="name")` only: by the name of a filter it would make more of each item than anybody counts.
+/// `map(attribute="name")` only: by the name of a filter, or with a default, it would make more of each item than anybody counts.
 #[expect(clippy::needless_pass_by_value, reason = "MiniJinja gives arguments away")]
 fn map(value: &Value, given: Kwargs) -> Result<Vec<Value>, Error> {
     let attribute: Option<String> = given.get("attribute")?;
-    let default: Option<Value> = given.get("default")?;
     given.assert_all_used()?;
     let attribute =
         attribute.ok_or_else(|| invalid("`map` takes an attribute: `map(attribute=\"name\")`"))?;
     let part = |item: Value| {
-        attribute.split('.').try_fold(item, |item, name| item.get_attr(name)).and_then(|found| match &default
-        {
-            Some(default) if found.is_undefined() => Ok(default.clone()),
-            _ if found.is_undefined() => Err(Error::from(ErrorKind::UndefinedError)),
-            _ => Ok(found),
-        })
+        let found = part_of(item, &attribute)?;
+        if found.is_undefined() { Err(Error::from(ErrorKind::UndefinedError)) } else { Ok(found) }
     };
     items_of(value)?.map(part).collect()
+}
+
+fn part_of(item: Value, path: &str) -> Result<Value, Error> {
+    path.split('.').try_fold(item, |item, name| item.get_attr(name))
+}
+
+/// From a number only: MiniJinja's puts texts and lists together, too, if it starts from one.
+fn sum(
+    state: &State,
+    value: Value,
+    attribute: Option<&str>,
+    start: Option<Value>,
+    given: Kwargs,
+) -> Result<Value, Error> {
+    let named: Option<Value> = given.get("start")?;
+    if start.iter().chain(&named).any(|start| !start.is_number()) {
+        return Err(invalid("`sum` adds numbers, so it starts from one"));
+    }
+    filters::sum(state, value, attribute, start, given)
 }
 
 /// Numbers only; `*` would repeat texts, too.
@@ -199,6 +214,10 @@ mod tests {
             "{{ list | join(big) }}",
             "{{ big | e }}",
             "{{ list | map('default', big, true) }}",
+            "{{ list | map(attribute='x', default=big) }}",
+            "{{ ['a', 'b'] | sum(start='') }}",
+            "{{ [[1], [2]] | sum(none, []) }}",
+            "{{ ['a'] | sum }}",
             "{{ range(1000000000) }}",
             "{{ range(0, 1000000000, 1) }}",
             "{{ range(0, 1, 0) }}",
@@ -221,6 +240,7 @@ mod tests {
         gives("{{ ['<', '<b>' | safe] | join('<br>' | safe) }}", "&lt;<br><b>");
         gives("{{ 'a-b' | replace('-', '<') }}", "a&lt;b");
         gives("{{ 3 | times(2) }} {{ 1.5 | times(3) }}", "6 4.5");
+        gives("{{ [1, 2.5] | sum }} {{ [{'n': 2}, {}] | sum(attribute='n', start=1) }}", "3.5 3");
         gives(
             "{% for i in range(3) %}{{ i }}{% endfor %}{% for i in range(5, 1, -2) %}{{ i }}{% endfor %}",
             "01253",

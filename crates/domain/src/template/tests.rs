@@ -261,6 +261,8 @@ fn no_template_hurts() {
         format!("{{{{ {}a }}}}", "not ".repeat(50_000)),
         format!("{{{{ a{} }}}}", " if a else a".repeat(10_000)),
         "{{ payload }}".repeat(20_000),
+        "{% set a = range(1000) | map(attribute='x', default='x' ~ payload) | sum(start='') %}{{ a | length }}".to_owned(),
+        "{% set a = [payload.dishes[0], payload.dishes[1]] | sum(start='') %}{{ a | length }}".to_owned(),
     ] {
         let rows = vec![row(json!({"event_type": "ORDER_CREATED", "title": "x", "html": source}))];
         let usable = check(&rows[0]).is_ok();
