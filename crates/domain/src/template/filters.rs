@@ -1,13 +1,15 @@
 //! What templates can call beside MiniJinja's own: filters that have a limit where MiniJinja's have none, and some that are
 //! missing. Those that speak a language are in [`super::localized`].
 
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Write};
 
-use minijinja::value::{Kwargs, ValueIter, ValueKind};
+use minijinja::value::{Kwargs, Rest, ValueIter, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, HtmlEscape, State, Value, filters};
 
-/// What one filter may answer.
-const MAX_TEXT_BYTES: usize = 256 * 1024;
+/// What one filter may answer. A body fits, even where every second letter of it has to be escaped.
+pub const MAX_TEXT_BYTES: usize = 128 * 1024;
+/// Of a list that a filter makes. An item takes 24 bytes, so such a list takes no more than a text may.
+const MAX_ITEMS: usize = 5_000;
 const MAX_RANGE: i64 = 1_000;
 
 /// Replaces what has no limit, and takes away what can't have one or is nobody's business.
@@ -17,6 +19,30 @@ pub fn add(environment: &mut Environment<'_>) {
     }
     for name in ["debug", "dict", "namespace"] {
         environment.remove_global(name);
+    }
+    for (name, filter) in [
+        ("dictsort", Value::from_function(filters::dictsort)),
+        ("groupby", Value::from_function(filters::groupby)),
+        ("lines", Value::from_function(filters::lines)),
+        ("list", Value::from_function(filters::list)),
+        ("reject", Value::from_function(filters::reject)),
+        ("rejectattr", Value::from_function(filters::rejectattr)),
+        ("reverse", Value::from_function(filters::reverse)),
+        ("select", Value::from_function(filters::select)),
+        ("selectattr", Value::from_function(filters::selectattr)),
+        ("sort", Value::from_function(filters::sort)),
+        ("split", Value::from_function(filters::split)),
+        ("unique", Value::from_function(filters::unique)),
+    ] {
+        environment.add_filter(name, move |state: &mut State, mut given: Rest<Value>, named: Kwargs| {
+            given.first().map_or(Ok(()), check_size)?;
+            if named.args().next().is_some() {
+                given.push(Value::from(named));
+            }
+            let result = filter.call(state, &given)?;
+            check_size(&result)?;
+            Ok::<_, Error>(result)
+        });
     }
     environment.add_filter("escape", escape);
     environment.add_filter("e", escape);
@@ -39,8 +65,21 @@ pub fn invalid(what: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidOperation, what)
 }
 
-/// A value as text, as long as it fits.
-fn text_of(value: &Value) -> Result<String, Error> {
+/// Before a list is made of it, and of the list: a text of many letters is a list that is many times as large.
+fn check_size(value: &Value) -> Result<(), Error> {
+    match value.as_str() {
+        Some(text) if text.len() > MAX_TEXT_BYTES => Err(too_large()),
+        None if value.try_iter().is_ok_and(|mut items| items.nth(MAX_ITEMS).is_some()) => Err(too_many()),
+        _ => Ok(()),
+    }
+}
+
+fn too_many() -> Error {
+    invalid(format!("a list has more than {MAX_ITEMS} items"))
+}
+
+/// What is shown, as long as it fits.
+fn limited(shown: impl Display) -> Result<String, Error> {
     struct Limited(String);
     impl Write for Limited {
         fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -51,16 +90,24 @@ fn text_of(value: &Value) -> Result<String, Error> {
             Ok(())
         }
     }
-    if value.is_undefined() {
-        return Err(Error::from(ErrorKind::UndefinedError));
-    }
     let mut limited = Limited(String::new());
-    write!(limited, "{value}").map_err(|_| too_large())?;
+    write!(limited, "{shown}").map_err(|_| too_large())?;
     Ok(limited.0)
 }
 
+fn text_of(value: &Value) -> Result<String, Error> {
+    if value.is_undefined() {
+        return Err(Error::from(ErrorKind::UndefinedError));
+    }
+    limited(value)
+}
+
 fn items_of(value: &Value) -> Result<ValueIter, Error> {
-    if value.is_undefined() { Err(Error::from(ErrorKind::UndefinedError)) } else { value.try_iter() }
+    if value.is_undefined() {
+        return Err(Error::from(ErrorKind::UndefinedError));
+    }
+    check_size(value)?;
+    value.try_iter()
 }
 
 fn string(value: &Value) -> Result<Value, Error> {
@@ -68,8 +115,8 @@ fn string(value: &Value) -> Result<Value, Error> {
 }
 
 fn escape(state: &mut State, value: &Value) -> Result<Value, Error> {
-    if !value.is_safe() && text_of(value)?.len() > MAX_TEXT_BYTES / 6 {
-        return Err(too_large());
+    if !value.is_safe() {
+        limited(HtmlEscape(&text_of(value)?))?;
     }
     filters::escape(state, value)
 }
@@ -98,7 +145,7 @@ fn join(state: &State, value: &Value, between: Option<&Value>) -> Result<Value, 
     let safe = any_safe && !matches!(state.auto_escape(), AutoEscape::None);
     let shown = |value: &Value| {
         let text = text_of(value)?;
-        Ok::<_, Error>(if safe && !value.is_safe() { HtmlEscape(&text).to_string() } else { text })
+        if safe && !value.is_safe() { limited(HtmlEscape(&text)) } else { Ok(text) }
     };
     let between = shown(&between)?;
     let mut joined = String::new();
@@ -165,9 +212,14 @@ fn paragraphs(value: &Value) -> Result<Value, Error> {
         let lines: Vec<String> = text.lines().map(|line| HtmlEscape(line).to_string()).collect();
         format!("<p>{}</p>", lines.join("<br>"))
     };
-    let paragraphs: Vec<String> =
-        text.split("\n\n").map(str::trim).filter(|text| !text.is_empty()).map(paragraph).collect();
-    Ok(Value::from_safe_string(paragraphs.concat()))
+    let mut html = String::new();
+    for text in text.split("\n\n").map(str::trim).filter(|text| !text.is_empty()) {
+        html.push_str(&paragraph(text));
+        if html.len() > MAX_TEXT_BYTES {
+            return Err(too_large());
+        }
+    }
+    Ok(Value::from_safe_string(html))
 }
 
 fn range(first: i64, end: Option<i64>, step: Option<i64>) -> Result<Vec<i64>, Error> {
@@ -213,6 +265,13 @@ mod tests {
             "{{ big | replace('&', big) }}",
             "{{ list | join(big) }}",
             "{{ big | e }}",
+            "{{ big | paragraphs }}",
+            "{{ big | list }}",
+            "{{ big | split('') }}",
+            "{{ list | sort }}",
+            "{{ list | map(attribute='x') }}",
+            "{{ list | join }}",
+            "{{ (list + list) | select('string') | list }}",
             "{{ list | map('default', big, true) }}",
             "{{ list | map(attribute='x', default=big) }}",
             "{{ ['a', 'b'] | sum(start='') }}",
@@ -246,6 +305,8 @@ mod tests {
             "01253",
         );
         gives("{{ 'a b&c' | urlencode }}", "a%20b%26c");
+        gives("{{ 'b,a,a' | split(',') | unique | sort(reverse=true) | join }}", "ba");
+        gives("{{ rows | selectattr('n', 'eq', 'b') | list | length }}{{ 'ab' | reverse }}", "1ba");
         gives("{{ 'a <b>\nc\n\n\nd' | paragraphs }}", "<p>a &lt;b&gt;<br>c</p><p>d</p>");
     }
 
