@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use minijinja::value::{Serde, merge_maps};
-use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
+use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value, context};
 
 use crate::channel::Channel;
 use crate::id::EventType;
@@ -332,7 +332,11 @@ impl<'a> Renderer<'a> {
         let describe = |error: minijinja::Error| describe_in(&error, html);
         let compiled = self.templates.environment.get_template(&name).map_err(describe)?;
         let mut output = Bounded { text: Vec::new(), limit };
-        compiled.render_captured_to(context, &mut output).map_err(describe)?;
+        compiled.render_captured_to(context, &mut output).map_err(|error| match error.kind() {
+            // MiniJinja tells neither where nor why it could not write.
+            ErrorKind::WriteFailure => format!("template {name}: the output has more than {limit} bytes"),
+            _ => describe(error),
+        })?;
         String::from_utf8(output.text).map_err(|_| format!("template {name}: the output is not text"))
     }
 }
@@ -439,7 +443,7 @@ struct Bounded {
 impl io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.text.len() + bytes.len() > self.limit {
-            return Err(io::Error::other(format!("the output has more than {} bytes", self.limit)));
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
         self.text.extend_from_slice(bytes);
         Ok(bytes.len())
