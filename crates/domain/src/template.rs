@@ -5,6 +5,7 @@
 mod bounds;
 mod currency;
 mod filters;
+mod locale;
 mod localized;
 mod markup;
 mod mjml;
@@ -112,12 +113,12 @@ impl Templates {
                 needs.add(&self.environment, &part_name)?;
             }
         }
-        let locale = match &row.locale {
-            Selector::Any => None,
-            Selector::Only(locale) => Some(locale.clone()),
+        let (locale, key) = match row.locale {
+            Selector::Any => (None, Selector::Any),
+            Selector::Only(locale) => (Some(locale.clone()), Selector::Only(locale::normal(&locale))),
         };
         let compiled = Compiled { name, locale, needs, html, untitled, body_from_html };
-        self.keys.insert((row.event_type, row.channel, row.locale), compiled);
+        self.keys.insert((row.event_type, row.channel, key), compiled);
         Ok(())
     }
 
@@ -151,7 +152,7 @@ impl Templates {
         locale: Option<&str>,
         fits: impl Fn(&Compiled) -> bool,
     ) -> Option<&Compiled> {
-        let locales = locale_fallbacks(locale);
+        let locales = locale::fallbacks(locale);
         let channels = channel.map(Selector::Only).into_iter().chain([Selector::Any]);
         for event_type in event_types {
             for channel in channels.clone() {
@@ -181,17 +182,6 @@ impl Needs {
         }
         Ok(())
     }
-}
-
-fn locale_fallbacks(locale: Option<&str>) -> Vec<Selector<String>> {
-    let mut fallbacks = Vec::new();
-    let mut rest = locale;
-    while let Some(tag) = rest {
-        fallbacks.push(Selector::Only(tag.to_owned()));
-        rest = tag.rsplit_once(['-', '_']).map(|(shorter, _)| shorter);
-    }
-    fallbacks.push(Selector::Any);
-    fallbacks
 }
 
 /// Renders the texts of one event. A text that does not speak of its recipient is rendered once, and one that depends on
@@ -348,8 +338,19 @@ pub fn in_words(event_type: &EventType) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
+/// Whether this has the form of a language tag: `it`, `pt-BR`, `zh_Hant_HK`.
+pub fn is_locale(text: &str) -> bool {
+    locale::is_tag(text)
+}
+
 /// Whether a row can be used at all.
 pub fn check(row: &Template) -> Result<(), FieldError> {
+    if let Selector::Only(locale) = &row.locale
+        && !is_locale(locale)
+    {
+        let detail = "is no language tag such as `it` or `pt-BR`, nor `*` for any language";
+        return Err(FieldError::new("locale", detail));
+    }
     for (field, source) in
         [("title", Some(&row.title)), ("body", Some(&row.body)), ("html", row.html.as_ref())]
     {

@@ -18,6 +18,7 @@ use minijinja::{Environment, Error, State, Value};
 
 use super::currency;
 use super::filters::invalid;
+use super::locale;
 
 /// The variable that holds the [`Reader`]; no template can write its name.
 pub const READER: &str = " reader";
@@ -53,7 +54,7 @@ impl Object for Reader {}
 impl Reader {
     /// A locale that is none falls back to the part of it that is one, and in the end to English.
     pub fn new(locale: Option<&str>, zone: TimeZone) -> Self {
-        let mut tag = locale.unwrap_or(DEFAULT_LOCALE).replace('_', "-");
+        let mut tag = locale::normal(locale.unwrap_or(DEFAULT_LOCALE));
         let locale = loop {
             match (Locale::try_from_str(&tag), tag.rsplit_once('-')) {
                 (Ok(locale), _) => break locale,

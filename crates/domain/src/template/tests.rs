@@ -39,6 +39,19 @@ fn the_locale_falls_back_to_its_language_and_then_to_the_default() {
 }
 
 #[test]
+fn a_language_is_found_however_it_is_written() {
+    for (row, recipient) in
+        [("it-CH", "it_CH"), ("it_CH", "it-ch"), ("pt-BR", "pt-br"), ("IT", "it-CH"), ("it", "IT_it")]
+    {
+        let rows =
+            vec![template("ORDER_CREATED", "*", row, "mine"), template("ORDER_CREATED", "*", "*", "default")];
+        assert_eq!(title(rows, None, Some(recipient)).unwrap(), "mine", "{row} for {recipient}");
+    }
+    let error = check(&template("ORDER_CREATED", "*", "the language", "a")).unwrap_err();
+    assert_eq!(error.field, "locale");
+}
+
+#[test]
 fn the_event_type_counts_before_the_channel_and_the_channel_before_the_locale() {
     let rows = vec![
         template("*", "EMAIL", "it", "any event, mail, it"),
