@@ -114,6 +114,18 @@ async fn a_preview_that_can_not_be_made_says_why() {
     asked(json!({"user": {"user_type": "CUSTOMER", "user_id": 7}})).await.assert_problem(404, "not-found");
     let both = asked(json!({"user": {"user_type": "CUSTOMER", "user_id": 7}, "recipient": {}})).await;
     both.assert_problem(422, "invalid").assert_names(0, "/user");
+    for locale in ["it-CH-and-so-on-and-on", "", "*", &"a-".repeat(100_000)] {
+        asked(json!({"locale": locale})).await.assert_problem(422, "invalid").assert_names(0, "/locale");
+    }
+    for (field, value) in [
+        ("locale", json!("a".repeat(200_000))),
+        ("name", json!("a\nb")),
+        ("user_type", json!("PIGEON")),
+        ("email", json!("x")),
+    ] {
+        let stranger = asked(json!({"recipient": {field: value}})).await;
+        stranger.assert_problem(422, "invalid").assert_names(0, &format!("/recipient/{field}"));
+    }
     asked(json!({"colour": "red"})).await.assert_problem(422, "invalid").assert_names(0, "/colour");
     asked(json!({"channel": "PIGEON"})).await.assert_problem(422, "invalid").assert_names(0, "/channel");
     asked(json!({"event": null})).await.assert_problem(422, "invalid").assert_names(0, "/event");
