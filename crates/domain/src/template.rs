@@ -98,7 +98,8 @@ impl Templates {
 
     fn add(&mut self, row: Template) -> Result<(), String> {
         let name = format!("{}/{}/{}", row.event_type, row.channel, row.locale);
-        let html = row.html.as_deref().map(mjml::compile).transpose();
+        let written = row.html.as_deref().filter(|html| !html.trim().is_empty());
+        let html = written.map(mjml::compile).transpose();
         let html = html.map_err(|error| format!("template {name}/html: {error}"))?;
         let untitled = row.title.trim().is_empty();
         let body_from_html = row.body.trim().is_empty() && html.is_some();

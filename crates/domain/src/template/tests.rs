@@ -154,6 +154,16 @@ fn an_event_without_html_of_its_own_is_laid_out_as_any_event_is() {
 }
 
 #[test]
+fn html_that_is_blank_is_none() {
+    let layout = row(json!({"channel": "EMAIL", "title": "", "html": "<p>{{ body }}</p>"}));
+    for blank in ["", " \n"] {
+        let own = row(json!({"event_type": "ORDER_CREATED", "title": "x", "body": "y", "html": blank}));
+        assert_eq!(mail(vec![own.clone()], &person(&json!({}))).unwrap().1, None);
+        assert_eq!(mail(vec![own, layout.clone()], &person(&json!({}))).unwrap().1.unwrap(), "<p>y</p>");
+    }
+}
+
+#[test]
 fn html_in_another_language_is_not_mixed_with_a_text() {
     let rows = vec![
         row(
