@@ -134,16 +134,15 @@ impl Templates {
         self.closest(&event_types, channel, locale, |compiled| !compiled.is_layout())
     }
 
-    /// Whose HTML is taken: the text's own, else the one that is there for any event.
+    /// Whose HTML is taken: the text's own, else a layout. What any other row has goes with that row's text, and says what it says.
     fn find_html<'s>(
         &'s self,
         text: Option<&'s Compiled>,
         channel: Channel,
         locale: Option<&str>,
     ) -> Option<&'s Compiled> {
-        let has_html = |compiled: &Compiled| compiled.html.is_some();
-        text.filter(|text| has_html(text))
-            .or_else(|| self.closest(&[Selector::Any], Some(channel), locale, has_html))
+        text.filter(|text| text.html.is_some())
+            .or_else(|| self.closest(&[Selector::Any], Some(channel), locale, Compiled::is_layout))
     }
 
     fn closest(

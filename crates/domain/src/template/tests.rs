@@ -154,6 +154,19 @@ fn an_event_without_html_of_its_own_is_laid_out_as_any_event_is() {
 }
 
 #[test]
+fn html_that_says_something_is_no_layout_of_other_texts() {
+    let generic =
+        row(json!({"channel": "EMAIL", "title": "News", "body": "b", "html": "<p>Something happened</p>"}));
+    let own = row(json!({"event_type": "ORDER_CREATED", "title": "An order", "body": "y"}));
+    let (text, html) = mail(vec![generic.clone(), own.clone()], &person(&json!({}))).unwrap();
+    assert_eq!((text.title.as_str(), html), ("An order", None));
+    let layout = row(json!({"channel": "*", "title": "", "html": "<b>{{ title }}</b>"}));
+    let (_, html) = mail(vec![generic.clone(), own, layout], &person(&json!({}))).unwrap();
+    assert_eq!(html.unwrap(), "<b>An order</b>");
+    assert_eq!(mail(vec![generic], &person(&json!({}))).unwrap().1.unwrap(), "<p>Something happened</p>");
+}
+
+#[test]
 fn html_that_is_blank_is_none() {
     let layout = row(json!({"channel": "EMAIL", "title": "", "html": "<p>{{ body }}</p>"}));
     for blank in ["", " \n"] {
