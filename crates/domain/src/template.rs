@@ -4,6 +4,7 @@
 
 mod bounds;
 mod currency;
+mod failure;
 mod filters;
 mod locale;
 mod localized;
@@ -23,6 +24,8 @@ use crate::id::EventType;
 use crate::quiet_hours::Zone;
 use crate::recipient::Recipient;
 use crate::row::{FieldError, Selector, Template};
+pub(crate) use failure::describe;
+use failure::{describe_in, in_one_line_each};
 use localized::{BY_LOCALE, BY_ZONE, DEFAULT_LOCALE, READER, Reader};
 use mjml::Html;
 use tags::{TagKind, Token};
@@ -109,6 +112,7 @@ impl Templates {
             let Some(source) = source else { continue };
             let part_name = format!("{name}/{part}");
             bounds::check(&source).map_err(|error| format!("template {part_name}, {error}"))?;
+            let source = in_one_line_each(&source);
             self.environment.add_template_owned(part_name.clone(), source).map_err(|e| describe(&e))?;
             if part != "html" || body_from_html {
                 needs.add(&self.environment, &part_name)?;
@@ -405,34 +409,6 @@ fn environment() -> Environment<'static> {
     filters::add(&mut environment);
     localized::add(&mut environment);
     environment
-}
-
-/// One line with the template, the line in it, and the variable where there is one.
-pub(crate) fn describe(error: &minijinja::Error) -> String {
-    describe_in(error, None)
-}
-
-/// The line is that of the source that somebody wrote, not of the HTML that was made of it.
-fn describe_in(error: &minijinja::Error, html: Option<&Html>) -> String {
-    let mut text = match error.detail() {
-        Some(detail) => format!("{}: {detail}", error.kind()),
-        None => error.kind().to_string(),
-    };
-    let range = error.range();
-    let variable = range.clone().and_then(|range| error.template_source()?.get(range).map(str::to_owned));
-    if let Some(variable) = variable {
-        text = format!("{text} (`{}`)", variable.chars().take(80).collect::<String>());
-    }
-    let line = match (html, range) {
-        (Some(html), Some(range)) => Some(html.line(range.start)),
-        (Some(_), None) => None,
-        (None, _) => error.line(),
-    };
-    match (error.name(), line) {
-        (Some(name), Some(line)) => format!("template {name}, line {line}: {text}"),
-        (Some(name), None) => format!("template {name}: {text}"),
-        (None, _) => text,
-    }
 }
 
 #[derive(Debug)]

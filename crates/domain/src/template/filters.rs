@@ -61,6 +61,11 @@ fn too_large() -> Error {
     invalid(format!("the result has more than {MAX_TEXT_BYTES} bytes"))
 }
 
+/// MiniJinja's own error names the variable that is missing; it makes one where a part of nothing is asked for.
+pub fn missing(value: &Value) -> Error {
+    value.get_attr("").err().unwrap_or_else(|| Error::from(ErrorKind::UndefinedError))
+}
+
 pub fn invalid(what: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidOperation, what)
 }
@@ -97,14 +102,14 @@ fn limited(shown: impl Display) -> Result<String, Error> {
 
 fn text_of(value: &Value) -> Result<String, Error> {
     if value.is_undefined() {
-        return Err(Error::from(ErrorKind::UndefinedError));
+        return Err(missing(value));
     }
     limited(value)
 }
 
 fn items_of(value: &Value) -> Result<ValueIter, Error> {
     if value.is_undefined() {
-        return Err(Error::from(ErrorKind::UndefinedError));
+        return Err(missing(value));
     }
     check_size(value)?;
     value.try_iter()
@@ -170,7 +175,7 @@ fn map(value: &Value, given: Kwargs) -> Result<Vec<Value>, Error> {
         attribute.ok_or_else(|| invalid("`map` takes an attribute: `map(attribute=\"name\")`"))?;
     let part = |item: Value| {
         let found = part_of(item, &attribute)?;
-        if found.is_undefined() { Err(Error::from(ErrorKind::UndefinedError)) } else { Ok(found) }
+        if found.is_undefined() { Err(missing(&found)) } else { Ok(found) }
     };
     items_of(value)?.map(part).collect()
 }

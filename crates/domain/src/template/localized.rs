@@ -17,7 +17,7 @@ use minijinja::value::{Kwargs, Object, ValueKind};
 use minijinja::{Environment, Error, State, Value};
 
 use super::currency;
-use super::filters::invalid;
+use super::filters::{invalid, missing};
 use super::locale;
 
 /// The variable that holds the [`Reader`]; no template can write its name.
@@ -177,7 +177,7 @@ fn moment(value: &Value, zone: &TimeZone) -> Result<civil::DateTime, Error> {
     let wrong =
         || invalid("not a moment: expected RFC 3339, such as 2026-01-21T19:30:00Z, or seconds since 1970");
     if value.is_undefined() {
-        return Err(Error::from(minijinja::ErrorKind::UndefinedError));
+        return Err(missing(value));
     }
     let at = if let Some(text) = value.as_str() {
         match text.parse::<jiff::Timestamp>() {
@@ -268,7 +268,7 @@ fn exact(value: &Value) -> Result<Decimal, Error> {
     let text: Cow<'_, str> = match (value.kind(), value.as_str()) {
         (ValueKind::Number, _) => Cow::Owned(value.to_string()),
         (_, Some(text)) => Cow::Borrowed(text.trim()),
-        (ValueKind::Undefined, _) => return Err(Error::from(minijinja::ErrorKind::UndefinedError)),
+        (ValueKind::Undefined, _) => return Err(missing(value)),
         _ => return Err(invalid("not a number")),
     };
     let fits =

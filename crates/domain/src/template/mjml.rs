@@ -6,7 +6,7 @@ use mrml::prelude::parser::{Error, ParserOptions};
 use mrml::prelude::render::RenderOptions;
 
 use super::markup;
-use super::tags::{Tag, line_of, tags};
+use super::tags::{Tag, line_of, lines_of, tags};
 
 const MAX_HTML_BYTES: usize = 1024 * 1024;
 
@@ -77,6 +77,7 @@ fn take_out(source: &str, tags: &[Tag<'_>], mark: &str) -> String {
 
 fn put_back(source: &str, tags: &[Tag<'_>], mark: &str, html: &str) -> Result<Html, String> {
     let mut whole = String::with_capacity(html.len() + source.len());
+    let written = lines_of(source, tags);
     let mut lines = Vec::with_capacity(tags.len());
     let mut kept = vec![false; tags.len()];
     let mut parts = html.split(mark);
@@ -86,7 +87,7 @@ fn put_back(source: &str, tags: &[Tag<'_>], mark: &str, html: &str) -> Result<Ht
         let found = number.parse::<usize>().ok().and_then(|number| Some((number, tags.get(number)?)));
         let (number, tag) = found.ok_or("MJML changed a Jinja tag: put it into a text or an attribute")?;
         kept[number] = true;
-        lines.push((whole.len(), line_of(source, tag.start)));
+        lines.push((whole.len(), written[number]));
         whole.push_str(&source[tag.start..tag.end]);
         whole.push_str(behind);
     }

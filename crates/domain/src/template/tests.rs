@@ -70,6 +70,45 @@ fn a_missing_variable_names_template_line_and_variable() {
     assert!(error.contains("ORDER_CREATED/*/*/title, line 2") && error.contains("payload.chair"), "{error}");
 }
 
+/// From the third line on of whatever they stand in; the line that is told is that of the step which fails.
+const MISSING: [(&str, usize); 11] = [
+    ("{{ payload.chair }}", 3),
+    ("{{ payload.chair\n | date(\"long\") }}", 4),
+    ("{{ payload.chair\n | date(\n\"long\") }}", 4),
+    ("{{ payload.chair | upper\n }}", 3),
+    ("{{\tpayload.chair\n ~ 'a' }}", 3),
+    ("{{ payload.chair ~ 'a\nb' }}", 3),
+    ("{{ payload.chair\n | currency(\"EUR\")\n | string }}", 4),
+    ("{% set a = payload.chair %}\n\n{{ 'x' }}{{ a }}", 5),
+    ("{{ payload.chair | plural(one='a',\n other='b') }}", 3),
+    ("{{ [payload.chair,\n 2] | join }}", 4),
+    ("{% for x in payload.chair\n %}{% endfor %}", 3),
+];
+
+#[test]
+fn a_missing_variable_is_named_however_the_expression_is_written() {
+    let mjml = |tag: &str| {
+        format!(
+            "<mjml><mj-body><mj-section><mj-column>{{{{\n'x' }}}}\n<mj-text>{tag}</mj-text>\n</mj-column></mj-section></mj-body></mjml>"
+        )
+    };
+    for (tag, line) in MISSING {
+        let text = format!("{{{{\n'x' }}}}\n{tag}");
+        for (part, body, html) in [
+            ("body", text.clone(), String::new()),
+            ("html", "a".to_owned(), format!("<p>{text}</p>")),
+            ("html", "a".to_owned(), mjml(tag)),
+        ] {
+            let rows = vec![row(
+                json!({"event_type": "ORDER_CREATED", "channel": "EMAIL", "title": "a", "body": body, "html": html}),
+            )];
+            let error = mail(rows, &person(&json!({}))).unwrap_err();
+            let start = format!("template ORDER_CREATED/EMAIL/*/{part}, line {line}: ");
+            assert!(error.starts_with(&start) && error.contains("payload.chair"), "{tag:?}: {error:?}");
+        }
+    }
+}
+
 #[test]
 fn an_endless_template_runs_out_of_fuel() {
     let source = "{% for a in range(1000) %}{% for b in range(1000) %}{% endfor %}{% endfor %}";
