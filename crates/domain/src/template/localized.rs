@@ -218,7 +218,8 @@ fn number(state: &State, value: &Value, decimals: Option<i16>) -> Result<String,
             decimal.absolute.trim_end();
         }
     }
-    written(&reader, &decimal)
+    // What is rounded to nothing is not less than nothing.
+    written(&reader, &decimal.with_sign_display(SignDisplay::Negative))
 }
 
 fn currency(state: &State, value: &Value, code: &str) -> Result<String, Error> {
@@ -241,7 +242,10 @@ fn plural(state: &State, value: &Value, given: Kwargs) -> Result<Value, Error> {
     let reader = Reader::of(state)?;
     let rules =
         PluralRules::try_new_cardinal((&reader.locale).into()).map_err(|error| reader.unable(error))?;
-    let category = match rules.category_for(PluralOperands::from(&exact(value)?)) {
+    let mut count = exact(value)?;
+    // What JSON has as 1.0 is one guest, and not 1.0 guests.
+    count.absolute.trim_end();
+    let category = match rules.category_for(PluralOperands::from(&count)) {
         PluralCategory::Zero => "zero",
         PluralCategory::One => "one",
         PluralCategory::Two => "two",
@@ -368,6 +372,9 @@ mod tests {
         writes("en", "1234567.891 | number(1)", "1,234,567.9");
         writes("en", "2 | number(2)", "2.00");
         writes("en", "0.1 | number", "0.1");
+        writes("en", "-0.0004 | number", "0");
+        writes("en", "-0.4 | number(0)", "0");
+        writes("en", "-1.5 | number", "-1.5");
         writes("it", "12.5 | currency('EUR')", "12,50 €");
         writes("en", "12.5 | currency('EUR')", "€12.50");
         writes("pt-BR", "'12.5' | currency('BRL')", "R$ 12,50");
@@ -383,6 +390,10 @@ mod tests {
         let guests = |n: &str| format!("{n} | plural(one='ospite', other='ospiti')");
         writes("it", &guests("1"), "ospite");
         writes("it", &guests("0"), "ospiti");
+        writes("it", &guests("1.0"), "ospite");
+        writes("it", &guests("'1.00'"), "ospite");
+        writes("en", "1.5 | plural(one='a', other='b')", "b");
+        writes("en", "10.0 | plural(one='a', other='b')", "b");
         writes("it", &guests("1000000"), "ospiti");
         writes("pt", "0 | plural(one='mesa', other='mesas')", "mesa");
         writes("pl", "3 | plural(one='stolik', few='stoliki', many='stolików', other='stolika')", "stoliki");
