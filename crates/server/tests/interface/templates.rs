@@ -253,8 +253,8 @@ async fn a_folder_of_templates_is_loaded_all_or_nothing() {
         &[
             ("README.md", "ours"),
             ("ORDER_CREATED/any.txt", "Order {{ payload.order }}\n\nLine 1\nLine 2\n"),
-            ("ORDER_CREATED/EMAIL.it.txt", "Ordine"),
-            ("ORDER_CREATED/EMAIL.it.mjml", LAYOUT),
+            ("ORDER_CREATED/EMAIL.it.txt", "\u{feff}Ordine"),
+            ("ORDER_CREATED/EMAIL.it.mjml", &format!("\u{feff}{LAYOUT}")),
             ("any/EMAIL.html", "<p>{{ body }}</p>"),
         ],
     );
@@ -275,6 +275,8 @@ async fn a_folder_of_templates_is_loaded_all_or_nothing() {
         ("A/PIGEON.txt", "x", ["PIGEON", "A"]),
         ("A/any.txt", "title\nbody", ["any.txt", "empty line"]),
         ("A/any.html", "{% if %}", ["html", "line 1"]),
+        ("A/any.mjml", "<!-- ours --><mjml></mjml>", ["any.mjml", "<mjml"]),
+        ("A/any.it!.txt", "x", ["any.it!", "language"]),
         ("ORDER_CREATED/EMAIL.it.html", "x", ["EMAIL.it", "second html"]),
         ("stray.txt", "x", ["stray.txt", "not a folder"]),
     ] {
