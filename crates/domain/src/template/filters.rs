@@ -100,7 +100,7 @@ fn limited(shown: impl Display) -> Result<String, Error> {
     Ok(limited.0)
 }
 
-fn text_of(value: &Value) -> Result<String, Error> {
+pub fn text_of(value: &Value) -> Result<String, Error> {
     if value.is_undefined() {
         return Err(missing(value));
     }

@@ -17,7 +17,7 @@ use minijinja::value::{Kwargs, Object, ValueKind};
 use minijinja::{Environment, Error, State, Value};
 
 use super::currency;
-use super::filters::{invalid, missing};
+use super::filters::{invalid, missing, text_of};
 use super::locale;
 
 /// The variable that holds the [`Reader`]; no template can write its name.
@@ -82,11 +82,13 @@ enum Style {
     Long,
 }
 
-/// `date("long", zone="Europe/Rome")`.
+/// `date("long", zone="Europe/Rome", or_text=true)`.
 #[derive(Debug)]
 struct Wish {
     style: Style,
     zone: TimeZone,
+    /// What is no moment is shown as it came.
+    or_text: bool,
 }
 
 impl Wish {
@@ -94,6 +96,7 @@ impl Wish {
     fn new(reader: &Reader, style: Option<&str>, given: Kwargs) -> Result<Self, Error> {
         let named: Option<String> = given.get("style")?;
         let zone: Option<String> = given.get("zone")?;
+        let or_text: Option<bool> = given.get("or_text")?;
         given.assert_all_used()?;
         let style = match style.or(named.as_deref()) {
             Some("short") => Style::Short,
@@ -107,7 +110,11 @@ impl Wish {
                 TimeZone::get(&name).map_err(|_| invalid("the zone is an IANA name such as `Europe/Rome`"))?
             }
         };
-        Ok(Wish { style, zone })
+        Ok(Wish { style, zone, or_text: or_text.unwrap_or_default() })
+    }
+
+    fn instead(&self, value: &Value, error: Error) -> Result<String, Error> {
+        if self.or_text && !value.is_undefined() { text_of(value) } else { Err(error) }
     }
 }
 
@@ -115,16 +122,22 @@ fn date(state: &State, value: &Value, style: Option<&str>, given: Kwargs) -> Res
     let reader = Reader::of(state)?;
     let wish = Wish::new(&reader, style, given)?;
     let at = match day(value) {
-        Some(date) => date.to_datetime(civil::Time::midnight()),
-        None => moment(value, &wish.zone)?,
+        Some(date) => Ok(date.to_datetime(civil::Time::midnight())),
+        None => moment(value, &wish.zone),
     };
-    dated(&reader, wish.style, at, false)
+    match at {
+        Ok(at) => dated(&reader, wish.style, at, false),
+        Err(error) => wish.instead(value, error),
+    }
 }
 
 fn datetime(state: &State, value: &Value, style: Option<&str>, given: Kwargs) -> Result<String, Error> {
     let reader = Reader::of(state)?;
     let wish = Wish::new(&reader, style, given)?;
-    dated(&reader, wish.style, moment(value, &wish.zone)?, true)
+    match moment(value, &wish.zone) {
+        Ok(at) => dated(&reader, wish.style, at, true),
+        Err(error) => wish.instead(value, error),
+    }
 }
 
 fn dated(reader: &Reader, style: Style, at: civil::DateTime, with_time: bool) -> Result<String, Error> {
@@ -150,9 +163,10 @@ fn dated(reader: &Reader, style: Style, at: civil::DateTime, with_time: bool) ->
 fn time(state: &State, value: &Value, style: Option<&str>, given: Kwargs) -> Result<String, Error> {
     let reader = Reader::of(state)?;
     let wish = Wish::new(&reader, style, given)?;
-    let time = match clock(value) {
-        Some(time) => time,
-        None => moment(value, &wish.zone)?.time(),
+    let time = match (clock(value), moment(value, &wish.zone)) {
+        (Some(time), _) => time,
+        (None, Ok(at)) => at.time(),
+        (None, Err(error)) => return wish.instead(value, error),
     };
     // Seconds only for who asks for everything.
     let fields = if wish.style == Style::Long { T::hms() } else { T::hm() };
@@ -364,6 +378,17 @@ mod tests {
         writes("it", "'2026-01-21T23:30' | datetime", "21 gen 2026, 23:30");
         writes("it", "'19:30' | time", "19:30");
         writes("en", "'19:30' | time", "7:30 PM");
+    }
+
+    #[test]
+    fn what_is_no_moment_can_be_shown_as_it_came() {
+        writes("it", "'2026-01-08' | date('long', or_text=true)", "8 gennaio 2026");
+        writes("it", "'sabato sera' | date('long', or_text=true)", "sabato sera");
+        writes("it", "'verso le 8' | time(or_text=true)", "verso le 8");
+        writes("it", "at | datetime(or_text=true)", "21 gen 2026, 19:30");
+        writes("it", "['x'] | datetime(or_text=true)", "['x']");
+        assert!(render(Some("it"), "UTC", "nothing | date(or_text=true)").is_err());
+        assert!(render(Some("it"), "UTC", "'x' | date(or_text=false)").is_err());
     }
 
     #[test]
