@@ -25,7 +25,7 @@ use crate::quiet_hours::Zone;
 use crate::recipient::Recipient;
 use crate::row::{FieldError, Selector, Template};
 pub(crate) use failure::describe;
-use failure::{describe_in, in_one_line_each};
+use failure::{DRAFT, describe_in, in_one_line_each};
 use localized::{BY_LOCALE, BY_ZONE, DEFAULT_LOCALE, READER, Reader};
 use mjml::Html;
 use tags::{TagKind, Token};
@@ -372,11 +372,11 @@ fn check_source(field: &str, source: &str) -> Result<(), String> {
     // As it was written first, so that an error names the line that its author sees.
     let environment = environment();
     bounds::check(source)?;
-    environment.template_from_named_str("template", source).map_err(|e| describe(&e))?;
+    environment.template_from_named_str(DRAFT, source).map_err(|e| describe(&e))?;
     check_filters(&environment, source)?;
     if field == "html" {
         let html = mjml::compile(source)?;
-        let compiled = environment.template_from_named_str("template", &html.source);
+        let compiled = environment.template_from_named_str(DRAFT, &html.source);
         compiled.map_err(|error| describe_in(&error, Some(&html)))?;
     }
     Ok(())

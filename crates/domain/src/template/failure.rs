@@ -5,6 +5,8 @@
 use super::mjml::Html;
 use super::tags::{LINE_BREAK_IN_TAG, TagKind, length_of_text, line_of, tags};
 
+/// The name of a source that has none yet, since it is only being checked.
+pub const DRAFT: &str = "draft";
 const MAX_SHOWN_CHARS: usize = 80;
 
 /// The source as MiniJinja gets it: as long as it was, but each tag in one line. Texts in tags stay what they are.
@@ -51,9 +53,10 @@ pub fn describe_in(error: &minijinja::Error, html: Option<&Html>) -> String {
         (None, Some(at), Some(source)) => Some(line_of(source, at)),
         (None, _, _) => error.line(),
     };
-    match (error.name(), line) {
+    match (error.name().filter(|name| *name != DRAFT), line) {
         (Some(name), Some(line)) => format!("template {name}, line {line}: {text}"),
         (Some(name), None) => format!("template {name}: {text}"),
+        (None, Some(line)) if error.name() == Some(DRAFT) => format!("line {line}: {text}"),
         (None, _) => text,
     }
 }

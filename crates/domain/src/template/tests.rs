@@ -316,6 +316,8 @@ fn a_row_that_can_not_be_used_is_refused_by_field_and_line() {
     let error = refused(json!({"title": "a", "html": LAYOUT.replace("{% endfor %}", "{% endif %}")}));
     assert!(error.detail.contains("line 6"), "{error}");
     assert!(check(&row(json!({"title": "a", "html": LAYOUT}))).is_ok());
+    let error = refused(json!({"title": "a", "body": "x\n{% if %}"}));
+    assert!(error.detail.starts_with("line 2: "), "{error}");
 }
 
 #[test]
