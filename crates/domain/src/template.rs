@@ -175,7 +175,9 @@ impl Templates {
 impl Needs {
     fn add(&mut self, environment: &Environment<'_>, part: &str) -> Result<(), String> {
         let template = environment.get_template(part).map_err(|e| describe(&e))?;
-        self.person |= template.undeclared_variables(false).contains("recipient");
+        let variables = template.undeclared_variables(false);
+        self.person |= variables.contains("recipient");
+        self.locale |= variables.contains("locale");
         for tag in tags::tags(template.source()).iter().filter(|tag| tag.kind != TagKind::Comment) {
             for token in tags::tokens(tag.inner) {
                 // Texts, too: some filters take the name of another.
@@ -296,7 +298,11 @@ impl<'a> Renderer<'a> {
         // What was made from the HTML is not written into it again.
         let body = if template.body_from_html && template.name == of_text.name { "" } else { &text.body };
         let everything = Needs { person: true, locale: true, zone: true };
-        let own = [("title", Value::from(text.title.as_str())), ("body", Value::from(body))];
+        let own = [
+            ("title", Value::from(text.title.as_str())),
+            ("body", Value::from(body)),
+            ("locale", Value::from(language(of_text, recipient))),
+        ];
         let context = self.context(of_text, everything, recipient, &own);
         self.part(template, "html", context, MAX_HTML_BYTES)
     }
@@ -333,6 +339,13 @@ impl<'a> Renderer<'a> {
         })?;
         String::from_utf8(output.text).map_err(|_| format!("template {name}: the output is not text"))
     }
+}
+
+/// What a text is in, so that the HTML around it can be in the same: who reads Dutch where there is no Dutch reads the default. A
+/// row for a language was found by the reader's, which may say more: `it-CH`.
+fn language(of_text: &Compiled, recipient: &Recipient) -> String {
+    let reader = recipient.locale.as_deref().filter(|_| of_text.locale.is_some());
+    reader.or(of_text.locale.as_deref()).unwrap_or(DEFAULT_LOCALE).replace('_', "-")
 }
 
 /// `RESERVATION_REQUESTED` → `Reservation requested`.

@@ -193,6 +193,21 @@ fn an_event_without_html_of_its_own_is_laid_out_as_any_event_is() {
 }
 
 #[test]
+fn html_is_told_the_language_of_the_text() {
+    let rows = vec![
+        row(json!({"channel": "EMAIL", "title": "", "html": "{{ locale }}"})),
+        row(json!({"event_type": "ORDER_CREATED", "title": "Order", "body": "b"})),
+        row(json!({"event_type": "ORDER_CREATED", "locale": "it", "title": "Ordine", "body": "b"})),
+    ];
+    for (reader, language) in
+        [(json!("it"), "it"), (json!("it_CH"), "it-CH"), (json!("nl"), "en"), (json!(null), "en")]
+    {
+        let (_, html) = mail(rows.clone(), &person(&json!({"locale": reader}))).unwrap();
+        assert_eq!(html.unwrap(), language, "{reader}");
+    }
+}
+
+#[test]
 fn html_that_says_something_is_no_layout_of_other_texts() {
     let generic =
         row(json!({"channel": "EMAIL", "title": "News", "body": "b", "html": "<p>Something happened</p>"}));
