@@ -257,13 +257,18 @@ impl<'a> Progress<'a> {
         let Some(user_type) = self.situation.rules.user_types.get(&recipient.user_type) else { return };
         let queue = if target.broadcast { BROADCAST_QUEUE } else { &user_type.queue };
         let notification_id = NotificationId::generate();
-        for (channel, address, priority) in rulings.sends() {
-            let texts = self.renderer.render(Some(channel), recipient).and_then(|text| {
-                let inbox = self.renderer.render(None, recipient)?;
-                Ok((inbox != text).then_some(inbox)).map(|inbox| (text, inbox))
-            });
-            let (text, inbox, failure) = match texts {
-                Ok((text, inbox)) => (text, inbox, None),
+        let texts: Vec<Result<Text, String>> =
+            rulings.sends().map(|(channel, ..)| self.renderer.render(Some(channel), recipient)).collect();
+        // If the inbox's own template fails, every row that takes its text from it says so; the others are not to blame, and
+        // the inbox gets the text of the first of them.
+        let inbox =
+            self.renderer.render(None, recipient).ok().or_else(|| texts.iter().flatten().next().cloned());
+        for ((channel, address, priority), text) in rulings.sends().zip(texts) {
+            let (text, inbox, failure) = match text {
+                Ok(text) => {
+                    let inbox = inbox.clone().filter(|inbox| *inbox != text);
+                    (text, inbox, None)
+                }
                 Err(error) => {
                     let nothing = Text { title: String::new(), body: String::new() };
                     (nothing, None, Some(Failure::new(TEMPLATE_ERROR, error)))

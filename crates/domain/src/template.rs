@@ -4,7 +4,9 @@
 
 mod bounds;
 mod currency;
+mod failure;
 mod filters;
+mod locale;
 mod localized;
 mod markup;
 mod mjml;
@@ -15,13 +17,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use minijinja::value::{Serde, merge_maps};
-use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
+use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value, context};
 
 use crate::channel::Channel;
 use crate::id::EventType;
 use crate::quiet_hours::Zone;
 use crate::recipient::Recipient;
 use crate::row::{FieldError, Selector, Template};
+pub(crate) use failure::describe;
+use failure::{DRAFT, describe_in, in_one_line_each};
 use localized::{BY_LOCALE, BY_ZONE, DEFAULT_LOCALE, READER, Reader};
 use mjml::Html;
 use tags::{TagKind, Token};
@@ -97,7 +101,8 @@ impl Templates {
 
     fn add(&mut self, row: Template) -> Result<(), String> {
         let name = format!("{}/{}/{}", row.event_type, row.channel, row.locale);
-        let html = row.html.as_deref().map(mjml::compile).transpose();
+        let written = row.html.as_deref().filter(|html| !html.trim().is_empty());
+        let html = written.map(mjml::compile).transpose();
         let html = html.map_err(|error| format!("template {name}/html: {error}"))?;
         let untitled = row.title.trim().is_empty();
         let body_from_html = row.body.trim().is_empty() && html.is_some();
@@ -107,17 +112,18 @@ impl Templates {
             let Some(source) = source else { continue };
             let part_name = format!("{name}/{part}");
             bounds::check(&source).map_err(|error| format!("template {part_name}, {error}"))?;
+            let source = in_one_line_each(&source);
             self.environment.add_template_owned(part_name.clone(), source).map_err(|e| describe(&e))?;
             if part != "html" || body_from_html {
                 needs.add(&self.environment, &part_name)?;
             }
         }
-        let locale = match &row.locale {
-            Selector::Any => None,
-            Selector::Only(locale) => Some(locale.clone()),
+        let (locale, key) = match row.locale {
+            Selector::Any => (None, Selector::Any),
+            Selector::Only(locale) => (Some(locale.clone()), Selector::Only(locale::normal(&locale))),
         };
         let compiled = Compiled { name, locale, needs, html, untitled, body_from_html };
-        self.keys.insert((row.event_type, row.channel, row.locale), compiled);
+        self.keys.insert((row.event_type, row.channel, key), compiled);
         Ok(())
     }
 
@@ -132,16 +138,15 @@ impl Templates {
         self.closest(&event_types, channel, locale, |compiled| !compiled.is_layout())
     }
 
-    /// Whose HTML is taken: the text's own, else the one that is there for any event.
+    /// Whose HTML is taken: the text's own, else a layout. What any other row has goes with that row's text, and says what it says.
     fn find_html<'s>(
         &'s self,
         text: Option<&'s Compiled>,
         channel: Channel,
         locale: Option<&str>,
     ) -> Option<&'s Compiled> {
-        let has_html = |compiled: &Compiled| compiled.html.is_some();
-        text.filter(|text| has_html(text))
-            .or_else(|| self.closest(&[Selector::Any], Some(channel), locale, has_html))
+        text.filter(|text| text.html.is_some())
+            .or_else(|| self.closest(&[Selector::Any], Some(channel), locale, Compiled::is_layout))
     }
 
     fn closest(
@@ -151,7 +156,7 @@ impl Templates {
         locale: Option<&str>,
         fits: impl Fn(&Compiled) -> bool,
     ) -> Option<&Compiled> {
-        let locales = locale_fallbacks(locale);
+        let locales = locale::fallbacks(locale);
         let channels = channel.map(Selector::Only).into_iter().chain([Selector::Any]);
         for event_type in event_types {
             for channel in channels.clone() {
@@ -170,7 +175,9 @@ impl Templates {
 impl Needs {
     fn add(&mut self, environment: &Environment<'_>, part: &str) -> Result<(), String> {
         let template = environment.get_template(part).map_err(|e| describe(&e))?;
-        self.person |= template.undeclared_variables(false).contains("recipient");
+        let variables = template.undeclared_variables(false);
+        self.person |= variables.contains("recipient");
+        self.locale |= variables.contains("locale");
         for tag in tags::tags(template.source()).iter().filter(|tag| tag.kind != TagKind::Comment) {
             for token in tags::tokens(tag.inner) {
                 // Texts, too: some filters take the name of another.
@@ -181,17 +188,6 @@ impl Needs {
         }
         Ok(())
     }
-}
-
-fn locale_fallbacks(locale: Option<&str>) -> Vec<Selector<String>> {
-    let mut fallbacks = Vec::new();
-    let mut rest = locale;
-    while let Some(tag) = rest {
-        fallbacks.push(Selector::Only(tag.to_owned()));
-        rest = tag.rsplit_once(['-', '_']).map(|(shorter, _)| shorter);
-    }
-    fallbacks.push(Selector::Any);
-    fallbacks
 }
 
 /// Renders the texts of one event. A text that does not speak of its recipient is rendered once, and one that depends on
@@ -302,7 +298,11 @@ impl<'a> Renderer<'a> {
         // What was made from the HTML is not written into it again.
         let body = if template.body_from_html && template.name == of_text.name { "" } else { &text.body };
         let everything = Needs { person: true, locale: true, zone: true };
-        let own = [("title", Value::from(text.title.as_str())), ("body", Value::from(body))];
+        let own = [
+            ("title", Value::from(text.title.as_str())),
+            ("body", Value::from(body)),
+            ("locale", Value::from(language(of_text, recipient))),
+        ];
         let context = self.context(of_text, everything, recipient, &own);
         self.part(template, "html", context, MAX_HTML_BYTES)
     }
@@ -332,9 +332,20 @@ impl<'a> Renderer<'a> {
         let describe = |error: minijinja::Error| describe_in(&error, html);
         let compiled = self.templates.environment.get_template(&name).map_err(describe)?;
         let mut output = Bounded { text: Vec::new(), limit };
-        compiled.render_captured_to(context, &mut output).map_err(describe)?;
+        compiled.render_captured_to(context, &mut output).map_err(|error| match error.kind() {
+            // MiniJinja tells neither where nor why it could not write.
+            ErrorKind::WriteFailure => format!("template {name}: the output has more than {limit} bytes"),
+            _ => describe(error),
+        })?;
         String::from_utf8(output.text).map_err(|_| format!("template {name}: the output is not text"))
     }
+}
+
+/// What a text is in, so that the HTML around it can be in the same: who reads Dutch where there is no Dutch reads the default. A
+/// row for a language was found by the reader's, which may say more: `it-CH`.
+fn language(of_text: &Compiled, recipient: &Recipient) -> String {
+    let reader = recipient.locale.as_deref().filter(|_| of_text.locale.is_some());
+    reader.or(of_text.locale.as_deref()).unwrap_or(DEFAULT_LOCALE).replace('_', "-")
 }
 
 /// `RESERVATION_REQUESTED` → `Reservation requested`.
@@ -344,8 +355,19 @@ pub fn in_words(event_type: &EventType) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
+/// Whether this has the form of a language tag: `it`, `pt-BR`, `zh_Hant_HK`.
+pub fn is_locale(text: &str) -> bool {
+    locale::is_tag(text)
+}
+
 /// Whether a row can be used at all.
 pub fn check(row: &Template) -> Result<(), FieldError> {
+    if let Selector::Only(locale) = &row.locale
+        && !is_locale(locale)
+    {
+        let detail = "is no language tag such as `it` or `pt-BR`, nor `*` for any language";
+        return Err(FieldError::new("locale", detail));
+    }
     for (field, source) in
         [("title", Some(&row.title)), ("body", Some(&row.body)), ("html", row.html.as_ref())]
     {
@@ -363,11 +385,11 @@ fn check_source(field: &str, source: &str) -> Result<(), String> {
     // As it was written first, so that an error names the line that its author sees.
     let environment = environment();
     bounds::check(source)?;
-    environment.template_from_named_str("template", source).map_err(|e| describe(&e))?;
+    environment.template_from_named_str(DRAFT, source).map_err(|e| describe(&e))?;
     check_filters(&environment, source)?;
     if field == "html" {
         let html = mjml::compile(source)?;
-        let compiled = environment.template_from_named_str("template", &html.source);
+        let compiled = environment.template_from_named_str(DRAFT, &html.source);
         compiled.map_err(|error| describe_in(&error, Some(&html)))?;
     }
     Ok(())
@@ -402,34 +424,6 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-/// One line with the template, the line in it, and the variable where there is one.
-pub(crate) fn describe(error: &minijinja::Error) -> String {
-    describe_in(error, None)
-}
-
-/// The line is that of the source that somebody wrote, not of the HTML that was made of it.
-fn describe_in(error: &minijinja::Error, html: Option<&Html>) -> String {
-    let mut text = match error.detail() {
-        Some(detail) => format!("{}: {detail}", error.kind()),
-        None => error.kind().to_string(),
-    };
-    let range = error.range();
-    let variable = range.clone().and_then(|range| error.template_source()?.get(range).map(str::to_owned));
-    if let Some(variable) = variable {
-        text = format!("{text} (`{}`)", variable.chars().take(80).collect::<String>());
-    }
-    let line = match (html, range) {
-        (Some(html), Some(range)) => Some(html.line(range.start)),
-        (Some(_), None) => None,
-        (None, _) => error.line(),
-    };
-    match (error.name(), line) {
-        (Some(name), Some(line)) => format!("template {name}, line {line}: {text}"),
-        (Some(name), None) => format!("template {name}: {text}"),
-        (None, _) => text,
-    }
-}
-
 #[derive(Debug)]
 struct Bounded {
     text: Vec<u8>,
@@ -439,7 +433,7 @@ struct Bounded {
 impl io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.text.len() + bytes.len() > self.limit {
-            return Err(io::Error::other(format!("the output has more than {} bytes", self.limit)));
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
         self.text.extend_from_slice(bytes);
         Ok(bytes.len())

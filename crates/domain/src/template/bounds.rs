@@ -1,7 +1,8 @@
 //! What MiniJinja's fuel does not see. Fuel counts steps, and one step can double a text: thirty `{% set a = a ~ a %}` are
 //! few steps and a gigabyte. So a source is looked at before it is used: what each tag puts together is counted, and what it
 //! is put together from counts as much as it was counted itself. Together with the filters that have a limit of their own
-//! ([`super::filters`]), no value in a template is larger than [`MAX_WEIGHT`] times what its event holds.
+//! ([`super::filters`]), no value in a template is larger than [`MAX_WEIGHT`] times what a filter may answer, and all that
+//! are kept at once are no larger than [`MAX_KEPT_WEIGHT`] times that.
 
 use std::collections::HashMap;
 
@@ -9,25 +10,39 @@ use super::tags::{Tag, TagKind, Token, line_of, tags, tokens};
 
 /// How many values one value may be put together from, by `~`, by `+`, or as items of a list or mapping.
 const MAX_WEIGHT: usize = 64;
+/// What is put together in a loop is put together again and again, so its size is time.
+const MAX_WEIGHT_IN_LOOP: usize = 16;
+/// The weights of all values that `set`, `with` and `for` keep: thousands of values may be kept, but not of large ones.
+const MAX_KEPT_WEIGHT: usize = 400;
 const MAX_FILTERS: usize = 12;
 /// MiniJinja reads a tag, and what blocks hold, by calling itself: what is deep would end its stack.
 const MAX_TOKENS: usize = 400;
+/// A text that stands in a tag is a value, too.
+const MAX_TAG_BYTES: usize = 8 * 1024;
 const MAX_DEPTH: usize = 40;
 
 pub fn check(source: &str) -> Result<(), String> {
-    let mut weights: HashMap<&str, usize> = HashMap::new();
-    check_depth(source)?;
-    for tag in tags(source).iter().filter(|tag| tag.kind != TagKind::Comment) {
-        check_tag(tag, &mut weights)
-            .map_err(|what| format!("line {}: {what}", line_of(source, tag.start)))?;
+    let tags = tags(source);
+    check_depth(source, &tags)?;
+    let mut tally = Tally::default();
+    for tag in tags.iter().filter(|tag| tag.kind != TagKind::Comment) {
+        check_tag(tag, &mut tally).map_err(|what| format!("line {}: {what}", line_of(source, tag.start)))?;
     }
     Ok(())
 }
 
+/// What the tags so far have come to.
+#[derive(Debug, Default)]
+struct Tally<'a> {
+    weights: HashMap<&'a str, usize>,
+    kept: usize,
+    open_loops: usize,
+}
+
 /// Each `elif` counts as one more, since it is read as a block inside the one before.
-fn check_depth(source: &str) -> Result<(), String> {
+fn check_depth(source: &str, tags: &[Tag<'_>]) -> Result<(), String> {
     let mut open: Vec<usize> = Vec::new();
-    for tag in tags(source).iter().filter(|tag| tag.kind == TagKind::Statement) {
+    for tag in tags.iter().filter(|tag| tag.kind == TagKind::Statement) {
         let keyword = tag.inner.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
         match (keyword, open.last_mut()) {
             ("if" | "for" | "with" | "autoescape", _) => open.push(1),
@@ -43,7 +58,10 @@ fn check_depth(source: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn check_tag<'a>(tag: &Tag<'a>, weights: &mut HashMap<&'a str, usize>) -> Result<(), String> {
+fn check_tag<'a>(tag: &Tag<'a>, tally: &mut Tally<'a>) -> Result<(), String> {
+    if tag.inner.len() > MAX_TAG_BYTES {
+        return Err(format!("one tag has more than {MAX_TAG_BYTES} bytes: use several tags"));
+    }
     let tokens = tokens(tag.inner);
     if tokens.len() > MAX_TOKENS {
         return Err(format!("one tag has more than {MAX_TOKENS} words and signs: use several tags"));
@@ -68,26 +86,61 @@ fn check_tag<'a>(tag: &Tag<'a>, weights: &mut HashMap<&'a str, usize>) -> Result
         }
         "set" | "with" | "for" => {
             let (targets, values) = parted(keyword, &tokens);
-            let weight = weigh(values, weights)?;
-            for name in targets {
-                let known = weights.entry(name).or_default();
-                *known = weight.max(*known);
-            }
+            tally.keep(targets, values)?;
+            tally.open_loops += usize::from(keyword == "for");
             Ok(())
         }
-        _ => weigh(&tokens, weights).map(drop),
+        "endfor" => {
+            tally.open_loops = tally.open_loops.saturating_sub(1);
+            Ok(())
+        }
+        _ => tally.weigh(&tokens).map(drop),
     }
 }
 
-fn weigh(tokens: &[Token<'_>], weights: &HashMap<&str, usize>) -> Result<usize, String> {
-    let heaviest = names(tokens).filter_map(|name| weights.get(name)).max().copied().unwrap_or(1);
-    let weight = heaviest.saturating_mul(joints(tokens) + 1);
-    if weight > MAX_WEIGHT {
-        return Err(format!(
-            "this is put together from more than {MAX_WEIGHT} values, those of its parts counted in: write them in several tags"
-        ));
+impl<'a> Tally<'a> {
+    fn keep(&mut self, targets: Vec<&'a str>, values: &[Token<'a>]) -> Result<(), String> {
+        let weight = self.weigh(values)?;
+        for name in targets {
+            let known = self.weights.entry(name).or_default();
+            *known = weight.max(*known);
+        }
+        if makes_something(values) {
+            self.kept += weight;
+        }
+        if self.kept > MAX_KEPT_WEIGHT {
+            return Err(format!(
+                "all that is kept up to here is put together from more than {MAX_KEPT_WEIGHT} values: keep less with `set`, `with` and `for`"
+            ));
+        }
+        Ok(())
     }
-    Ok(weight)
+
+    fn weigh(&self, tokens: &[Token<'_>]) -> Result<usize, String> {
+        // Texts and numbers that stand in the source are no more than the source.
+        if !tokens.iter().any(|token| matches!(token, Token::Name(_))) {
+            return Ok(1);
+        }
+        let heaviest = names(tokens).filter_map(|name| self.weights.get(name)).max().copied().unwrap_or(1);
+        let weight = heaviest.saturating_mul(joints(tokens) + 1);
+        let (limit, place) =
+            if self.open_loops > 0 { (MAX_WEIGHT_IN_LOOP, "in a loop ") } else { (MAX_WEIGHT, "") };
+        if weight > limit {
+            return Err(format!(
+                "this is {place}put together from more than {limit} values, those of its parts counted in: write them in several tags"
+            ));
+        }
+        Ok(weight)
+    }
+}
+
+/// Whether there is a new value to keep, and not another name for one that is there.
+fn makes_something(values: &[Token<'_>]) -> bool {
+    let only_names = |token: &Token<'_>| match token {
+        Token::Name(_) | Token::Text(_) | Token::Number => true,
+        Token::Sign(sign) => matches!(*sign, "." | "=" | ","),
+    };
+    !values.iter().all(only_names)
 }
 
 /// The names that the tag gives a value to, and where these values come from.
@@ -164,6 +217,38 @@ mod tests {
         }
     }
 
+    /// MiniJinja gives memory back when a block ends, but a source may do without blocks.
+    #[test]
+    fn all_that_is_kept_is_bounded_however_many_tags_keep_it() {
+        for (value, most) in [
+            ("c ~ c ~ c ~ c ~ c ~ c ~ c ~ c", MAX_KEPT_WEIGHT / 8),
+            ("[c, c]", MAX_KEPT_WEIGHT / 2),
+            ("c | upper", MAX_KEPT_WEIGHT),
+            ("c[1:]", MAX_KEPT_WEIGHT),
+            ("range(1000)", MAX_KEPT_WEIGHT),
+        ] {
+            let sets = |count| {
+                (0..count).fold(String::new(), |source, n| format!("{source}{{% set d{n} = {value} %}}"))
+            };
+            assert_eq!(check(&sets(most)), Ok(()), "{value}");
+            assert!(check(&sets(most + 1)).unwrap_err().contains("kept"), "{value}");
+        }
+        let kept_bytes = MAX_KEPT_WEIGHT * super::super::filters::MAX_TEXT_BYTES;
+        assert!(kept_bytes <= 64 * 1024 * 1024, "{kept_bytes}");
+        let names = "{% set a = payload.a.b %}{% for x in payload.list %}{{ x ~ a }}{% endfor %}";
+        assert_eq!(check(&names.repeat(3_000)), Ok(()));
+    }
+
+    #[test]
+    fn large_values_are_not_put_together_in_loops() {
+        let source =
+            |parts: usize| format!("{{% for x in p %}}{{{{ x{} }}}}{{% endfor %}}", " ~ p".repeat(parts));
+        assert_eq!(check(&source(15)), Ok(()));
+        assert!(check(&source(16)).unwrap_err().contains("in a loop"));
+        assert_eq!(check(&format!("{}{{{{ x{} }}}}", source(1), " ~ p".repeat(16))), Ok(()));
+        assert!(check(&format!("{{{{ '{}' }}}}", "x".repeat(9_000))).is_err());
+    }
+
     #[test]
     fn what_people_write_is_not() {
         for source in [
@@ -174,6 +259,7 @@ mod tests {
             "{% set total = payload.net + payload.tax %}{% set due = total - payload.paid %}{{ due | currency('EUR') }}",
             "{% set a = x ~ '1' %}{% set b = x ~ '2' %}{% set c = x ~ '3' %}{% set d = x ~ '4' %}{{ a ~ b ~ c ~ d }}",
             "{% if a %}{% set b = {'x': 1, 'y': 2} %}{% elif c %}{% set b = {'x': 3, 'y': 4} %}{% else %}{% set b = {'x': 5, 'y': 6} %}{% endif %}",
+            "{% set months = ['gen', 'feb', 'mar', 'apr', 'mag', 'giu', 'lug', 'ago', 'set', 'ott', 'nov', 'dic'] %}{% for d in payload.days %}{{ d.day ~ ' ' ~ months[d.month] ~ ' ' ~ d.year }}{% endfor %}",
             "a * b {# * #} {{ '*' }}",
         ] {
             assert_eq!(check(source), Ok(()), "{source}");

@@ -1,13 +1,15 @@
 //! What templates can call beside MiniJinja's own: filters that have a limit where MiniJinja's have none, and some that are
 //! missing. Those that speak a language are in [`super::localized`].
 
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Write};
 
-use minijinja::value::{Kwargs, ValueIter, ValueKind};
+use minijinja::value::{Kwargs, Rest, ValueIter, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, HtmlEscape, State, Value, filters};
 
-/// What one filter may answer.
-const MAX_TEXT_BYTES: usize = 256 * 1024;
+/// What one filter may answer. A body fits, even where every second letter of it has to be escaped.
+pub const MAX_TEXT_BYTES: usize = 128 * 1024;
+/// Of a list that a filter makes. An item takes 24 bytes, so such a list takes no more than a text may.
+const MAX_ITEMS: usize = 5_000;
 const MAX_RANGE: i64 = 1_000;
 
 /// Replaces what has no limit, and takes away what can't have one or is nobody's business.
@@ -18,6 +20,30 @@ pub fn add(environment: &mut Environment<'_>) {
     for name in ["debug", "dict", "namespace"] {
         environment.remove_global(name);
     }
+    for (name, filter) in [
+        ("dictsort", Value::from_function(filters::dictsort)),
+        ("groupby", Value::from_function(filters::groupby)),
+        ("lines", Value::from_function(filters::lines)),
+        ("list", Value::from_function(filters::list)),
+        ("reject", Value::from_function(filters::reject)),
+        ("rejectattr", Value::from_function(filters::rejectattr)),
+        ("reverse", Value::from_function(filters::reverse)),
+        ("select", Value::from_function(filters::select)),
+        ("selectattr", Value::from_function(filters::selectattr)),
+        ("sort", Value::from_function(filters::sort)),
+        ("split", Value::from_function(filters::split)),
+        ("unique", Value::from_function(filters::unique)),
+    ] {
+        environment.add_filter(name, move |state: &mut State, mut given: Rest<Value>, named: Kwargs| {
+            given.first().map_or(Ok(()), check_size)?;
+            if named.args().next().is_some() {
+                given.push(Value::from(named));
+            }
+            let result = filter.call(state, &given)?;
+            check_size(&result)?;
+            Ok::<_, Error>(result)
+        });
+    }
     environment.add_filter("escape", escape);
     environment.add_filter("e", escape);
     environment.add_filter("join", join);
@@ -25,6 +51,7 @@ pub fn add(environment: &mut Environment<'_>) {
     environment.add_filter("paragraphs", paragraphs);
     environment.add_filter("replace", replace);
     environment.add_filter("string", string);
+    environment.add_filter("sum", sum);
     environment.add_filter("times", times);
     environment.add_filter("urlencode", urlencode);
     environment.add_function("range", range);
@@ -34,12 +61,30 @@ fn too_large() -> Error {
     invalid(format!("the result has more than {MAX_TEXT_BYTES} bytes"))
 }
 
+/// MiniJinja's own error names the variable that is missing; it makes one where a part of nothing is asked for.
+pub fn missing(value: &Value) -> Error {
+    value.get_attr("").err().unwrap_or_else(|| Error::from(ErrorKind::UndefinedError))
+}
+
 pub fn invalid(what: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidOperation, what)
 }
 
-/// A value as text, as long as it fits.
-fn text_of(value: &Value) -> Result<String, Error> {
+/// Before a list is made of it, and of the list: a text of many letters is a list that is many times as large.
+fn check_size(value: &Value) -> Result<(), Error> {
+    match value.as_str() {
+        Some(text) if text.len() > MAX_TEXT_BYTES => Err(too_large()),
+        None if value.try_iter().is_ok_and(|mut items| items.nth(MAX_ITEMS).is_some()) => Err(too_many()),
+        _ => Ok(()),
+    }
+}
+
+fn too_many() -> Error {
+    invalid(format!("a list has more than {MAX_ITEMS} items"))
+}
+
+/// What is shown, as long as it fits.
+fn limited(shown: impl Display) -> Result<String, Error> {
     struct Limited(String);
     impl Write for Limited {
         fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -50,16 +95,24 @@ fn text_of(value: &Value) -> Result<String, Error> {
             Ok(())
         }
     }
-    if value.is_undefined() {
-        return Err(Error::from(ErrorKind::UndefinedError));
-    }
     let mut limited = Limited(String::new());
-    write!(limited, "{value}").map_err(|_| too_large())?;
+    write!(limited, "{shown}").map_err(|_| too_large())?;
     Ok(limited.0)
 }
 
+pub fn text_of(value: &Value) -> Result<String, Error> {
+    if value.is_undefined() {
+        return Err(missing(value));
+    }
+    limited(value)
+}
+
 fn items_of(value: &Value) -> Result<ValueIter, Error> {
-    if value.is_undefined() { Err(Error::from(ErrorKind::UndefinedError)) } else { value.try_iter() }
+    if value.is_undefined() {
+        return Err(missing(value));
+    }
+    check_size(value)?;
+    value.try_iter()
 }
 
 fn string(value: &Value) -> Result<Value, Error> {
@@ -67,8 +120,8 @@ fn string(value: &Value) -> Result<Value, Error> {
 }
 
 fn escape(state: &mut State, value: &Value) -> Result<Value, Error> {
-    if !value.is_safe() && text_of(value)?.len() > MAX_TEXT_BYTES / 6 {
-        return Err(too_large());
+    if !value.is_safe() {
+        limited(HtmlEscape(&text_of(value)?))?;
     }
     filters::escape(state, value)
 }
@@ -97,7 +150,7 @@ fn join(state: &State, value: &Value, between: Option<&Value>) -> Result<Value, 
     let safe = any_safe && !matches!(state.auto_escape(), AutoEscape::None);
     let shown = |value: &Value| {
         let text = text_of(value)?;
-        Ok::<_, Error>(if safe && !value.is_safe() { HtmlEscape(&text).to_string() } else { text })
+        if safe && !value.is_safe() { limited(HtmlEscape(&text)) } else { Ok(text) }
     };
     let between = shown(&between)?;
     let mut joined = String::new();
@@ -113,23 +166,37 @@ fn join(state: &State, value: &Value, between: Option<&Value>) -> Result<Value, 
     Ok(if safe { Value::from_safe_string(joined) } else { Value::from(joined) })
 }
 
-/// `map(attribute="name")` only: by the name of a filter it would make more of each item than anybody counts.
+/// `map(attribute="name")` only: by the name of a filter, or with a default, it would make more of each item than anybody counts.
 #[expect(clippy::needless_pass_by_value, reason = "MiniJinja gives arguments away")]
 fn map(value: &Value, given: Kwargs) -> Result<Vec<Value>, Error> {
     let attribute: Option<String> = given.get("attribute")?;
-    let default: Option<Value> = given.get("default")?;
     given.assert_all_used()?;
     let attribute =
         attribute.ok_or_else(|| invalid("`map` takes an attribute: `map(attribute=\"name\")`"))?;
     let part = |item: Value| {
-        attribute.split('.').try_fold(item, |item, name| item.get_attr(name)).and_then(|found| match &default
-        {
-            Some(default) if found.is_undefined() => Ok(default.clone()),
-            _ if found.is_undefined() => Err(Error::from(ErrorKind::UndefinedError)),
-            _ => Ok(found),
-        })
+        let found = part_of(item, &attribute)?;
+        if found.is_undefined() { Err(missing(&found)) } else { Ok(found) }
     };
     items_of(value)?.map(part).collect()
+}
+
+fn part_of(item: Value, path: &str) -> Result<Value, Error> {
+    path.split('.').try_fold(item, |item, name| item.get_attr(name))
+}
+
+/// From a number only: MiniJinja's puts texts and lists together, too, if it starts from one.
+fn sum(
+    state: &State,
+    value: Value,
+    attribute: Option<&str>,
+    start: Option<Value>,
+    given: Kwargs,
+) -> Result<Value, Error> {
+    let named: Option<Value> = given.get("start")?;
+    if start.iter().chain(&named).any(|start| !start.is_number()) {
+        return Err(invalid("`sum` adds numbers, so it starts from one"));
+    }
+    filters::sum(state, value, attribute, start, given)
 }
 
 /// Numbers only; `*` would repeat texts, too.
@@ -150,9 +217,14 @@ fn paragraphs(value: &Value) -> Result<Value, Error> {
         let lines: Vec<String> = text.lines().map(|line| HtmlEscape(line).to_string()).collect();
         format!("<p>{}</p>", lines.join("<br>"))
     };
-    let paragraphs: Vec<String> =
-        text.split("\n\n").map(str::trim).filter(|text| !text.is_empty()).map(paragraph).collect();
-    Ok(Value::from_safe_string(paragraphs.concat()))
+    let mut html = String::new();
+    for text in text.split("\n\n").map(str::trim).filter(|text| !text.is_empty()) {
+        html.push_str(&paragraph(text));
+        if html.len() > MAX_TEXT_BYTES {
+            return Err(too_large());
+        }
+    }
+    Ok(Value::from_safe_string(html))
 }
 
 fn range(first: i64, end: Option<i64>, step: Option<i64>) -> Result<Vec<i64>, Error> {
@@ -198,7 +270,18 @@ mod tests {
             "{{ big | replace('&', big) }}",
             "{{ list | join(big) }}",
             "{{ big | e }}",
+            "{{ big | paragraphs }}",
+            "{{ big | list }}",
+            "{{ big | split('') }}",
+            "{{ list | sort }}",
+            "{{ list | map(attribute='x') }}",
+            "{{ list | join }}",
+            "{{ (list + list) | select('string') | list }}",
             "{{ list | map('default', big, true) }}",
+            "{{ list | map(attribute='x', default=big) }}",
+            "{{ ['a', 'b'] | sum(start='') }}",
+            "{{ [[1], [2]] | sum(none, []) }}",
+            "{{ ['a'] | sum }}",
             "{{ range(1000000000) }}",
             "{{ range(0, 1000000000, 1) }}",
             "{{ range(0, 1, 0) }}",
@@ -221,11 +304,14 @@ mod tests {
         gives("{{ ['<', '<b>' | safe] | join('<br>' | safe) }}", "&lt;<br><b>");
         gives("{{ 'a-b' | replace('-', '<') }}", "a&lt;b");
         gives("{{ 3 | times(2) }} {{ 1.5 | times(3) }}", "6 4.5");
+        gives("{{ [1, 2.5] | sum }} {{ [{'n': 2}, {}] | sum(attribute='n', start=1) }}", "3.5 3");
         gives(
             "{% for i in range(3) %}{{ i }}{% endfor %}{% for i in range(5, 1, -2) %}{{ i }}{% endfor %}",
             "01253",
         );
         gives("{{ 'a b&c' | urlencode }}", "a%20b%26c");
+        gives("{{ 'b,a,a' | split(',') | unique | sort(reverse=true) | join }}", "ba");
+        gives("{{ rows | selectattr('n', 'eq', 'b') | list | length }}{{ 'ab' | reverse }}", "1ba");
         gives("{{ 'a <b>\nc\n\n\nd' | paragraphs }}", "<p>a &lt;b&gt;<br>c</p><p>d</p>");
     }
 

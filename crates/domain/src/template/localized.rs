@@ -17,7 +17,8 @@ use minijinja::value::{Kwargs, Object, ValueKind};
 use minijinja::{Environment, Error, State, Value};
 
 use super::currency;
-use super::filters::invalid;
+use super::filters::{invalid, missing, text_of};
+use super::locale;
 
 /// The variable that holds the [`Reader`]; no template can write its name.
 pub const READER: &str = " reader";
@@ -53,7 +54,7 @@ impl Object for Reader {}
 impl Reader {
     /// A locale that is none falls back to the part of it that is one, and in the end to English.
     pub fn new(locale: Option<&str>, zone: TimeZone) -> Self {
-        let mut tag = locale.unwrap_or(DEFAULT_LOCALE).replace('_', "-");
+        let mut tag = locale::normal(locale.unwrap_or(DEFAULT_LOCALE));
         let locale = loop {
             match (Locale::try_from_str(&tag), tag.rsplit_once('-')) {
                 (Ok(locale), _) => break locale,
@@ -81,11 +82,13 @@ enum Style {
     Long,
 }
 
-/// `date("long", zone="Europe/Rome")`.
+/// `date("long", zone="Europe/Rome", or_text=true)`.
 #[derive(Debug)]
 struct Wish {
     style: Style,
     zone: TimeZone,
+    /// What is no moment is shown as it came.
+    or_text: bool,
 }
 
 impl Wish {
@@ -93,6 +96,7 @@ impl Wish {
     fn new(reader: &Reader, style: Option<&str>, given: Kwargs) -> Result<Self, Error> {
         let named: Option<String> = given.get("style")?;
         let zone: Option<String> = given.get("zone")?;
+        let or_text: Option<bool> = given.get("or_text")?;
         given.assert_all_used()?;
         let style = match style.or(named.as_deref()) {
             Some("short") => Style::Short,
@@ -106,7 +110,11 @@ impl Wish {
                 TimeZone::get(&name).map_err(|_| invalid("the zone is an IANA name such as `Europe/Rome`"))?
             }
         };
-        Ok(Wish { style, zone })
+        Ok(Wish { style, zone, or_text: or_text.unwrap_or_default() })
+    }
+
+    fn instead(&self, value: &Value, error: Error) -> Result<String, Error> {
+        if self.or_text && !value.is_undefined() { text_of(value) } else { Err(error) }
     }
 }
 
@@ -114,16 +122,22 @@ fn date(state: &State, value: &Value, style: Option<&str>, given: Kwargs) -> Res
     let reader = Reader::of(state)?;
     let wish = Wish::new(&reader, style, given)?;
     let at = match day(value) {
-        Some(date) => date.to_datetime(civil::Time::midnight()),
-        None => moment(value, &wish.zone)?,
+        Some(date) => Ok(date.to_datetime(civil::Time::midnight())),
+        None => moment(value, &wish.zone),
     };
-    dated(&reader, wish.style, at, false)
+    match at {
+        Ok(at) => dated(&reader, wish.style, at, false),
+        Err(error) => wish.instead(value, error),
+    }
 }
 
 fn datetime(state: &State, value: &Value, style: Option<&str>, given: Kwargs) -> Result<String, Error> {
     let reader = Reader::of(state)?;
     let wish = Wish::new(&reader, style, given)?;
-    dated(&reader, wish.style, moment(value, &wish.zone)?, true)
+    match moment(value, &wish.zone) {
+        Ok(at) => dated(&reader, wish.style, at, true),
+        Err(error) => wish.instead(value, error),
+    }
 }
 
 fn dated(reader: &Reader, style: Style, at: civil::DateTime, with_time: bool) -> Result<String, Error> {
@@ -149,15 +163,22 @@ fn dated(reader: &Reader, style: Style, at: civil::DateTime, with_time: bool) ->
 fn time(state: &State, value: &Value, style: Option<&str>, given: Kwargs) -> Result<String, Error> {
     let reader = Reader::of(state)?;
     let wish = Wish::new(&reader, style, given)?;
-    let time = match value.as_str().and_then(|text| text.parse::<civil::Time>().ok()) {
-        Some(time) => time,
-        None => moment(value, &wish.zone)?.time(),
+    let time = match (clock(value), moment(value, &wish.zone)) {
+        (Some(time), _) => time,
+        (None, Ok(at)) => at.time(),
+        (None, Err(error)) => return wish.instead(value, error),
     };
     // Seconds only for who asks for everything.
     let fields = if wish.style == Style::Long { T::hms() } else { T::hm() };
     let formatter = NoCalendarFormatter::try_new((&reader.locale).into(), fields)
         .map_err(|error| reader.unable(error))?;
     Ok(plain(&formatter.format(&icu_time(time)?)))
+}
+
+/// A time without a day is what clocks show everywhere. What has a day, too, is left to [`moment`], since its time alone would
+/// forget its offset.
+fn clock(value: &Value) -> Option<civil::Time> {
+    value.as_str().filter(|text| text.as_bytes().get(2) == Some(&b':'))?.parse().ok()
 }
 
 /// A day without a time is that day everywhere.
@@ -170,7 +191,7 @@ fn moment(value: &Value, zone: &TimeZone) -> Result<civil::DateTime, Error> {
     let wrong =
         || invalid("not a moment: expected RFC 3339, such as 2026-01-21T19:30:00Z, or seconds since 1970");
     if value.is_undefined() {
-        return Err(Error::from(minijinja::ErrorKind::UndefinedError));
+        return Err(missing(value));
     }
     let at = if let Some(text) = value.as_str() {
         match text.parse::<jiff::Timestamp>() {
@@ -211,7 +232,8 @@ fn number(state: &State, value: &Value, decimals: Option<i16>) -> Result<String,
             decimal.absolute.trim_end();
         }
     }
-    written(&reader, &decimal)
+    // What is rounded to nothing is not less than nothing.
+    written(&reader, &decimal.with_sign_display(SignDisplay::Negative))
 }
 
 fn currency(state: &State, value: &Value, code: &str) -> Result<String, Error> {
@@ -234,7 +256,10 @@ fn plural(state: &State, value: &Value, given: Kwargs) -> Result<Value, Error> {
     let reader = Reader::of(state)?;
     let rules =
         PluralRules::try_new_cardinal((&reader.locale).into()).map_err(|error| reader.unable(error))?;
-    let category = match rules.category_for(PluralOperands::from(&exact(value)?)) {
+    let mut count = exact(value)?;
+    // What JSON has as 1.0 is one guest, and not 1.0 guests.
+    count.absolute.trim_end();
+    let category = match rules.category_for(PluralOperands::from(&count)) {
         PluralCategory::Zero => "zero",
         PluralCategory::One => "one",
         PluralCategory::Two => "two",
@@ -261,7 +286,7 @@ fn exact(value: &Value) -> Result<Decimal, Error> {
     let text: Cow<'_, str> = match (value.kind(), value.as_str()) {
         (ValueKind::Number, _) => Cow::Owned(value.to_string()),
         (_, Some(text)) => Cow::Borrowed(text.trim()),
-        (ValueKind::Undefined, _) => return Err(Error::from(minijinja::ErrorKind::UndefinedError)),
+        (ValueKind::Undefined, _) => return Err(missing(value)),
         _ => return Err(invalid("not a number")),
     };
     let fits =
@@ -335,11 +360,35 @@ mod tests {
     }
 
     #[test]
+    fn an_offset_counts_for_the_time_as_it_does_for_the_day() {
+        for (offset, clock) in [("Z", "19:30"), ("+00:00", "19:30"), ("+02:00", "17:30"), ("-05:00", "00:30")]
+        {
+            let at = format!("'2026-01-21T18:30:00{offset}'");
+            writes("it", &format!("{at} | time"), clock);
+            let day = if clock == "00:30" { "22" } else { "21" };
+            writes("it", &format!("{at} | datetime"), &format!("{day} gen 2026, {clock}"));
+        }
+    }
+
+    #[test]
     fn what_has_no_zone_is_not_moved_to_one() {
+        writes("it", "'2026-01-21T23:30' | time", "23:30");
+        writes("it", "'19:30:05' | time('long')", "19:30:05");
         writes("it", "'2026-01-21' | date", "21 gen 2026");
         writes("it", "'2026-01-21T23:30' | datetime", "21 gen 2026, 23:30");
         writes("it", "'19:30' | time", "19:30");
         writes("en", "'19:30' | time", "7:30 PM");
+    }
+
+    #[test]
+    fn what_is_no_moment_can_be_shown_as_it_came() {
+        writes("it", "'2026-01-08' | date('long', or_text=true)", "8 gennaio 2026");
+        writes("it", "'sabato sera' | date('long', or_text=true)", "sabato sera");
+        writes("it", "'verso le 8' | time(or_text=true)", "verso le 8");
+        writes("it", "at | datetime(or_text=true)", "21 gen 2026, 19:30");
+        writes("it", "['x'] | datetime(or_text=true)", "['x']");
+        assert!(render(Some("it"), "UTC", "nothing | date(or_text=true)").is_err());
+        assert!(render(Some("it"), "UTC", "'x' | date(or_text=false)").is_err());
     }
 
     #[test]
@@ -348,6 +397,9 @@ mod tests {
         writes("en", "1234567.891 | number(1)", "1,234,567.9");
         writes("en", "2 | number(2)", "2.00");
         writes("en", "0.1 | number", "0.1");
+        writes("en", "-0.0004 | number", "0");
+        writes("en", "-0.4 | number(0)", "0");
+        writes("en", "-1.5 | number", "-1.5");
         writes("it", "12.5 | currency('EUR')", "12,50 €");
         writes("en", "12.5 | currency('EUR')", "€12.50");
         writes("pt-BR", "'12.5' | currency('BRL')", "R$ 12,50");
@@ -363,6 +415,10 @@ mod tests {
         let guests = |n: &str| format!("{n} | plural(one='ospite', other='ospiti')");
         writes("it", &guests("1"), "ospite");
         writes("it", &guests("0"), "ospiti");
+        writes("it", &guests("1.0"), "ospite");
+        writes("it", &guests("'1.00'"), "ospite");
+        writes("en", "1.5 | plural(one='a', other='b')", "b");
+        writes("en", "10.0 | plural(one='a', other='b')", "b");
         writes("it", &guests("1000000"), "ospiti");
         writes("pt", "0 | plural(one='mesa', other='mesas')", "mesa");
         writes("pl", "3 | plural(one='stolik', few='stoliki', many='stolików', other='stolika')", "stoliki");

@@ -158,7 +158,7 @@ fn starts_element(rest: &str) -> bool {
 }
 
 /// With both brackets; those in quotes are none.
-fn length_of_element(rest: &str) -> usize {
+pub fn length_of_element(rest: &str) -> usize {
     let mut quote = None;
     for (at, c) in rest.char_indices() {
         match (quote, c) {

@@ -5,8 +5,8 @@
 use mrml::prelude::parser::{Error, ParserOptions};
 use mrml::prelude::render::RenderOptions;
 
-use super::markup;
-use super::tags::{Tag, line_of, tags};
+use super::markup::{self, Piece};
+use super::tags::{Tag, line_of, lines_of, tags};
 
 const MAX_HTML_BYTES: usize = 1024 * 1024;
 
@@ -33,16 +33,19 @@ pub fn compile(source: &str) -> Result<Html, String> {
     if !source.trim_start().starts_with("<mjml") {
         return Ok(Html { source: source.to_owned(), lines: None });
     }
-    let mark = unused_word(source);
+    let mark = unused_word(source)?;
     let tags = tags(source);
-    let marked = take_out(source, &tags, &mark);
+    let marked = take_out(source, &tags, &mark, Breaks::Stay);
     markup::check(&marked)?;
     if !marked.contains("<mj-body") {
         return Err("has no `<mj-body>`, so there is nothing to show".to_owned());
     }
     let options = ParserOptions::default();
+    mrml::parse_with_options(&marked, &options).map_err(|error| describe(&error, &marked))?;
+    // Once more for what is written: the first time was for the lines of errors.
+    let harmless = harmless(&take_out(source, &tags, &mark, Breaks::Go));
     let document =
-        mrml::parse_with_options(&marked, &options).map_err(|error| describe(&error, &marked))?.element;
+        mrml::parse_with_options(&harmless, &options).map_err(|error| describe(&error, &harmless))?.element;
     // No web fonts: whoever opens a mail need not tell a third party.
     let options = RenderOptions { fonts: std::collections::HashMap::new(), ..RenderOptions::default() };
     let html = document.render(&options).map_err(|error| format!("is not valid MJML: {error}"))?;
@@ -53,30 +56,68 @@ pub fn compile(source: &str) -> Result<Html, String> {
 }
 
 /// A word of letters that the source does not have.
-fn unused_word(source: &str) -> String {
-    let mut word = "jinja".to_owned();
-    while source.contains(&word) {
-        word.push('x');
-    }
-    word
+fn unused_word(source: &str) -> Result<String, String> {
+    let mut words = (0..100).map(|number| format!("jinja{number}x"));
+    let unused = words.find(|word| !source.contains(word));
+    unused.ok_or_else(|| "has too many words such as `jinja0x`: leave some out".to_owned())
 }
 
-/// Line breaks inside tags stay behind them, so that lines keep their numbers.
-fn take_out(source: &str, tags: &[Tag<'_>], mark: &str) -> String {
+/// Of line breaks inside tags: whether they stay behind them, so that lines keep their numbers, or go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Breaks {
+    Stay,
+    Go,
+}
+
+fn take_out(source: &str, tags: &[Tag<'_>], mark: &str, breaks: Breaks) -> String {
     let mut marked = String::with_capacity(source.len());
     let mut behind = 0;
     for (number, tag) in tags.iter().enumerate() {
         marked.push_str(&source[behind..tag.start]);
         marked.extend([mark, number.to_string().as_str(), "q"]);
-        marked.extend(source[tag.start..tag.end].chars().filter(|c| *c == '\n'));
+        if breaks == Breaks::Stay {
+            marked.extend(source[tag.start..tag.end].chars().filter(|c| *c == '\n'));
+        }
         behind = tag.end;
     }
     marked.push_str(&source[behind..]);
     marked
 }
 
+/// The compiler writes attributes as Rust writes texts, and `\n` or `\u{fe0f}` is nothing that a mail program reads. So what
+/// Rust would escape comes as white space or as a reference to the character.
+fn harmless(marked: &str) -> String {
+    let mut changed = String::with_capacity(marked.len());
+    let mut behind = 0;
+    for (at, piece) in markup::pieces(marked) {
+        let Piece::Open { .. } = piece else { continue };
+        let end = at + markup::length_of_element(&marked[at..]);
+        changed.push_str(&marked[behind..at]);
+        let mut quote = None;
+        for c in marked[at..end].chars() {
+            match (quote, c) {
+                (_, '\n' | '\r' | '\t') => changed.push(' '),
+                (None, _) | (Some(_), '\'') => changed.push(c),
+                (Some(open), _) if open == c => changed.push(c),
+                (Some(_), '"') => changed.push_str("&quot;"),
+                (Some(_), _) if c.escape_debug().len() == 1 => changed.push(c),
+                (Some(_), _) => changed.extend(["&#", &u32::from(c).to_string(), ";"]),
+            }
+            quote = match (quote, c) {
+                (None, '"' | '\'') => Some(c),
+                (Some(open), _) if open == c => None,
+                (open, _) => open,
+            };
+        }
+        behind = end;
+    }
+    changed.push_str(&marked[behind..]);
+    changed
+}
+
 fn put_back(source: &str, tags: &[Tag<'_>], mark: &str, html: &str) -> Result<Html, String> {
     let mut whole = String::with_capacity(html.len() + source.len());
+    let written = lines_of(source, tags);
     let mut lines = Vec::with_capacity(tags.len());
     let mut kept = vec![false; tags.len()];
     let mut parts = html.split(mark);
@@ -86,7 +127,7 @@ fn put_back(source: &str, tags: &[Tag<'_>], mark: &str, html: &str) -> Result<Ht
         let found = number.parse::<usize>().ok().and_then(|number| Some((number, tags.get(number)?)));
         let (number, tag) = found.ok_or("MJML changed a Jinja tag: put it into a text or an attribute")?;
         kept[number] = true;
-        lines.push((whole.len(), line_of(source, tag.start)));
+        lines.push((whole.len(), written[number]));
         whole.push_str(&source[tag.start..tag.end]);
         whole.push_str(behind);
     }
@@ -184,6 +225,43 @@ mod tests {
         let between = source.replace("<mj-style>", "{% if a %}<mj-style>");
         let error = compile(&between).unwrap_err();
         assert!(error.contains("line 2"), "{error}");
+    }
+
+    #[test]
+    fn attributes_come_out_as_they_were_meant() {
+        let source = body(
+            "<mj-section\n\tbackground-color=\"red\"><mj-column>
+               <mj-image src=\"https://a.example/x.png\" alt=\"Grazie ❤️ 10\u{a0}€ 👩‍🍳 é\" />
+               <mj-text><a\n href=\"{{ payload.url\n | string }}\" title='Say \"hi\", it&apos;s C:\\temp'>a</a><b style=\"color: red;\n  margin: 0;\r\n\">b\nc</b></mj-text>
+             </mj-column></mj-section>\n{{ a }}",
+        );
+        let html = compiled(&source);
+        for part in [
+            "alt=\"Grazie ❤&#65039; 10&#160;€ 👩&#8205;🍳 é\"",
+            "href=\"{{ payload.url\n | string }}\"",
+            "title=\"Say &quot;hi&quot;, it&apos;s C:&#92;temp\"",
+            "style=\"color: red;   margin: 0;  \"",
+            ">b\nc</b>",
+            "background-color:red",
+        ] {
+            assert!(html.source.contains(part), "{part} is not in {}", html.source);
+        }
+        for left in ["\\n", "\\u{", "\\\"", "\\\\", "\\t"] {
+            assert!(!html.source.contains(left), "{left} is in {}", html.source);
+        }
+        assert_eq!(
+            html.line(html.source.find("{{ a }}").unwrap()),
+            line_of(&source, source.find("{{ a }}").unwrap())
+        );
+    }
+
+    #[test]
+    fn many_tags_and_words_take_no_time() {
+        let tags = body(&"<mj-raw>{{ a }}</mj-raw>".repeat(9_000));
+        assert_eq!(compiled(&tags).source.matches("{{ a }}").count(), 9_000);
+        assert!(compile(&body(&format!("<mj-raw>jinja{}</mj-raw>", "x".repeat(200_000)))).is_ok());
+        let words = (0..100).fold(String::new(), |words, n| format!("{words} jinja{n}x"));
+        assert!(compile(&body(&words)).unwrap_err().contains("jinja"));
     }
 
     #[test]

@@ -10,6 +10,8 @@ const LINES: [&str; 13] = [
     "address", "article", "aside", "br", "div", "dd", "dt", "footer", "header", "li", "main", "section", "tr",
 ];
 
+const MAX_ENTITY_BYTES: usize = 8;
+
 /// At most so many bytes; what is longer ends in an ellipsis.
 pub fn of_html(html: &str, max_bytes: usize) -> String {
     let mut writer = Writer::default();
@@ -184,9 +186,10 @@ impl Writer {
     }
 }
 
-/// Fills the preview of a mailbox, or suggests where to break a word.
+/// Fills the preview of a mailbox, or suggests where to break a word. The one that keeps letters apart (`&zwnj;`) stays: Persian
+/// is spelt with it.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{34f}' | '\u{200b}'..='\u{200c}' | '\u{2060}' | '\u{feff}')
+    matches!(c, '\u{ad}' | '\u{34f}' | '\u{200b}' | '\u{2060}' | '\u{feff}')
 }
 
 /// With its entities replaced; what is none stays.
@@ -196,7 +199,9 @@ fn decoded(text: &str) -> String {
     while let Some(at) = rest.find('&') {
         decoded.push_str(&rest[..at]);
         rest = &rest[at..];
-        let entity = rest[1..].split_once(';').map(|(name, _)| name).filter(|name| name.len() <= 8);
+        // Not further than a name reaches: a text of many `&` would be read to its end for each of them.
+        let end = rest.bytes().take(MAX_ENTITY_BYTES + 2).position(|byte| byte == b';');
+        let entity = end.and_then(|end| rest.get(1..end));
         if let Some((name, c)) = entity.and_then(|name| Some((name, character(name)?))) {
             decoded.push(c);
             rest = &rest[name.len() + 2..];
@@ -317,7 +322,8 @@ mod tests {
     fn what_is_not_shown_is_not_read() {
         reads("<head><title>t</title></head><style>p{}</style><script>x</script><p>a</p><!-- b -->", "a");
         reads("<div style=\"display: none; color:red\">pre <div>view</div></div><p>a</p>", "a");
-        reads("a&zwnj;&#847;&shy;b", "ab");
+        reads("a&#847;&shy;&#8203;b", "ab");
+        reads("می‌خواهم می&zwnj;خواهم", "می‌خواهم می‌خواهم");
     }
 
     #[test]
@@ -326,6 +332,7 @@ mod tests {
             "&lt;b&gt; &amp;amp; &#8364; &#x20AC; &egrave; R&D &unknown; &#0; &",
             "<b> &amp; € € è R&D &unknown; &#0; &",
         );
+        reads("&è; &;", "&è; &;");
     }
 
     #[test]

@@ -44,8 +44,26 @@ pub fn tags(source: &str) -> Vec<Tag<'_>> {
     tags
 }
 
+/// What MiniJinja gets for a line break inside a tag.
+pub const LINE_BREAK_IN_TAG: char = '\u{c}';
+
 pub fn line_of(source: &str, at: usize) -> usize {
-    source.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
+    source.as_bytes().iter().take(at).filter(|byte| ends_line(**byte)).count() + 1
+}
+
+/// Of each tag, in one go.
+pub fn lines_of(source: &str, tags: &[Tag<'_>]) -> Vec<usize> {
+    let (mut line, mut counted) = (1, 0);
+    let mut line_of_next = |tag: &Tag<'_>| {
+        line += source.as_bytes()[counted..tag.start].iter().filter(|byte| ends_line(**byte)).count();
+        counted = tag.start;
+        line
+    };
+    tags.iter().map(&mut line_of_next).collect()
+}
+
+fn ends_line(byte: u8) -> bool {
+    byte == b'\n' || char::from(byte) == LINE_BREAK_IN_TAG
 }
 
 pub fn tokens(inner: &str) -> Vec<Token<'_>> {
@@ -118,7 +136,7 @@ fn end_of_tag(source: &str, from: usize, kind: TagKind) -> usize {
 }
 
 /// With both quotes.
-fn length_of_text(rest: &str) -> usize {
+pub fn length_of_text(rest: &str) -> usize {
     let quote = rest.chars().next();
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -162,6 +180,14 @@ mod tests {
         assert_eq!(inners("{{ a"), ["a"]);
         assert_eq!(inners("{% raw %}{"), ["raw"]);
         assert_eq!(inners("{#' it''s #}{{ è }}"), ["' it''s", "è"]);
+    }
+
+    #[test]
+    fn lines_are_counted_once_for_all() {
+        let source = "{{ a }}\n\n{{ b\n}}{{ c }}\n{{ d }}";
+        let tags = tags(source);
+        let each: Vec<usize> = tags.iter().map(|tag| line_of(source, tag.start)).collect();
+        assert_eq!((lines_of(source, &tags), each), (vec![1, 3, 4, 5], vec![1, 3, 4, 5]));
     }
 
     #[test]

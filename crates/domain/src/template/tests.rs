@@ -39,6 +39,19 @@ fn the_locale_falls_back_to_its_language_and_then_to_the_default() {
 }
 
 #[test]
+fn a_language_is_found_however_it_is_written() {
+    for (row, recipient) in
+        [("it-CH", "it_CH"), ("it_CH", "it-ch"), ("pt-BR", "pt-br"), ("IT", "it-CH"), ("it", "IT_it")]
+    {
+        let rows =
+            vec![template("ORDER_CREATED", "*", row, "mine"), template("ORDER_CREATED", "*", "*", "default")];
+        assert_eq!(title(rows, None, Some(recipient)).unwrap(), "mine", "{row} for {recipient}");
+    }
+    let error = check(&template("ORDER_CREATED", "*", "the language", "a")).unwrap_err();
+    assert_eq!(error.field, "locale");
+}
+
+#[test]
 fn the_event_type_counts_before_the_channel_and_the_channel_before_the_locale() {
     let rows = vec![
         template("*", "EMAIL", "it", "any event, mail, it"),
@@ -57,16 +70,58 @@ fn a_missing_variable_names_template_line_and_variable() {
     assert!(error.contains("ORDER_CREATED/*/*/title, line 2") && error.contains("payload.chair"), "{error}");
 }
 
+/// From the third line on of whatever they stand in; the line that is told is that of the step which fails.
+const MISSING: [(&str, usize); 11] = [
+    ("{{ payload.chair }}", 3),
+    ("{{ payload.chair\n | date(\"long\") }}", 4),
+    ("{{ payload.chair\n | date(\n\"long\") }}", 4),
+    ("{{ payload.chair | upper\n }}", 3),
+    ("{{\tpayload.chair\n ~ 'a' }}", 3),
+    ("{{ payload.chair ~ 'a\nb' }}", 3),
+    ("{{ payload.chair\n | currency(\"EUR\")\n | string }}", 4),
+    ("{% set a = payload.chair %}\n\n{{ 'x' }}{{ a }}", 5),
+    ("{{ payload.chair | plural(one='a',\n other='b') }}", 3),
+    ("{{ [payload.chair,\n 2] | join }}", 4),
+    ("{% for x in payload.chair\n %}{% endfor %}", 3),
+];
+
+#[test]
+fn a_missing_variable_is_named_however_the_expression_is_written() {
+    let mjml = |tag: &str| {
+        format!(
+            "<mjml><mj-body><mj-section><mj-column>{{{{\n'x' }}}}\n<mj-text>{tag}</mj-text>\n</mj-column></mj-section></mj-body></mjml>"
+        )
+    };
+    for (tag, line) in MISSING {
+        let text = format!("{{{{\n'x' }}}}\n{tag}");
+        for (part, body, html) in [
+            ("body", text.clone(), String::new()),
+            ("html", "a".to_owned(), format!("<p>{text}</p>")),
+            ("html", "a".to_owned(), mjml(tag)),
+        ] {
+            let rows = vec![row(
+                json!({"event_type": "ORDER_CREATED", "channel": "EMAIL", "title": "a", "body": body, "html": html}),
+            )];
+            let error = mail(rows, &person(&json!({}))).unwrap_err();
+            let start = format!("template ORDER_CREATED/EMAIL/*/{part}, line {line}: ");
+            assert!(error.starts_with(&start) && error.contains("payload.chair"), "{tag:?}: {error:?}");
+        }
+    }
+}
+
 #[test]
 fn an_endless_template_runs_out_of_fuel() {
-    let source = "{% for a in range(9999) %}{% for b in range(9999) %}{{ b }}{% endfor %}{% endfor %}";
-    assert!(title(vec![template("*", "*", "*", source)], None, None).is_err());
+    let source = "{% for a in range(1000) %}{% for b in range(1000) %}{% endfor %}{% endfor %}";
+    let error = title(vec![template("*", "*", "*", source)], None, None).unwrap_err();
+    assert!(error.starts_with("template */*/*/title") && error.contains("ran out of fuel"), "{error}");
 }
 
 #[test]
 fn output_is_bounded() {
-    let source = "{% for a in range(5000) %}xxxxxxxx{% endfor %}";
-    assert!(title(vec![template("*", "*", "*", source)], None, None).is_err());
+    let source = |count: usize| format!("{{% for a in range({count}) %}}xxxxxxxx{{% endfor %}}");
+    assert_eq!(title(vec![template("*", "*", "*", &source(256))], None, None).unwrap().len(), 2_048);
+    let error = title(vec![template("*", "*", "*", &source(257))], None, None).unwrap_err();
+    assert_eq!(error, "template */*/*/title: the output has more than 2048 bytes");
 }
 
 const LAYOUT: &str = "<mjml>
@@ -135,6 +190,44 @@ fn an_event_without_html_of_its_own_is_laid_out_as_any_event_is() {
     assert_eq!(mail(vec![layout, own], &person(&json!({}))).unwrap().1.unwrap(), "<i>own</i>");
     let sms = row(json!({"channel": "SMS", "title": "", "html": LAYOUT}));
     assert_eq!(mail(vec![sms], &person(&json!({}))).unwrap().1, None);
+}
+
+#[test]
+fn html_is_told_the_language_of_the_text() {
+    let rows = vec![
+        row(json!({"channel": "EMAIL", "title": "", "html": "{{ locale }}"})),
+        row(json!({"event_type": "ORDER_CREATED", "title": "Order", "body": "b"})),
+        row(json!({"event_type": "ORDER_CREATED", "locale": "it", "title": "Ordine", "body": "b"})),
+    ];
+    for (reader, language) in
+        [(json!("it"), "it"), (json!("it_CH"), "it-CH"), (json!("nl"), "en"), (json!(null), "en")]
+    {
+        let (_, html) = mail(rows.clone(), &person(&json!({"locale": reader}))).unwrap();
+        assert_eq!(html.unwrap(), language, "{reader}");
+    }
+}
+
+#[test]
+fn html_that_says_something_is_no_layout_of_other_texts() {
+    let generic =
+        row(json!({"channel": "EMAIL", "title": "News", "body": "b", "html": "<p>Something happened</p>"}));
+    let own = row(json!({"event_type": "ORDER_CREATED", "title": "An order", "body": "y"}));
+    let (text, html) = mail(vec![generic.clone(), own.clone()], &person(&json!({}))).unwrap();
+    assert_eq!((text.title.as_str(), html), ("An order", None));
+    let layout = row(json!({"channel": "*", "title": "", "html": "<b>{{ title }}</b>"}));
+    let (_, html) = mail(vec![generic.clone(), own, layout], &person(&json!({}))).unwrap();
+    assert_eq!(html.unwrap(), "<b>An order</b>");
+    assert_eq!(mail(vec![generic], &person(&json!({}))).unwrap().1.unwrap(), "<p>Something happened</p>");
+}
+
+#[test]
+fn html_that_is_blank_is_none() {
+    let layout = row(json!({"channel": "EMAIL", "title": "", "html": "<p>{{ body }}</p>"}));
+    for blank in ["", " \n"] {
+        let own = row(json!({"event_type": "ORDER_CREATED", "title": "x", "body": "y", "html": blank}));
+        assert_eq!(mail(vec![own.clone()], &person(&json!({}))).unwrap().1, None);
+        assert_eq!(mail(vec![own, layout.clone()], &person(&json!({}))).unwrap().1.unwrap(), "<p>y</p>");
+    }
 }
 
 #[test]
@@ -238,6 +331,8 @@ fn a_row_that_can_not_be_used_is_refused_by_field_and_line() {
     let error = refused(json!({"title": "a", "html": LAYOUT.replace("{% endfor %}", "{% endif %}")}));
     assert!(error.detail.contains("line 6"), "{error}");
     assert!(check(&row(json!({"title": "a", "html": LAYOUT}))).is_ok());
+    let error = refused(json!({"title": "a", "body": "x\n{% if %}"}));
+    assert!(error.detail.starts_with("line 2: "), "{error}");
 }
 
 #[test]
@@ -261,6 +356,8 @@ fn no_template_hurts() {
         format!("{{{{ {}a }}}}", "not ".repeat(50_000)),
         format!("{{{{ a{} }}}}", " if a else a".repeat(10_000)),
         "{{ payload }}".repeat(20_000),
+        "{% set a = range(1000) | map(attribute='x', default='x' ~ payload) | sum(start='') %}{{ a | length }}".to_owned(),
+        "{% set a = [payload.dishes[0], payload.dishes[1]] | sum(start='') %}{{ a | length }}".to_owned(),
     ] {
         let rows = vec![row(json!({"event_type": "ORDER_CREATED", "title": "x", "html": source}))];
         let usable = check(&rows[0]).is_ok();

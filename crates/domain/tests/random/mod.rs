@@ -55,6 +55,7 @@ fn worlds() -> impl Strategy<Value = World> {
             user_types: UserTypes::default(),
             audiences: unique(audiences, |row: &Audience| row.name.clone()),
             routes: routes.into_iter().flatten().flatten().collect(),
+            templates: Vec::new(),
             settings: unique(settings, |row: &Setting| {
                 (
                     (row.entity_type.clone(), row.entity_id.clone(), row.kind.clone()),

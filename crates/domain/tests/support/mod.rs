@@ -12,7 +12,7 @@ use campanile_domain::fan_out::{Cursor, End, OutboxRow, Page, Plan, Position, Pr
 use campanile_domain::id::EntityRef;
 use campanile_domain::priority::Priority;
 use campanile_domain::recipient::{Candidate, DeadAddress, Group, Recipient};
-use campanile_domain::row::{Audience, Preference, Route, Row, Setting};
+use campanile_domain::row::{Audience, Preference, Route, Row, Setting, Template};
 use campanile_domain::rules::{Reach, RuleRows, Rules};
 use campanile_domain::time::Timestamp;
 use campanile_domain::user_type::UserTypes;
@@ -26,6 +26,7 @@ pub struct World {
     pub user_types: UserTypes,
     pub audiences: Vec<Audience>,
     pub routes: Vec<Route>,
+    pub templates: Vec<Template>,
     pub settings: Vec<Setting>,
     pub kinds: HashMap<EntityRef, String>,
     pub recipients: Vec<Recipient>,
@@ -50,6 +51,11 @@ impl World {
 
     pub fn audience(mut self, row: Value) -> Self {
         self.audiences.push(self.checked(row));
+        self
+    }
+
+    pub fn template(mut self, row: Value) -> Self {
+        self.templates.push(self.checked(row));
         self
     }
 
@@ -91,7 +97,7 @@ impl World {
         let rows = RuleRows {
             audiences: self.audiences.clone(),
             routing: self.routes.clone(),
-            templates: Vec::new(),
+            templates: self.templates.clone(),
             default_settings,
         };
         Rules::new(self.user_types.clone(), rows).0

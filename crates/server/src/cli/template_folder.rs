@@ -86,6 +86,11 @@ fn fields(file: &Path, extension: &str) -> anyhow::Result<Vec<(&'static str, Val
         bail!("{} has more than {} bytes", file.display(), template::MAX_SOURCE_BYTES);
     }
     let text = fs::read_to_string(file).with_context(|| format!("{} can't be read", file.display()))?;
+    // Some editors begin a file with a mark that nobody sees; in a subject or before `<mjml` it would matter.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    if extension == "mjml" && !text.trim_start().starts_with("<mjml") {
+        bail!("{} does not begin with <mjml, so it would go out as it stands: name it .html", file.display());
+    }
     if extension != "txt" {
         return Ok(vec![("html", json!(text))]);
     }

@@ -10,8 +10,9 @@ use campanile_domain::event::NewEvent;
 use campanile_domain::id::UserRef;
 use campanile_domain::recipient::Recipient;
 use campanile_domain::row::{Row, Selector, Template};
-use campanile_domain::template::Renderer;
+use campanile_domain::template::{Renderer, is_locale};
 use campanile_domain::time::Timestamp;
+use campanile_domain::user_type::UserTypes;
 use campanile_store::{RowFilter, Table};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -54,8 +55,9 @@ pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> 
     let Sent::One(mut given) = body::read(&headers, body).await? else {
         return Err(Problem::malformed("one preview at a time: the body must be an object"));
     };
-    fill_in(&mut given);
-    let mut previews: Vec<Preview> = body::typed(vec![given], check)?;
+    let user_types = &app.engine.config.user_types;
+    fill_in(&mut given, user_types);
+    let mut previews: Vec<Preview> = body::typed(vec![given], |preview| check(preview, user_types))?;
     let Some(preview) = previews.pop() else { return Err(Problem::malformed("there is nothing to preview")) };
     let recipient = recipient(&app, &preview).await?;
     let channel = match preview.channel {
@@ -67,7 +69,7 @@ pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> 
     let draft = preview.template.map(|draft| Template {
         event_type: Selector::Only(event_type.clone()),
         channel: preview.channel,
-        locale: recipient.locale.clone().map_or(Selector::Any, Selector::Only),
+        locale: recipient.locale.clone().filter(|l| is_locale(l)).map_or(Selector::Any, Selector::Only),
         title: draft.title,
         body: draft.body,
         html: draft.html,
@@ -95,7 +97,7 @@ pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> 
 }
 
 /// What nobody needs to say for a look: an event that is not stored has no id, and a made-up recipient no key.
-fn fill_in(given: &mut Value) {
+fn fill_in(given: &mut Value, user_types: &UserTypes) {
     if let Some(Value::Object(event)) = given.get_mut("event") {
         for (field, value) in
             [("event_id", "preview"), ("aggregate_type", "PREVIEW"), ("aggregate_id", "preview")]
@@ -104,18 +106,35 @@ fn fill_in(given: &mut Value) {
         }
     }
     if let Some(Value::Object(recipient)) = given.get_mut("recipient") {
-        for (field, value) in [("user_type", "CUSTOMER"), ("user_id", "preview")] {
+        for (field, value) in [("user_type", made_up_type(user_types)), ("user_id", "preview")] {
             recipient.entry(field).or_insert_with(|| json!(value));
         }
     }
 }
 
-fn check(preview: &Preview) -> Result<(), FieldProblem> {
+/// A customer where there are such; else anybody who is known.
+fn made_up_type(user_types: &UserTypes) -> &str {
+    let names = || user_types.iter().map(|user_type| user_type.name.as_str());
+    names().find(|name| *name == "CUSTOMER").or_else(|| names().next()).unwrap_or_default()
+}
+
+/// Who is made up has to be somebody who could be stored.
+fn check(preview: &Preview, user_types: &UserTypes) -> Result<(), FieldProblem> {
+    let wrong = |pointer: &str, detail: &str| FieldProblem {
+        index: 0,
+        pointer: pointer.to_owned(),
+        detail: detail.to_owned(),
+    };
     if preview.user.is_some() && preview.recipient.is_some() {
-        let detail = "a preview is for one recipient: leave out `user` or `recipient`".to_owned();
-        return Err(FieldProblem { index: 0, pointer: "/user".to_owned(), detail });
+        return Err(wrong("/user", "a preview is for one recipient: leave out `user` or `recipient`"));
     }
-    Ok(())
+    if preview.locale.as_deref().is_some_and(|locale| !is_locale(locale)) {
+        return Err(wrong("/locale", "is no language tag such as `it` or `pt-BR`"));
+    }
+    match preview.recipient.as_ref().map(|recipient| recipient.check(user_types)) {
+        Some(Err(error)) => Err(wrong(&format!("/recipient/{}", error.field), &error.detail)),
+        Some(Ok(())) | None => Ok(()),
+    }
 }
 
 /// A draft is checked as a row is when it is written, so that the field is named.
@@ -134,7 +153,7 @@ async fn recipient(app: &App, preview: &Preview) -> Result<Recipient, Problem> {
     let mut recipient = match (&preview.user, &preview.recipient) {
         (Some(user), _) => stored(app, user).await?,
         (None, Some(recipient)) => recipient.clone(),
-        (None, None) => nobody()?,
+        (None, None) => nobody(&app.engine.config.user_types)?,
     };
     if let Some(locale) = &preview.locale {
         recipient.locale = Some(locale.clone());
@@ -143,8 +162,8 @@ async fn recipient(app: &App, preview: &Preview) -> Result<Recipient, Problem> {
 }
 
 /// For a look at a template that speaks of nobody.
-fn nobody() -> Result<Recipient, Problem> {
-    serde_json::from_value(json!({ "user_type": "CUSTOMER", "user_id": "preview" }))
+fn nobody(user_types: &UserTypes) -> Result<Recipient, Problem> {
+    serde_json::from_value(json!({ "user_type": made_up_type(user_types), "user_id": "preview" }))
         .map_err(|error| Problem::unusable_data(&format!("a made-up recipient can't be read: {error}")))
 }
 

@@ -47,6 +47,47 @@ async fn loading_it_writes_its_rows_and_loading_it_again_changes_nothing() {
     cli(&server, &["preset", "load", "opera"]).failed(2, &["opera", "restaurant"]);
 }
 
+async fn preview(server: &Fresh, event_type: &str, locale: &str, payload: &Value) -> Value {
+    let event = json!({"event_type": event_type, "payload": payload});
+    let request = json!({"event": event, "channel": "EMAIL", "locale": locale});
+    let answer = server.post("/v1/templates/preview", &request).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.body
+}
+
+#[tokio::test]
+async fn dates_are_written_in_the_language_of_the_reader_and_other_words_as_they_came() {
+    let server = Fresh::start();
+    cli(&server, &["preset", "load", "restaurant"]).succeeded();
+    for (locale, date, time, words) in [
+        ("it", "2026-01-08", "19:30", "in data 8 gennaio 2026 alle ore 19:30."),
+        ("it", "2026-01-08", "2026-01-08T18:30:00Z", "in data 8 gennaio 2026 alle ore 18:30."),
+        ("pt-PT", "2026-01-08", "19:30", "no dia 8 de janeiro de 2026 às 19:30."),
+        ("en", "2026-01-08", "19:30", "on January 8, 2026 at 7:30 PM."),
+        ("en", "Saturday", "half past seven", "on Saturday at half past seven."),
+    ] {
+        let payload = json!({"party": 4, "date": date, "time": time});
+        let seen = preview(&server, "RESERVATION_CONFIRMED", locale, &payload).await;
+        let body = seen["body"].as_str().unwrap();
+        assert!(body.contains(words), "{words} is not in {body}");
+    }
+    let seen = preview(&server, "USER_REGISTERED", "it", &json!({"name": "Giulia"})).await;
+    assert!(seen["html"].as_str().unwrap().contains("in base alle tue preferenze"), "{seen}");
+    let chat = preview(&server, "CHAT_MESSAGE_SENT", "it", &plausible()).await;
+    assert_eq!(chat["body"], "Are you open?");
+}
+
+#[tokio::test]
+async fn who_reads_the_default_language_reads_it_in_the_whole_mail() {
+    let server = Fresh::start();
+    cli(&server, &["preset", "load", "restaurant"]).succeeded();
+    let seen = preview(&server, "RESERVATION_REQUESTED", "nl", &plausible()).await;
+    let html = seen["html"].as_str().unwrap();
+    for part in ["lang=\"en\"", "Guests", "You receive this e-mail because of"] {
+        assert!(html.contains(part), "{part} is not in {html}");
+    }
+}
+
 /// One person of each kind for each language; the language is their number.
 async fn people(server: &Fresh) {
     let person = |locale: &str, user_type: &str, entity: Option<(&str, u32)>, role: Option<&str>| {
@@ -77,7 +118,7 @@ fn plausible() -> Value {
         "date": "21 January", "time": "19:30", "table": "7", "notes": "A high chair, please",
         "reason": "The flight is late",
         "order": 311, "dishes": ["2 lasagne", "1 tiramisù"], "partner": "O Marinheiro", "contact": "Inês Almeida",
-        "sender": "Rui Costa", "message": "Are you open?", "name": "Giulia Bianchi", "email": "giulia@example.com",
+        "sender": "Rui Costa", "text": "Are you open?", "name": "Giulia Bianchi", "email": "giulia@example.com",
     })
 }
 

@@ -114,6 +114,18 @@ async fn a_preview_that_can_not_be_made_says_why() {
     asked(json!({"user": {"user_type": "CUSTOMER", "user_id": 7}})).await.assert_problem(404, "not-found");
     let both = asked(json!({"user": {"user_type": "CUSTOMER", "user_id": 7}, "recipient": {}})).await;
     both.assert_problem(422, "invalid").assert_names(0, "/user");
+    for locale in ["it-CH-and-so-on-and-on", "", "*", &"a-".repeat(100_000)] {
+        asked(json!({"locale": locale})).await.assert_problem(422, "invalid").assert_names(0, "/locale");
+    }
+    for (field, value) in [
+        ("locale", json!("a".repeat(200_000))),
+        ("name", json!("a\nb")),
+        ("user_type", json!("PIGEON")),
+        ("email", json!("x")),
+    ] {
+        let stranger = asked(json!({"recipient": {field: value}})).await;
+        stranger.assert_problem(422, "invalid").assert_names(0, &format!("/recipient/{field}"));
+    }
     asked(json!({"colour": "red"})).await.assert_problem(422, "invalid").assert_names(0, "/colour");
     asked(json!({"channel": "PIGEON"})).await.assert_problem(422, "invalid").assert_names(0, "/channel");
     asked(json!({"event": null})).await.assert_problem(422, "invalid").assert_names(0, "/event");
@@ -241,8 +253,8 @@ async fn a_folder_of_templates_is_loaded_all_or_nothing() {
         &[
             ("README.md", "ours"),
             ("ORDER_CREATED/any.txt", "Order {{ payload.order }}\n\nLine 1\nLine 2\n"),
-            ("ORDER_CREATED/EMAIL.it.txt", "Ordine"),
-            ("ORDER_CREATED/EMAIL.it.mjml", LAYOUT),
+            ("ORDER_CREATED/EMAIL.it.txt", "\u{feff}Ordine"),
+            ("ORDER_CREATED/EMAIL.it.mjml", &format!("\u{feff}{LAYOUT}")),
             ("any/EMAIL.html", "<p>{{ body }}</p>"),
         ],
     );
@@ -263,6 +275,8 @@ async fn a_folder_of_templates_is_loaded_all_or_nothing() {
         ("A/PIGEON.txt", "x", ["PIGEON", "A"]),
         ("A/any.txt", "title\nbody", ["any.txt", "empty line"]),
         ("A/any.html", "{% if %}", ["html", "line 1"]),
+        ("A/any.mjml", "<!-- ours --><mjml></mjml>", ["any.mjml", "<mjml"]),
+        ("A/any.it!.txt", "x", ["any.it!", "language"]),
         ("ORDER_CREATED/EMAIL.it.html", "x", ["EMAIL.it", "second html"]),
         ("stray.txt", "x", ["stray.txt", "not a folder"]),
     ] {
