@@ -13,7 +13,7 @@ mod mjml;
 mod plain_text;
 mod tags;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
 use minijinja::value::{Serde, merge_maps};
@@ -52,6 +52,8 @@ pub struct Text {
 pub struct Templates {
     environment: Environment<'static>,
     keys: HashMap<Key, Compiled>,
+    /// The event types and channels for which a row has HTML.
+    with_html: HashSet<(Selector<EventType>, Selector<Channel>)>,
 }
 
 type Key = (Selector<EventType>, Selector<Channel>, Selector<String>);
@@ -87,7 +89,8 @@ struct Needs {
 impl Templates {
     /// A row whose source does not compile is left out and named; rows are checked when written, so there should be none.
     pub fn new(rows: Vec<Template>) -> (Self, Vec<String>) {
-        let mut templates = Templates { environment: environment(), keys: HashMap::new() };
+        let mut templates =
+            Templates { environment: environment(), keys: HashMap::new(), with_html: HashSet::new() };
         let problems = rows.into_iter().filter_map(|row| templates.add(row).err()).collect();
         (templates, problems)
     }
@@ -122,9 +125,21 @@ impl Templates {
             Selector::Any => (None, Selector::Any),
             Selector::Only(locale) => (Some(locale.clone()), Selector::Only(locale::normal(&locale))),
         };
+        if html.is_some() {
+            self.with_html.insert((row.event_type.clone(), row.channel.clone()));
+        }
         let compiled = Compiled { name, locale, needs, html, untitled, body_from_html };
         self.keys.insert((row.event_type, row.channel, key), compiled);
         Ok(())
+    }
+
+    /// Whether a message about such an event may have HTML, in some language.
+    pub fn has_html(&self, event_type: &EventType, channel: Channel) -> bool {
+        let event_types = [Selector::Only(event_type.clone()), Selector::Any];
+        let of = |event_type: &Selector<EventType>, channel: Selector<Channel>| {
+            self.with_html.contains(&(event_type.clone(), channel))
+        };
+        event_types.iter().any(|one| of(one, Selector::Only(channel)) || of(one, Selector::Any))
     }
 
     /// Whose title and body are taken.

@@ -47,8 +47,8 @@ impl Engine {
 
 fn text(renderer: &mut Renderer, channel: Channel, person: &Recipient) -> Result<RowText, String> {
     let text = renderer.render(Some(channel), person)?;
-    let inbox = renderer.render(None, person)?;
-    Ok(RowText { inbox: (inbox != text).then_some(inbox), text })
+    let inbox = renderer.render(None, person).ok().filter(|inbox| *inbox != text);
+    Ok(RowText { text, inbox })
 }
 
 /// A row that has no text.

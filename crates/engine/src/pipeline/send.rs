@@ -1,5 +1,4 @@
-//! Claimed sends → providers. No transaction is open meanwhile. A message is taken only when its attempt can begin: until then an
-//! urgent one may overtake it.
+//! Claimed sends → providers. No transaction is open meanwhile.
 
 mod desk;
 mod write;
@@ -12,106 +11,163 @@ use campanile_domain::channel::Channel;
 use campanile_domain::send::Outcome;
 use campanile_domain::time;
 use campanile_store::{Post, SendJob, StoreError};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::lease_end::LeaseEnd;
 use crate::signals::Outage;
-use write::Writing;
+use desk::Lane;
+use write::Contents;
 
 pub use desk::{Attempted, Claimed, Desk, Outcomes, Places, Unsettled};
 
 /// Messages whose contents are asked for together.
-const MAX_TOGETHER: usize = 50;
+const MAX_TOGETHER: u16 = 50;
 
-/// Starts attempts of one channel, `HIGH` first. When draining, what was not begun is let go; by then nothing more is enqueued.
+/// Starts attempts of one channel, `HIGH` first. What messages say is looked up ahead of their attempts, some at a time, since turns
+/// come one by one. When draining, what was not begun is let go; by then nothing more is enqueued.
 pub async fn run(engine: Engine, desk: Arc<Desk>, channel: Channel, drain: CancellationToken) {
     let Some(chain) = engine.providers.get(channel).cloned() else { return drain.cancelled().await };
     let this = desk.channel(channel);
-    let (mut high, mut others) = (this.high.take.lock().await, this.others.take.lock().await);
-    loop {
-        let next = async {
-            let turn = Arc::clone(&this.concurrency).acquire_owned().await.ok()?;
-            chain.paced().await;
-            let claimed = tokio::select! {
-                biased;
-                claimed = high.recv() => claimed,
-                claimed = others.recv() => claimed,
+    let ((put_high, high), (put_others, others)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let stage = Stage { engine: &engine, desk: &desk, chain: &chain, drain: &drain };
+    // Each lane has its own room ahead, so that what is urgent does not wait for it.
+    tokio::join!(
+        stage.look_up(&this.high, put_high),
+        stage.look_up(&this.others, put_others),
+        stage.begin(&this.concurrency, high, others),
+    );
+}
+
+struct Stage<'a> {
+    engine: &'a Engine,
+    desk: &'a Arc<Desk>,
+    chain: &'a Arc<Chain>,
+    drain: &'a CancellationToken,
+}
+
+/// A message of which is known what it says. It holds a place of those that may be ahead.
+struct Ready {
+    claimed: Claimed,
+    contents: Arc<Contents>,
+    _ahead: Option<OwnedSemaphorePermit>,
+}
+
+impl Stage<'_> {
+    /// Looks up what the messages of a lane say, while there is room for as many ahead of their attempts.
+    async fn look_up(&self, lane: &Lane, ready: UnboundedSender<Ready>) {
+        let mut lane = lane.take.lock().await;
+        let room = Arc::new(Semaphore::new(2 * usize::from(MAX_TOGETHER)));
+        loop {
+            let mut batch = Vec::new();
+            let next = async {
+                let ahead = Arc::clone(&room).acquire_many_owned(MAX_TOGETHER.into()).await;
+                lane.recv_many(&mut batch, MAX_TOGETHER.into()).await;
+                ahead.ok()
             };
-            Some((claimed?, turn))
-        };
-        let mut batch = tokio::select! {
-            biased;
-            () = drain.cancelled() => break,
-            Some(next) = next => vec![next],
-        };
-        // With a pace, each message has its own moment.
-        while chain.per_second().is_none() && batch.len() < MAX_TOGETHER {
-            let Ok(turn) = Arc::clone(&this.concurrency).try_acquire_owned() else { break };
-            let Ok(claimed) = high.try_recv().or_else(|_| others.try_recv()) else { break };
-            batch.push((claimed, turn));
+            let mut ahead = tokio::select! {
+                biased;
+                () = self.drain.cancelled() => break,
+                ahead = next => ahead,
+            };
+            for (claimed, contents) in self.with_contents(batch).await {
+                let _ahead = ahead.as_mut().and_then(|ahead| ahead.split(1));
+                // Whoever takes it is there until this is dropped.
+                let _ = ready.send(Ready { claimed, contents, _ahead });
+            }
         }
-        let together = attempt_all(engine.clone(), Arc::clone(&desk), Arc::clone(&chain), batch);
-        desk.attempts.spawn(together);
+        while let Ok(claimed) = lane.try_recv() {
+            self.let_go(claimed, Duration::ZERO);
+        }
     }
-    while let Ok(claimed) = high.try_recv().or_else(|_| others.try_recv()) {
-        desk.over.put(Attempted::not_attempted(claimed, &chain, Duration::ZERO));
+
+    /// What can't be looked up is let go. If the database itself refuses, somebody's row can't be read, of a view perhaps: that one
+    /// fails alone, and not for want of a database.
+    async fn with_contents(&self, batch: Vec<Claimed>) -> Vec<(Claimed, Arc<Contents>)> {
+        let mut found = Vec::with_capacity(batch.len());
+        let mut batches = vec![batch];
+        while let Some(batch) = batches.pop() {
+            match write::contents(self.engine, self.chain, batch.iter().map(|claimed| &claimed.job)).await {
+                Ok(contents) => {
+                    let contents = Arc::new(contents);
+                    found.extend(batch.into_iter().map(|claimed| (claimed, Arc::clone(&contents))));
+                }
+                Err(StoreError::Refused(_)) if batch.len() > 1 => {
+                    batches.extend(batch.into_iter().rev().map(|claimed| vec![claimed]));
+                }
+                Err(StoreError::Refused(error)) => {
+                    let error = format!("what it says could not be read from the database: {error}");
+                    for claimed in batch {
+                        let outcome = Outcome::Retry { after: None, error: error.clone() };
+                        self.desk.over.put(Attempted::without_provider(claimed, self.chain, outcome));
+                    }
+                }
+                Err(error) => {
+                    self.engine.signals.note_outage(Outage::Database, "send", &error);
+                    batch.into_iter().for_each(|claimed| self.let_go(claimed, AFTER_AN_OUTAGE));
+                }
+            }
+        }
+        found
+    }
+
+    /// A message is taken only when its attempt can begin: until then an urgent one may overtake it. Each goes its own way then; a
+    /// provider that panics takes no other along.
+    async fn begin(
+        &self,
+        concurrency: &Arc<Semaphore>,
+        mut high: UnboundedReceiver<Ready>,
+        mut others: UnboundedReceiver<Ready>,
+    ) {
+        loop {
+            let next = async {
+                let turn = Arc::clone(concurrency).acquire_owned().await.ok()?;
+                self.chain.paced().await;
+                let ready = tokio::select! {
+                    biased;
+                    Some(ready) = high.recv() => ready,
+                    Some(ready) = others.recv() => ready,
+                    else => return None,
+                };
+                Some((ready, turn))
+            };
+            let (ready, turn) = tokio::select! {
+                biased;
+                () = self.drain.cancelled() => break,
+                Some(next) = next => next,
+            };
+            let (engine, chain, over) = (self.engine.clone(), Arc::clone(self.chain), self.desk.over.clone());
+            self.desk.attempts.spawn(async move {
+                let _turn = turn;
+                over.put(attempt(&engine, &chain, ready).await);
+            });
+        }
+        while let Some(ready) = high.recv().await {
+            self.let_go(ready.claimed, Duration::ZERO);
+        }
+        while let Some(ready) = others.recv().await {
+            self.let_go(ready.claimed, Duration::ZERO);
+        }
+    }
+
+    fn let_go(&self, claimed: Claimed, after: Duration) {
+        let outcome = Outcome::NotAttempted { after };
+        self.desk.over.put(Attempted::without_provider(claimed, self.chain, outcome));
     }
 }
 
-/// Each goes its own way once what it says is known; a provider that panics takes no other along.
-async fn attempt_all(
-    engine: Engine,
-    desk: Arc<Desk>,
-    chain: Arc<Chain>,
-    batch: Vec<(Claimed, OwnedSemaphorePermit)>,
-) {
-    let writings = write::all(&engine, &chain, batch.iter().map(|(claimed, _)| &claimed.job)).await;
-    let writings = match writings {
-        Ok(writings) => writings,
-        // Somebody's row can't be read, of a view perhaps: that one fails alone, and not for want of a database.
-        Err(StoreError::Refused(_)) if batch.len() > 1 => {
-            for alone in batch {
-                let (desk, chain) = (Arc::clone(&desk), Arc::clone(&chain));
-                Box::pin(attempt_all(engine.clone(), desk, chain, vec![alone])).await;
-            }
-            return;
-        }
-        Err(StoreError::Refused(error)) => {
-            for (claimed, _) in batch {
-                let error = format!("what the message says could not be read from the database: {error}");
-                let outcome = Outcome::Retry { after: None, error };
-                desk.over
-                    .put(Attempted { outcome, ..Attempted::not_attempted(claimed, &chain, Duration::ZERO) });
-            }
-            return;
-        }
+async fn attempt(engine: &Engine, chain: &Chain, ready: Ready) -> Attempted {
+    let Ready { claimed, contents, .. } = ready;
+    match told_already(engine, chain, &claimed.job).await {
+        Ok(None) => ask(claimed, chain, &contents).await,
+        Ok(Some(outcome)) => Attempted::without_provider(claimed, chain, outcome),
         Err(error) => {
             engine.signals.note_outage(Outage::Database, "send", &error);
-            for (claimed, _) in batch {
-                desk.over.put(Attempted::not_attempted(claimed, &chain, AFTER_AN_OUTAGE));
-            }
-            return;
+            Attempted::without_provider(claimed, chain, Outcome::NotAttempted { after: AFTER_AN_OUTAGE })
         }
-    };
-    for ((claimed, turn), writing) in batch.into_iter().zip(writings) {
-        let (engine, over, chain) = (engine.clone(), desk.over.clone(), Arc::clone(&chain));
-        desk.attempts.spawn(async move {
-            let _turn = turn;
-            let attempted = match told_already(&engine, &chain, &claimed.job).await {
-                Ok(None) => attempt(claimed, &chain, writing).await,
-                Ok(Some(outcome)) => {
-                    Attempted { outcome, ..Attempted::not_attempted(claimed, &chain, Duration::ZERO) }
-                }
-                Err(error) => {
-                    engine.signals.note_outage(Outage::Database, "send", &error);
-                    Attempted::not_attempted(claimed, &chain, AFTER_AN_OUTAGE)
-                }
-            };
-            over.put(attempted);
-        });
     }
 }
 
@@ -134,27 +190,23 @@ async fn told_already(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<O
     })
 }
 
-async fn attempt(claimed: Claimed, chain: &Chain, writing: Writing) -> Attempted {
+async fn ask(claimed: Claimed, chain: &Chain, contents: &Contents) -> Attempted {
     let begun = Instant::now();
     let job = &claimed.job;
     if job.address.is_empty() {
         let error = "every address that was left was declared dead while it waited".to_owned();
-        let nobody = Attempted::not_attempted(claimed, chain, Duration::ZERO);
-        return Attempted { outcome: Outcome::Rejected { error }, ..nobody };
+        return Attempted::without_provider(claimed, chain, Outcome::Rejected { error });
     }
-    let (name, html) = match writing {
-        Writing::Ready { name, html } => (name, html),
-        Writing::Impossible { error } => {
-            let nobody = Attempted::not_attempted(claimed, chain, Duration::ZERO);
-            return Attempted { outcome: Outcome::Unwritable { error }, ..nobody };
-        }
+    let html = match contents.html(job) {
+        Ok(html) => html,
+        Err(error) => return Attempted::without_provider(claimed, chain, Outcome::Unwritable { error }),
     };
     let message = Message {
         key: job.key,
         event_id: job.event_id.as_str(),
         event_type: job.event_type.as_str(),
         address: &job.address,
-        name: name.as_deref(),
+        name: contents.name(&job.user),
         title: &job.title,
         body: &job.body,
         html: html.as_deref(),
@@ -229,11 +281,12 @@ mod tests {
     #[tokio::test]
     async fn what_is_left_of_the_lease_must_outlast_the_provider() {
         let chain = Chain::of(Arc::new(Capture));
-        let in_time = attempt(claimed(chain.deadline() * 2), &chain, Writing::default()).await;
+        let contents = Contents::default();
+        let in_time = ask(claimed(chain.deadline() * 2), &chain, &contents).await;
         assert_eq!(in_time.outcome, Outcome::Sent { external_id: None });
-        let too_late = attempt(claimed(chain.deadline()), &chain, Writing::default()).await;
+        let too_late = ask(claimed(chain.deadline()), &chain, &contents).await;
         assert_eq!(too_late.outcome, Outcome::LET_GO);
-        let asleep = attempt(claimed(Duration::ZERO), &chain, Writing::default()).await;
+        let asleep = ask(claimed(Duration::ZERO), &chain, &contents).await;
         assert_eq!(asleep.outcome, Outcome::LET_GO);
     }
 }

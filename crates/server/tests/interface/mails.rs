@@ -126,6 +126,21 @@ async fn html_that_can_not_be_written_fails_that_mail_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn html_that_can_not_be_written_is_seen_before_there_is_a_mail_server() {
+    let server = Fresh::start();
+    server.put("/v1/recipients", anna()).await;
+    let template = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "EMAIL", "title": "New", "body": "b",
+        "html": "<p>{{ payload.nobody_gave_this }}</p>"}]);
+    server.put("/v1/templates", template).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    let email = of(&trace, "EMAIL")[0];
+    assert_eq!(email["status"], "FAILED", "{trace}");
+    assert!(email["last_error"].as_str().unwrap().contains("payload.nobody_gave_this"), "{email}");
+    assert!(of(&trace, "SMS").iter().all(|send| send["status"] == "SENT"), "{trace}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_next_mail_server_takes_over_from_one_that_is_down() {
     let python = Python::start(&[]);
     let server = start(&format!("smtp://127.0.0.1:1 {}", mail_server(python.port)));

@@ -296,11 +296,11 @@ impl Places {
 }
 
 impl Attempted {
-    /// Let go before anybody was asked, to come back after so long.
-    pub fn not_attempted(claimed: Claimed, chain: &Chain, after: Duration) -> Self {
+    /// Ended before anybody was asked.
+    pub fn without_provider(claimed: Claimed, chain: &Chain, outcome: Outcome) -> Self {
         Attempted {
             claimed,
-            outcome: Outcome::NotAttempted { after },
+            outcome,
             done: Vec::new(),
             provider: chain.first().name().to_owned(),
             captures: chain.captures(),
@@ -360,10 +360,10 @@ pub mod tests {
         let over = Over { put, unsettled: Arc::default() };
         let soon = || tokio::time::timeout(Duration::from_millis(20), over.keeps_up());
         for _ in 1..MAX_UNSETTLED {
-            over.put(Attempted::not_attempted(claimed(Duration::ZERO), &chain, Duration::ZERO));
+            over.put(Attempted::without_provider(claimed(Duration::ZERO), &chain, Outcome::LET_GO));
         }
         assert!(soon().await.is_ok());
-        over.put(Attempted::not_attempted(claimed(Duration::ZERO), &chain, Duration::ZERO));
+        over.put(Attempted::without_provider(claimed(Duration::ZERO), &chain, Outcome::LET_GO));
         assert!(soon().await.is_err());
         tokio::join!(over.keeps_up(), async { drop(outcomes.recv().await) });
         drop(outcomes);

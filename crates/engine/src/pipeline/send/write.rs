@@ -1,64 +1,60 @@
 //! What messages say beyond their rows. Titles and bodies were written when the event was decided; the HTML of a mail is large, so
 //! it is written from the event and its template at the moment of sending, and kept nowhere.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use campanile_channels::Chain;
 use campanile_domain::channel::Channel;
-use campanile_domain::id::EventId;
+use campanile_domain::id::UserRef;
+use campanile_domain::rules::Rules;
 use campanile_domain::template::{Renderer, Text};
-use campanile_store::{SendJob, StoreError};
+use campanile_store::{Contexts, SendJob, StoreError};
 
 use crate::Engine;
 
-#[derive(Debug)]
-pub enum Writing {
-    Ready {
-        /// Who it is for.
-        name: Option<String>,
-        html: Option<String>,
-    },
-    /// The template fails, and says where.
-    Impossible { error: String },
-}
+/// What some messages are written from; nothing, where their rows say all.
+#[derive(Debug, Default)]
+pub struct Contents(Option<(Contexts, Arc<Rules>)>);
 
-impl Default for Writing {
-    /// Nothing beyond the row.
-    fn default() -> Self {
-        Writing::Ready { name: None, html: None }
-    }
-}
-
-/// One for each, in their order.
-pub async fn all<'a>(
+/// For all of these, by one look. What is captured is captured as its row has it, so only the HTML is of interest: if it can't be
+/// written, that is seen before there is a mail server.
+pub async fn contents<'a>(
     engine: &Engine,
     chain: &Chain,
     jobs: impl Iterator<Item = &'a SendJob> + Clone,
-) -> Result<Vec<Writing>, StoreError> {
-    // What is captured is captured as its row has it.
-    if chain.captures() || jobs.clone().any(|job| job.key.channel != Channel::Email) {
-        return Ok(jobs.map(|_| Writing::default()).collect());
+) -> Result<Contents, StoreError> {
+    let rules = engine.rules.current();
+    let has_html = |job: &&SendJob| rules.templates.has_html(&job.event_type, job.key.channel);
+    let of_interest =
+        |job: &&SendJob| job.key.channel == Channel::Email && (!chain.captures() || has_html(job));
+    let users: BTreeSet<_> = jobs.clone().filter(of_interest).map(|job| &job.user).collect();
+    if users.is_empty() {
+        return Ok(Contents::default());
     }
-    let events: BTreeSet<_> = jobs.clone().map(|job| &job.event_id).collect();
-    let users: BTreeSet<_> = jobs.clone().map(|job| &job.user).collect();
+    let events: BTreeSet<_> = jobs.filter(has_html).map(|job| &job.event_id).collect();
     let (events, users) = (events.into_iter().cloned().collect(), users.into_iter().cloned().collect());
     let contexts = engine.store.contexts(events, users).await?;
-    let rules = engine.rules.current();
-    let renderers: HashMap<&EventId, Renderer> = contexts
-        .events
-        .iter()
-        .map(|(id, event)| (id, Renderer::new(&rules.templates, &event.event_type, &event.document())))
-        .collect();
-    let write = |job: &SendJob| {
-        // Who has left, or an event that is gone, gets the letter as its row has it.
-        let Some(person) = contexts.people.get(&job.user) else { return Writing::default() };
-        let name = person.name.clone();
-        let Some(renderer) = renderers.get(&job.event_id) else { return Writing::Ready { name, html: None } };
+    Ok(Contents(Some((contexts, rules))))
+}
+
+impl Contents {
+    /// Who it is for, if they are still there.
+    pub fn name(&self, user: &UserRef) -> Option<&str> {
+        let (contexts, _) = self.0.as_ref()?;
+        contexts.people.get(user)?.name.as_deref()
+    }
+
+    /// Nothing, where no template has any; and for who has left, or of an event that is gone: they get the letter as its row has it.
+    /// An error names template, line and variable.
+    pub fn html(&self, job: &SendJob) -> Result<Option<String>, String> {
+        let Some((contexts, rules)) = &self.0 else { return Ok(None) };
+        let Some((person, event)) = contexts.people.get(&job.user).zip(contexts.events.get(&job.event_id))
+        else {
+            return Ok(None);
+        };
         let text = Text { title: job.title.clone(), body: job.body.clone() };
-        match renderer.html(job.key.channel, person, &text) {
-            Ok(html) => Writing::Ready { name, html },
-            Err(error) => Writing::Impossible { error },
-        }
-    };
-    Ok(jobs.map(write).collect())
+        let renderer = Renderer::new(&rules.templates, &event.event_type, &event.document());
+        renderer.html(job.key.channel, person, &text)
+    }
 }
