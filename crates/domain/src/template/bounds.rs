@@ -15,6 +15,8 @@ const MAX_WEIGHT_IN_LOOP: usize = 16;
 /// The weights of all values that `set`, `with` and `for` keep: thousands of values may be kept, but not of large ones.
 const MAX_KEPT_WEIGHT: usize = 400;
 const MAX_FILTERS: usize = 12;
+/// MiniJinja adds lists without copying them, up to 32 at once; behind that it copies, and a short list of numbers is long in memory.
+const MAX_SUMMANDS: usize = 16;
 /// MiniJinja reads a tag, and what blocks hold, by calling itself: what is deep would end its stack.
 const MAX_TOKENS: usize = 400;
 /// A text that stands in a tag is a value, too.
@@ -75,6 +77,12 @@ fn check_tag<'a>(tag: &Tag<'a>, tally: &mut Tally<'a>) -> Result<(), String> {
     }
     if tokens.iter().filter(|token| **token == Token::Sign("|")).count() > MAX_FILTERS {
         return Err(format!("one tag has more than {MAX_FILTERS} filters: use several tags"));
+    }
+    if tokens.iter().filter(|token| **token == Token::Sign("+")).count() >= MAX_SUMMANDS {
+        return Err(format!("one tag adds more than {MAX_SUMMANDS} values: use `sum`, or several tags"));
+    }
+    if has_step(&tokens) {
+        return Err("a slice has no step, since going backwards copies it: use `| reverse`".to_owned());
     }
     match keyword {
         "filter" => Err("`{% filter %}` is not there: use the filter where the value is written".to_owned()),
@@ -171,6 +179,28 @@ fn names<'t, 'a: 't>(tokens: &'t [Token<'a>]) -> impl Iterator<Item = &'a str> +
     })
 }
 
+/// `list[1:9:2]`, but not `{'a': 1, 'b': 2}`.
+fn has_step(tokens: &[Token<'_>]) -> bool {
+    let mut colons = Vec::new();
+    for token in tokens {
+        match token {
+            Token::Sign("[") => colons.push(Some(0)),
+            Token::Sign("(" | "{") => colons.push(None),
+            Token::Sign(")" | "]" | "}") => drop(colons.pop()),
+            Token::Sign(":") => {
+                if let Some(Some(count)) = colons.last_mut() {
+                    *count += 1;
+                    if *count > 1 {
+                        return true;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
 fn joints(tokens: &[Token<'_>]) -> usize {
     let mut count = 0;
     // Whether each open bracket is a list's or a mapping's; commas between arguments put nothing together.
@@ -212,6 +242,9 @@ mod tests {
             "{{ 10 ** 9 }}".to_owned(),
             format!("{{{{ p{} }}}}", " ~ p".repeat(64)),
             format!("{{{{ p{} }}}}", "|e".repeat(20)),
+            format!("{{{{ p{} }}}}", " + p".repeat(16)),
+            "{% for x in p[::-1] %}{% endfor %}".to_owned(),
+            "{{ p[{'a': 1}['a']:9:n] }}".to_owned(),
         ] {
             assert!(check(&source).is_err(), "{source}");
         }
@@ -260,6 +293,7 @@ mod tests {
             "{% set a = x ~ '1' %}{% set b = x ~ '2' %}{% set c = x ~ '3' %}{% set d = x ~ '4' %}{{ a ~ b ~ c ~ d }}",
             "{% if a %}{% set b = {'x': 1, 'y': 2} %}{% elif c %}{% set b = {'x': 3, 'y': 4} %}{% else %}{% set b = {'x': 5, 'y': 6} %}{% endif %}",
             "{% set months = ['gen', 'feb', 'mar', 'apr', 'mag', 'giu', 'lug', 'ago', 'set', 'ott', 'nov', 'dic'] %}{% for d in payload.days %}{{ d.day ~ ' ' ~ months[d.month] ~ ' ' ~ d.year }}{% endfor %}",
+            "{{ payload.name[:40] ~ {'a': payload.list[1:], 'b': 2}['a'] }}",
             "a * b {# * #} {{ '*' }}",
         ] {
             assert_eq!(check(source), Ok(()), "{source}");
