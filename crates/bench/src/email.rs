@@ -1,5 +1,5 @@
 //! E-mail over SMTP, database and all, beside Postfix's `smtp-source`, which does nothing but send, to the same `smtp-sink`; over one, ten
-//! and fifty connections, and the same with a network that takes its time.
+//! and fifty connections, and the same with a network that takes its time. Both the stages that send are measured, and the whole way of an event.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::delay::Delay;
 use crate::limit::Rate;
 use crate::report::{Report, per_second, percent};
 use crate::shape::Shape;
-use crate::sustained::{median, sustained};
+use crate::sustained::{WARM_UP, median, sustained, window_of};
 use crate::world::{Backend, World};
 
 const CONNECTIONS: [usize; 3] = [1, 10, 50];
@@ -25,6 +25,9 @@ const CONNECTIONS: [usize; 3] = [1, 10, 50];
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 /// About what our letters have.
 const LETTER_BYTES: usize = 700;
+/// A second, with the database beside it.
+const MOST: Rate = 30_000.0;
+const RECEIVE_LIMIT: Duration = Duration::from_mins(3);
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
@@ -33,48 +36,84 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let (mut rows, mut kept) = (Vec::new(), Vec::new());
     for (network, port) in [("local", sink.port), ("20 ms", slow.port)] {
         for connections in CONNECTIONS {
-            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            let (mut whole, mut sends, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
             for run in 1..=bench.runs {
                 theirs.push(source(&sink, port, connections, bench.window / 2).await?);
-                ours.push(campanile(bench, port, connections).await?);
+                whole.push(whole_pipeline(bench, port, connections).await?);
+                sends.push(sends_alone(bench, port, connections, theirs[run - 1]).await?);
                 eprintln!("  {network}, {connections} connections, run {run} of {}", bench.runs);
             }
-            let share = median(ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect());
-            let (rate, source) = (median(ours.clone()), median(theirs.clone()));
+            let share_of = |ours: &[Rate]| {
+                median(ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect())
+            };
+            let shares = [&whole, &sends].map(|ours| share_of(ours));
+            let rates = [&whole, &sends, &theirs].map(|samples| median(samples.clone()));
             rows.push(vec![
                 format!("{network}, {connections} connections"),
-                per_second(rate),
-                per_second(source),
-                percent(share),
+                per_second(rates[2]),
+                per_second(rates[1]),
+                percent(shares[1]),
+                per_second(rates[0]),
+                percent(shares[0]),
             ]);
             kept.push(json!({
                 "round_trip_ms": if network == "local" { 0 } else { ROUND_TRIP.as_millis() },
-                "connections": connections, "rate": rate, "smtp_source": source, "share": share,
-                "samples": ours, "smtp_source_samples": theirs,
+                "connections": connections, "smtp_source": rates[2], "smtp_source_samples": theirs,
+                "sends": rates[1], "sends_share": shares[1], "sends_samples": sends,
+                "pipeline": rates[0], "pipeline_share": shares[0], "pipeline_samples": whole,
             }));
         }
     }
-    let title = format!(
-        "E-MAIL: from committed event to settled send, 1 × 1, PostgreSQL + RabbitMQ, medians of {} runs",
-        bench.runs
-    );
-    let columns = ["network", "mails a second", "smtp-source alone", "share"];
+    let title =
+        format!("E-MAIL: letters a second by SMTP, PostgreSQL + RabbitMQ, medians of {} runs", bench.runs);
+    let columns =
+        ["network", "smtp-source alone", "claim to settled", "share", "event to settled, 1 × 1", "share"];
     report.add("email", &title, &columns, &rows, json!(kept));
     Report::remark(
-        "smtp-source keeps its connections, and does not pipeline; both send to the same smtp-sink.",
+        "smtp-source keeps its connections, and does not pipeline; all send to the same smtp-sink, which has its part of the cores.",
     );
     Ok(())
 }
 
-async fn campanile(bench: &Bench, port: u16, connections: usize) -> Result<Rate> {
+async fn built(bench: &Bench, shape: Shape, port: u16, connections: usize) -> Result<World> {
     let mut world = World::build(bench, Backend::Servers).await?;
-    let shape = Shape::new(1, 1);
     shape.move_in(&world).await?;
     let url = format!("smtp://127.0.0.1:{port}?tls=none&connections={connections}");
     world.set("CAMPANILE_CHANNELS__EMAIL__URL", url);
     world.set("CAMPANILE_CHANNELS__EMAIL__FROM", "Trattoria <noreply@example.com>");
-    world.set("CAMPANILE_SEND__EMAIL__CONCURRENCY", connections.to_string());
+    Ok(world)
+}
+
+async fn whole_pipeline(bench: &Bench, port: u16, connections: usize) -> Result<Rate> {
+    let shape = Shape::new(1, 1);
+    let world = built(bench, shape, port, connections).await?;
     let (sample, _) = sustained(&world, shape, bench.window, 0).await?;
+    world.demolish(bench).await?;
+    Ok(sample.rate)
+}
+
+/// Letters that wait in the database are claimed, written, sent and settled by who does nothing else. `theirs` is how many a second
+/// `smtp-source` sends, which pipelining may double and more.
+async fn sends_alone(bench: &Bench, port: u16, connections: usize, theirs: Rate) -> Result<Rate> {
+    let shape = Shape::new(100, 1);
+    let world = built(bench, shape, port, connections).await?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
+    let events = ((theirs * 4.0).min(MOST) * (WARM_UP + bench.window).as_secs_f64() / 100.0) as usize + 10;
+    shape.order(&world, 0, events).await?;
+    let receiving = world.start_roles("api,fan_out,publish,receive,recover").await?;
+    let waiting = async || world.database.number("SELECT count(*) FROM send_due").await;
+    let begun = Instant::now();
+    #[expect(clippy::cast_precision_loss, reason = "a count of rows")]
+    while waiting().await? < (events * 100) as f64 {
+        ensure!(begun.elapsed() < RECEIVE_LIMIT, "the letters are not received");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    receiving.stop().await?;
+    world.database.run("CHECKPOINT").await?;
+    let sending = world.start_roles("api,send,recover").await?;
+    let sample = window_of(&world, &sending, bench.window).await?;
+    ensure!(waiting().await? > 0.0, "all letters were sent before the time was up");
+    sending.stop().await?;
     world.demolish(bench).await?;
     Ok(sample.rate)
 }

@@ -13,7 +13,7 @@ use crate::shape::Shape;
 use crate::world::{Backend, World};
 
 /// Until caches are filled, batches have found their size, and every stage has something to do.
-const WARM_UP: Duration = Duration::from_secs(5);
+pub const WARM_UP: Duration = Duration::from_secs(5);
 /// More than can be under way at once: claimed, sent, and not settled yet.
 const MAX_UNDER_WAY: f64 = 50_000.0;
 

@@ -10,7 +10,7 @@ use campanile_channels::Providers;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::send::{OnDoubt, Outcome};
 use campanile_engine::EngineConfig;
-use campanile_engine::pipeline::send::{self, Desk};
+use campanile_engine::pipeline::send::{self, Desk, Next};
 use campanile_engine::pipeline::settle;
 
 use campanile_store::Table;
@@ -212,7 +212,7 @@ async fn a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here() {
         world.emit(json!([event(&id, 1)])).await;
         world.until(&id, |trace| sends(trace).contains(&"EMAIL DUE".to_owned())).await;
         let holder = if n == 30 { &dead } else { &desk };
-        send::claim_due(&here, holder, Channel::Email).await.unwrap();
+        send::claim_due(&here, holder, Channel::Email, Next::Unknown).await.unwrap();
     }
     world.back_door.advance(here.config.lease * 2).await;
     assert_eq!(settle::take_over_expired(&here, &desk).await.unwrap(), 1);

@@ -13,6 +13,7 @@ use campanile_domain::time;
 use campanile_store::{Post, SendJob, StoreError};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
@@ -229,46 +230,69 @@ async fn ask(claimed: Claimed, chain: &Chain, contents: &Contents) -> Attempted 
 /// Picks up what waits in the database: retries, what found no room, and what a dead instance left.
 pub async fn run_due(engine: Engine, desk: Arc<Desk>, channel: Channel, stop: CancellationToken) {
     let mut backoff = Backoff::new();
+    let mut next = Next::Unknown;
     while !stop.is_cancelled() {
         let signal = engine.signals.due(channel).notified();
-        let wait = match claim_due(&engine, &desk, channel).await {
-            Ok(wait) => {
+        next = match claim_due(&engine, &desk, channel, next).await {
+            Ok(next) => {
                 backoff.reset();
-                wait
+                next
             }
             Err(error) => {
                 engine.signals.note_outage(Outage::Database, "send", &error);
                 backoff.wait(&stop).await;
-                continue;
+                Next::Unknown
             }
         };
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = signal => {}
-            () = tokio::time::sleep(wait) => {}
+        if let Next::After(wait) = next {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = signal => {}
+                () = tokio::time::sleep(wait) => {}
+            }
         }
     }
 }
 
-/// Claims what is due and has a place, a batch at a time. Answers how long to wait for the next.
-pub async fn claim_due(engine: &Engine, desk: &Desk, channel: Channel) -> Result<Duration, StoreError> {
+/// What is known about what is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    Unknown,
+    /// As much was found as there was room for, so there may well be more.
+    More,
+    /// Nothing until then.
+    After(Duration),
+}
+
+/// Claims what is due and has a place, a batch at a time.
+pub async fn claim_due(
+    engine: &Engine,
+    desk: &Desk,
+    channel: Channel,
+    known: Next,
+) -> Result<Next, StoreError> {
     const MAX_CLAIM: usize = 500;
     const WAIT_FOR_PLACES: Duration = Duration::from_millis(20);
-    let config = engine.config.send.get(channel);
-    let Some(due) = engine.store.next_due(channel).await? else { return Ok(config.poll_interval) };
-    let wait = time::between(engine.store.now().await?, due);
-    if !wait.is_zero() {
-        return Ok(wait.min(config.poll_interval));
+    if known != Next::More {
+        let poll_interval = engine.config.send.get(channel).poll_interval;
+        let Some(due) = engine.store.next_due(channel).await? else { return Ok(Next::After(poll_interval)) };
+        let wait = time::between(engine.store.now().await?, due);
+        if !wait.is_zero() {
+            return Ok(Next::After(wait.min(poll_interval)));
+        }
     }
     if let Some(Room::None(wait)) = engine.providers.get(channel).map(|chain| chain.room()) {
-        return Ok(wait.max(WAIT_FOR_PLACES));
+        return Ok(Next::After(wait.max(WAIT_FOR_PLACES)));
     }
-    let Some(places) = desk.reserve_up_to(channel, MAX_CLAIM) else { return Ok(WAIT_FOR_PLACES) };
+    // A claim for each place that comes free would be a transaction for each send.
+    let _ = timeout(WAIT_FOR_PLACES, desk.half_of_places(channel)).await;
+    let Some(places) = desk.reserve_up_to(channel, MAX_CLAIM) else { return Ok(known) };
     let lease_ends = LeaseEnd::after(engine.config.lease);
     let limit = places.num_permits();
     let jobs = engine.store.claim_due(channel, limit, &engine.config.instance, engine.config.lease).await?;
+    let next = if jobs.len() < limit { Next::Unknown } else { Next::More };
     desk.enqueue(jobs, lease_ends, Places::of(channel, places));
-    Ok(Duration::ZERO)
+    Ok(next)
 }
 
 #[cfg(test)]

@@ -124,6 +124,7 @@ pub(super) struct ChannelDesk {
     /// Absent for a web socket.
     chain: Option<Arc<Chain>>,
     places: Arc<Semaphore>,
+    max_places: usize,
     pub concurrency: Arc<Semaphore>,
     pub high: Lane,
     pub others: Lane,
@@ -175,10 +176,12 @@ impl Desk {
         let sends = engine.config.roles.has(Role::Send);
         let channels = PerChannel::from_fn(|channel| {
             let config = engine.config.send.get(channel);
+            // Who does not send has no place: what is received waits for those who do.
+            let max_places = if sends { max_claimed(engine, channel) } else { 0 };
             ChannelDesk {
                 chain: engine.providers.get(channel).cloned(),
-                // Who does not send has no place: what is received waits for those who do.
-                places: Arc::new(Semaphore::new(if sends { max_claimed(engine, channel) } else { 0 })),
+                places: Arc::new(Semaphore::new(max_places)),
+                max_places,
                 concurrency: Arc::new(Semaphore::new(config.concurrency)),
                 high: Lane::new(),
                 others: Lane::new(),
@@ -210,6 +213,14 @@ impl Desk {
         };
         let available = u32::try_from(room.min(places.available_permits())).unwrap_or(u32::MAX);
         Arc::clone(places).try_acquire_many_owned(available).ok().filter(|permit| permit.num_permits() > 0)
+    }
+
+    /// Waits until half of the channel's places are free, and one at least.
+    pub(super) async fn half_of_places(&self, channel: Channel) {
+        let ChannelDesk { places, max_places, .. } = self.channels.get(channel);
+        let half = u32::try_from(max_places.div_ceil(2)).unwrap_or(u32::MAX);
+        // It is never closed.
+        let _ = places.acquire_many(half).await;
     }
 
     pub(super) fn channel(&self, channel: Channel) -> &ChannelDesk {
