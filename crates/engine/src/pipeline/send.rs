@@ -75,9 +75,9 @@ impl Stage<'_> {
                 ahead = next => ahead,
             };
             for (claimed, contents) in self.with_contents(batch).await {
-                let _ahead = ahead.as_mut().and_then(|ahead| ahead.split(1));
+                let place = ahead.as_mut().and_then(|ahead| ahead.split(1));
                 // Whoever takes it is there until this is dropped.
-                let _ = ready.send(Ready { claimed, contents, _ahead });
+                let _ = ready.send(Ready { claimed, contents, _ahead: place });
             }
         }
         while let Ok(claimed) = lane.try_recv() {
@@ -108,7 +108,9 @@ impl Stage<'_> {
                 }
                 Err(error) => {
                     self.engine.signals.note_outage(Outage::Database, "send", &error);
-                    batch.into_iter().for_each(|claimed| self.let_go(claimed, AFTER_AN_OUTAGE));
+                    for claimed in batch {
+                        self.let_go(claimed, AFTER_AN_OUTAGE);
+                    }
                 }
             }
         }

@@ -239,6 +239,8 @@ async fn leave_out_dead(transaction: &Transaction, jobs: &mut [SendJob]) -> Resu
     let rows = transaction.query(statement::DEAD_ADDRESSES_OF, &[&channels, &addresses]).await?;
     let dead: HashSet<String> =
         rows.iter().map(|row| read::get(row, "address")).collect::<Result<_, StoreError>>()?;
-    jobs.iter_mut().for_each(|job| job.leave_out(|address| dead.contains(address)));
+    for job in jobs {
+        job.leave_out(|address| dead.contains(address));
+    }
     Ok(())
 }

@@ -187,7 +187,9 @@ fn leave_out_dead(connection: &Connection, jobs: &mut [SendJob]) -> Result<(), S
         read::all(connection, statement::DEAD_ADDRESSES_OF, params, |row| Ok(row.get("address")?))?
             .into_iter()
             .collect();
-    jobs.iter_mut().for_each(|job| job.leave_out(|address| dead.contains(address)));
+    for job in jobs {
+        job.leave_out(|address| dead.contains(address));
+    }
     Ok(())
 }
 
