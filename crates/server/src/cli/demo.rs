@@ -136,7 +136,7 @@ async fn show(served: &Served, config: &Config, prefix: &str) -> Result<bool, Co
         captured += kept["items"].as_array().map_or(0, Vec::len);
     }
     println!(
-        "{} events: {sent} sends arrived ({captured} captured here instead of leaving this machine, the rest by web socket), {withheld} withheld for the reasons above.",
+        "{} events: {sent} sends arrived ({captured} captured here instead of leaving this machine), {withheld} withheld for the reasons above.",
         events.len()
     );
     Ok(all)
