@@ -101,6 +101,31 @@ async fn a_url_is_enough_and_the_doctor_says_whom_mails_are_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_people_write_becomes_a_header_or_another_mail() {
+    let python = Python::start(&[]);
+    let server = start(&mail_server(python.port));
+    let mut quoted = anna()[0].clone();
+    quoted["name"] = json!("Anna \"la Rossa\", <eve@example.com>");
+    quoted["email"] = json!("\"anna rossi\"@caff\u{e8}.it");
+    server.put("/v1/recipients", json!([quoted])).await;
+    let template = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "EMAIL",
+        "title": "{{ payload.subject }}", "body": "{{ payload.text }}"}]);
+    server.put("/v1/templates", template).await;
+    let mut event = reservation("evt-1");
+    event["payload"]["subject"] = json!("Ciao\r\nBcc: eve@example.com\r\n\r\n<script>");
+    event["payload"]["text"] = json!("uno\r.\r\nMAIL FROM:<eve@example.com>\r\n.\r\ndue");
+    server.emit(&event).await;
+    let trace = server.settled("evt-1").await;
+    assert_eq!(of(&trace, "EMAIL")[0]["status"], "SENT", "{trace}");
+    let read = python.message();
+    assert_eq!(read["headers"]["Subject"], "Ciao Bcc: eve@example.com <script>");
+    assert!(read["headers"]["Bcc"].is_null() && read["defects"] == json!([]), "{read}");
+    assert_eq!(read["to"], json!(["\"anna rossi\"@xn--caff-8oa.it"]), "one recipient: {read}");
+    let text = read["text"].as_str().unwrap();
+    assert!(text.contains("MAIL FROM:<eve@example.com>") && text.trim_end().ends_with("due"), "{text:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn html_that_can_not_be_written_fails_that_mail_and_nothing_else() {
     let python = Python::start(&[]);
     let server = start(&mail_server(python.port));

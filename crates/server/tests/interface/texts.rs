@@ -1,9 +1,11 @@
 //! Texts by a provider, with all the rest captured: from the event to the SID in the trace, and what is said of it.
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use axum::extract::{Form, Path, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::Engine as _;
@@ -169,6 +171,36 @@ async fn a_provider_that_is_away_is_asked_again_and_again() {
     let sms = trace["sends"].as_array().unwrap().iter().find(|send| send["channel"] == "SMS").unwrap();
     assert_eq!(sms["last_error"], "EXHAUSTED: Twilio can't be reached");
     assert_eq!(sms["attempt_count"], 3);
+}
+
+#[tokio::test]
+async fn a_provider_that_is_busy_for_a_while_is_asked_when_it_said() {
+    async fn busy_twice(State(asked): State<Arc<Mutex<Vec<Instant>>>>) -> Response {
+        let mut asked = asked.lock().unwrap();
+        asked.push(Instant::now());
+        if asked.len() <= 2 {
+            let busy = (StatusCode::TOO_MANY_REQUESTS, [("Retry-After", "1")], Json(json!({"code": 20429})));
+            return busy.into_response();
+        }
+        (StatusCode::CREATED, Json(json!({"sid": format!("SM{:032x}", 9), "status": "queued"})))
+            .into_response()
+    }
+    let asked = Arc::<Mutex<Vec<Instant>>>::default();
+    let router = Router::new()
+        .route("/2010-04-01/Accounts/{account}/Messages.json", post(busy_twice))
+        .with_state(Arc::clone(&asked));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{ACCOUNT}:very-secret@{}?from=1234", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
+    server.put("/v1/recipients", json!([staff()[0]])).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    let sms = trace["sends"].as_array().unwrap().iter().find(|send| send["channel"] == "SMS").unwrap();
+    assert_eq!((&sms["status"], &sms["attempt_count"]), (&json!("SENT"), &json!(3)), "{sms}");
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 3, "and no more often than it had to be");
+    assert!(asked.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(1)), "{asked:?}");
 }
 
 #[tokio::test]
