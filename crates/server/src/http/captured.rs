@@ -13,7 +13,7 @@ pub async fn list(
     State(app): State<App>,
     Parameters(given): Parameters<HashMap<String, String>>,
 ) -> Result<Json<Value>, Problem> {
-    let mut query = Query::new(given);
+    let mut query = Query::new(given)?;
     let event_id = query.take("event_id");
     let after = query.take_number("cursor")?.unwrap_or(0);
     let limit = query.take_limit()?;

@@ -33,7 +33,7 @@ pub async fn list(
     State(app): State<App>,
     Parameters(given): Parameters<HashMap<String, String>>,
 ) -> Result<Json<Value>, Problem> {
-    let mut query = Query::new(given);
+    let mut query = Query::new(given)?;
     let filter = DeadLetterFilter {
         id: query.take_number("id")?,
         event_id: query.take("event_id"),

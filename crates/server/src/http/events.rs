@@ -66,7 +66,7 @@ pub async fn list(
     State(app): State<App>,
     Parameters(given): Parameters<HashMap<String, String>>,
 ) -> Result<Json<Value>, Problem> {
-    let mut query = Query::new(given);
+    let mut query = Query::new(given)?;
     let status = query.take("status").map(|status| status.parse()).transpose();
     let newest_first = match query.take("order").as_deref() {
         None | Some("newest") => true,
@@ -95,7 +95,7 @@ pub async fn trace(
     Parameters(given): Parameters<HashMap<String, String>>,
 ) -> Result<Json<Value>, Problem> {
     let Path(id) = id.map_err(|_| Problem::not_found("no event has an id that is not UTF-8"))?;
-    let mut query = Query::new(given);
+    let mut query = Query::new(given)?;
     let user = user(query.take("user_type"), query.take("user_id"))?;
     let after = query.take("cursor").map(|cursor| parse_cursor(&cursor)).transpose()?;
     query.end("user_type, user_id, cursor")?;

@@ -12,8 +12,12 @@ const DEFAULT_LIMIT: usize = 100;
 pub struct Query(HashMap<String, String>);
 
 impl Query {
-    pub fn new(given: HashMap<String, String>) -> Self {
-        Query(given)
+    /// No text of a database has a NUL in it, and PostgreSQL does not take one even to look for it.
+    pub fn new(given: HashMap<String, String>) -> Result<Self, Problem> {
+        match given.iter().find(|(_, value)| value.contains('\0')) {
+            Some((name, _)) => Err(Problem::bad_query(format!("{name}: must not contain NUL"))),
+            None => Ok(Query(given)),
+        }
     }
 
     pub fn take(&mut self, name: &str) -> Option<String> {

@@ -69,7 +69,7 @@ fn checked<T: Row>(items: Vec<Value>, user_types: &UserTypes) -> Result<Vec<Json
 }
 
 async fn list(app: App, table: Table, given: HashMap<String, String>) -> Result<Json<Value>, Problem> {
-    let mut query = Query::new(given);
+    let mut query = Query::new(given)?;
     let limit = query.take_limit()?;
     let after = query.take("cursor").map(|cursor| parse_cursor(table, &cursor)).transpose()?;
     let columns: Vec<(&str, String)> =
@@ -95,7 +95,7 @@ fn parse_cursor(table: Table, cursor: &str) -> Result<Vec<String>, Problem> {
 }
 
 async fn delete(app: App, table: Table, given: HashMap<String, String>) -> Result<StatusCode, Problem> {
-    let mut query = Query::new(given);
+    let mut query = Query::new(given)?;
     let mut key = Vec::new();
     for name in table.key() {
         // What is left out is what a row has that leaves it out.

@@ -23,7 +23,7 @@ pub async fn list(
     State(app): State<App>,
     Parameters(given): Parameters<HashMap<String, String>>,
 ) -> Result<Json<Value>, Problem> {
-    let mut query = Query::new(given);
+    let mut query = Query::new(given)?;
     let status = query.take("status").map(|status| status.parse().map_err(|_| unknown_status(&status)));
     let channel = query
         .take("channel")

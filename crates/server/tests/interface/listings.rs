@@ -65,3 +65,20 @@ async fn what_was_captured_is_listed_page_by_page_and_by_event() {
     let sms: Vec<&Value> = of_one.iter().filter(|m| m["channel"] == "SMS" && m["user_id"] == "1").collect();
     assert_eq!((sms.len(), &sms[0]["address"]), (1, &json!("+390550001")));
 }
+
+#[tokio::test]
+async fn what_no_database_can_look_for_is_named() {
+    let server = Fresh::start();
+    for path in [
+        "/v1/sends?event_id=%00",
+        "/v1/events?event_type=a%00b",
+        "/v1/dead-letters?event_id=%00",
+        "/v1/captured?event_id=%00",
+    ] {
+        server
+            .try_get(path)
+            .await
+            .assert_problem(422, "invalid-query")
+            .assert_says(&["must not contain NUL"]);
+    }
+}
