@@ -17,9 +17,10 @@ fn told(asked: &Asked) -> Reply {
     Reply::json(200, &json!({"name": format!("projects/{PROJECT}/messages/{}", asked.token())}).to_string())
 }
 
-/// `gone` is unregistered; `busy` is told at the second time.
+/// `gone` is unregistered; `busy` is told at the second time, and by then `leaving` is gone, too.
 fn by_token(asked: &Asked) -> Reply {
     static BUSY: AtomicUsize = AtomicUsize::new(0);
+    static LEAVING: AtomicUsize = AtomicUsize::new(0);
     let error = |status: u16, name: &str, code: &str| {
         let detail =
             json!({"@type": "type.googleapis.com/google.firebase.fcm.v1.FcmError", "errorCode": code});
@@ -27,7 +28,8 @@ fn by_token(asked: &Asked) -> Reply {
         Reply::json(status, &json!({ "error": error }).to_string())
     };
     match asked.token() {
-        "gone" => error(404, "NOT_FOUND", "UNREGISTERED"),
+        "leaving" if LEAVING.fetch_add(1, Ordering::SeqCst) == 0 => error(503, "UNAVAILABLE", "UNAVAILABLE"),
+        "gone" | "leaving" => error(404, "NOT_FOUND", "UNREGISTERED"),
         "busy" if BUSY.fetch_add(1, Ordering::SeqCst) == 0 => error(503, "UNAVAILABLE", "UNAVAILABLE"),
         _ => told(asked),
     }
@@ -127,6 +129,19 @@ async fn each_device_is_told_once_and_one_that_is_gone_is_never_asked_for_again(
     server.emit(&reservation("evt-3")).await;
     let trace = server.settled("evt-3").await;
     assert_eq!(trace["decisions"][0]["channels"]["PUSH"], "DEAD_ADDRESS", "{trace}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_told_on_one_device_was_told_although_the_other_turns_out_to_be_gone_later() {
+    let google = Google::start(by_token).await;
+    let server = google.serve();
+    server.put("/v1/recipients", anna(&["alive", "leaving"])).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    let send = push(&trace);
+    assert_eq!((&send["status"], &send["attempt_count"]), (&json!("SENT"), &json!(2)), "{trace}");
+    assert_eq!(google.asked(), counts(&[("alive", 1), ("leaving", 2)]));
+    assert_eq!(server.items("/v1/dead-letters").await, Vec::<Value>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
