@@ -3,6 +3,8 @@
 #[path = "../../../channels/tests/channels/support/fcm.rs"]
 #[expect(dead_code, reason = "what only the channels' own tests need is there too")]
 pub mod fcm;
+#[path = "providers/google.rs"]
+pub mod google;
 #[path = "../../../channels/tests/channels/support/http.rs"]
 #[expect(dead_code, reason = "what only the channels' own tests need is there too")]
 pub mod http;

@@ -8,25 +8,16 @@ use serde_json::{Value, json};
 
 use crate::command::Ran;
 use crate::fresh::{Answer, Fresh};
-use crate::providers::fcm::{self, Asked, KEY_FILE, PROJECT};
-use crate::providers::http::{Reply, Server};
+use crate::providers::fcm::{Asked, PROJECT};
+use crate::providers::google::{Google, error, told};
+use crate::providers::http::Reply;
 use crate::support::home::campanile;
 use crate::support::{Backend, Home, reservation, staff};
-
-fn told(asked: &Asked) -> Reply {
-    Reply::json(200, &json!({"name": format!("projects/{PROJECT}/messages/{}", asked.token())}).to_string())
-}
 
 /// `gone` is unregistered; `busy` is told at the second time, and by then `leaving` is gone, too.
 fn by_token(asked: &Asked) -> Reply {
     static BUSY: AtomicUsize = AtomicUsize::new(0);
     static LEAVING: AtomicUsize = AtomicUsize::new(0);
-    let error = |status: u16, name: &str, code: &str| {
-        let detail =
-            json!({"@type": "type.googleapis.com/google.firebase.fcm.v1.FcmError", "errorCode": code});
-        let error = json!({"code": status, "message": "no", "status": name, "details": [detail]});
-        Reply::json(status, &json!({ "error": error }).to_string())
-    };
     match asked.token() {
         "leaving" if LEAVING.fetch_add(1, Ordering::SeqCst) == 0 => error(503, "UNAVAILABLE", "UNAVAILABLE"),
         "gone" | "leaving" => error(404, "NOT_FOUND", "UNREGISTERED"),
@@ -35,53 +26,11 @@ fn by_token(asked: &Asked) -> Reply {
     }
 }
 
-fn grant(_: &Value) -> Reply {
-    Reply::json(200, r#"{"access_token": "ya29.one", "expires_in": 3600, "token_type": "Bearer"}"#)
-}
-
-/// FCM and the house that gives out access tokens.
-struct Google {
-    fcm: Server<Asked>,
-    tokens: Server<Value>,
-    folder: tempfile::TempDir,
-}
-
-impl Google {
-    async fn start(reply: fn(&Asked) -> Reply) -> Self {
-        let fcm = Server::start_with(fcm::check, reply).await;
-        let tokens = Server::start_with(fcm::check_grant, grant as fn(&Value) -> Reply).await;
-        let folder = tempfile::tempdir().unwrap();
-        let mut key: Value = serde_json::from_str(KEY_FILE).unwrap();
-        key["token_uri"] = json!(format!("http://{}/token", tokens.address));
-        std::fs::write(folder.path().join("key.json"), key.to_string()).unwrap();
-        Google { fcm, tokens, folder }
-    }
-
-    fn variables(&self) -> [(&'static str, String); 2] {
-        [
-            (
-                "CAMPANILE_CHANNELS__PUSH__KEY_FILE",
-                self.folder.path().join("key.json").to_str().unwrap().to_owned(),
-            ),
-            ("CAMPANILE_CHANNELS__PUSH__URL", format!("http://{}", self.fcm.address)),
-        ]
-    }
-
-    fn serve(&self) -> Fresh {
-        let given = self.variables();
-        let mut variables: Vec<_> = given.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        variables.push(("CAMPANILE_CHANNELS__PUSH__DEADLINE", "2s"));
-        Fresh::start_with(&variables)
-    }
-
-    /// How often each device was asked for.
-    fn asked(&self) -> BTreeMap<String, usize> {
-        let mut counts = BTreeMap::new();
-        for asked in self.fcm.requests() {
-            *counts.entry(asked.token().to_owned()).or_default() += 1;
-        }
-        counts
-    }
+fn serve(google: &Google) -> Fresh {
+    let given = google.variables();
+    let mut variables: Vec<_> = given.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    variables.push(("CAMPANILE_CHANNELS__PUSH__DEADLINE", "2s"));
+    Fresh::start_with(&variables)
 }
 
 /// One person with these devices.
@@ -102,7 +51,7 @@ fn counts(of: &[(&str, usize)]) -> BTreeMap<String, usize> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_device_is_told_once_and_one_that_is_gone_is_never_asked_for_again() {
     let google = Google::start(by_token).await;
-    let server = google.serve();
+    let server = serve(&google);
     let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
     assert_eq!(components["push"], "ok");
     server.put("/v1/recipients", anna(&["alive", "busy", "gone"])).await;
@@ -134,7 +83,7 @@ async fn each_device_is_told_once_and_one_that_is_gone_is_never_asked_for_again(
 #[tokio::test(flavor = "multi_thread")]
 async fn who_was_told_on_one_device_was_told_although_the_other_turns_out_to_be_gone_later() {
     let google = Google::start(by_token).await;
-    let server = google.serve();
+    let server = serve(&google);
     server.put("/v1/recipients", anna(&["alive", "leaving"])).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;

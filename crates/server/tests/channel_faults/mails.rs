@@ -1,17 +1,10 @@
-//! What becomes of mails when the sender dies before, during and after the mail server's yes, or the mail server breaks off: on both
-//! back ends, for those who have doubts sent again and for those who have them held.
-
-#[expect(dead_code, reason = "what the other tests need is there too")]
-mod support;
-
-#[path = "../../channels/tests/channels/support/smtpd.rs"]
-#[expect(dead_code, reason = "what only the channels' own tests need is there too")]
-mod smtpd;
+//! Mails: who dies before, during and after the mail server's yes, and mail servers that break off.
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use smtpd::{Act, Letter, Smtpd};
-use support::{Backend, Home, Server, reservation, staff, until};
+
+use crate::smtpd::{Act, Letter, Smtpd};
+use crate::support::{Backend, Home, Server, reservation, staff, until};
 
 const OFFERS: &[&str] = &["PIPELINING"];
 
@@ -175,24 +168,6 @@ async fn a_mail_server_that_is_busy_for_a_while(backend: Backend) {
         "{trace}"
     );
     assert_eq!(smtpd.letters().len(), 1);
-}
-
-macro_rules! on_both {
-    ($($name:ident;)+) => {
-        $(mod $name {
-            use super::*;
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn embedded() {
-                super::$name(Backend::Embedded).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn on_servers() {
-                super::$name(Backend::Servers).await;
-            }
-        })+
-    };
 }
 
 on_both! {

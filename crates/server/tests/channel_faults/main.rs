@@ -1,0 +1,33 @@
+//! What becomes of messages when the sender dies before, during and after the provider's yes, or the provider breaks off: on both back
+//! ends, for those who have doubts sent again and for those who have them held.
+
+/// Tests on each back end.
+macro_rules! on_both {
+    ($($name:ident;)+) => {
+        $(mod $name {
+            use super::*;
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn embedded() {
+                super::$name(Backend::Embedded).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_servers() {
+                super::$name(Backend::Servers).await;
+            }
+        })+
+    };
+}
+
+mod mails;
+#[path = "../interface/providers.rs"]
+mod providers;
+mod pushes;
+mod slack;
+#[path = "../../../channels/tests/channels/support/smtpd.rs"]
+#[expect(dead_code, reason = "what only the channels' own tests need is there too")]
+mod smtpd;
+#[expect(dead_code, reason = "what the other tests need is there too")]
+#[path = "../support/mod.rs"]
+mod support;
