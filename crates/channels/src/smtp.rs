@@ -28,9 +28,9 @@ use tokio_rustls::TlsConnector;
 
 use crate::{Answer, Message, Provider};
 use budget::Budget;
-use connection::{Envelope, Server, Step};
+use connection::{Connection, Envelope, Server, Step};
 use domains::Domains;
-use pool::{Lent, Limits, NotLent, Pool};
+use pool::{Announcement, Limits, NotLent, Pool};
 
 pub use address::{Correspondent, Mailbox};
 pub use connection::{Credentials, Security};
@@ -92,17 +92,19 @@ impl Smtp {
         };
         // Only now: many more may be let go than are sent.
         let letter = letter::write(message, &to, &self.from, self.reply_to.as_ref());
-        let mut lent = match self.pool.lend(budget).await {
+        let announcement = Announcement { to: to.clone(), bytes: letter.len() };
+        let mut lent = match self.pool.lend(Some(announcement), budget).await {
             Ok(lent) => lent,
             Err(not_lent) => return self.not_lent(not_lent),
         };
         loop {
-            if let Some(why) = unfit(&lent, &to, &letter) {
-                self.pool.give_back(lent);
+            if let Some(why) = lent.connection.offers().refuse(&to, letter.len()) {
+                self.pool.give_back(lent, None);
                 return rejected(why);
             }
             let envelope = Envelope { from: &self.from.mailbox, to: &to };
-            let delivery = lent.connection.deliver(envelope, &letter, budget).await;
+            let next_in_line = |connection: &Connection| self.pool.next_in_line(connection);
+            let (delivery, next) = lent.connection.deliver(envelope, &letter, budget, next_in_line).await;
             // A server may hang up on who was silent for long. It has nothing yet, so a new connection may try.
             let hung_up = lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data);
             if hung_up && budget.has_time_for_another() {
@@ -112,7 +114,7 @@ impl Smtp {
                 };
                 continue;
             }
-            self.pool.give_back(lent);
+            self.pool.give_back(lent, next);
             return verdict::answer(delivery, message.address);
         }
     }
@@ -126,16 +128,6 @@ impl Smtp {
             }
         }
     }
-}
-
-/// Why this server can't be asked for it, if so.
-fn unfit(lent: &Lent, to: &Mailbox, letter: &[u8]) -> Option<String> {
-    let offers = lent.connection.offers();
-    if to.needs_utf8() && !offers.smtputf8 {
-        return Some("the mail server takes no addresses in other letters than ASCII (SMTPUTF8)".to_owned());
-    }
-    let max = offers.max_bytes.filter(|max| letter.len() > *max)?;
-    Some(format!("the letter has {} bytes, and the mail server takes no more than {max}", letter.len()))
 }
 
 fn rejected(error: String) -> Answer {
@@ -179,9 +171,9 @@ impl Provider for Smtp {
     async fn examine(&self, channel: Channel) -> Finding {
         let place = self.pool.server().place();
         let is_sent = format!("{channel} is sent by smtp");
-        match self.pool.lend(Budget::starting_now(self.deadline)).await {
+        match self.pool.lend(None, Budget::starting_now(self.deadline)).await {
             Ok(lent) => {
-                self.pool.give_back(lent);
+                self.pool.give_back(lent, None);
                 Finding::ok("channels", format!("{is_sent}: {place} lets us in"))
             }
             Err(NotLent::Busy) => Finding::note("channels", format!("{is_sent}: all connections are in use")),

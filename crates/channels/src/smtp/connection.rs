@@ -1,5 +1,5 @@
 //! One conversation with an SMTP server, from its greeting to `QUIT`. Where the server offers PIPELINING, a message takes two round
-//! trips: the envelope, and the letter.
+//! trips: the envelope, and the letter; and one where another waits, whose envelope goes along with the letter.
 
 use std::fmt;
 use std::io;
@@ -17,6 +17,7 @@ use tokio_rustls::TlsConnector;
 use super::address::Mailbox;
 use super::budget::Budget;
 use super::offers::Offers;
+use super::pool::{Announcement, Waiting};
 use super::reply::{NoReply, Reply};
 
 /// Where a server is, and how it is spoken to.
@@ -125,6 +126,8 @@ enum State {
     Ready,
     /// The last message was refused, and the server is still in the middle of it.
     InTheMiddle,
+    /// The server has heard the envelope of the next message, and waits for its letter.
+    Announced,
     Lost,
 }
 
@@ -242,40 +245,74 @@ impl Connection {
         &self.offers
     }
 
-    /// Sends one letter to one mailbox.
-    pub async fn deliver(&mut self, envelope: Envelope<'_>, letter: &[u8], budget: Budget) -> Delivery {
-        self.messages += 1;
-        // Whoever gives up on the way leaves nobody knows what behind.
-        let before = std::mem::replace(&mut self.state, State::Lost);
-        let delivery = self.converse(envelope, letter, before == State::InTheMiddle, budget).await;
-        self.state = match &delivery {
-            Delivery::Accepted(_) => State::Ready,
-            Delivery::Refused { ends: false, .. } => State::InTheMiddle,
-            Delivery::Refused { ends: true, .. } | Delivery::Broken { .. } => State::Lost,
-        };
-        self.idle_since = Instant::now();
-        delivery
+    /// Whether the envelope of the next message is out.
+    pub fn is_announced(&self) -> bool {
+        self.state == State::Announced
     }
 
-    async fn converse(
+    /// Sends one letter to one mailbox. When the server has agreed to take it, `next_in_line` is asked for somebody whose envelope may go
+    /// along with it, and who comes back with the outcome, unless the answer took too long to be waited for.
+    pub async fn deliver(
         &mut self,
         envelope: Envelope<'_>,
         letter: &[u8],
-        reset: bool,
         budget: Budget,
+        next_in_line: impl FnOnce(&Self) -> Option<Waiting>,
+    ) -> (Delivery, Option<Waiting>) {
+        self.messages += 1;
+        // Whoever gives up on the way leaves nobody knows what behind.
+        let before = std::mem::replace(&mut self.state, State::Lost);
+        let (mut next, mut announces) = (None, false);
+        let agreed = self.envelope(envelope, letter.len(), before, budget.envelope()).await;
+        let delivery = if let Err(refused) = agreed {
+            refused
+        } else {
+            next = next_in_line(self);
+            announces = next.is_some();
+            self.transfer(envelope.from, letter, &mut next, budget.letter()).await
+        };
+        self.state = match &delivery {
+            Delivery::Accepted(_) if next.is_some() => State::Announced,
+            Delivery::Accepted(_) if !announces => State::Ready,
+            Delivery::Refused { ends: false, .. } if !announces => State::InTheMiddle,
+            // The server is in the middle of a message that nobody will finish, or that it may have refused for the one before.
+            _ => State::Lost,
+        };
+        self.idle_since = Instant::now();
+        (delivery, next)
+    }
+
+    async fn transfer(
+        &mut self,
+        from: &Mailbox,
+        letter: &[u8],
+        next: &mut Option<Waiting>,
+        until: Instant,
     ) -> Delivery {
-        if let Err(refused) = self.envelope(envelope, letter.len(), reset, budget.envelope()).await {
-            return refused;
+        let mut bytes = stuffed(letter);
+        let end = bytes.len();
+        if let Some(Announcement { to, bytes: size }) =
+            next.as_ref().and_then(|next| next.announcement.as_ref())
+        {
+            let commands = self.commands(Envelope { from, to }, *size);
+            bytes.extend(commands.iter().flat_map(|(_, command)| command.bytes()));
         }
-        let until = budget.letter();
-        if let Err(why) = self.say_bytes(&stuffed(letter), until).await {
-            // The end of the letter is what left last, so it did not leave. Who does not want the rest may have said why.
+        let mut written = 0;
+        if let Err(why) = self.write(&bytes, &mut written, until).await {
+            // What was to leave last did not leave: an announcement, or the end of the letter. Who does not want the rest may have said why.
+            let is_out = written >= end && bytes.len() > end;
             return match self.heard() {
                 Some(reply) if reply.code >= 400 => Delivery::Refused { at: Step::Data, reply, ends: true },
-                _ => Delivery::Broken { at: Step::Data, why },
+                _ => Delivery::Broken { at: if is_out { Step::Letter } else { Step::Data }, why },
             };
         }
-        match self.reply(until).await {
+        let reply = if let Ok(reply) = timeout(PATIENCE, self.reply(until)).await {
+            reply
+        } else {
+            *next = None;
+            self.reply(until).await
+        };
+        match reply {
             Err(why) => Delivery::Broken { at: Step::Letter, why },
             Ok(reply) if reply.is_yes() => Delivery::Accepted(reply),
             Ok(reply) => Delivery::Refused { at: Step::Letter, ends: reply.code == 421, reply },
@@ -286,20 +323,14 @@ impl Connection {
         &mut self,
         envelope: Envelope<'_>,
         size: usize,
-        reset: bool,
+        before: State,
         until: Instant,
     ) -> Result<(), Delivery> {
-        let Envelope { from, to } = envelope;
-        let size = if self.offers.size { format!(" SIZE={size}") } else { String::new() };
-        let utf8 = if from.needs_utf8() || to.needs_utf8() { " SMTPUTF8" } else { "" };
-        let commands = [
-            (Step::From, format!("MAIL FROM:<{from}>{size}{utf8}\r\n")),
-            (Step::To, format!("RCPT TO:<{to}>\r\n")),
-            (Step::Data, "DATA\r\n".to_owned()),
-        ];
+        let commands = self.commands(envelope, size);
+        let reset = before == State::InTheMiddle;
         let begin = if reset { "RSET\r\n" } else { "" };
         let broken = |at| move |why| Delivery::Broken { at, why };
-        if self.offers.pipelining {
+        if self.offers.pipelining && before != State::Announced {
             let all: String =
                 std::iter::once(begin).chain(commands.iter().map(|(_, c)| c.as_str())).collect();
             self.say(&all, until).await.map_err(broken(Step::From))?;
@@ -344,6 +375,17 @@ impl Connection {
         refused.map_or(Ok(()), Err)
     }
 
+    fn commands(&self, envelope: Envelope<'_>, size: usize) -> [(Step, String); 3] {
+        let Envelope { from, to } = envelope;
+        let size = if self.offers.size { format!(" SIZE={size}") } else { String::new() };
+        let utf8 = if from.needs_utf8() || to.needs_utf8() { " SMTPUTF8" } else { "" };
+        [
+            (Step::From, format!("MAIL FROM:<{from}>{size}{utf8}\r\n")),
+            (Step::To, format!("RCPT TO:<{to}>\r\n")),
+            (Step::Data, "DATA\r\n".to_owned()),
+        ]
+    }
+
     /// Says good-bye, if that can be done at once.
     pub async fn quit(mut self) {
         const PATIENCE: Duration = Duration::from_secs(1);
@@ -361,15 +403,21 @@ impl Connection {
     }
 
     async fn say(&mut self, text: &str, until: Instant) -> Result<(), String> {
-        self.say_bytes(text.as_bytes(), until).await
+        self.write(text.as_bytes(), &mut 0, until).await
     }
 
-    async fn say_bytes(&mut self, bytes: &[u8], until: Instant) -> Result<(), String> {
-        let written = timeout_at(until, async {
-            self.stream.write_all(bytes).await?;
+    /// Counts what has left us.
+    async fn write(&mut self, bytes: &[u8], written: &mut usize, until: Instant) -> Result<(), String> {
+        let all = timeout_at(until, async {
+            while *written < bytes.len() {
+                match self.stream.write(&bytes[*written..]).await? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    some => *written += some,
+                }
+            }
             self.stream.flush().await
         });
-        written.await.map_err(|_| TOO_LATE.to_owned())?.map_err(|error| hung_up(&error))
+        all.await.map_err(|_| TOO_LATE.to_owned())?.map_err(|error| hung_up(&error))
     }
 
     /// A reply that is here already.
@@ -399,6 +447,8 @@ impl Connection {
 
 /// For what a server answers to a whole envelope, in one read.
 const ROOM: usize = 1024;
+/// Who was announced behind a letter waits for so long until it is answered.
+const PATIENCE: Duration = Duration::from_secs(1);
 const TOO_LATE: &str = "did not answer in time";
 
 fn hung_up(error: &io::Error) -> String {

@@ -1,5 +1,6 @@
 //! What a server offers in its answer to EHLO.
 
+use super::address::Mailbox;
 use super::reply::Reply;
 
 /// What the server says that it can.
@@ -40,6 +41,17 @@ impl Offers {
             }
         }
         offers
+    }
+
+    /// Why this server can't be asked for a letter of so many bytes, if so.
+    pub fn refuse(&self, to: &Mailbox, bytes: usize) -> Option<String> {
+        if to.needs_utf8() && !self.smtputf8 {
+            return Some(
+                "the mail server takes no addresses in other letters than ASCII (SMTPUTF8)".to_owned(),
+            );
+        }
+        let max = self.max_bytes.filter(|max| bytes > *max)?;
+        Some(format!("the letter has {bytes} bytes, and the mail server takes no more than {max}"))
     }
 }
 

@@ -159,8 +159,10 @@ impl Talk {
                     self.book.lock().unwrap().letters.push(std::mem::take(&mut letter));
                 }
                 let said = self.act_by(act, usual).await?;
+                // The end of a letter ends its transaction, whatever is said to it.
+                let letter = std::mem::take(&mut letter);
                 if said.starts_with('2') {
-                    self.book.lock().unwrap().letters.push(std::mem::take(&mut letter));
+                    self.book.lock().unwrap().letters.push(letter);
                 }
             }
         }
