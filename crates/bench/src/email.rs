@@ -20,7 +20,7 @@ use crate::shape::Shape;
 use crate::sustained::{WARM_UP, median, sustained, window_of};
 use crate::world::{Backend, World};
 
-const CONNECTIONS: [usize; 3] = [1, 10, 50];
+pub const CONNECTIONS: [u16; 3] = [1, 10, 50];
 /// There and back, together.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 /// About what our letters have.
@@ -30,18 +30,24 @@ const MOST: Rate = 30_000.0;
 const RECEIVE_LIMIT: Duration = Duration::from_mins(3);
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
+pub async fn measure(bench: &Bench, report: &mut Report, connections: &[u16]) -> Result<()> {
     let sink = Sink::start().await?;
     let slow = Delay::start(sink.port, ROUND_TRIP).await?;
     let (mut rows, mut kept) = (Vec::new(), Vec::new());
     for (network, port) in [("local", sink.port), ("20 ms", slow.port)] {
-        for connections in CONNECTIONS {
+        for &connections in connections {
             let (mut whole, mut sends, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
             for run in 1..=bench.runs {
                 theirs.push(source(&sink, port, connections, bench.window / 2).await?);
                 whole.push(whole_pipeline(bench, port, connections).await?);
                 sends.push(sends_alone(bench, port, connections, theirs[run - 1]).await?);
-                eprintln!("  {network}, {connections} connections, run {run} of {}", bench.runs);
+                eprintln!(
+                    "  {network}, {connections} connections, run {run} of {}: smtp-source {}, sends {}, whole {}",
+                    bench.runs,
+                    per_second(theirs[run - 1]),
+                    per_second(sends[run - 1]),
+                    per_second(whole[run - 1]),
+                );
             }
             let share_of = |ours: &[Rate]| {
                 median(ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect())
@@ -75,7 +81,7 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-async fn built(bench: &Bench, shape: Shape, port: u16, connections: usize) -> Result<World> {
+async fn built(bench: &Bench, shape: Shape, port: u16, connections: u16) -> Result<World> {
     let mut world = World::build(bench, Backend::Servers).await?;
     shape.move_in(&world).await?;
     let url = format!("smtp://127.0.0.1:{port}?tls=none&connections={connections}");
@@ -84,7 +90,7 @@ async fn built(bench: &Bench, shape: Shape, port: u16, connections: usize) -> Re
     Ok(world)
 }
 
-async fn whole_pipeline(bench: &Bench, port: u16, connections: usize) -> Result<Rate> {
+async fn whole_pipeline(bench: &Bench, port: u16, connections: u16) -> Result<Rate> {
     let shape = Shape::new(1, 1);
     let world = built(bench, shape, port, connections).await?;
     let (sample, _) = sustained(&world, shape, bench.window, 0).await?;
@@ -94,7 +100,7 @@ async fn whole_pipeline(bench: &Bench, port: u16, connections: usize) -> Result<
 
 /// Letters that wait in the database are claimed, written, sent and settled by who does nothing else. `theirs` is how many a second
 /// `smtp-source` sends, which pipelining may double and more.
-async fn sends_alone(bench: &Bench, port: u16, connections: usize, theirs: Rate) -> Result<Rate> {
+async fn sends_alone(bench: &Bench, port: u16, connections: u16, theirs: Rate) -> Result<Rate> {
     let shape = Shape::new(100, 1);
     let world = built(bench, shape, port, connections).await?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
@@ -119,8 +125,8 @@ async fn sends_alone(bench: &Bench, port: u16, connections: usize, theirs: Rate)
 }
 
 /// How many a second `smtp-source` sends, for about so long.
-async fn source(sink: &Sink, port: u16, connections: usize, window: Duration) -> Result<Rate> {
-    let mut messages = connections * 20;
+async fn source(sink: &Sink, port: u16, connections: u16, window: Duration) -> Result<Rate> {
+    let mut messages = usize::from(connections) * 20;
     loop {
         let begun = Instant::now();
         let status = Command::new(sink.program.with_file_name("smtp-source"))

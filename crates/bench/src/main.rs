@@ -57,6 +57,9 @@ struct Options {
     /// Recipients x channels of an event in the pipeline [default: 1x1, 3x3 and 100x2]; the first is that of the steps, too [default: 3x3]
     #[arg(long, value_name = "RxC")]
     shape: Vec<Shape>,
+    /// Over how many connections e-mail is sent [default: 1, 10 and 50]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=500))]
+    connections: Vec<u16>,
     /// How long a rate is sustained, in seconds
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(5..=600))]
     seconds: u64,
@@ -135,7 +138,12 @@ async fn run(options: Options) -> Result<()> {
     let (settings, backlog) = (options.set, OnceCell::new());
     let bench = Bench { servers, binary, settings, window, runs, large, backlog, sites: Mutex::default() };
     let mut report = Report::default();
-    let chosen = Chosen { parts: options.parts, backends: options.backend, shapes: options.shape };
+    let chosen = Chosen {
+        parts: options.parts,
+        backends: options.backend,
+        shapes: options.shape,
+        connections: options.connections,
+    };
     let measured = tokio::select! {
         measured = measure(&bench, chosen, &mut report) => measured,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
@@ -162,6 +170,7 @@ struct Chosen {
     parts: Vec<Part>,
     backends: Vec<Backend>,
     shapes: Vec<Shape>,
+    connections: Vec<u16>,
 }
 
 async fn measure(bench: &Bench, chosen: Chosen, report: &mut Report) -> Result<()> {
@@ -170,6 +179,8 @@ async fn measure(bench: &Bench, chosen: Chosen, report: &mut Report) -> Result<(
         if chosen.backends.is_empty() { Backend::value_variants().to_vec() } else { chosen.backends };
     let of_steps = chosen.shapes.first().copied().unwrap_or(Shape::USUAL);
     let shapes = if chosen.shapes.is_empty() { Shape::ALL.to_vec() } else { chosen.shapes };
+    let connections =
+        if chosen.connections.is_empty() { email::CONNECTIONS.to_vec() } else { chosen.connections };
     let mut greatest = None;
     for part in all(chosen.parts) {
         match part {
@@ -187,7 +198,7 @@ async fn measure(bench: &Bench, chosen: Chosen, report: &mut Report) -> Result<(
             Part::Growth => growth::measure(bench, report).await?,
             Part::FanOut => Box::pin(fan_out::measure(bench, report)).await?,
             Part::Memory => memory::measure(bench, report).await?,
-            Part::Email => email::measure(bench, report).await?,
+            Part::Email => email::measure(bench, report, &connections).await?,
             Part::Steps => steps::measure(bench, report, of_steps).await?,
         }
     }

@@ -223,7 +223,7 @@ async fn a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here() {
 /// All that a dead instance had claimed is in doubt, also what it had not begun.
 #[tokio::test]
 async fn no_more_is_claimed_of_what_leaves_the_house_than_may_be_in_doubt() {
-    for (on_doubt, expected) in [(OnDoubt::Hold, 4), (OnDoubt::Resend, 16)] {
+    for (on_doubt, expected) in [(OnDoubt::Hold, 4), (OnDoubt::Resend, 32)] {
         let hanging = Arc::new(Told { hangs: true, ..Told::default() });
         let mut config = config();
         config.send.get_mut(Channel::Email).policy.on_doubt = on_doubt;

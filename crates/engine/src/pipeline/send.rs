@@ -26,7 +26,7 @@ use write::Contents;
 pub use desk::{Attempted, Claimed, Desk, Outcomes, Places, Unsettled};
 
 /// Messages whose contents are asked for together.
-const MAX_TOGETHER: u16 = 50;
+const MAX_TOGETHER: u16 = 100;
 
 /// Starts attempts of one channel, `HIGH` first. What messages say is looked up ahead of their attempts, some at a time, since turns
 /// come one by one. When draining, what was not begun is let go; by then nothing more is enqueued.
@@ -287,7 +287,7 @@ pub async fn claim_due(
         return Ok(Next::After(wait.max(WAIT_FOR_PLACES)));
     }
     // A claim for each place that comes free would be a transaction for each send.
-    let _ = timeout(WAIT_FOR_PLACES, desk.half_of_places(channel)).await;
+    let _ = timeout(WAIT_FOR_PLACES, desk.quarter_of_places(channel)).await;
     let Some(places) = desk.reserve_up_to(channel, MAX_CLAIM) else { return Ok(known) };
     let lease_ends = LeaseEnd::after(engine.config.lease);
     let limit = places.num_permits();

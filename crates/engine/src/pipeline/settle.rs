@@ -8,6 +8,7 @@ use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
 use campanile_store::{Capture, ClaimId, Devices, SendJob, Settlement, Signal, StoreError};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::send::{Attempted, Desk, Outcomes};
@@ -17,6 +18,9 @@ use crate::signals::Outage;
 use crate::telemetry::{TAKEN_OVER, count_doubt, count_letters, count_lost, count_sends};
 
 const MAX_BATCH: usize = 500;
+/// Where one outcome comes with another, there are more to come: so many are worth a transaction, and for so long they are waited for.
+const ENOUGH: usize = 100;
+const GATHER: Duration = Duration::from_millis(5);
 
 pub async fn run(engine: Engine, desk: Arc<Desk>, outcomes: Outcomes, done: CancellationToken) {
     let mut outcomes = outcomes.lock().await;
@@ -53,6 +57,13 @@ async fn next_batch<T>(outcomes: &mut UnboundedReceiver<T>, done: &CancellationT
         biased;
         _ = outcomes.recv_many(&mut batch, MAX_BATCH) => {}
         () = done.cancelled() => {}
+    }
+    if batch.len() > 1 && !done.is_cancelled() {
+        // Whoever is late goes with the next batch.
+        let _ = timeout(GATHER, async {
+            while batch.len() < ENOUGH && outcomes.recv_many(&mut batch, MAX_BATCH - ENOUGH).await > 0 {}
+        })
+        .await;
     }
     batch
 }
@@ -236,5 +247,37 @@ fn in_doubt(engine: &Engine, job: SendJob, now: Timestamp) -> Settlement {
         outcome: outcome.kind(),
         duration: Duration::ZERO,
         capture: Capture::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn outcomes_in_company_wait_for_more_and_a_single_one_for_nothing() {
+        let (put, mut outcomes) = mpsc::unbounded_channel();
+        let (done, begun) = (CancellationToken::new(), Instant::now());
+        put.send(1).unwrap();
+        assert_eq!(next_batch(&mut outcomes, &done).await, [1]);
+        (0..ENOUGH).for_each(|n| put.send(n).unwrap());
+        assert_eq!(next_batch(&mut outcomes, &done).await.len(), ENOUGH);
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+
+        (2..=3).for_each(|n| put.send(n).unwrap());
+        let late = async {
+            sleep(GATHER / 2).await;
+            put.send(4).unwrap();
+            sleep(GATHER).await;
+            put.send(5).unwrap();
+        };
+        let (batch, ()) = tokio::join!(next_batch(&mut outcomes, &done), late);
+        assert_eq!(batch, [2, 3, 4]);
+        assert_eq!(next_batch(&mut outcomes, &done).await, [5]);
+        done.cancel();
+        assert_eq!(next_batch(&mut outcomes, &done).await, Vec::<usize>::new());
     }
 }

@@ -153,7 +153,7 @@ fn max_claimed(engine: &Engine, channel: Channel) -> usize {
     let captures = engine.providers.get(channel).is_none_or(|chain| chain.captures());
     let per_attempt = match policy.on_doubt {
         _ if captures => 200,
-        OnDoubt::Resend => 4,
+        OnDoubt::Resend => 8,
         OnDoubt::Hold => 1,
     };
     // With a rate limit, no more than go out in a quarter of a lease: the others would wait here until it ends.
@@ -215,12 +215,12 @@ impl Desk {
         Arc::clone(places).try_acquire_many_owned(available).ok().filter(|permit| permit.num_permits() > 0)
     }
 
-    /// Waits until half of the channel's places are free, and one at least.
-    pub(super) async fn half_of_places(&self, channel: Channel) {
+    /// Waits until a quarter of the channel's places are free, and one at least. The others keep the attempts busy while those are filled.
+    pub(super) async fn quarter_of_places(&self, channel: Channel) {
         let ChannelDesk { places, max_places, .. } = self.channels.get(channel);
-        let half = u32::try_from(max_places.div_ceil(2)).unwrap_or(u32::MAX);
+        let quarter = u32::try_from(max_places.div_ceil(4)).unwrap_or(u32::MAX);
         // It is never closed.
-        let _ = places.acquire_many(half).await;
+        let _ = places.acquire_many(quarter).await;
     }
 
     pub(super) fn channel(&self, channel: Channel) -> &ChannelDesk {
