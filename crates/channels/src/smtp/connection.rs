@@ -306,7 +306,7 @@ impl Connection {
                 _ => Delivery::Broken { at: if is_out { Step::Letter } else { Step::Data }, why },
             };
         }
-        let reply = if let Ok(reply) = timeout(PATIENCE, self.reply(until)).await {
+        let reply = if let Ok(reply) = timeout(BOUND_FOR, self.reply(until)).await {
             reply
         } else {
             *next = None;
@@ -447,8 +447,8 @@ impl Connection {
 
 /// For what a server answers to a whole envelope, in one read.
 const ROOM: usize = 1024;
-/// Who was announced behind a letter waits for so long until it is answered.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// So long until a letter is answered, and who was announced behind it is let go.
+const BOUND_FOR: Duration = Duration::from_secs(1);
 const TOO_LATE: &str = "did not answer in time";
 
 fn hung_up(error: &io::Error) -> String {
@@ -477,7 +477,31 @@ fn stuffed(letter: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::duplex;
+
     use super::*;
+
+    /// The announcement of the next is what leaves last then, so that a letter may be out although not everything could be written.
+    #[tokio::test]
+    async fn a_letter_whose_end_was_written_is_out_although_the_announcement_behind_it_was_not() {
+        let mailbox: Mailbox = "a@example.com".parse().unwrap();
+        let announcement = Announcement { to: mailbox.clone(), bytes: 7 };
+        let end = stuffed(b"letter").len();
+        for (taken, step) in [(end - 1, Step::Data), (end, Step::Letter), (end + 1, Step::Letter)] {
+            let (here, there) = duplex(taken);
+            let mut connection = Connection::over(here);
+            let mut next = Some(Waiting::in_no_line(announcement.clone()));
+            let until = Instant::now() + Duration::from_secs(5);
+            let hangs_up = async {
+                // By then it is full.
+                tokio::task::yield_now().await;
+                drop(there);
+            };
+            let (delivery, ()) =
+                tokio::join!(connection.transfer(&mailbox, b"letter", &mut next, until), hangs_up);
+            assert!(matches!(delivery, Delivery::Broken { at, .. } if at == step), "{taken}: {delivery:?}");
+        }
+    }
 
     #[test]
     fn no_line_of_a_letter_is_its_end() {

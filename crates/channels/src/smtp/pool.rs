@@ -59,6 +59,13 @@ pub struct Waiting {
     lend: oneshot::Sender<Handed>,
 }
 
+#[cfg(test)]
+impl Waiting {
+    pub fn in_no_line(announcement: Announcement) -> Self {
+        Waiting { announcement: Some(announcement), lend: oneshot::channel().0 }
+    }
+}
+
 /// A turn, and the connection of who had it before, if that can go on.
 #[derive(Debug)]
 struct Handed {
