@@ -99,12 +99,12 @@ async fn whole_pipeline(bench: &Bench, port: u16, connections: u16) -> Result<Ra
 }
 
 /// Letters that wait in the database are claimed, written, sent and settled by who does nothing else. `theirs` is how many a second
-/// `smtp-source` sends, which pipelining may double and more.
+/// `smtp-source` sends, which pipelining may quadruple and more.
 async fn sends_alone(bench: &Bench, port: u16, connections: u16, theirs: Rate) -> Result<Rate> {
     let shape = Shape::new(100, 1);
     let world = built(bench, shape, port, connections).await?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
-    let events = ((theirs * 4.0).min(MOST) * (WARM_UP + bench.window).as_secs_f64() / 100.0) as usize + 10;
+    let events = ((theirs * 8.0).min(MOST) * (WARM_UP + bench.window).as_secs_f64() / 100.0) as usize + 10;
     shape.order(&world, 0, events).await?;
     let receiving = world.start_roles("api,fan_out,publish,receive,recover").await?;
     let waiting = async || world.database.number("SELECT count(*) FROM send_due").await;
