@@ -103,9 +103,38 @@ fn lines(text: &str) -> String {
     lines
 }
 
+/// With a dot before each line that begins with one, and the end.
+pub fn stuffed(letter: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(letter.len() + letter.len() / 64 + 8);
+    let mut rest = letter;
+    if rest.first() == Some(&b'.') {
+        out.push(b'.');
+    }
+    while let Some(end) = rest.windows(3).position(|bytes| bytes == b"\r\n.") {
+        out.extend_from_slice(&rest[..end + 2]);
+        out.push(b'.');
+        rest = &rest[end + 2..];
+    }
+    out.extend_from_slice(rest);
+    if !out.ends_with(b"\r\n") {
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b".\r\n");
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_line_of_a_letter_is_its_end() {
+        let text = |letter: &str| String::from_utf8(stuffed(letter.as_bytes())).unwrap();
+        assert_eq!(text("a\r\n"), "a\r\n.\r\n");
+        assert_eq!(text("a"), "a\r\n.\r\n");
+        assert_eq!(text("."), "..\r\n.\r\n");
+        assert_eq!(text("a\r\n.\r\n.b\r\n..\r\n"), "a\r\n..\r\n..b\r\n...\r\n.\r\n");
+    }
     use campanile_domain::channel::Channel;
     use campanile_domain::id::{NotificationId, SendKey};
     use campanile_domain::priority::Priority;
