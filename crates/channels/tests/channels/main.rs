@@ -4,5 +4,6 @@ mod chain;
 mod fcm;
 mod slack;
 mod smtp;
+mod smtp_line;
 mod support;
 mod twilio;

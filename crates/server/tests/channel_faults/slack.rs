@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::providers::http::{self, Reply};
-use crate::providers::slack::{self, PATH};
-use crate::support::{Backend, Home, Server, reservation, staff};
+use crate::providers::{sharers, slack};
+use crate::support::{Backend, Home, Server, reservation};
 
 fn posted(_: &Value) -> Reply {
     Reply::json(200, "ok")
@@ -21,11 +21,7 @@ async fn killed_at(backend: Backend, failpoint: &str, posts: usize) {
     let mut server = Server::start_with(&home, &variables);
     let routing = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "SLACK", "mandatory": true}]);
     server.put("/v1/routing", routing).await;
-    let mut people = staff();
-    for person in people.as_array_mut().unwrap() {
-        person["slack_webhook"] = json!(format!("http://{}{PATH}", slack.address));
-    }
-    server.put("/v1/recipients", people).await;
+    server.put("/v1/recipients", sharers(&slack.address)).await;
     server.emit(&reservation("evt-1")).await;
     server.died_by_sigkill().await;
 

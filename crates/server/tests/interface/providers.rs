@@ -10,3 +10,12 @@ pub mod google;
 pub mod http;
 #[path = "../../../channels/tests/channels/support/slack.rs"]
 pub mod slack;
+
+/// Staff who all read the same webhook.
+pub fn sharers(slack: &str) -> serde_json::Value {
+    let mut people = crate::support::staff();
+    for person in people.as_array_mut().unwrap() {
+        person["slack_webhook"] = format!("http://{slack}{}", slack::PATH).into();
+    }
+    people
+}

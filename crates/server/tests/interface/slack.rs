@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::fresh::{Answer, Fresh};
 use crate::providers::http::{Reply, Server};
-use crate::providers::slack::{self, PATH};
-use crate::support::{reservation, staff};
+use crate::providers::{sharers, slack};
+use crate::support::reservation;
 
 fn posted(_: &Value) -> Reply {
     Reply::json(200, "ok")
@@ -24,11 +24,7 @@ async fn start(replies: fn(&Value) -> Reply) -> (Server<Value>, Fresh) {
     ]);
     let routing = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "SLACK", "mandatory": true}]);
     server.put("/v1/routing", routing).await;
-    let mut people = staff();
-    for person in people.as_array_mut().unwrap() {
-        person["slack_webhook"] = json!(format!("http://{}{PATH}", slack.address));
-    }
-    server.put("/v1/recipients", people).await;
+    server.put("/v1/recipients", sharers(&slack.address)).await;
     (slack, server)
 }
 
