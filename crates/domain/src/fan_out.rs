@@ -1,7 +1,7 @@
 //! Event → one outbox row per recipient × channel, a page of recipients at a time. Small events take one page; a large
 //! audience advances by a cursor that is kept on the event, so that a crash loses nothing and repeats nothing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -104,6 +104,8 @@ pub struct Progress<'a> {
     cursor: Cursor,
     renderer: Renderer<'a>,
     room: usize,
+    /// Who was considered in this step: a view of recipients may name somebody twice, and people move between two pages.
+    considered: HashSet<UserRef>,
     rows: Vec<OutboxRow>,
     decisions: Vec<Decision>,
     entities: BTreeMap<EntityRef, bool>,
@@ -154,6 +156,7 @@ impl<'a> Progress<'a> {
             next_target,
             cursor,
             room,
+            considered: HashSet::new(),
             rows: Vec::new(),
             decisions: Vec::new(),
             entities: BTreeMap::new(),
@@ -186,7 +189,7 @@ impl<'a> Progress<'a> {
             self.found_in_target = true;
             self.cursor.after = Some(Position::of(&candidate.recipient));
             let told_already = self.cursor.walked.iter().any(|walked| walked.includes(&candidate.recipient));
-            if !told_already {
+            if !told_already && self.considered.insert(candidate.recipient.user()) {
                 self.consider(candidate, groups, &target);
             }
         }

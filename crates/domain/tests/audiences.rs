@@ -307,6 +307,16 @@ fn a_user_in_two_audiences_is_told_once_and_the_team_wins() {
 }
 
 #[test]
+fn who_is_listed_twice_is_told_once() {
+    // No table has such rows, but a view in its place may.
+    let world =
+        World::new().person(staff("1")).person(staff("1")).audience(of_restaurant("staff", &json!({})));
+    let told = world.fan_out(&order_of_restaurant_5(), AFTERNOON);
+    assert_eq!(told.considered(), ["RESTAURANT_USER/1"]);
+    assert_eq!(told.notifications(), 1);
+}
+
+#[test]
 fn only_who_was_listed_in_an_earlier_audience_counts_as_told() {
     let mut world = World::new()
         .person(staff("1"))

@@ -127,13 +127,14 @@ impl Loops<'_> {
             publish::handover(if roles.has(Role::Publish) { queues.clone() } else { Vec::new() });
         if roles.has(Role::FanOut) {
             let turns = Arc::<AtomicU64>::default();
-            let (ours, beside) = (Arc::clone(&turns), handover.clone());
+            let (ours, beside, along) = (Arc::clone(&turns), handover.clone(), handover.clone());
             self.take("fan_out", move |engine, _, stop| {
                 fan_out::run(engine, handover.clone(), Arc::clone(&ours), stop)
             });
             self.take("fan_out", move |engine, _, stop| {
                 fan_out::run_beside(engine, beside.clone(), Arc::clone(&turns), stop)
             });
+            self.take("fan_out", move |engine, _, stop| fan_out::run_along(engine, along.clone(), stop));
         }
         for (queue, handed) in handed {
             self.take("publish", move |engine, _, stop| {

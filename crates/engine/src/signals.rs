@@ -39,6 +39,8 @@ pub struct Signals {
     /// An event was accepted; for the loop of the fan-out, and for the one beside it.
     pub events: Notify,
     pub events_beside: Notify,
+    /// More events wait than were taken.
+    pub more_events: Notify,
     chunks: HashMap<String, Arc<Waiting>>,
     due: PerChannel<Notify>,
     last_death: Mutex<Option<Instant>>,

@@ -326,7 +326,7 @@ async fn a_chunk_that_somebody_else_published_is_a_lease_that_was_lost() {
     assert_eq!(late.id, in_time.id);
     world.broker.restore(&world.broker.losses()).await.unwrap();
     for (chunk, lost) in [(in_time, 0.0), (late, 1.0)] {
-        publish::publish(&world.engine, vec![chunk]).await.unwrap();
+        publish::publish(&world.engine, vec![chunk], std::future::ready(())).await.unwrap();
         metrics.assert(r#"campanile_lease_losses_total{of="chunk"}"#, lost);
     }
 }

@@ -87,6 +87,7 @@ macro_rules! for_each_check {
             claim::a_claim_that_is_dropped_leaves_everything_as_it_was
             claim::fresh_and_unfinished_events_are_claimed_apart
             claim::the_most_urgent_unfinished_event_goes_first
+            claim::only_urgent_events_go_on_where_only_those_are_asked_for
             claim::unfinished_events_of_a_lane_take_turns
             claim::these_events_are_claimed_again_where_they_still_wait
             claim::a_cancelled_event_says_why
@@ -121,6 +122,7 @@ macro_rules! for_each_check {
             commit::rows_that_can_not_be_sent_fail_with_dead_letters
             commit::what_is_shared_is_written_once_per_entity
             commit::who_has_the_row_already_is_not_told_again
+            commit::of_many_only_who_has_the_row_already_is_left_out
             context::a_letter_is_written_from_its_event_and_its_person
             publish::a_chunk_born_leased_is_handed_over_and_held_until_its_lease_passes
             publish::a_chunk_born_free_waits_for_whoever_claims_it

@@ -31,6 +31,10 @@ pub enum Claim {
     Unfinished {
         after: i64,
     },
+    /// The same, of the first lane only.
+    UrgentUnfinished {
+        after: i64,
+    },
     /// These again, after a batch with them failed.
     These(Vec<i64>),
 }
@@ -40,7 +44,7 @@ impl Claim {
     pub(crate) fn limit(&self) -> usize {
         match self {
             Claim::Fresh { limit } | Claim::Urgent { limit } => *limit,
-            Claim::Unfinished { .. } => 1,
+            Claim::Unfinished { .. } | Claim::UrgentUnfinished { .. } => 1,
             Claim::These(seqs) => seqs.len(),
         }
     }
@@ -48,7 +52,7 @@ impl Claim {
     /// The least urgent lane of which events are taken.
     pub(crate) fn last_lane(&self) -> i64 {
         match self {
-            Claim::Urgent { .. } => Priority::High.lane(),
+            Claim::Urgent { .. } | Claim::UrgentUnfinished { .. } => Priority::High.lane(),
             Claim::Fresh { .. } | Claim::Unfinished { .. } | Claim::These(_) => Priority::Low.lane(),
         }
     }

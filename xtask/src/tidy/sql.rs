@@ -11,12 +11,15 @@ const SQLITE: &str = "crates/store/src/sqlite/";
 const POSTGRES: &str = "crates/store/src/postgres/";
 
 /// Statements without a twin, and why.
-const ALONE: [(&str, &str); 17] = [
+const ALONE: [(&str, &str); 20] = [
     ("sql/expire_leases.sql", "one engine owns a SQLite file, so at its start nobody else holds a lease"),
     ("sql/let_leases_go.sql", "one engine owns a SQLite file, so at its start nobody else holds a lease"),
     ("sql/release_chunks.sql", "one engine owns a SQLite file, so at its start nobody else holds a chunk"),
     ("sql/insert_claim.sql", "PostgreSQL claims in the statement that receives or takes"),
     ("sql/fill_claim.sql", "PostgreSQL claims in the statement that receives or takes"),
+    ("sql/insert_new_event_notification.sql", "SQLite searches a key once either way"),
+    ("sql/insert_new_outbox.sql", "SQLite searches a key once either way"),
+    ("sql/insert_new_processed.sql", "SQLite searches a key once either way"),
     ("sql/notification_of.sql", "PostgreSQL asks in the statement that receives"),
     ("sql/receive.sql", "SQLite has a statement for each table and row"),
     ("sql/receive_notification.sql", "PostgreSQL writes it in the statement that receives"),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use campanile_domain::event::Failure;
 use campanile_domain::fan_out::{Cursor, End, MAX_DECISIONS, OutboxRow, Plan};
@@ -13,6 +13,7 @@ use campanile_store::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::crowd::Rooms;
 use super::decide::decide;
 use super::publish::Handover;
 use super::{MAX_FAILURES, publish};
@@ -37,9 +38,6 @@ const FIRST_ROWS_PER_EVENT: f64 = 10.0;
 /// One large event must not make the batches of small ones behind it tiny.
 const MIN_BATCH: f64 = 25.0;
 const FIRST_POLL: Duration = Duration::from_millis(10);
-/// While a queue has no room, what is not urgent stays an event, and its order can still change. A batch all the same after so long, for
-/// the sake of those who wait for another queue.
-const CROWDED_FOR: Duration = Duration::from_millis(100);
 /// Only a batch that was under way before an event came, and still is after so long, makes it wait.
 const BESIDE_AFTER: Duration = Duration::from_millis(5);
 /// Events that are taken beside it at once, unless they are urgent.
@@ -52,8 +50,10 @@ pub struct Report {
     pub rows: usize,
     /// Rows of events that turned out too large for their batch: not written, and counted for the size of the next.
     pub put_off: usize,
-    /// Queues that had no room for some of the rows.
+    /// Queues that have no room for another batch by now, if they had for this one.
     pub no_room: Vec<String>,
+    /// As many events were taken as may be at once: more of them wait.
+    pub more: bool,
 }
 
 /// `turns` counts when a batch begins, and when it ends: while one is under way, it is odd.
@@ -76,9 +76,12 @@ pub async fn run(engine: Engine, handover: Handover, turns: Arc<AtomicU64>, stop
             Ok(report) if report.events > 0 => {
                 backoff.reset();
                 idle = FIRST_POLL;
+                if report.more {
+                    engine.signals.more_events.notify_one();
+                }
             }
             Ok(_) => {
-                if stage.crowd.is_some() {
+                if stage.handover.is_crowded() {
                     idle = FIRST_POLL;
                 }
                 tokio::select! {
@@ -91,6 +94,22 @@ pub async fn run(engine: Engine, handover: Handover, turns: Arc<AtomicU64>, stop
                 engine.signals.note_outage(Outage::Database, "fan_out", &error);
                 backoff.wait(&stop).await;
             }
+        }
+    }
+}
+
+/// While more events wait than a batch takes, another batch at the same time: claim, decision and commit of one follow each other, and leave
+/// the database or this process idle.
+pub async fn run_along(engine: Engine, handover: Handover, stop: CancellationToken) {
+    let mut stage = FanOut::new(engine.clone(), handover);
+    while !stop.is_cancelled() {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = engine.signals.more_events.notified() => {}
+        }
+        if let Err(error) = stage.take_fresh(stage.limit()).await {
+            // The other loop notices it, too, and tries again.
+            engine.signals.note_outage(Outage::Database, "fan_out", &error);
         }
     }
 }
@@ -137,19 +156,11 @@ pub struct FanOut {
     rows_per_event: f64,
     /// Large events take turns: the last that had one.
     last_large: i64,
-    crowd: Option<Crowd>,
-}
-
-/// Queues for which the last batch found no room.
-#[derive(Debug)]
-struct Crowd {
-    queues: Vec<String>,
-    since: Instant,
 }
 
 impl FanOut {
     pub fn new(engine: Engine, handover: Handover) -> Self {
-        FanOut { engine, handover, rows_per_event: FIRST_ROWS_PER_EVENT, last_large: 0, crowd: None }
+        FanOut { engine, handover, rows_per_event: FIRST_ROWS_PER_EVENT, last_large: 0 }
     }
 
     /// How many events to take at once.
@@ -168,13 +179,13 @@ impl FanOut {
 
     /// A batch of fresh events; only what is urgent while a queue has no room.
     async fn take_fresh(&mut self, limit: usize) -> Result<Report, StoreError> {
-        let is_full = |queue: &String| self.engine.broker.is_full(queue) || !self.handover.has_place(queue);
-        self.crowd.take_if(|crowd| crowd.since.elapsed() > CROWDED_FOR || !crowd.queues.iter().any(is_full));
-        let claim = if self.crowd.is_some() { Claim::Urgent { limit } } else { Claim::Fresh { limit } };
+        let crowded = self.handover.is_crowded();
+        let claim = if crowded { Claim::Urgent { limit } } else { Claim::Fresh { limit } };
         let mut fresh = self.step(claim, MAX_RECIPIENTS).await?;
-        if self.crowd.is_none() && !fresh.no_room.is_empty() {
-            self.crowd = Some(Crowd { queues: std::mem::take(&mut fresh.no_room), since: Instant::now() });
+        if !crowded && !fresh.no_room.is_empty() {
+            self.handover.note_crowd(std::mem::take(&mut fresh.no_room));
         }
+        fresh.more = fresh.events >= limit;
         if fresh.events > 0 {
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
             let now = (fresh.rows + fresh.put_off) as f64 / fresh.events as f64;
@@ -185,14 +196,20 @@ impl FanOut {
 
     /// One batch of fresh events, then one chunk of a large one, so that neither starves the other.
     pub async fn run_once(&mut self) -> Result<Report, StoreError> {
+        let (crowded, after) = (self.handover.is_crowded(), self.last_large);
         let fresh = self.take_fresh(self.limit()).await?;
         let room = if fresh.events == 0 { CHUNK_RECIPIENTS_ALONE } else { CHUNK_RECIPIENTS };
-        let chunk = self.step(Claim::Unfinished { after: self.last_large }, room).await?;
+        let claim = if crowded { Claim::UrgentUnfinished { after } } else { Claim::Unfinished { after } };
+        let mut chunk = self.step(claim, room).await?;
+        if !crowded && !chunk.no_room.is_empty() {
+            self.handover.note_crowd(std::mem::take(&mut chunk.no_room));
+        }
         Ok(Report {
             events: fresh.events + chunk.events,
             rows: fresh.rows + chunk.rows,
             put_off: fresh.put_off,
-            no_room: chunk.no_room,
+            no_room: Vec::new(),
+            more: fresh.more,
         })
     }
 
@@ -281,9 +298,10 @@ impl FanOut {
             return Ok(batch);
         }
         let mut chunks = publish::chunks(std::mem::take(&mut batch.rows), self.engine.config.publish.batch);
-        let with_room = chunks.iter_mut().filter(|chunk| !self.engine.broker.is_full(&chunk.queue));
-        let places = self.handover.reserve(with_room);
+        let places = self.handover.reserve(chunks.iter_mut());
         let waiting: Vec<String> = chunks.iter().filter(|c| !c.leased).map(|c| c.queue.clone()).collect();
+        let no_room = chunks.iter().map(|chunk| &chunk.queue).filter(|queue| !self.handover.has_place(queue));
+        batch.report.no_room = no_room.cloned().collect();
         let failed_rows = std::mem::take(&mut batch.failed_rows);
         // Whose last row may have been received, or failed, already.
         let ended =
@@ -324,7 +342,6 @@ impl FanOut {
         if !waiting.is_empty() {
             self.engine.tell(Signal::Chunks);
         }
-        batch.report.no_room = waiting;
         self.engine.completion.maybe(touched);
         Ok(batch)
     }

@@ -2,8 +2,10 @@
 //! or its holder died. Each queue has a loop of its own, so that nothing stands in the way of anything else.
 
 use std::collections::HashMap;
+use std::future::ready;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use campanile_broker::{BrokerError, Confirm, Message, Published};
 use campanile_domain::fan_out::MAX_CHUNK_ROWS;
@@ -13,9 +15,10 @@ use campanile_store::{Chunk, ChunkRow, NewChunk, StoreError};
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::crowd::{Crowd, Rooms};
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::signals::Outage;
@@ -25,8 +28,12 @@ use crate::telemetry::{PUBLISHED, REFUSED, count_letters, count_lost};
 /// Between fan-out and publish, for each queue, in memory: so many chunks, most of which are small, and so many rows in all of them.
 const HANDOVER_CHUNKS: usize = 256;
 const HANDOVER_ROWS: usize = 4 * MAX_CHUNK_ROWS;
+/// How many loops fan out what is not urgent: each may have a batch under way.
+const LOOPS: usize = 2;
 /// How often the confirms of one queue are awaited at the same time, each for all that had been handed over by then.
 const PUBLISHED_AT_ONCE: usize = 4;
+/// What was handed over waits for room in its queue for this part of its lease; then it goes back, for somebody else.
+const PART_OF_LEASE: u32 = 4;
 /// Whatever is configured.
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
 
@@ -55,6 +62,7 @@ pub fn chunks(rows: Vec<ChunkRow>, size: usize) -> Vec<NewChunk> {
 #[derive(Debug, Clone)]
 pub struct Handover {
     queues: Arc<HashMap<String, Places>>,
+    crowd: Arc<Crowd>,
 }
 
 /// Those of one queue: so many chunks, and no more rows than this in all of them.
@@ -88,15 +96,18 @@ pub fn handover(queues: Vec<String>) -> (Handover, Vec<(String, Handed)>) {
         places.insert(queue.clone(), Places { chunks, rows: Arc::new(Semaphore::new(HANDOVER_ROWS)) });
         handed.push((queue, Arc::new(Mutex::new(take))));
     }
-    (Handover { queues: Arc::new(places) }, handed)
+    (Handover { queues: Arc::new(places), crowd: Arc::default() }, handed)
 }
 
 impl Handover {
-    /// Whether a chunk of any size could be handed over; one that is published elsewhere waits in the database anyway.
-    pub fn has_place(&self, queue: &str) -> bool {
-        self.queues.get(queue).is_none_or(|places| {
-            places.chunks.capacity() > 0 && places.rows.available_permits() >= MAX_CHUNK_ROWS
-        })
+    /// Whether a queue has no room, so that only what is urgent is fanned out.
+    pub fn is_crowded(&self) -> bool {
+        self.crowd.is_there(self, Instant::now())
+    }
+
+    /// These queues have no room for another batch.
+    pub fn note_crowd(&self, queues: Vec<String>) {
+        self.crowd.note(queues, self, Instant::now());
     }
 
     /// Marks chunks for which there is a place as leased, and keeps the places, in order.
@@ -107,6 +118,20 @@ impl Handover {
             place
         };
         chunks.filter_map(reserve).collect()
+    }
+}
+
+/// One that is published elsewhere waits in the database anyway.
+impl Rooms for Handover {
+    fn room(&self, queues: &[String]) -> usize {
+        let places = queues.iter().filter_map(|queue| self.queues.get(queue));
+        places.map(|places| places.rows.available_permits()).sum()
+    }
+
+    fn has_place(&self, queue: &str) -> bool {
+        self.queues.get(queue).is_none_or(|places| {
+            places.chunks.capacity() > 0 && places.rows.available_permits() >= LOOPS * MAX_CHUNK_ROWS
+        })
     }
 }
 
@@ -147,7 +172,7 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
             ended = under_way.next() => ended,
             1.. = handed.recv_many(&mut by_hand, HANDOVER_CHUNKS), if under_way.has_place() => {
                 for together in groups(std::mem::take(&mut by_hand)) {
-                    under_way.publish(&engine, together);
+                    under_way.publish(&engine, together, &stop);
                 }
                 continue;
             }
@@ -222,11 +247,13 @@ impl UnderWay {
         self.looks < if self.found { PUBLISHED_AT_ONCE / 2 } else { 1 }
     }
 
-    fn publish(&mut self, engine: &Engine, handed: Vec<HandedChunk>) {
-        let engine = engine.clone();
+    fn publish(&mut self, engine: &Engine, handed: Vec<HandedChunk>, stop: &CancellationToken) {
+        let (engine, stop) = (engine.clone(), stop.clone());
         let publishing = async move {
             let (chunks, _rows): (Vec<_>, Vec<_>) = handed.into_iter().map(|h| (h.chunk, h.rows)).unzip();
-            (Source::Hand, publish(&engine, chunks).await)
+            let patience = engine.config.lease / PART_OF_LEASE;
+            let gives_up = async { drop(timeout(patience, stop.cancelled()).await) };
+            (Source::Hand, publish(&engine, chunks, gives_up).await)
         };
         self.tasks.spawn(Timed::new("publish", publishing));
     }
@@ -293,21 +320,39 @@ pub async fn publish_waiting(engine: &Engine, queue: &str) -> Result<Turn, Publi
         return Ok(Turn::Nothing);
     }
     match engine.store.claim_chunk(queue, engine.config.lease).await? {
-        Some(chunk) => publish(engine, vec![chunk]).await,
+        Some(chunk) => publish(engine, vec![chunk], ready(())).await,
         None => Ok(Turn::Nothing),
     }
 }
 
-/// Chunks of one queue, together. Those that could not be published go back and wait; published again, they are harmless.
-pub async fn publish(engine: &Engine, chunks: Vec<Chunk>) -> Result<Turn, PublishError> {
+/// Chunks of one queue, together. If it has no room, they wait for it until `gives_up`. Those that could not be published go back and wait
+/// in the database; published again, they are harmless.
+pub async fn publish(
+    engine: &Engine,
+    chunks: Vec<Chunk>,
+    gives_up: impl Future<Output = ()>,
+) -> Result<Turn, PublishError> {
     let Some(queue) = chunks.first().map(|chunk| chunk.queue.clone()) else { return Ok(Turn::Nothing) };
     let rows = chunks.iter().flat_map(|chunk| &chunk.rows);
-    let messages = rows.map(|ChunkRow { row, event }| Message {
+    let encoded = |ChunkRow { row, event }: &ChunkRow| Message {
         id: row.key.to_string(),
         body: message::encode(event, row).into(),
-    });
+    };
+    let messages: Vec<Message> = rows.map(encoded).collect();
+    let mut gives_up = pin!(gives_up);
     fail::fail_point!("publish.before_confirm");
-    let published = engine.broker.publish(&queue, messages.collect()).await;
+    let published = loop {
+        let room = engine.broker.room(&queue);
+        let published = engine.broker.publish(&queue, messages.clone()).await;
+        if !matches!(published, Ok(Published::Full)) {
+            break published;
+        }
+        tokio::select! {
+            biased;
+            () = &mut gives_up => break published,
+            () = room => {}
+        }
+    };
     fail::fail_point!("publish.after_confirm");
     match published {
         Ok(Published::Confirmed(confirms)) => {

@@ -168,6 +168,17 @@ pub async fn the_most_urgent_unfinished_event_goes_first(fixture: &Fixture) {
     assert_eq!(ids(&*claim), ["high"]);
 }
 
+pub async fn only_urgent_events_go_on_where_only_those_are_asked_for(fixture: &Fixture) {
+    fixture.accept(&[urgent("low", Low), urgent("normal", Normal), urgent("high", High)]).await;
+    for id in ["low", "normal"] {
+        continue_event(fixture, id, 1).await;
+    }
+    assert!(fixture.try_claim(Claim::UrgentUnfinished { after: 0 }).await.is_none());
+    continue_event(fixture, "high", 1).await;
+    let claim = fixture.try_claim(Claim::UrgentUnfinished { after: 0 }).await.expect("it has begun");
+    assert_eq!(ids(&*claim), ["high"]);
+}
+
 pub async fn unfinished_events_of_a_lane_take_turns(fixture: &Fixture) {
     fixture.accept(&[event("a"), event("b"), event("c")]).await;
     for id in ["a", "b", "c"] {

@@ -289,3 +289,21 @@ pub async fn who_has_the_row_already_is_not_told_again(fixture: &Fixture) {
     assert_eq!(texts(&trace.outbox, "channel"), ["EMAIL", "PUSH"]);
     assert_eq!(text(&trace.outbox[0], "notification_id"), first.key.notification_id.to_string());
 }
+
+pub async fn of_many_only_who_has_the_row_already_is_left_out(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let claim = fixture.claim_fresh().await;
+    let step = step_of(&claim.events()[0], Step::Continues(cursor(1)));
+    let chunk = chunk_of(&step.event, &[row("a", &customer("42"), Email)], true);
+    fixture.commit(claim, vec![step], vec![chunk]).await;
+    for (from, told) in [(100, 300), (0, 99)] {
+        let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("the event waits");
+        let step = step_of(&claim.events()[0], Step::Continues(cursor(from + 2)));
+        let page: Vec<OutboxRow> =
+            (from..from + 300).map(|n| row("a", &customer(&n.to_string()), Email)).collect();
+        let chunk = chunk_of(&step.event, &page, true);
+        let chunks = fixture.commit(claim, vec![step], vec![chunk]).await;
+        assert_eq!(chunks[0].rows.len(), told, "from {from} on");
+    }
+    assert_eq!(fixture.count("SELECT count(*) FROM notification_outbox").await, 400);
+}

@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::id::SendKey;
+use deadpool_postgres::Object;
 use serde_json::json;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -14,12 +16,43 @@ use super::{execute_prepared, prepare, query_prepared, read, settle, statement};
 use crate::fan_out::NextState;
 use crate::{Chunk, ChunkId, DeadLetter, FanOutCommit, FanOutStep, NewChunk, StoreError};
 
+/// So many rows of a large event are tried without a look at who has one already, since hardly ever anybody has.
+const WORTH_A_TRY: usize = 200;
+
 type Params<'a> = Vec<&'a (dyn ToSql + Sync)>;
 
+/// What was ever written of the events of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing, of none of them: no key needs to be searched before it is inserted.
+    Nothing,
+    /// Of some of them something: a decision that failed, or a part of the rows.
+    Something,
+}
+
+impl Known {
+    fn choose(self, with_what_is_there: &'static str, plain: &'static str) -> &'static str {
+        match self {
+            Known::Nothing => plain,
+            Known::Something => with_what_is_there,
+        }
+    }
+
+    /// What was thought to be new is not: everything is let go, and the next claim sees what is there.
+    fn failed(self, client: &Object, error: &tokio_postgres::Error) -> StoreError {
+        if self == Known::Nothing && error.code() == Some(&SqlState::UNIQUE_VIOLATION) {
+            return StoreError::Lost("something of one of the events was there already".to_owned());
+        }
+        super::failed(client, error)
+    }
+}
+
+/// Writes all of it, and commits.
 pub async fn write(
-    transaction: &Transaction,
+    transaction: Transaction,
     commit: FanOutCommit,
     cursors: &HashMap<i64, String>,
+    known: Known,
 ) -> Result<Vec<Chunk>, StoreError> {
     let FanOutCommit { instance, steps, chunks, failed_rows, lease } = commit;
     let finished = Finished::new(&steps, cursors);
@@ -28,11 +61,11 @@ pub async fn write(
     let new_chunks = NewChunks::new(&chunks);
     let seconds = lease.as_secs_f64();
     let [finish, remember, share, insert_chunk] = prepare(
-        transaction,
+        &transaction,
         [
             statement::FINISH_EVENT,
-            statement::WRITE_PROCESSED,
-            statement::INSERT_EVENT_NOTIFICATION,
+            known.choose(statement::WRITE_PROCESSED, statement::INSERT_NEW_PROCESSED),
+            known.choose(statement::INSERT_EVENT_NOTIFICATION, statement::INSERT_NEW_EVENT_NOTIFICATION),
             statement::INSERT_CHUNK,
         ],
     )
@@ -40,11 +73,12 @@ pub async fn write(
     let (finish_params, processed_params) = (finished.params(), processed.params(&instance));
     let (shared_params, chunk_params) = (shared.params(), new_chunks.params(&seconds));
     let client = transaction.client();
+    let failed = |error| known.failed(client, &error);
     let (changed, _, _, ids) = tokio::try_join!(
         biased;
         execute_prepared(client, &finish, &finish_params),
-        execute_prepared(client, &remember, &processed_params),
-        execute_prepared(client, &share, &shared_params),
+        async { client.execute(&remember, &processed_params).await.map_err(failed) },
+        async { client.execute(&share, &shared_params).await.map_err(failed) },
         query_prepared(client, &insert_chunk, &chunk_params),
     )?;
     if changed < steps.len() as u64 {
@@ -52,74 +86,108 @@ pub async fn write(
     }
     let mut ids = ids.iter().map(|row| read::get(row, "id")).collect::<Result<Vec<i64>, _>>()?;
     ids.sort_unstable();
-    let chunks = write_rows(transaction, chunks, &ids, &failed_rows).await?;
     let mut letters: Vec<DeadLetter> = steps.iter().filter_map(FanOutStep::letter).collect();
     letters.extend(failed_rows.iter().map(DeadLetter::of_failed_row));
-    settle::write_letters(transaction, &letters).await?;
-    Ok(chunks)
-}
-
-/// Who has the row already is not told again, so the chunks are answered without it.
-async fn write_rows(
-    transaction: &Transaction,
-    chunks: Vec<NewChunk>,
-    ids: &[i64],
-    failed: &[OutboxRow],
-) -> Result<Vec<Chunk>, StoreError> {
+    settle::write_letters(&transaction, &letters).await?;
     let of_chunks =
-        chunks.iter().zip(ids).flat_map(|(c, id)| c.rows.iter().map(move |r| (&r.row, Some(*id))));
+        chunks.iter().zip(&ids).flat_map(|(c, id)| c.rows.iter().map(move |r| (&r.row, Some(*id))));
     let rows: Vec<(&OutboxRow, Option<i64>)> =
-        of_chunks.chain(failed.iter().map(|row| (row, None))).collect();
-    let total = rows.len();
-    let written = insert(transaction, &rows).await?;
-    let all = written.len() == total;
+        of_chunks.chain(failed_rows.iter().map(|row| (row, None))).collect();
+    let written = insert(transaction, &rows, known).await?;
     let chunk = |(chunk, id): (NewChunk, &i64)| {
         let NewChunk { queue, lane, mut rows, leased } = chunk;
-        if !all {
-            rows.retain(|row| written.contains(&row.row.key));
-        }
+        rows.retain(|row| written.has(row.row.key));
         leased.then_some(Chunk { id: ChunkId(*id), queue, lane, rows })
     };
-    Ok(chunks.into_iter().zip(ids).filter_map(chunk).collect())
+    Ok(chunks.into_iter().zip(&ids).filter_map(chunk).collect())
 }
 
+/// Which rows are new. Who had one already is not told again, so the chunks are answered without it.
+#[derive(Debug)]
+enum Written {
+    All,
+    Some(HashSet<SendKey>),
+}
+
+impl Written {
+    fn has(&self, key: SendKey) -> bool {
+        match self {
+            Written::All => true,
+            Written::Some(keys) => keys.contains(&key),
+        }
+    }
+}
+
+/// The last that is written, so the commit goes out together with it.
 async fn insert(
-    transaction: &Transaction,
+    transaction: Transaction,
     rows: &[(&OutboxRow, Option<i64>)],
-) -> Result<HashSet<SendKey>, StoreError> {
-    fn column<'a, T>(rows: &'a [(&'a OutboxRow, Option<i64>)], of: impl Fn(&'a OutboxRow) -> T) -> Vec<T> {
-        rows.iter().map(|(row, _)| of(row)).collect()
-    }
+    known: Known,
+) -> Result<Written, StoreError> {
     if rows.is_empty() {
-        return Ok(HashSet::new());
+        transaction.commit().await?;
+        return Ok(Written::All);
     }
-    let inserted = transaction
-        .query(
-            statement::INSERT_OUTBOX,
-            &[
-                &column(rows, |r| r.key.notification_id.0),
-                &column(rows, |r| r.key.channel.as_str()),
-                &column(rows, |r| r.event_id.as_str()),
-                &column(rows, |r| r.recipient.user_type.as_str()),
-                &column(rows, |r| r.recipient.user_id.as_str()),
-                &column(rows, |r| r.address.as_str()),
-                &column(rows, |r| r.title.as_str()),
-                &column(rows, |r| r.body.as_str()),
-                &column(rows, |r| r.inbox.as_ref().map(|text| text.title.as_str())),
-                &column(rows, |r| r.inbox.as_ref().map(|text| text.body.as_str())),
-                &column(rows, |r| r.priority.as_str()),
-                &column(rows, |r| r.audience.as_str()),
-                &column(rows, |r| r.entity.as_ref().map(|e| e.entity_type.as_str())),
-                &column(rows, |r| r.entity.as_ref().map(|e| e.entity_id.as_str())),
-                &column(rows, |r| r.shared_read),
-                &column(rows, |r| r.queue.as_str()),
-                &rows.iter().map(|(_, chunk)| *chunk).collect::<Vec<_>>(),
-                &column(rows, |r| r.failure.as_ref().map(|_| "FAILED")),
-                &column(rows, |r| r.failure.as_ref().map(ToString::to_string)),
-            ],
-        )
-        .await?;
-    inserted.iter().map(read::key_of).collect()
+    let columns = columns(rows);
+    let params: Params = columns.iter().map(|column| &**column as &(dyn ToSql + Sync)).collect();
+    let [plain, with_what_is_there] =
+        prepare(&transaction, [statement::INSERT_NEW_OUTBOX, statement::INSERT_OUTBOX]).await?;
+    if known == Known::Nothing {
+        transaction.commit_with(&plain, &params, |client, error| known.failed(client, error)).await?;
+        return Ok(Written::All);
+    }
+    if rows.len() >= WORTH_A_TRY {
+        let client = transaction.client();
+        let (_, tried) =
+            tokio::join!(biased; client.batch_execute("SAVEPOINT rows"), client.query(&plain, &params));
+        match tried {
+            Ok(_) => {
+                transaction.commit().await?;
+                return Ok(Written::All);
+            }
+            Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
+                client.batch_execute("ROLLBACK TO SAVEPOINT rows").await?;
+            }
+            Err(error) => return Err(super::failed(client, &error)),
+        }
+    }
+    let inserted = transaction.commit_with(&with_what_is_there, &params, super::failed).await?;
+    inserted.iter().map(read::key_of).collect::<Result<_, _>>().map(Written::Some)
+}
+
+/// Outbox rows, as columns in the order of the statements.
+fn columns<'a>(rows: &[(&'a OutboxRow, Option<i64>)]) -> Vec<Box<dyn ToSql + Send + Sync + 'a>> {
+    fn column<'a, T>(
+        rows: &[(&'a OutboxRow, Option<i64>)],
+        of: impl Fn(&'a OutboxRow) -> T,
+    ) -> Box<dyn ToSql + Send + Sync + 'a>
+    where
+        T: Send + 'a,
+        Vec<T>: ToSql + Sync,
+    {
+        Box::new(rows.iter().map(|(row, _)| of(row)).collect::<Vec<T>>())
+    }
+    vec![
+        column(rows, |r| r.key.notification_id.0),
+        column(rows, |r| r.key.channel.as_str()),
+        column(rows, |r| r.event_id.as_str()),
+        column(rows, |r| r.recipient.user_type.as_str()),
+        column(rows, |r| r.recipient.user_id.as_str()),
+        column(rows, |r| r.address.as_str()),
+        column(rows, |r| r.title.as_str()),
+        column(rows, |r| r.body.as_str()),
+        column(rows, |r| r.inbox.as_ref().map(|text| text.title.as_str())),
+        column(rows, |r| r.inbox.as_ref().map(|text| text.body.as_str())),
+        column(rows, |r| r.priority.as_str()),
+        column(rows, |r| r.audience.as_str()),
+        column(rows, |r| r.entity.as_ref().map(|e| e.entity_type.as_str())),
+        column(rows, |r| r.entity.as_ref().map(|e| e.entity_id.as_str())),
+        column(rows, |r| r.shared_read),
+        column(rows, |r| r.queue.as_str()),
+        Box::new(rows.iter().map(|(_, chunk)| *chunk).collect::<Vec<_>>()),
+        column(rows, |r| r.failure.as_ref().map(|_| "FAILED")),
+        column(rows, |r| r.failure.as_ref().map(ToString::to_string)),
+    ]
 }
 
 /// The events' next states, as columns.

@@ -13,8 +13,9 @@ use campanile_domain::status::ProcessedStatus;
 use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
 
+use super::commit::{self, Known};
 use super::transaction::Transaction;
-use super::{Postgres, commit, event, people, read, statement};
+use super::{Postgres, event, people, read, statement};
 use crate::{Chunk, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStore, Store, StoreError};
 
 #[async_trait]
@@ -23,14 +24,14 @@ impl FanOutStore for Postgres {
         let mut unreadable = 0;
         loop {
             let transaction = self.begin().await?;
+            let lane = i16::try_from(claim.last_lane()).unwrap_or(i16::MAX);
             let rows = match &claim {
                 Claim::Fresh { limit } | Claim::Urgent { limit } => {
                     let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
-                    let lane = i16::try_from(claim.last_lane()).unwrap_or(i16::MAX);
                     transaction.query(statement::CLAIM_FRESH, &[&limit, &lane]).await?
                 }
-                Claim::Unfinished { after } => {
-                    transaction.query(statement::CLAIM_UNFINISHED, &[after]).await?
+                Claim::Unfinished { after } | Claim::UrgentUnfinished { after } => {
+                    transaction.query(statement::CLAIM_UNFINISHED, &[after, &lane]).await?
                 }
                 Claim::These(ids) => transaction.query(statement::CLAIM_THESE, &[ids]).await?,
             };
@@ -40,9 +41,13 @@ impl FanOutStore for Postgres {
                 None => read::get(read::only(&transaction.query(statement::NOW, &[]).await?)?, "now")?,
             };
             let (mut events, mut cursors, mut failed) = (Vec::new(), HashMap::new(), Vec::new());
+            let mut known = Known::Nothing;
             for row in &rows {
                 match claimed_event(row) {
-                    Ok((event, cursor)) => {
+                    Ok((event, cursor, is_new)) => {
+                        if !is_new {
+                            known = Known::Something;
+                        }
                         cursors.extend(cursor.map(|text| (event.seq, text)));
                         events.push(event);
                     }
@@ -50,7 +55,8 @@ impl FanOutStore for Postgres {
                 }
             }
             if failed.is_empty() {
-                return Ok(Some(Box::new(PostgresClaim { transaction, events, unreadable, cursors, now })));
+                let claim = PostgresClaim { transaction, events, unreadable, cursors, known, now };
+                return Ok(Some(Box::new(claim)));
             }
             // They fail for themselves, whatever becomes of this claim; then the rest is claimed again.
             unreadable += failed.len() as u64;
@@ -67,8 +73,8 @@ async fn give_up(transaction: Transaction, unreadable: &[(&Row, StoreError)]) ->
     transaction.commit().await
 }
 
-/// With the cursor as it is stored.
-fn claimed_event(row: &Row) -> Result<(ClaimedEvent, Option<String>), StoreError> {
+/// With the cursor as it is stored, and whether nothing was ever written of the event.
+fn claimed_event(row: &Row) -> Result<(ClaimedEvent, Option<String>, bool), StoreError> {
     let text: Option<String> = read::get(row, "fan_out_cursor")?;
     let cursor: Option<Cursor> = text
         .as_deref()
@@ -76,6 +82,7 @@ fn claimed_event(row: &Row) -> Result<(ClaimedEvent, Option<String>), StoreError
         .transpose()?;
     let processed: Option<ProcessedStatus> = read::maybe_parsed(row, "processed")?;
     let known = ClaimedEvent::is_known(processed, cursor.as_ref());
+    let is_new = processed.is_none() && cursor.is_none();
     let cancelled: bool = read::get(row, "cancelled")?;
     let reason: Option<String> = read::get(row, "reason")?;
     let event = ClaimedEvent {
@@ -85,7 +92,7 @@ fn claimed_event(row: &Row) -> Result<(ClaimedEvent, Option<String>), StoreError
         known,
         cancelled: cancelled.then(|| reason.unwrap_or_default()),
     };
-    Ok((event, text))
+    Ok((event, text, is_new))
 }
 
 #[derive(Debug)]
@@ -95,6 +102,7 @@ struct PostgresClaim {
     unreadable: u64,
     /// By `seq`, the text of each cursor as it was read. Another release may write the same cursor with other words.
     cursors: HashMap<i64, String>,
+    known: Known,
     now: Timestamp,
 }
 
@@ -121,9 +129,7 @@ impl FanOutClaim for PostgresClaim {
     }
 
     async fn commit(self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError> {
-        let chunks = commit::write(&self.transaction, commit, &self.cursors).await?;
-        self.transaction.commit().await?;
-        Ok(chunks)
+        commit::write(self.transaction, commit, &self.cursors, self.known).await
     }
 }
 
@@ -137,6 +143,7 @@ pub async fn look_up(store: &Postgres, event: Event) -> Result<Box<dyn FanOutCla
         events: vec![event],
         unreadable: 0,
         cursors: HashMap::new(),
+        known: Known::Nothing,
         now,
     }))
 }

@@ -1,6 +1,7 @@
 //! From a received message to a claimed send. What became of the attempt is in `settle`.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,16 +10,21 @@ use campanile_domain::id::{EventId, NotificationId, SendKey, UserRef};
 use campanile_domain::priority::Priority;
 use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
 use super::outbox::columns;
 use super::transaction::Transaction;
-use super::{Params, Postgres, prepare, query_prepared, read, settle, statement};
+use super::{Params, Postgres, failed, prepare, query_prepared, read, settle, statement};
 use crate::send::address_hash;
 use crate::{
     ClaimId, ExpiredClaim, FailedMessage, Post, Receipt, Received, ReceivedKey, SendJob, SendStore, Settled,
     Settlement, StoreError,
 };
+
+/// The same, of messages that somebody may have received before.
+pub static RECEIVE_AGAIN: LazyLock<String> =
+    LazyLock::new(|| statement::RECEIVE.replace("/*again: ", "").replace(" */", ""));
 
 #[async_trait]
 impl SendStore for Postgres {
@@ -31,9 +37,20 @@ impl SendStore for Postgres {
         let (ids, channels) = columns(keys.iter().map(|key| key.key));
         let claims: Vec<bool> = keys.iter().map(|key| key.claim).collect();
         let seconds = lease.as_secs_f64();
-        let transaction = self.begin().await?;
         let params: Params = &[&ids, &channels, &claims, &instance, &seconds];
-        let rows = transaction.query(statement::RECEIVE, params).await?;
+        let transaction = self.begin().await?;
+        let receive = transaction.prepare_cached(statement::RECEIVE).await?;
+        let (transaction, rows) = match transaction.client().query(&receive, params).await {
+            Ok(rows) => (transaction, rows),
+            // Some of them were received before, or are just being received by somebody else.
+            Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
+                drop(transaction);
+                let transaction = self.begin().await?;
+                let rows = transaction.query(&RECEIVE_AGAIN, params).await?;
+                (transaction, rows)
+            }
+            Err(error) => return Err(failed(&transaction, &error)),
+        };
         let (mut received, unsure) = sort_out(&transaction, &keys, &rows).await?;
         look_again(&transaction, &unsure, instance, seconds, &mut received).await?;
         transaction.commit().await?;

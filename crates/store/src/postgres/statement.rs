@@ -52,6 +52,9 @@ statements! {
     INSERT_DEAD_LETTER = "insert_dead_letter";
     INSERT_DUE = "insert_due";
     INSERT_EVENT_NOTIFICATION = "insert_event_notification";
+    INSERT_NEW_EVENT_NOTIFICATION = "insert_new_event_notification";
+    INSERT_NEW_OUTBOX = "insert_new_outbox";
+    INSERT_NEW_PROCESSED = "insert_new_processed";
     INSERT_OUTBOX = "insert_outbox";
     KNOWN_EVENT = "known_event";
     KNOWN_HASH = "known_hash";

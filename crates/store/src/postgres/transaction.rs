@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 use deadpool_postgres::Object;
-use tokio_postgres::Row;
+use tokio_postgres::{Row, Statement};
 
 use super::Params;
 use crate::StoreError;
@@ -45,6 +45,21 @@ impl Transaction {
         self.client.batch_execute("COMMIT").await?;
         self.open = false;
         Ok(())
+    }
+
+    /// Commits behind one more statement, without waiting for its answer in between: if it fails, PostgreSQL rolls back instead.
+    pub async fn commit_with(
+        mut self,
+        last: &Statement,
+        params: Params<'_>,
+        failed: impl Fn(&Object, &tokio_postgres::Error) -> StoreError,
+    ) -> Result<Vec<Row>, StoreError> {
+        let (answer, committed) =
+            tokio::join!(biased; self.client.query(last, params), self.client.batch_execute("COMMIT"));
+        self.open = false;
+        let rows = answer.map_err(|error| failed(&self.client, &error))?;
+        committed?;
+        Ok(rows)
     }
 }
 

@@ -71,8 +71,9 @@ fn claimed(
             let params = named_params! { ":limit": limit + more, ":lane": claim.last_lane() };
             read::all(connection, statement::CLAIM_FRESH, params, read)
         }
-        Claim::Unfinished { after } => {
-            read::all(connection, statement::CLAIM_UNFINISHED, named_params! { ":after": after }, read)
+        Claim::Unfinished { after } | Claim::UrgentUnfinished { after } => {
+            let params = named_params! { ":after": after, ":lane": claim.last_lane() };
+            read::all(connection, statement::CLAIM_UNFINISHED, params, read)
         }
         Claim::These(ids) => {
             let ids = json!(ids).to_string();

@@ -1,8 +1,10 @@
 -- A batch of messages: the outbox rows that they speak of, what users will see in the inbox, once per event and user, and their sends.
 -- Sends are born claimed, due, or for a web socket sent; one claim guards those that this instance may attempt at once. A key that no
--- row has is not answered. One that is answered as neither fresh nor done with has its notification from somebody else, who was not to be
--- seen yet: `receive_send` looks again. Primary keys and notification_recipient, in key order, so that two batches do not wait for each other in a
--- circle. What was read or written here is looked up by hashed subplans, since joins go by nested loops.
+-- row has is not answered. At first it is taken for granted that nobody has received any of these before, so that no key is searched
+-- twice; where that is wrong, nothing is written, and the same is said with what stands behind "again". One that is answered as
+-- neither fresh nor done with has its notification from somebody else, who was not to be seen yet: `receive_send` looks again. Primary keys
+-- and notification_recipient, in key order, so that two batches do not wait for each other in a circle. What was read or written here is
+-- looked up by hashed subplans, since joins go by nested loops.
 WITH message AS MATERIALIZED (
     SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address, o.title, o.body,
            o.priority, o.status IS NULL AS open, k.claim, o.inbox_title, o.inbox_body, o.audience, o.entity_type, o.entity_id, o.shared_read,
@@ -19,10 +21,10 @@ inbox AS (
            json_build_object('audience', audience, 'aggregate_type', aggregate_type, 'aggregate_id', aggregate_id,
                              'payload', CASE WHEN octet_length(payload::text) <= 4096 THEN payload END),
            CASE lane WHEN 0 THEN 'HIGH' WHEN 1 THEN 'NORMAL' ELSE 'LOW' END, shared_read, campanile.now()
-    FROM message
-    WHERE open
+    FROM message m
+    WHERE open AND NOT EXISTS (SELECT FROM campanile.notification n WHERE n.id = m.notification_id)
     ORDER BY notification_id, channel
-    ON CONFLICT DO NOTHING
+    /*again: ON CONFLICT DO NOTHING */
     RETURNING id),
 fresh AS MATERIALIZED (
     SELECT notification_id, channel, recipient_address, priority,
@@ -51,7 +53,7 @@ born AS (
            CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(), CASE WHEN status = 'SENT' THEN campanile.now() END
     FROM fresh
     ORDER BY notification_id, channel
-    ON CONFLICT (notification_id, channel) DO NOTHING
+    /*again: ON CONFLICT (notification_id, channel) DO NOTHING */
     RETURNING notification_id, channel)
 SELECT notification_id, channel, event_id, event_type, recipient_type, recipient_id, recipient_address, title, body, priority,
        0 AS attempt_count, open,

@@ -10,9 +10,9 @@ use campanile_domain::send::SendState;
 
 use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, rows};
 use crate::conformance::Fixture;
-use crate::conformance::given::outcome;
+use crate::conformance::given::{chunk_of, commit_of, customer, outcome, row, step_of, summary};
 use crate::postgres::back_door::Database;
-use crate::{Acceptance, Claim, LostFrom, ReceivedKey, Store, StoreError};
+use crate::{Acceptance, Claim, FanOutClaim, LostFrom, ReceivedKey, Step, Store, StoreError};
 
 const FRESH: Claim = Claim::Fresh { limit: 3 };
 
@@ -31,6 +31,34 @@ async fn a_claim_whose_connection_ends_leaves_its_events_to_others() {
     assert_eq!(ids(&*taken_over), ["a", "b"]);
     let late = claim.commit(nothing()).await;
     assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+}
+
+#[tokio::test]
+async fn what_was_thought_to_be_new_and_is_not_is_let_go_and_then_seen() {
+    let fixture = fixture().await;
+    fixture.accept(&[event("a")]).await;
+    let sent = row("a", &customer("42"), Channel::Email);
+    let commit = |claim: &dyn FanOutClaim| {
+        let (step, event) =
+            (step_of(&claim.events()[0], Step::Finished(summary(1))), &claim.events()[0].event);
+        commit_of(vec![step], vec![chunk_of(event, std::slice::from_ref(&sent), true)])
+    };
+    let claim = fixture.try_claim(FRESH).await.unwrap();
+    fixture
+        .execute(
+            "INSERT INTO processed_event (event_id, body_hash, status, instance, created_at)
+             VALUES ('a', 'x', 'FAILED', 'another', now())",
+        )
+        .await;
+    let commit_of_new = commit(&*claim);
+    let lost = claim.commit(commit_of_new).await;
+    assert!(matches!(lost, Err(StoreError::Lost(_))), "{lost:?}");
+    assert_eq!(fixture.count("SELECT count(*) FROM outbox").await, 0);
+
+    let claim = fixture.try_claim(FRESH).await.unwrap();
+    let commit_of_known = commit(&*claim);
+    assert_eq!(claim.commit(commit_of_known).await.unwrap()[0].rows.len(), 1);
+    assert_eq!(fixture.event_status("a").await, "PUBLISHED");
 }
 
 #[tokio::test]

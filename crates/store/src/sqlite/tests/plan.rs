@@ -10,11 +10,6 @@ use crate::{RowFilter, Table};
 
 /// Scans that are meant. Each is a statement, the beginning of a line of its plan, and why.
 const MEANT: &[(&str, &str, &str)] = &[
-    (
-        "claim_unfinished",
-        "SCAN e USING INDEX event_outbox_unfinished",
-        "a queue: the index has only what has begun",
-    ),
     ("list_doubts", "SCAN k", "a page of sends"),
     ("list_due", "SCAN k", "a page of sends"),
     ("list_sends", "SCAN k", "a page of sends"),
