@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::time::Timestamp;
-use deadpool_postgres::{Object, Pool, PoolError, Runtime, TimeoutType};
+use deadpool_postgres::{Object, Pool, PoolError, QueueMode, Runtime, TimeoutType};
 use tokio::sync::broadcast::Receiver;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
@@ -84,6 +84,8 @@ impl Postgres {
         let server = Server::new(&config.url, config.ca_file.as_deref())?;
         let pool = Pool::builder(server.manager())
             .max_size(config.max_connections)
+            // The one that was used last has its plans and pages at hand; the others are for when more is asked at once.
+            .queue_mode(QueueMode::Lifo)
             .wait_timeout(Some(POOL_PATIENCE))
             .create_timeout(Some(POOL_PATIENCE))
             .runtime(Runtime::Tokio1)
