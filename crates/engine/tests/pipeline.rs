@@ -3,7 +3,7 @@
 mod support;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use campanile_broker::{Broker, Message};
 use campanile_channels::Providers;
@@ -14,7 +14,7 @@ use campanile_engine::config::{FanOutConfig, RecoverConfig, RetainConfig};
 use campanile_engine::pipeline::fan_out::FanOut;
 use campanile_engine::pipeline::publish;
 use campanile_store::conformance::BackDoor;
-use campanile_store::{LostFrom, Table, TraceFilter};
+use campanile_store::{LostFrom, Table, Trace, TraceFilter};
 use serde_json::{Value, json};
 use support::{Told, World, config, customer, event, sends, settled, status};
 
@@ -340,6 +340,63 @@ async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written
     assert_eq!(trace.dead_letters.len(), 1);
     let told = trace.processed.unwrap()["recipients"].as_u64().unwrap();
     assert!((1..2_500).contains(&told), "{told}");
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+const CUSTOMERS: &str = "notification.customer";
+const QUEUE_LIMIT: usize = 100;
+
+/// An event for a queue that is full, which nobody but the test empties; a table notes chunks that are given back, or claimed.
+async fn with_a_full_queue(lease: Duration) -> World {
+    let roles = "fan_out,publish".parse().unwrap();
+    let world =
+        World::with(EngineConfig { roles, lease, ..config() }, Providers::capture(), QUEUE_LIMIT).await;
+    world.put(Table::Recipients, json!([customer(1)])).await;
+    let witness = "CREATE TABLE witness (id INTEGER);
+         CREATE TRIGGER witness AFTER UPDATE ON publish_chunk BEGIN INSERT INTO witness VALUES (NEW.id); END";
+    world.back_door.execute(witness).await;
+    let filling = |_| Message { id: "filling".to_owned(), body: Arc::from(&b"{}"[..]) };
+    world.broker.publish(CUSTOMERS, (0..QUEUE_LIMIT).map(filling).collect()).await.unwrap();
+    world.emit(json!([event("e1", 1)])).await;
+    world
+}
+
+/// Takes all that is in the queue.
+async fn empty_the_queue(world: &World) {
+    let mut consumer = world.broker.consume(CUSTOMERS, QUEUE_LIMIT).await.unwrap();
+    let taken = consumer.receive(QUEUE_LIMIT, Duration::ZERO).await.unwrap();
+    consumer.ack(&taken.iter().map(|delivery| delivery.tag).collect::<Vec<_>>()).await.unwrap();
+}
+
+fn is_published(trace: &Trace) -> bool {
+    !trace.outbox.is_empty() && trace.outbox.iter().all(|row| row["status"] == "PUBLISHED")
+}
+
+#[tokio::test]
+async fn what_was_handed_over_waits_in_memory_until_its_queue_has_room() {
+    let world = with_a_full_queue(Duration::from_secs(600)).await;
+    let running = world.start();
+    let waiting = world.until("e1", |trace| !trace.outbox.is_empty()).await;
+    assert!(!is_published(&waiting), "{:?}", waiting.outbox);
+    empty_the_queue(&world).await;
+    world.until("e1", is_published).await;
+    let moved = world.back_door.count("SELECT count(*) FROM witness").await;
+    assert_eq!(moved, 0, "it was given back, and had to be claimed and read again");
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn what_waits_too_long_for_room_is_given_back_and_published_by_whoever_claims_it() {
+    let world = with_a_full_queue(Duration::from_millis(400)).await;
+    let running = world.start();
+    let given_back = "SELECT count(*) FROM publish_chunk WHERE id IN (SELECT id FROM witness)";
+    let begun = Instant::now();
+    while world.back_door.count(given_back).await == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it was never given back");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    empty_the_queue(&world).await;
+    world.until("e1", is_published).await;
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
