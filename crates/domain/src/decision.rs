@@ -137,6 +137,10 @@ impl VerdictCounts {
         }
     }
 
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("counts can be written as JSON")
+    }
+
     pub fn get(&self, channel: Channel, verdict: Verdict) -> u64 {
         self.0.get(&channel).and_then(|verdicts| verdicts.get(&verdict)).copied().unwrap_or_default()
     }

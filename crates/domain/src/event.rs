@@ -123,7 +123,7 @@ impl NewEvent {
             self.event_type.as_str(),
             &self.aggregate_type,
             &self.aggregate_id,
-            &Value::Object(self.payload.0.clone()),
+            &self.payload.0,
             self.priority,
             self.occurred_at,
         )
@@ -148,30 +148,27 @@ impl NewEvent {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BodyHash(String);
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 impl BodyHash {
     /// Objects in `serde_json` are ordered by key, which makes the text of equal payloads equal.
     fn of(
         event_type: &str,
         aggregate_type: &str,
         aggregate_id: &str,
-        payload: &Value,
+        payload: &impl Serialize,
         priority: Option<Priority>,
         occurred_at: Option<Timestamp>,
     ) -> Self {
-        let body = serde_json::json!([
-            event_type,
-            aggregate_type,
-            aggregate_id,
-            payload,
-            priority,
-            occurred_at.map(time::to_text)
-        ]);
-        let digest = Sha256::digest(body.to_string().as_bytes());
-        BodyHash(digest.iter().fold(String::with_capacity(64), |mut hex, byte| {
-            use std::fmt::Write;
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        }))
+        let occurred_at = occurred_at.map(time::to_text);
+        let body =
+            serde_json::to_vec(&(event_type, aggregate_type, aggregate_id, payload, priority, occurred_at))
+                .expect("JSON values can be written");
+        let mut hex = String::with_capacity(64);
+        for byte in Sha256::digest(&body) {
+            hex.extend([byte >> 4, byte & 15].map(|digit| char::from(HEX[usize::from(digit)])));
+        }
+        BodyHash(hex)
     }
 
     pub fn stored(hex: impl Into<String>) -> Self {
@@ -219,6 +216,16 @@ mod tests {
             r#"{"payload":{"b":[2], "a":1},"event_id":"2","event_type":"T","aggregate_type":"A","aggregate_id":"5"}"#,
         );
         assert_eq!(a.unwrap().body_hash(), b.unwrap().body_hash());
+    }
+
+    #[test]
+    fn the_hash_is_the_same_in_every_release() {
+        // SHA-256 of `["ORDER_CREATED","ORDER","7",{"a":[1,2.5,"è"],"restaurantId":5},null,null]`.
+        let stored = "0948abb638ce3b09df535ad39698ab320cee449bc3806b221df1f0a1e0d9a6db";
+        let event = event(
+            r#"{"event_id":"1","event_type":"ORDER_CREATED","aggregate_type":"ORDER","aggregate_id":7,"payload":{"restaurantId":5,"a":[1,2.5,"è"]}}"#,
+        );
+        assert_eq!(event.unwrap().body_hash().as_str(), stored);
     }
 
     #[test]

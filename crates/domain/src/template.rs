@@ -51,16 +51,18 @@ pub struct Text {
 #[derive(Debug, Clone, Default)]
 pub struct Templates {
     environment: Environment<'static>,
-    keys: HashMap<Key, Compiled>,
+    /// By event type, channel and locale, in the order in which they are looked for.
+    keys: HashMap<Selector<EventType>, HashMap<Selector<Channel>, HashMap<Selector<String>, Compiled>>>,
     /// The event types and channels for which a row has HTML.
     with_html: HashSet<(Selector<EventType>, Selector<Channel>)>,
 }
 
-type Key = (Selector<EventType>, Selector<Channel>, Selector<String>);
-
 #[derive(Debug, Clone)]
 struct Compiled {
     name: String,
+    /// What its parts are called in the environment.
+    title: String,
+    body: String,
     /// What a reader without a locale gets dates and numbers in.
     locale: Option<String>,
     needs: Needs,
@@ -128,8 +130,9 @@ impl Templates {
         if html.is_some() {
             self.with_html.insert((row.event_type.clone(), row.channel.clone()));
         }
-        let compiled = Compiled { name, locale, needs, html, untitled, body_from_html };
-        self.keys.insert((row.event_type, row.channel, key), compiled);
+        let (title, body) = (format!("{name}/title"), format!("{name}/body"));
+        let compiled = Compiled { name, title, body, locale, needs, html, untitled, body_from_html };
+        self.keys.entry(row.event_type).or_default().entry(row.channel).or_default().insert(key, compiled);
         Ok(())
     }
 
@@ -145,12 +148,11 @@ impl Templates {
     /// Whose title and body are taken.
     fn find(
         &self,
-        event_type: &EventType,
+        event_type: &Selector<EventType>,
         channel: Option<Channel>,
         locale: Option<&str>,
     ) -> Option<&Compiled> {
-        let event_types = [Selector::Only(event_type.clone()), Selector::Any];
-        self.closest(&event_types, channel, locale, |compiled| !compiled.is_layout())
+        self.closest([event_type, &Selector::Any], channel, locale, |compiled| !compiled.is_layout())
     }
 
     /// Whose HTML is taken: the text's own, else a layout. What any other row has goes with that row's text, and says what it says.
@@ -161,25 +163,25 @@ impl Templates {
         locale: Option<&str>,
     ) -> Option<&'s Compiled> {
         text.filter(|text| text.html.is_some())
-            .or_else(|| self.closest(&[Selector::Any], Some(channel), locale, Compiled::is_layout))
+            .or_else(|| self.closest([&Selector::Any], Some(channel), locale, Compiled::is_layout))
     }
 
-    fn closest(
+    fn closest<'t>(
         &self,
-        event_types: &[Selector<EventType>],
+        event_types: impl IntoIterator<Item = &'t Selector<EventType>>,
         channel: Option<Channel>,
         locale: Option<&str>,
         fits: impl Fn(&Compiled) -> bool,
     ) -> Option<&Compiled> {
-        let locales = locale::fallbacks(locale);
         let channels = channel.map(Selector::Only).into_iter().chain([Selector::Any]);
-        for event_type in event_types {
-            for channel in channels.clone() {
-                for locale in &locales {
-                    let found = self.keys.get(&(event_type.clone(), channel.clone(), locale.clone()));
-                    if let Some(found) = found.filter(|found| fits(found)) {
-                        return Some(found);
-                    }
+        let mut locales = None;
+        for of_type in event_types.into_iter().filter_map(|event_type| self.keys.get(event_type)) {
+            for of_channel in channels.clone().filter_map(|channel| of_type.get(&channel)) {
+                let locales: &Vec<_> = locales.get_or_insert_with(|| locale::fallbacks(locale));
+                let found =
+                    locales.iter().filter_map(|locale| of_channel.get(locale)).find(|found| fits(found));
+                if found.is_some() {
+                    return found;
                 }
             }
         }
@@ -211,7 +213,11 @@ impl Needs {
 pub struct Renderer<'a> {
     templates: &'a Templates,
     event_type: &'a EventType,
+    /// The rows that are for it alone.
+    own_rows: Selector<EventType>,
     document: Value,
+    /// The event type in words, once somebody needed them.
+    words: Option<String>,
     impersonal: HashMap<(&'a str, Option<Place>), Result<Text, String>>,
 }
 
@@ -231,14 +237,15 @@ type Place = (Option<String>, Option<String>);
 impl<'a> Renderer<'a> {
     pub fn new(templates: &'a Templates, event_type: &'a EventType, document: &serde_json::Value) -> Self {
         let document = Value::from(Serde(document));
-        Renderer { templates, event_type, document, impersonal: HashMap::new() }
+        let own_rows = Selector::Only(event_type.clone());
+        Renderer { templates, event_type, own_rows, document, words: None, impersonal: HashMap::new() }
     }
 
     /// The text for a channel, or for the inbox. An error names template, line and variable.
     pub fn render(&mut self, channel: Option<Channel>, recipient: &Recipient) -> Result<Text, String> {
-        let Some(template) = self.templates.find(self.event_type, channel, recipient.locale.as_deref())
-        else {
-            return Ok(Text { title: in_words(self.event_type), body: String::new() });
+        let Some(template) = self.templates.find(&self.own_rows, channel, recipient.locale.as_deref()) else {
+            let words = self.words.get_or_insert_with(|| in_words(self.event_type));
+            return Ok(Text { title: words.clone(), body: String::new() });
         };
         if template.needs.person {
             return self.render_for(template, recipient);
@@ -261,20 +268,20 @@ impl<'a> Renderer<'a> {
         let title = if template.untitled {
             in_words(self.event_type)
         } else {
-            self.part(template, "title", context.clone(), MAX_TITLE_BYTES)?
+            self.part(&template.title, None, context.clone(), MAX_TITLE_BYTES)?
         };
         let body = if template.body_from_html {
             let text = Text { title: title.clone(), body: String::new() };
             plain_text::of_html(&self.html_for(template, template, recipient, &text)?, MAX_BODY_BYTES)
         } else {
-            self.part(template, "body", context, MAX_BODY_BYTES)?
+            self.part(&template.body, None, context, MAX_BODY_BYTES)?
         };
         Ok(Text { title, body })
     }
 
     /// Whether [`Renderer::html`] would answer anything.
     pub fn has_html(&self, channel: Channel, locale: Option<&str>) -> bool {
-        let text = self.templates.find(self.event_type, Some(channel), locale);
+        let text = self.templates.find(&self.own_rows, Some(channel), locale);
         self.templates.find_html(text, channel, locale).is_some()
     }
 
@@ -286,14 +293,14 @@ impl<'a> Renderer<'a> {
         text: &Text,
     ) -> Result<Option<String>, String> {
         let locale = recipient.locale.as_deref();
-        let of_text = self.templates.find(self.event_type, Some(channel), locale);
+        let of_text = self.templates.find(&self.own_rows, Some(channel), locale);
         let Some(of_html) = self.templates.find_html(of_text, channel, locale) else { return Ok(None) };
         self.html_for(of_html, of_text.unwrap_or(of_html), recipient, text).map(Some)
     }
 
     /// Which templates are taken, to tell it to people.
     pub fn chosen(&self, channel: Option<Channel>, locale: Option<&str>) -> Chosen<'a> {
-        let text = self.templates.find(self.event_type, channel, locale);
+        let text = self.templates.find(&self.own_rows, channel, locale);
         let html = channel.and_then(|channel| self.templates.find_html(text, channel, locale));
         let of_text = text.or(html).and_then(|template| template.locale.as_deref());
         Chosen {
@@ -319,7 +326,7 @@ impl<'a> Renderer<'a> {
             ("locale", Value::from(language(of_text, recipient))),
         ];
         let context = self.context(of_text, everything, recipient, &own);
-        self.part(template, "html", context, MAX_HTML_BYTES)
+        self.part(&format!("{}/html", template.name), template.html.as_ref(), context, MAX_HTML_BYTES)
     }
 
     fn context(
@@ -341,11 +348,10 @@ impl<'a> Renderer<'a> {
         merge_maps([Value::from(variables), self.document.clone()])
     }
 
-    fn part(&self, template: &Compiled, part: &str, context: Value, limit: usize) -> Result<String, String> {
-        let name = format!("{}/{part}", template.name);
-        let html = template.html.as_ref().filter(|_| part == "html");
+    /// `html` is what the part was compiled from, if it is HTML.
+    fn part(&self, name: &str, html: Option<&Html>, context: Value, limit: usize) -> Result<String, String> {
         let describe = |error: minijinja::Error| describe_in(&error, html);
-        let compiled = self.templates.environment.get_template(&name).map_err(describe)?;
+        let compiled = self.templates.environment.get_template(name).map_err(describe)?;
         let mut output = Bounded { text: Vec::new(), limit };
         compiled.render_captured_to(context, &mut output).map_err(|error| match error.kind() {
             // MiniJinja tells neither where nor why it could not write.

@@ -1,5 +1,6 @@
 //! Claiming events, loading whom they concern, and committing what was decided, with nothing in between that waits.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -177,15 +178,16 @@ impl FanOutStep {
     }
 
     /// What is remembered of the event; nothing new of one that is known.
-    pub(crate) fn remembered(&self) -> Option<(ProcessedStatus, Summary)> {
+    pub(crate) fn remembered(&self) -> Option<(ProcessedStatus, Cow<'_, Summary>)> {
+        let nobody = || Cow::Owned(Summary::default());
         match &self.step {
             Step::Finished(summary) | Step::Stopped { summary, .. } => {
-                Some((ProcessedStatus::Success, summary.clone()))
+                Some((ProcessedStatus::Success, Cow::Borrowed(summary)))
             }
-            Step::Continues(cursor) => Some((ProcessedStatus::Processing, cursor.summary.clone())),
-            Step::Failed(_) => Some((ProcessedStatus::Failed, Summary::default())),
+            Step::Continues(cursor) => Some((ProcessedStatus::Processing, Cow::Borrowed(&cursor.summary))),
+            Step::Failed(_) => Some((ProcessedStatus::Failed, nobody())),
             Step::Cancelled(_) => {
-                let summary = self.begun().map(|cursor| cursor.summary.clone()).unwrap_or_default();
+                let summary = self.begun().map_or_else(nobody, |cursor| Cow::Borrowed(&cursor.summary));
                 Some((ProcessedStatus::Success, summary))
             }
             Step::Known => None,

@@ -6,7 +6,6 @@ use std::collections::{HashMap, HashSet};
 use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::id::SendKey;
 use deadpool_postgres::Object;
-use serde_json::json;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -241,7 +240,7 @@ impl<'a> Processed<'a> {
             processed.statuses.push(status.as_str());
             processed.recipients.push(i64::try_from(summary.recipients).unwrap_or(i64::MAX));
             processed.sends.push(i64::try_from(summary.sends).unwrap_or(i64::MAX));
-            processed.counts.push(json!(summary.counts).to_string());
+            processed.counts.push(summary.counts.to_json());
             processed.decisions.push(step.decisions.as_deref());
         }
         processed

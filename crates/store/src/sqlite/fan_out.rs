@@ -246,7 +246,7 @@ fn write_processed(
             ":status": status.as_str(),
             ":recipients": i64::try_from(summary.recipients).unwrap_or(i64::MAX),
             ":sends": i64::try_from(summary.sends).unwrap_or(i64::MAX),
-            ":counts": json!(summary.counts).to_string(),
+            ":counts": summary.counts.to_json(),
             ":decisions": step.decisions,
             ":instance": instance,
             ":now": now,
