@@ -387,7 +387,7 @@ async fn what_was_handed_over_waits_in_memory_until_its_queue_has_room() {
 
 #[tokio::test]
 async fn what_waits_too_long_for_room_is_given_back_and_published_by_whoever_claims_it() {
-    let world = with_a_full_queue(Duration::from_millis(400)).await;
+    let world = with_a_full_queue(Duration::from_secs(2)).await;
     let running = world.start();
     let given_back = "SELECT count(*) FROM publish_chunk WHERE id IN (SELECT id FROM witness)";
     let begun = Instant::now();
