@@ -1,9 +1,10 @@
 //! A transaction that owns its connection. It begins without waiting for an answer, since the first statement will tell, and
 //! whoever drops it has changed nothing.
 
+use std::future::poll_fn;
 use std::ops::Deref;
 use std::pin::pin;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use deadpool_postgres::Object;
 use tokio_postgres::{Row, Statement};
@@ -54,8 +55,13 @@ impl Transaction {
         params: Params<'_>,
         failed: impl Fn(&Object, &tokio_postgres::Error) -> StoreError,
     ) -> Result<Vec<Row>, StoreError> {
-        let (answer, committed) =
-            tokio::join!(biased; self.client.query(last, params), self.client.batch_execute("COMMIT"));
+        let mut answer = pin!(self.client.query(last, params));
+        let (answer, committed) = match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
+            // It could not even be sent, so PostgreSQL knows nothing of it, and would commit without it.
+            Poll::Ready(Err(error)) => return Err(failed(&self.client, &error)),
+            Poll::Ready(rows) => (rows, self.client.batch_execute("COMMIT").await),
+            Poll::Pending => tokio::join!(biased; answer, self.client.batch_execute("COMMIT")),
+        };
         self.open = false;
         let rows = answer.map_err(|error| failed(&self.client, &error))?;
         committed?;

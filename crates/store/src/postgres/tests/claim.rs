@@ -9,8 +9,8 @@ use campanile_domain::priority::Priority;
 use campanile_domain::send::SendState;
 
 use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, rows};
-use crate::conformance::Fixture;
 use crate::conformance::given::{chunk_of, commit_of, customer, outcome, row, step_of, summary};
+use crate::conformance::{BackDoor, Fixture};
 use crate::postgres::back_door::Database;
 use crate::{Acceptance, Claim, FanOutClaim, LostFrom, ReceivedKey, Step, Store, StoreError};
 
@@ -59,6 +59,18 @@ async fn what_was_thought_to_be_new_and_is_not_is_let_go_and_then_seen() {
     let commit_of_known = commit(&*claim);
     assert_eq!(claim.commit(commit_of_known).await.unwrap()[0].rows.len(), 1);
     assert_eq!(fixture.event_status("a").await, "PUBLISHED");
+}
+
+#[tokio::test]
+async fn nothing_is_committed_behind_a_statement_that_could_not_be_sent() {
+    let database = Database::new().await;
+    let store = database.open().await;
+    let transaction = store.begin().await.unwrap();
+    transaction.execute("INSERT INTO campanile.event_cancel (event_id) VALUES ('a')", &[]).await.unwrap();
+    let last = transaction.client().prepare("SELECT $1::bigint").await.unwrap();
+    let refused = transaction.commit_with(&last, &[&"no number"], crate::postgres::failed).await;
+    assert!(refused.is_err(), "{refused:?}");
+    assert_eq!(database.count("SELECT count(*) FROM event_cancel").await, 0);
 }
 
 #[tokio::test]
