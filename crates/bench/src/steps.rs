@@ -208,7 +208,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_notification_costs_the_database_has_a_bound() {
         for (shape, events, most) in
-            [(Shape::USUAL, 600, (300.0, 250.0, 2_800.0)), (Shape::new(1, 1), 3_000, (500.0, 400.0, 6_000.0))]
+            [(Shape::USUAL, 600, (250.0, 200.0, 2_200.0)), (Shape::new(1, 1), 3_000, (500.0, 350.0, 5_000.0))]
         {
             let (statements, trips, bytes) = cost(shape, events).await;
             println!(
