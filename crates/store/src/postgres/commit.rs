@@ -23,9 +23,10 @@ type Params<'a> = Vec<&'a (dyn ToSql + Sync)>;
 /// What was ever written of the events of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// Nothing, of none of them: no key needs to be searched before it is inserted.
+    /// Nothing, of none of these several: no key needs to be searched before it is inserted.
     Nothing,
-    /// Of some of them something: a decision that failed, or a part of the rows.
+    /// Of some of them something: a decision that failed, or a part of the rows. And of one that is alone nothing is taken for granted, so
+    /// that bisecting a batch ends.
     Something,
 }
 
@@ -37,10 +38,10 @@ impl Known {
         }
     }
 
-    /// What was thought to be new is not: everything is let go, and the next claim sees what is there.
+    /// What was thought to be new is not: the batch is bisected until that event is alone.
     fn failed(self, client: &Object, error: &tokio_postgres::Error) -> StoreError {
         if self == Known::Nothing && error.code() == Some(&SqlState::UNIQUE_VIOLATION) {
-            return StoreError::Lost("something of one of the events was there already".to_owned());
+            return StoreError::Refused("something of one of the events was there already".to_owned());
         }
         super::failed(client, error)
     }

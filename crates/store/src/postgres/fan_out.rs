@@ -41,7 +41,7 @@ impl FanOutStore for Postgres {
                 None => read::get(read::only(&transaction.query(statement::NOW, &[]).await?)?, "now")?,
             };
             let (mut events, mut cursors, mut failed) = (Vec::new(), HashMap::new(), Vec::new());
-            let mut known = Known::Nothing;
+            let mut known = if rows.len() > 1 { Known::Nothing } else { Known::Something };
             for row in &rows {
                 match claimed_event(row) {
                     Ok((event, cursor, is_new)) => {

@@ -12,7 +12,10 @@ use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, ro
 use crate::conformance::given::{chunk_of, commit_of, customer, outcome, row, step_of, summary};
 use crate::conformance::{BackDoor, Fixture};
 use crate::postgres::back_door::Database;
-use crate::{Acceptance, Claim, FanOutClaim, LostFrom, ReceivedKey, Step, Store, StoreError};
+use crate::{
+    Acceptance, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, LostFrom, ReceivedKey, Step, Store,
+    StoreError,
+};
 
 const FRESH: Claim = Claim::Fresh { limit: 3 };
 
@@ -33,32 +36,45 @@ async fn a_claim_whose_connection_ends_leaves_its_events_to_others() {
     assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
 }
 
-#[tokio::test]
-async fn what_was_thought_to_be_new_and_is_not_is_let_go_and_then_seen() {
-    let fixture = fixture().await;
-    fixture.accept(&[event("a")]).await;
-    let sent = row("a", &customer("42"), Channel::Email);
-    let commit = |claim: &dyn FanOutClaim| {
-        let (step, event) =
-            (step_of(&claim.events()[0], Step::Finished(summary(1))), &claim.events()[0].event);
-        commit_of(vec![step], vec![chunk_of(event, std::slice::from_ref(&sent), true)])
+/// An e-mail to customer 42 for each event of the claim.
+fn mails(claim: &dyn FanOutClaim) -> FanOutCommit {
+    let steps = claim.events().iter().map(|event| step_of(event, Step::Finished(summary(1)))).collect();
+    let mail = |claimed: &ClaimedEvent| {
+        let row = row(claimed.event.event_id.as_str(), &customer("42"), Channel::Email);
+        chunk_of(&claimed.event, &[row], true)
     };
+    commit_of(steps, claim.events().iter().map(mail).collect())
+}
+
+#[tokio::test]
+async fn an_event_that_was_thought_to_be_new_and_is_not_goes_through_alone() {
+    let fixture = fixture().await;
+    fixture.accept(&[event("a"), event("b"), event("c")]).await;
     let claim = fixture.try_claim(FRESH).await.unwrap();
+    let seqs: Vec<i64> = claim.events().iter().map(|claimed| claimed.seq).collect();
+    // Nothing remembers the first, but its row is there; somebody remembers the second, which failed.
     fixture
         .execute(
-            "INSERT INTO processed_event (event_id, body_hash, status, instance, created_at)
-             VALUES ('a', 'x', 'FAILED', 'another', now())",
+            "INSERT INTO outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address, title, body,
+                                 priority, audience, shared_read, queue, created_at)
+             VALUES ('00000000-0000-7000-8000-000000000001', 'EMAIL', 'a', 'CUSTOMER', '42', '', '', '', 'NORMAL', '', false, '', now());
+             INSERT INTO processed_event (event_id, body_hash, status, instance, created_at)
+             VALUES ('b', 'x', 'FAILED', 'another', now())",
         )
         .await;
-    let commit_of_new = commit(&*claim);
-    let lost = claim.commit(commit_of_new).await;
-    assert!(matches!(lost, Err(StoreError::Lost(_))), "{lost:?}");
-    assert_eq!(fixture.count("SELECT count(*) FROM outbox").await, 0);
+    let mails_of_all = mails(&*claim);
+    let refused = claim.commit(mails_of_all).await;
+    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    assert_eq!(fixture.count("SELECT count(*) FROM outbox").await, 1);
 
-    let claim = fixture.try_claim(FRESH).await.unwrap();
-    let commit_of_known = commit(&*claim);
-    assert_eq!(claim.commit(commit_of_known).await.unwrap()[0].rows.len(), 1);
-    assert_eq!(fixture.event_status("a").await, "PUBLISHED");
+    for (seq, told) in seqs.into_iter().zip([0, 1, 1]) {
+        let claim = fixture.try_claim(Claim::These(vec![seq])).await.unwrap();
+        let mails_of_one = mails(&*claim);
+        let chunks = claim.commit(mails_of_one).await.unwrap();
+        assert_eq!(chunks.iter().map(|chunk| chunk.rows.len()).sum::<usize>(), told, "event {seq}");
+    }
+    assert_eq!(fixture.count("SELECT count(*) FROM event_outbox WHERE status = 'PUBLISHED'").await, 3);
+    assert_eq!(fixture.count("SELECT count(*) FROM outbox").await, 3);
 }
 
 #[tokio::test]
