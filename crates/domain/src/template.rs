@@ -52,10 +52,12 @@ pub struct Text {
 pub struct Templates {
     environment: Environment<'static>,
     /// By event type, channel and locale, in the order in which they are looked for.
-    keys: HashMap<Selector<EventType>, HashMap<Selector<Channel>, HashMap<Selector<String>, Compiled>>>,
+    keys: HashMap<Selector<EventType>, HashMap<Selector<Channel>, ByLocale>>,
     /// The event types and channels for which a row has HTML.
     with_html: HashSet<(Selector<EventType>, Selector<Channel>)>,
 }
+
+type ByLocale = HashMap<Selector<String>, Compiled>;
 
 #[derive(Debug, Clone)]
 struct Compiled {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use campanile_broker::DEAD_LETTER_QUEUE;
-use campanile_domain::id::EventId;
 use campanile_store::{LostFrom, Signal, StoreError};
 use tokio_util::sync::CancellationToken;
 
@@ -38,11 +37,11 @@ const MANY_TO_CLOSE: usize = 50;
 pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     let republish_after = engine.config.recover.republish_after;
-    let (mut sweep, mut next_sweep) = (Sweep::new(), Instant::now() + FIRST_SWEEP.min(republish_after));
+    let (mut swept, mut next_sweep) = (0, Instant::now() + FIRST_SWEEP.min(republish_after));
     let mut take_over_from = Instant::now();
     let mut forgotten_from = LostFrom::default();
     while !stop.is_cancelled() {
-        match run_once(&engine, &desk, &mut sweep, &mut take_over_from).await {
+        match run_once(&engine, &desk, &mut swept, &mut take_over_from).await {
             Ok(()) => backoff.reset(),
             Err(error) => {
                 engine.signals.note_outage(Outage::Database, "recover", &error);
@@ -66,11 +65,11 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
 async fn run_once(
     engine: &Engine,
     desk: &Desk,
-    sweep: &mut Sweep,
+    swept: &mut i64,
     take_over_from: &mut Instant,
 ) -> Result<(), StoreError> {
     take_over(engine, desk, take_over_from).await?;
-    sweep.run_once(engine).await
+    sweep(engine, swept).await
 }
 
 /// Not before `from`, which an outage puts off. Only an outage: whatever else fails in recovery must not leave a dead instance's sends
@@ -179,41 +178,14 @@ async fn republish_all(engine: &Engine, queues: &[String], older_than: Duration)
     Ok(())
 }
 
-/// Looks for events that are complete and were not closed, since a hint got lost: a page in each round, so that a large backlog costs no more
-/// per round than a small one. What came only just is about to be closed anyway, and is left to who counts its rows.
-#[derive(Debug)]
-struct Sweep {
-    /// Up to here this turn has come.
-    after: i64,
-    /// The last event that was seen, and the last that had been seen when `since` began: that one is not young any more.
-    newest: i64,
-    old: i64,
-    since: Instant,
-}
-
-impl Sweep {
-    /// What is there at the start may be what a dead instance left.
-    fn new() -> Self {
-        Sweep { after: 0, newest: 0, old: i64::MAX, since: Instant::now() }
+/// One page of what is open, so that a large backlog costs no more per round than a small one.
+async fn sweep(engine: &Engine, swept: &mut i64) -> Result<(), StoreError> {
+    let open = engine.store.open_events(*swept, SWEEP_PAGE).await?;
+    *swept = open.last().filter(|_| open.len() == SWEEP_PAGE).map_or(0, |(last, _)| *last);
+    if open.is_empty() {
+        return Ok(());
     }
-
-    async fn run_once(&mut self, engine: &Engine) -> Result<(), StoreError> {
-        let open = engine.store.open_events(self.after, SWEEP_PAGE).await?;
-        self.after = open.last().filter(|_| open.len() == SWEEP_PAGE).map_or(0, |(last, _)| *last);
-        let old = self.without_young(open, Instant::now());
-        if old.is_empty() {
-            return Ok(());
-        }
-        engine.store.close_events(old).await.map(drop)
-    }
-
-    fn without_young(&mut self, open: Vec<(i64, EventId)>, now: Instant) -> Vec<EventId> {
-        if now.duration_since(self.since) >= PATIENCE {
-            (self.old, self.since) = (self.newest, now);
-        }
-        self.newest = open.last().map_or(self.newest, |(last, _)| self.newest.max(*last));
-        open.into_iter().filter(|(seq, _)| *seq <= self.old).map(|(_, event_id)| event_id).collect()
-    }
+    engine.store.close_events(open.into_iter().map(|(_, event_id)| event_id).collect()).await.map(drop)
 }
 
 /// Closes events soon after their last row was received.
@@ -253,24 +225,4 @@ async fn close(engine: &Engine, complete: &Complete) -> Result<(), StoreError> {
         engine.store.close_events(complete.candidates.iter().cloned().collect()).await?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_came_only_just_is_not_swept() {
-        let mut sweep = Sweep::new();
-        let begun = sweep.since;
-        let open = |seqs: &[i64]| seqs.iter().map(|seq| (*seq, EventId::stored(seq.to_string()))).collect();
-        let mut swept = |seqs: &[i64], after| {
-            let old = sweep.without_young(open(seqs), begun + after);
-            old.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(swept(&[1, 2], Duration::ZERO), "1 2", "at the start everything is");
-        assert_eq!(swept(&[2, 3, 4], PATIENCE), "2");
-        assert_eq!(swept(&[3, 4, 5], PATIENCE + INTERVAL), "");
-        assert_eq!(swept(&[4, 5, 6], PATIENCE * 2), "4 5");
-    }
 }
