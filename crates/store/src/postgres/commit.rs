@@ -74,13 +74,15 @@ pub async fn write(
     let (shared_params, chunk_params) = (shared.params(), new_chunks.params(&seconds));
     let client = transaction.client();
     let failed = |error| known.failed(client, &error);
-    let (changed, _, _, ids) = tokio::try_join!(
+    // All are waited for: behind one that failed, PostgreSQL only says that something did.
+    let (changed, remembered, shared, ids) = tokio::join!(
         biased;
         execute_prepared(client, &finish, &finish_params),
         async { client.execute(&remember, &processed_params).await.map_err(failed) },
         async { client.execute(&share, &shared_params).await.map_err(failed) },
         query_prepared(client, &insert_chunk, &chunk_params),
-    )?;
+    );
+    let (changed, _, _, ids) = (changed?, remembered?, shared?, ids?);
     if changed < steps.len() as u64 {
         return Err(StoreError::Lost("one of the events was changed by somebody else".to_owned()));
     }

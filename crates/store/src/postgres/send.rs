@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The same, of messages that somebody may have received before.
-pub static RECEIVE_AGAIN: LazyLock<String> =
+static RECEIVE_AGAIN: LazyLock<String> =
     LazyLock::new(|| statement::RECEIVE.replace("/*again: ", "").replace(" */", ""));
 
 #[async_trait]
