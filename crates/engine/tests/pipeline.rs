@@ -374,7 +374,7 @@ fn is_published(trace: &Trace) -> bool {
 
 #[tokio::test]
 async fn what_was_handed_over_waits_in_memory_until_its_queue_has_room() {
-    let world = with_a_full_queue(Duration::from_secs(600)).await;
+    let world = with_a_full_queue(Duration::from_mins(10)).await;
     let running = world.start();
     let waiting = world.until("e1", |trace| !trace.outbox.is_empty()).await;
     assert!(!is_published(&waiting), "{:?}", waiting.outbox);
@@ -382,6 +382,25 @@ async fn what_was_handed_over_waits_in_memory_until_its_queue_has_room() {
     world.until("e1", is_published).await;
     let moved = world.back_door.count("SELECT count(*) FROM witness").await;
     assert_eq!(moved, 0, "it was given back, and had to be claimed and read again");
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn what_waits_in_the_database_gets_room_although_more_is_handed_over_all_the_time() {
+    let world = with_a_full_queue(Duration::from_mins(10)).await;
+    // Fanned out by an instance that handed it to nobody.
+    let (nobody, _) = publish::handover(Vec::new());
+    FanOut::new(world.engine.clone(), nobody).run_once().await.unwrap();
+    let running = world.start();
+    let begun = Instant::now();
+    let mut round = 0;
+    while !is_published(&world.trace("e1").await) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "what was handed over took all the room");
+        round += 1;
+        let more = |n| event(&format!("more {round}-{n}"), 1);
+        world.emit(json!((0..QUEUE_LIMIT).map(more).collect::<Vec<_>>())).await;
+        empty_the_queue(&world).await;
+    }
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 

@@ -20,6 +20,7 @@ use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
 use support::{Told, World, config, customer, event, settled, status};
+use tokio_util::sync::CancellationToken;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const QUEUE: &str = "notification.customer";
@@ -230,7 +231,7 @@ async fn rows_that_the_broker_refuses_for_good_are_dead_letters() {
     let world = rows_that_wait(config).await;
     world.back_door.execute("UPDATE publish_chunk SET queue = 'nowhere'").await;
     for (refused, letters) in [(3.0, 0.0), (6.0, 3.0)] {
-        publish::publish_waiting(&world.engine, "nowhere").await.unwrap();
+        publish::publish_waiting(&world.engine, "nowhere", &CancellationToken::new()).await.unwrap();
         metrics.assert("campanile_refused_total", refused);
         metrics.assert(r#"campanile_dead_letters_total{stage="publish"}"#, letters);
         world.back_door.advance(Duration::from_secs(2)).await;
@@ -326,7 +327,7 @@ async fn a_chunk_that_somebody_else_published_is_a_lease_that_was_lost() {
     assert_eq!(late.id, in_time.id);
     world.broker.restore(&world.broker.losses()).await.unwrap();
     for (chunk, lost) in [(in_time, 0.0), (late, 1.0)] {
-        publish::publish(&world.engine, vec![chunk], std::future::ready(())).await.unwrap();
+        publish::publish(&world.engine, vec![chunk], &CancellationToken::new()).await.unwrap();
         metrics.assert(r#"campanile_lease_losses_total{of="chunk"}"#, lost);
     }
 }

@@ -59,9 +59,11 @@ impl Crowd {
         let mut state = self.lock();
         let State::Waiting(waiting) = &mut *state else { return false };
         let room = rooms.room(&waiting.queues);
-        if room != waiting.room {
-            (waiting.room, waiting.moved, waiting.patience) = (room, now, PATIENCE);
+        // What is urgent, and what the other loops had begun, takes room without anything moving.
+        if room > waiting.room {
+            (waiting.moved, waiting.patience) = (now, PATIENCE);
         }
+        waiting.room = room;
         if waiting.queues.iter().all(|queue| rooms.has_place(queue)) {
             *state = State::Nobody;
         } else if now.duration_since(waiting.moved) > waiting.patience {
@@ -108,6 +110,16 @@ mod tests {
         }
         room.0.set(10);
         assert!(!crowd.is_there(&room, begun + PATIENCE * 9));
+    }
+
+    #[test]
+    fn room_that_others_take_is_no_move() {
+        let (crowd, room, begun) = (Crowd::default(), Room(Cell::new(5)), Instant::now());
+        crowd.note(vec!["a".to_owned()], &room, begun);
+        room.0.set(4);
+        assert!(crowd.is_there(&room, begun + PATIENCE));
+        room.0.set(3);
+        assert!(!crowd.is_there(&room, begun + PATIENCE * 2));
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub struct Report {
     pub rows: usize,
     /// Rows of events that turned out too large for their batch: not written, and counted for the size of the next.
     pub put_off: usize,
-    /// Queues that have no room for another batch by now, if they had for this one.
+    /// Queues that have no room for another batch.
     pub no_room: Vec<String>,
     /// As many events were taken as may be at once: more of them wait.
     pub more: bool,

@@ -2,7 +2,6 @@
 //! or its holder died. Each queue has a loop of its own, so that nothing stands in the way of anything else.
 
 use std::collections::HashMap;
-use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,11 +27,11 @@ use crate::telemetry::{PUBLISHED, REFUSED, count_letters, count_lost};
 /// Between fan-out and publish, for each queue, in memory: so many chunks, most of which are small, and so many rows in all of them.
 const HANDOVER_CHUNKS: usize = 256;
 const HANDOVER_ROWS: usize = 4 * MAX_CHUNK_ROWS;
-/// How many loops fan out what is not urgent: each may have a batch under way.
+/// How many loops fan out large batches: each may have one under way.
 const LOOPS: usize = 2;
 /// How often the confirms of one queue are awaited at the same time, each for all that had been handed over by then.
 const PUBLISHED_AT_ONCE: usize = 4;
-/// What was handed over waits for room in its queue for this part of its lease; then it goes back, for somebody else.
+/// A chunk waits for room in its queue for this part of its lease; then it goes back, for somebody else.
 const PART_OF_LEASE: u32 = 4;
 /// Whatever is configured.
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
@@ -165,7 +164,7 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
         let signal = waiting.began();
         let version = waiting.version();
         if looked_at != Some(version) && under_way.may_look() {
-            under_way.look(&engine, &queue, version);
+            under_way.look(&engine, &queue, version, &stop);
         }
         let ended = tokio::select! {
             () = stop.cancelled() => break,
@@ -251,16 +250,15 @@ impl UnderWay {
         let (engine, stop) = (engine.clone(), stop.clone());
         let publishing = async move {
             let (chunks, _rows): (Vec<_>, Vec<_>) = handed.into_iter().map(|h| (h.chunk, h.rows)).unzip();
-            let patience = engine.config.lease / PART_OF_LEASE;
-            let gives_up = async { drop(timeout(patience, stop.cancelled()).await) };
-            (Source::Hand, publish(&engine, chunks, gives_up).await)
+            (Source::Hand, publish(&engine, chunks, &stop).await)
         };
         self.tasks.spawn(Timed::new("publish", publishing));
     }
 
-    fn look(&mut self, engine: &Engine, queue: &str, version: u64) {
-        let (engine, queue) = (engine.clone(), queue.to_owned());
-        let looking = async move { (Source::Waiting(version), publish_waiting(&engine, &queue).await) };
+    fn look(&mut self, engine: &Engine, queue: &str, version: u64, stop: &CancellationToken) {
+        let (engine, queue, stop) = (engine.clone(), queue.to_owned(), stop.clone());
+        let looking =
+            async move { (Source::Waiting(version), publish_waiting(&engine, &queue, &stop).await) };
         self.tasks.spawn(Timed::new("publish", looking));
         self.looks += 1;
     }
@@ -314,23 +312,25 @@ impl PublishError {
     }
 }
 
-/// Publishes one chunk of the queue that waits in the database, if there is one and the queue has room.
-pub async fn publish_waiting(engine: &Engine, queue: &str) -> Result<Turn, PublishError> {
-    if engine.broker.is_full(queue) {
-        return Ok(Turn::Nothing);
-    }
+/// Publishes one chunk of the queue that waits in the database, if there is one. It is claimed although the queue may be full, and waits for room
+/// beside what was handed over: else that, which is there already, would take all the room, for ever.
+pub async fn publish_waiting(
+    engine: &Engine,
+    queue: &str,
+    stop: &CancellationToken,
+) -> Result<Turn, PublishError> {
     match engine.store.claim_chunk(queue, engine.config.lease).await? {
-        Some(chunk) => publish(engine, vec![chunk], ready(())).await,
+        Some(chunk) => publish(engine, vec![chunk], stop).await,
         None => Ok(Turn::Nothing),
     }
 }
 
-/// Chunks of one queue, together. If it has no room, they wait for it until `gives_up`. Those that could not be published go back and wait
-/// in the database; published again, they are harmless.
+/// Chunks of one queue, together. If it has no room, they wait for it, for a part of their lease and not while this instance stops. Those that
+/// could not be published go back and wait in the database; published again, they are harmless.
 pub async fn publish(
     engine: &Engine,
     chunks: Vec<Chunk>,
-    gives_up: impl Future<Output = ()>,
+    stop: &CancellationToken,
 ) -> Result<Turn, PublishError> {
     let Some(queue) = chunks.first().map(|chunk| chunk.queue.clone()) else { return Ok(Turn::Nothing) };
     let rows = chunks.iter().flat_map(|chunk| &chunk.rows);
@@ -339,7 +339,7 @@ pub async fn publish(
         body: message::encode(event, row).into(),
     };
     let messages: Vec<Message> = rows.map(encoded).collect();
-    let mut gives_up = pin!(gives_up);
+    let mut gives_up = pin!(timeout(engine.config.lease / PART_OF_LEASE, stop.cancelled()));
     fail::fail_point!("publish.before_confirm");
     let published = loop {
         let room = engine.broker.room(&queue);
@@ -349,7 +349,7 @@ pub async fn publish(
         }
         tokio::select! {
             biased;
-            () = &mut gives_up => break published,
+            _ = &mut gives_up => break published,
             () = room => {}
         }
     };
