@@ -45,17 +45,19 @@ impl Tally {
     }
 }
 
-/// Recipients must come in rank order, since the tally gives `max_recipients` to the first.
+/// `entity` is the recipient's. Recipients must come in rank order, since the tally gives `max_recipients` to the first.
 pub fn decide(
     situation: Situation<'_>,
     candidate: &Candidate,
+    entity: Option<&EntityRef>,
     group: &Group,
     scope: Scope,
     tally: &mut Tally,
 ) -> Rulings {
-    let entity = candidate.recipient.entity();
+    let routes = situation.rules.routes(&situation.event.event_type);
     let channels = PerChannel::from_fn(|channel| {
-        let question = Question::new(situation, candidate, group, scope, channel, entity.as_ref());
+        let route = routes.and_then(|routes| routes.get(channel).as_ref());
+        let question = Question::new(situation, candidate, group, scope, channel, entity, route);
         question.answer(tally)
     });
     Rulings { user: candidate.recipient.user(), channels }
@@ -82,6 +84,7 @@ impl<'a> Question<'a> {
         scope: Scope,
         channel: Channel,
         entity: Option<&'a EntityRef>,
+        route: Option<&'a Route>,
     ) -> Self {
         let event = situation.event;
         Question {
@@ -90,10 +93,11 @@ impl<'a> Question<'a> {
             scope,
             channel,
             entity,
-            route: situation.rules.route(&event.event_type, channel),
+            route,
             setting: entity.and_then(|entity| applicable_setting(situation, group, entity, channel)),
             preference: applicable_preference(candidate, event, channel),
-            priority: situation.rules.priority(event, channel),
+            // The event's own if given, else the route's, else `NORMAL`.
+            priority: event.priority.or_else(|| route?.priority).unwrap_or_default(),
         }
     }
 
@@ -182,6 +186,9 @@ impl<'a> Question<'a> {
         }
         let of_user = self.preference.and_then(|p| Some((p.quiet_hours()?, by_preference(p))));
         let of_group = self.setting.and_then(|s| Some((s.quiet_hours()?, by_setting(s))));
+        if of_user.is_none() && of_group.is_none() {
+            return None;
+        }
         let zone = self.candidate.recipient.time_zone.clone().unwrap_or_else(Zone::utc);
         let (hours, because) = [of_user, of_group]
             .into_iter()

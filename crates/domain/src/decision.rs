@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::channel::{Channel, PerChannel};
@@ -108,32 +108,36 @@ pub struct Decision {
 }
 
 impl Decision {
-    pub fn new(recipient: &Recipient, rulings: &Rulings, audience: &str) -> Self {
-        let details = rulings.channels.iter().filter_map(|(channel, ruling)| match ruling {
+    pub fn new(recipient: &Recipient, rulings: Rulings, audience: &str) -> Self {
+        let Rulings { user, channels } = rulings;
+        let details = channels.iter().filter_map(|(channel, ruling)| match ruling {
             Ruling::Not { because, .. } if !because.is_null() => Some((channel, because.clone())),
             Ruling::Not { .. } | Ruling::Send { .. } => None,
         });
         Decision {
-            user_type: rulings.user.user_type.clone(),
-            user_id: rulings.user.user_id.clone(),
+            user_type: user.user_type,
+            user_id: user.user_id,
             name: recipient.name.clone(),
             role: recipient.role.clone(),
             audience: audience.to_owned(),
-            channels: rulings.channels.iter().map(|(channel, ruling)| (channel, ruling.verdict())).collect(),
             details: details.collect(),
+            channels: channels.iter().map(|(channel, ruling)| (channel, ruling.verdict())).collect(),
         }
     }
 }
 
-/// How often each verdict was given, per channel.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct VerdictCounts(BTreeMap<Channel, BTreeMap<Verdict, u64>>);
+/// How often each verdict was given, per channel. Written as a map of maps, without what was never given.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(from = "BTreeMap<Channel, BTreeMap<Verdict, u64>>")]
+pub struct VerdictCounts(PerChannel<OfVerdicts>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct OfVerdicts([u64; Verdict::ALL.len()]);
 
 impl VerdictCounts {
     pub fn add(&mut self, rulings: &Rulings) {
         for (channel, ruling) in rulings.channels.iter() {
-            *self.0.entry(channel).or_default().entry(ruling.verdict()).or_default() += 1;
+            self.0.get_mut(channel).0[ruling.verdict() as usize] += 1;
         }
     }
 
@@ -142,6 +146,31 @@ impl VerdictCounts {
     }
 
     pub fn get(&self, channel: Channel, verdict: Verdict) -> u64 {
-        self.0.get(&channel).and_then(|verdicts| verdicts.get(&verdict)).copied().unwrap_or_default()
+        self.0.get(channel).0[verdict as usize]
+    }
+}
+
+impl From<BTreeMap<Channel, BTreeMap<Verdict, u64>>> for VerdictCounts {
+    fn from(given: BTreeMap<Channel, BTreeMap<Verdict, u64>>) -> Self {
+        let mut counts = VerdictCounts::default();
+        for (channel, verdicts) in given {
+            for (verdict, count) in verdicts {
+                counts.0.get_mut(channel).0[verdict as usize] = count;
+            }
+        }
+        counts
+    }
+}
+
+impl Serialize for VerdictCounts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer
+            .collect_map(self.0.iter().filter(|(_, verdicts)| verdicts.0.iter().any(|count| *count > 0)))
+    }
+}
+
+impl Serialize for OfVerdicts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(Verdict::ALL.into_iter().zip(&self.0).filter(|(_, count)| **count > 0))
     }
 }

@@ -2,6 +2,7 @@
 //! audience advances by a cursor that is kept on the event, so that a crash loses nothing and repeats nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -98,7 +99,7 @@ pub struct Page {
 #[derive(Debug)]
 pub struct Progress<'a> {
     situation: Situation<'a>,
-    targets: Vec<Target>,
+    targets: Arc<[Target]>,
     next_target: usize,
     found_in_target: bool,
     cursor: Cursor,
@@ -152,7 +153,7 @@ impl<'a> Progress<'a> {
             situation: Situation { rules, event, now },
             found_in_target: cursor.after.is_some(),
             renderer: Renderer::new(&rules.templates, &event.event_type, document),
-            targets,
+            targets: targets.into(),
             next_target,
             cursor,
             room,
@@ -161,8 +162,8 @@ impl<'a> Progress<'a> {
             decisions: Vec::new(),
             entities: BTreeMap::new(),
         };
-        let resumed = progress.targets.get(next_target).map(|t| owned(t.order()));
-        if resumed != progress.cursor.at {
+        let at = progress.cursor.at.as_ref().map(|at| (at.0, at.1.as_str(), &at.2));
+        if at != progress.targets.get(next_target).map(Target::order) {
             progress.cursor.after = None;
             progress.found_in_target = false;
         }
@@ -182,20 +183,22 @@ impl<'a> Progress<'a> {
 
     /// Takes the page that was asked for. Fewer recipients than its limit mean that the target is done.
     pub fn take(&mut self, candidates: &[Candidate], groups: &HashMap<EntityRef, Group>) {
-        let target = self.targets[self.next_target].clone();
+        let targets = Arc::clone(&self.targets);
+        let target = &targets[self.next_target];
         let done = candidates.len() < self.room;
         self.room -= candidates.len();
         for candidate in candidates {
-            self.found_in_target = true;
-            self.cursor.after = Some(Position::of(&candidate.recipient));
             let told_already = self.cursor.walked.iter().any(|walked| walked.includes(&candidate.recipient));
             if !told_already && self.considered.insert(candidate.recipient.user()) {
-                self.consider(candidate, groups, &target);
+                self.consider(candidate, groups, target);
             }
         }
-        self.cursor.at = Some(owned(target.order()));
+        self.found_in_target |= !candidates.is_empty();
         if done {
-            self.finish_target(&target);
+            self.finish_target(target);
+        } else {
+            self.cursor.at = Some(owned(target.order()));
+            self.cursor.after = candidates.last().map(|last| Position::of(&last.recipient));
         }
         self.forget_passed_entities();
     }
@@ -224,18 +227,21 @@ impl<'a> Progress<'a> {
         if !self.found_in_target {
             self.cursor.summary.empty_audiences.push(target.describe());
         }
-        self.cursor.walked.push(target.clone());
         self.next_target += 1;
         self.found_in_target = false;
         self.cursor.after = None;
-        self.cursor.at = self.targets.get(self.next_target).map(|t| owned(t.order()));
+        self.cursor.at = self.targets.get(self.next_target).map(|next| owned(next.order()));
+        if self.cursor.at.is_some() {
+            self.cursor.walked.push(target.clone());
+        }
     }
 
     fn consider(&mut self, candidate: &Candidate, groups: &HashMap<EntityRef, Group>, target: &Target) {
         let nothing = Group::default();
         let entity = candidate.recipient.entity();
         let group = entity.as_ref().and_then(|entity| groups.get(entity)).unwrap_or(&nothing);
-        let rulings = decide(self.situation, candidate, group, target.scope, &mut self.cursor.tally);
+        let tally = &mut self.cursor.tally;
+        let rulings = decide(self.situation, candidate, entity.as_ref(), group, target.scope, tally);
         let before = self.rows.len();
         self.write_rows(candidate, &rulings, target, entity.as_ref());
         let has_part = target.shared_read || matches!(target.reach, Reach::Entity { .. });
@@ -246,7 +252,7 @@ impl<'a> Progress<'a> {
         summary.recipients += 1;
         summary.sends += (self.rows.len() - before) as u64;
         summary.counts.add(&rulings);
-        self.decisions.push(Decision::new(&candidate.recipient, &rulings, &target.audience));
+        self.decisions.push(Decision::new(&candidate.recipient, rulings, &target.audience));
     }
 
     fn write_rows(

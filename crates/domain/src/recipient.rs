@@ -1,5 +1,7 @@
 //! People and the groups that they belong to, as rows; and a recipient with everything that decides about them.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::channel::Channel;
@@ -63,8 +65,11 @@ impl Recipient {
             Channel::Websocket => return vec![""],
             Channel::Slack => self.slack_webhook.as_deref().into_iter().collect(),
         };
-        let mut seen = std::collections::HashSet::new();
-        addresses.retain(|address| !address.is_empty() && seen.insert(*address));
+        addresses.retain(|address| !address.is_empty());
+        if addresses.len() > 1 {
+            let mut seen = HashSet::new();
+            addresses.retain(|address| seen.insert(*address));
+        }
         addresses
     }
 }

@@ -7,10 +7,9 @@ use minijinja::{Environment, Value as Jinja};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::channel::{Channel, PerChannel};
+use crate::channel::PerChannel;
 use crate::event::{Event, Failure};
 use crate::id::{EntityId, EntityRef, EntityType, EventType, UserId, UserRef, UserTypeName};
-use crate::priority::Priority;
 use crate::recipient::Recipient;
 use crate::row::{Audience, Route, Scope, Selector, Setting, Template};
 use crate::template::{self, Templates};
@@ -40,8 +39,13 @@ pub struct Rules {
     audiences: HashMap<EventType, Vec<Audience>>,
     /// Evaluates `when`.
     conditions: Environment<'static>,
-    routing: HashMap<Selector<EventType>, PerChannel<Option<Route>>>,
+    routing: HashMap<EventType, Routes>,
+    /// Of event types that have no row of their own.
+    default_routing: Option<Routes>,
 }
+
+/// The rows of an event type.
+pub type Routes = PerChannel<Option<Route>>;
 
 impl Rules {
     /// Answers also what of the rows could not be used.
@@ -51,28 +55,32 @@ impl Rules {
         for audience in rows.audiences {
             audiences.entry(audience.event_type.clone()).or_default().push(audience);
         }
-        let mut routing: HashMap<Selector<EventType>, PerChannel<Option<Route>>> = HashMap::new();
+        let (mut routing, mut default_routing) = (HashMap::<EventType, Routes>::new(), None::<Routes>);
         for route in rows.routing {
-            let (event_type, channel) = (route.event_type.clone(), route.channel);
-            *routing.entry(event_type).or_default().get_mut(channel) = Some(route);
+            let routes = match &route.event_type {
+                Selector::Any => default_routing.get_or_insert_default(),
+                Selector::Only(event_type) => routing.entry(event_type.clone()).or_default(),
+            };
+            let channel = route.channel;
+            *routes.get_mut(channel) = Some(route);
         }
         let conditions = when_environment();
         let default_settings = rows.default_settings;
-        (Rules { user_types, templates, default_settings, audiences, conditions, routing }, problems)
+        let rules = Rules {
+            user_types,
+            templates,
+            default_settings,
+            audiences,
+            conditions,
+            routing,
+            default_routing,
+        };
+        (rules, problems)
     }
 
     /// The rows for the event type, else the rows for `*`.
-    pub fn route(&self, event_type: &EventType, channel: Channel) -> Option<&Route> {
-        self.routing
-            .get(&Selector::Only(event_type.clone()))
-            .or_else(|| self.routing.get(&Selector::Any))
-            .and_then(|routes| routes.get(channel).as_ref())
-    }
-
-    /// The event's own priority if given, else the route's, else `NORMAL`.
-    pub fn priority(&self, event: &Event, channel: Channel) -> Priority {
-        let routed = || self.route(&event.event_type, channel).and_then(|route| route.priority);
-        event.priority.or_else(routed).unwrap_or_default()
+    pub fn routes(&self, event_type: &EventType) -> Option<&Routes> {
+        self.routing.get(event_type).or(self.default_routing.as_ref())
     }
 
     /// Whom the event concerns, in the order in which they are told: teams first, so that `TEAM` wins for who is in two

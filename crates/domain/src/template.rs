@@ -37,6 +37,8 @@ pub const MAX_SOURCE_BYTES: usize = 256 * 1024;
 const MAX_TITLE_BYTES: usize = 2 * 1024;
 /// Times the rows that are in memory at once, this bounds what they take.
 const MAX_BODY_BYTES: usize = 32 * 1024;
+/// Most titles and bodies fit, and need no larger place.
+const USUAL_BYTES: usize = 64;
 /// Rendered when it is sent, one at a time.
 const MAX_HTML_BYTES: usize = 256 * 1024;
 
@@ -57,7 +59,20 @@ pub struct Templates {
     with_html: HashSet<(Selector<EventType>, Selector<Channel>)>,
 }
 
-type ByLocale = HashMap<Selector<String>, Compiled>;
+/// The rows of one event type and channel.
+#[derive(Debug, Clone, Default)]
+struct ByLocale {
+    /// By the language in its normal form.
+    only: HashMap<String, Compiled>,
+    any: Option<Compiled>,
+}
+
+impl ByLocale {
+    /// In the order in which they are looked for.
+    fn fallbacks<'s>(&'s self, normal: &str) -> impl Iterator<Item = &'s Compiled> {
+        locale::fallbacks(normal).filter_map(|tag| self.only.get(tag)).chain(&self.any)
+    }
+}
 
 #[derive(Debug, Clone)]
 struct Compiled {
@@ -125,16 +140,21 @@ impl Templates {
                 needs.add(&self.environment, &part_name)?;
             }
         }
-        let (locale, key) = match row.locale {
-            Selector::Any => (None, Selector::Any),
-            Selector::Only(locale) => (Some(locale.clone()), Selector::Only(locale::normal(&locale))),
+        let locale = match row.locale {
+            Selector::Any => None,
+            Selector::Only(locale) => Some(locale),
         };
+        let key = locale.as_deref().map(locale::normal);
         if html.is_some() {
             self.with_html.insert((row.event_type.clone(), row.channel.clone()));
         }
         let (title, body) = (format!("{name}/title"), format!("{name}/body"));
         let compiled = Compiled { name, title, body, locale, needs, html, untitled, body_from_html };
-        self.keys.entry(row.event_type).or_default().entry(row.channel).or_default().insert(key, compiled);
+        let by_locale = self.keys.entry(row.event_type).or_default().entry(row.channel).or_default();
+        match key {
+            None => by_locale.any = Some(compiled),
+            Some(key) => drop(by_locale.only.insert(key, compiled)),
+        }
         Ok(())
     }
 
@@ -176,12 +196,10 @@ impl Templates {
         fits: impl Fn(&Compiled) -> bool,
     ) -> Option<&Compiled> {
         let channels = channel.map(Selector::Only).into_iter().chain([Selector::Any]);
-        let mut locales = None;
+        let normal = locale.map(locale::normal).unwrap_or_default();
         for of_type in event_types.into_iter().filter_map(|event_type| self.keys.get(event_type)) {
             for of_channel in channels.clone().filter_map(|channel| of_type.get(&channel)) {
-                let locales: &Vec<_> = locales.get_or_insert_with(|| locale::fallbacks(locale));
-                let found =
-                    locales.iter().filter_map(|locale| of_channel.get(locale)).find(|found| fits(found));
+                let found = of_channel.fallbacks(&normal).find(|found| fits(found));
                 if found.is_some() {
                     return found;
                 }
@@ -347,6 +365,9 @@ impl<'a> Renderer<'a> {
             let locale = recipient.locale.as_deref().or(template.locale.as_deref());
             variables.insert(READER, Value::from_object(Reader::new(locale, zone.tz().clone())));
         }
+        if variables.is_empty() {
+            return self.document.clone();
+        }
         merge_maps([Value::from(variables), self.document.clone()])
     }
 
@@ -354,7 +375,7 @@ impl<'a> Renderer<'a> {
     fn part(&self, name: &str, html: Option<&Html>, context: Value, limit: usize) -> Result<String, String> {
         let describe = |error: minijinja::Error| describe_in(&error, html);
         let compiled = self.templates.environment.get_template(name).map_err(describe)?;
-        let mut output = Bounded { text: Vec::new(), limit };
+        let mut output = Bounded { text: Vec::with_capacity(USUAL_BYTES), limit };
         compiled.render_captured_to(context, &mut output).map_err(|error| match error.kind() {
             // MiniJinja tells neither where nor why it could not write.
             ErrorKind::WriteFailure => format!("template {name}: the output has more than {limit} bytes"),

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use campanile_domain::channel::Channel;
-use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
+use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserTypeName};
 use campanile_domain::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::row::{Preference, Selector, Setting};
 
@@ -50,17 +50,17 @@ pub fn addresses_of(recipient: &Recipient) -> impl Iterator<Item = (Channel, &st
 /// Each recipient with their preferences, and with those of their addresses that are dead.
 pub fn candidates(
     pages: Vec<Vec<Recipient>>,
-    preferences: Vec<Preference>,
+    preferences: &[Preference],
     dead: &[DeadAddress],
 ) -> Vec<Vec<Candidate>> {
-    let mut of_user: HashMap<UserRef, Vec<Preference>> = HashMap::new();
+    let mut of_user: HashMap<(&UserTypeName, &UserId), Vec<Preference>> = HashMap::new();
     for preference in preferences {
-        let user = UserRef { user_type: preference.user_type.clone(), user_id: preference.user_id.clone() };
-        of_user.entry(user).or_default().push(preference);
+        let user = (&preference.user_type, &preference.user_id);
+        of_user.entry(user).or_default().push(preference.clone());
     }
     let dead: HashMap<_, _> = dead.iter().map(|d| ((d.channel, d.address.as_str()), d)).collect();
     let candidate = |recipient: Recipient| Candidate {
-        preferences: of_user.get(&recipient.user()).cloned().unwrap_or_default(),
+        preferences: of_user.get(&(&recipient.user_type, &recipient.user_id)).cloned().unwrap_or_default(),
         dead_addresses: addresses_of(&recipient).filter_map(|a| dead.get(&a).copied().cloned()).collect(),
         recipient,
     };

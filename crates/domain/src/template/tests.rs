@@ -310,7 +310,7 @@ fn a_reader_without_a_locale_gets_the_templates() {
         row(json!({"event_type": "ORDER_CREATED", "locale": "it", "title": "{{ payload.total | number }}"}));
     let (templates, _) = Templates::new(vec![it]);
     let compiled =
-        templates.keys.values().flat_map(HashMap::values).flat_map(HashMap::values).next().unwrap();
+        templates.keys.values().flat_map(HashMap::values).flat_map(|rows| rows.only.values()).next().unwrap();
     let event_type = EventType::stored("ORDER_CREATED");
     let renderer = Renderer::new(&templates, &event_type, &json!({"payload": {"total": 12345.5}}));
     assert_eq!(renderer.render_for(compiled, &person(&json!({}))).unwrap().title, "12.345,5");

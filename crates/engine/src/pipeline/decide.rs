@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use campanile_domain::decide::{Situation, Tally, decide as rule};
 use campanile_domain::decision::Decision;
-use campanile_domain::event::{Event, Failure, NewEvent};
+use campanile_domain::event::{BodyHash, Event, Failure, NewEvent};
 use campanile_domain::fan_out::{End, Page, Plan, Progress, Summary};
 use campanile_domain::id::{EntityRef, UserRef};
 use campanile_domain::recipient::Group;
@@ -16,6 +16,9 @@ use campanile_store::{ClaimedEvent, FanOutClaim, StoreError};
 
 use crate::Engine;
 
+/// What the fan-out of an event will write, and by what the event is known again.
+pub type Decided = (BodyHash, Result<Plan, Failure>);
+
 /// What each event's fan-out will write. Considers at most `room` recipients of each event, in as few loads as its audiences need.
 pub async fn decide(
     rules: &Rules,
@@ -23,23 +26,24 @@ pub async fn decide(
     events: &[&ClaimedEvent],
     room: usize,
     now: Timestamp,
-) -> Result<Vec<Result<Plan, Failure>>, StoreError> {
-    let mut all: Vec<Result<Progress, Failure>> = events
+) -> Result<Vec<Decided>, StoreError> {
+    let mut all: Vec<(BodyHash, Result<Progress, Failure>)> = events
         .iter()
         .map(|claimed| {
             let document = claimed.event.document();
             let cursor = claimed.cursor.clone().unwrap_or_default();
-            Progress::new(rules, &claimed.event, &document, cursor, room, now)
+            let progress = Progress::new(rules, &claimed.event, &document, cursor, room, now);
+            (claimed.event.body_hash_by(&document), progress)
         })
         .collect();
     let mut groups: HashMap<EntityRef, Group> = HashMap::new();
     loop {
-        let mut waiting: Vec<(&mut Progress, _)> =
-            all.iter_mut().flatten().filter_map(|p| p.next_page().map(|page| (p, page))).collect();
+        let under_way = all.iter_mut().filter_map(|(_, progress)| progress.as_mut().ok());
+        let (waiting, pages): (Vec<&mut Progress>, Vec<Page>) =
+            under_way.filter_map(|p| p.next_page().map(|page| (p, page))).unzip();
         if waiting.is_empty() {
             break;
         }
-        let pages = waiting.iter().map(|(_, page)| page.clone()).collect();
         let candidates = claim.candidates(pages).await?;
         let mut unknown: Vec<EntityRef> = candidates
             .iter()
@@ -54,13 +58,13 @@ pub async fn decide(
             groups.extend(unknown.into_iter().map(|entity| (entity, Group::default())));
             groups.extend(found);
         }
-        for ((progress, _), candidates) in waiting.iter_mut().zip(&candidates) {
+        for (progress, candidates) in waiting.into_iter().zip(&candidates) {
             // A panic is this event's own fault, and counts against it like data that can't be used.
             catch_unwind(AssertUnwindSafe(|| progress.take(candidates, &groups)))
                 .map_err(|_| StoreError::Refused("deciding panicked".to_owned()))?;
         }
     }
-    Ok(all.into_iter().map(|progress| progress.map(Progress::finish)).collect())
+    Ok(all.into_iter().map(|(hash, progress)| (hash, progress.map(Progress::finish))).collect())
 }
 
 /// What would be decided for an event; writes nothing.
@@ -87,8 +91,8 @@ pub async fn explain(
     let nothing = Explanation { decisions: Vec::new(), summary: None, failure: None, truncated: false };
     Ok(match decided.pop() {
         None => nothing,
-        Some(Err(failure)) => Explanation { failure: Some(failure), ..nothing },
-        Some(Ok(plan)) => match plan.end {
+        Some((_, Err(failure))) => Explanation { failure: Some(failure), ..nothing },
+        Some((_, Ok(plan))) => match plan.end {
             End::Finished(summary) => {
                 Explanation { decisions: plan.decisions, summary: Some(summary), ..nothing }
             }
@@ -122,8 +126,8 @@ pub async fn explain_user(
     };
     let entity = candidate.recipient.entity();
     let groups = claim.groups(entity.iter().cloned().collect()).await?;
-    let group = entity.and_then(|entity| groups.get(&entity).cloned()).unwrap_or_default();
+    let group = entity.as_ref().and_then(|entity| groups.get(entity).cloned()).unwrap_or_default();
     let situation = Situation { rules: &rules, event: &event, now: claim.now() };
-    let rulings = rule(situation, &candidate, &group, target.scope, &mut Tally::default());
-    Ok(Some(Decision::new(&candidate.recipient, &rulings, &target.audience)))
+    let rulings = rule(situation, &candidate, entity.as_ref(), &group, target.scope, &mut Tally::default());
+    Ok(Some(Decision::new(&candidate.recipient, rulings, &target.audience)))
 }

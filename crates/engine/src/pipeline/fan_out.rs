@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use campanile_domain::event::Failure;
+use campanile_domain::event::{BodyHash, Failure};
 use campanile_domain::fan_out::{Cursor, End, MAX_DECISIONS, OutboxRow, Plan};
 use campanile_domain::id::{EntityRef, EventId};
 use campanile_store::{
@@ -278,16 +278,17 @@ impl FanOut {
         let share = if events.len() == 1 { Share::Whole } else { Share::Of(room) };
         let rules = self.engine.rules.current();
         let now = claim.now();
-        let plans = decide(&rules, claim.as_mut(), &to_decide, room.max(1), now).await?;
+        let decided = decide(&rules, claim.as_mut(), &to_decide, room.max(1), now).await?;
         let mut batch = Batch::default();
-        let mut plans = plans.into_iter();
+        let mut decided = decided.into_iter();
         for event in &events {
             if event.known {
-                batch.add_step(event, Vec::new(), None, Step::Known);
+                batch.add_step(event, event.event.body_hash(), Vec::new(), None, Step::Known);
             } else if let Some(reason) = &event.cancelled {
-                batch.add_step(event, Vec::new(), None, Step::Cancelled(reason.clone()));
-            } else if let Some(plan) = plans.next() {
-                batch.add(event, plan, share);
+                let cancelled = Step::Cancelled(reason.clone());
+                batch.add_step(event, event.event.body_hash(), Vec::new(), None, cancelled);
+            } else if let Some((hash, plan)) = decided.next() {
+                batch.add(event, hash, plan, share);
             }
         }
         self.commit(claim, batch).await
@@ -385,14 +386,14 @@ fn has_begun(event: &ClaimedEvent) -> bool {
 }
 
 impl Batch {
-    fn add(&mut self, event: &ClaimedEvent, plan: Result<Plan, Failure>, share: Share) {
+    fn add(&mut self, event: &ClaimedEvent, hash: BodyHash, plan: Result<Plan, Failure>, share: Share) {
         let plan = match plan {
             Ok(plan) => plan,
             Err(failure) if has_begun(event) => {
                 let summary = event.cursor.as_ref().map(|cursor| cursor.summary.clone()).unwrap_or_default();
-                return self.add_step(event, Vec::new(), None, Step::Stopped { summary, failure });
+                return self.add_step(event, hash, Vec::new(), None, Step::Stopped { summary, failure });
             }
-            Err(failure) => return self.add_step(event, Vec::new(), None, Step::Failed(failure)),
+            Err(failure) => return self.add_step(event, hash, Vec::new(), None, Step::Failed(failure)),
         };
         let Plan { rows, decisions, entities, end } = plan;
         let step = match (end, share) {
@@ -403,7 +404,7 @@ impl Batch {
             // It begins again, alone, behind a cursor that stands at the start; others pass it.
             (End::Continues(_), Share::Of(_)) => {
                 self.report.put_off += rows.len();
-                return self.add_step(event, Vec::new(), None, Step::Continues(Cursor::default()));
+                return self.add_step(event, hash, Vec::new(), None, Step::Continues(Cursor::default()));
             }
             (End::Continues(cursor), Share::Whole) => Step::Continues(cursor),
             (End::Finished(summary), _) => Step::Finished(summary),
@@ -423,12 +424,13 @@ impl Batch {
                 self.report.rows += 1;
             }
         }
-        self.add_step(event, entities.into_iter().collect(), decisions, step);
+        self.add_step(event, hash, entities.into_iter().collect(), decisions, step);
     }
 
     fn add_step(
         &mut self,
         event: &ClaimedEvent,
+        body_hash: BodyHash,
         entities: Vec<(EntityRef, bool)>,
         decisions: Option<String>,
         step: Step,
@@ -437,7 +439,7 @@ impl Batch {
         self.steps.push(FanOutStep {
             seq: event.seq,
             event: Arc::clone(&event.event),
-            body_hash: event.event.body_hash(),
+            body_hash,
             cursor_before: event.cursor.clone(),
             decisions,
             entities,

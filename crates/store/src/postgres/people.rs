@@ -136,7 +136,7 @@ async fn with_their_rules(
         query_prepared(client, &dead_addresses_of, addresses),
     )?;
     let dead = read::usable::<DeadAddress>("dead_address", &["channel"], &dead_rows)?;
-    Ok(people::candidates(pages, usable(Table::Preferences, &preference_rows)?, &dead))
+    Ok(people::candidates(pages, &usable(Table::Preferences, &preference_rows)?, &dead))
 }
 
 pub async fn groups(

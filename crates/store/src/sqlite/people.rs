@@ -75,7 +75,7 @@ fn with_their_rules(
     let params = named_params! { ":addresses": json!(addresses).to_string() };
     let dead: Vec<DeadAddress> =
         read::usable(connection, "dead_address", &["channel"], statement::DEAD_ADDRESSES_OF, params)?;
-    Ok(people::candidates(pages, preferences, &dead))
+    Ok(people::candidates(pages, &preferences, &dead))
 }
 
 pub fn groups(
