@@ -25,6 +25,14 @@ pub struct Situation<'a> {
     pub now: Timestamp,
 }
 
+impl Situation<'_> {
+    /// The channels that the event has a route for.
+    pub fn routed(&self) -> PerChannel<bool> {
+        let routes = self.rules.routes(&self.event.event_type);
+        PerChannel::from_fn(|channel| routes.is_some_and(|routes| routes.get(channel).is_some()))
+    }
+}
+
 /// How many of an entity's members got a channel so far; `max_recipients` stops there.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]

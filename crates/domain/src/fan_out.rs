@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::channel::PerChannel;
 use crate::decide::{Situation, Tally, decide};
 use crate::decision::{Decision, Rulings, VerdictCounts};
 use crate::event::{Event, Failure};
@@ -93,6 +94,16 @@ pub struct Page {
     pub roles: Option<Vec<String>>,
     pub after: Option<Position>,
     pub limit: usize,
+    /// Over which somebody may be told at all: whether other addresses are dead, nobody asks.
+    pub channels: PerChannel<bool>,
+}
+
+impl Page {
+    /// One person, with no question about their addresses.
+    pub fn of_user(user: UserRef) -> Self {
+        let channels = PerChannel::default();
+        Page { reach: Reach::User(user), roles: None, after: None, limit: 1, channels }
+    }
 }
 
 /// The fan-out of one event while its pages come in.
@@ -178,6 +189,7 @@ impl<'a> Progress<'a> {
             roles: target.roles.clone(),
             after: self.cursor.after.clone(),
             limit: self.room,
+            channels: self.situation.routed(),
         })
     }
 

@@ -312,6 +312,51 @@ async fn a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked() {
     assert_eq!(world.trace("news").await.processed.unwrap()["recipients"], 2_500);
 }
 
+/// The next step is decided while the last one is written, so another may have come between.
+#[tokio::test]
+async fn what_was_decided_ahead_is_forgotten_where_somebody_else_went_on() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=6_000).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    world.emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}])).await;
+    // Others publish.
+    let (handover, _chunks) = publish::handover(Vec::new());
+    let mut instances = [(); 2].map(|()| FanOut::new(world.engine.clone(), handover.clone()));
+    for turn in (0..2).cycle().take(20) {
+        instances[turn].run_once().await.unwrap();
+    }
+    let trace = world.trace("news").await;
+    assert_eq!(status(&trace), "PUBLISHED");
+    assert_eq!(trace.processed.unwrap()["recipients"], 6_000);
+    let told = "SELECT count(DISTINCT recipient_id) FROM outbox WHERE channel = 'EMAIL'";
+    assert_eq!(world.back_door.count(told).await, 6_000);
+}
+
+#[tokio::test]
+async fn what_was_decided_ahead_by_older_rules_is_decided_again() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=2_500).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let template = |title: &str| json!([{"event_type": "NEWS", "title": title}]);
+    world.put(Table::Templates, template("before")).await;
+    world.emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}])).await;
+    // Others publish.
+    let (handover, _chunks) = publish::handover(Vec::new());
+    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    fan_out.run_once().await.unwrap();
+    let titled = async |title: &str| {
+        let sql = format!("SELECT count(DISTINCT recipient_id) FROM outbox WHERE title = '{title}'");
+        world.back_door.count(&sql).await
+    };
+    let before = titled("before").await;
+    world.put(Table::Templates, template("after")).await;
+    while status(&world.trace("news").await) == "PENDING" {
+        fan_out.run_once().await.unwrap();
+    }
+    assert!((1..2_500).contains(&before), "{before}");
+    assert_eq!((titled("before").await, titled("after").await), (before, 2_500 - before));
+}
+
 #[tokio::test]
 async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written() {
     let world = World::new().await;

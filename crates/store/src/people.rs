@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use campanile_domain::channel::Channel;
+use campanile_domain::channel::{Channel, PerChannel};
+use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserTypeName};
 use campanile_domain::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::row::{Preference, Selector, Setting};
@@ -43,13 +44,35 @@ pub fn recipient(
     }
 }
 
-pub fn addresses_of(recipient: &Recipient) -> impl Iterator<Item = (Channel, &str)> {
-    Channel::ALL.into_iter().flat_map(|c| recipient.addresses(c).into_iter().map(move |a| (c, a)))
+/// Whom the pages name, each once, in order.
+pub fn users(found: &[Vec<Recipient>]) -> Vec<(&UserTypeName, &UserId)> {
+    let mut users: Vec<_> = found.iter().flatten().map(|r| (&r.user_type, &r.user_id)).collect();
+    users.sort_unstable();
+    users.dedup();
+    users
+}
+
+/// Their addresses of the pages' channels, each once, in order.
+pub fn addresses<'a>(pages: &[Page], found: &'a [Vec<Recipient>]) -> Vec<(Channel, &'a str)> {
+    let on_page = |(page, found): (&Page, &'a Vec<Recipient>)| {
+        let channels = page.channels;
+        found.iter().flat_map(move |recipient| addresses_of(recipient, channels))
+    };
+    let mut addresses: Vec<_> = pages.iter().zip(found).flat_map(on_page).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+fn addresses_of(recipient: &Recipient, of: PerChannel<bool>) -> impl Iterator<Item = (Channel, &str)> {
+    let channels = Channel::ALL.into_iter().filter(move |channel| *of.get(*channel));
+    channels.flat_map(|c| recipient.addresses(c).into_iter().map(move |a| (c, a)))
 }
 
 /// Each recipient with their preferences, and with those of their addresses that are dead.
 pub fn candidates(
-    pages: Vec<Vec<Recipient>>,
+    pages: &[Page],
+    found: Vec<Vec<Recipient>>,
     preferences: &[Preference],
     dead: &[DeadAddress],
 ) -> Vec<Vec<Candidate>> {
@@ -59,12 +82,17 @@ pub fn candidates(
         of_user.entry(user).or_default().push(preference.clone());
     }
     let dead: HashMap<_, _> = dead.iter().map(|d| ((d.channel, d.address.as_str()), d)).collect();
-    let candidate = |recipient: Recipient| Candidate {
+    let candidate = |page: &Page, recipient: Recipient| Candidate {
         preferences: of_user.get(&(&recipient.user_type, &recipient.user_id)).cloned().unwrap_or_default(),
-        dead_addresses: addresses_of(&recipient).filter_map(|a| dead.get(&a).copied().cloned()).collect(),
+        dead_addresses: addresses_of(&recipient, page.channels)
+            .filter_map(|address| dead.get(&address).copied().cloned())
+            .collect(),
         recipient,
     };
-    pages.into_iter().map(|page| page.into_iter().map(&candidate).collect()).collect()
+    let on_page = |(page, found): (&Page, Vec<Recipient>)| {
+        found.into_iter().map(|recipient| candidate(page, recipient)).collect()
+    };
+    pages.iter().zip(found).map(on_page).collect()
 }
 
 /// Each group with its kind and its own settings.

@@ -10,7 +10,7 @@ use campanile_domain::event::{BodyHash, Event, Failure, NewEvent};
 use campanile_domain::fan_out::{End, Page, Plan, Progress, Summary};
 use campanile_domain::id::{EntityRef, UserRef};
 use campanile_domain::recipient::Group;
-use campanile_domain::rules::{Reach, Rules};
+use campanile_domain::rules::Rules;
 use campanile_domain::time::Timestamp;
 use campanile_store::{ClaimedEvent, FanOutClaim, StoreError};
 
@@ -115,11 +115,12 @@ pub async fn explain_user(
     user: &UserRef,
 ) -> Result<Option<Decision>, StoreError> {
     let mut claim = engine.store.look_up(event.clone()).await?;
-    let page = Page { reach: Reach::User(user.clone()), roles: None, after: None, limit: 1 };
+    let rules = engine.rules.current();
+    let situation = Situation { rules: &rules, event: &event, now: claim.now() };
+    let page = Page { channels: situation.routed(), ..Page::of_user(user.clone()) };
     let Some(candidate) = claim.candidates(vec![page]).await?.into_iter().flatten().next() else {
         return Ok(None);
     };
-    let rules = engine.rules.current();
     let targets = rules.targets(&event, &event.document()).unwrap_or_default();
     let Some(target) = targets.iter().find(|target| target.includes(&candidate.recipient)) else {
         return Ok(None);
@@ -127,7 +128,6 @@ pub async fn explain_user(
     let entity = candidate.recipient.entity();
     let groups = claim.groups(entity.iter().cloned().collect()).await?;
     let group = entity.as_ref().and_then(|entity| groups.get(entity).cloned()).unwrap_or_default();
-    let situation = Situation { rules: &rules, event: &event, now: claim.now() };
     let rulings = rule(situation, &candidate, entity.as_ref(), &group, target.scope, &mut Tally::default());
     Ok(Some(Decision::new(&candidate.recipient, rulings, &target.audience)))
 }

@@ -13,6 +13,7 @@ use campanile_store::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::ahead::Ahead;
 use super::crowd::Rooms;
 use super::decide::decide;
 use super::publish::Handover;
@@ -156,11 +157,18 @@ pub struct FanOut {
     rows_per_event: f64,
     /// Large events take turns: the last that had one.
     last_large: i64,
+    ahead: Ahead,
 }
 
 impl FanOut {
     pub fn new(engine: Engine, handover: Handover) -> Self {
-        FanOut { engine, handover, rows_per_event: FIRST_ROWS_PER_EVENT, last_large: 0 }
+        FanOut {
+            engine,
+            handover,
+            rows_per_event: FIRST_ROWS_PER_EVENT,
+            last_large: 0,
+            ahead: Ahead::default(),
+        }
     }
 
     /// How many events to take at once.
@@ -229,7 +237,11 @@ impl FanOut {
             {
                 self.last_large = event.seq;
             }
-            match self.batch(claimed, room).await {
+            let written = self.batch(claimed, room).await;
+            if written.is_err() {
+                self.ahead.forget(&seqs);
+            }
+            match written {
                 Ok(batch) => {
                     report.events += batch.report.events;
                     report.rows += batch.report.rows;
@@ -266,7 +278,7 @@ impl FanOut {
         Ok(())
     }
 
-    async fn batch(&self, mut claim: Box<dyn FanOutClaim>, room: usize) -> Result<Batch, StoreError> {
+    async fn batch(&mut self, mut claim: Box<dyn FanOutClaim>, room: usize) -> Result<Batch, StoreError> {
         let events = claim.events().to_vec();
         let to_decide: Vec<&ClaimedEvent> =
             events.iter().filter(|e| !e.known && e.cancelled.is_none()).collect();
@@ -278,7 +290,14 @@ impl FanOut {
         let share = if events.len() == 1 { Share::Whole } else { Share::Of(room) };
         let rules = self.engine.rules.current();
         let now = claim.now();
-        let decided = decide(&rules, claim.as_mut(), &to_decide, room.max(1), now).await?;
+        let ahead = match to_decide[..] {
+            [event] => self.ahead.take(event, &rules, room).await,
+            _ => None,
+        };
+        let decided = match ahead {
+            Some(decided) => vec![decided],
+            None => decide(&rules, claim.as_mut(), &to_decide, room.max(1), now).await?,
+        };
         let mut batch = Batch::default();
         let mut decided = decided.into_iter();
         for event in &events {
@@ -290,6 +309,11 @@ impl FanOut {
             } else if let Some((hash, plan)) = decided.next() {
                 batch.add(event, hash, plan, share);
             }
+        }
+        if let ([event], [FanOutStep { step: Step::Continues(cursor), .. }]) = (&events[..], &batch.steps[..])
+            && !self.handover.is_crowded()
+        {
+            self.ahead.begin(&self.engine, rules, event, cursor, room.min(CHUNK_RECIPIENTS_ALONE));
         }
         self.commit(claim, batch).await
     }

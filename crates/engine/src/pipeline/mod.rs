@@ -2,6 +2,7 @@
 //! Each loop is `run(stop)` around steps that can be repeated without harm.
 
 pub mod accept;
+mod ahead;
 mod crowd;
 pub mod decide;
 pub mod fan_out;

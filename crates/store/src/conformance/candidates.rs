@@ -1,6 +1,6 @@
 //! Whom an event concerns: pages of recipients in their order, with what decides about them.
 
-use campanile_domain::channel::Channel;
+use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::fan_out::{Page, Position};
 use campanile_domain::id::UserTypeName;
 use campanile_domain::recipient::Candidate;
@@ -28,7 +28,7 @@ fn everybody(user_type: &str) -> Reach {
 }
 
 fn page(reach: Reach) -> Page {
-    Page { reach, roles: None, after: None, limit: 100 }
+    Page { reach, roles: None, after: None, limit: 100, channels: PerChannel::from_fn(|_| true) }
 }
 
 /// A claim that can be asked.
@@ -242,6 +242,14 @@ pub async fn preferences_and_dead_addresses_come_along(fixture: &Fixture) {
         dead,
         [vec![(Channel::Push, "t2"), (Channel::Sms, "+39")], vec![(Channel::Sms, "+39")], vec![]]
     );
+    // Of each page only the channels that it asks about.
+    let pushes = Page {
+        channels: PerChannel::from_fn(|channel| channel == Channel::Push),
+        ..page(everybody("CUSTOMER"))
+    };
+    let pages = ask(fixture, vec![pushes, page(everybody("CUSTOMER"))]).await;
+    let numbers = |page: &[Candidate]| page.iter().map(|c| c.dead_addresses.len()).collect::<Vec<_>>();
+    assert_eq!(pages.iter().map(|page| numbers(page)).collect::<Vec<_>>(), [[1, 0, 0], [2, 1, 0]]);
 }
 
 pub async fn who_is_on_two_pages_has_every_preference_once(fixture: &Fixture) {

@@ -3,7 +3,6 @@
 use async_trait::async_trait;
 use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EventId, UserRef};
-use campanile_domain::rules::Reach;
 
 use super::{Params, Postgres, people, query, read, statement};
 use crate::{ContextStore, Contexts, StoreError};
@@ -13,8 +12,7 @@ impl ContextStore for Postgres {
     async fn contexts(&self, events: Vec<EventId>, users: Vec<UserRef>) -> Result<Contexts, StoreError> {
         let client = self.client().await?;
         let ids: Vec<&str> = events.iter().map(EventId::as_str).collect();
-        let page = |user| Page { reach: Reach::User(user), roles: None, after: None, limit: 1 };
-        let pages: Vec<Page> = users.into_iter().map(page).collect();
+        let pages: Vec<Page> = users.into_iter().map(Page::of_user).collect();
         let ids: Params = &[&ids];
         let (events, people) = tokio::try_join!(
             query(&client, statement::KNOWN_EVENT, ids),

@@ -12,13 +12,13 @@ use serde_json::Value;
 use tokio_postgres::Row;
 
 use super::{Params, prepare, query_prepared, read, statement};
-use crate::people::{self, addresses_of};
+use crate::people;
 use crate::{StoreError, Table};
 
 /// One answer per page.
 pub async fn candidates(client: &Object, pages: &[Page]) -> Result<Vec<Vec<Candidate>>, StoreError> {
-    let recipients = recipients(client, pages).await?;
-    with_their_rules(client, recipients).await
+    let found = recipients(client, pages).await?;
+    with_their_rules(client, pages, found).await
 }
 
 /// The pages of one kind of reach, as columns.
@@ -119,14 +119,14 @@ fn usable<T: serde::de::DeserializeOwned>(table: Table, rows: &[Row]) -> Result<
 /// Preferences and dead addresses of all pages in one go.
 async fn with_their_rules(
     client: &Object,
-    pages: Vec<Vec<Recipient>>,
+    pages: &[Page],
+    found: Vec<Vec<Recipient>>,
 ) -> Result<Vec<Vec<Candidate>>, StoreError> {
     // Somebody may be on two pages, and an address may be of two people: each is looked up once.
-    let everybody = || pages.iter().flatten();
-    let users: BTreeSet<_> = everybody().map(|r| (r.user_type.as_str(), r.user_id.as_str())).collect();
-    let (user_types, user_ids): (Vec<&str>, Vec<&str>) = users.into_iter().unzip();
-    let addresses: BTreeSet<_> = everybody().flat_map(addresses_of).map(|(c, a)| (c.as_str(), a)).collect();
-    let (channels, addresses): (Vec<&str>, Vec<&str>) = addresses.into_iter().unzip();
+    let users = people::users(&found).into_iter().map(|(user_type, id)| (user_type.as_str(), id.as_str()));
+    let (user_types, user_ids): (Vec<&str>, Vec<&str>) = users.unzip();
+    let addresses = people::addresses(pages, &found).into_iter().map(|(c, a)| (c.as_str(), a));
+    let (channels, addresses): (Vec<&str>, Vec<&str>) = addresses.unzip();
     let [preferences_of, dead_addresses_of] =
         prepare(client, [statement::PREFERENCES_OF, statement::DEAD_ADDRESSES_OF]).await?;
     let (users, addresses): (Params, Params) = (&[&user_types, &user_ids], &[&channels, &addresses]);
@@ -136,7 +136,7 @@ async fn with_their_rules(
         query_prepared(client, &dead_addresses_of, addresses),
     )?;
     let dead = read::usable::<DeadAddress>("dead_address", &["channel"], &dead_rows)?;
-    Ok(people::candidates(pages, &usable(Table::Preferences, &preference_rows)?, &dead))
+    Ok(people::candidates(pages, found, &usable(Table::Preferences, &preference_rows)?, &dead))
 }
 
 pub async fn groups(

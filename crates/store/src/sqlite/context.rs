@@ -3,7 +3,6 @@
 use async_trait::async_trait;
 use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EventId, UserRef};
-use campanile_domain::rules::Reach;
 use rusqlite::named_params;
 
 use super::{Sqlite, people, read, statement};
@@ -20,8 +19,7 @@ impl ContextStore for Sqlite {
                 contexts.events.extend(event.map(|event| (event_id, event)));
             }
             for user in users {
-                let page = Page { reach: Reach::User(user.clone()), roles: None, after: None, limit: 1 };
-                let person = people::recipients(connection, &page)?.pop();
+                let person = people::recipients(connection, &Page::of_user(user.clone()))?.pop();
                 contexts.people.extend(person.map(|person| (user, person)));
             }
             Ok(contexts)

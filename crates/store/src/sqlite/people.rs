@@ -10,13 +10,13 @@ use rusqlite::{Connection, Row, named_params};
 use serde_json::json;
 
 use super::{read, statement};
-use crate::people::{self, addresses_of};
+use crate::people;
 use crate::{StoreError, Table};
 
 /// One answer per page.
 pub fn candidates(connection: &Connection, pages: &[Page]) -> Result<Vec<Vec<Candidate>>, StoreError> {
-    let recipients = pages.iter().map(|page| recipients(connection, page)).collect::<Result<Vec<_>, _>>()?;
-    with_their_rules(connection, recipients)
+    let found = pages.iter().map(|page| recipients(connection, page)).collect::<Result<Vec<_>, _>>()?;
+    with_their_rules(connection, pages, found)
 }
 
 pub fn recipients(connection: &Connection, page: &Page) -> Result<Vec<Recipient>, StoreError> {
@@ -63,19 +63,17 @@ fn named(table: Table) -> (&'static str, &'static [&'static str]) {
 /// Preferences and dead addresses of all pages in one go each.
 fn with_their_rules(
     connection: &Connection,
-    pages: Vec<Vec<Recipient>>,
+    pages: &[Page],
+    found: Vec<Vec<Recipient>>,
 ) -> Result<Vec<Vec<Candidate>>, StoreError> {
     // Somebody may be on two pages, and an address may be of two people: each is looked up once.
-    let everybody = || pages.iter().flatten();
-    let users: BTreeSet<_> = everybody().map(|r| (&r.user_type, &r.user_id)).collect();
-    let params = named_params! { ":users": json!(users).to_string() };
+    let params = named_params! { ":users": json!(people::users(&found)).to_string() };
     let (table, key) = named(Table::Preferences);
     let preferences = read::usable(connection, table, key, statement::PREFERENCES_OF, params)?;
-    let addresses: BTreeSet<_> = everybody().flat_map(addresses_of).collect();
-    let params = named_params! { ":addresses": json!(addresses).to_string() };
+    let params = named_params! { ":addresses": json!(people::addresses(pages, &found)).to_string() };
     let dead: Vec<DeadAddress> =
         read::usable(connection, "dead_address", &["channel"], statement::DEAD_ADDRESSES_OF, params)?;
-    Ok(people::candidates(pages, &preferences, &dead))
+    Ok(people::candidates(pages, found, &preferences, &dead))
 }
 
 pub fn groups(

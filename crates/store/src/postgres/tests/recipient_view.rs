@@ -1,5 +1,6 @@
 //! Recipients that are a view over the business's own tables, as the guide makes it.
 
+use campanile_domain::channel::PerChannel;
 use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
 use campanile_domain::recipient::Recipient;
@@ -51,7 +52,7 @@ fn user(of_type: &str, id: &str) -> Reach {
 async fn found(store: &Postgres, reaches: Vec<Reach>) -> Vec<Vec<Recipient>> {
     store.accept(vec![event("a")]).await.unwrap();
     let mut claim = store.claim_events(crate::Claim::Fresh { limit: 1 }).await.unwrap().unwrap();
-    let page = |reach| Page { reach, roles: None, after: None, limit: 10 };
+    let page = |reach| Page { reach, roles: None, after: None, limit: 10, channels: PerChannel::default() };
     let pages = claim.candidates(reaches.into_iter().map(page).collect()).await.unwrap();
     pages.into_iter().map(|page| page.into_iter().map(|candidate| candidate.recipient).collect()).collect()
 }

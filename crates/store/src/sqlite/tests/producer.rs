@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use campanile_domain::channel::PerChannel;
 use campanile_domain::fan_out::{Cursor, Page, Summary};
 use campanile_domain::id::{EventId, UserTypeName};
 use campanile_domain::rules::Reach;
@@ -271,7 +272,7 @@ async fn a_recipient_with_binary_data_hides_nobody() {
     insert(&producer, &[]).unwrap();
     let mut claim = store.claim_events(Claim::Fresh { limit: 1 }).await.unwrap().unwrap();
     let reach = Reach::Everybody(UserTypeName::stored("CUSTOMER"));
-    let page = Page { reach, roles: None, after: None, limit: 10 };
+    let page = Page { reach, roles: None, after: None, limit: 10, channels: PerChannel::default() };
     let found = claim.candidates(vec![page]).await.unwrap().remove(0);
     let known: Vec<_> =
         found.iter().map(|c| (c.recipient.email.is_some(), c.recipient.phone.is_some())).collect();
