@@ -274,6 +274,26 @@ async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
 }
 
 #[tokio::test]
+async fn what_is_for_another_queue_passes_one_that_has_no_room() {
+    let world = World::with(config(), Providers::capture(), 5).await;
+    let people: Vec<Value> = (1..=20_000).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let staff = json!([{"user_type": "RESTAURANT_USER", "user_id": "1", "entity_type": "RESTAURANT", "entity_id": "5",
+                        "email": "a@example.com", "push_tokens": [], "active": true}]);
+    world.put(Table::Recipients, staff).await;
+    world.put(Table::Audiences, json!([{"event_type": "NEWS", "name": "all", "recipient_type": "CUSTOMER", "scope": "PERSONAL", "shared_read": false}])).await;
+    world.emit(json!([{"event_id": "big", "event_type": "NEWS", "aggregate_type": "MAGAZINE", "aggregate_id": "1"}])).await;
+    let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
+    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    // The hand-over fills, since nobody publishes.
+    while fan_out.run_once().await.unwrap().events > 0 {}
+    assert_eq!(status(&world.trace("big").await), "PENDING");
+    world.emit(json!([{"event_id": "small", "event_type": "X", "aggregate_type": "RESTAURANT", "aggregate_id": "5"}])).await;
+    fan_out.run_once().await.unwrap();
+    assert_eq!(status(&world.trace("small").await), "PUBLISHED");
+}
+
+#[tokio::test]
 async fn large_events_take_turns() {
     let world = World::new().await;
     let people: Vec<Value> = (1..=5_000).map(customer).collect();

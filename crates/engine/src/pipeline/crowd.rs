@@ -1,5 +1,6 @@
 //! Queues that have no room for another batch of the fan-out. While there is such a crowd, what is not urgent stays an event, and its order can still change;
-//! what is fanned out all the same waits in the database, and has to be claimed and read again.
+//! what is fanned out all the same waits in the database, and has to be claimed and read again. Whom an event concerns is only known when it is
+//! decided, so a few are looked at all the same: as long as those are for other queues, they go on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,10 +11,14 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// While still nothing moves, the next one follows sooner.
 const PATIENCE_WHEN_STUCK: Duration = Duration::from_millis(100);
 
+/// Who looked and found more of the crowd does not look again for so long.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(500);
+
 /// One for all loops that fan out.
 #[derive(Debug, Default)]
 pub struct Crowd {
     state: Mutex<State>,
+    next_look: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +50,7 @@ impl Crowd {
     /// After a batch these queues have no room for another.
     pub fn note(&self, queues: Vec<String>, rooms: &impl Rooms, now: Instant) {
         let room = rooms.room(&queues);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let patience = match &*state {
             State::Stuck { room: before } if *before == room => PATIENCE_WHEN_STUCK,
             State::Stuck { .. } | State::Nobody => PATIENCE,
@@ -56,7 +61,7 @@ impl Crowd {
 
     /// Whether only what is urgent goes on.
     pub fn is_there(&self, rooms: &impl Rooms, now: Instant) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let State::Waiting(waiting) = &mut *state else { return false };
         let room = rooms.room(&waiting.queues);
         // What is urgent, and what the other loops had begun, takes room without anything moving.
@@ -74,10 +79,20 @@ impl Crowd {
         false
     }
 
-    /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether a few events may be looked at although only what is urgent goes on.
+    pub fn may_look(&self, now: Instant) -> bool {
+        lock(&self.next_look).is_none_or(|next| now >= next)
     }
+
+    /// What came of it: whether some of them were for a queue that has no room.
+    pub fn looked(&self, found_more: bool, now: Instant) {
+        *lock(&self.next_look) = found_more.then(|| now + LOOK_AGAIN_AFTER);
+    }
+}
+
+/// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -110,6 +125,17 @@ mod tests {
         }
         room.0.set(10);
         assert!(!crowd.is_there(&room, begun + PATIENCE * 9));
+    }
+
+    #[test]
+    fn who_finds_others_looks_on_and_who_finds_more_of_the_crowd_waits() {
+        let (crowd, begun) = (Crowd::default(), Instant::now());
+        assert!(crowd.may_look(begun));
+        crowd.looked(false, begun);
+        assert!(crowd.may_look(begun));
+        crowd.looked(true, begun);
+        assert!(!crowd.may_look(begun + LOOK_AGAIN_AFTER / 2));
+        assert!(crowd.may_look(begun + LOOK_AGAIN_AFTER));
     }
 
     #[test]

@@ -37,12 +37,14 @@ const ROWS_PER_BATCH: f64 = 1_000.0;
 /// Before there is any experience.
 const FIRST_ROWS_PER_EVENT: f64 = 10.0;
 /// One large event must not make the batches of small ones behind it tiny.
-const MIN_BATCH: f64 = 25.0;
+const MIN_BATCH: usize = 25;
 const FIRST_POLL: Duration = Duration::from_millis(10);
 /// Only a batch that was under way before an event came, and still is after so long, makes it wait.
 const BESIDE_AFTER: Duration = Duration::from_millis(5);
 /// Events that are taken beside it at once, unless they are urgent.
 const FEW: usize = 25;
+/// The rows that a look at what is not for a crowded queue may come to.
+const ROWS_PER_LOOK: f64 = 100.0;
 
 /// What a step came to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -173,10 +175,18 @@ impl FanOut {
 
     /// How many events to take at once.
     fn limit(&self) -> usize {
-        let limit = (ROWS_PER_BATCH / self.rows_per_event).clamp(MIN_BATCH, 100_000.0);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
-        let limit = limit as usize;
-        limit.min(self.engine.config.fan_out.batch)
+        self.events_of(ROWS_PER_BATCH).max(MIN_BATCH).min(self.engine.config.fan_out.batch)
+    }
+
+    /// How many come to so many rows, by what events came to lately.
+    fn events_of(&self, rows: f64) -> usize {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "small, and no event has less than one"
+        )]
+        let events = (rows / self.rows_per_event) as usize;
+        events
     }
 
     async fn take_few(&mut self) -> Result<(), StoreError> {
@@ -185,12 +195,19 @@ impl FanOut {
         Ok(())
     }
 
-    /// A batch of fresh events; only what is urgent while a queue has no room.
+    /// A batch of fresh events. While a queue has no room: what is urgent, and a few others as long as they are for other queues.
     async fn take_fresh(&mut self, limit: usize) -> Result<Report, StoreError> {
         let crowded = self.handover.is_crowded();
-        let claim = if crowded { Claim::Urgent { limit } } else { Claim::Fresh { limit } };
+        let look = crowded && self.handover.may_look();
+        let claim = match (crowded, look) {
+            (false, _) => Claim::Fresh { limit },
+            (true, true) => Claim::Fresh { limit: self.events_of(ROWS_PER_LOOK).clamp(1, FEW.min(limit)) },
+            (true, false) => Claim::Urgent { limit },
+        };
         let mut fresh = self.step(claim, MAX_RECIPIENTS).await?;
-        if !crowded && !fresh.no_room.is_empty() {
+        if look && fresh.events > 0 {
+            self.handover.looked(!fresh.no_room.is_empty());
+        } else if !crowded && !fresh.no_room.is_empty() {
             self.handover.note_crowd(std::mem::take(&mut fresh.no_room));
         }
         fresh.more = fresh.events >= limit;

@@ -109,6 +109,16 @@ impl Handover {
         self.crowd.note(queues, self, Instant::now());
     }
 
+    /// Whether a few events may be looked at although there is a crowd.
+    pub fn may_look(&self) -> bool {
+        self.crowd.may_look(Instant::now())
+    }
+
+    /// They were, and some were for a queue without room, or none.
+    pub fn looked(&self, found_more: bool) {
+        self.crowd.looked(found_more, Instant::now());
+    }
+
     /// Marks chunks for which there is a place as leased, and keeps the places, in order.
     pub fn reserve<'a>(&self, chunks: impl Iterator<Item = &'a mut NewChunk>) -> Vec<Place> {
         let reserve = |chunk: &mut NewChunk| {
