@@ -12,6 +12,7 @@ use crate::probe::{Latency, Priority, Probes};
 use crate::process::{forget_peak, memory};
 use crate::report::{Report, number, per_second, percent};
 use crate::shape::Shape;
+use crate::sustained::WARM_UP;
 use crate::world::{Backend, World};
 
 const SIZES: [usize; 4] = [1, 100, 10_000, 1_000_000];
@@ -23,23 +24,37 @@ const PATIENCE: Duration = Duration::from_mins(10);
 
 pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let limit = limit::inserts(&bench.servers.database_url, LIMIT_WINDOW).await?;
+    let world = World::build(bench, Backend::Servers).await?;
+    let alone = stage_alone(&world).await?;
+    world.demolish(bench).await?;
     let mut world = World::build(bench, Backend::Servers).await?;
-    Box::pin(all_sizes(bench, &mut world, limit, report)).await?;
+    Box::pin(all_sizes(bench, &mut world, limit, alone, report)).await?;
     world.demolish(bench).await
 }
 
-async fn all_sizes(bench: &Bench, world: &mut World, limit: f64, report: &mut Report) -> Result<()> {
+async fn move_in(world: &World, sizes: &[usize]) -> Result<()> {
     Shape::USUAL.write_rules(world, &["EMAIL"]).await?;
-    for size in SIZES {
-        copy::members(world, size).await?;
+    for size in sizes {
+        copy::members(world, *size).await?;
     }
-    world.database.run("VACUUM ANALYZE recipient").await?;
+    world.database.run("VACUUM ANALYZE recipient").await
+}
+
+async fn all_sizes(
+    bench: &Bench,
+    world: &mut World,
+    limit: f64,
+    alone: f64,
+    report: &mut Report,
+) -> Result<()> {
+    move_in(world, &SIZES).await?;
     let probes = Probes::install(world).await?;
     let engine = world.start().await?;
-    let alone = [Priority::Normal, Priority::High].map(|priority| (priority, bench.window / 4));
+    // The very first wait for connections and queues that are being made.
+    probes.run(world, Priority::Normal, tokio::time::sleep(WARM_UP)).await?;
     let mut quiet = Vec::new();
-    for (priority, length) in alone {
-        quiet.push(probes.run(world, priority, tokio::time::sleep(length)).await?);
+    for priority in [Priority::Normal, Priority::High] {
+        quiet.push(probes.run(world, priority, tokio::time::sleep(bench.window / 4)).await?);
     }
     let (mut rows, mut kept) = (Vec::new(), Vec::new());
     for size in SIZES {
@@ -68,7 +83,6 @@ async fn all_sizes(bench: &Bench, world: &mut World, limit: f64, report: &mut Re
         }));
     }
     engine.stop().await?;
-    let alone = stage_alone(world).await?;
     rows.push(vec![
         format!("{}, the stage alone", per_second(f64::from(u32::try_from(ALONE)?))),
         per_second(alone),
@@ -100,8 +114,9 @@ async fn all_sizes(bench: &Bench, world: &mut World, limit: f64, report: &mut Re
     Ok(())
 }
 
-/// The other stages run elsewhere, or later: rows per second.
+/// The other stages run elsewhere, or later, and the tables are as empty as those of the limit: rows per second.
 async fn stage_alone(world: &World) -> Result<f64> {
+    move_in(world, &[ALONE]).await?;
     world.database.run("CHECKPOINT").await?;
     let engine = world.start_roles("api,fan_out").await?;
     let seconds = one_event(world, ALONE, "alone", "PUBLISHED").await?;
