@@ -174,3 +174,26 @@ impl Serialize for OfVerdicts {
         serializer.collect_map(Verdict::ALL.into_iter().zip(&self.0).filter(|(_, count)| **count > 0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_written_by_name_and_come_back() {
+        let mut counts = VerdictCounts::default();
+        assert_eq!(counts.to_json(), "{}");
+        for verdict in Verdict::ALL {
+            let channels = PerChannel::from_fn(|_| Ruling::Not { verdict, because: Value::Null });
+            let user = UserRef { user_type: UserTypeName::stored("CUSTOMER"), user_id: UserId::stored("1") };
+            counts.add(&Rulings { user, channels });
+        }
+        for verdict in Verdict::ALL {
+            assert_eq!(counts.get(Channel::Sms, verdict), 1, "{}", verdict.as_str());
+        }
+        let json = counts.to_json();
+        let begin = r#"{"EMAIL":{"SEND":1,"NOT_ROUTED":1,"GROUP_OFF":1,"USER_OFF":1,"UNSUPPORTED":1,"NO_ADDRESS":1,"DEAD_ADDRESS":1,"#;
+        assert!(json.starts_with(begin), "{json}");
+        assert_eq!(serde_json::from_str::<VerdictCounts>(&json).unwrap(), counts);
+    }
+}

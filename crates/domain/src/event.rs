@@ -112,7 +112,7 @@ impl Event {
         self.hash_with(&self.read_payload())
     }
 
-    /// The same, for who has the event's document already: reading a payload takes longer than hashing it.
+    /// The same, for who has the event's document, so that the payload need not be read again.
     pub fn body_hash_by(&self, document: &Value) -> BodyHash {
         self.hash_with(&document["payload"])
     }

@@ -9,7 +9,7 @@ use campanile_domain::event::Event;
 use campanile_domain::fan_out::Cursor;
 use campanile_domain::rules::Rules;
 use campanile_store::{ClaimedEvent, StoreError};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::decide::{Decided, decide};
@@ -20,6 +20,8 @@ use crate::stage_cpu::Timed;
 const MAX_EVENTS: usize = 4;
 /// What was decided longer ago is decided again: by then people have moved, and quiet hours begun.
 const MAX_AGE: Duration = Duration::from_secs(1);
+/// Who claims holds a connection, and this may wait for one.
+const MAX_WAIT: Duration = Duration::from_millis(100);
 
 /// By the number of the event.
 #[derive(Debug, Default)]
@@ -74,7 +76,7 @@ impl Ahead {
         if !is_next {
             return None;
         }
-        step.deciding.await.ok()?.ok()?
+        timeout(MAX_WAIT, step.deciding).await.ok()?.ok()?.ok()?
     }
 
     /// Its last step was not written, so that another comes next.

@@ -172,7 +172,6 @@ fn open_claim(
     Ok(ClaimId(connection.last_insert_rowid()))
 }
 
-/// A claim that turned out to hold nothing is not kept.
 /// What was declared dead while it waited is not sent to.
 fn leave_out_dead(connection: &Connection, jobs: &mut [SendJob]) -> Result<(), StoreError> {
     if jobs.is_empty() {
@@ -193,6 +192,7 @@ fn leave_out_dead(connection: &Connection, jobs: &mut [SendJob]) -> Result<(), S
     Ok(())
 }
 
+/// A claim that turned out to hold nothing is not kept.
 fn fill_claim(connection: &Connection, claim: ClaimId, jobs: &[SendJob]) -> Result<(), StoreError> {
     if jobs.is_empty() {
         return read::change(connection, statement::DELETE_CLAIM, named_params! { ":id": claim.0 }).map(drop);
