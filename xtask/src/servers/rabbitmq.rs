@@ -20,6 +20,10 @@ const NAME: &str = "rabbitmq";
 /// What it writes when all its listeners are open.
 pub const READY: &str = "Server startup complete";
 
+/// Heaps of more than half a megabyte are not fetched from the system and given back at every garbage collection: see
+/// `docs/guides/rabbitmq.md`.
+const HEAPS: &str = "+MHsbct 16384 +MHlmbcs 16384";
+
 /// Kills the node, and starts it again so that the household still finds it.
 const NODE_SCRIPT: &str = include_str!("node.sh");
 
@@ -124,7 +128,12 @@ impl Node {
         command
             .env("RABBITMQ_NODENAME", format!("campanile_{}@localhost", std::process::id()))
             .env("RABBITMQ_DIST_PORT", self.distribution_port.to_string())
-            .env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", "-kernel inet_dist_use_interface {127,0,0,1}")
+            .env(
+                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+                format!("-kernel inet_dist_use_interface {{127,0,0,1}} {HEAPS}"),
+            )
+            // It shares its cores with everybody else here.
+            .env("RABBITMQ_SCHEDULER_BIND_TYPE", "u")
             .env("ERL_EPMD_PORT", self.epmd_port.to_string())
             .env("ERL_EPMD_ADDRESS", "127.0.0.1")
             // To its own output, which is the log that we read.
