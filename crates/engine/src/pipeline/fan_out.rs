@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use campanile_domain::event::{BodyHash, Failure};
-use campanile_domain::fan_out::{Cursor, End, MAX_DECISIONS, OutboxRow, Plan};
+use campanile_domain::fan_out::{Cursor, End, MAX_CHUNK_ROWS, MAX_DECISIONS, OutboxRow, Plan};
 use campanile_domain::id::{EntityRef, EventId};
+use campanile_domain::rules::Rules;
 use campanile_store::{
     ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, Step, StoreError,
 };
@@ -29,8 +30,11 @@ const MAX_RECIPIENTS: usize = 2_000;
 const MAX_RECIPIENTS_ALONE: usize = MAX_DECISIONS + 1;
 /// An event that does not fit into a share of this size goes on by a cursor; smaller ones only need a larger share.
 const LARGE: usize = 250;
-/// Of one step of a large audience: short, so that others wait little; and longer while there are no others.
+/// Of one step of a large audience: short, so that others wait little.
 const CHUNK_RECIPIENTS: usize = 400;
+/// While there are no others it is longer: what a queue that has a place has room for, and whatever the channels, so many people. With the
+/// step that is decided ahead that is 10,000 rows.
+const CHUNK_ROWS_ALONE: usize = publish::LOOPS * MAX_CHUNK_ROWS;
 const CHUNK_RECIPIENTS_ALONE: usize = 1_000;
 /// The rows that a batch should come to; the claim is sized by what events came to lately.
 const ROWS_PER_BATCH: f64 = 1_000.0;
@@ -223,7 +227,7 @@ impl FanOut {
     pub async fn run_once(&mut self) -> Result<Report, StoreError> {
         let (crowded, after) = (self.handover.is_crowded(), self.last_large);
         let fresh = self.take_fresh(self.limit()).await?;
-        let room = if fresh.events == 0 { CHUNK_RECIPIENTS_ALONE } else { CHUNK_RECIPIENTS };
+        let room = if fresh.events == 0 { MAX_RECIPIENTS } else { CHUNK_RECIPIENTS };
         let claim = if crowded { Claim::UrgentUnfinished { after } } else { Claim::Unfinished { after } };
         let mut chunk = self.step(claim, room).await?;
         if !crowded && !chunk.no_room.is_empty() {
@@ -299,13 +303,13 @@ impl FanOut {
         let events = claim.events().to_vec();
         let to_decide: Vec<&ClaimedEvent> =
             events.iter().filter(|e| !e.known && e.cancelled.is_none()).collect();
+        let rules = self.engine.rules.current();
         let room = match &events[..] {
             [event] if !has_begun(event) => MAX_RECIPIENTS_ALONE,
-            [_] => room,
+            [event] => room.min(longest_step(&rules, event)),
             many => room / many.len(),
         };
         let share = if events.len() == 1 { Share::Whole } else { Share::Of(room) };
-        let rules = self.engine.rules.current();
         let now = claim.now();
         let ahead = match to_decide[..] {
             [event] => self.ahead.take(event, &rules, room).await,
@@ -330,7 +334,8 @@ impl FanOut {
         if let ([event], [FanOutStep { step: Step::Continues(cursor), .. }]) = (&events[..], &batch.steps[..])
             && !self.handover.is_crowded()
         {
-            self.ahead.begin(&self.engine, rules, event, cursor, room.min(CHUNK_RECIPIENTS_ALONE));
+            let room = room.min(longest_step(&rules, event));
+            self.ahead.begin(&self.engine, rules, event, cursor, room);
         }
         self.commit(claim, batch).await
     }
@@ -422,6 +427,13 @@ enum Share {
 }
 
 /// Whether some recipients of the event were told already.
+/// How many recipients a step of this event may have while there are no others.
+fn longest_step(rules: &Rules, event: &ClaimedEvent) -> usize {
+    let routes = rules.routes(&event.event.event_type);
+    let channels = routes.map_or(0, |routes| routes.iter().filter(|(_, route)| route.is_some()).count());
+    (CHUNK_ROWS_ALONE / channels.max(1)).max(CHUNK_RECIPIENTS_ALONE)
+}
+
 fn has_begun(event: &ClaimedEvent) -> bool {
     event.cursor.as_ref().is_some_and(|cursor| *cursor != Cursor::default())
 }
