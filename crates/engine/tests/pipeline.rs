@@ -314,6 +314,36 @@ async fn large_events_take_turns() {
 }
 
 #[tokio::test]
+async fn a_step_over_one_channel_has_more_people_while_nobody_else_waits() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=8_000).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let news = |id: &str| json!([{"event_id": id, "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}]);
+    let route = |channel: &str| json!({"event_type": "NEWS", "channel": channel});
+    // Others publish.
+    let (handover, _chunks) = publish::handover(Vec::new());
+    for (id, routes, of_a_step) in
+        [("one", vec![route("EMAIL")], 2_000), ("two", vec![route("EMAIL"), route("SMS")], 1_000)]
+    {
+        world.put(Table::Routing, json!(routes)).await;
+        world.emit(news(id)).await;
+        let mut fan_out = FanOut::new(world.engine.clone(), handover.clone());
+        let mut told = Vec::new();
+        while told.len() < 4 {
+            fan_out.run_once().await.unwrap();
+            told.extend(
+                world.trace(id).await.processed.and_then(|processed| processed["recipients"].as_u64()),
+            );
+        }
+        // The first is short: it is taken together with fresh events, of which this was one.
+        assert_eq!((told[2] - told[1], told[3] - told[2]), (of_a_step, of_a_step), "{id}");
+        while status(&world.trace(id).await) == "PENDING" {
+            fan_out.run_once().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked() {
     let world = World::new().await;
     let people: Vec<Value> = (1..=2_500).map(customer).collect();

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use campanile_domain::event::Event;
-use campanile_domain::fan_out::Cursor;
+use campanile_domain::fan_out::{Cursor, MAX_CHUNK_ROWS};
 use campanile_domain::rules::Rules;
 use campanile_store::{ClaimedEvent, StoreError};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::decide::{Decided, decide};
+use super::publish::LOOPS;
 use crate::Engine;
 use crate::stage_cpu::Timed;
 
@@ -20,8 +21,19 @@ use crate::stage_cpu::Timed;
 const MAX_EVENTS: usize = 4;
 /// What was decided longer ago is decided again: by then people have moved, and quiet hours begun.
 const MAX_AGE: Duration = Duration::from_secs(1);
+/// The rows of the longest step: what a queue that has a place has room for. Whatever the channels, it has so many recipients: with the step
+/// that is decided ahead that is 10,000 rows.
+const MAX_ROWS: usize = LOOPS * MAX_CHUNK_ROWS;
+const ENOUGH_RECIPIENTS: usize = 1_000;
 /// Who claims holds a connection, and this may wait for one.
 const MAX_WAIT: Duration = Duration::from_millis(100);
+
+/// How many recipients a step of this event may have.
+pub fn longest_step(rules: &Rules, event: &ClaimedEvent) -> usize {
+    let routes = rules.routes(&event.event.event_type);
+    let channels = routes.map_or(0, |routes| routes.iter().filter(|(_, route)| route.is_some()).count());
+    (MAX_ROWS / channels.max(1)).max(ENOUGH_RECIPIENTS)
+}
 
 /// By the number of the event.
 #[derive(Debug, Default)]
@@ -38,7 +50,7 @@ struct NextStep {
 }
 
 impl Ahead {
-    /// Decides about the next `room` recipients behind `cursor`.
+    /// Decides about the next recipients behind `cursor`, no more than there is `room` for.
     pub fn begin(
         &mut self,
         engine: &Engine,
@@ -51,6 +63,7 @@ impl Ahead {
         if self.0.len() >= MAX_EVENTS {
             return;
         }
+        let room = room.min(longest_step(&rules, event));
         let store = Arc::clone(&engine.store);
         let next = ClaimedEvent { cursor: Some(cursor.clone()), ..event.clone() };
         let today = Arc::clone(&rules);

@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use campanile_domain::event::{BodyHash, Failure};
-use campanile_domain::fan_out::{Cursor, End, MAX_CHUNK_ROWS, MAX_DECISIONS, OutboxRow, Plan};
+use campanile_domain::fan_out::{Cursor, End, MAX_DECISIONS, OutboxRow, Plan};
 use campanile_domain::id::{EntityRef, EventId};
-use campanile_domain::rules::Rules;
 use campanile_store::{
     ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, Step, StoreError,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, longest_step};
 use super::crowd::Rooms;
 use super::decide::decide;
 use super::publish::Handover;
@@ -30,12 +29,8 @@ const MAX_RECIPIENTS: usize = 2_000;
 const MAX_RECIPIENTS_ALONE: usize = MAX_DECISIONS + 1;
 /// An event that does not fit into a share of this size goes on by a cursor; smaller ones only need a larger share.
 const LARGE: usize = 250;
-/// Of one step of a large audience: short, so that others wait little.
+/// Of one step of a large audience: short, so that others wait little. While there are none, it is as long as it may be.
 const CHUNK_RECIPIENTS: usize = 400;
-/// While there are no others it is longer: what a queue that has a place has room for, and whatever the channels, so many people. With the
-/// step that is decided ahead that is 10,000 rows.
-const CHUNK_ROWS_ALONE: usize = publish::LOOPS * MAX_CHUNK_ROWS;
-const CHUNK_RECIPIENTS_ALONE: usize = 1_000;
 /// The rows that a batch should come to; the claim is sized by what events came to lately.
 const ROWS_PER_BATCH: f64 = 1_000.0;
 /// Before there is any experience.
@@ -334,7 +329,6 @@ impl FanOut {
         if let ([event], [FanOutStep { step: Step::Continues(cursor), .. }]) = (&events[..], &batch.steps[..])
             && !self.handover.is_crowded()
         {
-            let room = room.min(longest_step(&rules, event));
             self.ahead.begin(&self.engine, rules, event, cursor, room);
         }
         self.commit(claim, batch).await
@@ -427,13 +421,6 @@ enum Share {
 }
 
 /// Whether some recipients of the event were told already.
-/// How many recipients a step of this event may have while there are no others.
-fn longest_step(rules: &Rules, event: &ClaimedEvent) -> usize {
-    let routes = rules.routes(&event.event.event_type);
-    let channels = routes.map_or(0, |routes| routes.iter().filter(|(_, route)| route.is_some()).count());
-    (CHUNK_ROWS_ALONE / channels.max(1)).max(CHUNK_RECIPIENTS_ALONE)
-}
-
 fn has_begun(event: &ClaimedEvent) -> bool {
     event.cursor.as_ref().is_some_and(|cursor| *cursor != Cursor::default())
 }
