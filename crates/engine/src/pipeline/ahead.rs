@@ -21,9 +21,9 @@ use crate::stage_cpu::Timed;
 const MAX_EVENTS: usize = 4;
 /// What was decided longer ago is decided again: by then people have moved, and quiet hours begun.
 const MAX_AGE: Duration = Duration::from_secs(1);
-/// The rows of the longest step: what a queue that has a place has room for. Whatever the channels, it has so many recipients: with the step
-/// that is decided ahead that is 10,000 rows.
+/// What a queue that has a place has room for: the rows of the longest step, as long as it comes to so many recipients.
 const MAX_ROWS: usize = LOOPS * MAX_CHUNK_ROWS;
+/// Over all channels, and with the next step in memory, those are 10,000 rows.
 const ENOUGH_RECIPIENTS: usize = 1_000;
 /// Who claims holds a connection, and this may wait for one.
 const MAX_WAIT: Duration = Duration::from_millis(100);

@@ -1,0 +1,348 @@
+//! The fan-out of large audiences, and of events for queues that have no room: who passes whom, and what is done again.
+
+#[expect(dead_code, reason = "each test file uses a part of it")]
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use campanile_broker::{Broker, Message};
+use campanile_channels::Providers;
+use campanile_engine::EngineConfig;
+use campanile_engine::config::FanOutConfig;
+use campanile_engine::pipeline::fan_out::FanOut;
+use campanile_engine::pipeline::publish;
+use campanile_store::conformance::BackDoor;
+use campanile_store::{Table, Trace};
+use serde_json::{Value, json};
+use support::{World, config, customer, event, settled, status};
+
+fn waiter() -> Value {
+    json!({"user_type": "RESTAURANT_USER", "user_id": "1", "entity_type": "RESTAURANT", "entity_id": "5",
+           "email": "a@example.com", "push_tokens": [], "active": true})
+}
+
+#[tokio::test]
+async fn a_large_audience_passes_a_narrow_queue_and_others_pass_it() {
+    let world = World::with(config(), Providers::capture(), 50).await;
+    let people: Vec<Value> = (1..=3_000).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    world.put(Table::Recipients, json!([waiter()])).await;
+    world.emit(json!([{"event_id": "big", "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}])).await;
+    let running = world.start();
+    world.until("big", |trace| trace.processed.is_some()).await;
+    world.emit(json!([{"event_id": "small", "event_type": "X", "aggregate_type": "RESTAURANT", "aggregate_id": "5"},
+                      {"event_id": "urgent", "event_type": "X", "aggregate_type": "RESTAURANT", "aggregate_id": "5", "priority": "HIGH"}])).await;
+    world.until("urgent", settled).await;
+    world.until("small", settled).await;
+    assert_ne!(
+        status(&world.trace("big").await),
+        "PROCESSED",
+        "the large one was done before the small ones"
+    );
+    let big = world.until("big", |trace| status(trace) == "PROCESSED").await;
+    assert_eq!(big.processed.unwrap()["recipients"], 3_001);
+    while world.captured().await < 3_000 * 2 + 3 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn middling_events_do_not_wait_for_a_large_one() {
+    let world = World::with(config(), Providers::capture(), 50).await;
+    let people: Vec<Value> = (1..=3_000).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let staff = |id: u32| {
+        json!({"user_type": "RESTAURANT_USER", "user_id": id.to_string(), "entity_type": "RESTAURANT", "entity_id": "5",
+               "push_tokens": [], "active": true})
+    };
+    world.put(Table::Recipients, json!((1..=30).map(staff).collect::<Vec<_>>())).await;
+    world.emit(json!([{"event_id": "big", "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}])).await;
+    // Others publish.
+    let (handover, _chunks) = publish::handover(Vec::new());
+    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    fan_out.run_once().await.unwrap();
+    let order = |n: u32| json!({"event_id": format!("m{n}"), "event_type": "X", "aggregate_type": "RESTAURANT", "aggregate_id": "5"});
+    world.emit(json!((1..=100).map(order).collect::<Vec<_>>())).await;
+    for _ in 0..4 {
+        fan_out.run_once().await.unwrap();
+    }
+    assert_eq!(status(&world.trace("big").await), "PENDING");
+    for n in 1..=100 {
+        let trace = world.trace(&format!("m{n}")).await;
+        let decided = trace.decisions.as_ref().and_then(Value::as_array).map(Vec::len);
+        assert_eq!((status(&trace), decided), ("PUBLISHED", Some(30)));
+    }
+}
+
+/// What waits as an event can still be overtaken, and costs less than what waits as rows.
+#[tokio::test]
+async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
+    let world = World::with(
+        EngineConfig { fan_out: FanOutConfig { batch: 1, ..config().fan_out }, ..config() },
+        Providers::capture(),
+        5,
+    )
+    .await;
+    world.put(Table::Recipients, json!([customer(1)])).await;
+    let calm = |n: usize| event(&format!("calm-{n}"), 1);
+    world.emit(json!((0..300).map(calm).collect::<Vec<_>>())).await;
+    let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
+    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    // The hand-over fills, since nobody publishes.
+    while fan_out.run_once().await.unwrap().events > 0 {}
+    let waits =
+        async || world.back_door.count("SELECT count(*) FROM event_outbox WHERE status = 'PENDING'").await;
+    let waiting = waits().await;
+    assert!(waiting > 0);
+    let mut urgent = event("urgent", 1);
+    urgent["priority"] = json!("HIGH");
+    world.emit(json!([urgent])).await;
+    fan_out.run_once().await.unwrap();
+    assert_eq!((status(&world.trace("urgent").await), waits().await), ("PUBLISHED", waiting));
+    // For the sake of other queues it goes on all the same, if slowly.
+    while waits().await == waiting {
+        fan_out.run_once().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_for_another_queue_passes_one_that_has_no_room() {
+    let world = World::with(config(), Providers::capture(), 5).await;
+    let people: Vec<Value> = (1..=20_000).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    world.put(Table::Recipients, json!([waiter()])).await;
+    world.put(Table::Audiences, json!([{"event_type": "NEWS", "name": "all", "recipient_type": "CUSTOMER", "scope": "PERSONAL", "shared_read": false}])).await;
+    world.emit(json!([{"event_id": "big", "event_type": "NEWS", "aggregate_type": "MAGAZINE", "aggregate_id": "1"}])).await;
+    let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
+    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    // The hand-over fills, since nobody publishes.
+    while fan_out.run_once().await.unwrap().events > 0 {}
+    assert_eq!(status(&world.trace("big").await), "PENDING");
+    world.emit(json!([{"event_id": "small", "event_type": "X", "aggregate_type": "RESTAURANT", "aggregate_id": "5"}])).await;
+    fan_out.run_once().await.unwrap();
+    assert_eq!(status(&world.trace("small").await), "PUBLISHED");
+}
+
+#[tokio::test]
+async fn large_events_take_turns() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=5_000).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let broadcast = |id: &str| json!({"event_id": id, "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"});
+    world.emit(json!([broadcast("first"), broadcast("second")])).await;
+    // Others publish.
+    let (handover, _chunks) = publish::handover(Vec::new());
+    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    for _ in 0..5 {
+        fan_out.run_once().await.unwrap();
+    }
+    for event_id in ["first", "second"] {
+        let processed = world.trace(event_id).await.processed.unwrap();
+        assert_eq!(processed["status"], "PROCESSING");
+        assert!(processed["recipients"].as_u64() > Some(1_000), "{event_id}: {processed:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_step_over_one_channel_has_more_people_while_nobody_else_waits() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=8_000).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let news = |id: &str| json!([{"event_id": id, "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}]);
+    let route = |channel: &str| json!({"event_type": "NEWS", "channel": channel});
+    // Others publish.
+    let (handover, _chunks) = publish::handover(Vec::new());
+    for (id, routes, of_a_step) in
+        [("one", vec![route("EMAIL")], 2_000), ("two", vec![route("EMAIL"), route("SMS")], 1_000)]
+    {
+        world.put(Table::Routing, json!(routes)).await;
+        world.emit(news(id)).await;
+        let mut fan_out = FanOut::new(world.engine.clone(), handover.clone());
+        let mut told = Vec::new();
+        while told.len() < 4 {
+            fan_out.run_once().await.unwrap();
+            told.extend(
+                world.trace(id).await.processed.and_then(|processed| processed["recipients"].as_u64()),
+            );
+        }
+        // The first is short: it is taken together with fresh events, of which this was one.
+        assert_eq!((told[2] - told[1], told[3] - told[2]), (of_a_step, of_a_step), "{id}");
+        while status(&world.trace(id).await) == "PENDING" {
+            fan_out.run_once().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=2_500).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let audience = |name: &str| json!([{"event_type": "NEWS", "name": name, "recipient_type": "CUSTOMER", "scope": "PERSONAL", "shared_read": false}]);
+    world.put(Table::Audiences, audience("customers")).await;
+    world.emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "MAGAZINE", "aggregate_id": "1"}])).await;
+    // Others publish.
+    let (handover, _chunks) = publish::handover(Vec::new());
+    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    fan_out.run_once().await.unwrap();
+    world.put(Table::Audiences, audience("a-new-one")).await;
+    while status(&world.trace("news").await) == "PENDING" {
+        fan_out.run_once().await.unwrap();
+    }
+    assert_eq!(world.trace("news").await.processed.unwrap()["recipients"], 2_500);
+}
+
+/// The next step is decided while the last one is written, so another may have come between.
+#[tokio::test]
+async fn what_was_decided_ahead_is_forgotten_where_somebody_else_went_on() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=6_000).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    world.emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}])).await;
+    // Others publish.
+    let (handover, _chunks) = publish::handover(Vec::new());
+    let mut instances = [(); 2].map(|()| FanOut::new(world.engine.clone(), handover.clone()));
+    // As many as it takes, and one more: nobody spends a turn on what is written already.
+    for turn in (0..2).cycle().take(7) {
+        instances[turn].run_once().await.unwrap();
+    }
+    let trace = world.trace("news").await;
+    assert_eq!(status(&trace), "PUBLISHED");
+    assert_eq!(trace.processed.unwrap()["recipients"], 6_000);
+    let told = "SELECT count(DISTINCT recipient_id) FROM outbox WHERE channel = 'EMAIL'";
+    assert_eq!(world.back_door.count(told).await, 6_000);
+}
+
+#[tokio::test]
+async fn what_was_decided_ahead_by_older_rules_is_decided_again() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=2_500).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    let template = |title: &str| json!([{"event_type": "NEWS", "title": title}]);
+    world.put(Table::Templates, template("before")).await;
+    world.emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}])).await;
+    // Others publish.
+    let (handover, _chunks) = publish::handover(Vec::new());
+    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    fan_out.run_once().await.unwrap();
+    let titled = async |title: &str| {
+        let sql = format!("SELECT count(DISTINCT recipient_id) FROM outbox WHERE title = '{title}'");
+        world.back_door.count(&sql).await
+    };
+    let before = titled("before").await;
+    world.put(Table::Templates, template("after")).await;
+    while status(&world.trace("news").await) == "PENDING" {
+        fan_out.run_once().await.unwrap();
+    }
+    assert!((1..2_500).contains(&before), "{before}");
+    assert_eq!((titled("before").await, titled("after").await), (before, 2_500 - before));
+}
+
+#[tokio::test]
+async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written() {
+    let world = World::new().await;
+    let people: Vec<Value> = (1..=2_500).map(customer).collect();
+    world.put(Table::Recipients, json!(people)).await;
+    world.put(Table::Audiences, json!([{"event_type": "NEWS", "name": "all", "recipient_type": "CUSTOMER", "scope": "PERSONAL", "shared_read": false}])).await;
+    world.emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "MAGAZINE", "aggregate_id": "1"}])).await;
+    let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
+    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    fan_out.run_once().await.unwrap();
+    assert_eq!(status(&world.trace("news").await), "PENDING");
+    // Nobody publishes what this hand was given, until its lease passes.
+    world.back_door.advance(world.engine.config.lease * 2).await;
+    assert!(
+        world
+            .engine
+            .store
+            .delete_row(Table::Audiences, vec!["NEWS".to_owned(), "all".to_owned()])
+            .await
+            .unwrap()
+    );
+    world.engine.rules.refresh(world.engine.store.as_ref()).await.unwrap();
+    let running = world.start();
+    let trace = world.until("news", |trace| status(trace) == "PROCESSED").await;
+    assert!(trace.event["last_error"].as_str().unwrap().starts_with("NO_AUDIENCE: "));
+    assert_eq!(trace.dead_letters.len(), 1);
+    let told = trace.processed.unwrap()["recipients"].as_u64().unwrap();
+    assert!((1..2_500).contains(&told), "{told}");
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+const CUSTOMERS: &str = "notification.customer";
+const QUEUE_LIMIT: usize = 100;
+
+/// An event for a queue that is full, which nobody but the test empties; a table notes chunks that are given back, or claimed.
+async fn with_a_full_queue(lease: Duration) -> World {
+    let roles = "fan_out,publish".parse().unwrap();
+    let world =
+        World::with(EngineConfig { roles, lease, ..config() }, Providers::capture(), QUEUE_LIMIT).await;
+    world.put(Table::Recipients, json!([customer(1)])).await;
+    let witness = "CREATE TABLE witness (id INTEGER);
+         CREATE TRIGGER witness AFTER UPDATE ON publish_chunk BEGIN INSERT INTO witness VALUES (NEW.id); END";
+    world.back_door.execute(witness).await;
+    let filling = |_| Message { id: "filling".to_owned(), body: Arc::from(&b"{}"[..]) };
+    world.broker.publish(CUSTOMERS, (0..QUEUE_LIMIT).map(filling).collect()).await.unwrap();
+    world.emit(json!([event("e1", 1)])).await;
+    world
+}
+
+/// Takes all that is in the queue.
+async fn empty_the_queue(world: &World) {
+    let mut consumer = world.broker.consume(CUSTOMERS, QUEUE_LIMIT).await.unwrap();
+    let taken = consumer.receive(QUEUE_LIMIT, Duration::ZERO).await.unwrap();
+    consumer.ack(&taken.iter().map(|delivery| delivery.tag).collect::<Vec<_>>()).await.unwrap();
+}
+
+fn is_published(trace: &Trace) -> bool {
+    !trace.outbox.is_empty() && trace.outbox.iter().all(|row| row["status"] == "PUBLISHED")
+}
+
+#[tokio::test]
+async fn what_was_handed_over_waits_in_memory_until_its_queue_has_room() {
+    let world = with_a_full_queue(Duration::from_mins(10)).await;
+    let running = world.start();
+    let waiting = world.until("e1", |trace| !trace.outbox.is_empty()).await;
+    assert!(!is_published(&waiting), "{:?}", waiting.outbox);
+    empty_the_queue(&world).await;
+    world.until("e1", is_published).await;
+    let moved = world.back_door.count("SELECT count(*) FROM witness").await;
+    assert_eq!(moved, 0, "it was given back, and had to be claimed and read again");
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn what_waits_in_the_database_gets_room_although_more_is_handed_over_all_the_time() {
+    let world = with_a_full_queue(Duration::from_mins(10)).await;
+    // Fanned out by an instance that handed it to nobody.
+    let (nobody, _) = publish::handover(Vec::new());
+    FanOut::new(world.engine.clone(), nobody).run_once().await.unwrap();
+    let running = world.start();
+    let begun = Instant::now();
+    let mut round = 0;
+    while !is_published(&world.trace("e1").await) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "what was handed over took all the room");
+        round += 1;
+        let more = |n| event(&format!("more {round}-{n}"), 1);
+        world.emit(json!((0..QUEUE_LIMIT).map(more).collect::<Vec<_>>())).await;
+        empty_the_queue(&world).await;
+    }
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn what_waits_too_long_for_room_is_given_back_and_published_by_whoever_claims_it() {
+    let world = with_a_full_queue(Duration::from_secs(2)).await;
+    let running = world.start();
+    let given_back = "SELECT count(*) FROM publish_chunk WHERE id IN (SELECT id FROM witness)";
+    let begun = Instant::now();
+    while world.back_door.count(given_back).await == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it was never given back");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    empty_the_queue(&world).await;
+    world.until("e1", is_published).await;
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
