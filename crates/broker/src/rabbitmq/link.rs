@@ -99,11 +99,20 @@ impl Link {
             return Err(reason);
         }
         let publisher = self.publishers.get(queue).ok_or_else(|| format!("nobody publishes to `{queue}`"))?;
-        match timeout(CONFIRM_WITHIN, publisher.publish(messages)).await {
-            Ok(answered) => answered.map_err(|fault| fault.to_string()),
-            Err(_) => Err(self.blocked().unwrap_or_else(|| {
-                format!("it did not confirm within {} seconds", CONFIRM_WITHIN.as_secs())
-            })),
+        if let Ok(answered) = timeout(CONFIRM_WITHIN, publisher.publish(messages)).await {
+            return answered.map_err(|fault| fault.to_string());
+        }
+        if let Some(reason) = self.blocked() {
+            return Err(reason);
+        }
+        publisher.begin_anew().await;
+        Err(format!("it did not confirm within {} seconds", CONFIRM_WITHIN.as_secs()))
+    }
+
+    /// What is published to the queue from now on has nothing to do with what was before.
+    pub(super) async fn begin_anew(&self, queue: &str) {
+        if let Some(publisher) = self.publishers.get(queue) {
+            publisher.begin_anew().await;
         }
     }
 

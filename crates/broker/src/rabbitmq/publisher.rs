@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit, watch};
 
 use super::confirms::Confirms;
 use crate::amqp::{Channel, Connection, Fault, MAX_SHORT_BYTES, Outgoing, Request};
@@ -18,12 +18,12 @@ const STEP: usize = 100;
 
 pub(super) struct Publisher {
     connection: Connection,
-    channel: Channel,
-    /// Room for what is unconfirmed.
-    window: Arc<Semaphore>,
-    confirms: Arc<Confirms>,
+    /// There is none from the moment at which one was given up until somebody publishes.
+    lane: Mutex<Option<Arc<Lane>>>,
     exchange: String,
     key: String,
+    /// Told why a lane has ended.
+    ended: Arc<watch::Sender<Option<Fault>>>,
 }
 
 impl Publisher {
@@ -32,11 +32,8 @@ impl Publisher {
         (exchange, key): (String, String),
         ended: &Arc<watch::Sender<Option<Fault>>>,
     ) -> Result<Self, Fault> {
-        let window = Arc::new(Semaphore::new(MAX_UNCONFIRMED));
-        let confirms = Arc::new(Confirms::new(Arc::clone(&window), Arc::clone(ended)));
-        let channel = connection.channel(Arc::clone(&confirms) as _).await?;
-        channel.ask(Request::ConfirmSelect).await?;
-        Ok(Self { connection, channel, window, confirms, exchange, key })
+        let lane = Mutex::new(Some(Arc::new(Lane::open(&connection, ended).await?)));
+        Ok(Self { connection, lane, exchange, key, ended: Arc::clone(ended) })
     }
 
     pub(super) fn close(&self) {
@@ -49,6 +46,51 @@ impl Publisher {
 
     /// Returns when every message is confirmed or refused.
     pub(super) async fn publish(&self, messages: Vec<Message>) -> Result<Vec<Confirm>, Fault> {
+        let lane = self.lane().await?;
+        lane.publish((&self.exchange, &self.key), messages).await
+    }
+
+    /// Gives up the channel, and what is unconfirmed there: the next message goes over another. A channel keeps what it knows of
+    /// a queue, and one that was deleted and made again may confirm nothing that comes from it, for as long as the channel lives.
+    pub(super) async fn begin_anew(&self) {
+        *self.lane.lock().await = None;
+    }
+
+    async fn lane(&self) -> Result<Arc<Lane>, Fault> {
+        let mut lane = self.lane.lock().await;
+        if let Some(lane) = &*lane {
+            return Ok(Arc::clone(lane));
+        }
+        let opened = Lane::open(&self.connection, &self.ended).await.inspect_err(|fault| {
+            // While there was no lane, nobody heard whether the connection ended.
+            self.ended.send_replace(Some(fault.clone()));
+        })?;
+        Ok(Arc::clone(lane.insert(Arc::new(opened))))
+    }
+}
+
+/// A channel, and what is unconfirmed on it.
+struct Lane {
+    channel: Channel,
+    /// Room for what is unconfirmed.
+    window: Arc<Semaphore>,
+    confirms: Arc<Confirms>,
+}
+
+impl Lane {
+    async fn open(connection: &Connection, ended: &Arc<watch::Sender<Option<Fault>>>) -> Result<Self, Fault> {
+        let window = Arc::new(Semaphore::new(MAX_UNCONFIRMED));
+        let confirms = Arc::new(Confirms::new(Arc::clone(&window), Arc::clone(ended)));
+        let channel = connection.channel(Arc::clone(&confirms) as _).await?;
+        channel.ask(Request::ConfirmSelect).await?;
+        Ok(Self { channel, window, confirms })
+    }
+
+    async fn publish(
+        &self,
+        (exchange, key): (&str, &str),
+        messages: Vec<Message>,
+    ) -> Result<Vec<Confirm>, Fault> {
         let messages = Arc::new(messages);
         let answers: Vec<_> = messages.iter().map(check).collect();
         let places: Vec<_> =
@@ -67,7 +109,7 @@ impl Publisher {
                 room.split(1).into_iter().for_each(SemaphorePermit::forget);
                 self.confirms.sending(batch, step[index]);
             };
-            self.channel.publish(&self.exchange, &self.key, &outgoing, sending).await?;
+            self.channel.publish(exchange, key, &outgoing, sending).await?;
         }
         waiting.answers().await.ok_or_else(unconfirmed)
     }

@@ -109,6 +109,7 @@ async fn watch(shared: Arc<Shared>, link: Arc<Link>, queue: String) -> BrokerErr
             Ok(seen) => {
                 if shared.saw(&queue, before, seen) == News::Lost {
                     warn_of_loss(&queue);
+                    link.begin_anew(&queue).await;
                 }
             }
             Err(error) => return error,

@@ -6,6 +6,8 @@ use crate::support::witness::Witness;
 use crate::support::{Place, make_good, messages, publish, receive, receive_and_ack, until, within};
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use campanile_broker::{
     Broker, BrokerError, Confirm, DEAD_LETTER_QUEUE, Published, RabbitMq, RabbitMqConfig,
 };
@@ -186,6 +188,28 @@ async fn a_queue_that_does_not_answer_holds_up_no_other() {
     publish(&broker, "hangs", 0..3).await;
     receive_and_ack(&mut *until(async || broker.consume("hangs", 10).await.ok()).await, 0..3).await;
     drop((broker, consumer));
+    place.remove().await;
+}
+
+/// A channel that lost its confirms, as happens when a queue is deleted and made again, may not hear any more for as long as it
+/// lives.
+#[tokio::test]
+async fn what_was_never_confirmed_is_published_again_over_another_channel() {
+    let (place, proxy) = (Place::new(&["a", "b"]), Proxy::up().await);
+    let broker = open_by(&proxy, &place).await;
+    publish(&broker, "b", 0..1).await;
+    proxy.keep_confirms(true);
+    let unconfirmed = timeout(Duration::from_mins(1), broker.publish("a", messages(0..1_000))).await;
+    let unconfirmed = unconfirmed.expect("nobody waits for ever").expect_err("nobody heard");
+    assert!(unconfirmed.to_string().contains("did not confirm"), "{unconfirmed}");
+    proxy.keep_confirms(false);
+    // More than may be unconfirmed at a time, so that what never came would be missed.
+    let opened = proxy.channels_opened();
+    publish(&broker, "a", 0..1_000).await;
+    publish(&broker, "b", 1..2).await;
+    assert_eq!(proxy.channels_opened() - opened, 1, "the other queue keeps its own");
+    receive_and_ack(&mut *broker.consume("a", 1_000).await.expect("it is there"), 0..1_000).await;
+    drop(broker);
     place.remove().await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,6 +14,7 @@ use url::Url;
 const OPEN_CHANNEL: [u8; 4] = [0, 20, 0, 10];
 const DECLARE_QUEUE: [u8; 4] = [0, 50, 0, 10];
 const CONSUME: [u8; 4] = [0, 60, 0, 20];
+const CONFIRM: [u8; 4] = [0, 60, 0, 80];
 /// With which a client begins, before any frame.
 const PROTOCOL_HEADER_BYTES: usize = 8;
 const FRAME_HEADER_BYTES: usize = 7;
@@ -26,11 +27,12 @@ pub struct Proxy {
     filter: Arc<Filter>,
 }
 
-/// What it looks for in all that goes to the broker.
+/// What it looks for in all that goes by.
 #[derive(Debug, Default)]
 struct Filter {
     channels_opened: AtomicUsize,
     unheard_queue: Mutex<Option<String>>,
+    without_confirms: AtomicBool,
 }
 
 impl Proxy {
@@ -64,6 +66,11 @@ impl Proxy {
     /// From now on nobody hears who asks for this queue, or consumes it: as if the broker hung there, and nowhere else.
     pub fn leave_unheard(&self, queue: Option<String>) {
         *self.filter.unheard_queue.lock().expect("nobody panicked") = queue;
+    }
+
+    /// From now on, or no longer, nobody hears that a message was taken.
+    pub fn keep_confirms(&self, keep: bool) {
+        self.filter.without_confirms.store(keep, Ordering::Relaxed);
     }
 
     /// How many channels were opened by way of it.
@@ -113,7 +120,11 @@ async fn connect(near: TcpStream, far: TcpStream, filter: Arc<Filter>) {
         }
     };
     let back = async {
-        tokio::io::copy(&mut from_far, &mut to_near).await?;
+        while let Ok(frame) = read_frame(&mut from_far).await {
+            if filter.comes_back(&frame) {
+                to_near.write_all(&frame).await?;
+            }
+        }
         to_near.shutdown().await
     };
     tokio::try_join!(there, back).ok();
@@ -130,8 +141,12 @@ async fn read_frame(from: &mut (impl AsyncReadExt + Unpin)) -> io::Result<Vec<u8
 }
 
 impl Filter {
+    fn comes_back(&self, frame: &[u8]) -> bool {
+        !(self.without_confirms.load(Ordering::Relaxed) && payload(frame).starts_with(&CONFIRM))
+    }
+
     fn passes(&self, frame: &[u8]) -> bool {
-        let payload = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+        let payload = payload(frame);
         if payload.starts_with(&OPEN_CHANNEL) {
             self.channels_opened.fetch_add(1, Ordering::Relaxed);
         }
@@ -140,4 +155,8 @@ impl Filter {
         let asks = payload.starts_with(&DECLARE_QUEUE) || payload.starts_with(&CONSUME);
         !(asks && unheard.as_ref().is_some_and(names))
     }
+}
+
+fn payload(frame: &[u8]) -> &[u8] {
+    frame.get(FRAME_HEADER_BYTES..).unwrap_or_default()
 }
