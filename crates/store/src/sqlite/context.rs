@@ -11,15 +11,15 @@ use crate::{ContextStore, Contexts, StoreError};
 #[async_trait]
 impl ContextStore for Sqlite {
     async fn contexts(&self, events: Vec<EventId>, users: Vec<UserRef>) -> Result<Contexts, StoreError> {
-        self.read(move |connection| {
+        self.read(move |session| {
             let mut contexts = Contexts::default();
             for event_id in events {
                 let params = named_params! { ":event_id": event_id.as_str() };
-                let event = read::first(connection, statement::KNOWN_EVENT, params, read::event)?;
+                let event = session.first(statement::KNOWN_EVENT, params, read::event)?;
                 contexts.events.extend(event.map(|event| (event_id, event)));
             }
             for user in users {
-                let person = people::recipients(connection, &Page::of_user(user.clone()))?.pop();
+                let person = people::recipients(session, &Page::of_user(user.clone()))?.pop();
                 contexts.people.extend(person.map(|person| (user, person)));
             }
             Ok(contexts)

@@ -7,8 +7,9 @@ use campanile_domain::id::SendKey;
 use campanile_domain::priority::Priority;
 use campanile_domain::status::SendStatus;
 use campanile_domain::time;
-use rusqlite::{Connection, Row, ToSql, named_params};
+use rusqlite::{Row, ToSql, named_params};
 
+use super::session::Session;
 use super::{Sqlite, outbox, read, statement};
 use crate::dead_letter::{
     Letter, NOT_KEPT, RowOf, Skipped, Subject, event_skipped, row_skipped, send_skipped, text_of,
@@ -18,17 +19,17 @@ use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, Rewritten, Row
 #[async_trait]
 impl DeadLetterStore for Sqlite {
     async fn list_dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<JsonRow>, StoreError> {
-        self.read(move |connection| matching(connection, &filter, read::json_row)).await
+        self.read(move |session| matching(session, &filter, read::json_row)).await
     }
 
     async fn replay(&self, filter: DeadLetterFilter, rewritten: Rewritten) -> Result<Replayed, StoreError> {
         let filter = DeadLetterFilter { replayed: false, ..filter };
-        self.write(move |connection, now| replay(connection, now, &filter, &rewritten)).await
+        self.write(move |session, now| replay(session, now, &filter, &rewritten)).await
     }
 }
 
 fn matching<T>(
-    connection: &Connection,
+    session: &Session,
     filter: &DeadLetterFilter,
     read: impl FnMut(&Row) -> Result<T, StoreError>,
 ) -> Result<Vec<T>, StoreError> {
@@ -47,10 +48,10 @@ fn matching<T>(
         (":limit", &filter.limit),
     ];
     let Some(event_id) = &filter.event_id else {
-        return read::all(connection, statement::LIST_DEAD_LETTERS, &params[..], read);
+        return session.all(statement::LIST_DEAD_LETTERS, &params[..], read);
     };
     params.push((":event_id", event_id));
-    read::all(connection, statement::LIST_DEAD_LETTERS_OF, &params[..], read)
+    session.all(statement::LIST_DEAD_LETTERS_OF, &params[..], read)
 }
 
 fn letter(row: &Row) -> Result<Letter, StoreError> {
@@ -68,26 +69,26 @@ fn letter(row: &Row) -> Result<Letter, StoreError> {
 type Waiting = BTreeMap<(String, String, i64), Vec<SendKey>>;
 
 fn replay(
-    connection: &Connection,
+    session: &Session,
     now: &str,
     filter: &DeadLetterFilter,
     rewritten: &Rewritten,
 ) -> Result<Replayed, StoreError> {
-    let letters = matching(connection, filter, letter)?;
+    let letters = matching(session, filter, letter)?;
     let mut result = Replayed::default();
     let mut waiting = Waiting::new();
     for letter in &letters {
-        match replay_letter(connection, now, letter, rewritten, &mut waiting)? {
+        match replay_letter(session, now, letter, rewritten, &mut waiting)? {
             Ok(()) => {
                 let params = named_params! { ":id": letter.id, ":now": now };
-                read::change(connection, statement::MARK_REPLAYED, params)?;
+                session.change(statement::MARK_REPLAYED, params)?;
                 result.replayed += 1;
             }
             Err(Skipped(why)) => result.skipped.push((letter.id, why)),
         }
     }
     for ((_, queue, lane), keys) in waiting {
-        outbox::put_into_chunks(connection, &queue, lane, keys)?;
+        outbox::put_into_chunks(session, &queue, lane, keys)?;
     }
     result.next = letters.last().filter(|_| letters.len() >= filter.limit).map(|letter| letter.id);
     Ok(result)
@@ -96,7 +97,7 @@ fn replay(
 type Outcome = Result<(), Skipped>;
 
 fn replay_letter(
-    connection: &Connection,
+    session: &Session,
     now: &str,
     letter: &Letter,
     rewritten: &Rewritten,
@@ -105,35 +106,32 @@ fn replay_letter(
     let not_kept = || Ok(Err(Skipped(NOT_KEPT.to_owned())));
     match letter.subject() {
         Err(skipped) => Ok(Err(skipped)),
-        Ok(Subject::Event(event_id)) => replay_event(connection, event_id),
-        Ok(Subject::Row(row)) => match FailedRow::find(connection, row)? {
-            Some(found) => replay_row(connection, row.event_id, found, waiting),
+        Ok(Subject::Event(event_id)) => replay_event(session, event_id),
+        Ok(Subject::Row(row)) => match FailedRow::find(session, row)? {
+            Some(found) => replay_row(session, row.event_id, found, waiting),
             None => not_kept(),
         },
-        Ok(Subject::Unwritten(row)) => {
-            match (FailedRow::find(connection, row)?, text_of(letter, rewritten)) {
-                (Some(found), Ok(text)) => {
-                    found.rewrite(connection, text)?;
-                    replay_row(connection, row.event_id, found, waiting)
-                }
-                (Some(_), Err(skipped)) => Ok(Err(skipped)),
-                (None, _) => not_kept(),
+        Ok(Subject::Unwritten(row)) => match (FailedRow::find(session, row)?, text_of(letter, rewritten)) {
+            (Some(found), Ok(text)) => {
+                found.rewrite(session, text)?;
+                replay_row(session, row.event_id, found, waiting)
             }
-        }
-        Ok(Subject::Send(row)) => match FailedRow::find(connection, row)? {
-            Some(found) => replay_send(connection, now, &found),
+            (Some(_), Err(skipped)) => Ok(Err(skipped)),
+            (None, _) => not_kept(),
+        },
+        Ok(Subject::Send(row)) => match FailedRow::find(session, row)? {
+            Some(found) => replay_send(session, now, &found),
             None => not_kept(),
         },
     }
 }
 
-fn replay_event(connection: &Connection, event_id: &str) -> Result<Outcome, StoreError> {
+fn replay_event(session: &Session, event_id: &str) -> Result<Outcome, StoreError> {
     let this_event = named_params! { ":event_id": event_id };
-    if read::change(connection, statement::REPLAY_EVENT, this_event)? > 0 {
+    if session.change(statement::REPLAY_EVENT, this_event)? > 0 {
         return Ok(Ok(()));
     }
-    let status =
-        read::first(connection, statement::EVENT_STATUS, this_event, |row| read::parsed(row, "status"))?;
+    let status = session.first(statement::EVENT_STATUS, this_event, |row| read::parsed(row, "status"))?;
     Ok(Err(event_skipped(status)))
 }
 
@@ -147,12 +145,12 @@ struct FailedRow {
 }
 
 impl FailedRow {
-    fn find(connection: &Connection, of: RowOf) -> Result<Option<Self>, StoreError> {
+    fn find(session: &Session, of: RowOf) -> Result<Option<Self>, StoreError> {
         let params = named_params! {
             ":event_id": of.event_id, ":recipient_type": of.recipient_type, ":recipient_id": of.recipient_id,
             ":channel": of.channel,
         };
-        read::first(connection, statement::LETTER_ROW, params, |row| {
+        session.first(statement::LETTER_ROW, params, |row| {
             Ok(FailedRow {
                 key: read::key_of(row)?,
                 queue: row.get("queue")?,
@@ -163,7 +161,7 @@ impl FailedRow {
         })
     }
 
-    fn rewrite(&self, connection: &Connection, text: &RowText) -> Result<(), StoreError> {
+    fn rewrite(&self, session: &Session, text: &RowText) -> Result<(), StoreError> {
         let RowText { text, inbox } = text;
         let inbox = inbox.as_ref();
         let params = named_params! {
@@ -171,40 +169,40 @@ impl FailedRow {
             ":title": text.title, ":body": text.body,
             ":inbox_title": inbox.map(|inbox| inbox.title.as_str()), ":inbox_body": inbox.map(|inbox| inbox.body.as_str()),
         };
-        read::change(connection, statement::REWRITE_ROW, params).map(drop)
+        session.change(statement::REWRITE_ROW, params).map(drop)
     }
 
     /// Answers whether the statement found the row in the state that it leaves.
-    fn change(&self, connection: &Connection, sql: &str) -> Result<bool, StoreError> {
+    fn change(&self, session: &Session, sql: &str) -> Result<bool, StoreError> {
         let params = named_params! {
             ":notification_id": self.key.notification_id.to_string(), ":channel": self.key.channel.as_str(),
         };
-        Ok(read::change(connection, sql, params)? > 0)
+        Ok(session.change(sql, params)? > 0)
     }
 }
 
 fn replay_row(
-    connection: &Connection,
+    session: &Session,
     event_id: &str,
     row: FailedRow,
     waiting: &mut Waiting,
 ) -> Result<Outcome, StoreError> {
-    if !row.change(connection, statement::REPLAY_ROW)? {
+    if !row.change(session, statement::REPLAY_ROW)? {
         return Ok(Err(row_skipped(row.status.as_deref(), row.send)));
     }
-    read::change(connection, statement::REOPEN_EVENT, named_params! { ":event_id": event_id })?;
+    session.change(statement::REOPEN_EVENT, named_params! { ":event_id": event_id })?;
     waiting.entry((event_id.to_owned(), row.queue, row.lane)).or_default().push(row.key);
     Ok(Ok(()))
 }
 
-fn replay_send(connection: &Connection, now: &str, row: &FailedRow) -> Result<Outcome, StoreError> {
-    if !row.change(connection, statement::REPLAY_SEND)? {
+fn replay_send(session: &Session, now: &str, row: &FailedRow) -> Result<Outcome, StoreError> {
+    if !row.change(session, statement::REPLAY_SEND)? {
         return Ok(Err(send_skipped(row.send)));
     }
     let params = named_params! {
         ":channel": row.key.channel.as_str(), ":lane": row.lane, ":due_at": now,
         ":notification_id": row.key.notification_id.to_string(),
     };
-    read::change(connection, statement::INSERT_DUE, params)?;
+    session.change(statement::INSERT_DUE, params)?;
     Ok(Ok(()))
 }

@@ -7,28 +7,28 @@ use campanile_domain::event::{BodyHash, Failure, NewEvent};
 use campanile_domain::id::EventId;
 use campanile_domain::priority::Priority;
 use campanile_domain::time;
-use rusqlite::{Connection, named_params};
+use rusqlite::named_params;
 
+use super::session::Session;
 use super::{Sqlite, read, settle, statement};
 use crate::{Acceptance, DeadLetter, EventStore, StoreError};
 
 #[async_trait]
 impl EventStore for Sqlite {
     async fn accept(&self, events: Vec<NewEvent>) -> Result<Acceptance, StoreError> {
-        self.write(move |connection, now| accept(connection, now, &events)).await
+        self.write(move |session, now| accept(session, now, &events)).await
     }
 
     async fn count_failure(&self, seq: i64, failure: Failure, max: u32) -> Result<bool, StoreError> {
-        self.write(move |connection, now| {
+        self.write(move |session, now| {
             let error = failure.to_string();
-            let counted = read::first(
-                connection,
+            let counted = session.first(
                 statement::COUNT_FAILURE,
                 named_params! { ":id": seq, ":error": error },
                 |row| Ok((row.get::<_, u32>("retry_count")?, row.get::<_, String>("event_id")?)),
             )?;
             let Some((_, event_id)) = counted.filter(|(count, _)| *count >= max) else { return Ok(false) };
-            give_up(connection, now, seq, &event_id, &failure)?;
+            give_up(session, now, seq, &event_id, &failure)?;
             Ok(true)
         })
         .await
@@ -37,17 +37,17 @@ impl EventStore for Sqlite {
     async fn close_events(&self, candidates: Vec<EventId>) -> Result<u64, StoreError> {
         let ids: HashSet<&str> = candidates.iter().map(EventId::as_str).collect();
         let ids = serde_json::json!(ids).to_string();
-        self.write(move |connection, now| {
+        self.write(move |session, now| {
             let params = named_params! { ":event_ids": ids, ":now": now };
-            Ok(read::change(connection, statement::CLOSE_EVENTS, params)? as u64)
+            Ok(session.change(statement::CLOSE_EVENTS, params)? as u64)
         })
         .await
     }
 
     async fn close_complete(&self, seqs: Vec<i64>) -> Result<u64, StoreError> {
-        self.write(move |connection, now| {
+        self.write(move |session, now| {
             let close = |seq: &i64| {
-                read::change(connection, statement::CLOSE_COMPLETE, named_params! { ":id": seq, ":now": now })
+                session.change(statement::CLOSE_COMPLETE, named_params! { ":id": seq, ":now": now })
             };
             seqs.iter().map(close).try_fold(0, |sum, closed| Ok(sum + closed? as u64))
         })
@@ -55,17 +55,13 @@ impl EventStore for Sqlite {
     }
 
     async fn open_events(&self, after: i64, limit: usize) -> Result<Vec<(i64, EventId)>, StoreError> {
-        self.read(move |connection| open_events(connection, after, limit)).await
+        self.read(move |session| open_events(session, after, limit)).await
     }
 }
 
-pub fn open_events(
-    connection: &Connection,
-    after: i64,
-    limit: usize,
-) -> Result<Vec<(i64, EventId)>, StoreError> {
+pub fn open_events(session: &Session, after: i64, limit: usize) -> Result<Vec<(i64, EventId)>, StoreError> {
     let params = named_params! { ":after": after, ":limit": limit };
-    read::all(connection, statement::OPEN_EVENTS, params, |row| {
+    session.all(statement::OPEN_EVENTS, params, |row| {
         Ok((row.get("id")?, EventId::stored(row.get::<_, String>("event_id")?)))
     })
 }
@@ -73,7 +69,7 @@ pub fn open_events(
 /// Nobody will try the event again by itself. One of which some were told already is `PUBLISHED`, so that what was written
 /// goes its way and closes it; any other is `FAILED`.
 pub fn give_up(
-    connection: &Connection,
+    session: &Session,
     now: &str,
     seq: i64,
     event_id: &str,
@@ -81,19 +77,19 @@ pub fn give_up(
 ) -> Result<(), StoreError> {
     let error = failure.to_string();
     let params = named_params! { ":id": seq, ":error": error, ":now": now };
-    if read::change(connection, statement::GIVE_UP_EVENT, params)? == 0 {
+    if session.change(statement::GIVE_UP_EVENT, params)? == 0 {
         return Ok(());
     }
-    read::change(connection, statement::GIVE_UP_PROCESSED, named_params! { ":id": seq })?;
-    settle::dead_letter(connection, now, &DeadLetter::of_event(event_id, failure))
+    session.change(statement::GIVE_UP_PROCESSED, named_params! { ":id": seq })?;
+    settle::dead_letter(session, now, &DeadLetter::of_event(event_id, failure))
 }
 
 /// Looks at everything before it writes anything, so that a conflict leaves no trace.
-fn accept(connection: &Connection, now: &str, events: &[NewEvent]) -> Result<Acceptance, StoreError> {
+fn accept(session: &Session, now: &str, events: &[NewEvent]) -> Result<Acceptance, StoreError> {
     let mut created = Vec::with_capacity(events.len());
     let mut conflicts = Vec::new();
     for (position, event) in events.iter().enumerate() {
-        let known = known_body(connection, &event.event_id)?;
+        let known = known_body(session, &event.event_id)?;
         created.push(known.is_none());
         if known.is_some_and(|hash| hash != event.body_hash()) {
             conflicts.push(position);
@@ -103,8 +99,7 @@ fn accept(connection: &Connection, now: &str, events: &[NewEvent]) -> Result<Acc
         return Ok(Acceptance::Conflicts(conflicts));
     }
     for (event, _) in events.iter().zip(&created).filter(|(_, created)| **created) {
-        read::change(
-            connection,
+        session.change(
             statement::ACCEPT_EVENT,
             named_params! {
                 ":event_id": event.event_id.as_str(),
@@ -122,12 +117,10 @@ fn accept(connection: &Connection, now: &str, events: &[NewEvent]) -> Result<Acc
 }
 
 /// The hash of the event with this id, whether it is still stored or only remembered.
-fn known_body(connection: &Connection, event_id: &EventId) -> Result<Option<BodyHash>, StoreError> {
+fn known_body(session: &Session, event_id: &EventId) -> Result<Option<BodyHash>, StoreError> {
     let params = named_params! { ":event_id": event_id.as_str() };
-    if let Some(event) = read::first(connection, statement::KNOWN_EVENT, params, read::event)? {
+    if let Some(event) = session.first(statement::KNOWN_EVENT, params, read::event)? {
         return Ok(Some(event.body_hash()));
     }
-    read::first(connection, statement::KNOWN_HASH, params, |row| {
-        Ok(BodyHash::stored(row.get::<_, String>(0)?))
-    })
+    session.first(statement::KNOWN_HASH, params, |row| Ok(BodyHash::stored(row.get::<_, String>(0)?)))
 }

@@ -11,10 +11,11 @@ use campanile_domain::id::EntityRef;
 use campanile_domain::recipient::{Candidate, Group};
 use campanile_domain::status::ProcessedStatus;
 use campanile_domain::time::Timestamp;
-use rusqlite::{Connection, Row, named_params};
+use rusqlite::{Row, named_params};
 use serde_json::json;
 
 use super::held::Hold;
+use super::session::Session;
 use super::{Sqlite, event, outbox, people, read, settle, statement};
 use crate::fan_out::NextState;
 use crate::{
@@ -27,7 +28,7 @@ impl FanOutStore for Sqlite {
     async fn claim_events(&self, claim: Claim) -> Result<Option<Box<dyn FanOutClaim>>, StoreError> {
         let before = self.shared.held_events.now();
         let (limit, passed) = (claim.limit(), before.len());
-        let rows = self.read(move |connection| claimed(connection, &claim, passed)).await?;
+        let rows = self.read(move |session| claimed(session, &claim, passed)).await?;
         let seq = |row: &Result<Stored, Unreadable>| row.as_ref().map_or_else(|row| row.seq, |row| row.0.seq);
         let hold = self.shared.held_events.hold(rows.iter().map(seq), &before, limit);
         let (mut events, mut cursors, mut unreadable) = (Vec::new(), HashMap::new(), Vec::new());
@@ -42,8 +43,7 @@ impl FanOutStore for Sqlite {
         }
         let failed = unreadable.len() as u64;
         if failed > 0 {
-            self.write(move |connection, now| unreadable.iter().try_for_each(|e| e.fail(connection, now)))
-                .await?;
+            self.write(move |session, now| unreadable.iter().try_for_each(|e| e.fail(session, now))).await?;
         }
         if events.is_empty() && failed == 0 {
             return Ok(None);
@@ -58,7 +58,7 @@ type Stored = (ClaimedEvent, Option<String>);
 
 /// Some more than are wanted, as others may hold some.
 fn claimed(
-    connection: &Connection,
+    session: &Session,
     claim: &Claim,
     more: usize,
 ) -> Result<Vec<Result<Stored, Unreadable>>, StoreError> {
@@ -69,15 +69,15 @@ fn claimed(
     match claim {
         Claim::Fresh { limit } | Claim::Urgent { limit } => {
             let params = named_params! { ":limit": limit + more, ":lane": claim.last_lane() };
-            read::all(connection, statement::CLAIM_FRESH, params, read)
+            session.all(statement::CLAIM_FRESH, params, read)
         }
         Claim::Unfinished { after } | Claim::UrgentUnfinished { after } => {
             let params = named_params! { ":after": after, ":lane": claim.last_lane() };
-            read::all(connection, statement::CLAIM_UNFINISHED, params, read)
+            session.all(statement::CLAIM_UNFINISHED, params, read)
         }
         Claim::These(ids) => {
             let ids = json!(ids).to_string();
-            read::all(connection, statement::CLAIM_THESE, named_params! { ":ids": ids }, read)
+            session.all(statement::CLAIM_THESE, named_params! { ":ids": ids }, read)
         }
     }
 }
@@ -100,8 +100,8 @@ impl Unreadable {
         })
     }
 
-    fn fail(&self, connection: &Connection, now: &str) -> Result<(), StoreError> {
-        event::give_up(connection, now, self.seq, &self.event_id, &self.failure)
+    fn fail(&self, session: &Session, now: &str) -> Result<(), StoreError> {
+        event::give_up(session, now, self.seq, &self.event_id, &self.failure)
     }
 }
 
@@ -152,41 +152,41 @@ impl FanOutClaim for SqliteClaim {
     }
 
     async fn candidates(&mut self, pages: Vec<Page>) -> Result<Vec<Vec<Candidate>>, StoreError> {
-        self.store.read(move |connection| people::candidates(connection, &pages)).await
+        self.store.read(move |session| people::candidates(session, &pages)).await
     }
 
     async fn groups(&mut self, entities: Vec<EntityRef>) -> Result<HashMap<EntityRef, Group>, StoreError> {
-        self.store.read(move |connection| people::groups(connection, &entities)).await
+        self.store.read(move |session| people::groups(session, &entities)).await
     }
 
     async fn commit(self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError> {
         let cursors = self.cursors;
-        self.store.write(move |connection, now| write(connection, now, commit, &cursors)).await
+        self.store.write(move |session, now| write(session, now, commit, &cursors)).await
     }
 }
 
 fn write(
-    connection: &Connection,
+    session: &Session,
     now: &str,
     commit: FanOutCommit,
     cursors: &HashMap<i64, String>,
 ) -> Result<Vec<Chunk>, StoreError> {
     for step in &commit.steps {
         let fence = step.fence(cursors.get(&step.seq));
-        write_step(connection, now, &commit.instance, step, fence.as_deref())?;
+        write_step(session, now, &commit.instance, step, fence.as_deref())?;
     }
     for row in &commit.failed_rows {
-        if !write_row(connection, now, row, None)? {
+        if !write_row(session, now, row, None)? {
             continue;
         }
-        settle::dead_letter(connection, now, &DeadLetter::of_failed_row(row))?;
+        settle::dead_letter(session, now, &DeadLetter::of_failed_row(row))?;
     }
     let lease_until = outbox::lease_until(now, commit.lease);
     let mut leased = Vec::new();
     for chunk in commit.chunks {
         let lease_until = chunk.leased.then_some(lease_until.as_str());
         let is_leased = chunk.leased;
-        let chunk = write_chunk(connection, now, chunk, lease_until)?;
+        let chunk = write_chunk(session, now, chunk, lease_until)?;
         if is_leased {
             leased.push(chunk);
         }
@@ -195,16 +195,14 @@ fn write(
 }
 
 fn write_step(
-    connection: &Connection,
+    session: &Session,
     now: &str,
     instance: &str,
     step: &FanOutStep,
     fence: Option<&str>,
 ) -> Result<(), StoreError> {
     let NextState { status, cursor: cursor_after, error } = step.next();
-    let changed = read::change(
-        connection,
-        statement::FINISH_EVENT,
+    let changed = session.change(statement::FINISH_EVENT,
         named_params! {
             ":id": step.seq, ":status": status.as_str(), ":cursor_after": cursor_after, ":error": error, ":now": now,
             ":cursor_before": fence,
@@ -213,13 +211,12 @@ fn write_step(
     if changed == 0 {
         return Err(StoreError::Lost(format!("event {} was changed by somebody else", step.event.event_id)));
     }
-    write_processed(connection, now, instance, step)?;
+    write_processed(session, now, instance, step)?;
     if let Some(letter) = step.letter() {
-        settle::dead_letter(connection, now, &letter)?;
+        settle::dead_letter(session, now, &letter)?;
     }
     for (entity, shared_read) in &step.entities {
-        read::change(
-            connection,
+        session.change(
             statement::INSERT_EVENT_NOTIFICATION,
             named_params! {
                 ":event_id": step.event.event_id.as_str(), ":entity_type": entity.entity_type.as_str(),
@@ -231,14 +228,13 @@ fn write_step(
 }
 
 fn write_processed(
-    connection: &Connection,
+    session: &Session,
     now: &str,
     instance: &str,
     step: &FanOutStep,
 ) -> Result<(), StoreError> {
     let Some((status, summary)) = step.remembered() else { return Ok(()) };
-    read::change(
-        connection,
+    session.change(
         statement::WRITE_PROCESSED,
         named_params! {
             ":event_id": step.event.event_id.as_str(),
@@ -257,14 +253,13 @@ fn write_processed(
 
 /// Who has the row already is not told again, so the chunk is answered without it.
 fn write_chunk(
-    connection: &Connection,
+    session: &Session,
     now: &str,
     chunk: NewChunk,
     lease_until: Option<&str>,
 ) -> Result<Chunk, StoreError> {
     let ids = || chunk.rows.iter().map(|r| r.row.key.notification_id);
-    read::change(
-        connection,
+    session.change(
         statement::INSERT_CHUNK,
         named_params! {
             ":queue": chunk.queue, ":lane": chunk.lane, ":lease_until": lease_until,
@@ -272,10 +267,10 @@ fn write_chunk(
             ":last_id": ids().max().map(|id| id.to_string()).unwrap_or_default(),
         },
     )?;
-    let id = ChunkId(connection.last_insert_rowid());
+    let id = ChunkId(session.last_insert_rowid());
     let mut rows = Vec::with_capacity(chunk.rows.len());
     for row in chunk.rows {
-        if write_row(connection, now, &row.row, Some(id))? {
+        if write_row(session, now, &row.row, Some(id))? {
             rows.push(row);
         }
     }
@@ -284,13 +279,12 @@ fn write_chunk(
 
 /// Answers whether the row is new.
 fn write_row(
-    connection: &Connection,
+    session: &Session,
     now: &str,
     row: &OutboxRow,
     chunk: Option<ChunkId>,
 ) -> Result<bool, StoreError> {
-    let written = read::change(
-        connection,
+    let written = session.change(
         statement::INSERT_OUTBOX,
         named_params! {
             ":notification_id": row.key.notification_id.to_string(),

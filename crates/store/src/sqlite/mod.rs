@@ -17,6 +17,7 @@ mod read;
 mod retain;
 mod row;
 mod send;
+mod session;
 mod settle;
 mod statement;
 mod trace;
@@ -38,6 +39,7 @@ use tokio::sync::Semaphore;
 
 use crate::{Store, StoreError};
 use held::HeldEvents;
+use session::Session;
 use writer::Writer;
 
 const READERS: usize = 4;
@@ -116,17 +118,17 @@ impl Sqlite {
     /// Runs as one transaction on the writing thread. `now` is the time of the database.
     async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection, &str) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&Session, &str) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let clock = self.shared.clock.clone();
-        self.shared.writer.run(move |connection| work(connection, &time::to_text(clock.now()))).await
+        self.shared.writer.run(move |session| work(session, &time::to_text(clock.now()))).await
     }
 
     /// Runs as one transaction on a reading connection, off the async threads. A caller that goes away leaves the work
     /// running; its permit stays with the connection, so that whoever has a permit finds one.
     async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&Session) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let shared = Arc::clone(&self.shared);
         let permit = Arc::clone(&self.shared.permits).acquire_owned().await.map_err(|_| closed())?;
@@ -158,10 +160,10 @@ impl Store for Sqlite {
 /// Several statements see the same state.
 fn in_snapshot<T>(
     connection: &Connection,
-    work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    work: impl FnOnce(&Session) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     let transaction = connection.unchecked_transaction()?;
-    let result = work(&transaction)?;
+    let result = work(&Session::new(&transaction))?;
     transaction.finish()?;
     Ok(result)
 }

@@ -10,10 +10,11 @@ use campanile_domain::fan_out::{MAX_CHUNK_ROWS, OutboxRow};
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::Priority;
 use campanile_domain::time;
-use rusqlite::{Connection, Row, named_params};
+use rusqlite::{Row, named_params};
 use serde_json::json;
 
 use super::event::open_events;
+use super::session::Session;
 use super::{Sqlite, read, settle, statement};
 use crate::outbox::LOST_PAGE;
 use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, LostFrom, OutboxStore, Republished, StoreError};
@@ -22,15 +23,14 @@ use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, LostFrom, OutboxStore, Republi
 impl OutboxStore for Sqlite {
     async fn claim_chunk(&self, queue: &str, lease: Duration) -> Result<Option<Chunk>, StoreError> {
         let queue = queue.to_owned();
-        self.write(move |connection, now| claim(connection, now, &queue, lease)).await
+        self.write(move |session, now| claim(session, now, &queue, lease)).await
     }
 
     async fn chunks_published(&self, chunks: &[ChunkId]) -> Result<u64, StoreError> {
         let chunks = chunks.to_vec();
-        self.write(move |connection, _| {
-            let delete = |chunk: &ChunkId| {
-                read::change(connection, statement::DELETE_CHUNK, named_params! { ":id": chunk.0 })
-            };
+        self.write(move |session, _| {
+            let delete =
+                |chunk: &ChunkId| session.change(statement::DELETE_CHUNK, named_params! { ":id": chunk.0 });
             chunks.iter().map(delete).try_fold(0, |sum, deleted| Ok(sum + deleted? as u64))
         })
         .await
@@ -38,8 +38,7 @@ impl OutboxStore for Sqlite {
 
     async fn release_chunks(&self, chunks: &[ChunkId]) -> Result<(), StoreError> {
         let chunks = chunks.to_vec();
-        self.write(move |connection, _| chunks.iter().try_for_each(|chunk| release(connection, *chunk, None)))
-            .await
+        self.write(move |session, _| chunks.iter().try_for_each(|chunk| release(session, *chunk, None))).await
     }
 
     async fn rows_refused(
@@ -49,22 +48,22 @@ impl OutboxStore for Sqlite {
         max: u32,
         delay: Duration,
     ) -> Result<u64, StoreError> {
-        self.write(move |connection, now| {
+        self.write(move |session, now| {
             let (mut waiting, mut letters) = (Vec::new(), 0);
             for (key, error) in &refused {
-                match count_refusal(connection, now, *key, error, max)? {
+                match count_refusal(session, now, *key, error, max)? {
                     Refused::Waits => waiting.push(key.to_string()),
                     Refused::Failed => letters += 1,
                     Refused::DoneWith => {}
                 }
             }
             if waiting.is_empty() {
-                read::change(connection, statement::DELETE_CHUNK, named_params! { ":id": chunk.0 })?;
+                session.change(statement::DELETE_CHUNK, named_params! { ":id": chunk.0 })?;
                 return Ok(letters);
             }
             let params = named_params! { ":chunk_id": chunk.0, ":refused": json!(waiting).to_string() };
-            read::change(connection, statement::CONFIRM_ROWS, params)?;
-            release(connection, chunk, Some(&lease_until(now, delay)))?;
+            session.change(statement::CONFIRM_ROWS, params)?;
+            release(session, chunk, Some(&lease_until(now, delay)))?;
             Ok(letters)
         })
         .await
@@ -77,10 +76,8 @@ impl OutboxStore for Sqlite {
         from: LostFrom,
         limit: usize,
     ) -> Result<Republished, StoreError> {
-        self.write(move |connection, now| {
-            republish(connection, &queues, &earlier(now, older_than), &from, limit)
-        })
-        .await
+        self.write(move |session, now| republish(session, &queues, &earlier(now, older_than), &from, limit))
+            .await
     }
 }
 
@@ -93,14 +90,9 @@ pub fn earlier(now: &str, by: Duration) -> String {
     time::from_text(now).and_then(|at| at.checked_sub(by).ok()).map(time::to_text).unwrap_or_default()
 }
 
-fn claim(
-    connection: &Connection,
-    now: &str,
-    queue: &str,
-    lease: Duration,
-) -> Result<Option<Chunk>, StoreError> {
+fn claim(session: &Session, now: &str, queue: &str, lease: Duration) -> Result<Option<Chunk>, StoreError> {
     let params = named_params! { ":queue": queue, ":now": now, ":lease_until": lease_until(now, lease) };
-    let claimed = read::first(connection, statement::CLAIM_CHUNK, params, |row| {
+    let claimed = session.first(statement::CLAIM_CHUNK, params, |row| {
         let range: (String, String) = (row.get("first_id")?, row.get("last_id")?);
         let chunk = Chunk {
             id: ChunkId(row.get("id")?),
@@ -113,7 +105,7 @@ fn claim(
     let Some((mut chunk, (first_id, last_id))) = claimed else { return Ok(None) };
     let params = named_params! { ":chunk_id": chunk.id.0, ":first_id": first_id, ":last_id": last_id };
     let mut events: HashMap<i64, Arc<Event>> = HashMap::new();
-    chunk.rows = read::all(connection, statement::CHUNK_ROWS, params, |row| {
+    chunk.rows = session.all(statement::CHUNK_ROWS, params, |row| {
         let seq: i64 = row.get("id")?;
         let event = match events.get(&seq) {
             Some(event) => Arc::clone(event),
@@ -143,9 +135,9 @@ fn outbox_row(row: &Row, event: &Event) -> Result<OutboxRow, StoreError> {
     })
 }
 
-fn release(connection: &Connection, chunk: ChunkId, lease_until: Option<&str>) -> Result<(), StoreError> {
+fn release(session: &Session, chunk: ChunkId, lease_until: Option<&str>) -> Result<(), StoreError> {
     let params = named_params! { ":id": chunk.0, ":lease_until": lease_until };
-    read::change(connection, statement::RELEASE_CHUNK, params).map(drop)
+    session.change(statement::RELEASE_CHUNK, params).map(drop)
 }
 
 /// What became of a row that the broker refused.
@@ -158,7 +150,7 @@ enum Refused {
 }
 
 fn count_refusal(
-    connection: &Connection,
+    session: &Session,
     now: &str,
     key: SendKey,
     error: &str,
@@ -168,7 +160,7 @@ fn count_refusal(
     let params = named_params! {
         ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(), ":error": error, ":max": max,
     };
-    let counted = read::first(connection, statement::REFUSE_ROW, params, |row| {
+    let counted = session.first(statement::REFUSE_ROW, params, |row| {
         let failed = row.get::<_, Option<String>>("status")?.is_some();
         Ok((failed, row.get::<_, String>("event_id")?, read::recipient_of(row)?))
     })?;
@@ -177,19 +169,19 @@ fn count_refusal(
         return Ok(Refused::Waits);
     }
     let letter = DeadLetter::of_refused_row(event_id, recipient, key.channel, error);
-    settle::dead_letter(connection, now, &letter)?;
+    settle::dead_letter(session, now, &letter)?;
     Ok(Refused::Failed)
 }
 
 fn republish(
-    connection: &Connection,
+    session: &Session,
     queues: &[String],
     written_before: &str,
     from: &LostFrom,
     limit: usize,
 ) -> Result<Republished, StoreError> {
     let queues = json!(queues).to_string();
-    let events = open_events(connection, from.after(), LOST_PAGE)?;
+    let events = open_events(session, from.after(), LOST_PAGE)?;
     let mut lost: HashMap<(String, i64), Vec<SendKey>> = HashMap::new();
     let (mut found, mut end) = (0, None);
     for (seq, event_id) in &events {
@@ -203,7 +195,7 @@ fn republish(
             ":recipient_id": behind.map(|(user, _)| user.user_id.as_str()).unwrap_or_default(),
             ":channel": behind.map(|(_, channel)| channel.as_str()).unwrap_or_default(),
         };
-        let rows = read::all(connection, statement::LOST_ROWS, params, |row| {
+        let rows = session.all(statement::LOST_ROWS, params, |row| {
             let (key, priority): (_, Priority) = (read::key_of(row)?, read::parsed(row, "priority")?);
             lost.entry((row.get("queue")?, priority.lane())).or_default().push(key);
             Ok((read::recipient_of(row)?, key.channel))
@@ -212,25 +204,24 @@ fn republish(
         end = rows.into_iter().next_back().map(|row| LostFrom { seq: *seq, row: Some(row) }).or(end);
     }
     for ((queue, lane), keys) in lost {
-        put_into_chunks(connection, &queue, lane, keys)?;
+        put_into_chunks(session, &queue, lane, keys)?;
     }
     Ok(Republished::of_page(&events, found, end, limit))
 }
 
 /// Chunks that nobody holds. One passes over what lies between its rows when it is read, so they had better lie together.
 pub fn put_into_chunks(
-    connection: &Connection,
+    session: &Session,
     queue: &str,
     lane: i64,
     mut keys: Vec<SendKey>,
 ) -> Result<(), StoreError> {
     keys.sort_unstable();
-    keys.chunks(MAX_CHUNK_ROWS).try_for_each(|chunk| rechunk(connection, queue, lane, chunk))
+    keys.chunks(MAX_CHUNK_ROWS).try_for_each(|chunk| rechunk(session, queue, lane, chunk))
 }
 
-fn rechunk(connection: &Connection, queue: &str, lane: i64, keys: &[SendKey]) -> Result<(), StoreError> {
-    read::change(
-        connection,
+fn rechunk(session: &Session, queue: &str, lane: i64, keys: &[SendKey]) -> Result<(), StoreError> {
+    session.change(
         statement::INSERT_CHUNK,
         named_params! {
             ":queue": queue, ":lane": lane, ":lease_until": None::<String>,
@@ -238,11 +229,9 @@ fn rechunk(connection: &Connection, queue: &str, lane: i64, keys: &[SendKey]) ->
             ":last_id": keys.last().map(|key| key.notification_id.to_string()),
         },
     )?;
-    let chunk = connection.last_insert_rowid();
+    let chunk = session.last_insert_rowid();
     for key in keys {
-        read::change(
-            connection,
-            statement::ASSIGN_CHUNK,
+        session.change(statement::ASSIGN_CHUNK,
             named_params! {
                 ":chunk_id": chunk, ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(),
             },

@@ -6,20 +6,21 @@ use campanile_domain::fan_out::{Page, Position};
 use campanile_domain::id::{EntityId, EntityRef, EntityType};
 use campanile_domain::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::rules::Reach;
-use rusqlite::{Connection, Row, named_params};
+use rusqlite::{Row, named_params};
 use serde_json::json;
 
+use super::session::Session;
 use super::{read, statement};
 use crate::people;
 use crate::{StoreError, Table};
 
 /// One answer per page.
-pub fn candidates(connection: &Connection, pages: &[Page]) -> Result<Vec<Vec<Candidate>>, StoreError> {
-    let found = pages.iter().map(|page| recipients(connection, page)).collect::<Result<Vec<_>, _>>()?;
-    with_their_rules(connection, pages, found)
+pub fn candidates(session: &Session, pages: &[Page]) -> Result<Vec<Vec<Candidate>>, StoreError> {
+    let found = pages.iter().map(|page| recipients(session, page)).collect::<Result<Vec<_>, _>>()?;
+    with_their_rules(session, pages, found)
 }
 
-pub fn recipients(connection: &Connection, page: &Page) -> Result<Vec<Recipient>, StoreError> {
+pub fn recipients(session: &Session, page: &Page) -> Result<Vec<Recipient>, StoreError> {
     let start = Position { entity_id: String::new(), rank: -1, user_id: String::new() };
     let after = page.after.as_ref().unwrap_or(&start);
     let roles = page.roles.as_ref().map(|roles| json!(roles).to_string());
@@ -29,7 +30,7 @@ pub fn recipients(connection: &Connection, page: &Page) -> Result<Vec<Recipient>
         Reach::User(user) => {
             let params =
                 named_params! { ":user_type": user_type, ":user_id": user.user_id.as_str(), ":roles": roles };
-            read::all(connection, statement::PAGE_USER, params, recipient)
+            session.all(statement::PAGE_USER, params, recipient)
         }
         Reach::Entity { entity, .. } => {
             let params = named_params! {
@@ -37,14 +38,14 @@ pub fn recipients(connection: &Connection, page: &Page) -> Result<Vec<Recipient>
                 ":entity_type": entity.entity_type.as_str(), ":rank": after.rank, ":user_id": after.user_id,
                 ":roles": roles, ":limit": page.limit,
             };
-            read::all(connection, statement::PAGE_ENTITY, params, recipient)
+            session.all(statement::PAGE_ENTITY, params, recipient)
         }
         Reach::Everybody(_) => {
             let params = named_params! {
                 ":user_type": user_type, ":entity_id": after.entity_id, ":rank": after.rank, ":user_id": after.user_id,
                 ":roles": roles, ":limit": page.limit,
             };
-            read::all(connection, statement::PAGE_EVERYBODY, params, recipient)
+            session.all(statement::PAGE_EVERYBODY, params, recipient)
         }
     }
 }
@@ -62,27 +63,24 @@ fn named(table: Table) -> (&'static str, &'static [&'static str]) {
 
 /// Preferences and dead addresses of all pages in one go each.
 fn with_their_rules(
-    connection: &Connection,
+    session: &Session,
     pages: &[Page],
     found: Vec<Vec<Recipient>>,
 ) -> Result<Vec<Vec<Candidate>>, StoreError> {
     // Somebody may be on two pages, and an address may be of two people: each is looked up once.
     let params = named_params! { ":users": json!(people::users(&found)).to_string() };
     let (table, key) = named(Table::Preferences);
-    let preferences = read::usable(connection, table, key, statement::PREFERENCES_OF, params)?;
+    let preferences = read::usable(session, table, key, statement::PREFERENCES_OF, params)?;
     let params = named_params! { ":addresses": json!(people::addresses(pages, &found)).to_string() };
     let dead: Vec<DeadAddress> =
-        read::usable(connection, "dead_address", &["channel"], statement::DEAD_ADDRESSES_OF, params)?;
+        read::usable(session, "dead_address", &["channel"], statement::DEAD_ADDRESSES_OF, params)?;
     Ok(people::candidates(pages, found, &preferences, &dead))
 }
 
-pub fn groups(
-    connection: &Connection,
-    entities: &[EntityRef],
-) -> Result<HashMap<EntityRef, Group>, StoreError> {
+pub fn groups(session: &Session, entities: &[EntityRef]) -> Result<HashMap<EntityRef, Group>, StoreError> {
     let keys: BTreeSet<_> = entities.iter().map(|e| (&e.entity_type, &e.entity_id)).collect();
     let keys = json!(keys).to_string();
-    let kinds = read::all(connection, statement::GROUPS, named_params! { ":entities": keys }, |row| {
+    let kinds = session.all(statement::GROUPS, named_params! { ":entities": keys }, |row| {
         let entity = EntityRef {
             entity_type: EntityType::stored(row.get::<_, String>("entity_type")?),
             entity_id: EntityId::stored(row.get::<_, String>("entity_id")?),
@@ -91,6 +89,6 @@ pub fn groups(
     })?;
     let params = named_params! { ":entities": keys };
     let (table, key) = named(Table::Settings);
-    let settings = read::usable(connection, table, key, statement::GROUP_SETTINGS, params)?;
+    let settings = read::usable(session, table, key, statement::GROUP_SETTINGS, params)?;
     Ok(people::groups(kinds, settings))
 }

@@ -8,12 +8,13 @@ use campanile_domain::event::Event;
 use campanile_domain::id::{EntityId, EntityRef, EntityType, EventId, EventType, NotificationId, SendKey};
 use campanile_domain::id::{UserId, UserRef, UserTypeName};
 use campanile_domain::time::{self, Timestamp};
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Params, Row};
+use rusqlite::Row;
+use rusqlite::types::{FromSql, ValueRef};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::session::{Named, Session};
 use crate::{ClaimId, Devices, JsonRow, SendJob, StoreError};
 
 /// A value that does not fit its column's meaning.
@@ -82,19 +83,47 @@ pub fn key_of(row: &Row) -> Result<SendKey, StoreError> {
 }
 
 pub fn job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
+    let mut row = InOrder { row, next: 0 };
     Ok(SendJob {
-        key: key_of(row)?,
+        key: SendKey {
+            notification_id: NotificationId(row.parsed("notification_id")?),
+            channel: row.parsed("channel")?,
+        },
         claim,
-        attempt: row.get::<_, u32>("attempt_count")? + 1,
-        event_id: EventId::stored(row.get::<_, String>("event_id")?),
-        event_type: EventType::stored(row.get::<_, String>("event_type")?),
-        user: recipient_of(row)?,
+        event_id: EventId::stored(row.get::<String>("event_id")?),
+        event_type: EventType::stored(row.get::<String>("event_type")?),
+        user: UserRef {
+            user_type: UserTypeName::stored(row.get::<String>("recipient_type")?),
+            user_id: UserId::stored(row.get::<String>("recipient_id")?),
+        },
         address: row.get("recipient_address")?,
         devices: Devices::All,
         title: row.get("title")?,
         body: row.get("body")?,
-        priority: parsed(row, "priority")?,
+        priority: row.parsed("priority")?,
+        attempt: row.get::<u32>("attempt_count")? + 1,
     })
+}
+
+/// A row whose columns are read in the order in which the statement names them. Each is found at once, where by its name alone
+/// it is looked for from the first one on; one that stands elsewhere is found all the same.
+struct InOrder<'r> {
+    row: &'r Row<'r>,
+    next: usize,
+}
+
+impl InOrder<'_> {
+    fn get<T: FromSql>(&mut self, column: &str) -> Result<T, StoreError> {
+        let names = self.row.as_ref();
+        let is_next = self.next < names.column_count() && names.column_name(self.next)? == column;
+        let place = if is_next { self.next } else { names.column_index(column)? };
+        self.next = place + 1;
+        Ok(self.row.get(place)?)
+    }
+
+    fn parsed<T: FromStr<Err: Display>>(&mut self, column: &str) -> Result<T, StoreError> {
+        self.get::<String>(column)?.parse().map_err(|e| bad(column, e))
+    }
 }
 
 /// One that waited: others of its devices may be done with.
@@ -148,13 +177,13 @@ fn json_value(column: &str, value: ValueRef) -> Result<Value, StoreError> {
 /// The rows of a table as the type that their column names spell. One that somebody wrote by hand and that can't be used is
 /// skipped and named, so that it does not stand in the way of all others. `key` is what may be logged of it.
 pub fn usable<T: DeserializeOwned>(
-    connection: &Connection,
+    session: &Session,
     table: &str,
     key: &[&str],
     sql: &str,
-    params: impl Params,
+    params: Named,
 ) -> Result<Vec<T>, StoreError> {
-    let rows = all(connection, sql, params, |row| {
+    let rows = session.all(sql, params, |row| {
         typed(table, row).map_or_else(
             |error| {
                 let key = key.iter().map(|column| lossy(row, column)).collect::<Result<Vec<_>, _>>()?;
@@ -180,35 +209,4 @@ pub fn lossy(row: &Row, column: &str) -> Result<String, StoreError> {
 pub fn maybe_lossy(row: &Row, column: &str) -> Result<Option<String>, StoreError> {
     let bytes = row.get_ref(column)?.as_bytes_or_null().map_err(|e| bad(column, e))?;
     Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
-}
-
-/// Every row of a statement.
-pub fn all<T>(
-    connection: &Connection,
-    sql: &str,
-    params: impl Params,
-    mut read: impl FnMut(&Row) -> Result<T, StoreError>,
-) -> Result<Vec<T>, StoreError> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(params)?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(read(row)?);
-    }
-    Ok(found)
-}
-
-/// The first row of a statement, if any. The statement runs to its end.
-pub fn first<T>(
-    connection: &Connection,
-    sql: &str,
-    params: impl Params,
-    read: impl FnMut(&Row) -> Result<T, StoreError>,
-) -> Result<Option<T>, StoreError> {
-    Ok(all(connection, sql, params, read)?.into_iter().next())
-}
-
-/// Runs a statement for its effect; answers how many rows it changed.
-pub fn change(connection: &Connection, sql: &str, params: impl Params) -> Result<usize, StoreError> {
-    Ok(connection.prepare_cached(sql)?.execute(params)?)
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, named_params};
+use rusqlite::named_params;
 
 use super::outbox::earlier;
+use super::session::Session;
 use super::{Sqlite, read, statement};
 use crate::{RetainStore, Retained, StoreError};
 
@@ -15,9 +16,9 @@ const EVENTS_AT_ONCE: usize = 1_000;
 #[async_trait]
 impl RetainStore for Sqlite {
     async fn retain(&self, age: Duration, after: i64, limit: usize) -> Result<Retained, StoreError> {
-        self.write(move |connection, now| {
+        self.write(move |session, now| {
             let mut budget = Budget { spent: 0, limit: limit.max(1) };
-            let next = retain(connection, now, &earlier(now, age), after, &mut budget)?;
+            let next = retain(session, now, &earlier(now, age), after, &mut budget)?;
             Ok(Retained { rows: budget.spent as u64, next })
         })
         .await
@@ -42,19 +43,19 @@ impl Budget {
 
 /// Answers where to go on.
 fn retain(
-    connection: &Connection,
+    session: &Session,
     now: &str,
     before: &str,
     after: i64,
     budget: &mut Budget,
 ) -> Result<Option<i64>, StoreError> {
     let params = named_params! { ":before": before, ":after": after, ":limit": EVENTS_AT_ONCE };
-    let events = read::all(connection, statement::RETAIN_PAGE, params, |row| {
+    let events = session.all(statement::RETAIN_PAGE, params, |row| {
         Ok((row.get::<_, i64>("id")?, row.get::<_, bool>("is_old")?, row.get::<_, bool>("is_closed")?))
     })?;
     let mut passed = after;
     for (id, is_old, is_closed) in &events {
-        if *is_old && *is_closed && !delete_event(connection, now, *id, budget)? {
+        if *is_old && *is_closed && !delete_event(session, now, *id, budget)? {
             return Ok(Some(passed));
         }
         passed = *id;
@@ -64,25 +65,20 @@ fn retain(
     }
     for sql in [statement::DELETE_OLD_CAPTURED, statement::DELETE_STRAY_LETTERS] {
         let params = named_params! { ":before": before, ":limit": budget.left() };
-        budget.spent += read::change(connection, sql, params)?;
+        budget.spent += session.change(sql, params)?;
     }
     Ok(budget.is_spent().then_some(passed))
 }
 
 /// Answers whether the event is done with: gone, or kept for a send that is not settled. If it is not, there is more of it than
 /// may be deleted at once.
-fn delete_event(
-    connection: &Connection,
-    now: &str,
-    id: i64,
-    budget: &mut Budget,
-) -> Result<bool, StoreError> {
-    delete_rows(connection, id, budget)?;
+fn delete_event(session: &Session, now: &str, id: i64, budget: &mut Budget) -> Result<bool, StoreError> {
+    delete_rows(session, id, budget)?;
     if budget.is_spent() {
         return Ok(false);
     }
     let this_event = named_params! { ":id": id };
-    if read::first(connection, statement::ROWS_LEFT, this_event, |_| Ok(()))?.is_some() {
+    if session.first(statement::ROWS_LEFT, this_event, |_| Ok(()))?.is_some() {
         return Ok(true);
     }
     for sql in [
@@ -92,22 +88,22 @@ fn delete_event(
         statement::DELETE_POSTS_OF,
     ] {
         let params = named_params! { ":id": id, ":limit": budget.left() };
-        budget.spent += read::change(connection, sql, params)?;
+        budget.spent += session.change(sql, params)?;
         if budget.is_spent() {
             return Ok(false);
         }
     }
-    remember(connection, now, id)?;
-    read::change(connection, statement::FORGET_DECISIONS, this_event)?;
-    budget.spent += read::change(connection, statement::DELETE_CANCEL, this_event)?;
-    budget.spent += read::change(connection, statement::DELETE_EVENT, this_event)?;
+    remember(session, now, id)?;
+    session.change(statement::FORGET_DECISIONS, this_event)?;
+    budget.spent += session.change(statement::DELETE_CANCEL, this_event)?;
+    budget.spent += session.change(statement::DELETE_EVENT, this_event)?;
     Ok(true)
 }
 
 /// Rows that nobody will touch again, each with its send, and with its notification if it is the last of it.
-fn delete_rows(connection: &Connection, id: i64, budget: &mut Budget) -> Result<(), StoreError> {
+fn delete_rows(session: &Session, id: i64, budget: &mut Budget) -> Result<(), StoreError> {
     let params = named_params! { ":id": id, ":limit": budget.left() };
-    let rows = read::all(connection, statement::ROWS_DONE_WITH, params, |row| {
+    let rows = session.all(statement::ROWS_DONE_WITH, params, |row| {
         Ok((row.get::<_, String>("notification_id")?, row.get::<_, String>("channel")?))
     })?;
     for (notification_id, channel) in rows {
@@ -121,20 +117,20 @@ fn delete_rows(connection: &Connection, id: i64, budget: &mut Budget) -> Result<
             statement::DELETE_SEND,
             statement::DELETE_ROW,
         ] {
-            budget.spent += read::change(connection, sql, this_row)?;
+            budget.spent += session.change(sql, this_row)?;
         }
         let params = named_params! { ":notification_id": notification_id };
-        budget.spent += read::change(connection, statement::DELETE_NOTIFICATION, params)?;
+        budget.spent += session.change(statement::DELETE_NOTIFICATION, params)?;
     }
     Ok(())
 }
 
 /// The id of an event is never forgotten, nor what its body was if that could be read.
-fn remember(connection: &Connection, now: &str, id: i64) -> Result<(), StoreError> {
-    let hash = read::first(connection, statement::FORGOTTEN_EVENT, named_params! { ":id": id }, |row| {
+fn remember(session: &Session, now: &str, id: i64) -> Result<(), StoreError> {
+    let hash = session.first(statement::FORGOTTEN_EVENT, named_params! { ":id": id }, |row| {
         Ok(read::event(row).map_or_else(|_| String::new(), |event| event.body_hash().as_str().to_owned()))
     })?;
     let Some(hash) = hash else { return Ok(()) };
     let params = named_params! { ":id": id, ":body_hash": hash, ":now": now };
-    read::change(connection, statement::REMEMBER_EVENT, params).map(drop)
+    session.change(statement::REMEMBER_EVENT, params).map(drop)
 }

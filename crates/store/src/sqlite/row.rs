@@ -2,11 +2,12 @@
 
 use async_trait::async_trait;
 use campanile_domain::rules::RuleRows;
+use rusqlite::params_from_iter;
 use rusqlite::types::Value as Sql;
-use rusqlite::{Connection, Params, params_from_iter};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::session::Session;
 use super::{Sqlite, read, statement};
 use crate::row::{Description, Kind};
 use crate::{JsonRow, RowFilter, RowStore, StoreError, Table};
@@ -14,13 +15,13 @@ use crate::{JsonRow, RowFilter, RowStore, StoreError, Table};
 #[async_trait]
 impl RowStore for Sqlite {
     async fn put_rows(&self, table: Table, rows: Vec<JsonRow>) -> Result<u64, StoreError> {
-        self.write(move |connection, _| {
+        self.write(move |session, _| {
             let description = table.description();
             for row in &rows {
                 let given = || description.columns.iter().filter(|(name, _)| row.contains_key(*name));
                 let names: Vec<&str> = given().map(|(name, _)| *name).collect();
                 let values = given().map(|(name, kind)| sql_value(row.get(*name), *kind));
-                let mut statement = connection.prepare_cached(&upsert(description, &names))?;
+                let mut statement = session.prepare_cached(&upsert(description, &names))?;
                 statement.execute(params_from_iter(values))?;
             }
             Ok(rows.len() as u64)
@@ -29,10 +30,10 @@ impl RowStore for Sqlite {
     }
 
     async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<Vec<JsonRow>, StoreError> {
-        self.read(move |connection| {
+        self.read(move |session| {
             let description = table.description();
             let (sql, params) = listing(description, &filter);
-            let mut statement = connection.prepare_cached(&sql)?;
+            let mut statement = session.prepare_cached(&sql)?;
             let mut rows = statement.query(params_from_iter(params))?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
@@ -44,43 +45,39 @@ impl RowStore for Sqlite {
     }
 
     async fn delete_row(&self, table: Table, key: Vec<String>) -> Result<bool, StoreError> {
-        self.write(move |connection, _| {
+        self.write(move |session, _| {
             let sql = deletion(table.description());
-            Ok(connection.prepare_cached(&sql)?.execute(params_from_iter(key))? > 0)
+            Ok(session.prepare_cached(&sql)?.execute(params_from_iter(key))? > 0)
         })
         .await
     }
 
     async fn rule_version(&self) -> Result<i64, StoreError> {
-        self.read(|connection| {
-            let version = read::first(connection, statement::RULE_VERSION, [], |row| Ok(row.get(0)?))?;
+        self.read(|session| {
+            let version = session.first(statement::RULE_VERSION, &[], |row| Ok(row.get(0)?))?;
             version.ok_or_else(|| StoreError::Unusable("the table rule_version is empty".to_owned()))
         })
         .await
     }
 
     async fn rule_rows(&self) -> Result<RuleRows, StoreError> {
-        self.read(|connection| {
-            let whole = |table: Table| listing(table.description(), &RowFilter::default()).0;
+        self.read(|session| {
+            let everything = RowFilter { limit: usize::MAX, ..RowFilter::default() };
+            let whole = |table: Table| listing(table.description(), &everything).0;
             Ok(RuleRows {
-                audiences: usable(connection, Table::Audiences, &whole(Table::Audiences), [i64::MAX])?,
-                routing: usable(connection, Table::Routing, &whole(Table::Routing), [i64::MAX])?,
-                templates: usable(connection, Table::Templates, &whole(Table::Templates), [i64::MAX])?,
-                default_settings: usable(connection, Table::Settings, statement::DEFAULT_SETTINGS, [])?,
+                audiences: usable(session, Table::Audiences, &whole(Table::Audiences))?,
+                routing: usable(session, Table::Routing, &whole(Table::Routing))?,
+                templates: usable(session, Table::Templates, &whole(Table::Templates))?,
+                default_settings: usable(session, Table::Settings, statement::DEFAULT_SETTINGS)?,
             })
         })
         .await
     }
 }
 
-fn usable<T: DeserializeOwned>(
-    connection: &Connection,
-    table: Table,
-    sql: &str,
-    params: impl Params,
-) -> Result<Vec<T>, StoreError> {
+fn usable<T: DeserializeOwned>(session: &Session, table: Table, sql: &str) -> Result<Vec<T>, StoreError> {
     let Description { table, key, .. } = table.description();
-    read::usable(connection, table, key, sql, params)
+    read::usable(session, table, key, sql, &[])
 }
 
 /// Columns that are not given have their defaults, both in a new row and in one that is replaced: `excluded` has them.
@@ -124,14 +121,14 @@ pub(super) fn listing(description: &Description, filter: &RowFilter) -> (String,
         conditions.push(format!("({}) > ({marks})", description.key.join(", ")));
         params.extend(after.iter().cloned().map(Sql::Text));
     }
-    params.push(Sql::Integer(i64::try_from(filter.limit).unwrap_or(i64::MAX)));
     let conditions =
         if conditions.is_empty() { String::new() } else { format!("WHERE {} ", conditions.join(" AND ")) };
     let sql = format!(
-        "SELECT {} FROM {} {conditions}ORDER BY {} LIMIT ?",
+        "SELECT {} FROM {} {conditions}ORDER BY {} LIMIT {}",
         names.join(", "),
         description.table,
-        description.key.join(", ")
+        description.key.join(", "),
+        i64::try_from(filter.limit).unwrap_or(i64::MAX)
     );
     (sql, params)
 }

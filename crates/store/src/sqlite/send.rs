@@ -9,11 +9,12 @@ use campanile_domain::id::{EventId, NotificationId, SendKey, UserRef};
 use campanile_domain::priority::Priority;
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::{self, Timestamp};
-use rusqlite::{Connection, named_params};
+use rusqlite::named_params;
 use serde_json::json;
 use uuid::Uuid;
 
 use super::outbox::lease_until;
+use super::session::Session;
 use super::{Sqlite, read, settle, statement};
 use crate::send::address_hash;
 use crate::{
@@ -30,13 +31,13 @@ impl SendStore for Sqlite {
         lease: Duration,
     ) -> Result<Received, StoreError> {
         let instance = instance.to_owned();
-        self.write(move |connection, now| {
-            let claim = open_claim(connection, now, &instance, lease)?;
+        self.write(move |session, now| {
+            let claim = open_claim(session, now, &instance, lease)?;
             let (mut received, mut last) = (Received::default(), None);
             for key in &keys {
-                receive(connection, now, *key, claim, &mut received, &mut last)?;
+                receive(session, now, *key, claim, &mut received, &mut last)?;
             }
-            fill_claim(connection, claim, &received.jobs)?;
+            fill_claim(session, claim, &received.jobs)?;
             Ok(received)
         })
         .await
@@ -50,22 +51,22 @@ impl SendStore for Sqlite {
         lease: Duration,
     ) -> Result<Vec<SendJob>, StoreError> {
         let instance = instance.to_owned();
-        self.write(move |connection, now| {
-            let claim = open_claim(connection, now, &instance, lease)?;
+        self.write(move |session, now| {
+            let claim = open_claim(session, now, &instance, lease)?;
             let mut jobs = Vec::new();
             for lane in 0..=Priority::Low.lane() {
                 let params = named_params! {
                     ":channel": channel.as_str(), ":lane": lane, ":now": now, ":limit": limit - jobs.len(),
                 };
                 let mut due: Vec<(String, String)> =
-                    read::all(connection, statement::TAKE_DUE, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
+                    session.all(statement::TAKE_DUE, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
                 due.sort_unstable();
                 for (_, notification_id) in due {
-                    jobs.extend(start(connection, &notification_id, channel, claim)?);
+                    jobs.extend(start(session, &notification_id, channel, claim)?);
                 }
             }
-            fill_claim(connection, claim, &jobs)?;
-            leave_out_dead(connection, &mut jobs)?;
+            fill_claim(session, claim, &jobs)?;
+            leave_out_dead(session, &mut jobs)?;
             Ok(jobs)
         })
         .await
@@ -76,15 +77,15 @@ impl SendStore for Sqlite {
         settlements: Vec<Settlement>,
         finished: Vec<ClaimId>,
     ) -> Result<Settled, StoreError> {
-        self.write(move |connection, now| {
+        self.write(move |session, now| {
             let mut settled = Settled::default();
             for settlement in &settlements {
-                if !settle::settle(connection, now, settlement)? {
+                if !settle::settle(session, now, settlement)? {
                     settled.lost.push(settlement.job.key);
                 }
             }
             for claim in &finished {
-                read::change(connection, statement::DELETE_CLAIM, named_params! { ":id": claim.0 })?;
+                session.change(statement::DELETE_CLAIM, named_params! { ":id": claim.0 })?;
             }
             Ok(settled)
         })
@@ -94,9 +95,9 @@ impl SendStore for Sqlite {
     async fn claim_post(&self, job: &SendJob) -> Result<Post, StoreError> {
         let (event_id, hash) = (job.event_id.to_string(), address_hash(&job.address));
         let (id, claim) = (job.key.notification_id, job.claim);
-        self.write(move |connection, now| {
+        self.write(move |session, now| {
             let params = named_params! { ":event_id": event_id, ":address_hash": hash };
-            let holder = read::first(connection, statement::POST_OF, params, |row| {
+            let holder = session.first(statement::POST_OF, params, |row| {
                 let holder = read::parsed::<Uuid>(row, "notification_id")?;
                 Ok((NotificationId(holder), read::maybe_parsed(row, "status")?))
             })?;
@@ -107,35 +108,34 @@ impl SendStore for Sqlite {
                 ":event_id": event_id, ":address_hash": hash, ":notification_id": id.to_string(), ":at": now,
                 ":lease": claim.0,
             };
-            let claimed = read::change(connection, statement::CLAIM_POST, params)?;
+            let claimed = session.change(statement::CLAIM_POST, params)?;
             Ok(if claimed > 0 { Post::Mine } else { Post::Open })
         })
         .await
     }
 
     async fn note_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError> {
-        self.write(move |connection, now| {
+        self.write(move |session, now| {
             let params = named_params! {
                 ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(),
                 ":external_id": receipt.external_id, ":receipt": receipt.receipt,
                 ":behind": json!(receipt.behind).to_string(), ":now": now,
             };
-            Ok(read::change(connection, statement::NOTE_RECEIPT, params)? > 0)
+            Ok(session.change(statement::NOTE_RECEIPT, params)? > 0)
         })
         .await
     }
 
     async fn expired_claims(&self, limit: usize) -> Result<Vec<ExpiredClaim>, StoreError> {
         let now = time::to_text(self.clock());
-        self.read(move |connection| {
+        self.read(move |session| {
             let params = named_params! { ":now": now, ":limit": limit };
-            let claims = read::all(connection, statement::EXPIRED_CLAIMS, params, |row| {
+            let claims = session.all(statement::EXPIRED_CLAIMS, params, |row| {
                 Ok((ClaimId(row.get("id")?), row.get::<_, String>("notifications")?))
             })?;
             let jobs = |(claim, notifications): (ClaimId, String)| {
                 let params = named_params! { ":notifications": notifications, ":lease": claim.0 };
-                let jobs =
-                    read::all(connection, statement::CLAIMED_JOBS, params, |row| read::job(row, claim))?;
+                let jobs = session.all(statement::CLAIMED_JOBS, params, |row| read::job(row, claim))?;
                 Ok(ExpiredClaim { claim, jobs })
             };
             claims.into_iter().map(jobs).collect()
@@ -144,36 +144,29 @@ impl SendStore for Sqlite {
     }
 
     async fn fail_messages(&self, failed: Vec<FailedMessage>) -> Result<(), StoreError> {
-        self.write(move |connection, now| {
-            failed.iter().try_for_each(|message| fail(connection, now, message))
-        })
-        .await
+        self.write(move |session, now| failed.iter().try_for_each(|message| fail(session, now, message)))
+            .await
     }
 
     async fn next_due(&self, channel: Channel) -> Result<Option<Timestamp>, StoreError> {
-        self.read(move |connection| {
+        self.read(move |session| {
             let params = named_params! { ":channel": channel.as_str() };
             let due: Option<Option<String>> =
-                read::first(connection, statement::NEXT_DUE, params, |row| Ok(row.get(0)?))?;
+                session.first(statement::NEXT_DUE, params, |row| Ok(row.get(0)?))?;
             Ok(due.flatten().and_then(|text| time::from_text(&text)))
         })
         .await
     }
 }
 
-fn open_claim(
-    connection: &Connection,
-    now: &str,
-    instance: &str,
-    lease: Duration,
-) -> Result<ClaimId, StoreError> {
+fn open_claim(session: &Session, now: &str, instance: &str, lease: Duration) -> Result<ClaimId, StoreError> {
     let params = named_params! { ":instance": instance, ":lease_until": lease_until(now, lease) };
-    read::change(connection, statement::INSERT_CLAIM, params)?;
-    Ok(ClaimId(connection.last_insert_rowid()))
+    session.change(statement::INSERT_CLAIM, params)?;
+    Ok(ClaimId(session.last_insert_rowid()))
 }
 
 /// What was declared dead while it waited is not sent to.
-fn leave_out_dead(connection: &Connection, jobs: &mut [SendJob]) -> Result<(), StoreError> {
+fn leave_out_dead(session: &Session, jobs: &mut [SendJob]) -> Result<(), StoreError> {
     if jobs.is_empty() {
         return Ok(());
     }
@@ -182,10 +175,10 @@ fn leave_out_dead(connection: &Connection, jobs: &mut [SendJob]) -> Result<(), S
         .flat_map(|job| job.addresses().map(|address| (job.key.channel.as_str(), address)))
         .collect();
     let params = named_params! { ":addresses": json!(addresses).to_string() };
-    let dead: HashSet<String> =
-        read::all(connection, statement::DEAD_ADDRESSES_OF, params, |row| Ok(row.get("address")?))?
-            .into_iter()
-            .collect();
+    let dead: HashSet<String> = session
+        .all(statement::DEAD_ADDRESSES_OF, params, |row| Ok(row.get("address")?))?
+        .into_iter()
+        .collect();
     for job in jobs {
         job.leave_out(|address| dead.contains(address));
     }
@@ -193,14 +186,14 @@ fn leave_out_dead(connection: &Connection, jobs: &mut [SendJob]) -> Result<(), S
 }
 
 /// A claim that turned out to hold nothing is not kept.
-fn fill_claim(connection: &Connection, claim: ClaimId, jobs: &[SendJob]) -> Result<(), StoreError> {
+fn fill_claim(session: &Session, claim: ClaimId, jobs: &[SendJob]) -> Result<(), StoreError> {
     if jobs.is_empty() {
-        return read::change(connection, statement::DELETE_CLAIM, named_params! { ":id": claim.0 }).map(drop);
+        return session.change(statement::DELETE_CLAIM, named_params! { ":id": claim.0 }).map(drop);
     }
     let mut notifications: Vec<String> = jobs.iter().map(|job| job.key.notification_id.to_string()).collect();
     notifications.dedup();
     let params = named_params! { ":id": claim.0, ":notifications": json!(notifications).to_string() };
-    read::change(connection, statement::FILL_CLAIM, params).map(drop)
+    session.change(statement::FILL_CLAIM, params).map(drop)
 }
 
 /// The notification that was written last, and whether it is the one that its user sees. Keys come in their order, so that the
@@ -208,7 +201,7 @@ fn fill_claim(connection: &Connection, claim: ClaimId, jobs: &[SendJob]) -> Resu
 type LastNotification = Option<(NotificationId, bool)>;
 
 fn receive(
-    connection: &Connection,
+    session: &Session,
     now: &str,
     received: ReceivedKey,
     claim: ClaimId,
@@ -219,7 +212,7 @@ fn receive(
     let id = key.notification_id.to_string();
     let channel = key.channel.as_str();
     let this_row = named_params! { ":notification_id": id, ":channel": channel };
-    let found = read::first(connection, statement::RECEIVE_ROW, this_row, |row| {
+    let found = session.first(statement::RECEIVE_ROW, this_row, |row| {
         Ok((read::job(row, claim)?, row.get::<_, Option<String>>("status")?))
     })?;
     let Some((job, ended)) = found else {
@@ -236,8 +229,8 @@ fn receive(
         Some((notification_id, is_seen)) if notification_id == key.notification_id => is_seen,
         _ => {
             let params = named_params! { ":notification_id": id, ":channel": channel, ":now": now };
-            read::change(connection, statement::RECEIVE_NOTIFICATION, params)? > 0
-                || notification_of(connection, &job.event_id, &job.user)?.is_none_or(|seen| seen == id)
+            session.change(statement::RECEIVE_NOTIFICATION, params)? > 0
+                || notification_of(session, &job.event_id, &job.user)?.is_none_or(|seen| seen == id)
         }
     };
     *last = Some((key.notification_id, is_seen));
@@ -245,7 +238,7 @@ fn receive(
         let error = "DUPLICATE: the user has this event's notification already";
         let params = named_params! { ":notification_id": id, ":channel": channel, ":error": error };
         into.events_again.push(event_id);
-        return read::change(connection, statement::CANCEL_ROW, params).map(drop);
+        return session.change(statement::CANCEL_ROW, params).map(drop);
     }
     let status = match key.channel {
         Channel::Websocket => SendStatus::Sent,
@@ -255,9 +248,7 @@ fn receive(
         Channel::Email | Channel::Push | Channel::Sms | Channel::Slack => SendStatus::Due,
     };
     let sent = status == SendStatus::Sent;
-    let born = read::change(
-        connection,
-        statement::RECEIVE_SEND,
+    let born = session.change(statement::RECEIVE_SEND,
         named_params! {
             ":notification_id": id, ":channel": channel, ":recipient_address": job.address, ":status": status.as_str(),
             ":attempt_count": i64::from(sent), ":lease": (status == SendStatus::Sending).then_some(claim.0),
@@ -268,61 +259,61 @@ fn receive(
     match status {
         _ if born == 0 => into.repeated += 1,
         SendStatus::Sending => into.jobs.push(job),
-        SendStatus::Due => wait(connection, &job, now)?,
+        SendStatus::Due => wait(session, &job, now)?,
         SendStatus::Sent => into.sent += 1,
         SendStatus::Failed | SendStatus::InDoubt | SendStatus::Cancelled => {}
     }
     Ok(())
 }
 
-fn fail(connection: &Connection, now: &str, failed: &FailedMessage) -> Result<(), StoreError> {
+fn fail(session: &Session, now: &str, failed: &FailedMessage) -> Result<(), StoreError> {
     let mut row = None;
     if let Some(key) = failed.key {
         let params = named_params! {
             ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(),
             ":error": failed.failure.to_string(),
         };
-        row = read::first(connection, statement::FAIL_ROW, params, |row| {
+        row = session.first(statement::FAIL_ROW, params, |row| {
             Ok((row.get::<_, String>("event_id")?, read::recipient_of(row)?))
         })?;
     }
-    settle::dead_letter(connection, now, &failed.letter(row))
+    settle::dead_letter(session, now, &failed.letter(row))
 }
 
 fn notification_of(
-    connection: &Connection,
+    session: &Session,
     event_id: &EventId,
     user: &UserRef,
 ) -> Result<Option<String>, StoreError> {
     let params = named_params! {
         ":event_id": event_id.as_str(), ":user_type": user.user_type.as_str(), ":user_id": user.user_id.as_str(),
     };
-    read::first(connection, statement::NOTIFICATION_OF, params, |row| Ok(row.get(0)?))
+    session.first(statement::NOTIFICATION_OF, params, |row| Ok(row.get(0)?))
 }
 
-pub fn wait(connection: &Connection, job: &SendJob, due_at: &str) -> Result<(), StoreError> {
-    read::change(
-        connection,
-        statement::INSERT_DUE,
-        named_params! {
-            ":channel": job.key.channel.as_str(), ":lane": job.priority.lane(), ":due_at": due_at,
-            ":notification_id": job.key.notification_id.to_string(),
-        },
-    )
-    .map(drop)
+pub fn wait(session: &Session, job: &SendJob, due_at: &str) -> Result<(), StoreError> {
+    session
+        .change(
+            statement::INSERT_DUE,
+            named_params! {
+                ":channel": job.key.channel.as_str(), ":lane": job.priority.lane(), ":due_at": due_at,
+                ":notification_id": job.key.notification_id.to_string(),
+            },
+        )
+        .map(drop)
 }
 
 /// A due send becomes a job, unless it is not due any more.
 fn start(
-    connection: &Connection,
+    session: &Session,
     notification_id: &str,
     channel: Channel,
     claim: ClaimId,
 ) -> Result<Option<SendJob>, StoreError> {
     let params = named_params! { ":notification_id": notification_id, ":channel": channel.as_str(), ":lease": claim.0 };
-    if read::change(connection, statement::START_SEND, params)? == 0 {
+    if session.change(statement::START_SEND, params)? == 0 {
         return Ok(None);
     }
     let params = named_params! { ":notification_id": notification_id, ":channel": channel.as_str() };
-    read::first(connection, statement::SEND_JOB, params, |row| read::due_job(row, claim))
+    session.first(statement::SEND_JOB, params, |row| read::due_job(row, claim))
 }

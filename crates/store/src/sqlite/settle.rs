@@ -4,21 +4,20 @@ use campanile_domain::channel::Channel;
 use campanile_domain::id::SendKey;
 use campanile_domain::send::SendState;
 use campanile_domain::time;
-use rusqlite::{Connection, named_params};
+use rusqlite::named_params;
 
 use super::send::wait;
-use super::{read, statement};
+use super::session::Session;
+use super::statement;
 use crate::send::end_of;
 use crate::{Capture, DeadLetter, Settlement, StoreError};
 
 /// Answers whether the claim still held.
-pub fn settle(connection: &Connection, now: &str, settlement: &Settlement) -> Result<bool, StoreError> {
+pub fn settle(session: &Session, now: &str, settlement: &Settlement) -> Result<bool, StoreError> {
     let SendKey { notification_id, channel } = settlement.job.key;
     let job = &settlement.job;
     let sent_at = settlement.is_sent().then_some(now);
-    let changed = read::change(
-        connection,
-        statement::SETTLE_SEND,
+    let changed = session.change(statement::SETTLE_SEND,
         named_params! {
             ":status": settlement.state.status().as_str(), ":attempt_count": settlement.attempts(),
             ":attempted": settlement.attempted(), ":provider": settlement.provider, ":external_id": settlement.external_id(),
@@ -30,12 +29,10 @@ pub fn settle(connection: &Connection, now: &str, settlement: &Settlement) -> Re
         return Ok(false);
     }
     if let SendState::Due { at } = &settlement.state {
-        wait(connection, job, &time::to_text(*at))?;
+        wait(session, job, &time::to_text(*at))?;
     }
     if settlement.is_kept() {
-        read::change(
-            connection,
-            statement::INSERT_ATTEMPT,
+        session.change(statement::INSERT_ATTEMPT,
             named_params! {
                 ":notification_id": notification_id.to_string(), ":channel": channel.as_str(), ":at": now,
                 ":provider": settlement.provider, ":outcome": settlement.outcome.as_str(), ":error": settlement.error,
@@ -44,8 +41,7 @@ pub fn settle(connection: &Connection, now: &str, settlement: &Settlement) -> Re
         )?;
     }
     if settlement.capture == Capture::Keep && settlement.is_sent() {
-        read::change(
-            connection,
+        session.change(
             statement::INSERT_CAPTURED,
             named_params! {
                 ":event_id": job.event_id.as_str(), ":user_type": job.user.user_type.as_str(),
@@ -54,15 +50,15 @@ pub fn settle(connection: &Connection, now: &str, settlement: &Settlement) -> Re
             },
         )?;
     }
-    write_addresses(connection, now, settlement)?;
+    write_addresses(session, now, settlement)?;
     if let Some(letter) = settlement.letter() {
-        dead_letter(connection, now, &letter)?;
+        dead_letter(session, now, &letter)?;
     }
     Ok(true)
 }
 
 /// What became of each address of a send that has several, which of them are dead, and which post somebody else may try.
-fn write_addresses(connection: &Connection, now: &str, settlement: &Settlement) -> Result<(), StoreError> {
+fn write_addresses(session: &Session, now: &str, settlement: &Settlement) -> Result<(), StoreError> {
     let SendKey { notification_id, channel } = settlement.job.key;
     for done in settlement.addresses() {
         let (outcome, external_id, error) = end_of(done);
@@ -70,33 +66,33 @@ fn write_addresses(connection: &Connection, now: &str, settlement: &Settlement) 
             ":notification_id": notification_id.to_string(), ":channel": channel.as_str(), ":address": done.address,
             ":outcome": outcome, ":external_id": external_id, ":error": error, ":at": now,
         };
-        read::change(connection, statement::PUT_SEND_ADDRESS, params)?;
+        session.change(statement::PUT_SEND_ADDRESS, params)?;
     }
     for (address, reason) in settlement.dead() {
         let params = named_params! { ":channel": channel.as_str(), ":address": address, ":reason": reason, ":at": now };
-        read::change(connection, statement::INSERT_DEAD_ADDRESS, params)?;
+        session.change(statement::INSERT_DEAD_ADDRESS, params)?;
     }
     if let Some(address_hash) = settlement.post_given_up() {
         let params = named_params! {
             ":event_id": settlement.job.event_id.as_str(), ":address_hash": address_hash,
             ":notification_id": notification_id.to_string(),
         };
-        read::change(connection, statement::GIVE_UP_POST, params)?;
+        session.change(statement::GIVE_UP_POST, params)?;
     }
     Ok(())
 }
 
-pub fn dead_letter(connection: &Connection, now: &str, letter: &DeadLetter) -> Result<(), StoreError> {
-    read::change(
-        connection,
-        statement::INSERT_DEAD_LETTER,
-        named_params! {
-            ":stage": letter.stage, ":event_id": letter.event_id,
-            ":recipient_type": letter.recipient.as_ref().map(|r| r.user_type.as_str()),
-            ":recipient_id": letter.recipient.as_ref().map(|r| r.user_id.as_str()),
-            ":channel": letter.channel.map(Channel::as_str), ":provider": letter.provider,
-            ":reason": letter.reason, ":error": letter.error, ":message": letter.message, ":now": now,
-        },
-    )
-    .map(drop)
+pub fn dead_letter(session: &Session, now: &str, letter: &DeadLetter) -> Result<(), StoreError> {
+    session
+        .change(
+            statement::INSERT_DEAD_LETTER,
+            named_params! {
+                ":stage": letter.stage, ":event_id": letter.event_id,
+                ":recipient_type": letter.recipient.as_ref().map(|r| r.user_type.as_str()),
+                ":recipient_id": letter.recipient.as_ref().map(|r| r.user_id.as_str()),
+                ":channel": letter.channel.map(Channel::as_str), ":provider": letter.provider,
+                ":reason": letter.reason, ":error": letter.error, ":message": letter.message, ":now": now,
+            },
+        )
+        .map(drop)
 }

@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use campanile_domain::event::Event;
 use campanile_domain::id::{EventId, UserRef};
 use campanile_domain::status::EventStatus;
-use rusqlite::{Connection, ToSql, named_params};
+use rusqlite::{ToSql, named_params};
 
+use super::session::Session;
 use super::{Sqlite, fan_out, read, statement};
 use crate::{EventFilter, FanOutClaim, JsonRow, StoreError, Trace, TraceFilter, TraceStore};
 
@@ -13,11 +14,11 @@ use crate::{EventFilter, FanOutClaim, JsonRow, StoreError, Trace, TraceFilter, T
 impl TraceStore for Sqlite {
     async fn trace(&self, event_id: &EventId, filter: TraceFilter) -> Result<Option<Trace>, StoreError> {
         let event_id = event_id.to_string();
-        self.read(move |connection| trace(connection, &event_id, &filter)).await
+        self.read(move |session| trace(session, &event_id, &filter)).await
     }
 
     async fn list_events(&self, filter: EventFilter) -> Result<Vec<JsonRow>, StoreError> {
-        self.read(move |connection| {
+        self.read(move |session| {
             let start = if filter.newest_first { i64::MAX } else { 0 };
             let (after, limit) = (filter.after.unwrap_or(start), filter.limit);
             let mut params: Vec<(&str, &dyn ToSql)> = vec![(":after", &after), (":limit", &limit)];
@@ -25,7 +26,7 @@ impl TraceStore for Sqlite {
                 params.push((":event_type", event_type));
             }
             let sql = listing(filter.status, filter.event_type.is_some(), filter.newest_first);
-            read::all(connection, &sql, &params[..], read::json_row)
+            session.all(&sql, &params[..], read::json_row)
         })
         .await
     }
@@ -36,13 +37,13 @@ impl TraceStore for Sqlite {
         after: i64,
         limit: usize,
     ) -> Result<Vec<JsonRow>, StoreError> {
-        self.read(move |connection| {
+        self.read(move |session| {
             if let Some(event_id) = event_id {
                 let params = named_params! { ":event_id": event_id, ":after": after, ":limit": limit };
-                return read::all(connection, statement::LIST_CAPTURED_OF, params, read::json_row);
+                return session.all(statement::LIST_CAPTURED_OF, params, read::json_row);
             }
             let params = named_params! { ":after": after, ":limit": limit };
-            read::all(connection, statement::LIST_CAPTURED, params, read::json_row)
+            session.all(statement::LIST_CAPTURED, params, read::json_row)
         })
         .await
     }
@@ -75,14 +76,14 @@ pub(super) fn listing(status: Option<EventStatus>, of_type: bool, newest_first: 
     )
 }
 
-fn trace(connection: &Connection, event_id: &str, filter: &TraceFilter) -> Result<Option<Trace>, StoreError> {
+fn trace(session: &Session, event_id: &str, filter: &TraceFilter) -> Result<Option<Trace>, StoreError> {
     let this_event = named_params! { ":event_id": event_id };
-    let Some(event) = read::first(connection, statement::TRACE_EVENT, this_event, read::json_row)? else {
+    let Some(event) = session.first(statement::TRACE_EVENT, this_event, read::json_row)? else {
         return Ok(None);
     };
-    let mut processed = read::first(connection, statement::TRACE_PROCESSED, this_event, read::json_row)?;
+    let mut processed = session.first(statement::TRACE_PROCESSED, this_event, read::json_row)?;
     let decisions = processed.as_mut().and_then(|p| p.remove("decisions")).filter(|d| !d.is_null());
-    let page = page(connection, event_id, filter)?;
+    let page = page(session, event_id, filter)?;
     let rows = |sql| match &page {
         None => Ok(Vec::new()),
         Some(page) => {
@@ -90,24 +91,24 @@ fn trace(connection: &Connection, event_id: &str, filter: &TraceFilter) -> Resul
                 ":event_id": event_id, ":first_type": page.first.0, ":first_id": page.first.1, ":last_type": page.last.0,
                 ":last_id": page.last.1,
             };
-            read::all(connection, sql, params, read::json_row)
+            session.all(sql, params, read::json_row)
         }
     };
     Ok(Some(Trace {
         event,
         processed,
         decisions,
-        people: read::all(connection, statement::TRACE_PEOPLE, this_event, read::json_row)?,
+        people: session.all(statement::TRACE_PEOPLE, this_event, read::json_row)?,
         outbox: rows(statement::TRACE_OUTBOX)?,
         notifications: rows(statement::TRACE_NOTIFICATIONS)?,
         sends: rows(statement::TRACE_SENDS)?,
-        dead_letters: dead_letters(connection, event_id, filter.user.as_ref())?,
+        dead_letters: dead_letters(session, event_id, filter.user.as_ref())?,
         next: page.and_then(|page| page.next),
     }))
 }
 
 fn dead_letters(
-    connection: &Connection,
+    session: &Session,
     event_id: &str,
     user: Option<&UserRef>,
 ) -> Result<Vec<JsonRow>, StoreError> {
@@ -115,7 +116,7 @@ fn dead_letters(
         ":event_id": event_id, ":user_type": user.map(|user| user.user_type.as_str()),
         ":user_id": user.map(|user| user.user_id.as_str()),
     };
-    read::all(connection, statement::TRACE_DEAD_LETTERS, params, read::json_row)
+    session.all(statement::TRACE_DEAD_LETTERS, params, read::json_row)
 }
 
 /// Users from one up to another, as (type, id), both included.
@@ -125,11 +126,7 @@ struct UserPage {
     next: Option<UserRef>,
 }
 
-fn page(
-    connection: &Connection,
-    event_id: &str,
-    filter: &TraceFilter,
-) -> Result<Option<UserPage>, StoreError> {
+fn page(session: &Session, event_id: &str, filter: &TraceFilter) -> Result<Option<UserPage>, StoreError> {
     let pair = |user: &UserRef| (user.user_type.to_string(), user.user_id.to_string());
     if let Some(user) = &filter.user {
         return Ok(Some(UserPage { first: pair(user), last: pair(user), next: None }));
@@ -140,7 +137,7 @@ fn page(
         let params = named_params! {
             ":event_id": event_id, ":first_type": first.0, ":first_id": first.1, ":limit": limit,
         };
-        read::first(connection, statement::TRACE_USERS, params, read::recipient_of)
+        session.first(statement::TRACE_USERS, params, read::recipient_of)
     };
     let first = filter.after.as_ref().map(behind).unwrap_or_default();
     let Some(last) = last_from(&first, filter.limit)? else { return Ok(None) };

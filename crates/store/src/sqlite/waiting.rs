@@ -13,10 +13,10 @@ use crate::{OldestWaiting, StoreError, WaitingStore};
 impl WaitingStore for Sqlite {
     async fn oldest_waiting(&self) -> Result<OldestWaiting, StoreError> {
         let now = self.clock();
-        self.read(move |connection| {
+        self.read(move |session| {
             let channels = json!(Channel::ALL.map(Channel::as_str)).to_string();
             let params = named_params! { ":channels": channels, ":now": time::to_text(now) };
-            let waiting = read::first(connection, statement::OLDEST_WAITING, params, |row| {
+            let waiting = session.first(statement::OLDEST_WAITING, params, |row| {
                 let since = |column| read::maybe_time(row, column);
                 Ok(OldestWaiting::at(
                     now,

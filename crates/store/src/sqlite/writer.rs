@@ -9,13 +9,14 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::closed;
+use super::session::Session;
 use crate::StoreError;
 
 /// Bounds how long the first caller of a group waits for the last.
 const MAX_GROUP: usize = 64;
 
 /// Runs inside the transaction if there is one, and answers what to tell the caller once it is known whether the commit held.
-type Job = Box<dyn FnOnce(Result<&Connection, StoreError>) -> Reply + Send>;
+type Job = Box<dyn FnOnce(Result<&Session, StoreError>) -> Reply + Send>;
 type Reply = Box<dyn FnOnce(Result<(), String>)>;
 
 #[derive(Debug)]
@@ -35,11 +36,11 @@ impl Writer {
 
     pub async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&Session) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
         let job: Job = Box::new(move |transaction| {
-            let result = transaction.and_then(|connection| in_savepoint(connection, work));
+            let result = transaction.and_then(|session| in_savepoint(session, work));
             Box::new(move |committed| {
                 let result = match committed {
                     Ok(()) => result,
@@ -61,10 +62,11 @@ fn run(connection: &Connection, queue: &Receiver<Job>) {
             first(Err(error.into()))(Ok(()));
             continue;
         }
-        let mut replies = vec![first(Ok(connection))];
+        let session = Session::new(connection);
+        let mut replies = vec![first(Ok(&session))];
         while replies.len() < MAX_GROUP && !connection.is_autocommit() {
             let Ok(job) = queue.try_recv() else { break };
-            replies.push(job(Ok(connection)));
+            replies.push(job(Ok(&session)));
         }
         let committed = commit(connection);
         for reply in replies {
@@ -92,18 +94,18 @@ fn roll_back(connection: &Connection) {
 }
 
 fn in_savepoint<T>(
-    connection: &Connection,
-    work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    session: &Session,
+    work: impl FnOnce(&Session) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    connection.execute_batch("SAVEPOINT job")?;
+    session.execute_batch("SAVEPOINT job")?;
     // A panic is a bug in one caller's work; the others must not lose the one thread that writes. It would
     // come again, so it is refused and not to be retried.
-    let result = catch_unwind(AssertUnwindSafe(|| work(connection)))
+    let result = catch_unwind(AssertUnwindSafe(|| work(session)))
         .unwrap_or_else(|_| Err(StoreError::Refused("a write panicked".to_owned())));
     let end = if result.is_ok() { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" };
-    if let Err(error) = connection.execute_batch(end) {
+    if let Err(error) = session.execute_batch(end) {
         // What can't be undone alone is undone with its neighbours, who will try again.
-        roll_back(connection);
+        roll_back(session);
         return result.and(Err(error.into()));
     }
     result

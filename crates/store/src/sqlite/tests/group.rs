@@ -8,6 +8,7 @@ use rusqlite::Connection;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 
 use super::{Folder, count, event};
+use crate::sqlite::session::Session;
 use crate::sqlite::{READERS, Sqlite};
 use crate::{Acceptance, EventFilter, EventStore, StoreError, TraceStore};
 
@@ -43,7 +44,7 @@ async fn write_together(
     for (n, reason) in reasons.into_iter().enumerate() {
         let store = store.clone();
         writes.spawn(async move {
-            let work = move |connection: &Connection, _: &str| {
+            let work = move |connection: &Session, _: &str| {
                 cancel(connection, &n.to_string(), &reason)?;
                 then(n, connection)
             };
@@ -165,7 +166,7 @@ async fn readers_that_go_away_do_not_take_their_connections_along() {
         gates.push(release);
         let (store, started) = (store.clone(), started.clone());
         let reader = tokio::spawn(async move {
-            let work = move |_: &Connection| {
+            let work = move |_: &Session| {
                 started.send(()).unwrap();
                 let _ = gate.recv();
                 Ok(())
@@ -212,7 +213,7 @@ async fn a_reader_sees_one_state() {
     let counts = tokio::spawn({
         let store = store.clone();
         async move {
-            let work = move |connection: &Connection| {
+            let work = move |connection: &Session| {
                 let before = count(connection, "SELECT count(*) FROM event_outbox");
                 begun.send(()).unwrap();
                 let _ = gate.recv();
