@@ -185,6 +185,9 @@ pub enum BrokerError {
     /// Back off and call again; this counts against no message.
     #[error("the broker is unreachable: {0}")]
     Unreachable(String),
+    /// Back off and call again, like the one above. Whoever calls [`Broker::restore`] makes the queue; that it is gone, the broker has said already.
+    #[error("the queue `{0}` is not there: it is made when what was in it is safe")]
+    Lost(String),
     /// Stop: the broker was dropped, and will not be back.
     #[error("the broker is closed")]
     Closed,

@@ -274,8 +274,7 @@ impl Shared {
     /// For whoever wants to publish to a queue or to consume it.
     fn link_to(&self, queue: &str) -> Result<Arc<Link>, BrokerError> {
         if self.losses().contains(queue) {
-            let reason = format!("the queue `{queue}` is gone, and is made again when its messages are safe");
-            return Err(BrokerError::Unreachable(reason));
+            return Err(BrokerError::Lost(queue.to_owned()));
         }
         if self.is_left_alone(queue) {
             return Err(BrokerError::Unreachable(format!("the queue `{queue}` does not answer")));

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use campanile_broker::BrokerError;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_store::Signal;
 use tokio::sync::Notify;
@@ -100,6 +101,17 @@ impl Signals {
         match of {
             Outage::Database => tracing::warn!(%error, stage, "work waits for the database"),
             Outage::Broker => tracing::warn!(%error, stage, "work waits for the broker"),
+        }
+    }
+
+    /// Like [`Self::note_outage`]. Of a queue that is lost the broker tells by itself; it is made again in a moment.
+    pub fn note_broker(&self, stage: &'static str, error: &BrokerError) {
+        match error {
+            BrokerError::Lost(queue) => tracing::debug!(queue, stage, "a stage waits for its queue"),
+            BrokerError::Unreachable(_)
+            | BrokerError::Closed
+            | BrokerError::NoSuchQueue(_)
+            | BrokerError::Misconfigured(_) => self.note_outage(Outage::Broker, stage, error),
         }
     }
 

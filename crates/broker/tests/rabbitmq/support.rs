@@ -85,7 +85,7 @@ pub fn messages(numbers: Range<usize>) -> Vec<Message> {
 pub async fn publish(broker: &dyn Broker, queue: &str, numbers: Range<usize>) {
     let accepted = Published::Confirmed(vec![Confirm::Accepted; numbers.len()]);
     let published = until(async || match broker.publish(queue, messages(numbers.clone())).await {
-        Err(BrokerError::Unreachable(_)) => None,
+        Err(BrokerError::Unreachable(_) | BrokerError::Lost(_)) => None,
         published => Some(published.expect("the broker is open")),
     });
     assert_eq!(published.await, accepted);
@@ -106,7 +106,7 @@ pub async fn receive_and_ack(consumer: &mut dyn Consumer, numbers: Range<usize>)
 /// Receives as a patient caller does.
 pub async fn receive(consumer: &mut dyn Consumer, max: usize) -> Vec<Delivery> {
     until(async || match within(consumer.receive(max, Duration::ZERO)).await {
-        Err(BrokerError::Unreachable(_)) => None,
+        Err(BrokerError::Unreachable(_) | BrokerError::Lost(_)) => None,
         received => Some(received.expect("the broker is open")),
     })
     .await

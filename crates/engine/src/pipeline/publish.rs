@@ -314,11 +314,10 @@ pub enum PublishError {
 impl PublishError {
     /// Says which of the two is away.
     pub fn note(&self, engine: &Engine, stage: &'static str) {
-        let of = match self {
-            PublishError::Store(_) => Outage::Database,
-            PublishError::Broker(_) => Outage::Broker,
-        };
-        engine.signals.note_outage(of, stage, self);
+        match self {
+            PublishError::Store(error) => engine.signals.note_outage(Outage::Database, stage, error),
+            PublishError::Broker(error) => engine.signals.note_broker(stage, error),
+        }
     }
 }
 

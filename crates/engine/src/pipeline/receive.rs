@@ -43,7 +43,7 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, queue: String, stop: Cancellat
     while !stop.is_cancelled() {
         if let Err(error) = consume(&engine, &desk, &queue, &stop, &mut backoff).await {
             if backoff.is_worth_telling() {
-                engine.signals.note_outage(Outage::Broker, "receive", &error);
+                engine.signals.note_broker("receive", &error);
             }
             backoff.wait(&stop).await;
         }
@@ -293,7 +293,7 @@ pub async fn run_dead_letters(engine: Engine, stop: CancellationToken) {
         };
         if let Err(error) = consumed.await {
             if backoff.is_worth_telling() {
-                engine.signals.note_outage(Outage::Broker, "dead letters", &error);
+                engine.signals.note_broker("dead letters", &error);
             }
             backoff.wait(&stop).await;
         }
