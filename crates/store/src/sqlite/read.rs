@@ -9,7 +9,7 @@ use campanile_domain::id::{EntityId, EntityRef, EntityType, EventId, EventType, 
 use campanile_domain::id::{UserId, UserRef, UserTypeName};
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::Row;
-use rusqlite::types::{FromSql, ValueRef};
+use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -83,7 +83,11 @@ pub fn key_of(row: &Row) -> Result<SendKey, StoreError> {
 }
 
 pub fn job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
-    let mut row = InOrder { row, next: 0 };
+    job_of(&mut InOrder::new(row), claim)
+}
+
+/// From the columns with which the row begins.
+pub fn job_of(row: &mut InOrder, claim: ClaimId) -> Result<SendJob, StoreError> {
     Ok(SendJob {
         key: SendKey {
             notification_id: NotificationId(row.parsed("notification_id")?),
@@ -107,18 +111,33 @@ pub fn job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
 
 /// A row whose columns are read in the order in which the statement names them. Each is found at once, where by its name alone
 /// it is looked for from the first one on; one that stands elsewhere is found all the same.
-struct InOrder<'r> {
+pub struct InOrder<'r> {
     row: &'r Row<'r>,
     next: usize,
 }
 
-impl InOrder<'_> {
-    fn get<T: FromSql>(&mut self, column: &str) -> Result<T, StoreError> {
+impl<'r> InOrder<'r> {
+    pub fn new(row: &'r Row<'r>) -> Self {
+        Self { row, next: 0 }
+    }
+
+    pub fn get<T: FromSql>(&mut self, column: &str) -> Result<T, StoreError> {
+        let place = self.place(column)?;
+        Ok(self.row.get(place)?)
+    }
+
+    /// As it is, to be written elsewhere.
+    pub fn value(&mut self, column: &str) -> Result<ToSqlOutput<'r>, StoreError> {
+        let place = self.place(column)?;
+        Ok(ToSqlOutput::Borrowed(self.row.get_ref(place)?))
+    }
+
+    fn place(&mut self, column: &str) -> Result<usize, StoreError> {
         let names = self.row.as_ref();
         let is_next = self.next < names.column_count() && names.column_name(self.next)? == column;
         let place = if is_next { self.next } else { names.column_index(column)? };
         self.next = place + 1;
-        Ok(self.row.get(place)?)
+        Ok(place)
     }
 
     fn parsed<T: FromStr<Err: Display>>(&mut self, column: &str) -> Result<T, StoreError> {

@@ -211,27 +211,28 @@ fn receive(
     let key = received.key;
     let id = key.notification_id.to_string();
     let channel = key.channel.as_str();
-    let this_row = named_params! { ":notification_id": id, ":channel": channel };
-    let found = session.first(statement::RECEIVE_ROW, this_row, |row| {
-        Ok((read::job(row, claim)?, row.get::<_, Option<String>>("status")?))
+    let known = last.filter(|(notification_id, _)| *notification_id == key.notification_id);
+    let params = named_params! { ":notification_id": id, ":channel": channel, ":notify": known.is_none() };
+    let found = session.first(statement::RECEIVE_ROW, params, |row| {
+        let mut row = read::InOrder::new(row);
+        let job = read::job_of(&mut row, claim)?;
+        let ended = row.get::<Option<String>>("status")?.is_some();
+        let written = known.is_none() && !ended && write_notification(session, now, &job, &mut row)?;
+        Ok((job, ended, written))
     })?;
-    let Some((job, ended)) = found else {
+    let Some((job, ended, written)) = found else {
         into.unknown.push(key);
         return Ok(());
     };
     let event_id = job.event_id.clone();
-    if ended.is_some() {
+    if ended {
         into.events_again.push(event_id);
         into.repeated += 1;
         return Ok(());
     }
-    let is_seen = match *last {
-        Some((notification_id, is_seen)) if notification_id == key.notification_id => is_seen,
-        _ => {
-            let params = named_params! { ":notification_id": id, ":channel": channel, ":now": now };
-            session.change(statement::RECEIVE_NOTIFICATION, params)? > 0
-                || notification_of(session, &job.event_id, &job.user)?.is_none_or(|seen| seen == id)
-        }
+    let is_seen = match known {
+        Some((_, is_seen)) => is_seen,
+        None => written || notification_of(session, &job.event_id, &job.user)?.is_none_or(|seen| seen == id),
     };
     *last = Some((key.notification_id, is_seen));
     if !is_seen {
@@ -264,6 +265,27 @@ fn receive(
         SendStatus::Failed | SendStatus::InDoubt | SendStatus::Cancelled => {}
     }
     Ok(())
+}
+
+/// What the user will see in the inbox, from the columns behind those of the job. Answers whether it is new.
+fn write_notification(
+    session: &Session,
+    now: &str,
+    job: &SendJob,
+    row: &mut read::InOrder,
+) -> Result<bool, StoreError> {
+    let written = session.change(
+        statement::RECEIVE_NOTIFICATION,
+        named_params! {
+            ":id": job.key.notification_id.to_string(), ":event_id": job.event_id.as_str(),
+            ":event_type": job.event_type.as_str(), ":user_type": job.user.user_type.as_str(),
+            ":user_id": job.user.user_id.as_str(), ":entity_type": row.value("entity_type")?,
+            ":entity_id": row.value("entity_id")?, ":title": row.value("inbox_title")?,
+            ":body": row.value("inbox_body")?, ":properties": row.value("properties")?,
+            ":priority": row.value("event_priority")?, ":shared_read": row.value("shared_read")?, ":now": now,
+        },
+    )?;
+    Ok(written > 0)
 }
 
 fn fail(session: &Session, now: &str, failed: &FailedMessage) -> Result<(), StoreError> {
