@@ -118,3 +118,48 @@ impl Deref for Session<'_> {
         self.connection
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::named_params;
+
+    use super::*;
+
+    const PAIR: &str = "SELECT :a, :b";
+
+    fn pair(session: &Session, params: Named) -> Result<(i64, i64), StoreError> {
+        let pair = session.first(PAIR, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(pair.expect("there is one row"))
+    }
+
+    #[test]
+    fn a_statement_that_was_used_before_gets_its_own_values_in_whatever_order_they_come() {
+        let connection = Connection::open_in_memory().unwrap();
+        let session = Session::new(&connection);
+        assert_eq!(pair(&session, named_params! { ":a": 1, ":b": 2 }).unwrap(), (1, 2));
+        assert_eq!(pair(&session, named_params! { ":b": 3, ":a": 4 }).unwrap(), (4, 3));
+        assert_eq!(pair(&session, named_params! { ":a": 5, ":b": 6 }).unwrap(), (5, 6));
+        assert_eq!(session.used.borrow().len(), 1);
+    }
+
+    #[test]
+    fn a_value_that_is_not_given_is_an_error_and_not_the_one_before() {
+        let connection = Connection::open_in_memory().unwrap();
+        let session = Session::new(&connection);
+        pair(&session, named_params! { ":a": 1, ":b": 2 }).unwrap();
+        assert!(pair(&session, named_params! { ":a": 3 }).is_err());
+        assert!(pair(&session, named_params! { ":a": 3, ":c": 4 }).is_err());
+        assert_eq!(pair(&session, named_params! { ":a": 5, ":b": 6 }).unwrap(), (5, 6));
+    }
+
+    #[test]
+    fn a_statement_can_be_used_while_its_rows_are_read() {
+        let connection = Connection::open_in_memory().unwrap();
+        let session = Session::new(&connection);
+        let inner = session.all(PAIR, named_params! { ":a": 1, ":b": 2 }, |row| {
+            let inner = pair(&session, named_params! { ":a": 3, ":b": 4 })?;
+            Ok((row.get::<_, i64>(0)?, inner))
+        });
+        assert_eq!(inner.unwrap(), [(1, (3, 4))]);
+    }
+}
