@@ -104,8 +104,8 @@ pub type Room<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// Takes messages from one queue, and says what became of each.
 ///
 /// A consumer that is dropped gives back all it holds, and each time counts as a release. After
-/// [`BrokerError::Unreachable`] it goes on by itself once the broker is back; what it held then comes again,
-/// under new tags. Tags that it does not hold, because they were settled already or went with a connection,
+/// [`BrokerError::Unreachable`] or [`BrokerError::Lost`] it goes on by itself once the broker or the queue is back; what it held then
+/// comes again, under new tags. Tags that it does not hold, because they were settled already or went with a connection,
 /// are passed over.
 #[async_trait]
 pub trait Consumer: Send + fmt::Debug {
@@ -185,7 +185,8 @@ pub enum BrokerError {
     /// Back off and call again; this counts against no message.
     #[error("the broker is unreachable: {0}")]
     Unreachable(String),
-    /// Back off and call again, like the one above. Whoever calls [`Broker::restore`] makes the queue; that it is gone, the broker has said already.
+    /// Back off and call again; this counts against no message either. [`Broker::restore`] makes the queue, and that it is gone was
+    /// logged when it was noticed.
     #[error("the queue `{0}` is not there: it is made when what was in it is safe")]
     Lost(String),
     /// Stop: the broker was dropped, and will not be back.

@@ -4,13 +4,13 @@ use crate::support::log::Log;
 use crate::support::proxy::Proxy;
 use crate::support::witness::Witness;
 use crate::support::{Place, make_good, messages, publish, receive, receive_and_ack, until, within};
+use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::time::timeout;
 
 use campanile_broker::{
     Broker, BrokerError, Confirm, DEAD_LETTER_QUEUE, Published, RabbitMq, RabbitMqConfig,
 };
+use tokio::time::timeout;
 
 async fn open_by(proxy: &Proxy, place: &Place) -> RabbitMq {
     let config = RabbitMqConfig { url: proxy.url(), ..place.config() };
@@ -209,6 +209,28 @@ async fn what_was_never_confirmed_is_published_again_over_another_channel() {
     publish(&broker, "b", 1..2).await;
     assert_eq!(proxy.channels_opened() - opened, 1, "the other queue keeps its own");
     receive_and_ack(&mut *broker.consume("a", 1_000).await.expect("it is there"), 0..1_000).await;
+    drop(broker);
+    place.remove().await;
+}
+
+#[tokio::test]
+async fn whoever_waits_for_confirms_of_a_lost_queue_holds_up_nobody_who_publishes_to_the_next() {
+    let (place, proxy, witness) = (Place::new(&["a"]), Proxy::up().await, Witness::new().await);
+    let broker = Arc::new(open_by(&proxy, &place).await);
+    proxy.keep_confirms(true);
+    let waiting = tokio::spawn({
+        let broker = Arc::clone(&broker);
+        async move { broker.publish("a", messages(0..1_000)).await }
+    });
+    // All that it may send before it hears of the first.
+    until(async || (witness.count(&place.name("a")).await == 300).then_some(())).await;
+    witness.delete_queue(&place.name("a")).await;
+    assert_eq!(until(async || some(make_good(&*broker).await)).await, ["a"]);
+    proxy.keep_confirms(false);
+    let published = publish(&*broker, "a", 0..1_000);
+    timeout(Duration::from_secs(15), published).await.expect("it waits for no confirm that will not come");
+    assert!(!waiting.is_finished());
+    waiting.abort();
     drop(broker);
     place.remove().await;
 }

@@ -51,6 +51,13 @@ impl Witness {
         channel.queue_delete(QueueDeleteArguments::new(name)).await.expect("the broker is there");
     }
 
+    /// How many messages wait in a queue.
+    pub async fn count(&self, name: &str) -> u32 {
+        let look = QueueDeclareArguments::new(name).passive(true).finish();
+        let seen = self.channel().await.queue_declare(look).await.expect("the queue is there");
+        seen.map_or(0, |(_, messages, _)| messages)
+    }
+
     pub async fn purge(&self, name: &str) {
         let channel = self.channel().await;
         channel.queue_purge(QueuePurgeArguments::new(name)).await.expect("the queue is there");
