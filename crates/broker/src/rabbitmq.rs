@@ -18,6 +18,7 @@ mod load;
 mod publisher;
 mod supervisor;
 mod topology;
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

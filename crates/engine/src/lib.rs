@@ -21,7 +21,6 @@ pub mod telemetry;
 mod tell;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use campanile_broker::Broker;
@@ -126,7 +125,7 @@ impl Loops<'_> {
         let (handover, handed) =
             publish::handover(if roles.has(Role::Publish) { queues.clone() } else { Vec::new() });
         if roles.has(Role::FanOut) {
-            let turns = Arc::<AtomicU64>::default();
+            let turns = Arc::<fan_out::Turns>::default();
             let (ours, beside, along) = (Arc::clone(&turns), handover.clone(), handover.clone());
             self.take("fan_out", move |engine, _, stop| {
                 fan_out::run(engine, handover.clone(), Arc::clone(&ours), stop)

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::publisher::Publisher;
 use super::topology::Looker;
+use super::window::{Rank, Urgency};
 use super::{News, Shared, topology};
 use crate::amqp::{Connection, Fault};
 use crate::{BrokerError, Confirm, Message};
@@ -56,12 +57,13 @@ pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
     for queue in topology.declare(&consuming, wanted, |queue| shared.leave_alone(queue)).await? {
         shared.leave_alone(&queue);
     }
-    let publisher_ended = Arc::new(watch::Sender::new(None));
+    let (publisher_ended, urgency) = (Arc::new(watch::Sender::new(None)), Arc::<Urgency>::default());
     let mut publishers = BTreeMap::new();
     for queue in topology.queues() {
         let address = (topology.exchange(queue), topology.name(queue));
         let connection = shared.address.connect(&format!("publishes to {queue}")).await?;
-        let publisher = Publisher::open(connection, address, &publisher_ended).await;
+        let rank = Rank::of(queue, &urgency);
+        let publisher = Publisher::open(connection, address, rank, &publisher_ended).await;
         publishers.insert(queue.clone(), publisher.map_err(topology::broken)?);
     }
     Ok(Link { consuming, publishers, publisher_ended })

@@ -2,19 +2,15 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Mutex, SemaphorePermit, watch};
 
 use super::confirms::Confirms;
+use super::window::{Rank, Window};
 use crate::amqp::{Channel, Connection, Fault, MAX_SHORT_BYTES, Outgoing, Request};
 use crate::{Confirm, Message};
 
 /// What every version of the broker takes without closing the channel.
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
-/// What comes behind unconfirmed messages waits for them: without a bound, buffers on the way would hold what takes the broker a
-/// second. Fewer cost the broker more for each.
-const MAX_UNCONFIRMED: usize = 300;
-/// So many are sent when there is room for them.
-const STEP: usize = 100;
 
 pub(super) struct Publisher {
     connection: Connection,
@@ -22,6 +18,7 @@ pub(super) struct Publisher {
     lane: Mutex<Option<Arc<Lane>>>,
     exchange: String,
     key: String,
+    rank: Rank,
     /// Told why a lane has ended.
     ended: Arc<watch::Sender<Option<Fault>>>,
 }
@@ -30,10 +27,11 @@ impl Publisher {
     pub(super) async fn open(
         connection: Connection,
         (exchange, key): (String, String),
+        rank: Rank,
         ended: &Arc<watch::Sender<Option<Fault>>>,
     ) -> Result<Self, Fault> {
-        let lane = Mutex::new(Some(Arc::new(Lane::open(&connection, ended).await?)));
-        Ok(Self { connection, lane, exchange, key, ended: Arc::clone(ended) })
+        let lane = Mutex::new(Some(Arc::new(Lane::open(&connection, &rank, ended).await?)));
+        Ok(Self { connection, lane, exchange, key, rank, ended: Arc::clone(ended) })
     }
 
     pub(super) fn close(&self) {
@@ -61,7 +59,7 @@ impl Publisher {
         if let Some(lane) = &*lane {
             return Ok(Arc::clone(lane));
         }
-        let opened = Lane::open(&self.connection, &self.ended).await.inspect_err(|fault| {
+        let opened = Lane::open(&self.connection, &self.rank, &self.ended).await.inspect_err(|fault| {
             // While there was no lane, nobody heard whether the connection ended.
             self.ended.send_replace(Some(fault.clone()));
         })?;
@@ -72,15 +70,18 @@ impl Publisher {
 /// A channel, and what is unconfirmed on it.
 struct Lane {
     channel: Channel,
-    /// Room for what is unconfirmed.
-    window: Arc<Semaphore>,
+    window: Window,
     confirms: Arc<Confirms>,
 }
 
 impl Lane {
-    async fn open(connection: &Connection, ended: &Arc<watch::Sender<Option<Fault>>>) -> Result<Self, Fault> {
-        let window = Arc::new(Semaphore::new(MAX_UNCONFIRMED));
-        let confirms = Arc::new(Confirms::new(Arc::clone(&window), Arc::clone(ended)));
+    async fn open(
+        connection: &Connection,
+        rank: &Rank,
+        ended: &Arc<watch::Sender<Option<Fault>>>,
+    ) -> Result<Self, Fault> {
+        let window = Window::new(rank.clone());
+        let confirms = Arc::new(Confirms::new(window.free(), Arc::clone(ended)));
         let channel = connection.channel(Arc::clone(&confirms) as _).await?;
         channel.ask(Request::ConfirmSelect).await?;
         Ok(Self { channel, window, confirms })
@@ -100,9 +101,11 @@ impl Lane {
         }
         let mut waiting = self.confirms.begin(Arc::clone(&messages), answers, places.len());
         let batch = waiting.batch();
-        for step in places.chunks(STEP) {
-            let room = u32::try_from(step.len()).map_err(Fault::broken)?;
-            let mut room = self.window.acquire_many(room).await.map_err(|_| unconfirmed())?;
+        let mut places = &places[..];
+        while !places.is_empty() {
+            let mut room = self.window.next(places.len()).await.ok_or_else(unconfirmed)?;
+            let step;
+            (step, places) = places.split_at(room.num_permits());
             let outgoing: Vec<_> = step.iter().map(|&place| outgoing(&messages[place])).collect();
             let sending = |index: usize| {
                 // Its confirm gives it back; what is not sent after all, we do.

@@ -1,8 +1,7 @@
 //! Event → outbox rows. Claims a batch, decides, and commits all of it in one transaction with no broker inside; then hands
 //! the rows to publish in memory. A large audience goes on alone, chunk by chunk, while other events pass it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use campanile_domain::event::{BodyHash, Failure};
@@ -11,6 +10,7 @@ use campanile_domain::id::{EntityRef, EventId};
 use campanile_store::{
     ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, Step, StoreError,
 };
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ahead::{Ahead, longest_step};
@@ -38,7 +38,7 @@ const FIRST_ROWS_PER_EVENT: f64 = 10.0;
 /// One large event must not make the batches of small ones behind it tiny.
 const MIN_BATCH: usize = 25;
 const FIRST_POLL: Duration = Duration::from_millis(10);
-/// Only a batch that was under way before an event came, and still is after so long, makes it wait.
+/// A batch that has been under way for so long was there before the event that came now, and makes it wait.
 const BESIDE_AFTER: Duration = Duration::from_millis(5);
 /// Events that are taken beside it at once, unless they are urgent.
 const FEW: usize = 25;
@@ -58,8 +58,7 @@ pub struct Report {
     pub more: bool,
 }
 
-/// `turns` counts when a batch begins, and when it ends: while one is under way, it is odd.
-pub async fn run(engine: Engine, handover: Handover, turns: Arc<AtomicU64>, stop: CancellationToken) {
+pub async fn run(engine: Engine, handover: Handover, turns: Arc<Turns>, stop: CancellationToken) {
     let mut stage = FanOut::new(engine.clone(), handover);
     let mut backoff = Backoff::new();
     let mut idle = FIRST_POLL;
@@ -116,38 +115,50 @@ pub async fn run_along(engine: Engine, handover: Handover, stop: CancellationTok
     }
 }
 
+/// When the batch began that is under way, if there is one.
+#[derive(Debug, Default)]
+pub struct Turns(Mutex<Option<Instant>>);
+
+impl Turns {
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A batch that is under way, until it is dropped, by a panic too.
-struct Turn<'a>(&'a AtomicU64);
+struct Turn<'a>(&'a Turns);
 
 impl<'a> Turn<'a> {
-    fn begin(turns: &'a AtomicU64) -> Self {
-        turns.fetch_add(1, Ordering::Relaxed);
+    fn begin(turns: &'a Turns) -> Self {
+        *turns.lock() = Some(Instant::now());
         Turn(turns)
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        *self.0.lock() = None;
     }
 }
 
 /// Beside the other loop: takes what came while that one is in the middle of something longer. What is urgent first, and of the rest little
 /// at a time, so that it is soon there again.
-pub async fn run_beside(engine: Engine, handover: Handover, turns: Arc<AtomicU64>, stop: CancellationToken) {
+pub async fn run_beside(engine: Engine, handover: Handover, turns: Arc<Turns>, stop: CancellationToken) {
     let mut stage = FanOut::new(engine.clone(), handover);
     while !stop.is_cancelled() {
         tokio::select! {
             () = stop.cancelled() => return,
             () = engine.signals.events_beside.notified() => {}
         }
-        let turn = turns.load(Ordering::Relaxed);
-        tokio::time::sleep(BESIDE_AFTER).await;
-        let still_under_way = turn % 2 == 1 && turns.load(Ordering::Relaxed) == turn;
+        let Some(begun) = *turns.lock() else { continue };
+        tokio::time::sleep_until(begun + BESIDE_AFTER).await;
+        let still_under_way = *turns.lock() == Some(begun);
         if still_under_way && let Err(error) = stage.take_few().await {
             // The other loop notices it, too, and tries again.
             engine.signals.note_outage(Outage::Database, "fan_out", &error);
         }
+        // Where events come one behind the other, some of them together.
+        tokio::time::sleep(BESIDE_AFTER).await;
     }
 }
 

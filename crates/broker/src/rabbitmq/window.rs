@@ -1,0 +1,120 @@
+//! How many messages to a queue may be unconfirmed. All of them stand in line in the broker, before what comes to any queue: without a
+//! bound, that is what takes it a second. Fewer cost it more for each, so they are few only while something urgent comes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use campanile_domain::user_type::is_high;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+const MAX_UNCONFIRMED: usize = 300;
+/// So many are sent when there is room for them.
+const STEP: usize = 100;
+const MAX_BESIDE_URGENT: usize = 40;
+const STEP_BESIDE_URGENT: usize = 20;
+/// For so long after something urgent more of it is expected.
+const LATELY: Duration = Duration::from_secs(1);
+
+/// When something urgent was last published, to whichever queue.
+#[derive(Debug, Default)]
+pub(super) struct Urgency(Mutex<Option<Instant>>);
+
+impl Urgency {
+    fn note(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn is_there(&self) -> bool {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_some_and(|last| last.elapsed() < LATELY)
+    }
+}
+
+/// Who gives way to whom.
+#[derive(Debug, Clone)]
+pub(super) struct Rank {
+    urgent: bool,
+    urgency: Arc<Urgency>,
+}
+
+impl Rank {
+    pub(super) fn of(queue: &str, urgency: &Arc<Urgency>) -> Self {
+        Self { urgent: is_high(queue), urgency: Arc::clone(urgency) }
+    }
+}
+
+/// Of one channel.
+#[derive(Debug)]
+pub(super) struct Window {
+    rank: Rank,
+    free: Arc<Semaphore>,
+}
+
+impl Window {
+    pub(super) fn new(rank: Rank) -> Self {
+        Self { rank, free: Arc::new(Semaphore::new(MAX_UNCONFIRMED)) }
+    }
+
+    /// What a confirm gives back goes here. Closed, it lets nobody through any more.
+    pub(super) fn free(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.free)
+    }
+
+    /// Waits until the next of so many messages may be sent; as many as the answer has room for. Nothing, if it is closed.
+    pub(super) async fn next(&self, messages: usize) -> Option<SemaphorePermit<'_>> {
+        let (most, step) = if self.rank.urgent {
+            self.rank.urgency.note();
+            (MAX_UNCONFIRMED, STEP)
+        } else if self.rank.urgency.is_there() {
+            (MAX_BESIDE_URGENT, STEP_BESIDE_URGENT)
+        } else {
+            (MAX_UNCONFIRMED, STEP)
+        };
+        let step = u32::try_from(messages.min(step)).ok()?;
+        // Where all of this is free, no more than the rest is unconfirmed.
+        let unused = MAX_UNCONFIRMED - most;
+        let mut room = self.free.acquire_many(step + u32::try_from(unused).ok()?).await.ok()?;
+        drop(room.split(unused));
+        Some(room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{advance, timeout};
+
+    use super::*;
+
+    /// Sends as long as there is room, and answers the steps.
+    async fn send(window: &Window) -> Vec<usize> {
+        let mut steps = Vec::new();
+        while let Ok(Some(room)) = timeout(Duration::from_millis(1), window.next(1_000)).await {
+            steps.push(room.num_permits());
+            room.forget();
+        }
+        steps
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_are_unconfirmed_while_something_urgent_comes() {
+        let urgency = Arc::default();
+        let [urgent, other] = ["a.high", "b"].map(|queue| Window::new(Rank::of(queue, &urgency)));
+        assert_eq!(send(&other).await, [100, 100, 100]);
+        assert_eq!(urgent.next(1).await.unwrap().num_permits(), 1);
+        other.free.add_permits(260);
+        assert_eq!(send(&other).await, [0; 0], "forty of before are unconfirmed");
+        other.free.add_permits(40);
+        assert_eq!(send(&other).await, [20, 20]);
+        assert_eq!(send(&urgent).await, [100, 100, 100], "what is urgent gives way to nobody");
+        advance(LATELY).await;
+        assert_eq!(send(&other).await, [100, 100], "nothing urgent came for a while");
+    }
+
+    #[tokio::test]
+    async fn a_window_that_is_closed_lets_nobody_through() {
+        let window = Window::new(Rank::of("a", &Arc::default()));
+        window.free().close();
+        assert!(window.next(1).await.is_none());
+    }
+}
