@@ -31,7 +31,7 @@ impl Urgency {
     }
 }
 
-/// Who gives way to whom.
+/// Whether what is published to a queue is urgent, or gives way to what is.
 #[derive(Debug, Clone)]
 pub(super) struct Rank {
     urgent: bool,
@@ -41,6 +41,14 @@ pub(super) struct Rank {
 impl Rank {
     pub(super) fn of(queue: &str, urgency: &Arc<Urgency>) -> Self {
         Self { urgent: is_high(queue), urgency: Arc::clone(urgency) }
+    }
+
+    /// Says what it is about to publish, and hears whether it has to give way.
+    fn gives_way(&self) -> bool {
+        if self.urgent {
+            self.urgency.note();
+        }
+        !self.urgent && self.urgency.is_there()
     }
 }
 
@@ -63,10 +71,7 @@ impl Window {
 
     /// Waits until the next of so many messages may be sent; as many as the answer has room for. Nothing, if it is closed.
     pub(super) async fn next(&self, messages: usize) -> Option<SemaphorePermit<'_>> {
-        let (most, step) = if self.rank.urgent {
-            self.rank.urgency.note();
-            (MAX_UNCONFIRMED, STEP)
-        } else if self.rank.urgency.is_there() {
+        let (most, step) = if self.rank.gives_way() {
             (MAX_BESIDE_URGENT, STEP_BESIDE_URGENT)
         } else {
             (MAX_UNCONFIRMED, STEP)
