@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, SemaphorePermit, watch};
+use tokio::time::Instant;
 
 use super::confirms::Confirms;
 use super::window::{Rank, Window};
@@ -101,9 +102,9 @@ impl Lane {
         }
         let mut waiting = self.confirms.begin(Arc::clone(&messages), answers, places.len());
         let batch = waiting.batch();
-        let mut places = &places[..];
+        let (mut places, begun) = (&places[..], Instant::now());
         while !places.is_empty() {
-            let mut room = self.window.next(places.len()).await.ok_or_else(unconfirmed)?;
+            let mut room = self.window.next(places.len(), begun).await.ok_or_else(unconfirmed)?;
             let step;
             (step, places) = places.split_at(room.num_permits());
             let outgoing: Vec<_> = step.iter().map(|&place| outgoing(&messages[place])).collect();

@@ -15,6 +15,9 @@ const MAX_BESIDE_URGENT: usize = 40;
 const STEP_BESIDE_URGENT: usize = 20;
 /// For so long after something urgent more of it is expected.
 const LATELY: Duration = Duration::from_secs(1);
+/// Nobody gives way for longer. A broker that is far away, or slow, takes its time for each few, and all have to be confirmed before their
+/// publisher gives up.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// When something urgent was last published, to whichever queue.
 #[derive(Debug, Default)]
@@ -69,9 +72,10 @@ impl Window {
         Arc::clone(&self.free)
     }
 
-    /// Waits until the next of so many messages may be sent; as many as the answer has room for. Nothing, if it is closed.
-    pub(super) async fn next(&self, messages: usize) -> Option<SemaphorePermit<'_>> {
-        let (most, step) = if self.rank.gives_way() {
+    /// Waits until the next of so many messages may be sent, whose publisher has begun then; as many as the answer has room for. Nothing,
+    /// if it is closed.
+    pub(super) async fn next(&self, messages: usize, begun: Instant) -> Option<SemaphorePermit<'_>> {
+        let (most, step) = if self.rank.gives_way() && begun.elapsed() < PATIENCE {
             (MAX_BESIDE_URGENT, STEP_BESIDE_URGENT)
         } else {
             (MAX_UNCONFIRMED, STEP)
@@ -92,9 +96,9 @@ mod tests {
     use super::*;
 
     /// Sends as long as there is room, and answers the steps.
-    async fn send(window: &Window) -> Vec<usize> {
+    async fn send(window: &Window, begun: Instant) -> Vec<usize> {
         let mut steps = Vec::new();
-        while let Ok(Some(room)) = timeout(Duration::from_millis(1), window.next(1_000)).await {
+        while let Ok(Some(room)) = timeout(Duration::from_millis(1), window.next(1_000, begun)).await {
             steps.push(room.num_permits());
             room.forget();
         }
@@ -103,23 +107,33 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn few_are_unconfirmed_while_something_urgent_comes() {
+        let (urgency, now) = (Arc::default(), Instant::now);
+        let [urgent, other] = ["a.high", "b"].map(|queue| Window::new(Rank::of(queue, &urgency)));
+        assert_eq!(send(&other, now()).await, [100, 100, 100]);
+        assert_eq!(urgent.next(1, now()).await.unwrap().num_permits(), 1);
+        other.free.add_permits(260);
+        assert_eq!(send(&other, now()).await, [0; 0], "forty of before are unconfirmed");
+        other.free.add_permits(40);
+        assert_eq!(send(&other, now()).await, [20, 20]);
+        assert_eq!(send(&urgent, now()).await, [100, 100, 100], "what is urgent gives way to nobody");
+        advance(LATELY).await;
+        assert_eq!(send(&other, now()).await, [100, 100], "nothing urgent came for a while");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_gives_way_for_long() {
         let urgency = Arc::default();
         let [urgent, other] = ["a.high", "b"].map(|queue| Window::new(Rank::of(queue, &urgency)));
-        assert_eq!(send(&other).await, [100, 100, 100]);
-        assert_eq!(urgent.next(1).await.unwrap().num_permits(), 1);
-        other.free.add_permits(260);
-        assert_eq!(send(&other).await, [0; 0], "forty of before are unconfirmed");
-        other.free.add_permits(40);
-        assert_eq!(send(&other).await, [20, 20]);
-        assert_eq!(send(&urgent).await, [100, 100, 100], "what is urgent gives way to nobody");
-        advance(LATELY).await;
-        assert_eq!(send(&other).await, [100, 100], "nothing urgent came for a while");
+        let begun = Instant::now();
+        advance(PATIENCE).await;
+        assert!(urgent.next(1, Instant::now()).await.is_some());
+        assert_eq!(send(&other, begun).await, [100, 100, 100]);
     }
 
     #[tokio::test]
     async fn a_window_that_is_closed_lets_nobody_through() {
         let window = Window::new(Rank::of("a", &Arc::default()));
         window.free().close();
-        assert!(window.next(1).await.is_none());
+        assert!(window.next(1, Instant::now()).await.is_none());
     }
 }

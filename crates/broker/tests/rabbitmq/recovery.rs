@@ -235,6 +235,26 @@ async fn whoever_waits_for_confirms_of_a_lost_queue_holds_up_nobody_who_publishe
     place.remove().await;
 }
 
+#[tokio::test]
+async fn beside_something_urgent_little_is_unconfirmed() {
+    let (place, proxy, witness) = (Place::new(&["a", "a.high"]), Proxy::up().await, Witness::new().await);
+    let broker = Arc::new(open_by(&proxy, &place).await);
+    proxy.keep_confirms(true);
+    let publishing = |queue: &'static str, count: usize| {
+        let broker = Arc::clone(&broker);
+        tokio::spawn(async move { broker.publish(queue, messages(0..count)).await })
+    };
+    let urgent = publishing("a.high", 1);
+    until(async || (witness.count(&place.name("a.high")).await == 1).then_some(())).await;
+    let other = publishing("a", 1_000);
+    until(async || (witness.count(&place.name("a")).await >= 40).then_some(())).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(witness.count(&place.name("a")).await, 40);
+    [urgent, other].iter().for_each(tokio::task::JoinHandle::abort);
+    drop(broker);
+    place.remove().await;
+}
+
 /// Every instance looks several times in a second, and an opened channel costs the broker more than a look.
 #[tokio::test]
 async fn looking_at_queues_opens_no_channel_each_time() {
