@@ -64,6 +64,12 @@ impl Site {
     }
 }
 
+/// What tells these queues from others on the same server. It goes along twice with each message, so it is short: most installations have none.
+pub fn queue_prefix() -> String {
+    let [.., first, second] = uuid::Uuid::now_v7().into_bytes();
+    format!("b{first:02x}{second:02x}-")
+}
+
 #[derive(Debug)]
 pub struct World {
     pub backend: Backend,
@@ -98,7 +104,7 @@ impl World {
         let broker = (backend == Backend::Servers).then(|| RabbitMqConfig {
             url: servers.broker_url.clone(),
             ca_file: None,
-            prefix: format!("{name}."),
+            prefix: queue_prefix(),
             queues: QUEUES.iter().flat_map(|queue| [(*queue).to_owned(), format!("{queue}.high")]).collect(),
             limit: usize::MAX,
         });

@@ -8,15 +8,20 @@ use campanile_broker::{Broker, Confirm, Message, Published, RabbitMq, RabbitMqCo
 use uuid::Uuid;
 
 use super::{BATCH, Rate};
+use crate::world::queue_prefix;
 
 const QUEUE: &str = "limit";
 /// About what a message of the engine has.
 const BODY: &str = r#"{"v":1,"event_id":"order-123456","event_type":"ORDER_CREATED","aggregate_type":"RESTAURANT","aggregate_id":"r123","recipient_type":"RESTAURANT_USER","recipient_id":"staff-1234","recipient_address":"person1234@example.com","channel":"EMAIL","title":"Order 123456","body":"Giulia Rossi ordered 4 dishes, to be served at 19:30.","priority":"NORMAL","shared_read":true,"entity_type":"RESTAURANT","entity_id":"r123","payload":{"number":123456,"guest":"Giulia Rossi","dishes":4,"at":"19:30","table":12},"occurred_at":"2026-01-21T10:15:30Z"}"#;
 
 pub async fn broker(url: &str, length: Duration) -> Result<Rate> {
-    let prefix = format!("campanile_bench_{}.", Uuid::now_v7().simple());
-    let queues = vec![QUEUE.to_owned()];
-    let config = RabbitMqConfig { url: url.to_owned(), ca_file: None, prefix, queues, limit: usize::MAX };
+    let config = RabbitMqConfig {
+        url: url.to_owned(),
+        ca_file: None,
+        prefix: queue_prefix(),
+        queues: vec![QUEUE.to_owned()],
+        limit: usize::MAX,
+    };
     let broker: Arc<dyn Broker> = Arc::new(RabbitMq::open(config.clone()).await?);
     broker.restore(&broker.losses()).await?;
     let measured = both_ways(&broker, length).await;

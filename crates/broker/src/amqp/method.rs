@@ -79,6 +79,8 @@ const PASSIVE: u8 = 0b1;
 const MANDATORY: u8 = 0b1;
 const REQUEUE: u8 = 0b1;
 const REPLY_SUCCESS: u16 = 200;
+/// RabbitMQ says it with each delivery, and would make up one of 31 characters. No other consumer shares our channel.
+const CONSUMER_TAG: &str = "c";
 
 impl Request<'_> {
     pub(super) fn put(self, out: &mut Vec<u8>) {
@@ -140,7 +142,7 @@ impl Request<'_> {
                 out.push(0);
             }
             Self::Consume { queue } => {
-                put_names(out, &[queue, ""]);
+                put_names(out, &[queue, CONSUMER_TAG]);
                 out.push(0);
                 put_table(out, &Table::new());
             }
