@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use campanile_domain::event::{Event, Failure};
@@ -14,6 +15,7 @@ use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
 
 use super::commit::{self, Known};
+use super::passed::Passed;
 use super::transaction::Transaction;
 use super::{Postgres, event, people, read, statement};
 use crate::{Chunk, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStore, Store, StoreError};
@@ -24,14 +26,14 @@ impl FanOutStore for Postgres {
         let mut unreadable = 0;
         loop {
             let transaction = self.begin().await?;
-            let lane = i16::try_from(claim.last_lane()).unwrap_or(i16::MAX);
+            let last_lane = claim.last_lane();
             let rows = match &claim {
                 Claim::Fresh { limit } | Claim::Urgent { limit } => {
-                    let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
-                    transaction.query(statement::CLAIM_FRESH, &[&limit, &lane]).await?
+                    claim_fresh(&transaction, &self.passed, *limit, last_lane).await?
                 }
                 Claim::Unfinished { after } | Claim::UrgentUnfinished { after } => {
-                    transaction.query(statement::CLAIM_UNFINISHED, &[after, &lane]).await?
+                    let last_lane = i16::try_from(last_lane).unwrap_or(i16::MAX);
+                    transaction.query(statement::CLAIM_UNFINISHED, &[after, &last_lane]).await?
                 }
                 Claim::These(ids) => transaction.query(statement::CLAIM_THESE, &[ids]).await?,
             };
@@ -55,7 +57,8 @@ impl FanOutStore for Postgres {
                 }
             }
             if failed.is_empty() {
-                let claim = PostgresClaim { transaction, events, unreadable, cursors, known, now };
+                let held = Some(Held { passed: Arc::clone(&self.passed), all_written: false });
+                let claim = PostgresClaim { transaction, events, unreadable, cursors, known, now, held };
                 return Ok(Some(Box::new(claim)));
             }
             // They fail for themselves, whatever becomes of this claim; then the rest is claimed again.
@@ -63,6 +66,22 @@ impl FanOutStore for Postgres {
             give_up(transaction, &failed).await?;
         }
     }
+}
+
+async fn claim_fresh(
+    transaction: &Transaction,
+    passed: &Passed,
+    limit: usize,
+    last_lane: i64,
+) -> Result<Vec<Row>, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let beginning = passed.begin(last_lane, Instant::now());
+    let rows = transaction.query(statement::CLAIM_FRESH, &[&limit, &beginning.after]).await;
+    let rows = rows.inspect_err(|_| passed.let_go())?;
+    let place = |row| Ok((read::get::<i16>(row, "lane")?.into(), read::get(row, "id")?));
+    let events = rows.iter().map(place).collect::<Result<Vec<_>, StoreError>>()?;
+    passed.claimed(&beginning, &events, Instant::now());
+    Ok(rows)
 }
 
 async fn give_up(transaction: Transaction, unreadable: &[(&Row, StoreError)]) -> Result<(), StoreError> {
@@ -104,6 +123,23 @@ struct PostgresClaim {
     cursors: HashMap<i64, String>,
     known: Known,
     now: Timestamp,
+    /// None, if the event is not stored.
+    held: Option<Held>,
+}
+
+/// Events that others may have passed. Unless all of them are written, some are fresh again.
+#[derive(Debug)]
+struct Held {
+    passed: Arc<Passed>,
+    all_written: bool,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.all_written {
+            self.passed.let_go();
+        }
+    }
 }
 
 #[async_trait]
@@ -128,8 +164,13 @@ impl FanOutClaim for PostgresClaim {
         people::groups(&self.transaction, &entities).await
     }
 
-    async fn commit(self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError> {
-        commit::write(self.transaction, commit, &self.cursors, self.known).await
+    async fn commit(mut self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError> {
+        let all = commit.steps.len() == self.events.len();
+        let chunks = commit::write(self.transaction, commit, &self.cursors, self.known).await?;
+        if let Some(held) = &mut self.held {
+            held.all_written = all;
+        }
+        Ok(chunks)
     }
 }
 
@@ -145,5 +186,6 @@ pub async fn look_up(store: &Postgres, event: Event) -> Result<Box<dyn FanOutCla
         cursors: HashMap::new(),
         known: Known::Nothing,
         now,
+        held: None,
     }))
 }

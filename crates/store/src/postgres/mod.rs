@@ -15,6 +15,7 @@ mod lease;
 mod listen;
 mod migrate;
 mod outbox;
+mod passed;
 mod people;
 mod read;
 mod retain;
@@ -40,6 +41,7 @@ use tokio_postgres::{Row, Statement};
 use crate::{Signal, Store, StoreError};
 use connect::Server;
 use listen::Listener;
+use passed::Passed;
 use transaction::Transaction;
 
 /// How long to wait for a connection of our own pool.
@@ -75,6 +77,7 @@ impl std::fmt::Debug for PostgresConfig {
 pub struct Postgres {
     pool: Pool,
     listener: Arc<Listener>,
+    passed: Arc<Passed>,
 }
 
 impl Postgres {
@@ -93,7 +96,7 @@ impl Postgres {
             .build()
             .map_err(|e| StoreError::Unusable(format!("no pool of connections can be made: {e}")))?;
         let listener = Arc::new(Listener::start(direct_server(config)?));
-        let store = Postgres { pool, listener };
+        let store = Postgres { pool, listener, passed: Arc::default() };
         store.check_recipients().await?;
         Ok(store)
     }

@@ -3,6 +3,7 @@
 mod claim;
 mod guide;
 mod hot;
+mod long_reader;
 mod migrate;
 mod plan;
 mod producer;

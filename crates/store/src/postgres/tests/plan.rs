@@ -15,11 +15,6 @@ use crate::{RowFilter, Table};
 /// Scans that are meant, though they go through all that an index or a table has. Each is a statement, the index or the table,
 /// and why.
 const MEANT: &[(&str, &str, &str)] = &[
-    (
-        "claim_fresh",
-        "event_outbox_fresh",
-        "a queue, read in order up to a limit: the index has only what waits",
-    ),
     ("claim_unfinished", "event_outbox_unfinished", "a queue: the index has only what has begun"),
     ("open_events", "event_outbox_unfinished", "the index has only what has begun"),
     ("default_settings", "entity_notification_settings_defaults", "all that the index has is asked for"),

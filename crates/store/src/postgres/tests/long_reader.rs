@@ -1,0 +1,61 @@
+//! Beside a transaction that stays open for long, such as a backup: PostgreSQL may remove nothing meanwhile, and a queue keeps all that
+//! was ever taken from it.
+
+use std::sync::Arc;
+
+use super::{event, eventually, ids};
+use crate::conformance::Fixture;
+use crate::conformance::given::{step_of, summary};
+use crate::postgres::back_door::Database;
+use crate::{Claim, Step};
+
+const FRESH: Claim = Claim::Fresh { limit: 10 };
+/// Events that were there, each of which takes more than an eighth of a page.
+const GONE: i64 = 2_000;
+
+/// Pages that claims of fresh events have touched by now.
+const TOUCHED: &str =
+    "SELECT coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint FROM public.pg_stat_statements
+                       JOIN pg_database d ON d.oid = dbid
+                       WHERE d.datname = current_database() AND query LIKE '-- The next events to fan out%'";
+
+#[tokio::test]
+async fn claims_do_not_walk_through_what_was_claimed_and_find_what_is_committed_late() {
+    let database = Database::new().await;
+    let store = Arc::new(database.open().await);
+    let (reader, mut producer) = (database.connect().await, database.connect().await);
+    let fixture = Fixture { store, back_door: Box::new(database) };
+    fixture.execute("CREATE EXTENSION pg_stat_statements SCHEMA public").await;
+    reader
+        .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM event_outbox")
+        .await
+        .expect("it reads");
+    let insert =
+        "INSERT INTO campanile.event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload)";
+    let late = producer.transaction().await.expect("it begins");
+    late.batch_execute(&format!("{insert} VALUES ('late', 'T', 'T', '1', '{{}}')"))
+        .await
+        .expect("it is written");
+    fixture
+        .execute(&format!(
+            "{insert} SELECT 'gone-' || n, 'T', 'T', '1', json_build_object('a', repeat('a', 1000)) FROM generate_series(1, {GONE}) AS n;
+             UPDATE campanile.event_outbox SET status = 'PROCESSED'"
+        ))
+        .await;
+    fixture.accept(&[event("last")]).await;
+    let claim = fixture.try_claim(FRESH).await.expect("it waits");
+    let steps = claim.events().iter().map(|event| step_of(event, Step::Finished(summary(0)))).collect();
+    fixture.commit(claim, steps, Vec::new()).await;
+
+    let touched = async || {
+        let before = fixture.count(TOUCHED).await;
+        assert!(fixture.try_claim(FRESH).await.is_none());
+        fixture.count(TOUCHED).await - before
+    };
+    assert!(touched().await > GONE / 8, "from the start on, each of them is looked at");
+    eventually("a claim that passes them", async || (touched().await < GONE / 80).then_some(())).await;
+
+    late.commit().await.expect("it is committed");
+    let claim = eventually("the late one", async || fixture.try_claim(FRESH).await).await;
+    assert_eq!(ids(&*claim), ["late"]);
+}
