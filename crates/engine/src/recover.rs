@@ -29,6 +29,8 @@ const AFTER_AN_OUTAGE: Duration = Duration::from_secs(7);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Open events that are looked at in one round, in case a hint got lost; the next round goes on behind them.
 const SWEEP_PAGE: usize = 1_000;
+/// Looking for them takes no more than this part of the time.
+const SWEEP_PART_OF_TIME: u32 = 10;
 /// Lets the receipts of many rows become one look at their events; under load fewer and larger looks cost less.
 const CLOSE_DEBOUNCE: Duration = Duration::from_millis(50);
 const CLOSE_DEBOUNCE_OF_MANY: Duration = Duration::from_millis(250);
@@ -37,11 +39,11 @@ const MANY_TO_CLOSE: usize = 50;
 pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     let republish_after = engine.config.recover.republish_after;
-    let (mut swept, mut next_sweep) = (0, Instant::now() + FIRST_SWEEP.min(republish_after));
+    let (mut sweep, mut next_sweep) = (Sweep::default(), Instant::now() + FIRST_SWEEP.min(republish_after));
     let mut take_over_from = Instant::now();
     let mut forgotten_from = LostFrom::default();
     while !stop.is_cancelled() {
-        match run_once(&engine, &desk, &mut swept, &mut take_over_from).await {
+        match run_once(&engine, &desk, &mut sweep, &mut take_over_from).await {
             Ok(()) => backoff.reset(),
             Err(error) => {
                 engine.signals.note_outage(Outage::Database, "recover", &error);
@@ -65,11 +67,11 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
 async fn run_once(
     engine: &Engine,
     desk: &Desk,
-    swept: &mut i64,
+    sweep: &mut Sweep,
     take_over_from: &mut Instant,
 ) -> Result<(), StoreError> {
     take_over(engine, desk, take_over_from).await?;
-    sweep(engine, swept).await
+    sweep.run_once(engine).await
 }
 
 /// Not before `from`, which an outage puts off. Only an outage: whatever else fails in recovery must not leave a dead instance's sends
@@ -178,14 +180,28 @@ async fn republish_all(engine: &Engine, queues: &[String], older_than: Duration)
     Ok(())
 }
 
-/// One page of what is open, so that a large backlog costs no more per round than a small one.
-async fn sweep(engine: &Engine, swept: &mut i64) -> Result<(), StoreError> {
-    let open = engine.store.open_events(*swept, SWEEP_PAGE).await?;
-    *swept = open.last().filter(|_| open.len() == SWEEP_PAGE).map_or(0, |(last, _)| *last);
-    if open.is_empty() {
-        return Ok(());
+/// Goes through what is open, in pages, so that a large backlog costs no more per round than a small one.
+#[derive(Debug, Default)]
+struct Sweep {
+    after: i64,
+    due: Option<Instant>,
+}
+
+impl Sweep {
+    async fn run_once(&mut self, engine: &Engine) -> Result<(), StoreError> {
+        let begun = Instant::now();
+        if self.due.is_some_and(|due| begun < due) {
+            return Ok(());
+        }
+        let open = engine.store.open_events(self.after, SWEEP_PAGE).await?;
+        // What was closed lately, or while somebody reads for hours, is still walked through.
+        self.due = Some(Instant::now() + begun.elapsed() * SWEEP_PART_OF_TIME);
+        self.after = open.last().filter(|_| open.len() == SWEEP_PAGE).map_or(0, |(last, _)| *last);
+        if open.is_empty() {
+            return Ok(());
+        }
+        engine.store.close_events(open.into_iter().map(|(_, event_id)| event_id).collect()).await.map(drop)
     }
-    engine.store.close_events(open.into_iter().map(|(_, event_id)| event_id).collect()).await.map(drop)
 }
 
 /// Closes events soon after their last row was received.
