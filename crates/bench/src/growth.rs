@@ -1,7 +1,9 @@
-//! Whether it stays as fast when there is much to remember, or much that waits.
+//! Whether it stays as fast when there is much to remember, when somebody reads for long, so that PostgreSQL may remove nothing, and when
+//! much waits.
 
 use anyhow::Result;
 use serde_json::json;
+use tokio_postgres::Client;
 
 use crate::bench::Bench;
 use crate::probe::Latency;
@@ -15,7 +17,10 @@ use crate::{backlog, copy, latency};
 const SHARE: f64 = 0.1;
 
 struct Past {
+    what: String,
     rows: usize,
+    /// A transaction that stays open.
+    reader: Option<Client>,
     world: World,
     samples: Vec<Sample>,
     /// The number of the next event.
@@ -26,18 +31,15 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let sizes: &[usize] = if bench.large { &[0, 1_000_000, 10_000_000] } else { &[0, 1_000_000] };
     let mut pasts = Vec::new();
     for &rows in sizes {
-        eprintln!("  making {} rows of history", per_second(f64::from(u32::try_from(rows)?)));
-        let world = World::build(bench, Backend::Servers).await?;
-        Shape::USUAL.move_in(&world).await?;
-        if rows > 0 {
-            copy::history(&world, rows).await?;
-        }
-        pasts.push(Past { rows, world, samples: Vec::new(), next: 0 });
+        pasts.push(Past::new(bench, format!("{} rows of history", number(rows)?), rows).await?);
     }
+    let mut read = Past::new(bench, "a transaction that stays open".to_owned(), 0).await?;
+    read.reader = Some(reader(&read.world).await?);
+    pasts.push(read);
     for run in 1..=bench.runs {
         for past in &mut pasts {
             let (sample, next) = sustained(&past.world, Shape::USUAL, bench.window, past.next).await?;
-            eprintln!("  {} rows of history, run {run}: {}/s", past.rows, per_second(sample.rate));
+            eprintln!("  {}, run {run}: {}/s", past.what, per_second(sample.rate));
             past.samples.push(sample);
             past.next = next;
         }
@@ -47,14 +49,12 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     for mut past in pasts {
         let rate = median_of(&past.samples, |sample| sample.rate);
         let (latency, _) = latency::with_load(&mut past.world, empty * SHARE, bench.window).await?;
-        let what = format!("{} rows of history", per_second(f64::from(u32::try_from(past.rows)?)));
-        rows.push(row(what, rate, empty, &latency));
-        kept.push(json!({ "history": past.rows, "rate": rate, "of_empty": rate / empty, "latency": latency, "samples": past.samples }));
+        rows.push(row(past.what, rate, empty, &latency));
+        kept.push(json!({ "history": past.rows, "reader": past.reader.is_some(), "rate": rate, "of_empty": rate / empty, "latency": latency, "samples": past.samples }));
         past.world.demolish(bench).await?;
     }
     let backlog = bench.backlog.get_or_try_init(|| backlog::measure(bench)).await?;
-    let what =
-        format!("{} rows that wait; latency of HIGH", per_second(f64::from(u32::try_from(backlog::ROWS)?)));
+    let what = format!("{} rows that wait; latency of HIGH", number(backlog::ROWS)?);
     rows.push(row(what, backlog.sample.rate, empty, &backlog.high));
     let columns =
         [vec!["3 × 3 on PostgreSQL + RabbitMQ with", "per second", "of empty"], Latency::columns().to_vec()]
@@ -62,6 +62,31 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let title = "GROWTH: the greatest rate, and latency at a tenth of it";
     report.add("growth", title, &columns, &rows, json!({ "history": kept, "backlog": backlog }));
     Ok(())
+}
+
+impl Past {
+    async fn new(bench: &Bench, what: String, rows: usize) -> Result<Self> {
+        eprintln!("  making {what}");
+        let world = World::build(bench, Backend::Servers).await?;
+        Shape::USUAL.move_in(&world).await?;
+        if rows > 0 {
+            copy::history(&world, rows).await?;
+        }
+        Ok(Past { what, rows, reader: None, world, samples: Vec::new(), next: 0 })
+    }
+}
+
+/// As a backup, or a report that somebody has forgotten.
+async fn reader(world: &World) -> Result<Client> {
+    let client = world.database.client().await?;
+    client
+        .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM campanile.recipient")
+        .await?;
+    Ok(client)
+}
+
+fn number(rows: usize) -> Result<String> {
+    Ok(per_second(f64::from(u32::try_from(rows)?)))
 }
 
 fn row(what: String, rate: f64, empty: f64, latency: &Latency) -> Vec<String> {
