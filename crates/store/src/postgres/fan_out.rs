@@ -57,7 +57,7 @@ impl FanOutStore for Postgres {
                 }
             }
             if failed.is_empty() {
-                let held = Some(Held { passed: Arc::clone(&self.passed), all_written: false });
+                let held = Some(Held { passed: Arc::clone(&self.passed), written: false });
                 let claim = PostgresClaim { transaction, events, unreadable, cursors, known, now, held };
                 return Ok(Some(Box::new(claim)));
             }
@@ -77,10 +77,10 @@ async fn claim_fresh(
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let beginning = passed.begin(last_lane, Instant::now());
     let rows = transaction.query(statement::CLAIM_FRESH, &[&limit, &beginning.after]).await;
-    let rows = rows.inspect_err(|_| passed.let_go())?;
+    passed.end(&beginning, Instant::now());
+    let rows = rows?;
     let place = |row| Ok((read::get::<i16>(row, "lane")?.into(), read::get(row, "id")?));
-    let events = rows.iter().map(place).collect::<Result<Vec<_>, StoreError>>()?;
-    passed.claimed(&beginning, &events, Instant::now());
+    passed.claimed(&rows.iter().map(place).collect::<Result<Vec<_>, StoreError>>()?);
     Ok(rows)
 }
 
@@ -127,16 +127,16 @@ struct PostgresClaim {
     held: Option<Held>,
 }
 
-/// Events that others may have passed. Unless all of them are written, some are fresh again.
+/// Events that others may have passed. Unless they are written, they are fresh again.
 #[derive(Debug)]
 struct Held {
     passed: Arc<Passed>,
-    all_written: bool,
+    written: bool,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if !self.all_written {
+        if !self.written {
             self.passed.let_go();
         }
     }
@@ -165,10 +165,9 @@ impl FanOutClaim for PostgresClaim {
     }
 
     async fn commit(mut self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError> {
-        let all = commit.steps.len() == self.events.len();
         let chunks = commit::write(self.transaction, commit, &self.cursors, self.known).await?;
         if let Some(held) = &mut self.held {
-            held.all_written = all;
+            held.written = true;
         }
         Ok(chunks)
     }

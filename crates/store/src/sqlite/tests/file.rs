@@ -24,6 +24,18 @@ fn a_second_engine_on_one_file_is_refused() {
     }
 }
 
+/// As `.cargo/config.toml` asks for. Connections that share their pages wait for each other.
+#[test]
+fn sqlite_is_compiled_without_what_all_connections_share() {
+    let folder = Folder::new();
+    let _store = folder.open();
+    let options = |name: &str| {
+        let asked = format!("SELECT count(*) FROM pragma_compile_options WHERE compile_options = '{name}'");
+        count(&folder.connect(), &asked)
+    };
+    assert_eq!((options("DEFAULT_MEMSTATUS=0"), options("ENABLE_MEMORY_MANAGEMENT")), (1, 0));
+}
+
 #[tokio::test]
 async fn the_lock_is_free_when_the_last_handle_is_gone() {
     let folder = Folder::new();
