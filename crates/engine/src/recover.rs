@@ -193,9 +193,10 @@ impl Sweep {
         if self.due.is_some_and(|due| begun < due) {
             return Ok(());
         }
-        let open = engine.store.open_events(self.after, SWEEP_PAGE).await?;
+        let open = engine.store.open_events(self.after, SWEEP_PAGE).await;
         // What was closed lately, or while somebody reads for hours, is still walked through.
         self.due = Some(Instant::now() + begun.elapsed() * SWEEP_PART_OF_TIME);
+        let open = open?;
         self.after = open.last().filter(|_| open.len() == SWEEP_PAGE).map_or(0, |(last, _)| *last);
         if open.is_empty() {
             return Ok(());

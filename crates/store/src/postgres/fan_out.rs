@@ -37,6 +37,7 @@ impl FanOutStore for Postgres {
                 }
                 Claim::These(ids) => transaction.query(statement::CLAIM_THESE, &[ids]).await?,
             };
+            let held = (!rows.is_empty()).then(|| Held { passed: Arc::clone(&self.passed), written: false });
             let now = match rows.first() {
                 Some(first) => read::get(first, "now")?,
                 None if unreadable == 0 => return Ok(None),
@@ -57,7 +58,6 @@ impl FanOutStore for Postgres {
                 }
             }
             if failed.is_empty() {
-                let held = Some(Held { passed: Arc::clone(&self.passed), written: false });
                 let claim = PostgresClaim { transaction, events, unreadable, cursors, known, now, held };
                 return Ok(Some(Box::new(claim)));
             }
@@ -123,7 +123,7 @@ struct PostgresClaim {
     cursors: HashMap<i64, String>,
     known: Known,
     now: Timestamp,
-    /// None, if the event is not stored.
+    /// None, if nothing is claimed.
     held: Option<Held>,
 }
 
