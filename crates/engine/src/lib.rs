@@ -11,6 +11,7 @@ mod measure;
 pub mod pipeline;
 mod recover;
 mod replay;
+mod rest;
 mod retain;
 pub mod roles;
 mod rules;

@@ -1,12 +1,13 @@
 //! Beside the pipeline: tells how long what waits has waited, so that somebody notices a stage that stands still. It only looks, and
 //! nothing depends on it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use campanile_store::{OldestWaiting, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
+use crate::rest::Rest;
 use crate::signals::Outage;
 use crate::telemetry::OLDEST_WAITING;
 
@@ -15,8 +16,13 @@ const INTERVAL: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub async fn run(engine: Engine, stop: CancellationToken) {
+    let mut rest = Rest::default();
     while !stop.is_cancelled() {
-        show(measure(&engine).await);
+        let begun = Instant::now();
+        if rest.is_over(begun) {
+            show(measure(&engine).await);
+            rest = Rest::after(begun.elapsed(), Instant::now());
+        }
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(INTERVAL) => {}

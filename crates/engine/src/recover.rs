@@ -13,6 +13,7 @@ use crate::completion::{Complete, PATIENCE};
 use crate::pipeline::publish::PublishError;
 use crate::pipeline::send::Desk;
 use crate::pipeline::settle;
+use crate::rest::Rest;
 use crate::signals::Outage;
 use crate::telemetry::{QUEUE_DEPTH, REPUBLISHED};
 
@@ -29,8 +30,6 @@ const AFTER_AN_OUTAGE: Duration = Duration::from_secs(7);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Open events that are looked at in one round, in case a hint got lost; the next round goes on behind them.
 const SWEEP_PAGE: usize = 1_000;
-/// Looking for them takes no more than this part of the time.
-const SWEEP_PART_OF_TIME: u32 = 10;
 /// Lets the receipts of many rows become one look at their events; under load fewer and larger looks cost less.
 const CLOSE_DEBOUNCE: Duration = Duration::from_millis(50);
 const CLOSE_DEBOUNCE_OF_MANY: Duration = Duration::from_millis(250);
@@ -40,10 +39,10 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     let republish_after = engine.config.recover.republish_after;
     let (mut sweep, mut next_sweep) = (Sweep::default(), Instant::now() + FIRST_SWEEP.min(republish_after));
-    let mut take_over_from = Instant::now();
+    let mut take_over = TakeOver::new();
     let mut forgotten_from = LostFrom::default();
     while !stop.is_cancelled() {
-        match run_once(&engine, &desk, &mut sweep, &mut take_over_from).await {
+        match run_once(&engine, &desk, &mut sweep, &mut take_over).await {
             Ok(()) => backoff.reset(),
             Err(error) => {
                 engine.signals.note_outage(Outage::Database, "recover", &error);
@@ -68,25 +67,42 @@ async fn run_once(
     engine: &Engine,
     desk: &Desk,
     sweep: &mut Sweep,
-    take_over_from: &mut Instant,
+    take_over: &mut TakeOver,
 ) -> Result<(), StoreError> {
-    take_over(engine, desk, take_over_from).await?;
+    take_over.run_once(engine, desk).await?;
     sweep.run_once(engine).await
 }
 
-/// Not before `from`, which an outage puts off. Only an outage: whatever else fails in recovery must not leave a dead instance's sends
-/// to nobody.
-async fn take_over(engine: &Engine, desk: &Desk, from: &mut Instant) -> Result<(), StoreError> {
-    let taken = if Instant::now() >= *from {
-        settle::take_over_expired(engine, desk).await
-    } else {
-        engine.store.now().await.map(|_| 0)
-    };
-    let taken = taken.inspect_err(|_| *from = Instant::now() + AFTER_AN_OUTAGE)?;
-    if taken > 0 {
-        tracing::info!(sends = taken, "sends of a dead instance were taken over");
+/// When claims whose lease has passed are looked for.
+#[derive(Debug)]
+struct TakeOver {
+    /// Put off by an outage. Only by an outage: whatever else fails in recovery must not leave a dead instance's sends to nobody.
+    from: Instant,
+    rest: Rest,
+}
+
+impl TakeOver {
+    fn new() -> Self {
+        TakeOver { from: Instant::now(), rest: Rest::default() }
     }
-    Ok(())
+
+    async fn run_once(&mut self, engine: &Engine, desk: &Desk) -> Result<(), StoreError> {
+        let begun = Instant::now();
+        let taken = if begun < self.from {
+            engine.store.now().await.map(|_| 0)
+        } else if self.rest.is_over(begun) {
+            settle::take_over_expired(engine, desk).await
+        } else {
+            return Ok(());
+        };
+        let taken = taken.inspect_err(|_| self.from = Instant::now() + AFTER_AN_OUTAGE)?;
+        if taken > 0 {
+            tracing::info!(sends = taken, "sends of a dead instance were taken over");
+        } else {
+            self.rest = Rest::after(begun.elapsed(), Instant::now());
+        }
+        Ok(())
+    }
 }
 
 /// What an operator purged is no loss that the broker would tell of. Rows that were published long ago and never received go
@@ -184,18 +200,17 @@ async fn republish_all(engine: &Engine, queues: &[String], older_than: Duration)
 #[derive(Debug, Default)]
 struct Sweep {
     after: i64,
-    due: Option<Instant>,
+    rest: Rest,
 }
 
 impl Sweep {
     async fn run_once(&mut self, engine: &Engine) -> Result<(), StoreError> {
         let begun = Instant::now();
-        if self.due.is_some_and(|due| begun < due) {
+        if !self.rest.is_over(begun) {
             return Ok(());
         }
         let open = engine.store.open_events(self.after, SWEEP_PAGE).await;
-        // What was closed lately, or while somebody reads for hours, is still walked through.
-        self.due = Some(Instant::now() + begun.elapsed() * SWEEP_PART_OF_TIME);
+        self.rest = Rest::after(begun.elapsed(), Instant::now());
         let open = open?;
         self.after = open.last().filter(|_| open.len() == SWEEP_PAGE).map_or(0, |(last, _)| *last);
         if open.is_empty() {

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::crowd::{Crowd, Rooms};
 use crate::Engine;
 use crate::backoff::Backoff;
+use crate::rest::Rest;
 use crate::signals::Outage;
 use crate::stage_cpu::Timed;
 use crate::telemetry::{PUBLISHED, REFUSED, count_letters, count_lost};
@@ -162,8 +163,8 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
     let mut handed = handed.lock().await;
     let mut backoff = Backoff::new();
     let waiting = engine.signals.chunks(&queue);
-    // What waits in the database is looked for when something began to wait, when there is room, and at each tick.
-    let mut looked_at = None;
+    // What waits in the database is looked for when something began to wait, when there is room, and at a tick unless the last look took long.
+    let (mut looked_at, mut rest) = (None, Rest::default());
     // It is told once, so it is kept until it is heard, whatever happens in between.
     let mut room = engine.broker.room(&queue);
     let (mut under_way, mut by_hand) = (UnderWay::default(), Vec::new());
@@ -192,14 +193,20 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
                 continue;
             }
             _ = tick.tick() => {
-                looked_at = None;
+                if rest.is_over(Instant::now()) {
+                    looked_at = None;
+                }
                 continue;
             }
         };
         match ended {
             (_, Ok(Turn::Made)) => backoff.reset(),
-            (Source::Waiting(version), Ok(Turn::Nothing)) => looked_at = Some(version),
-            (Source::Hand, Ok(Turn::Nothing)) => {}
+            (Source::Waiting(version), Ok(Turn::NothingWaits { took })) => {
+                looked_at = Some(version);
+                rest = Rest::after(took, Instant::now());
+            }
+            (Source::Waiting(version), Ok(Turn::NoRoom)) => looked_at = Some(version),
+            (Source::Hand, Ok(Turn::NothingWaits { .. } | Turn::NoRoom)) => {}
             (_, Err(error)) => {
                 if backoff.is_worth_telling() {
                     error.note(&engine, "publish");
@@ -299,8 +306,12 @@ impl UnderWay {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     Made,
-    /// Nothing waits, or the queue is full: wait for room or for more.
-    Nothing,
+    /// Wait for more. To find it out took so long.
+    NothingWaits {
+        took: Duration,
+    },
+    /// Wait for room.
+    NoRoom,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -328,9 +339,10 @@ pub async fn publish_waiting(
     queue: &str,
     stop: &CancellationToken,
 ) -> Result<Turn, PublishError> {
+    let begun = Instant::now();
     match engine.store.claim_chunk(queue, engine.config.lease).await? {
         Some(chunk) => publish(engine, vec![chunk], stop).await,
-        None => Ok(Turn::Nothing),
+        None => Ok(Turn::NothingWaits { took: begun.elapsed() }),
     }
 }
 
@@ -341,7 +353,7 @@ pub async fn publish(
     chunks: Vec<Chunk>,
     stop: &CancellationToken,
 ) -> Result<Turn, PublishError> {
-    let Some(queue) = chunks.first().map(|chunk| chunk.queue.clone()) else { return Ok(Turn::Nothing) };
+    let Some(queue) = chunks.first().map(|chunk| chunk.queue.clone()) else { return Ok(Turn::Made) };
     let rows = chunks.iter().flat_map(|chunk| &chunk.rows);
     let encoded = |ChunkRow { row, event }: &ChunkRow| Message {
         id: row.key.to_string(),
@@ -370,7 +382,7 @@ pub async fn publish(
         }
         Ok(Published::Full) => {
             release(engine, &chunks).await?;
-            Ok(Turn::Nothing)
+            Ok(Turn::NoRoom)
         }
         Err(error) => {
             release(engine, &chunks).await?;
