@@ -88,17 +88,17 @@ impl TakeOver {
 
     async fn run_once(&mut self, engine: &Engine, desk: &Desk) -> Result<(), StoreError> {
         let begun = Instant::now();
-        let taken = if begun < self.from {
-            engine.store.now().await.map(|_| 0)
-        } else if self.rest.is_over(begun) {
+        let looks = begun >= self.from && self.rest.is_over(begun);
+        let taken = if looks {
             settle::take_over_expired(engine, desk).await
         } else {
-            return Ok(());
+            // An outage is noticed all the same.
+            engine.store.now().await.map(|_| 0)
         };
         let taken = taken.inspect_err(|_| self.from = Instant::now() + AFTER_AN_OUTAGE)?;
         if taken > 0 {
             tracing::info!(sends = taken, "sends of a dead instance were taken over");
-        } else {
+        } else if looks {
             self.rest = Rest::after(begun.elapsed(), Instant::now());
         }
         Ok(())

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 /// Looking takes no more than this part of the time.
 const PART_OF_TIME: u32 = 10;
+/// Whatever made the look so long: what a dead instance left is found by then.
+const LONGEST: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Default)]
 pub struct Rest {
@@ -15,7 +17,7 @@ pub struct Rest {
 impl Rest {
     /// After a look that took so long.
     pub fn after(took: Duration, now: Instant) -> Self {
-        Rest { until: Some(now + took * PART_OF_TIME) }
+        Rest { until: Some(now + (took * PART_OF_TIME).min(LONGEST)) }
     }
 
     pub fn is_over(&self, now: Instant) -> bool {
@@ -39,5 +41,13 @@ mod tests {
         assert!(!rest.is_over(now));
         assert!(!rest.is_over(now + took * 9));
         assert!(rest.is_over(now + took * 10));
+    }
+
+    #[test]
+    fn nobody_rests_for_longer_than_a_minute() {
+        let now = Instant::now();
+        let rest = Rest::after(Duration::from_mins(5), now);
+        assert!(!rest.is_over(now + LONGEST / 2));
+        assert!(rest.is_over(now + LONGEST));
     }
 }
