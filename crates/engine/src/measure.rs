@@ -20,8 +20,12 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let begun = Instant::now();
         if rest.is_over(begun) {
-            show(measure(&engine).await);
-            rest = Rest::after(begun.elapsed(), Instant::now());
+            let waiting = measure(&engine).await;
+            // Who has no answer asks again soon: an outage must not look longer than it was.
+            if waiting.is_some() {
+                rest = Rest::after(begun.elapsed(), Instant::now());
+            }
+            show(waiting);
         }
         tokio::select! {
             () = stop.cancelled() => return,
