@@ -1,15 +1,14 @@
 //! Event → outbox rows. Claims a batch, decides, and commits all of it in one transaction with no broker inside; then hands
 //! the rows to publish in memory. A large audience goes on alone, chunk by chunk, while other events pass it.
 
+mod batch;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use campanile_domain::event::{BodyHash, Failure};
-use campanile_domain::fan_out::{Cursor, End, MAX_DECISIONS, OutboxRow, Plan};
-use campanile_domain::id::{EntityRef, EventId};
-use campanile_store::{
-    ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, Step, StoreError,
-};
+use campanile_domain::event::Failure;
+use campanile_domain::fan_out::MAX_DECISIONS;
+use campanile_store::{Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, Step, StoreError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -22,13 +21,12 @@ use crate::backoff::Backoff;
 use crate::signals::Outage;
 use crate::telemetry::{FAN_OUT_EVENTS, FAN_OUT_ROWS, count_duplicates, count_letters, count_lost};
 use crate::{Engine, Role};
+use batch::{Batch, LARGE, Share, has_begun};
 
 /// Recipients of one transaction; times five channels, that is at most 10,000 rows.
 const MAX_RECIPIENTS: usize = 2_000;
 /// Of an event that begins alone in its transaction: one more than may have their decisions kept.
 const MAX_RECIPIENTS_ALONE: usize = MAX_DECISIONS + 1;
-/// An event that does not fit into a share of this size goes on by a cursor; smaller ones only need a larger share.
-const LARGE: usize = 250;
 /// Of one step of a large audience: short, so that others wait little. While there are none, it is as long as it may be.
 const CHUNK_RECIPIENTS: usize = 400;
 /// The rows that a batch should come to; the claim is sized by what events came to lately.
@@ -409,92 +407,4 @@ fn note_failures(steps: &[FanOutStep]) -> u64 {
         }
     }
     letters
-}
-
-/// What one transaction will write.
-#[derive(Debug, Default)]
-struct Batch {
-    steps: Vec<FanOutStep>,
-    rows: Vec<ChunkRow>,
-    failed_rows: Vec<OutboxRow>,
-    /// Events that are fanned out as a whole, with the number of their rows.
-    whole: Vec<(i64, EventId, usize)>,
-    report: Report,
-    /// Events that need a larger share of a transaction; nothing of them is written.
-    too_large: Vec<i64>,
-}
-
-/// How much of its transaction's room an event has.
-#[derive(Debug, Clone, Copy)]
-enum Share {
-    Whole,
-    Of(usize),
-}
-
-/// Whether some recipients of the event were told already.
-fn has_begun(event: &ClaimedEvent) -> bool {
-    event.cursor.as_ref().is_some_and(|cursor| *cursor != Cursor::default())
-}
-
-impl Batch {
-    fn add(&mut self, event: &ClaimedEvent, hash: BodyHash, plan: Result<Plan, Failure>, share: Share) {
-        let plan = match plan {
-            Ok(plan) => plan,
-            Err(failure) if has_begun(event) => {
-                let summary = event.cursor.as_ref().map(|cursor| cursor.summary.clone()).unwrap_or_default();
-                return self.add_step(event, hash, Vec::new(), None, Step::Stopped { summary, failure });
-            }
-            Err(failure) => return self.add_step(event, hash, Vec::new(), None, Step::Failed(failure)),
-        };
-        let Plan { rows, decisions, entities, end } = plan;
-        let step = match (end, share) {
-            (End::Continues(_), Share::Of(room)) if room < LARGE => {
-                self.report.put_off += rows.len();
-                return self.too_large.push(event.seq);
-            }
-            // It begins again, alone, behind a cursor that stands at the start; others pass it.
-            (End::Continues(_), Share::Of(_)) => {
-                self.report.put_off += rows.len();
-                return self.add_step(event, hash, Vec::new(), None, Step::Continues(Cursor::default()));
-            }
-            (End::Continues(cursor), Share::Whole) => Step::Continues(cursor),
-            (End::Finished(summary), _) => Step::Finished(summary),
-            (End::Failed(failure), _) => Step::Failed(failure),
-        };
-        let whole =
-            !has_begun(event) && matches!(step, Step::Finished(_)) && decisions.len() <= MAX_DECISIONS;
-        if matches!(step, Step::Finished(_)) && event.cursor.is_none() {
-            self.whole.push((event.seq, event.event.event_id.clone(), rows.len()));
-        }
-        let decisions = whole.then(|| serde_json::to_string(&decisions).unwrap_or_default());
-        for row in rows {
-            if row.failure.is_some() {
-                self.failed_rows.push(row);
-            } else {
-                self.rows.push(ChunkRow { row, event: Arc::clone(&event.event) });
-                self.report.rows += 1;
-            }
-        }
-        self.add_step(event, hash, entities.into_iter().collect(), decisions, step);
-    }
-
-    fn add_step(
-        &mut self,
-        event: &ClaimedEvent,
-        body_hash: BodyHash,
-        entities: Vec<(EntityRef, bool)>,
-        decisions: Option<String>,
-        step: Step,
-    ) {
-        self.report.events += 1;
-        self.steps.push(FanOutStep {
-            seq: event.seq,
-            event: Arc::clone(&event.event),
-            body_hash,
-            cursor_before: event.cursor.clone(),
-            decisions,
-            entities,
-            step,
-        });
-    }
 }
