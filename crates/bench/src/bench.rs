@@ -1,14 +1,15 @@
 //! What every measurement is given.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use anyhow::Result;
 use tokio::sync::OnceCell;
 
 use crate::backlog::Backlog;
 use crate::servers::Servers;
-use crate::world::Site;
+use crate::site::Site;
 
 #[derive(Debug)]
 pub struct Bench {
@@ -20,23 +21,51 @@ pub struct Bench {
     pub window: Duration,
     pub runs: usize,
     pub large: bool,
+    /// Who write the events of the pipeline while it is measured; nobody, if they are written before.
+    pub producers: usize,
     /// Two parts speak of it, and it takes minutes.
     pub backlog: OnceCell<Backlog>,
-    /// What was built and not demolished yet.
+    /// What was made and not removed yet.
     pub sites: Mutex<Vec<Site>>,
 }
 
 impl Bench {
+    pub fn new(servers: Servers, binary: PathBuf, window: Duration) -> Self {
+        Bench {
+            servers,
+            binary,
+            settings: Vec::new(),
+            window,
+            runs: 1,
+            large: false,
+            producers: 0,
+            backlog: OnceCell::new(),
+            sites: Mutex::default(),
+        }
+    }
+
+    /// Before it is made, so that it can't be forgotten in between.
+    pub fn note(&self, site: Site) {
+        self.sites().push(site);
+    }
+
+    pub async fn remove(&self, site: &Site) -> Result<()> {
+        site.clear().await?;
+        self.sites().retain(|noted| noted.to_string() != site.to_string());
+        Ok(())
+    }
+
     /// Removes what measurements that failed have left behind.
     pub async fn clear(&self) {
-        let sites = std::mem::take(&mut *self.sites.lock().unwrap_or_else(PoisonError::into_inner));
+        let sites = std::mem::take(&mut *self.sites());
         for site in sites {
             if let Err(error) = site.clear().await {
-                eprintln!(
-                    "campanile-bench: the database {} and its queues are left behind: {error:#}",
-                    site.name
-                );
+                eprintln!("campanile-bench: {site} can't be removed: {error:#}");
             }
         }
+    }
+
+    fn sites(&self) -> MutexGuard<'_, Vec<Site>> {
+        self.sites.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Millions of rows by COPY: people, and history as the engine leaves it behind.
+//! Millions of rows by COPY: people, and history as the engine leaves it behind where other providers than `capture` are asked.
 
 use std::fmt::Write;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use futures_util::SinkExt;
 use tokio_postgres::Client;
 use uuid::{NoContext, Timestamp, Uuid};
 
-use crate::shape::Shape;
+use crate::shape::{CHANNELS, Shape};
 use crate::world::World;
 
 /// Bytes that are handed to the driver at once.
@@ -35,7 +35,6 @@ pub async fn history(world: &World, notifications: usize) -> Result<()> {
     let day_ago = 86_400;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs() - day_ago;
     let id = |person: usize| notification_id(now, person);
-    let channels = ["EMAIL", "PUSH", "SMS"];
     let at = "yesterday";
     let people = 0..events * shape.recipients;
     let client = world.database.client().await?;
@@ -55,10 +54,14 @@ pub async fn history(world: &World, notifications: usize) -> Result<()> {
     let row = |text: &mut String, n: usize| writeln!(text, "past-{n}\t{n:064x}\tSUCCESS\t3\t9\tbench\t{at}");
     copy(&client, columns, 0..events, row).await?;
 
+    let columns = "event_notification (event_id, entity_type, entity_id, shared_read)";
+    let row = |text: &mut String, n: usize| writeln!(text, "past-{n}\tRESTAURANT\tr{}\tt", n % 1_000);
+    copy(&client, columns, 0..events, row).await?;
+
     let columns = "outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address, title, body, priority, audience, entity_type, entity_id, shared_read, queue, created_at)";
     let row = |text: &mut String, person: usize| {
         let (event, staff) = of(person);
-        channels.iter().try_for_each(|channel| {
+        CHANNELS.iter().try_for_each(|channel| {
             writeln!(
                 text,
                 "{}\t{channel}\tpast-{event}\tRESTAURANT_USER\tstaff-{staff}\tperson{staff}@example.com\tOrder {event}\tGiulia Rossi ordered 4 dishes, to be served at 19:30.\tNORMAL\trestaurant\tRESTAURANT\tr{}\tt\tnotification.restaurant\t{at}",
@@ -73,9 +76,9 @@ pub async fn history(world: &World, notifications: usize) -> Result<()> {
         let (event, staff) = of(person);
         writeln!(
             text,
-            "{}\tpast-{event}\tORDER_CREATED\tRESTAURANT_USER\tstaff-{staff}\tRESTAURANT\tr{}\tOrder {event}\tGiulia Rossi ordered 4 dishes.\t{{}}\tNORMAL\tt\t{at}",
-            id(person),
-            event % 1_000
+            "{1}\tpast-{event}\tORDER_CREATED\tRESTAURANT_USER\tstaff-{staff}\tRESTAURANT\tr{0}\tOrder {event}\tGiulia Rossi ordered 4 dishes, to be served at 19:30.\t{{\"audience\":\"restaurant\",\"aggregate_type\":\"RESTAURANT\",\"aggregate_id\":\"r{0}\",\"payload\":{{\"number\":{event}}}}}\tNORMAL\tt\t{at}",
+            event % 1_000,
+            id(person)
         )
     };
     copy(&client, columns, people.clone(), row).await?;
@@ -83,7 +86,7 @@ pub async fn history(world: &World, notifications: usize) -> Result<()> {
     let columns = "send (notification_id, channel, recipient_address, status, attempt_count, provider, created_at, sent_at)";
     let row = |text: &mut String, person: usize| {
         let (_, staff) = of(person);
-        channels.iter().try_for_each(|channel| {
+        CHANNELS.iter().try_for_each(|channel| {
             writeln!(text, "{}\t{channel}\tperson{staff}@example.com\tSENT\t1\tsmtp\t{at}\t{at}", id(person))
         })
     };

@@ -16,24 +16,32 @@ pub enum Database {
 }
 
 impl Database {
-    pub async fn create(server_url: &str, name: &str) -> Result<Self> {
-        let client = connect(server_url).await?;
-        client.batch_execute(&format!("CREATE DATABASE {name}")).await.context("no database can be made")?;
-        Ok(Database::Postgres { server_url: server_url.to_owned(), name: name.to_owned() })
+    pub async fn create(&self) -> Result<()> {
+        if let Database::Postgres { server_url, name } = self {
+            let client = connect(server_url).await?;
+            let made = client.batch_execute(&format!("CREATE DATABASE {name}")).await;
+            made.context("no database can be made")?;
+            // For whoever wants to look; without it in shared_preload_libraries there is nothing to see.
+            self.run("CREATE EXTENSION IF NOT EXISTS pg_stat_statements").await.ok();
+        }
+        Ok(())
     }
 
     pub async fn remove(&self) -> Result<()> {
         if let Database::Postgres { server_url, name } = self {
             let client = connect(server_url).await?;
-            client.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await?;
+            client.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
         }
         Ok(())
     }
 
-    /// Of PostgreSQL only.
+    /// Of PostgreSQL only. Without TLS, as long as the server's URL does not say anything: on one machine it protects nothing.
     pub fn url(&self) -> String {
         match self {
-            Database::Postgres { server_url, name } => with_database(server_url, name),
+            Database::Postgres { server_url, name } => {
+                let url = with_database(server_url, name);
+                if url.contains('?') { url } else { format!("{url}?sslmode=disable") }
+            }
             Database::Sqlite { file } => format!("sqlite:{}", file.display()),
         }
     }

@@ -12,29 +12,56 @@ use tokio::process::{Child, Command};
 const START_LIMIT: Duration = Duration::from_mins(1);
 const STOP_LIMIT: Duration = Duration::from_mins(1);
 
+/// Of a question to the engine.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// The program with these settings, and with none of those that we were started with. It ends when we do: whoever starts it may be
+/// killed, and then the kernel ends it.
+pub fn command(binary: &Path, variables: &[(String, String)]) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(binary);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CAMPANILE_"))
+    {
+        command.env_remove(name);
+    }
+    command.envs(variables.iter().cloned()).stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+/// Whether it is the program at all, before an hour is spent on it.
+pub async fn check(binary: &Path) -> Result<()> {
+    let mut command = Command::new(binary);
+    let asked = command.arg("--version").stdin(Stdio::null()).kill_on_drop(true).output();
+    let answer = tokio::time::timeout(ANSWER_LIMIT, asked).await.map_err(anyhow::Error::from);
+    let answer = answer.and_then(|answer| Ok(answer?));
+    let answer = answer.with_context(|| format!("{} can't be started", binary.display()))?;
+    let version = String::from_utf8_lossy(&answer.stdout);
+    ensure!(version.starts_with("campanile "), "{} is not Campanile; see --campanile", binary.display());
+    Ok(())
+}
+
 #[derive(Debug)]
 pub struct Engine {
     child: Child,
     pub pid: u32,
+    meter: Meter,
+}
+
+/// What an engine tells of itself.
+#[derive(Debug, Clone)]
+pub struct Meter {
     url: String,
     http: reqwest::Client,
 }
 
 impl Engine {
     pub async fn start(binary: &Path, variables: &[(String, String)], roles: Option<&str>) -> Result<Self> {
-        let mut command = Command::new("setpriv");
-        // Whoever starts it may be killed; then the kernel ends it.
-        command.args(["--pdeathsig", "KILL", "--"]).arg(binary).args(["serve", "--listen", "127.0.0.1:0"]);
+        let mut command = command(binary, variables);
+        command.args(["serve", "--listen", "127.0.0.1:0"]);
         if let Some(roles) = roles {
             command.args(["--roles", roles]);
         }
-        for (name, _) in
-            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CAMPANILE_"))
-        {
-            command.env_remove(name);
-        }
-        command.envs(variables.iter().cloned()).env("CAMPANILE_LOG__FILTER", "warn");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        command.env("CAMPANILE_LOG__FILTER", "warn").stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("{} can't be started", binary.display()))?;
         let pid = child.id().context("it has a number")?;
         let mut lines = BufReader::new(child.stdout.take().context("its output is piped")?).lines();
@@ -43,27 +70,17 @@ impl Engine {
         let first = first.context("it ended before it was up; what is wrong stands above")?;
         let url = first.rsplit(' ').next().unwrap_or_default().to_owned();
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Ok(Engine { child, pid, url, http: reqwest::Client::new() })
+        let http = reqwest::Client::builder().timeout(ANSWER_LIMIT).build()?;
+        Ok(Engine { child, pid, meter: Meter { url, http } })
     }
 
-    /// All of its metrics of this name, added up, where the labels contain these words.
-    pub async fn metric(&self, name: &str, labels: &str) -> Result<f64> {
-        let text = self.metrics().await?;
-        let of_it = text.lines().filter(|line| {
-            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']) && rest.contains(labels))
-        });
-        Ok(of_it.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
-    }
-
-    pub async fn metrics(&self) -> Result<String> {
-        let answer =
-            self.http.get(format!("{}/metrics", self.url)).send().await.context("the engine is gone")?;
-        Ok(answer.error_for_status()?.text().await?)
+    pub fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     /// How many sends were settled as sent since it began.
     pub async fn sent(&self) -> Result<f64> {
-        self.metric("campanile_sends_total", "status=\"SENT\"").await
+        self.meter.read("campanile_sends_total", "status=\"SENT\"").await
     }
 
     /// In order, as an operator does.
@@ -75,5 +92,22 @@ impl Engine {
         // What its deadline leaves unfinished is left to the next, and it says so by a one.
         ensure!(status.code().is_some_and(|code| code <= 1), "the engine ended badly: {status}");
         Ok(())
+    }
+}
+
+impl Meter {
+    /// All of its metrics of this name, added up, where the labels contain these words.
+    pub async fn read(&self, name: &str, labels: &str) -> Result<f64> {
+        let text = self.all().await?;
+        let of_it = text.lines().filter(|line| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']) && rest.contains(labels))
+        });
+        Ok(of_it.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+    }
+
+    pub async fn all(&self) -> Result<String> {
+        let answer =
+            self.http.get(format!("{}/metrics", self.url)).send().await.context("the engine is gone")?;
+        Ok(answer.error_for_status()?.text().await?)
     }
 }

@@ -12,24 +12,52 @@ use crate::probe::{Latency, Priority, Probes};
 use crate::process::{forget_peak, memory};
 use crate::report::{Report, number, per_second, percent};
 use crate::shape::Shape;
-use crate::sustained::WARM_UP;
+use crate::sustained::{WARM_UP, median};
 use crate::world::{Backend, World};
 
 const SIZES: [usize; 4] = [1, 100, 10_000, 1_000_000];
 /// For the stage with nothing beside it, as the limit is measured.
 const ALONE: usize = 1_000_000;
-const LIMIT_WINDOW: Duration = Duration::from_secs(8);
 /// How long one event may take.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
-    let limit = limit::inserts(&bench.servers.database_url, LIMIT_WINDOW).await?;
-    let world = World::build(bench, Backend::Servers).await?;
-    let alone = stage_alone(&world).await?;
-    world.demolish(bench).await?;
+    let (mut limits, mut alone) = (Vec::new(), Vec::new());
+    for run in 1..=bench.runs {
+        limits.push(limit::inserts(bench).await?);
+        let world = World::build(bench, Backend::Servers).await?;
+        alone.push(stage_alone(&world).await?);
+        world.demolish(bench).await?;
+        eprintln!(
+            "  the stage alone, run {run} of {}: {}/s, inserts {}/s",
+            bench.runs,
+            per_second(alone[run - 1]),
+            per_second(limits[run - 1])
+        );
+    }
     let mut world = World::build(bench, Backend::Servers).await?;
-    Box::pin(all_sizes(bench, &mut world, limit, alone, report)).await?;
+    Box::pin(all_sizes(bench, &mut world, &Alone { limits, rates: alone }, report)).await?;
     world.demolish(bench).await
+}
+
+/// Rows per second of the stage with nothing beside it, and of inserts alone, in turns.
+struct Alone {
+    rates: Vec<f64>,
+    limits: Vec<f64>,
+}
+
+impl Alone {
+    fn limit(&self) -> f64 {
+        median(self.limits.clone())
+    }
+
+    fn rate(&self) -> f64 {
+        median(self.rates.clone())
+    }
+
+    fn share(&self) -> f64 {
+        median(self.rates.iter().zip(&self.limits).map(|(rate, limit)| rate / limit).collect())
+    }
 }
 
 async fn move_in(world: &World, sizes: &[usize]) -> Result<()> {
@@ -40,13 +68,8 @@ async fn move_in(world: &World, sizes: &[usize]) -> Result<()> {
     world.database.run("VACUUM ANALYZE recipient").await
 }
 
-async fn all_sizes(
-    bench: &Bench,
-    world: &mut World,
-    limit: f64,
-    alone: f64,
-    report: &mut Report,
-) -> Result<()> {
+async fn all_sizes(bench: &Bench, world: &mut World, alone: &Alone, report: &mut Report) -> Result<()> {
+    let limit = alone.limit();
     move_in(world, &SIZES).await?;
     let probes = Probes::install(world).await?;
     let engine = world.start().await?;
@@ -85,8 +108,8 @@ async fn all_sizes(
     engine.stop().await?;
     rows.push(vec![
         format!("{}, the stage alone", per_second(f64::from(u32::try_from(ALONE)?))),
-        per_second(alone),
-        percent(alone / limit),
+        per_second(alone.rate()),
+        percent(alone.share()),
     ]);
     let columns = [
         "recipients of one event",
@@ -105,7 +128,7 @@ async fn all_sizes(
         three(&quiet[1]),
     ]);
     let title = "FAN-OUT: one event to many; all else goes on meanwhile";
-    let kept = json!({ "limit": limit, "sizes": kept, "stage_alone": alone, "quiet": { "others": quiet[0], "high": quiet[1] } });
+    let kept = json!({ "limits": alone.limits, "sizes": kept, "stage_alone": alone.rates, "stage_alone_share": alone.share(), "quiet": { "others": quiet[0], "high": quiet[1] } });
     report.add("fan_out", title, &columns, &rows, kept);
     Report::remark(&format!(
         "The limit is inserts of 1000 rows on one connection with nothing beside them: {}/s.",

@@ -22,21 +22,23 @@ mod provider;
 mod report;
 mod servers;
 mod shape;
+mod site;
 mod steps;
 mod sustained;
 mod tool;
 mod turns;
 mod world;
 
+use std::fs::File;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::{Parser, ValueEnum};
 use serde_json::json;
-use tokio::sync::OnceCell;
+use tokio::signal::unix::{SignalKind, signal};
 
 use bench::Bench;
 use report::Report;
@@ -81,6 +83,10 @@ struct Options {
     /// A setting of the engine, such as `CAMPANILE_RECEIVE__WORKERS=2`; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
+    /// Business services that write the events of the pipeline while it is measured, each event in a transaction of its own
+    /// [default: none, all are written before]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = clap::value_parser!(u16).range(0..=64))]
+    producers: u16,
     /// The program to measure [default: the one of this checkout, which is built]
     #[arg(long, value_name = "FILE")]
     campanile: Option<PathBuf>,
@@ -132,11 +138,22 @@ async fn run(options: Options) -> Result<()> {
         Some(file) => file,
         None => tool::build_server()?,
     };
+    engine::check(&binary).await?;
+    // Before an hour is spent, and not after.
+    let json = options
+        .json
+        .map(|file| File::create(&file).with_context(|| format!("{} can't be written", file.display())));
+    let json = json.transpose()?;
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let servers = Servers::find(options.database_url, options.broker_url).await?;
-    let runs = usize::try_from(options.runs)?;
-    let (window, large) = (Duration::from_secs(options.seconds), options.large);
-    let (settings, backlog) = (options.set, OnceCell::new());
-    let bench = Bench { servers, binary, settings, window, runs, large, backlog, sites: Mutex::default() };
+    site::reach_broker(&servers.broker_url).await?;
+    let bench = Bench {
+        settings: options.set,
+        runs: usize::try_from(options.runs)?,
+        large: options.large,
+        producers: options.producers.into(),
+        ..Bench::new(servers, binary, Duration::from_secs(options.seconds))
+    };
     let mut report = Report::default();
     let chosen = Chosen {
         parts: options.parts,
@@ -146,10 +163,10 @@ async fn run(options: Options) -> Result<()> {
     };
     let measured = tokio::select! {
         measured = measure(&bench, chosen, &mut report) => measured,
-        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+        _ = interrupt.recv() => Err(anyhow!("interrupted")),
+        _ = terminate.recv() => Err(anyhow!("terminated")),
     };
     bench.clear().await;
-    measured?;
     let about = json!({
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "seconds": options.seconds,
@@ -157,12 +174,14 @@ async fn run(options: Options) -> Result<()> {
         "settings": bench.settings,
         "version": env!("CARGO_PKG_VERSION"),
     });
+    // What was measured before something went wrong, too.
     let text = serde_json::to_string_pretty(&report.json(&about))?;
-    let Some(file) = options.json else {
-        println!("\n{text}");
-        return Ok(());
-    };
-    std::fs::write(&file, text + "\n").with_context(|| format!("{} can't be written", file.display()))
+    match json {
+        Some(mut file) => writeln!(file, "{text}").context("the JSON can't be written")?,
+        None if measured.is_ok() => println!("\n{text}"),
+        None => {}
+    }
+    measured
 }
 
 /// What to measure; where nothing is named, all of it.

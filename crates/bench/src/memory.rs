@@ -30,7 +30,7 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let rows = [
         cells(&format!("idle, with {:.1}% of a core", share * 100.0), idle),
         cells("under full load", sample.memory),
-        cells("under full load, with a million rows that wait", backlog.sample.memory),
+        cells(&format!("under full load, with {} rows that wait", backlog.rows), backlog.sample.memory),
     ];
     let kept = json!({ "idle": idle, "idle_cpu_share": share, "load": sample.memory, "backlog": backlog.sample.memory });
     report.add("memory", "MEMORY: of the engine", &["resident", "MB", "MB at most"], &rows, kept);

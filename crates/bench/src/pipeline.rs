@@ -1,20 +1,15 @@
 //! The whole way, and what the same machine can do at most, in turns: on a machine that has other things to do as well, only what was
 //! measured side by side can be compared.
 
-use std::time::Duration;
-
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::json;
 
 use crate::bench::Bench;
 use crate::limit::{self, Rate};
 use crate::report::{Report, number, per_second, percent};
 use crate::shape::Shape;
-use crate::sustained::{Sample, median, median_of, sustained};
+use crate::sustained::{Sample, median, median_of, sustained, with_producers};
 use crate::world::{Backend, World};
-
-/// How long a limit is measured, beside each run.
-const LIMIT_WINDOW: Duration = Duration::from_secs(8);
 
 /// Answers the median rate of the usual shape with servers, if it was measured.
 pub async fn measure(
@@ -24,6 +19,10 @@ pub async fn measure(
     shapes: &[Shape],
 ) -> Result<Option<Rate>> {
     let (mut rows, mut kept, mut usual) = (Vec::new(), Vec::new(), None);
+    ensure!(
+        bench.producers == 0 || !backends.contains(&Backend::Embedded),
+        "producers write to PostgreSQL: give --backend servers or mixed with --producers"
+    );
     for &backend in backends {
         for &shape in shapes {
             let (mut samples, mut limits) = (Vec::new(), Vec::new());
@@ -45,9 +44,9 @@ pub async fn measure(
             if backend == Backend::Servers && shape == Shape::USUAL {
                 usual = Some(rate);
             }
-            rows.push(row(backend, shape, &samples, limit, share));
+            rows.push(row(bench, (backend, shape), &samples, limit, share));
             kept.push(json!({
-                "backend": backend, "shape": shape, "rate": rate, "limit": limit, "share": share,
+                "backend": backend, "shape": shape, "producers": bench.producers, "rate": rate, "limit": limit, "share": share,
                 "a_day": rate * 86_400.0, "samples": samples, "limits": limits,
             }));
         }
@@ -83,24 +82,37 @@ pub async fn usual_rate(bench: &Bench) -> Result<Rate> {
 async fn one_run(bench: &Bench, backend: Backend, shape: Shape) -> Result<Sample> {
     let world = World::build(bench, backend).await?;
     shape.move_in(&world).await?;
-    let (sample, _) = sustained(&world, shape, bench.window, 0).await?;
+    let sample = if bench.producers > 0 {
+        with_producers(&world, shape, bench.window, bench.producers).await?
+    } else {
+        sustained(&world, shape, bench.window, 0).await?.0
+    };
     world.demolish(bench).await?;
     Ok(sample)
 }
 
 async fn limit_of(bench: &Bench, backend: Backend) -> Result<Rate> {
     match backend {
-        Backend::Servers | Backend::Mixed => limit::cycle(&bench.servers.database_url, 1, LIMIT_WINDOW).await,
-        Backend::Embedded => limit::sqlite_cycle(LIMIT_WINDOW).await,
+        Backend::Servers | Backend::Mixed => limit::cycle(bench, 1).await,
+        Backend::Embedded => limit::sqlite_cycle().await,
     }
 }
 
-fn row(backend: Backend, shape: Shape, samples: &[Sample], limit: Rate, of_limit: f64) -> Vec<String> {
+fn row(
+    bench: &Bench,
+    (backend, shape): (Backend, Shape),
+    samples: &[Sample],
+    limit: Rate,
+    of_limit: f64,
+) -> Vec<String> {
     let middle = |of: fn(&Sample) -> f64| median_of(samples, of);
     let on_servers = |text: String| if backend == Backend::Embedded { "–".to_owned() } else { text };
     let rate = middle(|sample| sample.rate);
     vec![
-        format!("{}, {shape}", backend.name()),
+        match bench.producers {
+            0 => format!("{}, {shape}", backend.name()),
+            producers => format!("{}, {shape}, {producers} producers", backend.name()),
+        },
         per_second(rate),
         format!("{:.2} bn", rate * 86_400.0 / 1e9),
         format!("{} of {}", percent(of_limit), per_second(limit)),
@@ -118,18 +130,23 @@ fn row(backend: Backend, shape: Shape, samples: &[Sample], limit: Rate, of_limit
 
 /// The limits alone.
 pub async fn limits(bench: &Bench, report: &mut Report) -> Result<()> {
-    let database = &bench.servers.database_url;
-    let (mut one, mut two, mut inserts, mut broker, mut sqlite) = (vec![], vec![], vec![], vec![], vec![]);
+    let [mut one, mut two, mut lean, mut inserts, mut broker, mut sqlite] = [const { Vec::new() }; 6];
     for _ in 0..bench.runs {
-        one.push(limit::cycle(database, 1, LIMIT_WINDOW).await?);
-        two.push(limit::cycle(database, 2, LIMIT_WINDOW).await?);
-        inserts.push(limit::inserts(database, LIMIT_WINDOW).await?);
-        broker.push(limit::broker(&bench.servers.broker_url, LIMIT_WINDOW).await?);
-        sqlite.push(limit::sqlite_cycle(LIMIT_WINDOW).await?);
+        one.push(limit::cycle(bench, 1).await?);
+        two.push(limit::cycle(bench, 2).await?);
+        lean.push(limit::lean_cycle(bench).await?);
+        inserts.push(limit::inserts(bench).await?);
+        broker.push(limit::broker(bench).await?);
+        sqlite.push(limit::sqlite_cycle().await?);
     }
     let limits = [
         ("PostgreSQL, the cycle, one connection", "postgres_cycle", one),
         ("PostgreSQL, the cycle, two connections", "postgres_cycle_two", two),
+        (
+            "PostgreSQL, what of it the engine asks: three inserts and an update in place",
+            "postgres_lean_cycle",
+            lean,
+        ),
         ("PostgreSQL, inserts into the outbox alone", "postgres_inserts", inserts),
         ("RabbitMQ alone, published and received", "rabbitmq", broker),
         ("SQLite, the cycle", "sqlite_cycle", sqlite),

@@ -2,6 +2,7 @@
 //! the request; and a load beside them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -9,6 +10,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::engine::{Engine, Meter};
 use crate::provider::Provider;
 use crate::shape::Shape;
 use crate::world::World;
@@ -19,6 +21,11 @@ const EVERY: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Who writes the load: as many business services.
 const PRODUCERS: usize = 4;
+/// Events that wait to be fanned out, where producers only keep ahead: some batches.
+const AHEAD: usize = 3_000;
+/// How often it is looked how many still wait, and how long a producer that is ahead waits.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const WAIT: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
@@ -79,14 +86,14 @@ impl Probes {
         priority: Priority,
         until: impl Future<Output = ()>,
     ) -> Result<Latency> {
-        let client = world.database.client().await?;
+        let client = Arc::new(world.database.client().await?);
         let sql = "SELECT emit('probe-' || $1, 'PROBE', 'CUSTOMER', 'probe', json_build_object('probe', $1)::jsonb, $2)";
         let statement = client.prepare_typed(sql, &[tokio_postgres::types::Type::TEXT; 2]).await?;
         let priority = match priority {
             Priority::Normal => None,
             Priority::High => Some("HIGH"),
         };
-        let (mut tick, mut begun) = (interval(EVERY), Vec::new());
+        let (mut tick, mut begun, mut written) = (interval(EVERY), Vec::new(), JoinSet::new());
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut until = std::pin::pin!(until);
         loop {
@@ -95,9 +102,13 @@ impl Probes {
                 _ = tick.tick() => {}
             }
             let name = uuid::Uuid::now_v7().as_u128().to_string();
-            let at = Instant::now();
-            client.query(&statement, &[&name, &priority]).await?;
-            begun.push((name, at));
+            begun.push((name.clone(), Instant::now()));
+            // The next does not wait for it: a database that stands still makes all of them late, not one.
+            let (client, statement) = (Arc::clone(&client), statement.clone());
+            written.spawn(async move { client.query(&statement, &[&name, &priority]).await });
+        }
+        while let Some(probe) = written.join_next().await {
+            probe??;
         }
         self.times(&begun).await
     }
@@ -149,6 +160,28 @@ impl Load {
         Ok(Load { producers })
     }
 
+    /// So many producers who write as fast as they can, as long as not too much waits.
+    pub async fn ahead(world: &World, engine: &Engine, shape: Shape, producers: usize) -> Result<Self> {
+        let (written, fanned_out) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let mut all = JoinSet::new();
+        all.spawn(look(engine.meter().clone(), Arc::clone(&fanned_out)));
+        for _ in 0..producers {
+            let client = world.database.client().await?;
+            let (written, fanned_out) = (Arc::clone(&written), Arc::clone(&fanned_out));
+            all.spawn(async move {
+                loop {
+                    if written.load(Ordering::Relaxed) > fanned_out.load(Ordering::Relaxed) + AHEAD {
+                        tokio::time::sleep(WAIT).await;
+                        continue;
+                    }
+                    let number = written.fetch_add(1, Ordering::Relaxed);
+                    client.batch_execute(&shape.emit(number)).await?;
+                }
+            });
+        }
+        Ok(Load { producers: all })
+    }
+
     /// Ends it, and says whether it could not go on.
     pub async fn stop(mut self) -> Result<()> {
         if let Some(Ok(ended)) = self.producers.try_join_next() {
@@ -156,5 +189,15 @@ impl Load {
         }
         self.producers.shutdown().await;
         Ok(())
+    }
+}
+
+/// How many events are fanned out by now.
+async fn look(meter: Meter, fanned_out: Arc<AtomicUsize>) -> Result<()> {
+    loop {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        let events = meter.read("campanile_fan_out_events_total", "").await? as usize;
+        fanned_out.store(events, Ordering::Relaxed);
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }

@@ -78,7 +78,7 @@ fn process(pid: u32) -> Result<Process> {
     Ok(Process { pid, name: stat[begin + 1..end].to_owned(), spent })
 }
 
-/// In bytes: now, and at most since the last time that it was forgotten.
+/// In millions of bytes: now, and at most since the last time that it was forgotten.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Memory {
     pub resident_mb: f64,
@@ -90,7 +90,7 @@ pub fn memory(pid: u32) -> Result<Memory> {
     let fields: BTreeMap<&str, &str> = status.lines().filter_map(|line| line.split_once(':')).collect();
     let mb = |name: &str| {
         let kb = fields.get(name).and_then(|value| value.split_whitespace().next()?.parse::<f64>().ok());
-        kb.map(|kb| kb / 1_000.0).with_context(|| format!("the kernel does not tell {name}"))
+        kb.map(|kb| kb * 1_024.0 / 1e6).with_context(|| format!("the kernel does not tell {name}"))
     };
     Ok(Memory { resident_mb: mb("VmRSS")?, peak_mb: mb("VmHWM")? })
 }

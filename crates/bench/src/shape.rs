@@ -9,8 +9,9 @@ use serde::{Serialize, Serializer};
 
 use crate::world::World;
 
-/// All of these go through every stage, settling included; a web socket would be sent when it is received.
-const CHANNELS: [&str; 3] = ["EMAIL", "PUSH", "SMS"];
+/// All of these go through every stage, settling included; a web socket would be sent when it is received. Texts are left to the probes,
+/// which have a provider.
+pub const CHANNELS: [&str; 3] = ["EMAIL", "PUSH", "SLACK"];
 /// People of all restaurants.
 const PEOPLE: usize = 3_000;
 
@@ -42,10 +43,10 @@ impl Shape {
         self.write_rules(world, &CHANNELS[..self.channels]).await?;
         let (people, restaurants) = (self.restaurants() * self.recipients, self.restaurants());
         let sql = format!(
-            "INSERT INTO recipient (user_type, user_id, entity_type, entity_id, role, name, email, phone, push_tokens, locale, time_zone)
+            "INSERT INTO recipient (user_type, user_id, entity_type, entity_id, role, name, email, push_tokens, slack_webhook, locale, time_zone)
              SELECT 'RESTAURANT_USER', 'staff-' || n, 'RESTAURANT', 'r' || (n % {restaurants}),
                     CASE WHEN n < {restaurants} THEN 'MANAGER' ELSE 'WAITER' END, 'Person ' || n, 'person' || n || '@example.com',
-                    '+39055' || (1000000 + n), json('[\"token-' || n || '\"]'), 'it-IT', 'Europe/Rome'
+                    json('[\"token-' || n || '\"]'), 'https://hooks.slack.com/services/T0/B0/' || n, 'it-IT', 'Europe/Rome'
              FROM ({}) s",
             series(0, people)
         );

@@ -7,14 +7,13 @@ use serde_json::json;
 
 use crate::bench::Bench;
 use crate::engine::Engine;
+use crate::process::CpuTime;
 use crate::report::{Report, number};
 use crate::shape::Shape;
-use crate::sustained::window_of;
+use crate::sustained::{WARM_UP, ceiling, window_of};
 use crate::turns::Turns;
 use crate::world::{Backend, World};
 
-/// More than are done in any run.
-const ROWS: usize = 1_000_000;
 const SHOWN: usize = 16;
 const CPU: &str = "campanile_stage_cpu_microseconds_total";
 
@@ -36,19 +35,24 @@ pub async fn measure(bench: &Bench, report: &mut Report, shape: Shape) -> Result
 
 async fn of_one_run(bench: &Bench, world: &mut World, report: &mut Report, shape: Shape) -> Result<()> {
     shape.move_in(world).await?;
-    shape.order(world, 0, ROWS / shape.notifications()).await?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
+    let most = (ceiling(world.backend, shape) * (WARM_UP + bench.window).as_secs_f64()) as usize;
+    shape.order(world, 0, most.div_ceil(shape.notifications())).await?;
     let turns = Turns::between(&world.database.url()).await?;
-    world.set("CAMPANILE_DATABASE__URL", format!("{}?sslmode=disable", turns.url()));
-    let counts = world.database.run("CREATE EXTENSION IF NOT EXISTS pg_stat_statements").await.is_ok();
+    world.set("CAMPANILE_DATABASE__URL", turns.url());
+    let counts = forget_statements(world).await.is_ok();
     let engine = world.start().await?;
-    let (sent, stages) = (engine.sent().await?, stages(&engine).await?);
+    let (sent, stages, cpu) = (engine.sent().await?, stages(&engine).await?, CpuTime::now(engine.pid)?);
     let trips = turns.count();
     // From the first statement on, so that nothing is counted that is not also divided by.
     window_of(world, &engine, bench.window).await?;
     let notifications = engine.sent().await? - sent;
     #[expect(clippy::cast_precision_loss, reason = "far below that")]
     let trips = (turns.count() - trips) as f64 / notifications * 1_000.0;
-    let stages = difference(&stages, &self::stages(&engine).await?, notifications);
+    let mut stages = difference(&stages, &self::stages(&engine).await?, notifications);
+    let whole = CpuTime::now(engine.pid)?.since(cpu, notifications).engine;
+    let elsewhere = whole - stages.iter().map(|(_, us)| us).sum::<f64>();
+    stages.push(("everything else: connections, the runtime".to_owned(), elsewhere));
     let statements = if counts { statements(world, notifications).await? } else { Vec::new() };
     engine.stop().await?;
 
@@ -81,7 +85,7 @@ async fn of_one_run(bench: &Bench, world: &mut World, report: &mut Report, shape
 
 /// Microseconds of a core by stage.
 async fn stages(engine: &Engine) -> Result<Vec<(String, f64)>> {
-    let text = engine.metrics().await?;
+    let text = engine.meter().all().await?;
     let of_stages = text.lines().filter(|line| line.starts_with(CPU)).filter_map(|line| {
         let stage = line.split_once("stage=\"")?.1.split_once('"')?.0.to_owned();
         Some((stage, line.rsplit(' ').next()?.parse().ok()?))
@@ -98,6 +102,12 @@ fn difference(before: &[(String, f64)], after: &[(String, f64)], notifications: 
         .collect();
     each.sort_by(|a, b| b.1.total_cmp(&a.1));
     each
+}
+
+/// What was asked before the engine began.
+async fn forget_statements(world: &World) -> Result<()> {
+    let ours = "SELECT oid FROM pg_database WHERE datname = current_database()";
+    world.database.run(&format!("SELECT pg_stat_statements_reset(0, ({ours}), 0)")).await
 }
 
 /// By what they cost. Each of ours opens with a comment that says what it is.
@@ -136,10 +146,7 @@ fn summary(query: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
-    use std::sync::Mutex;
     use std::time::{Duration, Instant};
-
-    use tokio::sync::OnceCell;
 
     use super::*;
     use crate::servers::Servers;
@@ -161,17 +168,7 @@ mod tests {
             |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is set: run `cargo xtask test`"));
         let urls = (url("CAMPANILE_TEST_DATABASE_URL"), url("CAMPANILE_TEST_BROKER_URL"));
         let servers = Servers::find(Some(urls.0), Some(urls.1)).await.expect("they are named");
-        let (window, backlog) = (Duration::ZERO, OnceCell::new());
-        Bench {
-            servers,
-            binary: binary(),
-            settings: Vec::new(),
-            window,
-            runs: 1,
-            large: false,
-            backlog,
-            sites: Mutex::default(),
-        }
+        Bench::new(servers, binary(), Duration::ZERO)
     }
 
     /// How many statements and round trips a thousand notifications took, and how many bytes of WAL each.
@@ -181,9 +178,9 @@ mod tests {
         shape.move_in(&world).await.expect("the database is there");
         shape.order(&world, 0, events).await.expect("the database is there");
         let turns = Turns::between(&world.database.url()).await.expect("a port is free");
-        world.set("CAMPANILE_DATABASE__URL", format!("{}?sslmode=disable", turns.url()));
-        let extension = world.database.run("CREATE EXTENSION IF NOT EXISTS pg_stat_statements").await;
-        extension.expect("PostgreSQL has pg_stat_statements in shared_preload_libraries");
+        world.set("CAMPANILE_DATABASE__URL", turns.url());
+        let counts = forget_statements(&world).await;
+        counts.expect("PostgreSQL has pg_stat_statements in shared_preload_libraries");
         let engine = world.start().await.expect("the server starts");
         let count = |count: usize| f64::from(u32::try_from(count).expect("a small number"));
         let (all, begun) = (count(events * shape.notifications()), Instant::now());
@@ -195,11 +192,8 @@ mod tests {
         let statements = statements(&world, all).await.expect("it can be asked");
         engine.stop().await.expect("it stops");
         world.demolish(&bench).await.expect("it can be removed");
-        // What wrote the events is the producer's.
-        let ours =
-            statements.iter().filter(|statement| !statement.what.starts_with("INSERT INTO event_outbox"));
         let (calls, bytes) =
-            ours.fold((0.0, 0.0), |(calls, bytes), s| (calls + s.calls, bytes + s.wal_bytes));
+            statements.iter().fold((0.0, 0.0), |(calls, bytes), s| (calls + s.calls, bytes + s.wal_bytes));
         (calls, trips, bytes)
     }
 

@@ -8,14 +8,18 @@ use serde::Serialize;
 
 use crate::database::Database;
 use crate::engine::Engine;
+use crate::probe::Load;
 use crate::process::{CpuEach, CpuTime, Memory, memory};
 use crate::shape::Shape;
 use crate::world::{Backend, World};
 
 /// Until caches are filled, batches have found their size, and every stage has something to do.
 pub const WARM_UP: Duration = Duration::from_secs(5);
-/// More than can be under way at once: claimed, sent, and not settled yet.
-const MAX_UNDER_WAY: f64 = 50_000.0;
+/// Until the first is sent: connections and queues are made before.
+const FIRST_LIMIT: Duration = Duration::from_mins(1);
+/// What the engine said may differ by so much from what the database knows of the same time: an outcome has the time at which its
+/// transaction began, and is counted when that has ended.
+const TOLERANCE: f64 = 0.05;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Sample {
@@ -28,7 +32,7 @@ pub struct Sample {
 }
 
 /// How many a second there are hardly ever more than: so many are written before it begins.
-fn ceiling(backend: Backend, shape: Shape) -> f64 {
+pub fn ceiling(backend: Backend, shape: Shape) -> f64 {
     let of_large = match backend {
         Backend::Servers => 40_000.0,
         Backend::Mixed => 80_000.0,
@@ -78,35 +82,75 @@ async fn run(
         // Otherwise the one that writing the events brought about would fall into this run or the next, by chance.
         world.database.run("CHECKPOINT").await?;
     }
-    let sent_before = count_sent(world).await?;
     let engine = world.start().await?;
     let sample = window_of(world, &engine, window).await?;
-    let pending = world
-        .database
-        .number("SELECT count(*) FROM (SELECT 1 FROM event_outbox WHERE status = 'PENDING' LIMIT 1) p")
-        .await?;
-    let said = engine.sent().await?;
+    let enough = world.has_pending_events().await?;
     engine.stop().await?;
-    check(world, said, count_sent(world).await? - sent_before).await?;
+    check_captured(world).await?;
     // What is left would be the next run's warm-up, with another mixture.
     world.database.run("DELETE FROM event_outbox WHERE status = 'PENDING'").await?;
-    Ok((pending > 0.0).then_some(sample))
+    Ok(enough.then_some(sample))
+}
+
+/// The same with business services that write the events meanwhile, on the same machine, each in a transaction of its own: as fast as they can
+/// without getting far ahead.
+pub async fn with_producers(
+    world: &World,
+    shape: Shape,
+    window: Duration,
+    producers: usize,
+) -> Result<Sample> {
+    let engine = world.start().await?;
+    let load = Load::ahead(world, &engine, shape, producers).await?;
+    let sample = window_of(world, &engine, window).await?;
+    load.stop().await?;
+    engine.stop().await?;
+    check_captured(world).await?;
+    Ok(sample)
 }
 
 /// What an engine that is busy does within so long.
 pub async fn window_of(world: &World, engine: &Engine, window: Duration) -> Result<Sample> {
+    let begun = Instant::now();
     while engine.sent().await? == 0.0 {
+        ensure!(begun.elapsed() < FIRST_LIMIT, "nothing is sent within {FIRST_LIMIT:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     tokio::time::sleep(WARM_UP).await;
     let before = (CpuTime::now(engine.pid)?, written(&world.database).await?);
-    let (begun, sent) = (Instant::now(), engine.sent().await?);
+    let (begun, sent, from) = (Instant::now(), engine.sent().await?, clock(&world.database).await?);
     tokio::time::sleep(window).await;
-    let (took, sent) = (begun.elapsed(), engine.sent().await? - sent);
+    let (took, sent, to) = (begun.elapsed(), engine.sent().await? - sent, clock(&world.database).await?);
     let wal_bytes =
         before.1.zip(written(&world.database).await?).map(|(before, after)| (after - before) / sent.max(1.0));
     let cpu = CpuTime::now(engine.pid)?.since(before.0, sent);
-    Ok(Sample { rate: sent / took.as_secs_f64(), cpu, wal_bytes, memory: memory(engine.pid)? })
+    let memory = memory(engine.pid)?;
+    let known = count_sent(&world.database, from, to).await?;
+    ensure!(
+        (known - sent).abs() <= sent * TOLERANCE,
+        "the engine said that it had sent {sent} meanwhile, and the database knows of {known}"
+    );
+    Ok(Sample { rate: sent / took.as_secs_f64(), cpu, wal_bytes, memory })
+}
+
+/// The database's, in seconds.
+async fn clock(database: &Database) -> Result<f64> {
+    let sql = match database {
+        Database::Postgres { .. } => "SELECT extract(epoch FROM clock_timestamp())",
+        Database::Sqlite { .. } => "SELECT (julianday('now') - 2440587.5) * 86400",
+    };
+    database.number(sql).await
+}
+
+/// Between these times.
+async fn count_sent(database: &Database, from: f64, to: f64) -> Result<f64> {
+    let [from, to] = [from, to].map(|seconds| match database {
+        Database::Postgres { .. } => format!("to_timestamp({seconds:.6})"),
+        Database::Sqlite { .. } => format!("strftime('%Y-%m-%dT%H:%M:%fZ', {seconds:.6}, 'unixepoch')"),
+    });
+    let sql =
+        format!("SELECT count(*) FROM send WHERE status = 'SENT' AND sent_at >= {from} AND sent_at < {to}");
+    database.number(&sql).await
 }
 
 /// The position of the write-ahead log.
@@ -119,16 +163,8 @@ async fn written(database: &Database) -> Result<Option<f64>> {
     }
 }
 
-async fn count_sent(world: &World) -> Result<f64> {
-    world.database.number("SELECT count(*) FROM send WHERE status = 'SENT'").await
-}
-
-/// What the engine counted must be in the database, and what was captured must be there as often as it was sent.
-async fn check(world: &World, said: f64, found: f64) -> Result<()> {
-    ensure!(
-        (said..=said + MAX_UNDER_WAY).contains(&found),
-        "the engine said that it had sent {said}, and the database knows of {found}"
-    );
+/// What was captured must be there as often as it was sent.
+async fn check_captured(world: &World) -> Result<()> {
     let captured = world.database.number("SELECT count(*) FROM captured_message").await?;
     let sent = world
         .database
@@ -138,12 +174,25 @@ async fn check(world: &World, said: f64, found: f64) -> Result<()> {
     Ok(())
 }
 
-/// The middle one.
+/// The middle one, or what lies between the two in the middle.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
+    let Some(last) = values.len().checked_sub(1) else { return f64::NAN };
+    f64::midpoint(values[last / 2], values[last.div_ceil(2)])
 }
 
 pub fn median_of(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
     median(samples.iter().map(of).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_lies_in_the_middle() {
+        assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((median(vec![4.0, 1.0, 2.0, 8.0]) - 3.0).abs() < 1e-9);
+        assert!(median(Vec::new()).is_nan());
+    }
 }

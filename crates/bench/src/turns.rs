@@ -21,7 +21,8 @@ pub struct Turns {
 impl Turns {
     /// Leads to the database at this URL.
     pub async fn between(url: &str) -> Result<Self> {
-        let target = place(url).context("the database's URL names no host")?.to_owned();
+        let place = place(url).context("the database's URL names no host")?;
+        let target = if has_port(place) { place.to_owned() } else { format!("{place}:5432") };
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let (address, count) = (listener.local_addr()?, Arc::<AtomicUsize>::default());
         let counted = Arc::clone(&count);
@@ -66,6 +67,11 @@ fn place(url: &str) -> Option<&str> {
     Some(authority.rsplit('@').next().unwrap_or(authority))
 }
 
+/// The address of an IPv6 host stands in brackets, and has colons of its own.
+fn has_port(place: &str) -> bool {
+    place.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+}
+
 async fn there(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -101,5 +107,7 @@ mod tests {
     fn a_url_names_its_host() {
         assert_eq!(place("postgres://a:b@h:5432/x?y=z"), Some("h:5432"));
         assert_eq!(place("postgres://127.0.0.1:1"), Some("127.0.0.1:1"));
+        assert!(["h:5432", "[::1]:1"].into_iter().all(has_port));
+        assert!(!["h", "[::1]"].into_iter().any(has_port));
     }
 }

@@ -2,18 +2,19 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::PoisonError;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use campanile_broker::{RabbitMq, RabbitMqConfig};
 use clap::ValueEnum;
 use serde::Serialize;
 use tempfile::TempDir;
-use tokio::process::Command;
 
 use crate::bench::Bench;
 use crate::database::Database;
-use crate::engine::Engine;
+use crate::engine::{self, Engine};
+use crate::site::Site;
+
+const MIGRATE_LIMIT: Duration = Duration::from_mins(1);
 
 /// The queues that an engine with its default user types declares.
 const QUEUES: [&str; 6] = [
@@ -46,37 +47,13 @@ impl Backend {
     }
 }
 
-/// A database and queues, which stay when nobody removes them.
-#[derive(Debug, Clone)]
-pub struct Site {
-    pub name: String,
-    database: Database,
-    broker: Option<RabbitMqConfig>,
-}
-
-impl Site {
-    pub async fn clear(&self) -> Result<()> {
-        self.database.remove().await?;
-        if let Some(broker) = &self.broker {
-            RabbitMq::remove(broker).await.context("the queues can't be removed")?;
-        }
-        Ok(())
-    }
-}
-
-/// What tells these queues from others on the same server. It goes along twice with each message, so it is short: most installations have none.
-pub fn queue_prefix() -> String {
-    let [.., first, second] = uuid::Uuid::now_v7().into_bytes();
-    format!("b{first:02x}{second:02x}-")
-}
-
 #[derive(Debug)]
 pub struct World {
     pub backend: Backend,
     pub database: Database,
     binary: PathBuf,
     variables: Vec<(String, String)>,
-    site: Site,
+    sites: Vec<Site>,
     /// The engine's data folder.
     folder: TempDir,
 }
@@ -84,46 +61,44 @@ pub struct World {
 impl World {
     /// With tables, and nothing in them.
     pub async fn build(bench: &Bench, backend: Backend) -> Result<Self> {
-        let servers = &bench.servers;
         let folder = tempfile::Builder::new().prefix("campanile-bench-").tempdir()?;
-        let name = format!("campanile_bench_{}", uuid::Uuid::now_v7().simple());
         let mut variables = bench.settings.clone();
-        variables.push(("CAMPANILE_DATA_DIR".to_owned(), folder.path().display().to_string()));
         let mut set = |name: &str, value: String| variables.push((name.to_owned(), value));
+        set("CAMPANILE_DATA_DIR", folder.path().display().to_string());
+        let mut sites = Vec::new();
         let database = match backend {
             Backend::Servers | Backend::Mixed => {
-                let database = Database::create(&servers.database_url, &name).await?;
-                // The limit is measured without TLS, too.
-                let url = database.url();
-                let without_tls = if url.contains('?') { "" } else { "?sslmode=disable" };
-                set("CAMPANILE_DATABASE__URL", format!("{url}{without_tls}"));
+                let database = Site::database(bench).await?;
+                set("CAMPANILE_DATABASE__URL", database.url());
+                sites.push(Site::Database(database.clone()));
                 database
             }
             Backend::Embedded => Database::Sqlite { file: folder.path().join("campanile.db") },
         };
-        let broker = (backend == Backend::Servers).then(|| RabbitMqConfig {
-            url: servers.broker_url.clone(),
-            ca_file: None,
-            prefix: queue_prefix(),
-            queues: QUEUES.iter().flat_map(|queue| [(*queue).to_owned(), format!("{queue}.high")]).collect(),
-            limit: usize::MAX,
-        });
-        if let Some(broker) = &broker {
+        if backend == Backend::Servers {
+            let queues = QUEUES.iter().flat_map(|queue| [(*queue).to_owned(), format!("{queue}.high")]);
+            let broker = Site::queues(bench, queues.collect());
             set("CAMPANILE_BROKER__URL", broker.url.clone());
             set("CAMPANILE_BROKER__PREFIX", broker.prefix.clone());
+            sites.push(Site::Queues(broker));
         }
-        let site = Site { name, database: database.clone(), broker };
-        bench.sites.lock().unwrap_or_else(PoisonError::into_inner).push(site.clone());
-        let world = World { backend, database, binary: bench.binary.clone(), variables, site, folder };
+        let world = World { backend, database, binary: bench.binary.clone(), variables, sites, folder };
         world.migrate().await?;
         Ok(world)
     }
 
     async fn migrate(&self) -> Result<()> {
-        let mut command = Command::new(&self.binary);
-        command.arg("migrate").envs(self.variables.iter().cloned()).stdout(Stdio::null());
-        ensure!(command.status().await?.success(), "the tables can't be made; what is wrong stands above");
+        let mut command = engine::command(&self.binary, &self.variables);
+        command.arg("migrate").stdout(Stdio::null());
+        let ended = tokio::time::timeout(MIGRATE_LIMIT, command.status());
+        let status = ended.await.context("`campanile migrate` does not end")??;
+        ensure!(status.success(), "the tables can't be made; what is wrong stands above");
         Ok(())
+    }
+
+    pub async fn has_pending_events(&self) -> Result<bool> {
+        let any = "SELECT count(*) FROM (SELECT 1 FROM event_outbox WHERE status = 'PENDING' LIMIT 1) p";
+        Ok(self.database.number(any).await? > 0.0)
     }
 
     /// For engines that are started from now on.
@@ -141,9 +116,9 @@ impl World {
 
     /// After a measurement that failed, `Bench::clear` does it.
     pub async fn demolish(self, bench: &Bench) -> Result<()> {
-        self.site.clear().await?;
-        let mut sites = bench.sites.lock().unwrap_or_else(PoisonError::into_inner);
-        sites.retain(|site| site.name != self.site.name);
+        for site in &self.sites {
+            bench.remove(site).await?;
+        }
         Ok(self.folder.close()?)
     }
 }

@@ -4,36 +4,31 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use campanile_broker::{Broker, Confirm, Message, Published, RabbitMq, RabbitMqConfig};
+use campanile_broker::{Broker, Confirm, Message, Published, RabbitMq};
 use uuid::Uuid;
 
-use super::{BATCH, Rate};
-use crate::world::queue_prefix;
+use super::{BATCH, Rate, WINDOW};
+use crate::bench::Bench;
+use crate::site::Site;
 
 const QUEUE: &str = "limit";
 /// About what a message of the engine has.
 const BODY: &str = r#"{"v":1,"event_id":"order-123456","event_type":"ORDER_CREATED","aggregate_type":"RESTAURANT","aggregate_id":"r123","recipient_type":"RESTAURANT_USER","recipient_id":"staff-1234","recipient_address":"person1234@example.com","channel":"EMAIL","title":"Order 123456","body":"Giulia Rossi ordered 4 dishes, to be served at 19:30.","priority":"NORMAL","shared_read":true,"entity_type":"RESTAURANT","entity_id":"r123","payload":{"number":123456,"guest":"Giulia Rossi","dishes":4,"at":"19:30","table":12},"occurred_at":"2026-01-21T10:15:30Z"}"#;
 
-pub async fn broker(url: &str, length: Duration) -> Result<Rate> {
-    let config = RabbitMqConfig {
-        url: url.to_owned(),
-        ca_file: None,
-        prefix: queue_prefix(),
-        queues: vec![QUEUE.to_owned()],
-        limit: usize::MAX,
-    };
+pub async fn broker(bench: &Bench) -> Result<Rate> {
+    let config = Site::queues(bench, vec![QUEUE.to_owned()]);
     let broker: Arc<dyn Broker> = Arc::new(RabbitMq::open(config.clone()).await?);
     broker.restore(&broker.losses()).await?;
-    let measured = both_ways(&broker, length).await;
+    let measured = both_ways(&broker).await;
     drop(broker);
-    RabbitMq::remove(&config).await?;
+    bench.remove(&Site::Queues(config)).await?;
     measured
 }
 
 /// What was published and received within the time.
-async fn both_ways(broker: &Arc<dyn Broker>, length: Duration) -> Result<Rate> {
+async fn both_ways(broker: &Arc<dyn Broker>) -> Result<Rate> {
     let mut consumer = broker.consume(QUEUE, 4 * BATCH).await?;
-    let end = Instant::now() + length;
+    let end = Instant::now() + WINDOW;
     let publisher = tokio::spawn({
         let broker = Arc::clone(broker);
         async move {

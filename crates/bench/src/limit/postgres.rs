@@ -1,6 +1,6 @@
 //! The cycle on PostgreSQL, each statement a transaction, on one connection or several.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -8,10 +8,11 @@ use tokio::task::JoinSet;
 use tokio_postgres::{Client, Statement};
 use uuid::Uuid;
 
-use super::{BATCH, Rate, rate};
-use crate::database::Database;
+use super::{BATCH, Rate, WINDOW, rate};
+use crate::bench::Bench;
+use crate::site::Site;
 
-/// The columns and keys that the tables of the engine have, and a status with an index for whoever looks for what is left to do.
+/// The columns and keys that the tables of the engine have.
 const TABLES: &str = "
     CREATE TABLE outbox (
         notification_id uuid NOT NULL, channel text COLLATE \"C\" NOT NULL, event_id text COLLATE \"C\" NOT NULL,
@@ -20,7 +21,6 @@ const TABLES: &str = "
         shared_read boolean NOT NULL, queue text NOT NULL, status text NOT NULL DEFAULT 'PENDING', retry_count integer NOT NULL DEFAULT 0,
         created_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (notification_id, channel),
         UNIQUE (event_id, recipient_type, recipient_id, channel));
-    CREATE INDEX outbox_pending ON outbox (created_at) WHERE status = 'PENDING';
     CREATE TABLE notification (
         id uuid PRIMARY KEY, event_id text COLLATE \"C\" NOT NULL, event_type text NOT NULL, user_type text COLLATE \"C\" NOT NULL,
         user_id text COLLATE \"C\" NOT NULL, entity_type text, entity_id text, title text NOT NULL, body text NOT NULL,
@@ -30,7 +30,10 @@ const TABLES: &str = "
         notification_id uuid NOT NULL, channel text COLLATE \"C\" NOT NULL, recipient_address text NOT NULL,
         status text NOT NULL DEFAULT 'SENDING', attempt_count integer NOT NULL DEFAULT 0, lease bigint, provider text,
         sent_at timestamptz, created_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (notification_id, channel))
-        WITH (fillfactor = 50);
+        WITH (fillfactor = 50)";
+/// For whoever looks by status for what is left to do; the engine has slim tables for that.
+const INDEXES: &str = "
+    CREATE INDEX outbox_pending ON outbox (created_at) WHERE status = 'PENDING';
     CREATE INDEX send_open ON send (created_at) WHERE status = 'SENDING'";
 
 const INSERT_OUTBOX: &str = "
@@ -56,40 +59,45 @@ const MARK_SENT: &str = "
     WHERE notification_id = ANY ($1) AND channel = 'EMAIL'";
 
 /// The whole cycle.
-pub async fn cycle(server_url: &str, connections: usize, length: Duration) -> Result<Rate> {
-    measure(server_url, connections, length, What::Cycle).await
+pub async fn cycle(bench: &Bench, connections: usize) -> Result<Rate> {
+    measure(bench, connections, What::Cycle).await
 }
 
-/// The first insert alone.
-pub async fn inserts(server_url: &str, length: Duration) -> Result<Rate> {
-    measure(server_url, 1, length, What::Inserts).await
+/// Of it, what the engine asks for itself.
+pub async fn lean_cycle(bench: &Bench) -> Result<Rate> {
+    measure(bench, 1, What::Lean).await
+}
+
+/// The first insert alone, into a table with the engine's keys.
+pub async fn inserts(bench: &Bench) -> Result<Rate> {
+    measure(bench, 1, What::Inserts).await
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     Cycle,
+    Lean,
     Inserts,
 }
 
-async fn measure(server_url: &str, connections: usize, length: Duration, what: What) -> Result<Rate> {
-    let database =
-        Database::create(server_url, &format!("campanile_bench_{}", Uuid::now_v7().simple())).await?;
-    let measured = async {
-        database.client().await?.batch_execute(TABLES).await?;
-        let mut runs = JoinSet::new();
-        for number in 0..connections {
-            let statements = Statements::prepare(database.client().await?).await?;
-            runs.spawn(statements.run(number, length, what));
-        }
-        let mut rate = 0.0;
-        while let Some(of_one) = runs.join_next().await {
-            rate += of_one??;
-        }
-        Ok(rate)
-    };
-    let measured = measured.await;
-    database.remove().await?;
-    measured
+async fn measure(bench: &Bench, connections: usize, what: What) -> Result<Rate> {
+    let database = Site::database(bench).await?;
+    let client = database.client().await?;
+    client.batch_execute(TABLES).await?;
+    if what == What::Cycle {
+        client.batch_execute(INDEXES).await?;
+    }
+    let mut runs = JoinSet::new();
+    for number in 0..connections {
+        let statements = Statements::prepare(database.client().await?).await?;
+        runs.spawn(statements.run(number, what));
+    }
+    let mut rate = 0.0;
+    while let Some(of_one) = runs.join_next().await {
+        rate += of_one??;
+    }
+    bench.remove(&Site::Database(database)).await?;
+    Ok(rate)
 }
 
 struct Statements {
@@ -115,14 +123,14 @@ impl Statements {
         })
     }
 
-    async fn run(self, connection: usize, length: Duration, what: What) -> Result<Rate> {
+    async fn run(self, connection: usize, what: What) -> Result<Rate> {
         // The first ones fill caches.
         const WARM_UP: usize = 3;
         for step in 0..WARM_UP {
             self.step(connection, step, what).await?;
         }
         let (begun, mut steps) = (Instant::now(), 0);
-        while begun.elapsed() < length {
+        while begun.elapsed() < WINDOW {
             self.step(connection, WARM_UP + steps, what).await?;
             steps += 1;
         }
@@ -147,6 +155,8 @@ impl Statements {
             .await?;
         if what == What::Cycle {
             self.client.execute(&self.mark_published, &[&ids]).await?;
+        }
+        if what != What::Inserts {
             self.client
                 .execute(&self.insert_notification, &[&ids, &events, &users, &titles, &bodies, &properties])
                 .await?;

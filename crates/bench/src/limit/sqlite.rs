@@ -1,13 +1,13 @@
 //! The cycle on SQLite: one thread, a transaction for each statement of a thousand rows, as durable as the engine's.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 use rusqlite::{Connection, Statement};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{BATCH, Rate, rate};
+use super::{BATCH, Rate, WINDOW, rate};
 
 /// The columns and keys that the tables of the engine have, and a status with an index for whoever looks for what is left to do.
 const TABLES: &str = "
@@ -48,13 +48,13 @@ const MARK_SENT: &str = "
     UPDATE send SET status = 'SENT', attempt_count = 1, lease = NULL, provider = 'capture', sent_at = ?2
     WHERE notification_id = ?1 AND channel = 'EMAIL'";
 
-pub async fn sqlite_cycle(length: Duration) -> Result<Rate> {
+pub async fn sqlite_cycle() -> Result<Rate> {
     tokio::task::spawn_blocking(move || {
         let folder = tempfile::tempdir()?;
         let mut connection = Connection::open(folder.path().join("limit.db"))?;
         connection.execute_batch(TABLES)?;
         let (begun, mut steps) = (Instant::now(), 0usize);
-        while begun.elapsed() < length {
+        while begun.elapsed() < WINDOW {
             step(&mut connection, steps)?;
             steps += 1;
         }

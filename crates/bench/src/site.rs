@@ -1,0 +1,64 @@
+//! Databases and queues of ours on the servers, which stay when nobody removes them.
+
+use std::fmt;
+
+use anyhow::{Context, Result};
+use campanile_broker::{RabbitMq, RabbitMqConfig};
+
+use crate::bench::Bench;
+use crate::database::Database;
+
+/// Told apart by its name.
+#[derive(Debug, Clone)]
+pub enum Site {
+    Database(Database),
+    Queues(RabbitMqConfig),
+}
+
+impl Site {
+    /// Of a database of its own, which is made now. However the benchmark ends, it is removed.
+    pub async fn database(bench: &Bench) -> Result<Database> {
+        let name = format!("campanile_bench_{}", uuid::Uuid::now_v7().simple());
+        let database = Database::Postgres { server_url: bench.servers.database_url.clone(), name };
+        bench.note(Site::Database(database.clone()));
+        database.create().await?;
+        Ok(database)
+    }
+
+    /// Of queues of its own, which somebody else will declare.
+    pub fn queues(bench: &Bench, queues: Vec<String>) -> RabbitMqConfig {
+        let config = of_its_own(&bench.servers.broker_url, queues);
+        bench.note(Site::Queues(config.clone()));
+        config
+    }
+
+    pub async fn clear(&self) -> Result<()> {
+        match self {
+            Site::Database(database) => database.remove().await,
+            Site::Queues(config) => RabbitMq::remove(config).await.context("the queues can't be removed"),
+        }
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Site::Database(Database::Postgres { name, .. }) => write!(f, "the database {name}"),
+            Site::Database(Database::Sqlite { file }) => write!(f, "the file {}", file.display()),
+            Site::Queues(config) => write!(f, "the queues {}…", config.prefix),
+        }
+    }
+}
+
+/// Whether there is a RabbitMQ at all: an engine would wait for it.
+pub async fn reach_broker(url: &str) -> Result<()> {
+    let nothing = of_its_own(url, Vec::new());
+    RabbitMq::remove(&nothing).await.context("RabbitMQ can't be used; see --broker-url")
+}
+
+/// The prefix tells these queues from others on the same server. It goes along twice with each message, so it is short: most installations have none.
+fn of_its_own(url: &str, queues: Vec<String>) -> RabbitMqConfig {
+    let [.., first, second] = uuid::Uuid::now_v7().into_bytes();
+    let prefix = format!("b{first:02x}{second:02x}-");
+    RabbitMqConfig { url: url.to_owned(), ca_file: None, prefix, queues, limit: usize::MAX }
+}
