@@ -35,7 +35,7 @@ pub use rules::RuleCache;
 pub use signals::Signals;
 
 use pipeline::send::{Desk, Outcomes};
-use pipeline::{fan_out, publish, receive, send, settle};
+use pipeline::{fan_out, publish, receive, rush, send, settle};
 use supervisor::Supervisor;
 use tell::Untold;
 use tokio::sync::Semaphore;
@@ -135,6 +135,7 @@ impl Loops<'_> {
                 fan_out::run_beside(engine, beside.clone(), Arc::clone(&turns), stop)
             });
             self.take("fan_out", move |engine, _, stop| fan_out::run_along(engine, along.clone(), stop));
+            self.take("fan_out", move |engine, _, stop| rush::run(engine, stop));
         }
         for (queue, handed) in handed {
             self.take("publish", move |engine, _, stop| {

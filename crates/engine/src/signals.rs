@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use campanile_broker::BrokerError;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_store::Signal;
-use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, watch};
 
 /// Whether chunks of a queue wait in the database.
 #[derive(Debug, Default)]
@@ -40,6 +40,8 @@ pub struct Signals {
     /// An event was accepted; for the loop of the fan-out, and for the one beside it.
     pub events: Notify,
     pub events_beside: Notify,
+    /// Whether events come so fast that they are looked for all the time.
+    pub rush: watch::Sender<bool>,
     /// More events wait than were taken.
     pub more_events: Notify,
     chunks: HashMap<String, Arc<Waiting>>,

@@ -36,6 +36,7 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 use campanile_domain::time::Timestamp;
 use tokio::sync::broadcast::Receiver;
+use tokio::sync::watch;
 
 pub use context::{ContextStore, Contexts};
 pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed, Rewritten, RowText};
@@ -82,6 +83,14 @@ pub trait Store:
 
     /// Tells other instances, where the database can. Nothing depends on it.
     async fn tell(&self, _signal: Signal) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Lets producers know for a while, where the database can, that they need not tell of each event: whoever asks for it looks all the time. Comes
+    /// back when that is not so any more, or soon. Nothing depends on it.
+    async fn spare_signals(&self, mut asked_for: watch::Receiver<bool>) -> Result<(), StoreError> {
+        // Nobody who could ask any more is the same as nobody who does.
+        asked_for.wait_for(|asked_for| !*asked_for).await.ok();
         Ok(())
     }
 

@@ -11,7 +11,7 @@ const SQLITE: &str = "crates/store/src/sqlite/";
 const POSTGRES: &str = "crates/store/src/postgres/";
 
 /// Statements without a twin, and why.
-const ALONE: [(&str, &str); 20] = [
+const ALONE: [(&str, &str); 21] = [
     ("sql/expire_leases.sql", "one engine owns a SQLite file, so at its start nobody else holds a lease"),
     ("sql/let_leases_go.sql", "one engine owns a SQLite file, so at its start nobody else holds a lease"),
     ("sql/release_chunks.sql", "one engine owns a SQLite file, so at its start nobody else holds a chunk"),
@@ -29,6 +29,7 @@ const ALONE: [(&str, &str); 20] = [
     ("sql/lock_replay.sql", "SQLite has one writer"),
     ("sql/lock_republish.sql", "SQLite has one writer"),
     ("sql/lock_retain.sql", "SQLite has one writer"),
+    ("sql/lock_signals.sql", "SQLite notifies nobody"),
     ("sql/now.sql", "SQLite has no clock of its own"),
     ("sql/recipient_kind.sql", "only PostgreSQL may have a view in the place of the table"),
     ("sql/tell.sql", "SQLite has no other instances"),

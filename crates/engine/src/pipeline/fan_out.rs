@@ -16,6 +16,7 @@ use super::ahead::{Ahead, longest_step};
 use super::crowd::Rooms;
 use super::decide::decide;
 use super::publish::Handover;
+use super::rush::{self, Rush};
 use super::{MAX_FAILURES, publish};
 use crate::backoff::Backoff;
 use crate::signals::Outage;
@@ -59,6 +60,7 @@ pub struct Report {
 pub async fn run(engine: Engine, handover: Handover, turns: Arc<Turns>, stop: CancellationToken) {
     let mut stage = FanOut::new(engine.clone(), handover);
     let mut backoff = Backoff::new();
+    let mut rush = Rush::new(&engine.signals.rush);
     let mut idle = FIRST_POLL;
     if !engine.config.fan_out.initial_delay.is_zero() {
         tokio::select! {
@@ -68,19 +70,25 @@ pub async fn run(engine: Engine, handover: Handover, turns: Arc<Turns>, stop: Ca
     }
     while !stop.is_cancelled() {
         let signal = engine.signals.events.notified();
-        let turn = Turn::begin(&turns);
+        let (begun, turn) = (Instant::now(), Turn::begin(&turns));
         let done = stage.run_once().await;
         drop(turn);
+        rush.note(done.as_ref().map_or(0, |report| report.events), Instant::now());
         match done {
             Ok(report) if report.events > 0 => {
                 backoff.reset();
                 idle = FIRST_POLL;
                 if report.more {
                     engine.signals.more_events.notify_one();
+                } else if rush.is_on() {
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        () = tokio::time::sleep_until(begun + rush::EVERY) => {}
+                    }
                 }
             }
             Ok(_) => {
-                if stage.handover.is_crowded() {
+                if stage.handover.is_crowded() || rush.is_on() {
                     idle = FIRST_POLL;
                 }
                 tokio::select! {

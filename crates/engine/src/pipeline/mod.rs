@@ -8,6 +8,7 @@ pub mod decide;
 pub mod fan_out;
 pub mod publish;
 pub mod receive;
+pub mod rush;
 pub mod send;
 pub mod settle;
 

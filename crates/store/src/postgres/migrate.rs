@@ -12,10 +12,11 @@ pub(super) const HISTORY: &str = "campanile.schema_history";
 pub(super) const OLDEST_SERVER: i32 = 150_000;
 
 /// Every migration, in order.
-pub(super) const MIGRATIONS: [(&str, &str); 3] = [
+pub(super) const MIGRATIONS: [(&str, &str); 4] = [
     ("V1__first_tables", include_str!("migrations/V1__first_tables.sql")),
     ("V2__sends", include_str!("migrations/V2__sends.sql")),
     ("V3__doubts", include_str!("migrations/V3__doubts.sql")),
+    ("V4__spared_signals", include_str!("migrations/V4__spared_signals.sql")),
 ];
 
 /// Answers the names of what was applied. Needs a session of its own, because the lock belongs to it.

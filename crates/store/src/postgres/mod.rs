@@ -35,6 +35,7 @@ use async_trait::async_trait;
 use campanile_domain::time::Timestamp;
 use deadpool_postgres::{Object, Pool, PoolError, QueueMode, Runtime, TimeoutType};
 use tokio::sync::broadcast::Receiver;
+use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
@@ -61,6 +62,11 @@ pub struct PostgresConfig {
     pub ca_file: Option<PathBuf>,
     pub max_connections: usize,
 }
+
+/// For so long at a time producers need not tell of events.
+const SPARED: Duration = Duration::from_secs(1);
+/// With fewer connections than these, none is spent on that.
+const CONNECTIONS_TO_SPARE: usize = 8;
 
 /// URLs hold passwords.
 impl std::fmt::Debug for PostgresConfig {
@@ -159,6 +165,22 @@ impl Store for Postgres {
 
     async fn tell(&self, signal: Signal) -> Result<(), StoreError> {
         self.execute(statement::TELL, &[&listen::word(signal)]).await.map(drop)
+    }
+
+    /// The lock goes with a transaction and not with a connection, since that may be a pooler's; the transaction sees and writes nothing, so it holds
+    /// up nobody, and is short, since some servers end those that wait for long.
+    async fn spare_signals(&self, mut asked_for: watch::Receiver<bool>) -> Result<(), StoreError> {
+        let over = asked_for.wait_for(|asked_for| !*asked_for);
+        let over = tokio::time::timeout(SPARED, over);
+        if self.pool.status().max_size < CONNECTIONS_TO_SPARE {
+            over.await.ok();
+            return Ok(());
+        }
+        let transaction = self.begin().await?;
+        // Where another instance has it, that is as good.
+        transaction.query(statement::LOCK_SIGNALS, &[]).await?;
+        over.await.ok();
+        transaction.commit().await
     }
 
     fn hear(&self) -> Option<Receiver<Signal>> {

@@ -73,6 +73,7 @@ statements! {
     LOCK_REPLAY = "lock_replay";
     LOCK_REPUBLISH = "lock_republish";
     LOCK_RETAIN = "lock_retain";
+    LOCK_SIGNALS = "lock_signals";
     LOST_ROWS = "lost_rows";
     MARK_REPLAYED = "mark_replayed";
     NEXT_DUE = "next_due";

@@ -2,6 +2,8 @@
 
 use std::future::poll_fn;
 
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::watch;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
@@ -10,6 +12,7 @@ use super::role::Role;
 use super::{eventually, ids};
 use crate::conformance::BackDoor;
 use crate::postgres::back_door::Database;
+use crate::postgres::statement;
 use crate::{Claim, FanOutStore, Signal, Store};
 
 const FRESH: Claim = Claim::Fresh { limit: 10 };
@@ -107,11 +110,10 @@ async fn emit_knows_an_id_whose_event_is_long_gone() {
     assert!(!is_new(&client, EMIT).await);
 }
 
-#[tokio::test]
-async fn a_transaction_notifies_once_and_only_when_it_commits() {
-    let database = Database::new().await;
+/// Somebody who listens, and what they hear.
+async fn listening(database: &Database) -> (Client, UnboundedReceiver<String>) {
     let (listener, mut connection) = tokio_postgres::connect(&database.url, NoTls).await.unwrap();
-    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (told, heard) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notification(notification) = message {
@@ -120,6 +122,13 @@ async fn a_transaction_notifies_once_and_only_when_it_commits() {
         }
     });
     listener.batch_execute("LISTEN campanile").await.unwrap();
+    (listener, heard)
+}
+
+#[tokio::test]
+async fn a_transaction_notifies_once_and_only_when_it_commits() {
+    let database = Database::new().await;
+    let (listener, mut heard) = listening(&database).await;
     let client = super::connect(&database.url).await;
     client.batch_execute(&format!("BEGIN; {EMIT}; ROLLBACK")).await.unwrap();
     client.batch_execute(&format!("BEGIN; {EMIT}; {}", EMIT.replace("'a'", "'b'"))).await.unwrap();
@@ -143,6 +152,47 @@ async fn an_engine_that_listens_is_woken() {
     eventually("a listener", async || (database.count(listens).await > 0).then_some(())).await;
     database.execute(EMIT).await;
     assert_eq!(signals.recv().await.unwrap(), Signal::Events);
+}
+
+#[tokio::test]
+async fn who_looks_all_the_time_is_not_notified() {
+    let database = Database::new().await;
+    let (_listener, mut heard) = listening(&database).await;
+    let (looks, client) = (super::connect(&database.url).await, super::connect(&database.url).await);
+    looks.batch_execute(&format!("BEGIN; {}", statement::LOCK_SIGNALS)).await.unwrap();
+    assert!(is_new(&client, EMIT).await);
+    looks.batch_execute("COMMIT; NOTIFY campanile, 'not any more'").await.unwrap();
+    assert!(is_new(&client, &EMIT.replace("'a'", "'b'")).await);
+    assert_eq!(
+        (heard.recv().await.unwrap(), heard.recv().await.unwrap()),
+        ("not any more".to_owned(), String::new())
+    );
+    let held = client.query_one(SIGNAL_LOCKS, &[]).await.unwrap();
+    assert_eq!(held.get::<_, i64>(0), 0, "who asks whether it is held keeps nothing");
+}
+
+const SIGNAL_LOCKS: &str = "SELECT count(*) FROM pg_locks
+     WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+#[tokio::test]
+async fn an_engine_says_as_long_as_it_looks_all_the_time() {
+    let database = Database::new().await;
+    let (store, other) = (database.open().await, database.open().await);
+    let (looks, asked_for) = watch::channel(true);
+    let sparing = [store, other].map(|store| {
+        let asked_for = asked_for.clone();
+        tokio::spawn(async move {
+            while *asked_for.borrow() {
+                store.spare_signals(asked_for.clone()).await.unwrap();
+            }
+        })
+    });
+    eventually("the lock", async || (database.count(SIGNAL_LOCKS).await > 0).then_some(())).await;
+    looks.send_replace(false);
+    for ended in sparing {
+        ended.await.unwrap();
+    }
+    assert_eq!(database.count(SIGNAL_LOCKS).await, 0);
 }
 
 #[tokio::test]
