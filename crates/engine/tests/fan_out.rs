@@ -271,6 +271,26 @@ async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
+#[tokio::test]
+async fn many_events_are_a_rush_until_there_are_few() {
+    let world = World::new().await;
+    world.put(Table::Recipients, json!([customer(1)])).await;
+    let running = world.start();
+    let mut rush = world.engine.signals.rush.subscribe();
+    let (begun, mut round) = (Instant::now(), 0);
+    while !*rush.borrow_and_update() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{round} times a hundred events are no rush");
+        round += 1;
+        let many = |n| event(&format!("many {round}-{n}"), 1);
+        world.emit(json!((0..100).map(many).collect::<Vec<_>>())).await;
+    }
+    // Those that come one by one are found, too.
+    world.emit(json!([event("late", 1)])).await;
+    world.until("late", |trace| status(trace) == "PROCESSED").await;
+    tokio::time::timeout(Duration::from_secs(30), rush.wait_for(|is_on| !is_on)).await.unwrap().unwrap();
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
 const CUSTOMERS: &str = "notification.customer";
 const QUEUE_LIMIT: usize = 100;
 
