@@ -9,7 +9,7 @@ use crate::bench::Bench;
 use crate::probe::{Latency, Priority, Probes};
 use crate::process::forget_peak;
 use crate::shape::Shape;
-use crate::sustained::{Sample, WARM_UP, ceiling, window_of};
+use crate::sustained::{Sample, WARM_UP, plenty, window_of};
 use crate::world::{Backend, World};
 
 /// At least; more, where so many would be done before the time is up.
@@ -37,9 +37,7 @@ pub async fn measure(bench: &Bench) -> Result<Backlog> {
 async fn work_off(bench: &Bench, world: &mut World) -> Result<Backlog> {
     let shape = Shape::USUAL;
     let probes = Probes::install(world).await?;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
-    let most = (ceiling(world.backend, shape) * (WARM_UP + bench.window).as_secs_f64()) as usize;
-    let events = most.max(ROWS).div_ceil(shape.notifications());
+    let events = plenty(world.backend, shape, bench.window).max(ROWS.div_ceil(shape.notifications()));
     shape.order(world, 0, events).await?;
     let engine = world.start_roles("api,fan_out").await?;
     let begun = Instant::now();
@@ -52,11 +50,12 @@ async fn work_off(bench: &Bench, world: &mut World) -> Result<Backlog> {
 
     let engine = world.start().await?;
     forget_peak(engine.pid)?;
-    let all_the_time = tokio::time::sleep(WARM_UP + bench.window);
-    let (sample, high) = tokio::join!(
-        window_of(world, &engine, bench.window),
-        probes.run(world, Priority::High, all_the_time)
-    );
+    let urgent = async {
+        // The queues are made only now.
+        tokio::time::sleep(WARM_UP).await;
+        probes.run(world, Priority::High, tokio::time::sleep(bench.window)).await
+    };
+    let (sample, high) = tokio::join!(window_of(world, &engine, bench.window), urgent);
     let (sample, high) = (sample?, high?);
     let left = "SELECT count(*) FROM (SELECT 1 FROM publish_chunk LIMIT 1) c";
     ensure!(world.database.number(left).await? > 0.0, "all that waited was done before the time was up");

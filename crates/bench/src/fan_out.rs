@@ -10,7 +10,7 @@ use crate::copy;
 use crate::limit;
 use crate::probe::{Latency, Priority, Probes};
 use crate::process::{forget_peak, memory};
-use crate::report::{Report, number, per_second, percent};
+use crate::report::{Report, count, number, per_second, percent};
 use crate::shape::Shape;
 use crate::sustained::{WARM_UP, median};
 use crate::world::{Backend, World};
@@ -93,7 +93,7 @@ async fn all_sizes(bench: &Bench, world: &mut World, alone: &Alone, report: &mut
         #[expect(clippy::cast_precision_loss, reason = "far below that")]
         let rate = size as f64 / seconds;
         rows.push(vec![
-            per_second(f64::from(u32::try_from(size)?)),
+            count(size),
             per_second(rate),
             percent(rate / limit),
             number(peak),
@@ -107,7 +107,7 @@ async fn all_sizes(bench: &Bench, world: &mut World, alone: &Alone, report: &mut
     }
     engine.stop().await?;
     rows.push(vec![
-        format!("{}, the stage alone", per_second(f64::from(u32::try_from(ALONE)?))),
+        format!("{}, the stage alone", count(ALONE)),
         per_second(alone.rate()),
         percent(alone.share()),
     ]);

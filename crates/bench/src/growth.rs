@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 
 use crate::bench::Bench;
 use crate::probe::Latency;
-use crate::report::{Report, per_second, percent};
+use crate::report::{Report, count, per_second, percent};
 use crate::shape::Shape;
 use crate::sustained::{Sample, median_of, sustained};
 use crate::world::{Backend, World};
@@ -31,7 +31,7 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let sizes: &[usize] = if bench.large { &[0, 1_000_000, 10_000_000] } else { &[0, 1_000_000] };
     let mut pasts = Vec::new();
     for &rows in sizes {
-        pasts.push(Past::new(bench, format!("{} rows of history", number(rows)?), rows).await?);
+        pasts.push(Past::new(bench, format!("{} rows of history", count(rows)), rows).await?);
     }
     let mut read = Past::new(bench, "a transaction that stays open".to_owned(), 0).await?;
     read.reader = Some(reader(&read.world).await?);
@@ -58,7 +58,7 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
         past.world.demolish(bench).await?;
     }
     let backlog = bench.backlog.get_or_try_init(|| backlog::measure(bench)).await?;
-    let what = format!("{} rows that wait, fanned out before; latency of HIGH", number(backlog.rows)?);
+    let what = format!("{} rows that wait, fanned out before; latency of HIGH", count(backlog.rows));
     // That it is done without a fan-out can't be compared.
     let cells = [vec![what, per_second(backlog.sample.rate), "–".to_owned()], backlog.high.cells().to_vec()];
     rows.push(cells.concat());
@@ -97,10 +97,6 @@ async fn reader(world: &World) -> Result<Client> {
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM campanile.recipient")
         .await?;
     Ok(client)
-}
-
-fn number(rows: usize) -> Result<String> {
-    Ok(per_second(f64::from(u32::try_from(rows)?)))
 }
 
 fn row(what: String, rate: f64, empty: f64, latency: &Latency) -> Vec<String> {

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::backlog;
 use crate::bench::Bench;
 use crate::process::{CpuTime, Memory, memory};
-use crate::report::{Report, number};
+use crate::report::{Report, count, number};
 use crate::shape::Shape;
 use crate::sustained::sustained;
 use crate::world::{Backend, World};
@@ -30,7 +30,10 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let rows = [
         cells(&format!("idle, with {:.1}% of a core", share * 100.0), idle),
         cells("under full load", sample.memory),
-        cells(&format!("under full load, with {} rows that wait", backlog.rows), backlog.sample.memory),
+        cells(
+            &format!("under full load, with {} rows that wait", count(backlog.rows)),
+            backlog.sample.memory,
+        ),
     ];
     let kept = json!({ "idle": idle, "idle_cpu_share": share, "load": sample.memory, "backlog": backlog.sample.memory });
     report.add("memory", "MEMORY: of the engine", &["resident", "MB", "MB at most"], &rows, kept);

@@ -37,7 +37,14 @@ impl Report {
 
 /// A rate, with thousands apart.
 pub fn per_second(rate: f64) -> String {
-    let digits = format!("{rate:.0}");
+    grouped(&format!("{rate:.0}"))
+}
+
+pub fn count(rows: usize) -> String {
+    grouped(&rows.to_string())
+}
+
+fn grouped(digits: &str) -> String {
     let grouped: Vec<&str> =
         digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
     grouped.join(",")
@@ -61,6 +68,7 @@ mod tests {
             [per_second(7.4), per_second(1_234.0), per_second(1_234_567.0)],
             ["7", "1,234", "1,234,567"]
         );
+        assert_eq!(count(1_000_000), "1,000,000");
         assert_eq!(percent(0.623), "62%");
         assert_eq!([number(3.25), number(1_234.5)], ["3.2", "1,234"]);
     }

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::process::CpuTime;
 use crate::report::{Report, number};
 use crate::shape::Shape;
-use crate::sustained::{WARM_UP, ceiling, window_of};
+use crate::sustained::{plenty, window_of};
 use crate::turns::Turns;
 use crate::world::{Backend, World};
 
@@ -35,9 +35,7 @@ pub async fn measure(bench: &Bench, report: &mut Report, shape: Shape) -> Result
 
 async fn of_one_run(bench: &Bench, world: &mut World, report: &mut Report, shape: Shape) -> Result<()> {
     shape.move_in(world).await?;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
-    let most = (ceiling(world.backend, shape) * (WARM_UP + bench.window).as_secs_f64()) as usize;
-    shape.order(world, 0, most.div_ceil(shape.notifications())).await?;
+    shape.order(world, 0, plenty(world.backend, shape, bench.window)).await?;
     let turns = Turns::between(&world.database.url()).await?;
     world.set("CAMPANILE_DATABASE__URL", turns.url());
     let counts = forget_statements(world).await.is_ok();

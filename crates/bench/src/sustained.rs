@@ -31,15 +31,18 @@ pub struct Sample {
     pub memory: Memory,
 }
 
-/// How many a second there are hardly ever more than: so many are written before it begins.
-pub fn ceiling(backend: Backend, shape: Shape) -> f64 {
-    let of_large = match backend {
+/// Events of this shape that hardly any machine is done with before the time is up.
+pub fn plenty(backend: Backend, shape: Shape, window: Duration) -> usize {
+    let a_second = match backend {
         Backend::Servers => 40_000.0,
         Backend::Mixed => 80_000.0,
         Backend::Embedded => 90_000.0,
     };
     // There the event itself is half of the work.
-    if shape.notifications() == 1 { of_large / 2.0 } else { of_large }
+    let a_second = if shape.notifications() == 1 { a_second / 2.0 } else { a_second };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
+    let notifications = ((WARM_UP + window).as_secs_f64() * a_second) as usize;
+    notifications.div_ceil(shape.notifications())
 }
 
 /// Writes events, starts an engine, measures, stops it, and looks whether what it said is true. The first event has this number; answers
@@ -50,22 +53,15 @@ pub async fn sustained(
     window: Duration,
     mut first: usize,
 ) -> Result<(Sample, usize)> {
-    let mut ceiling = ceiling(world.backend, shape);
+    let mut events = plenty(world.backend, shape, window);
     loop {
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "an estimate"
-        )]
-        let events = ((WARM_UP + window).as_secs_f64() * ceiling / shape.notifications() as f64) as usize;
         let sample = run(world, shape, window, first, events).await?;
         first += events;
         match sample {
             Some(sample) => return Ok((sample, first)),
             None => eprintln!("  all events were done before the time was up; again, with twice as many"),
         }
-        ceiling *= 2.0;
+        events *= 2;
     }
 }
 

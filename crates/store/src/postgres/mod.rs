@@ -177,8 +177,8 @@ impl Store for Postgres {
             return Ok(());
         }
         let transaction = self.begin().await?;
-        // Where another instance has it, that is as good.
-        transaction.query(statement::LOCK_SIGNALS, &[]).await?;
+        // Where another instance has it, that is as good. Not prepared: that would keep its snapshot until the end, and vacuum from what went since.
+        transaction.batch_execute(statement::LOCK_SIGNALS).await?;
         over.await.ok();
         transaction.commit().await
     }
