@@ -21,6 +21,7 @@ use crate::config::{BrokerChoice, Config, DatabaseChoice, LogFormat};
 use crate::data_folder;
 use crate::http::{self, AdminKey, App};
 use crate::lease::Lease;
+use crate::open_files;
 
 /// "Few" undelivered messages: the waiting is done in the database, where order can still change.
 const MAX_UNDELIVERED: usize = 5_000;
@@ -36,7 +37,7 @@ pub struct Served {
     pub captured: Vec<&'static str>,
     running: Running,
     lease: Option<Lease>,
-    http: JoinHandle<std::io::Result<()>>,
+    http: JoinHandle<()>,
     stop_http: CancellationToken,
     config: Config,
 }
@@ -68,14 +69,12 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
         public_host: config.server.public_url()?.and_then(|url| url.host_str().map(str::to_owned)),
         twilio_callbacks: config.twilio_callbacks()?.map(Arc::new),
         places: http::places(),
+        body_timeout: config.server.body_timeout.0,
     };
     let running = engine.start();
     let stop_http = CancellationToken::new();
-    let stopped = stop_http.clone();
-    let router = if engine.config.roles.has(Role::Api) { http::router(app) } else { http::health_only(app) };
-    let http = tokio::spawn(async move {
-        axum::serve(listener, router).with_graceful_shutdown(stopped.cancelled_owned()).await
-    });
+    let routers = http::routers(app, engine.config.roles.has(Role::Api));
+    let http = tokio::spawn(http::serve(listener, routers, http_limits(&config), stop_http.clone()));
     let Engine { store, broker, config: parts, .. } = &engine;
     tracing::info!(
         %address,
@@ -88,6 +87,32 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
     let captured = engine.providers.iter().filter(|(_, chain)| chain.captures());
     let captured = captured.map(|(channel, _)| channel.as_str()).collect();
     Ok(Served { address, admin_key, captured, running, lease, http, stop_http, config })
+}
+
+fn http_limits(config: &Config) -> http::Limits {
+    let server = &config.server;
+    let possible = open_files::raise_limit().map_or(usize::MAX, max_connections);
+    if possible < server.max_connections {
+        tracing::warn!(
+            possible,
+            wanted = server.max_connections,
+            "the limit on open files allows fewer connections: raise it (ulimit -Hn), or lower server.max_connections"
+        );
+    }
+    http::Limits {
+        max_connections: server.max_connections.min(possible),
+        header_timeout: server.header_timeout.0,
+        write_timeout: server.body_timeout.0,
+        max_header_bytes: server.max_header_bytes,
+    }
+}
+
+/// What a limit on open files leaves for HTTP, beside databases, brokers and providers.
+fn max_connections(open_files: u64) -> usize {
+    const OTHERS: usize = 256;
+    let files = usize::try_from(open_files).unwrap_or(usize::MAX);
+    // Where the limit is that low, half of it is all that can be given away.
+    files.saturating_sub(OTHERS + http::RESERVED_CONNECTIONS).max(files / 2).max(1)
 }
 
 async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {

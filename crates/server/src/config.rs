@@ -59,9 +59,30 @@ pub struct Server {
     pub listen: SocketAddr,
     pub public_url: String,
     pub stop_deadline: Span,
+    pub max_connections: usize,
+    pub header_timeout: Span,
+    pub body_timeout: Span,
+    pub max_header_bytes: usize,
 }
 
 impl Server {
+    fn check(&self) -> anyhow::Result<()> {
+        for (key, value, least, most) in [
+            ("max_connections", self.max_connections, 1, 100_000),
+            ("max_header_bytes", self.max_header_bytes, 1_024, 256 * 1_024),
+        ] {
+            if !(least..=most).contains(&value) {
+                bail!("server.{key}: must lie between {least} and {most}, is {value}");
+            }
+        }
+        for (key, value) in [("header_timeout", self.header_timeout), ("body_timeout", self.body_timeout)] {
+            if value.0 < Duration::from_millis(100) || value.0 > Duration::from_hours(1) {
+                bail!("server.{key}: must lie between 100ms and 60m");
+            }
+        }
+        Ok(())
+    }
+
     /// By which others reach us, if they do.
     pub fn public_url(&self) -> anyhow::Result<Option<Url>> {
         if self.public_url.is_empty() {
@@ -284,6 +305,7 @@ impl Config {
                 missing.join(", ")
             );
         }
+        self.server.check()?;
         UserTypes::new(self.user_types.clone()).map_err(anyhow::Error::msg)?;
         for (key, value) in [
             ("fan_out.batch", self.fan_out.batch),

@@ -8,6 +8,7 @@ mod data_folder;
 mod failpoint;
 mod http;
 mod lease;
+mod open_files;
 
 use std::process::ExitCode;
 

@@ -150,6 +150,9 @@ impl Replay {
             };
             return Err(CommandError::Usage(what.to_owned()));
         }
+        if self.all {
+            body.insert("all".to_owned(), json!(true));
+        }
         if let Some(limit) = self.limit {
             body.insert("limit".to_owned(), json!(limit));
         }

@@ -2,6 +2,7 @@
 
 use axum::extract::{Request, State};
 use axum::http::header;
+use axum::http::uri::Authority;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use subtle::ConstantTimeEq;
@@ -46,15 +47,26 @@ pub async fn require_key(State(app): State<App>, request: Request, next: Next) -
 }
 
 pub async fn check_host(State(app): State<App>, request: Request, next: Next) -> Response {
+    if request.headers().get_all(header::HOST).iter().count() > 1 {
+        return Problem::two_hosts().into_response();
+    }
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    if app.local_only && !is_local(host) && app.public_host.as_deref() != Some(name_of(host)) {
+    // Whoever sends a whole URL names the host there.
+    let host = request.uri().authority().map_or(host, Authority::as_str);
+    if app.local_only && !is_local(host) && !app.public_host.as_deref().is_some_and(|public| is(host, public))
+    {
         return Problem::foreign_host(&host.chars().take(100).collect::<String>()).into_response();
     }
     next.run(request).await
 }
 
 fn is_local(host: &str) -> bool {
-    ["localhost", "127.0.0.1", "[::1]"].contains(&name_of(host))
+    ["localhost", "127.0.0.1", "[::1]"].iter().any(|local| is(host, local))
+}
+
+/// Names have no case.
+fn is(host: &str, name: &str) -> bool {
+    name_of(host).eq_ignore_ascii_case(name)
 }
 
 /// Without the port.
@@ -71,7 +83,8 @@ mod tests {
 
     #[test]
     fn only_names_of_this_machine_are_local() {
-        for host in ["localhost", "localhost:8400", "127.0.0.1:8400", "[::1]:8400", "[::1]"] {
+        for host in ["localhost", "localhost:8400", "127.0.0.1:8400", "[::1]:8400", "[::1]", "LocalHost:8400"]
+        {
             assert!(is_local(host), "{host}");
         }
         for host in ["", "example.com", "evil.localhost.example:8400", "127.0.0.1.example", "0.0.0.0:8400"] {

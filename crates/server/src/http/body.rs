@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, header};
@@ -15,9 +14,6 @@ use super::problem::FieldProblem;
 pub const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
 /// What is too large is read up to here and dropped: who is cut off while sending sees a broken connection, and no answer.
 const MAX_DROPPED_BYTES: usize = 8 * MAX_BODY_BYTES;
-
-/// A body that takes longer would hold memory and a place that others wait for.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One JSON value, or several lines of it.
 #[derive(Debug)]
@@ -35,7 +31,7 @@ pub async fn read(headers: &HeaderMap, body: Body) -> Result<Sent, Problem> {
     if declared.is_some_and(|bytes| bytes > MAX_BODY_BYTES) && headers.contains_key(header::EXPECT) {
         return Err(Problem::too_large(MAX_BODY_BYTES));
     }
-    let bytes = within(PATIENCE, body).await?;
+    let bytes = whole(body).await?;
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if content_type.starts_with("application/x-ndjson") || content_type.starts_with("application/jsonl") {
         return lines(&bytes);
@@ -45,10 +41,6 @@ pub async fn read(headers: &HeaderMap, body: Body) -> Result<Sent, Problem> {
         Ok(one) => Ok(Sent::One(one)),
         Err(error) => Err(Problem::malformed(format!("the body is not JSON: {error}"))),
     }
-}
-
-async fn within(patience: Duration, body: Body) -> Result<Vec<u8>, Problem> {
-    tokio::time::timeout(patience, whole(body)).await.map_err(|_| Problem::too_slow(patience))?
 }
 
 async fn whole(mut body: Body) -> Result<Vec<u8>, Problem> {
@@ -135,27 +127,6 @@ mod tests {
     use super::*;
     use campanile_domain::event::NewEvent;
     use serde_json::json;
-
-    #[tokio::test]
-    async fn a_body_that_does_not_come_is_not_waited_for() {
-        use std::io::{Read, Write};
-        let read = |body: Body| async { within(Duration::from_millis(50), body).await.map(drop) };
-        let router = axum::Router::new().route("/", axum::routing::post(read));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let server = tokio::spawn(async move { axum::serve(listener, router).await });
-        let answered = tokio::task::spawn_blocking(move || {
-            let mut stream = std::net::TcpStream::connect(address).unwrap();
-            stream.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n[").unwrap();
-            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-            let mut answer = [0; 1_000];
-            let length = stream.read(&mut answer).unwrap();
-            String::from_utf8_lossy(&answer[..length]).into_owned()
-        });
-        let answer = answered.await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("urn:campanile:too-slow"), "{answer}");
-        server.abort();
-    }
 
     fn problem(event: Value) -> FieldProblem {
         parse::<NewEvent>(event).unwrap_err()

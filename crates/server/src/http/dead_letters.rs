@@ -73,7 +73,7 @@ fn check(stage: Option<&str>, channel: Option<&str>) -> Result<(), (&'static str
     })
 }
 
-/// Which letters to replay; an empty object means all of them.
+/// Which letters to replay: those that pass the filters, or all of them if that is said.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
@@ -84,6 +84,8 @@ struct Wanted {
     provider: Option<String>,
     reason: Option<String>,
     error: Option<String>,
+    #[serde(default)]
+    all: bool,
     #[serde(default)]
     cursor: i64,
     limit: Option<usize>,
@@ -96,7 +98,35 @@ impl Wanted {
         if self.limit.is_some_and(|limit| limit == 0 || limit > MAX_REPLAYED) {
             return Err(wrong("limit", format!("must lie between 1 and {MAX_REPLAYED}")));
         }
+        match (self.all, self.narrows()) {
+            (false, false) => {
+                let detail = "give a filter (id, event_id, stage, channel, provider, reason, error), or `\"all\": true`";
+                return Err(wrong("all", detail.to_owned()));
+            }
+            (true, true) => {
+                let detail = "`all` replays everything, and the filters only some: give one or the other";
+                return Err(wrong("all", detail.to_owned()));
+            }
+            (true, false) | (false, true) => {}
+        }
+        let texts = [
+            ("stage", &self.stage),
+            ("channel", &self.channel),
+            ("provider", &self.provider),
+            ("reason", &self.reason),
+            ("error", &self.error),
+        ];
+        if let Some((name, _)) =
+            texts.iter().find(|(_, text)| text.as_ref().is_some_and(|t| t.contains('\0')))
+        {
+            return Err(wrong(name, "must not contain NUL".to_owned()));
+        }
         check(self.stage.as_deref(), self.channel.as_deref()).map_err(|(name, detail)| wrong(name, detail))
+    }
+
+    fn narrows(&self) -> bool {
+        let texts = [&self.stage, &self.channel, &self.provider, &self.reason, &self.error];
+        self.id.is_some() || self.event_id.is_some() || texts.into_iter().any(Option::is_some)
     }
 
     /// Without limit and cursor, which move on during a walk.
@@ -118,7 +148,7 @@ impl Wanted {
 
 pub async fn replay(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
     let Sent::One(wanted) = body::read(&headers, body).await? else {
-        return Err(Problem::malformed("the body must be an object with filters; {} replays everything"));
+        return Err(Problem::malformed("the body must be an object with filters, or {\"all\": true}"));
     };
     let Some(wanted) = body::typed(vec![wanted], Wanted::check)?.pop() else {
         return Err(Problem::malformed("the body is empty"));

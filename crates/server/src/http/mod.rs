@@ -4,6 +4,7 @@ mod auth;
 mod body;
 mod callbacks;
 mod captured;
+mod connections;
 mod dead_letters;
 mod events;
 mod explain;
@@ -12,10 +13,12 @@ mod places;
 mod preview;
 mod problem;
 mod query;
+mod request_body;
 mod rows;
 mod sends;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -26,6 +29,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 pub use auth::AdminKey;
 pub use callbacks::TwilioCallbacks;
+pub use connections::{Limits, RESERVED_CONNECTIONS, Routers, serve};
 pub use places::{Places, places};
 use problem::Problem;
 
@@ -41,9 +45,17 @@ pub struct App {
     pub public_host: Option<String>,
     pub twilio_callbacks: Option<Arc<TwilioCallbacks>>,
     pub places: Places,
+    /// A body that takes longer holds memory and a place that others wait for.
+    pub body_timeout: Duration,
 }
 
-pub fn router(app: App) -> Router {
+/// What an instance serves: everything, or without the role `api` only what its operators need.
+pub fn routers(app: App, api: bool) -> Routers {
+    let reserved = finish(health_routes().fallback(places::refuse), app.clone());
+    Routers { all: if api { router(app) } else { health_only(app) }, reserved }
+}
+
+fn router(app: App) -> Router {
     let mut guarded = Router::new()
         .route("/v1/events", post(events::accept).get(events::list))
         .route("/v1/events/{id}", get(events::trace))
@@ -62,7 +74,8 @@ pub fn router(app: App) -> Router {
     let guarded = guarded
         .layer(axum::middleware::from_fn_with_state(app.clone(), places::take_place))
         .layer(axum::middleware::from_fn_with_state(app.clone(), auth::require_key));
-    finish(health_routes().merge(callback_routes()).merge(guarded), app)
+    let nothing = || async { Problem::not_found("there is nothing at this path") };
+    finish(health_routes().merge(callback_routes()).merge(guarded).fallback(nothing), app)
 }
 
 /// Whoever calls back has no key, but a signature.
@@ -71,11 +84,12 @@ fn callback_routes() -> Router<App> {
     Router::new()
         .route("/v1/callbacks/twilio", post(callbacks::twilio))
         .layer(DefaultBodyLimit::max(MAX_BYTES))
+        .layer(axum::middleware::from_fn_with_state(places::callback_places(), places::take_callback_place))
 }
 
-/// For an instance without the role `api`: only what its operators need.
-pub fn health_only(app: App) -> Router {
-    finish(health_routes(), app)
+fn health_only(app: App) -> Router {
+    let nothing = || async { Problem::not_found("there is nothing at this path") };
+    finish(health_routes().fallback(nothing), app)
 }
 
 fn health_routes() -> Router<App> {
@@ -87,8 +101,8 @@ fn health_routes() -> Router<App> {
 
 fn finish(routes: Router<App>, app: App) -> Router {
     routes
-        .fallback(|| async { Problem::not_found("there is nothing at this path") })
         .method_not_allowed_fallback(|| async { Problem::method_not_allowed() })
         .layer(axum::middleware::from_fn_with_state(app.clone(), auth::check_host))
+        .layer(axum::middleware::from_fn_with_state(app.clone(), request_body::watch))
         .with_state(app)
 }

@@ -1,4 +1,4 @@
-//! How much is served at once, so that many clients with large bodies can't fill the memory.
+//! How much is served at once, so that many clients with large bodies can't fill the memory. Connections have limits of their own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,32 +12,63 @@ use tokio::sync::Semaphore;
 use super::body::MAX_BODY_BYTES;
 use super::{App, Problem};
 
-/// A request takes one place, and one more for each MiB that it sends.
-pub type Places = Arc<Semaphore>;
+/// A request takes one place, and its body one more for each MiB.
+#[derive(Debug, Clone)]
+pub struct Places {
+    requests: Arc<Semaphore>,
+    body_mib: Arc<Semaphore>,
+}
 
-const PLACES: usize = 256;
+const MAX_REQUESTS: usize = 256;
+/// Of bodies that are being received, read or written. JSON takes more memory than its text.
+const MAX_BODY_MIB: usize = 64;
+/// Callbacks come without a key, so they must not take the places of those that have one.
+const MAX_CALLBACKS: usize = 32;
 const MIB: usize = 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub fn places() -> Places {
-    Arc::new(Semaphore::new(PLACES))
+    let semaphore = |permits| Arc::new(Semaphore::new(permits));
+    Places { requests: semaphore(MAX_REQUESTS), body_mib: semaphore(MAX_BODY_MIB) }
+}
+
+pub fn callback_places() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(MAX_CALLBACKS))
 }
 
 /// Waits for a place, and keeps it until there is an answer.
 pub async fn take_place(State(app): State<App>, request: Request, next: Next) -> Response {
-    let wanted = app.places.acquire_many(weight(&request));
-    let Ok(Ok(_place)) = tokio::time::timeout(PATIENCE, wanted).await else {
-        let problem = Problem::unavailable("too many requests are being served just now: try again");
-        return ([(header::RETRY_AFTER, "5")], problem).into_response();
+    let body_mib = body_mib(&request);
+    let wanted = async {
+        let request_place = app.places.requests.acquire().await?;
+        app.places.body_mib.acquire_many(body_mib).await.map(|body| (request_place, body))
+    };
+    let Ok(Ok(_places)) = tokio::time::timeout(PATIENCE, wanted).await else {
+        return refuse().await;
     };
     next.run(request).await
 }
 
-fn weight(request: &Request) -> u32 {
+pub async fn take_callback_place(
+    State(places): State<Arc<Semaphore>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Ok(_place) = places.try_acquire() else { return refuse().await };
+    next.run(request).await
+}
+
+/// Says when to come again, and ends the connection, which others need.
+pub async fn refuse() -> Response {
+    let problem = Problem::unavailable("too many requests are being served just now: try again");
+    ([(header::RETRY_AFTER, "5"), (header::CONNECTION, "close")], problem).into_response()
+}
+
+fn body_mib(request: &Request) -> u32 {
     let headers = request.headers();
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|n| n.to_str().ok()?.parse::<usize>().ok());
     // Who does not say how much comes may send as much as is read.
     let unsaid = if headers.contains_key(header::TRANSFER_ENCODING) { MAX_BODY_BYTES } else { 0 };
     let mib = declared.unwrap_or(unsaid).min(MAX_BODY_BYTES).div_ceil(MIB);
-    u32::try_from(mib).unwrap_or(u32::MAX).saturating_add(1)
+    u32::try_from(mib).expect("a body has at most 8 MiB")
 }

@@ -131,6 +131,11 @@ impl Problem {
         Self::new(StatusCode::UNAUTHORIZED, "urn:campanile:unauthorized", "A key is needed", detail)
     }
 
+    pub fn two_hosts() -> Self {
+        let detail = "a request has one `Host` header; which of several is meant nobody can know";
+        Self::new(StatusCode::BAD_REQUEST, "urn:campanile:host", "More than one host", detail)
+    }
+
     pub fn foreign_host(host: &str) -> Self {
         let detail = format!(
             "this server answers on loopback names only, not as `{host}`; set server.listen to open it"

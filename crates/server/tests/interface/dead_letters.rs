@@ -60,13 +60,13 @@ async fn an_event_without_recipients_is_replayed_once_somebody_is_there() {
     assert!(letter["created_at"].is_string() && letter["replayed_at"].is_null(), "{letter}");
 
     server.put("/v1/recipients", staff()).await;
-    assert_eq!(replay(&server, json!({})).await, replayed(1));
+    assert_eq!(replay(&server, json!({"all": true})).await, replayed(1));
     processed(&server, "evt-1").await;
     let captured = server.captured().await;
     assert_eq!(captured.len(), 9);
     assert!(captured.values().all(|count| *count == 1), "{captured:?}");
 
-    assert_eq!(replay(&server, json!({})).await, replayed(0));
+    assert_eq!(replay(&server, json!({"all": true})).await, replayed(0));
     assert_eq!(letters(&server, "").await.len(), 0);
     let again = letters(&server, "replayed=true").await.remove(0);
     assert!(again["replayed_at"].is_string(), "{again}");
@@ -124,7 +124,7 @@ async fn a_replay_takes_what_the_filter_says_and_no_more_than_its_limit() {
     assert_eq!(replay(&server, json!({"id": id(1)})).await, replayed(0), "it was replayed already");
     server.settled("evt-2").await;
 
-    let first = replay(&server, json!({"limit": 1})).await;
+    let first = replay(&server, json!({"all": true, "limit": 1})).await;
     assert_eq!((&first["replayed"], &first["next"]), (&json!(1), &id(0)));
     let rest = replay(&server, json!({"cursor": first["next"], "stage": "fan_out"})).await;
     assert_eq!(rest, replayed(2));
@@ -151,7 +151,7 @@ async fn many_are_replayed_each_once_however_soon_they_fail_again() {
         .await;
     };
     failed("replayed=true", MANY).await;
-    assert_eq!(replay(&server, json!({})).await["replayed"], MANY);
+    assert_eq!(replay(&server, json!({"all": true})).await["replayed"], MANY);
     failed("replayed=true", 2 * MANY).await;
     failed("replayed=false", MANY).await;
 }
@@ -194,6 +194,13 @@ async fn what_makes_no_sense_is_named() {
         (json!({"stage": "sned"}), "/stage"),
         (json!({"channel": "email"}), "/channel"),
         (json!({"event_id": ""}), "/event_id"),
+        (json!({}), "/all"),
+        (json!({"all": false, "cursor": 0, "limit": 5}), "/all"),
+        (json!({"id": null, "event_id": null, "stage": null, "reason": null}), "/all"),
+        (json!({"all": true, "stage": "send"}), "/all"),
+        (json!({"all": "yes"}), "/all"),
+        (json!({"reason": "a\u{0}b"}), "/reason"),
+        (json!({"error": "\u{0}"}), "/error"),
     ] {
         try_replay(&server, &body).await.assert_problem(422, "invalid").assert_names(0, pointer);
     }
@@ -263,7 +270,7 @@ async fn a_row_that_had_no_text_is_replayed_when_its_template_is_mended_and_not_
     assert_eq!(all.len(), 3, "{all:?}");
     assert_eq!(letters(&server, "channel=SMS&stage=fan_out").await, all);
 
-    let answer = replay(&server, json!({})).await;
+    let answer = replay(&server, json!({"all": true})).await;
     assert_eq!((&answer["replayed"], &answer["skipped_total"]), (&json!(0), &json!(3)));
     let skipped = answer["skipped"].as_array().unwrap();
     assert_eq!(

@@ -7,6 +7,7 @@ mod bad_rows;
 mod command;
 mod command_line;
 mod configuration;
+mod connections;
 mod dead_letters;
 mod demo;
 mod doctor;

@@ -1,0 +1,397 @@
+//! Connections: how many there are, how long a client may take for each part of a request, and who gives way when all are
+//! taken. Requests are the router's.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::time::Sleep;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Connections beyond `max_connections`, which get nothing but the health routes.
+pub const RESERVED_CONNECTIONS: usize = 16;
+/// A reserved connection has this long for its only request.
+const RESERVED_HEADER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause after an accept that failed, as it does without file descriptors.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// Minimum time between two log lines about full connections.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
+/// More headers are answered with 431.
+const MAX_HEADERS: usize = 100;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub max_connections: usize,
+    /// For the head of a request, the time before its first byte included.
+    pub header_timeout: Duration,
+    /// For a client that takes nothing of its answer.
+    pub write_timeout: Duration,
+    pub max_header_bytes: usize,
+}
+
+/// What is served: all routes, and those for connections beyond the limit.
+#[derive(Debug, Clone)]
+pub struct Routers {
+    pub all: Router,
+    pub reserved: Router,
+}
+
+/// Accepts until `stop`, then waits for the requests under way.
+pub async fn serve(listener: TcpListener, routers: Routers, limits: Limits, stop: CancellationToken) {
+    let all = Pool::new(limits.max_connections);
+    let reserved = Pool::new(RESERVED_CONNECTIONS);
+    let short = Limits { header_timeout: RESERVED_HEADER_TIMEOUT.min(limits.header_timeout), ..limits };
+    let tasks = TaskTracker::new();
+    let mut full = FullLog::default();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                full.note("could not be accepted", &error.to_string());
+                tokio::time::sleep(ACCEPT_BACKOFF).await;
+                continue;
+            }
+        };
+        let (slot, router, limits, keep_alive) = match all.take_slot() {
+            Taken::Free(slot) => (slot, &routers.all, limits, true),
+            Taken::Evicted(slot) => {
+                full.note("took the place of the longest idle one", "server.max_connections are open");
+                (slot, &routers.all, limits, true)
+            }
+            Taken::Full => match reserved.take_slot() {
+                Taken::Free(slot) | Taken::Evicted(slot) => {
+                    full.note("got the health routes only", "server.max_connections are serving requests");
+                    (slot, &routers.reserved, short, false)
+                }
+                Taken::Full => {
+                    full.note("were closed", "server.max_connections are serving requests");
+                    continue;
+                }
+            },
+        };
+        tasks.spawn(serve_connection(stream, slot, router.clone(), limits, keep_alive, stop.clone()));
+    }
+    drop(listener);
+    tasks.close();
+    tasks.wait().await;
+}
+
+async fn serve_connection(
+    stream: TcpStream,
+    slot: Slot,
+    router: Router,
+    limits: Limits,
+    keep_alive: bool,
+    stop: CancellationToken,
+) {
+    let evicted = Arc::clone(&slot.evicted);
+    let slot = Arc::new(slot);
+    let service = TowerToHyperService::new(router);
+    let service = service_fn(move |request| {
+        let busy = Busy::new(Arc::clone(&slot));
+        let answered = service.call(request);
+        async move {
+            let _busy = busy;
+            answered.await
+        }
+    });
+    let stream = WriteTimeout { stream, timeout: limits.write_timeout, stalled: None };
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive(keep_alive)
+        .header_read_timeout(limits.header_timeout)
+        .max_header_size(limits.max_header_bytes)
+        .max_headers(MAX_HEADERS);
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        // A client that broke off, or was too slow, is nobody's failure.
+        ended = connection.as_mut() => drop(ended),
+        () = evicted.notified() => {}
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            drop(connection.await);
+        }
+    }
+}
+
+/// Open connections up to a limit, and which of them wait for a request.
+#[derive(Debug, Clone)]
+struct Pool {
+    max: usize,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: usize,
+    last_number: u64,
+    /// Connections without a request, the longest idle first.
+    idle: BTreeMap<u64, Arc<Notify>>,
+}
+
+#[derive(Debug)]
+enum Taken {
+    Free(Slot),
+    /// The connection that was idle longest is being closed for it.
+    Evicted(Slot),
+    /// Every connection has a request.
+    Full,
+}
+
+impl Pool {
+    fn new(max: usize) -> Self {
+        Pool { max, state: Arc::default() }
+    }
+
+    fn take_slot(&self) -> Taken {
+        let evicted = {
+            let mut state = lock(&self.state);
+            if state.open < self.max {
+                state.open += 1;
+                None
+            } else {
+                // The newcomer takes over its place, so the count stays.
+                match state.idle.pop_first() {
+                    Some((_, oldest)) => Some(oldest),
+                    None => return Taken::Full,
+                }
+            }
+        };
+        let slot = Slot::new(Arc::clone(&self.state));
+        match evicted {
+            None => Taken::Free(slot),
+            Some(oldest) => {
+                oldest.notify_one();
+                Taken::Evicted(slot)
+            }
+        }
+    }
+}
+
+/// One place of a pool; free again when it is dropped.
+#[derive(Debug)]
+struct Slot {
+    pool: Arc<Mutex<State>>,
+    evicted: Arc<Notify>,
+    /// The key in `State::idle` since the connection was last idle.
+    number: Mutex<Option<u64>>,
+}
+
+impl Slot {
+    fn new(pool: Arc<Mutex<State>>) -> Self {
+        let slot = Slot { pool, evicted: Arc::default(), number: Mutex::default() };
+        slot.becomes_idle();
+        slot
+    }
+
+    fn becomes_idle(&self) {
+        let mut state = lock(&self.pool);
+        state.last_number += 1;
+        let number = state.last_number;
+        state.idle.insert(number, Arc::clone(&self.evicted));
+        *lock(&self.number) = Some(number);
+    }
+
+    fn becomes_busy(&self) {
+        let mut state = lock(&self.pool);
+        let mut number = lock(&self.number);
+        // An evicted connection keeps its number: its place is another's by now.
+        if number.is_some_and(|idle| state.idle.remove(&idle).is_some()) {
+            *number = None;
+        }
+    }
+
+    fn is_evicted(&self, state: &State) -> bool {
+        lock(&self.number).is_some_and(|idle| !state.idle.contains_key(&idle))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut state = lock(&self.pool);
+        if self.is_evicted(&state) {
+            return;
+        }
+        if let Some(idle) = *lock(&self.number) {
+            state.idle.remove(&idle);
+        }
+        state.open -= 1;
+    }
+}
+
+/// While it lives, its connection has a request and is not evicted.
+#[derive(Debug)]
+struct Busy(Arc<Slot>);
+
+impl Busy {
+    fn new(slot: Arc<Slot>) -> Self {
+        slot.becomes_busy();
+        Busy(slot)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let evicted = {
+            let state = lock(&self.0.pool);
+            self.0.is_evicted(&state)
+        };
+        if !evicted {
+            self.0.becomes_idle();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Logs full connections at once, and then at most once a minute with a count.
+#[derive(Debug, Default)]
+struct FullLog {
+    last: Option<Instant>,
+    since: u64,
+}
+
+impl FullLog {
+    fn note(&mut self, what: &str, why: &str) {
+        self.since += 1;
+        if self.last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
+            return;
+        }
+        tracing::warn!(connections = self.since, why, "new connections {what}");
+        self.last = Some(Instant::now());
+        self.since = 0;
+    }
+}
+
+/// A stream whose writes fail when the other side has taken nothing for `timeout`.
+#[derive(Debug)]
+struct WriteTimeout {
+    stream: TcpStream,
+    timeout: Duration,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl WriteTimeout {
+    fn watch<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.stalled = None;
+            return polled;
+        }
+        let timeout = self.timeout;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        match stalled.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for WriteTimeout {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for WriteTimeout {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.watch(context, polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.watch(context, polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(taken: Taken) -> Slot {
+        match taken {
+            Taken::Free(slot) | Taken::Evicted(slot) => slot,
+            Taken::Full => panic!("there is a slot"),
+        }
+    }
+
+    #[test]
+    fn the_longest_idle_connection_gives_way_and_its_place_is_counted_once() {
+        let pool = Pool::new(2);
+        let first = Arc::new(slot(pool.take_slot()));
+        let second = slot(pool.take_slot());
+        // The first has a request and is idle again: the second is idle longer.
+        drop(Busy::new(Arc::clone(&first)));
+        let taken = pool.take_slot();
+        assert!(matches!(taken, Taken::Evicted(_)));
+        assert!(second.is_evicted(&lock(&pool.state)) && !first.is_evicted(&lock(&pool.state)));
+        drop(second);
+        assert_eq!(lock(&pool.state).open, 2, "the newcomer has the place");
+        let newcomer = Arc::new(slot(taken));
+        let requests = [Busy::new(Arc::clone(&first)), Busy::new(Arc::clone(&newcomer))];
+        assert!(matches!(pool.take_slot(), Taken::Full));
+        drop(requests);
+        drop((first, newcomer));
+        let state = lock(&pool.state);
+        assert_eq!((state.open, state.idle.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_request_of_an_evicted_connection_takes_no_place_back() {
+        let pool = Pool::new(1);
+        let evicted = Arc::new(slot(pool.take_slot()));
+        let newcomer = slot(pool.take_slot());
+        drop(Busy::new(Arc::clone(&evicted)));
+        drop(evicted);
+        let counts = || {
+            let state = lock(&pool.state);
+            (state.open, state.idle.len())
+        };
+        assert_eq!(counts(), (1, 1));
+        drop(newcomer);
+        assert_eq!(counts(), (0, 0));
+    }
+}

@@ -1,0 +1,15 @@
+//! The limit on open files: every connection is one.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises the soft limit to the hard one, which needs no privilege. The limit that then holds; none if there is none.
+pub fn raise_limit() -> Option<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => maximum,
+        Err(error) => {
+            tracing::warn!(%error, "the limit on open files can't be raised");
+            current
+        }
+    }
+}
