@@ -380,6 +380,7 @@ fn harmless() -> Vec<u8> {
         title: "Campanile looks whether it may send",
         body: "",
         html: None,
+        url: None,
         priority: Priority::Low,
     };
     let content = Content::of(&message).expect("there is a title");

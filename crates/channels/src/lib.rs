@@ -46,6 +46,8 @@ pub struct Message<'a> {
     pub body: &'a str,
     /// Of an e-mail, if its template has one.
     pub html: Option<&'a str>,
+    /// Of a push, where a click on it leads, if its template says so.
+    pub url: Option<&'a str>,
     pub priority: Priority,
 }
 

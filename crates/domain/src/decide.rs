@@ -33,13 +33,13 @@ impl Situation<'_> {
     }
 }
 
-/// How many of an entity's members got a channel so far; `max_recipients` stops there.
+/// How many of a group's members got a channel so far; `max_recipients` stops there.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Tally(BTreeMap<EntityType, BTreeMap<EntityId, BTreeMap<Channel, u32>>>);
 
 impl Tally {
-    /// Drops the counts of entities that no later page can reach, so that a cursor stays small.
+    /// Drops the counts of groups that no later page can reach, so that a cursor stays small.
     pub fn keep(&mut self, may_come_again: impl Fn(&EntityType, &EntityId) -> bool) {
         for (entity_type, entities) in &mut self.0 {
             entities.retain(|entity_id, _| may_come_again(entity_type, entity_id));
@@ -47,17 +47,17 @@ impl Tally {
         self.0.retain(|_, entities| !entities.is_empty());
     }
 
-    fn count(&mut self, entity: &EntityRef, channel: Channel) -> &mut u32 {
-        let entities = self.0.entry(entity.entity_type.clone()).or_default();
-        entities.entry(entity.entity_id.clone()).or_default().entry(channel).or_default()
+    fn count(&mut self, group: &EntityRef, channel: Channel) -> &mut u32 {
+        let entities = self.0.entry(group.entity_type.clone()).or_default();
+        entities.entry(group.entity_id.clone()).or_default().entry(channel).or_default()
     }
 }
 
-/// `entity` is the recipient's. Recipients must come in rank order, since the tally gives `max_recipients` to the first.
+/// `group` is that of the recipient's [`group`](crate::recipient::Recipient::group). Recipients must come in rank order, since the tally gives `max_recipients` to the first.
 pub fn decide(
     situation: Situation<'_>,
     candidate: &Candidate,
-    entity: Option<&EntityRef>,
+    member_of: &EntityRef,
     group: &Group,
     scope: Scope,
     tally: &mut Tally,
@@ -65,7 +65,7 @@ pub fn decide(
     let routes = situation.rules.routes(&situation.event.event_type);
     let channels = PerChannel::from_fn(|channel| {
         let route = routes.and_then(|routes| routes.get(channel).as_ref());
-        let question = Question::new(situation, candidate, group, scope, channel, entity, route);
+        let question = Question::new(situation, candidate, group, scope, channel, member_of, route);
         question.answer(tally)
     });
     Rulings { user: candidate.recipient.user(), channels }
@@ -77,7 +77,7 @@ struct Question<'a> {
     candidate: &'a Candidate,
     scope: Scope,
     channel: Channel,
-    entity: Option<&'a EntityRef>,
+    member_of: &'a EntityRef,
     route: Option<&'a Route>,
     setting: Option<&'a Setting>,
     preference: Option<&'a Preference>,
@@ -91,7 +91,7 @@ impl<'a> Question<'a> {
         group: &'a Group,
         scope: Scope,
         channel: Channel,
-        entity: Option<&'a EntityRef>,
+        member_of: &'a EntityRef,
         route: Option<&'a Route>,
     ) -> Self {
         let event = situation.event;
@@ -100,9 +100,9 @@ impl<'a> Question<'a> {
             candidate,
             scope,
             channel,
-            entity,
+            member_of,
             route,
-            setting: entity.and_then(|entity| applicable_setting(situation, group, entity, channel)),
+            setting: applicable_setting(situation, group, member_of, channel),
             preference: applicable_preference(candidate, event, channel),
             // The event's own if given, else the route's, else `NORMAL`.
             priority: event.priority.or_else(|| route?.priority).unwrap_or_default(),
@@ -181,10 +181,14 @@ impl<'a> Question<'a> {
         Some(not(Verdict::Role, with(by_setting(setting), "roles", json!(roles))))
     }
 
+    /// The route's threshold, the group's, or the user's: the first that is above the event.
     fn low_priority(&self) -> Option<Ruling> {
-        let preference = self.users_choice()?;
-        let min = preference.min_priority.filter(|min| self.priority < *min)?;
-        let because = with(by_preference(preference), "min_priority", json!(min));
+        let above = |min: Option<Priority>| min.filter(|min| self.priority < *min);
+        let of_route = || self.route.and_then(|r| Some((above(r.min_priority)?, by_route(r))));
+        let of_group = || self.setting.and_then(|s| Some((above(s.min_priority)?, by_setting(s))));
+        let of_user = || self.users_choice().and_then(|p| Some((above(p.min_priority)?, by_preference(p))));
+        let (min, because) = of_route().or_else(of_group).or_else(of_user)?;
+        let because = with(because, "min_priority", json!(min));
         Some(not(Verdict::LowPriority, with(because, "priority", json!(self.priority))))
     }
 
@@ -210,7 +214,7 @@ impl<'a> Question<'a> {
     fn beyond_max_recipients(&self, tally: &mut Tally) -> Option<Ruling> {
         let setting = self.setting?;
         let max = setting.max_recipients?;
-        let count = tally.count(self.entity?, self.channel);
+        let count = tally.count(self.member_of, self.channel);
         if *count < max {
             *count += 1;
             return None;
@@ -231,7 +235,7 @@ impl<'a> Question<'a> {
 fn applicable_setting<'a>(
     situation: Situation<'a>,
     group: &'a Group,
-    entity: &EntityRef,
+    member_of: &EntityRef,
     channel: Channel,
 ) -> Option<&'a Setting> {
     let kind_fits = |setting: &Setting| {
@@ -242,8 +246,8 @@ fn applicable_setting<'a>(
         .iter()
         .chain(&situation.rules.default_settings)
         .filter(|setting| {
-            setting.entity_type == entity.entity_type
-                && setting.entity_id.selects(&entity.entity_id)
+            setting.entity_type == member_of.entity_type
+                && setting.entity_id.selects(&member_of.entity_id)
                 && kind_fits(setting)
                 && setting.channel == channel
                 && setting.event_type.selects(&situation.event.event_type)
@@ -267,6 +271,10 @@ fn applicable_preference<'a>(
 
 fn not(verdict: Verdict, because: Value) -> Ruling {
     Ruling::Not { verdict, because }
+}
+
+fn by_route(route: &Route) -> Value {
+    json!({ "rule": "event_type_channel_routing", "event_type": route.event_type })
 }
 
 fn by_setting(setting: &Setting) -> Value {

@@ -39,6 +39,7 @@ pub struct OutboxRow {
     pub inbox: Option<Text>,
     pub priority: Priority,
     pub audience: String,
+    /// The recipient's entity; of what is shared, the group that shares it.
     pub entity: Option<EntityRef>,
     pub shared_read: bool,
     pub queue: String,
@@ -128,7 +129,7 @@ pub struct Progress<'a> {
 pub struct Plan {
     pub rows: Vec<OutboxRow>,
     pub decisions: Vec<Decision>,
-    /// Entities that have a part of their own in the event, and whether their members share what they read.
+    /// Groups that have a part of their own in the event, and whether their members share what they read.
     pub entities: BTreeMap<EntityRef, bool>,
     pub end: End,
 }
@@ -224,7 +225,7 @@ impl<'a> Progress<'a> {
             }
             Reach::User(UserRef { user_type, .. }) | Reach::Everybody(user_type) => {
                 let own = user_types.get(user_type).and_then(|t| t.entity_type.as_ref());
-                own == Some(entity_type)
+                own == Some(entity_type) || user_type.as_str() == entity_type.as_str()
             }
         };
         let targets = &self.targets[self.next_target..];
@@ -250,15 +251,21 @@ impl<'a> Progress<'a> {
 
     fn consider(&mut self, candidate: &Candidate, groups: &HashMap<EntityRef, Group>, target: &Target) {
         let nothing = Group::default();
-        let entity = candidate.recipient.entity();
-        let group = entity.as_ref().and_then(|entity| groups.get(entity)).unwrap_or(&nothing);
+        let member_of = candidate.recipient.group();
+        let group = groups.get(&member_of).unwrap_or(&nothing);
         let tally = &mut self.cursor.tally;
-        let rulings = decide(self.situation, candidate, entity.as_ref(), group, target.scope, tally);
+        let rulings = decide(self.situation, candidate, &member_of, group, target.scope, tally);
         let before = self.rows.len();
-        self.write_rows(candidate, &rulings, target, entity.as_ref());
+        let has_entity = candidate.recipient.has_entity();
+        self.write_rows(
+            candidate,
+            &rulings,
+            target,
+            (has_entity || target.shared_read).then_some(&member_of),
+        );
         let has_part = target.shared_read || matches!(target.reach, Reach::Entity { .. });
-        if let Some(entity) = entity.filter(|_| has_part && self.rows.len() > before) {
-            *self.entities.entry(entity).or_default() |= target.shared_read;
+        if has_part && self.rows.len() > before {
+            *self.entities.entry(member_of).or_default() |= target.shared_read;
         }
         let summary = &mut self.cursor.summary;
         summary.recipients += 1;

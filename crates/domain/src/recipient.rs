@@ -13,6 +13,9 @@ use crate::user_type::UserTypes;
 /// `MANAGER` ranks first wherever `max_recipients` has to choose.
 pub const FIRST_ROLE: &str = "MANAGER";
 
+/// In a setting, every entity of a type; as a group, everybody of a user type who belongs to no entity.
+pub const EVERY_ENTITY: &str = "*";
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipient {
@@ -51,6 +54,19 @@ impl Recipient {
         Some(EntityRef { entity_type: self.entity_type.clone()?, entity_id: self.entity_id.clone()? })
     }
 
+    pub fn has_entity(&self) -> bool {
+        self.entity_type.is_some() && self.entity_id.is_some()
+    }
+
+    /// Whose settings and shared state count for this recipient: their entity, or everybody of their user type where they have
+    /// none, as (`ADMIN_USER`, `*`).
+    pub fn group(&self) -> EntityRef {
+        self.entity().unwrap_or_else(|| EntityRef {
+            entity_type: EntityType::stored(self.user_type.as_str()),
+            entity_id: EntityId::stored(EVERY_ENTITY),
+        })
+    }
+
     /// 0 for the first role, 1 for all others.
     pub fn rank(&self) -> i64 {
         i64::from(self.role.as_deref() != Some(FIRST_ROLE))
@@ -85,6 +101,9 @@ impl Row for Recipient {
                     user_type.entity_type.as_ref().map_or("no entity".to_owned(), |t| format!("a {t}"));
                 let detail = format!("a {} belongs to {belongs}, not to `{entity_type}`", self.user_type);
                 return Err(FieldError::new("entity_type", detail));
+            }
+            (Some(_), Some(entity_id)) if entity_id.as_str() == EVERY_ENTITY => {
+                return Err(FieldError::new("entity_id", "`*` stands for every entity and can't name one"));
             }
             (None, None) | (Some(_), Some(_)) => {}
         }
@@ -124,7 +143,7 @@ pub struct Entity {
 
 impl Row for Entity {
     fn check(&self, _: &UserTypes) -> Result<(), FieldError> {
-        if self.entity_id.as_str() == "*" {
+        if self.entity_id.as_str() == EVERY_ENTITY {
             return Err(FieldError::new("entity_id", "`*` stands for every entity and can't name one"));
         }
         if self.kind.as_deref() == Some("*") {

@@ -11,7 +11,7 @@ use crate::channel::Channel;
 use crate::id::{EntityId, EntityType, EventType, UserId, UserTypeName};
 use crate::priority::Priority;
 use crate::quiet_hours::{HourMinute, QuietHours, QuietHoursMode};
-use crate::recipient::known_user_type;
+use crate::recipient::{known_user_type, plain_text};
 use crate::rules;
 use crate::template;
 use crate::user_type::UserTypes;
@@ -133,6 +133,8 @@ pub struct Setting {
     pub enabled: bool,
     #[serde(default)]
     pub max_recipients: Option<u32>,
+    #[serde(default)]
+    pub min_priority: Option<Priority>,
     /// Who may get this channel; absent means every role.
     #[serde(default)]
     pub roles: Option<Vec<String>>,
@@ -152,14 +154,8 @@ impl Setting {
 
 impl Row for Setting {
     fn check(&self, user_types: &UserTypes) -> Result<(), FieldError> {
-        if !user_types.iter().any(|t| t.entity_type.as_ref() == Some(&self.entity_type)) {
-            return Err(FieldError::new(
-                "entity_type",
-                format!(
-                    "no user type belongs to a `{}`: see user_types in the configuration",
-                    self.entity_type
-                ),
-            ));
+        if !user_types.has_entity_type(&self.entity_type) {
+            self.check_user_type(user_types)?;
         }
         if !self.entity_id.is_any() && !self.kind.is_any() {
             return Err(FieldError::new(
@@ -168,6 +164,33 @@ impl Row for Setting {
             ));
         }
         check_quiet_hours(self.quiet_hours_start, self.quiet_hours_end)
+    }
+}
+
+impl Setting {
+    /// Users without an entity have settings by their user type: `CUSTOMER`, for every one of them.
+    fn check_user_type(&self, user_types: &UserTypes) -> Result<(), FieldError> {
+        let name = UserTypeName::stored(self.entity_type.as_str());
+        let Some(user_type) = user_types.get(&name) else {
+            let detail = format!(
+                "`{}` is neither an entity type nor a user type without an entity; known are {}",
+                self.entity_type,
+                user_types.group_types()
+            );
+            return Err(FieldError::new("entity_type", detail));
+        };
+        if let Some(entity_type) = &user_type.entity_type {
+            let detail = format!("a {name} belongs to a {entity_type}: write `{entity_type}` here");
+            return Err(FieldError::new("entity_type", detail));
+        }
+        let whole = format!("a {name} has no entity: a setting is for all of them, with `*` or nothing here");
+        if !self.entity_id.is_any() {
+            return Err(FieldError::new("entity_id", whole));
+        }
+        if !self.kind.is_any() {
+            return Err(FieldError::new("kind", whole));
+        }
+        Ok(())
     }
 }
 
@@ -209,6 +232,9 @@ pub struct Route {
     pub mandatory: bool,
     #[serde(default)]
     pub delivery_strategy: DeliveryStrategy,
+    /// Events below it don't use this channel.
+    #[serde(default)]
+    pub min_priority: Option<Priority>,
     #[serde(default)]
     pub priority: Option<Priority>,
 }
@@ -235,6 +261,7 @@ pub struct Audience {
     pub name: String,
     /// A user type, or `ALL`.
     pub recipient_type: UserTypeName,
+    /// JSON pointers into the event, separated by blanks; the first that leads to something counts.
     #[serde(default)]
     pub entity_path: Option<String>,
     #[serde(default)]
@@ -257,19 +284,40 @@ impl Row for Audience {
             if self.entity_path.is_some() {
                 return Err(FieldError::new("entity_path", "an audience of ALL has no entity: leave it out"));
             }
+            if self.shared_read {
+                return Err(FieldError::new(
+                    "shared_read",
+                    "an audience of ALL shares nothing: leave it out, or make an audience for each user type",
+                ));
+            }
         } else {
             known_user_type(user_types, "recipient_type", &self.recipient_type)?;
         }
-        if self.entity_path.as_deref().is_some_and(|path| !path.starts_with('/')) {
-            return Err(FieldError::new(
-                "entity_path",
-                "is not a JSON pointer into the event: expected something like /payload/restaurantId",
-            ));
+        if let Some(path) = &self.entity_path {
+            check_entity_path(path)?;
         }
         match &self.when {
             Some(when) => rules::check_when(when).map_err(|e| FieldError::new("when", e)),
             None => Ok(()),
         }
+    }
+}
+
+fn check_entity_path(path: &str) -> Result<(), FieldError> {
+    plain_text("entity_path", Some(path))?;
+    let wrong = |what: &str| {
+        let detail = format!(
+            "{what}: expected JSON pointers into the event separated by blanks, such as /payload/restaurantId"
+        );
+        FieldError::new("entity_path", detail)
+    };
+    let mut pointers = path.split_whitespace().peekable();
+    if pointers.peek().is_none() {
+        return Err(wrong("is empty"));
+    }
+    match pointers.find(|pointer| !pointer.starts_with('/')) {
+        Some(pointer) => Err(wrong(&format!("`{pointer}` does not begin with `/`"))),
+        None => Ok(()),
     }
 }
 
@@ -288,6 +336,9 @@ pub struct Template {
     pub body: String,
     #[serde(default)]
     pub html: Option<String>,
+    /// Where a click leads.
+    #[serde(default)]
+    pub url: Option<String>,
 }
 
 impl Row for Template {

@@ -11,7 +11,7 @@ use crate::channel::PerChannel;
 use crate::event::{Event, Failure};
 use crate::id::{EntityId, EntityRef, EntityType, EventType, UserId, UserRef, UserTypeName};
 use crate::recipient::Recipient;
-use crate::row::{Audience, Route, Scope, Selector, Setting, Template};
+use crate::row::{Audience, Route, Row as _, Scope, Selector, Setting, Template};
 use crate::template::{self, Templates};
 use crate::user_type::{UserType, UserTypes};
 
@@ -48,9 +48,11 @@ pub struct Rules {
 pub type Routes = PerChannel<Option<Route>>;
 
 impl Rules {
-    /// Answers also what of the rows could not be used.
+    /// Answers also what is wrong with the rows: whoever writes by SQL is not stopped by the checks of HTTP.
     pub fn new(user_types: UserTypes, rows: RuleRows) -> (Self, Vec<String>) {
-        let (templates, problems) = Templates::new(rows.templates);
+        let mut problems = wrong_rows(&user_types, &rows);
+        let (templates, unusable) = Templates::new(rows.templates);
+        problems.extend(unusable);
         let mut audiences: HashMap<EventType, Vec<Audience>> = HashMap::new();
         for audience in rows.audiences {
             audiences.entry(audience.event_type.clone()).or_default().push(audience);
@@ -64,7 +66,7 @@ impl Rules {
             let channel = route.channel;
             *routes.get_mut(channel) = Some(route);
         }
-        let conditions = when_environment();
+        let conditions = template::conditions();
         let default_settings = rows.default_settings;
         let rules = Rules {
             user_types,
@@ -101,26 +103,25 @@ impl Rules {
 
     fn holds(&self, audience: &Audience, document: &Value) -> Result<bool, Failure> {
         let Some(when) = &audience.when else { return Ok(true) };
-        let value = self
-            .conditions
-            .compile_expression_owned(when.as_str())
-            .and_then(|e| e.eval(Jinja::from(Serde(document))));
+        // A row that was written by hand was checked by nobody.
+        let value = template::check_bounds(when).and_then(|()| {
+            let compiled = self.conditions.compile_expression_owned(when.as_str());
+            let value = compiled.and_then(|compiled| compiled.eval(Jinja::from(Serde(document))));
+            value.map_err(|error| template::describe(&error))
+        });
         value.map(|value| value.is_true()).map_err(|error| {
-            let error = template::describe(&error);
-            Failure::new(
-                "WHEN_ERROR",
-                format!("audience `{}`: `when` can't be evaluated: {error}", audience.name),
-            )
+            let detail = format!("audience `{}`: `when` can't be evaluated: {error}", audience.name);
+            Failure::new("WHEN_ERROR", detail)
         })
     }
 
     fn audience_targets(&self, audience: &Audience, document: &Value) -> Result<Vec<Target>, Failure> {
-        let target = |reach, broadcast| Target {
+        let target = |reach, broadcast: bool| Target {
             audience: audience.name.clone(),
             reach,
             roles: audience.roles.clone(),
             scope: audience.scope,
-            shared_read: audience.shared_read,
+            shared_read: audience.shared_read && !broadcast,
             broadcast,
         };
         if audience.recipient_type.as_str() == EVERYBODY {
@@ -154,7 +155,9 @@ impl Rules {
             "CUSTOMER" => ("CUSTOMER", Some("/aggregate_id")),
             "ADMIN" => ("ADMIN_USER", None),
             "BROADCAST" => (EVERYBODY, None),
-            "RESERVATION" | "ORDER" => ("RESTAURANT_USER", Some("/payload/restaurantId")),
+            "RESERVATION" | "ORDER" => {
+                ("RESTAURANT_USER", Some("/payload/restaurantId /payload/restaurant_id"))
+            }
             other => {
                 return Err(Failure::new(
                     NO_AUDIENCE,
@@ -181,6 +184,23 @@ impl Rules {
         }
         Ok(targets)
     }
+}
+
+/// What is wrong with rows that could be read. An audience is still asked, and fails its events with the reason; of the others
+/// what can be applied is.
+fn wrong_rows(user_types: &UserTypes, rows: &RuleRows) -> Vec<String> {
+    let audiences = rows.audiences.iter().filter_map(|row| {
+        let error = row.check(user_types).err()?;
+        Some(format!("event_audience ({}, {}): {error}", row.event_type, row.name))
+    });
+    let settings = rows.default_settings.iter().filter_map(|row| {
+        let error = row.check(user_types).err()?;
+        Some(format!(
+            "entity_notification_settings ({}, {}, {}, {}, {}): {error}",
+            row.entity_type, row.entity_id, row.kind, row.channel, row.event_type
+        ))
+    });
+    audiences.chain(settings).collect()
 }
 
 /// A part of an event's audience that one ordered walk over the recipients yields.
@@ -253,17 +273,22 @@ fn reach_by_path(
     path: &str,
     document: &Value,
 ) -> Result<Reach, Failure> {
-    let id = match document.pointer(path) {
-        Some(Value::String(text)) if crate::id::check(text).is_ok() => text.clone(),
-        Some(Value::Number(number)) if number.is_i64() || number.is_u64() => number.to_string(),
-        Some(other) => {
+    let found = path.split_whitespace().find_map(|pointer| {
+        // What is null is not there.
+        document.pointer(pointer).filter(|value| !value.is_null()).map(|value| (pointer, value))
+    });
+    let id = match found {
+        Some((_, Value::String(text))) if crate::id::check(text).is_ok() => text.clone(),
+        Some((_, Value::Number(number))) if number.is_i64() || number.is_u64() => number.to_string(),
+        Some((pointer, other)) => {
             let detail =
-                format!("audience `{audience}`: {path} of the event is not an id: {}", kind_of(other));
+                format!("audience `{audience}`: {pointer} of the event is not an id: {}", kind_of(other));
             return Err(Failure::new(NO_AUDIENCE, detail));
         }
         None => {
+            let pointers = path.split_whitespace().collect::<Vec<_>>().join(" or ");
             let detail = format!(
-                "audience `{audience}`: the event has nothing at {path}; if that is right at times, give the audience a `when`"
+                "audience `{audience}`: the event has nothing at {pointers}; if that is right at times, give the audience a `when`"
             );
             return Err(Failure::new(NO_AUDIENCE, detail));
         }
@@ -298,16 +323,7 @@ pub fn check_when(when: &str) -> Result<(), String> {
     if when.len() > MAX_WHEN_BYTES {
         return Err(format!("must have at most {MAX_WHEN_BYTES} bytes"));
     }
-    when_environment().compile_expression(when).map(drop).map_err(|error| {
-        format!(
-            "is not an expression over the event, such as `payload.total > 100`: {}",
-            template::describe(&error)
-        )
+    template::check_condition(when).map_err(|error| {
+        format!("is not an expression over the event, such as `payload.total > 100`: {error}")
     })
-}
-
-fn when_environment() -> Environment<'static> {
-    let mut environment = Environment::new();
-    environment.set_fuel(Some(10_000));
-    environment
 }

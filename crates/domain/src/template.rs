@@ -11,28 +11,29 @@ mod localized;
 mod markup;
 mod mjml;
 mod plain_text;
+mod sandbox;
 mod tags;
+mod url;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io;
 
 use minijinja::value::{Serde, merge_maps};
-use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value, context};
+use minijinja::{Environment, ErrorKind, Value};
 
 use crate::channel::Channel;
 use crate::id::EventType;
 use crate::quiet_hours::Zone;
 use crate::recipient::Recipient;
 use crate::row::{FieldError, Selector, Template};
+pub(crate) use bounds::check_expression as check_bounds;
 pub(crate) use failure::describe;
 use failure::{DRAFT, describe_in, in_one_line_each};
 use localized::{BY_LOCALE, BY_ZONE, DEFAULT_LOCALE, READER, Reader};
 use mjml::Html;
+use sandbox::{Bounded, check_filters, environment};
+pub(crate) use sandbox::{check_condition, conditions};
 use tags::{TagKind, Token};
 
-const FUEL: u64 = 100_000;
-/// Loops in loops; a stack is not endless.
-const MAX_DEPTH: usize = 50;
 pub const MAX_SOURCE_BYTES: usize = 256 * 1024;
 const MAX_TITLE_BYTES: usize = 2 * 1024;
 /// Times the rows that are in memory at once, this bounds what they take.
@@ -56,8 +57,13 @@ pub struct Templates {
     /// By event type, channel and locale, in the order in which they are looked for.
     keys: HashMap<Selector<EventType>, HashMap<Selector<Channel>, ByLocale>>,
     /// The event types and channels for which a row has HTML.
-    with_html: HashSet<(Selector<EventType>, Selector<Channel>)>,
+    with_html: RowGroups,
+    /// The same of links.
+    with_url: RowGroups,
 }
+
+/// Event types and channels.
+type RowGroups = HashSet<(Selector<EventType>, Selector<Channel>)>;
 
 /// The rows of one event type and channel.
 #[derive(Debug, Clone, Default)]
@@ -84,6 +90,8 @@ struct Compiled {
     locale: Option<String>,
     needs: Needs,
     html: Option<Html>,
+    /// What its link is called in the environment.
+    url: Option<String>,
     /// Without a title of its own; the event type in words is its title.
     untitled: bool,
     /// Its body is what its HTML says.
@@ -108,8 +116,7 @@ struct Needs {
 impl Templates {
     /// A row whose source does not compile is left out and named; rows are checked when written, so there should be none.
     pub fn new(rows: Vec<Template>) -> (Self, Vec<String>) {
-        let mut templates =
-            Templates { environment: environment(), keys: HashMap::new(), with_html: HashSet::new() };
+        let mut templates = Templates { environment: environment(), ..Templates::default() };
         let problems = rows.into_iter().filter_map(|row| templates.add(row).err()).collect();
         (templates, problems)
     }
@@ -130,13 +137,17 @@ impl Templates {
         let body_from_html = row.body.trim().is_empty() && html.is_some();
         let mut needs = Needs::default();
         let html_source = html.as_ref().map(|html| html.source.clone());
-        for (part, source) in [("title", Some(row.title)), ("body", Some(row.body)), ("html", html_source)] {
+        let url = row.url.filter(|url| !url.trim().is_empty());
+        let url_part = url.is_some().then(|| format!("{name}/url"));
+        for (part, source) in
+            [("title", Some(row.title)), ("body", Some(row.body)), ("html", html_source), ("url", url)]
+        {
             let Some(source) = source else { continue };
             let part_name = format!("{name}/{part}");
             bounds::check(&source).map_err(|error| format!("template {part_name}, {error}"))?;
             let source = in_one_line_each(&source);
             self.environment.add_template_owned(part_name.clone(), source).map_err(|e| describe(&e))?;
-            if part != "html" || body_from_html {
+            if matches!(part, "title" | "body") || (part == "html" && body_from_html) {
                 needs.add(&self.environment, &part_name)?;
             }
         }
@@ -148,8 +159,12 @@ impl Templates {
         if html.is_some() {
             self.with_html.insert((row.event_type.clone(), row.channel.clone()));
         }
+        if url_part.is_some() {
+            self.with_url.insert((row.event_type.clone(), row.channel.clone()));
+        }
         let (title, body) = (format!("{name}/title"), format!("{name}/body"));
-        let compiled = Compiled { name, title, body, locale, needs, html, untitled, body_from_html };
+        let compiled =
+            Compiled { name, title, body, locale, needs, html, url: url_part, untitled, body_from_html };
         let by_locale = self.keys.entry(row.event_type).or_default().entry(row.channel).or_default();
         match key {
             None => by_locale.any = Some(compiled),
@@ -160,11 +175,12 @@ impl Templates {
 
     /// Whether a message about such an event may have HTML, in some language.
     pub fn has_html(&self, event_type: &EventType, channel: Channel) -> bool {
-        let event_types = [Selector::Only(event_type.clone()), Selector::Any];
-        let of = |event_type: &Selector<EventType>, channel: Selector<Channel>| {
-            self.with_html.contains(&(event_type.clone(), channel))
-        };
-        event_types.iter().any(|one| of(one, Selector::Only(channel)) || of(one, Selector::Any))
+        is_among(&self.with_html, event_type, channel)
+    }
+
+    /// Whether a message about such an event may have a link, in some language.
+    pub fn has_url(&self, event_type: &EventType, channel: Channel) -> bool {
+        is_among(&self.with_url, event_type, channel)
     }
 
     /// Whose title and body are taken.
@@ -209,7 +225,18 @@ impl Templates {
     }
 }
 
+fn is_among(groups: &RowGroups, event_type: &EventType, channel: Channel) -> bool {
+    let event_types = [Selector::Only(event_type.clone()), Selector::Any];
+    let of = |event_type: &Selector<EventType>, channel: Selector<Channel>| {
+        groups.contains(&(event_type.clone(), channel))
+    };
+    !groups.is_empty()
+        && event_types.iter().any(|one| of(one, Selector::Only(channel)) || of(one, Selector::Any))
+}
+
 impl Needs {
+    const EVERYTHING: Needs = Needs { person: true, locale: true, zone: true };
+
     fn add(&mut self, environment: &Environment<'_>, part: &str) -> Result<(), String> {
         let template = environment.get_template(part).map_err(|e| describe(&e))?;
         let variables = template.undeclared_variables(false);
@@ -318,6 +345,17 @@ impl<'a> Renderer<'a> {
         self.html_for(of_html, of_text.unwrap_or(of_html), recipient, text).map(Some)
     }
 
+    /// Where a click leads, by the row whose title is taken; nothing where that says nothing.
+    pub fn url(&self, channel: Option<Channel>, recipient: &Recipient) -> Result<Option<String>, String> {
+        let template = self.templates.find(&self.own_rows, channel, recipient.locale.as_deref());
+        let Some((template, part)) = template.and_then(|found| Some((found, found.url.as_deref()?))) else {
+            return Ok(None);
+        };
+        let context = self.context(template, Needs::EVERYTHING, recipient, &[]);
+        let written = self.part(part, None, context, url::MAX_BYTES)?;
+        url::checked(&written).map_err(|error| format!("template {part}: {error}"))
+    }
+
     /// Which templates are taken, to tell it to people.
     pub fn chosen(&self, channel: Option<Channel>, locale: Option<&str>) -> Chosen<'a> {
         let text = self.templates.find(&self.own_rows, channel, locale);
@@ -339,13 +377,12 @@ impl<'a> Renderer<'a> {
     ) -> Result<String, String> {
         // What was made from the HTML is not written into it again.
         let body = if template.body_from_html && template.name == of_text.name { "" } else { &text.body };
-        let everything = Needs { person: true, locale: true, zone: true };
         let own = [
             ("title", Value::from(text.title.as_str())),
             ("body", Value::from(body)),
             ("locale", Value::from(language(of_text, recipient))),
         ];
-        let context = self.context(of_text, everything, recipient, &own);
+        let context = self.context(of_text, Needs::EVERYTHING, recipient, &own);
         self.part(&format!("{}/html", template.name), template.html.as_ref(), context, MAX_HTML_BYTES)
     }
 
@@ -412,9 +449,12 @@ pub fn check(row: &Template) -> Result<(), FieldError> {
         let detail = "is no language tag such as `it` or `pt-BR`, nor `*` for any language";
         return Err(FieldError::new("locale", detail));
     }
-    for (field, source) in
-        [("title", Some(&row.title)), ("body", Some(&row.body)), ("html", row.html.as_ref())]
-    {
+    for (field, source) in [
+        ("title", Some(&row.title)),
+        ("body", Some(&row.body)),
+        ("html", row.html.as_ref()),
+        ("url", row.url.as_ref()),
+    ] {
         if let Some(source) = source {
             check_source(field, source).map_err(|error| FieldError::new(field, error))?;
         }
@@ -437,55 +477,6 @@ fn check_source(field: &str, source: &str) -> Result<(), String> {
         compiled.map_err(|error| describe_in(&error, Some(&html)))?;
     }
     Ok(())
-}
-
-/// MiniJinja looks for a filter when it is used; a misspelt one is told to who writes it, not to who should have got a mail.
-fn check_filters(environment: &Environment<'_>, source: &str) -> Result<(), String> {
-    let is_filter = environment.compile_expression("name is filter").map_err(|e| describe(&e))?;
-    for tag in tags::tags(source).iter().filter(|tag| tag.kind != TagKind::Comment) {
-        for pair in tags::tokens(tag.inner).windows(2) {
-            let [Token::Sign("|"), Token::Name(name)] = pair else { continue };
-            if !is_filter.eval(context! { name => *name }).is_ok_and(|known| known.is_true()) {
-                let line = tags::line_of(source, tag.start);
-                return Err(format!("line {line}: there is no filter `{name}`"));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_auto_escape_callback(|name| {
-        if name.ends_with("/html") { AutoEscape::Html } else { AutoEscape::None }
-    });
-    environment.set_fuel(Some(FUEL));
-    environment.set_recursion_limit(MAX_DEPTH);
-    environment.set_debug(true);
-    filters::add(&mut environment);
-    localized::add(&mut environment);
-    environment
-}
-
-#[derive(Debug)]
-struct Bounded {
-    text: Vec<u8>,
-    limit: usize,
-}
-
-impl io::Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.text.len() + bytes.len() > self.limit {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.text.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -36,7 +36,16 @@ impl UserTypes {
         if let Some(all) = types.iter().find(|t| t.name.as_str() == "ALL") {
             return Err(format!("user_types: `{}` means everybody and can't name a user type", all.name));
         }
-        Ok(UserTypes(types))
+        let types = UserTypes(types);
+        let both =
+            types.without_entity().find(|t| types.has_entity_type(&EntityType::stored(t.name.as_str())));
+        if let Some(both) = both {
+            return Err(format!(
+                "user_types: `{}` is a user type without an entity and also an entity type: settings for one would count for the other",
+                both.name
+            ));
+        }
+        Ok(types)
     }
 
     pub fn get(&self, name: &UserTypeName) -> Option<&UserType> {
@@ -45,6 +54,25 @@ impl UserTypes {
 
     pub fn iter(&self) -> impl Iterator<Item = &UserType> {
         self.0.iter()
+    }
+
+    /// Whether some users belong to entities of this type.
+    pub fn has_entity_type(&self, entity_type: &EntityType) -> bool {
+        self.0.iter().any(|t| t.entity_type.as_ref() == Some(entity_type))
+    }
+
+    /// What settings may be for: entity types, and user types without an entity.
+    pub fn group_types(&self) -> String {
+        let entity_types = self.0.iter().filter_map(|t| t.entity_type.as_ref()).map(EntityType::as_str);
+        let mut names: Vec<&str> =
+            entity_types.chain(self.without_entity().map(|t| t.name.as_str())).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.join(", ")
+    }
+
+    fn without_entity(&self) -> impl Iterator<Item = &UserType> {
+        self.0.iter().filter(|t| t.entity_type.is_none())
     }
 
     /// Every queue that messages may travel by, the `HIGH` twins included.

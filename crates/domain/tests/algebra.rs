@@ -125,11 +125,11 @@ fn content(row: &OutboxRow) -> (UserRef, Channel, [String; 5], bool) {
     (row.recipient.clone(), row.key.channel, texts.map(Clone::clone), row.shared_read)
 }
 
-/// Everybody who gets a channel, by entity and channel, in the order in which they were considered.
+/// Everybody who gets a channel, by group and channel, in the order in which they were considered.
 fn members_sent(case: &Case, told: &Told, verdict: Verdict) -> BTreeMap<(EntityRef, Channel), Vec<UserRef>> {
     let mut members: BTreeMap<_, Vec<UserRef>> = BTreeMap::new();
     for decision in &told.decisions {
-        let Some(entity) = case.recipient(&user(decision)).entity() else { continue };
+        let entity = case.recipient(&user(decision)).group();
         for (channel, _) in decision.channels.iter().filter(|(_, given)| **given == verdict) {
             members.entry((entity.clone(), *channel)).or_default().push(user(decision));
         }
@@ -217,7 +217,7 @@ proptest! {
             if case.route(channel).is_some_and(|route| route.mandatory) {
                 continue;
             }
-            let setting = recipient.entity().and_then(|entity| case.setting(&entity, channel));
+            let setting = case.setting(&recipient.group(), channel);
             prop_assert!(setting.is_none_or(|setting| setting.enabled), "{channel} is off in the group");
             let preference = case.preference(&row.recipient, channel);
             let on = preference.is_none_or(|preference| preference.enabled);
@@ -321,7 +321,7 @@ proptest! {
 /// Whether what the verdict claims is so; for a send, and for a group that is full, other laws ask.
 fn reason_is_true(case: &Case, user: &UserRef, channel: Channel, verdict: Verdict) -> Law {
     let recipient = case.recipient(user);
-    let setting = recipient.entity().and_then(|entity| case.setting(&entity, channel));
+    let setting = case.setting(&recipient.group(), channel);
     let preference = case.preference(user, channel);
     let personal = case.scope(recipient) == Scope::Personal;
     let priority = case.priority(channel);
@@ -351,8 +351,12 @@ fn reason_is_true(case: &Case, user: &UserRef, channel: Channel, verdict: Verdic
             .and_then(|setting| setting.roles.as_ref())
             .is_some_and(|roles| recipient.role.as_ref().is_none_or(|role| !roles.contains(role))),
         Verdict::LowPriority => {
-            let min = preference.and_then(|preference| preference.min_priority);
-            personal && min.is_some_and(|min| min > priority)
+            let of_user = preference.filter(|_| personal).and_then(|preference| preference.min_priority);
+            let of_rules = [
+                case.route(channel).and_then(|route| route.min_priority),
+                setting.and_then(|setting| setting.min_priority),
+            ];
+            of_rules.into_iter().chain([of_user]).flatten().any(|min| min > priority)
         }
         Verdict::QuietHours => {
             let rings = matches!(channel, Channel::Email | Channel::Push | Channel::Sms);

@@ -14,7 +14,7 @@ use campanile_domain::decision::Verdict::{
 use campanile_domain::event::Event;
 use campanile_domain::priority::Priority;
 use campanile_domain::row::{Audience, Row};
-use campanile_domain::rules::{NO_AUDIENCE, NO_RECIPIENTS, check_when};
+use campanile_domain::rules::{NO_AUDIENCE, NO_RECIPIENTS, RuleRows, Rules, check_when};
 use campanile_domain::user_type::UserTypes;
 
 use support::{
@@ -117,6 +117,9 @@ fn each_aggregate_type_has_an_audience_to_fall_back_to() {
     let by_payload = json!({"restaurantId": "6"});
     assert_eq!(considered(&town(), ("RESERVATION", "5"), &by_payload), ["RESTAURANT_USER/2"]);
     assert_eq!(considered(&town(), ("ORDER", "5"), &by_payload), ["RESTAURANT_USER/2"]);
+    let by_payload = json!({"restaurant_id": "6"});
+    assert_eq!(considered(&town(), ("RESERVATION", "5"), &by_payload), ["RESTAURANT_USER/2"]);
+    assert_eq!(considered(&town(), ("ORDER", "5"), &by_payload), ["RESTAURANT_USER/2"]);
     assert_eq!(
         considered(&town(), ("BROADCAST", "x"), &none),
         ["ADMIN_USER/1", "AGENCY_USER/1", "CUSTOMER/1", "GUEST/1", "RESTAURANT_USER/1", "RESTAURANT_USER/2"]
@@ -146,6 +149,76 @@ fn the_shared_part_is_announced_for_each_entity_that_is_told() {
     assert!(entities(&town(), &event("ORDER_CREATED", "CUSTOMER", "1", &json!({}))).is_empty());
     let own = town().audience(of_restaurant("staff", &json!({"shared_read": false})));
     assert_eq!(entities(&own, &order_of_restaurant_5()), [(entity("RESTAURANT", "5"), false)]);
+}
+
+#[test]
+fn users_without_an_entity_share_by_their_user_type() {
+    let shared =
+        town().person(admin("2")).audience(audience("admins", "ADMIN_USER", &json!({"shared_read": true})));
+    let told = shared.fan_out(&order_of_restaurant_5(), AFTERNOON);
+    assert_eq!(Vec::from_iter(told.entities.clone()), [(entity("ADMIN_USER", "*"), true)]);
+    assert_eq!(told.considered(), ["ADMIN_USER/1", "ADMIN_USER/2"]);
+    // Each row names the part that it shares.
+    for row in &told.rows {
+        assert_eq!((row.shared_read, &row.entity), (true, &Some(entity("ADMIN_USER", "*"))));
+    }
+    let own = town().audience(audience("admins", "ADMIN_USER", &json!({})));
+    let told = own.fan_out(&order_of_restaurant_5(), AFTERNOON);
+    assert!(told.entities.is_empty() && told.rows.iter().all(|row| row.entity.is_none()));
+}
+
+#[test]
+fn an_audience_of_everybody_shares_nothing() {
+    let row = audience("all", "ALL", &json!({"shared_read": true}));
+    let row: Audience = serde_json::from_value(row).unwrap();
+    assert_eq!(row.check(&UserTypes::default()).unwrap_err().field, "shared_read");
+    // Written by SQL, it is told and not shared.
+    let mut world = town();
+    world.audiences.push(row);
+    let told = world.fan_out(&order_of_restaurant_5(), AFTERNOON);
+    assert!(told.entities.is_empty() && told.rows.iter().all(|row| !row.shared_read));
+    let (_, problems) = Rules::new(
+        UserTypes::default(),
+        RuleRows { audiences: world.audiences.clone(), ..RuleRows::default() },
+    );
+    assert!(
+        problems.len() == 1 && problems[0].contains("event_audience (ORDER_CREATED, all)"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn the_first_pointer_that_leads_to_something_counts() {
+    let path = json!({"entity_path": "/payload/restaurantId  /payload/restaurant_id /payload/venue/id"});
+    let world = town().audience(of_restaurant("staff", &path));
+    let told = |payload: &Value| world.fan_out(&order(payload), AFTERNOON);
+    for payload in [
+        json!({"restaurantId": "5", "restaurant_id": "6"}),
+        json!({"restaurant_id": 5, "venue": {"id": 6}}),
+        json!({"restaurantId": null, "restaurant_id": "5"}),
+        json!({"venue": {"id": "5"}}),
+    ] {
+        assert_eq!(told(&payload).considered(), ["RESTAURANT_USER/1"], "{payload}");
+    }
+    let failure = told(&json!({"restaurantId": null}));
+    let detail = &failure.failure().detail;
+    assert!(
+        detail.contains("/payload/restaurantId or /payload/restaurant_id or /payload/venue/id"),
+        "{detail}"
+    );
+    // What is there and is no id is not passed over: somebody else would be told.
+    let failure = told(&json!({"restaurantId": [], "restaurant_id": "5"}));
+    let detail = &failure.failure().detail;
+    assert!(detail.contains("/payload/restaurantId of the event is not an id: it is an array"), "{detail}");
+}
+
+#[test]
+fn pointers_that_are_none_are_refused_when_written() {
+    for path in ["", "  ", "payload", "/payload/a payload/b", "/a\n/b", &"/a".repeat(1_001)] {
+        let row: Audience =
+            serde_json::from_value(of_restaurant("staff", &json!({"entity_path": path}))).unwrap();
+        assert_eq!(row.check(&UserTypes::default()).unwrap_err().field, "entity_path", "{path}");
+    }
 }
 
 #[test]
@@ -406,4 +479,31 @@ fn an_audience_of_a_user_type_that_is_no_longer_configured_is_none() {
     let failure = world.fan_out(&order(&json!({})), AFTERNOON).failure().clone();
     assert_eq!(failure.code, NO_AUDIENCE);
     assert!(failure.detail.contains("AGENCY_USER"), "{failure}");
+}
+
+#[test]
+fn a_when_that_could_exhaust_memory_is_refused_when_written() {
+    let deep = format!("{}1{}", "(".repeat(500), ")".repeat(500));
+    for when in [
+        "(\"a\\nb\"|indent(100000000000000))|length > 1",
+        "(payload.a|center(100000000000000))|length > 1",
+        "\"a\" * 1000000000000 == 1",
+        "[1] * 1000000000 == 1",
+        "10 ** 1000 > 1",
+        "payload.list|batch(1000000000)|length > 1",
+        "payload.list|slice(1000000000)|length > 1",
+        "payload.a is somthing",
+        "payload.a is not somthing",
+        "payload.a|uper == 'A'",
+        deep.as_str(),
+    ] {
+        assert!(check_when(when).is_err(), "{when}");
+    }
+    for when in [
+        "payload.a is defined and payload.a|upper == 'A'",
+        "payload.a is not none",
+        "{'a': {'b': 1}}.a.b == 1",
+    ] {
+        assert_eq!(check_when(when), Ok(()), "{when}");
+    }
 }

@@ -153,6 +153,40 @@ fn an_event_below_the_users_threshold_is_of_low_priority() {
 }
 
 #[test]
+fn a_route_and_a_group_have_thresholds_too_and_the_decision_says_whose_it_was() {
+    let below = json!({"min_priority": "HIGH"});
+    let route = with(json!({"channel": "EMAIL"}), &below);
+    let group = restaurant_setting(Channel::Email, &below);
+    let user = first_staff_preference(Channel::Email, &below);
+    let world = || World::default().person(staff("1"));
+    let open = json!({"channel": "EMAIL"});
+    for (world, rule) in [
+        (world().route(route).setting(group.clone()).preference(user.clone()), "event_type_channel_routing"),
+        (world().route(open.clone()).setting(group).preference(user.clone()), "entity_notification_settings"),
+        (world().route(open).preference(user), "user_notification_preferences"),
+    ] {
+        let told = world.fan_out(&order_created(), AFTERNOON);
+        assert_eq!(told.verdict(STAFF_1, Channel::Email), LowPriority, "{rule}");
+        let details = &told.decision(STAFF_1).details[&Channel::Email];
+        assert_eq!((&details["rule"], &details["min_priority"]), (&json!(rule), &json!("HIGH")), "{details}");
+        assert_eq!(details["priority"], "NORMAL", "{details}");
+        let urgently = world.fan_out(&urgent(order_created(), Priority::High), AFTERNOON);
+        assert_eq!(urgently.verdict(STAFF_1, Channel::Email), Send, "{rule}");
+    }
+}
+
+#[test]
+fn a_threshold_of_the_route_holds_for_a_mandatory_channel_and_for_a_team() {
+    let route = json!({"channel": "EMAIL", "mandatory": true, "min_priority": "HIGH"});
+    let team = json!({
+        "event_type": "ORDER_CREATED", "name": "team", "recipient_type": "RESTAURANT_USER", "scope": "TEAM",
+    });
+    let told =
+        World::default().person(staff("1")).route(route).audience(team).fan_out(&order_created(), AFTERNOON);
+    assert_eq!(told.verdict(STAFF_1, Channel::Email), LowPriority);
+}
+
+#[test]
 fn a_channel_that_rings_is_silent_in_quiet_hours() {
     assert_eq!(Case::new().and(QuietHours).verdict(), QuietHours);
 }

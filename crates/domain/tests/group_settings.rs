@@ -262,6 +262,79 @@ fn a_user_whose_type_has_no_entities_belongs_to_none() {
     assert_eq!(row.check(&UserTypes::default()).unwrap_err().field, "entity_type");
 }
 
+/// A setting for text messages to every customer.
+fn of_customers(changes: &Value) -> Value {
+    with(json!({"entity_type": "CUSTOMER", "entity_id": "*", "channel": "SMS"}), changes)
+}
+
+#[test]
+fn users_without_an_entity_have_the_settings_of_their_user_type() {
+    let sms = |changes: &Value| {
+        let world = World::new().person(customer("1")).setting(of_customers(changes));
+        let told = world.fan_out(&event("ORDER_CREATED", "CUSTOMER", "1", &json!({})), AFTERNOON);
+        told.verdict("CUSTOMER/1", Channel::Sms)
+    };
+    assert_eq!(sms(&json!({})), Send);
+    assert_eq!(sms(&json!({"enabled": false})), GroupOff);
+    assert_eq!(sms(&json!({"enabled": false, "event_type": "CANCELLATION"})), Send);
+    assert_eq!(sms(&json!({"roles": ["VIP"]})), Role);
+    assert_eq!(sms(&json!({"min_priority": "HIGH"})), Verdict::LowPriority);
+    assert_eq!(sms(&json!({"quiet_hours_start": "14:00", "quiet_hours_end": "16:00"})), Verdict::QuietHours);
+    assert_eq!(sms(&json!({"max_recipients": 0})), MaxRecipients);
+}
+
+#[test]
+fn the_settings_of_a_user_type_count_for_no_other() {
+    let world = World::new()
+        .person(staff("1"))
+        .person(admin("1"))
+        .person(customer("1"))
+        .setting(with(of_customers(&json!({"enabled": false})), &json!({"channel": "EMAIL"})));
+    let told = world.fan_out(&broadcast(), AFTERNOON);
+    assert_eq!(told.verdict("CUSTOMER/1", Channel::Email), GroupOff);
+    assert_eq!(told.verdict("ADMIN_USER/1", Channel::Email), Send);
+    assert_eq!(told.verdict(STAFF_1, Channel::Email), Send);
+}
+
+#[test]
+fn max_recipients_of_a_user_type_holds_over_all_steps_of_a_broadcast() {
+    let people = (10..20).fold(World::new(), |world, id| world.person(customer(&id.to_string())));
+    let world = people.person(staff("1")).setting(of_customers(&json!({"max_recipients": 3})));
+    for room in [2, 100] {
+        let told = world.fan_out_by(room, &broadcast(), moment(AFTERNOON));
+        assert_eq!(
+            sent(&told, Channel::Sms),
+            ["CUSTOMER/10", "CUSTOMER/11", "CUSTOMER/12", STAFF_1],
+            "in steps of {room}"
+        );
+    }
+}
+
+#[test]
+fn a_setting_of_a_user_type_is_for_all_of_its_users() {
+    let field = |changes: Value| {
+        let row: Setting = serde_json::from_value(of_customers(&changes)).unwrap();
+        let error = row.check(&UserTypes::default()).unwrap_err();
+        (error.field, error.detail)
+    };
+    assert_eq!(field(json!({"entity_id": "42"})).0, "entity_id");
+    assert_eq!(field(json!({"kind": "VIP"})).0, "kind");
+    let (name, detail) = field(json!({"entity_type": "RESTAURANT_USER"}));
+    assert!(name == "entity_type" && detail.contains("`RESTAURANT`"), "{detail}");
+    let (name, detail) = field(json!({"entity_type": "MOON"}));
+    assert!(
+        name == "entity_type" && detail.contains("ADMIN_USER, AGENCY, CUSTOMER, GUEST, RESTAURANT"),
+        "{detail}"
+    );
+}
+
+#[test]
+fn a_user_type_without_an_entity_has_not_the_name_of_an_entity_type() {
+    let mut types: Vec<UserType> = UserTypes::default().iter().cloned().collect();
+    types[2].name = "AGENCY".parse().unwrap();
+    assert!(UserTypes::new(types).unwrap_err().contains("`AGENCY`"));
+}
+
 /// The longest cursor of a fan-out over 300 restaurants with two staff each.
 fn longest_cursor(world: World, event: &Event) -> usize {
     let of = |user: u32| with(staff(&user.to_string()), &json!({"entity_id": user / 2}));

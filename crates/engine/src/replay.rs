@@ -21,7 +21,9 @@ impl Engine {
         if filter.stage.as_deref().is_some_and(|stage| stage != "fan_out") {
             return Ok(Rewritten::new());
         }
-        let letters = self.store.list_dead_letters(filter.clone()).await?;
+        // Only rows without a text are written anew; the other letters are read by the replay itself.
+        let unwritten = DeadLetterFilter { stage: Some("fan_out".to_owned()), ..filter.clone() };
+        let letters = self.store.list_dead_letters(unwritten).await?;
         let unwritten: Vec<Unwritten> = letters.iter().filter_map(Unwritten::of).collect();
         if unwritten.is_empty() {
             return Ok(Rewritten::new());

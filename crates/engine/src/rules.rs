@@ -48,7 +48,7 @@ async fn read(store: &dyn Store, user_types: &UserTypes) -> Result<(i64, Arc<Rul
     let version = store.rule_version().await?;
     let (rules, problems) = Rules::new(user_types.clone(), store.rule_rows().await?);
     for problem in problems {
-        tracing::error!(%problem, "a template can't be used and is left out");
+        tracing::error!(%problem, "a rule is wrong: write it again over HTTP, which says what is expected");
     }
     Ok((version, Arc::new(rules)))
 }

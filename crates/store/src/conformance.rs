@@ -188,6 +188,7 @@ macro_rules! for_each_check {
             post::who_failed_leaves_the_post_to_the_next
             post::who_may_have_posted_keeps_the_post
             post::who_lost_the_claim_gives_up_no_post
+            post::a_post_may_have_been_made_only_under_the_claim_that_asked_for_it
             post::who_slept_past_its_claim_gets_no_post
             receipt::a_receipt_is_kept_and_the_status_stays
             receipt::a_receipt_may_overtake_the_outcome

@@ -155,6 +155,7 @@ static SETTINGS: Description = Description {
         ("event_type", Text),
         ("enabled", Flag),
         ("max_recipients", Number),
+        ("min_priority", Text),
         ("roles", List),
         ("quiet_hours_start", Text),
         ("quiet_hours_end", Text),
@@ -171,6 +172,7 @@ static ROUTING: Description = Description {
         ("channel", Text),
         ("mandatory", Flag),
         ("delivery_strategy", Text),
+        ("min_priority", Text),
         ("priority", Text),
     ],
     filters: &[],
@@ -202,6 +204,7 @@ static TEMPLATES: Description = Description {
         ("title", Text),
         ("body", Text),
         ("html", Text),
+        ("url", Text),
     ],
     filters: &[],
 };

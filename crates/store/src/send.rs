@@ -391,6 +391,9 @@ pub trait SendStore {
     /// for as long as its claim holds. A send that fails gives it up again, unless it may have posted.
     async fn claim_post(&self, job: &SendJob) -> Result<Post, StoreError>;
 
+    /// Whether the job may have been posted under the claim that it holds: it asked to, and was told that it is theirs.
+    async fn may_have_posted(&self, job: &SendJob) -> Result<bool, StoreError>;
+
     /// Keeps what a provider says of a message, where it is the one that we know of and nothing later is known; answers whether. The
     /// send's status stays.
     async fn note_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError>;

@@ -185,6 +185,7 @@ mod tests {
             title,
             body,
             html: None,
+            url: None,
             priority: Priority::Normal,
         })
     }

@@ -150,6 +150,7 @@ mod tests {
             title,
             body,
             html: Some("<p>Perché no? 🍕</p>"),
+            url: None,
             priority: Priority::Normal,
         }
     }

@@ -6,7 +6,10 @@
 //! | 421, 454, and any 4xx about the server itself (4.3.x) | down: it takes nothing from anybody at present |
 //! | another 4xx | retry: greylisting, a full mailbox, too many at once |
 //! | 530, 534, 535, 538 | down: it wants us to log in, in another way |
+//! | 5xx to MAIL, unless the message is too large (552, 5.3.4) | down: it refuses our sender, whoever the recipient is |
+//! | 5xx to RCPT whose words are about relaying | down: it refuses us, and the next server may not |
 //! | 5xx about the mailbox itself (5.1.1, 5.1.2, 5.1.3, 5.1.6, 5.1.10) | rejected, and the address is dead |
+//! | 550 to RCPT without an enhanced code, in words that mean "no such user" | rejected, and the address is dead |
 //! | another 5xx | rejected |
 //! | anything else before the letter is out | down: that is no SMTP |
 //! | anything else, or nothing, after the letter is out | unknown: it may have been accepted |
@@ -20,6 +23,41 @@ use crate::Answer;
 const LOG_IN: [u16; 4] = [530, 534, 535, 538];
 /// Of `5.1.x`: no such mailbox, no such domain, not an address, moved away, takes no mail.
 const NOBODY_THERE: [(u16, u16); 5] = [(1, 1), (1, 2), (1, 3), (1, 6), (1, 10)];
+/// A 550 without an enhanced code means that there is no such mailbox where it has one of these phrases. "Mailbox unavailable" is not
+/// among them: it is the text of RFC 5321 for every 550, policy included.
+const NOBODY_THERE_PHRASES: [&str; 17] = [
+    "account does not exist",
+    "address does not exist",
+    "address unknown",
+    "invalid mailbox",
+    "invalid recipient",
+    "mailbox does not exist",
+    "mailbox not found",
+    "no mailbox here by that name",
+    "no such mailbox",
+    "no such recipient",
+    "no such user",
+    "recipient not found",
+    "recipient unknown",
+    "unknown recipient",
+    "unknown user",
+    "user does not exist",
+    "user unknown",
+];
+/// What servers say to a client whose mail they do not relay.
+const RELAY_PHRASES: [&str; 9] = [
+    "not a relay",
+    "not permitted to relay",
+    "not relay",
+    "relay access denied",
+    "relay denied",
+    "relay not permitted",
+    "relaying denied",
+    "relaying not allowed",
+    "unable to relay",
+];
+/// Too large a message is refused at MAIL, by its announced SIZE.
+const TOO_LARGE: (u16, u16) = (3, 4);
 /// The queue's id, or what else the server says of it.
 const MAX_EXTERNAL_ID_CHARS: usize = 120;
 
@@ -47,7 +85,14 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
         (421 | 454, _) | (400..=499, Some((3, _))) => Outcome::Down { after: None, error },
         (400..=499, _) => Outcome::Retry { after: None, error },
         (code, _) if LOG_IN.contains(&code) => Outcome::Down { after: None, error },
-        (500..=599, Some(detail)) if at == Step::To && NOBODY_THERE.contains(&detail) => {
+        (552, _) if at == Step::From => Outcome::Rejected { error },
+        (500..=599, detail) if at == Step::From && detail != Some(TOO_LARGE) => {
+            Outcome::Down { after: None, error }
+        }
+        (500..=599, _) if at == Step::To && says_one_of(reply, &RELAY_PHRASES) => {
+            Outcome::Down { after: None, error }
+        }
+        (500..=599, _) if at == Step::To && is_nobody_there(reply) => {
             let end = AddressEnd::Dead { reason: reply.words() };
             let done = vec![AddressDone { address: address.to_owned(), end }];
             return Answer { outcome: Outcome::Rejected { error }, done };
@@ -57,6 +102,22 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
         _ => Outcome::Down { after: None, error },
     };
     outcome.into()
+}
+
+fn is_nobody_there(reply: &Reply) -> bool {
+    match reply.enhanced {
+        // 5.0.x says no more than 550 does.
+        None | Some((0, _)) => reply.code == 550 && says_one_of(reply, &NOBODY_THERE_PHRASES),
+        Some(detail) => NOBODY_THERE.contains(&detail),
+    }
+}
+
+/// Servers put the address anywhere: `User <anna@example.com> unknown` is "user unknown".
+fn says_one_of(reply: &Reply, phrases: &[&str]) -> bool {
+    let words = reply.words().to_lowercase();
+    let words: Vec<&str> = words.split_whitespace().filter(|word| *word != "(address)").collect();
+    let words = words.join(" ");
+    phrases.iter().any(|phrase| words.contains(phrase))
 }
 
 /// `2.0.0 Ok: queued as 4X1` → `4X1`; of other servers what they say without the yes.
@@ -98,7 +159,10 @@ mod tests {
             (Step::From, "452 4.3.1 disk full", "down"),
             (Step::From, "451 greylisted", "retry"),
             (Step::From, "530 5.7.0 authenticate first", "down"),
-            (Step::From, "550 5.7.1 not your address", "rejected"),
+            (Step::From, "550 5.7.1 not your address", "down"),
+            (Step::From, "553 5.7.1 sender address rejected: not owned by user", "down"),
+            (Step::From, "552 message too large", "rejected"),
+            (Step::From, "554 5.3.4 too large", "rejected"),
             (Step::From, "552 5.3.4 too large", "rejected"),
             (Step::To, "450 4.2.0 greylisted", "retry"),
             (Step::To, "452 4.2.2 mailbox full", "retry"),
@@ -106,7 +170,16 @@ mod tests {
             (Step::To, "550 5.1.1 <anna@example.com> unknown", "dead"),
             (Step::To, "550 5.1.10 null MX", "dead"),
             (Step::To, "550 blocked", "rejected"),
-            (Step::To, "554 5.7.1 relay access denied", "rejected"),
+            (Step::To, "550 mailbox unavailable", "rejected"),
+            (Step::To, "550 No such user here", "dead"),
+            (Step::To, "550 User <anna@example.com> unknown", "dead"),
+            (Step::To, "550 5.0.0 user unknown", "dead"),
+            (Step::To, "550 5.7.1 user unknown to our policy", "rejected"),
+            (Step::To, "553 no such user", "rejected"),
+            (Step::To, "554 5.7.1 <anna@example.com>: Relay access denied", "down"),
+            (Step::To, "550 5.7.1 Unable to relay", "down"),
+            (Step::To, "550-5.7.54 SMTP; Unable to relay recipient\r\n550 in non-accepted domain", "down"),
+            (Step::To, "554 5.7.1 rejected by policy of relay3.example.net", "rejected"),
             (Step::To, "354 go on", "down"),
             (Step::Data, "451 4.3.0 try later", "down"),
             (Step::Data, "554 no valid recipients", "rejected"),

@@ -86,6 +86,7 @@ async fn send_within(chain: &Chain, lease: Duration) -> (Outcome, String) {
         title: "",
         body: "",
         html: None,
+        url: None,
         priority: Priority::Normal,
     };
     let asked = chain.send(&message, || lease.saturating_sub(begun.elapsed())).await;

@@ -52,6 +52,7 @@ fn message<'a>(address: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
         title,
         body,
         html: None,
+        url: None,
         priority: Priority::Normal,
     }
 }

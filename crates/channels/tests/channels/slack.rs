@@ -50,6 +50,7 @@ async fn post(slack: &Slack, webhook: &str, title: &str, body: &str) -> Answer {
         title,
         body,
         html: None,
+        url: None,
         priority: Priority::Normal,
     };
     slack.send(&message).await

@@ -52,6 +52,7 @@ fn message<'a>(address: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
         title,
         body,
         html: Some("<p>Perché no? São Paulo 🎉</p>"),
+        url: None,
         priority: Priority::Normal,
     }
 }
@@ -132,7 +133,7 @@ async fn pipelining_takes_two_round_trips_and_connections_stay_warm() {
 async fn every_refusal_is_understood_and_the_connection_goes_on() {
     let cases = [
         ("MAIL", "451 4.7.1 greylisted", "retry"),
-        ("MAIL", "550 5.7.1 not your address", "rejected"),
+        ("MAIL", "550 5.7.1 not your address", "down"),
         ("RCPT", "450 4.2.0 greylisted", "retry"),
         ("RCPT", "550 5.1.1 no such user", "rejected"),
         ("RCPT", "421 4.7.0 go away", "down"),

@@ -68,6 +68,7 @@ async fn answer(twilio: &Twilio, key: SendKey, address: &str, title: &str, body:
         title,
         body,
         html: None,
+        url: None,
         priority: Priority::Normal,
     };
     twilio.send(&message).await

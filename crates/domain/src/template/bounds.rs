@@ -33,6 +33,11 @@ pub fn check(source: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// The same of an expression that stands alone, as `when` does.
+pub fn check_expression(source: &str) -> Result<(), String> {
+    check_tokens(TagKind::Output, source, &mut Tally::default())
+}
+
 /// What the tags so far have come to.
 #[derive(Debug, Default)]
 struct Tally<'a> {
@@ -61,14 +66,18 @@ fn check_depth(source: &str, tags: &[Tag<'_>]) -> Result<(), String> {
 }
 
 fn check_tag<'a>(tag: &Tag<'a>, tally: &mut Tally<'a>) -> Result<(), String> {
-    if tag.inner.len() > MAX_TAG_BYTES {
+    check_tokens(tag.kind, tag.inner, tally)
+}
+
+fn check_tokens<'a>(kind: TagKind, inner: &'a str, tally: &mut Tally<'a>) -> Result<(), String> {
+    if inner.len() > MAX_TAG_BYTES {
         return Err(format!("one tag has more than {MAX_TAG_BYTES} bytes: use several tags"));
     }
-    let tokens = tokens(tag.inner);
+    let tokens = tokens(inner);
     if tokens.len() > MAX_TOKENS {
         return Err(format!("one tag has more than {MAX_TOKENS} words and signs: use several tags"));
     }
-    let keyword = match (tag.kind, tokens.first()) {
+    let keyword = match (kind, tokens.first()) {
         (TagKind::Statement, Some(Token::Name(name))) => *name,
         _ => "",
     };

@@ -366,3 +366,28 @@ fn no_template_hurts() {
         assert!(!rendered, "{}", source.chars().take(80).collect::<String>());
     }
 }
+
+#[test]
+fn a_link_is_that_of_the_row_whose_title_is_taken() {
+    let rows = vec![
+        row(
+            json!({"event_type": "ORDER_CREATED", "title": "a", "url": "https://example.org/{{ payload.table }}?to={{ recipient.name }}"}),
+        ),
+        row(json!({"event_type": "ORDER_CREATED", "locale": "it", "title": "b"})),
+        row(
+            json!({"event_type": "ORDER_CREATED", "locale": "pt", "title": "c", "url": "{{ payload.table }}"}),
+        ),
+    ];
+    let (templates, problems) = Templates::new(rows);
+    assert_eq!(problems, Vec::<String>::new());
+    let event_type = EventType::stored("ORDER_CREATED");
+    let document = json!({"event_type": "ORDER_CREATED", "payload": {"table": 4}});
+    let renderer = Renderer::new(&templates, &event_type, &document);
+    let url =
+        |locale: &str| renderer.url(Some(Channel::Push), &person(&json!({"name": "Anna", "locale": locale})));
+    assert_eq!(url("en"), Ok(Some("https://example.org/4?to=Anna".to_owned())));
+    assert_eq!(url("it"), Ok(None));
+    let error = url("pt").unwrap_err();
+    assert!(error.starts_with("template ORDER_CREATED/*/pt/url: `4` has no scheme"), "{error}");
+    assert!(templates.has_url(&event_type, Channel::Push) && !templates.has_html(&event_type, Channel::Push));
+}

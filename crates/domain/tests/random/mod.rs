@@ -160,7 +160,8 @@ fn audience() -> impl Strategy<Value = Audience> {
             let scope = if team { "TEAM" } else { "PERSONAL" };
             stored(json!({
                 "event_type": EVENT_TYPE, "name": name, "recipient_type": recipient_type,
-                "entity_path": entity_path, "roles": roles, "scope": scope, "shared_read": shared_read,
+                "entity_path": entity_path, "roles": roles, "scope": scope,
+                "shared_read": shared_read && recipient_type != "ALL",
                 "when": when,
             }))
         },
@@ -168,12 +169,13 @@ fn audience() -> impl Strategy<Value = Audience> {
 }
 
 fn routes(event_type: &'static str) -> impl Strategy<Value = Vec<Route>> {
-    let route = (chance(30), maybe(30, priority()));
+    let route = (chance(30), maybe(30, priority()), maybe(15, priority()));
     (subsequence(Channel::ALL.to_vec(), 2..=5), vec(route, 5)).prop_map(move |(channels, choices)| {
-        let row = |(channel, (mandatory, priority)): (Channel, (bool, Option<Priority>))| {
+        let row = |(channel, choice): (Channel, (bool, Option<Priority>, Option<Priority>))| {
+            let (mandatory, priority, min_priority) = choice;
             stored(json!({
                 "event_type": event_type, "channel": channel, "mandatory": mandatory,
-                "priority": priority,
+                "priority": priority, "min_priority": min_priority,
             }))
         };
         channels.into_iter().zip(choices).map(row).collect()
@@ -181,14 +183,19 @@ fn routes(event_type: &'static str) -> impl Strategy<Value = Vec<Route>> {
 }
 
 fn setting() -> impl Strategy<Value = Setting> {
-    let whose = (select(vec!["RESTAURANT", "RESTAURANT", "RESTAURANT", "AGENCY"]), entity_or_kind());
-    let limits = (chance(80), maybe(60, 0..4_u32), roles(), quiet_hours());
+    let types = ["RESTAURANT", "RESTAURANT", "RESTAURANT", "AGENCY", "CUSTOMER", "ADMIN_USER"];
+    let whose = (select(types.to_vec()), entity_or_kind());
+    let limits = (chance(80), maybe(60, 0..4_u32), roles(), quiet_hours(), maybe(15, priority()));
     (whose, channel(), event_type(), limits).prop_map(
-        |((entity_type, (entity_id, kind)), channel, event_type, (enabled, max_recipients, roles, quiet))| {
+        |((entity_type, (entity_id, kind)), channel, event_type, limits)| {
+            let (enabled, max_recipients, roles, quiet, min_priority) = limits;
+            let has_entities = ["RESTAURANT", "AGENCY"].contains(&entity_type);
+            let (entity_id, kind) = if has_entities { (entity_id, kind) } else { ("*", "*") };
             stored(json!({
                 "entity_type": entity_type, "entity_id": entity_id, "kind": kind, "channel": channel,
                 "event_type": event_type, "enabled": enabled, "max_recipients": max_recipients,
                 "roles": roles, "quiet_hours_start": quiet["start"], "quiet_hours_end": quiet["end"],
+                "min_priority": min_priority,
             }))
         },
     )

@@ -127,7 +127,8 @@ pub async fn explain_user(
     };
     let entity = candidate.recipient.entity();
     let groups = claim.groups(entity.iter().cloned().collect()).await?;
-    let group = entity.as_ref().and_then(|entity| groups.get(entity).cloned()).unwrap_or_default();
-    let rulings = rule(situation, &candidate, entity.as_ref(), &group, target.scope, &mut Tally::default());
+    let member_of = candidate.recipient.group();
+    let group = groups.get(&member_of).cloned().unwrap_or_default();
+    let rulings = rule(situation, &candidate, &member_of, &group, target.scope, &mut Tally::default());
     Ok(Some(Decision::new(&candidate.recipient, rulings, &target.audience)))
 }

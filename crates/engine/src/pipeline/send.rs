@@ -200,8 +200,8 @@ async fn ask(claimed: Claimed, chain: &Chain, contents: &Contents) -> Attempted 
         let error = "every address that was left was declared dead while it waited".to_owned();
         return Attempted::without_provider(claimed, chain, Outcome::Rejected { error });
     }
-    let html = match contents.html(job) {
-        Ok(html) => html,
+    let (html, url) = match contents.html(job).and_then(|html| Ok((html, contents.url(job)?))) {
+        Ok(written) => written,
         Err(error) => return Attempted::without_provider(claimed, chain, Outcome::Unwritable { error }),
     };
     let message = Message {
@@ -213,6 +213,7 @@ async fn ask(claimed: Claimed, chain: &Chain, contents: &Contents) -> Attempted 
         title: &job.title,
         body: &job.body,
         html: html.as_deref(),
+        url: url.as_deref(),
         priority: job.priority,
     };
     fail::fail_point!("send.before_provider");

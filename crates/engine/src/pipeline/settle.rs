@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use campanile_domain::channel::Channel;
 use campanile_domain::send::{AddressDone, Attempt, Outcome, OutcomeKind, SendState, after};
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
@@ -221,23 +222,29 @@ pub async fn take_over_expired(engine: &Engine, desk: &Desk) -> Result<usize, St
         }
         let now = engine.store.now().await?;
         let claims = expired.iter().map(|claim| claim.claim).collect();
-        let settlements: Vec<Settlement> =
-            expired.into_iter().flat_map(|claim| claim.jobs).map(|job| in_doubt(engine, job, now)).collect();
+        let mut settlements = Vec::new();
+        for job in expired.into_iter().flat_map(|claim| claim.jobs) {
+            let outcome = outcome_of_lost(engine, &job).await?;
+            settlements.push(taken_over(engine, job, &outcome, now));
+        }
         taken += settlements.len();
         write(engine, By::Recovery, settlements, claims).await?;
     }
 }
 
-/// Nobody can know what the provider did; but what `capture` sends is written together with its outcome, so without an
-/// outcome it was not sent.
-fn in_doubt(engine: &Engine, job: SendJob, now: Timestamp) -> Settlement {
+/// Nobody can know what the provider did. But what `capture` sends is written together with its outcome, so without an outcome it was
+/// not sent; and who posts to a webhook asks the store first, so without that it was not posted.
+async fn outcome_of_lost(engine: &Engine, job: &SendJob) -> Result<Outcome, StoreError> {
+    let captures = engine.providers.get(job.key.channel).is_some_and(|chain| chain.captures());
+    if captures || (job.key.channel == Channel::Slack && !engine.store.may_have_posted(job).await?) {
+        return Ok(Outcome::LET_GO);
+    }
+    Ok(Outcome::Unknown { error: "the instance that was sending it died or lost its lease".to_owned() })
+}
+
+fn taken_over(engine: &Engine, job: SendJob, outcome: &Outcome, now: Timestamp) -> Settlement {
     let chain = engine.providers.get(job.key.channel);
-    let outcome = if chain.is_some_and(|chain| chain.captures()) {
-        Outcome::LET_GO
-    } else {
-        Outcome::Unknown { error: "the instance that was sending it died or lost its lease".to_owned() }
-    };
-    let (state, error) = next_state(engine, &job, &outcome, now);
+    let (state, error) = next_state(engine, &job, outcome, now);
     Settlement {
         job,
         state,

@@ -145,6 +145,10 @@ impl Render {
             }
             (Some(_), Some(file)) => format!("by {}, in {}", text("html_template"), file.display()),
         };
-        format!("{words}\n\ntemplate: {template}\nlocale:   {}\nhtml:     {html}", text("locale"))
+        let url = answer["url"].as_str().unwrap_or("none");
+        format!(
+            "{words}\n\ntemplate: {template}\nlocale:   {}\nhtml:     {html}\nurl:      {url}",
+            text("locale")
+        )
     }
 }

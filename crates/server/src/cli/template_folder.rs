@@ -1,6 +1,6 @@
 //! Templates as files, to be kept beside the code that emits their events: `EVENT_TYPE/CHANNEL.LOCALE.txt` holds the title
 //! in its first line and the body behind an empty one, as a commit message does; `….mjml` or `….html` beside it holds the
-//! HTML. `any` stands for `*`, and a locale that is left out is `*`. Nothing is guessed: what has another name is an error.
+//! HTML, and `….url` the link. `any` stands for `*`, and a locale that is left out is `*`. Nothing is guessed: what has another name is an error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -70,9 +70,9 @@ fn named(file: &Path, event_type: &str) -> anyhow::Result<(Key, String)> {
         [channel, locale, extension] => (channel, locale, extension),
         _ => ("", "", ""),
     };
-    if channel.is_empty() || locale.is_empty() || !["txt", "mjml", "html"].contains(&extension) {
+    if channel.is_empty() || locale.is_empty() || !["txt", "mjml", "html", "url"].contains(&extension) {
         bail!(
-            "{} is not named CHANNEL.LOCALE.txt, .mjml or .html, such as EMAIL.it.txt or any.txt",
+            "{} is not named CHANNEL.LOCALE.txt, .mjml, .html or .url, such as EMAIL.it.txt or any.txt",
             file.display()
         );
     }
@@ -90,6 +90,9 @@ fn fields(file: &Path, extension: &str) -> anyhow::Result<Vec<(&'static str, Val
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     if extension == "mjml" && !text.trim_start().starts_with("<mjml") {
         bail!("{} does not begin with <mjml, so it would go out as it stands: name it .html", file.display());
+    }
+    if extension == "url" {
+        return Ok(vec![("url", json!(text.trim()))]);
     }
     if extension != "txt" {
         return Ok(vec![("html", json!(text))]);

@@ -49,6 +49,8 @@ struct Draft {
     body: String,
     #[serde(default)]
     html: Option<String>,
+    #[serde(default)]
+    url: Option<String>,
 }
 
 pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
@@ -73,6 +75,7 @@ pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> 
         title: draft.title,
         body: draft.body,
         html: draft.html,
+        url: draft.url,
     });
     let at_fault = if draft.is_some() { "/template" } else { "" };
     let unable = |detail| wrong(at_fault, detail);
@@ -89,9 +92,10 @@ pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> 
         Some(channel) => renderer.html(channel, &recipient, &text).map_err(unable)?,
         None => None,
     };
+    let url = renderer.url(channel, &recipient).map_err(unable)?;
     let chosen = renderer.chosen(channel, recipient.locale.as_deref());
     Ok(Json(json!({
-        "title": text.title, "body": text.body, "html": html,
+        "title": text.title, "body": text.body, "html": html, "url": url,
         "template": chosen.text, "html_template": chosen.html, "locale": chosen.locale,
     })))
 }

@@ -70,7 +70,7 @@ fn people() -> Vec<Table> {
             defaults: merged(
                 &not_quiet,
                 &json!({
-                    "entity_id": "*", "kind": "*", "event_type": "*", "enabled": true, "max_recipients": null,
+                    "entity_id": "*", "kind": "*", "event_type": "*", "enabled": true, "max_recipients": null, "min_priority": null,
                     "roles": null,
                 }),
             ),
@@ -92,11 +92,11 @@ fn rules() -> Vec<Table> {
             key: &["event_type", "channel"],
             least: json!({"channel": "SLACK"}),
             defaults: json!({
-                "event_type": "*", "mandatory": false, "delivery_strategy": "IMMEDIATE", "priority": null,
+                "event_type": "*", "mandatory": false, "delivery_strategy": "IMMEDIATE", "priority": null, "min_priority": null,
             }),
             most: json!({
                 "event_type": "*", "channel": "SLACK", "mandatory": true, "delivery_strategy": "IMMEDIATE",
-                "priority": "LOW",
+                "priority": "LOW", "min_priority": "NORMAL",
             }),
         },
         Table {
@@ -116,10 +116,11 @@ fn rules() -> Vec<Table> {
             path: "/v1/templates",
             key: &["event_type", "channel", "locale"],
             least: json!({"title": "Something happened"}),
-            defaults: json!({"event_type": "*", "channel": "*", "locale": "*", "body": "", "html": null}),
+            defaults: json!({"event_type": "*", "channel": "*", "locale": "*", "body": "", "html": null, "url": null}),
             most: json!({
                 "event_type": "*", "channel": "*", "locale": "*", "title": "{{ payload.guest }}",
                 "body": "Ciao\n{{ recipient.name }}", "html": "<p>{{ payload.guest }}</p>",
+                "url": "https://a.example/{{ aggregate_id }}",
             }),
         },
     ]

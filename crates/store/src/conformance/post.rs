@@ -96,6 +96,22 @@ pub async fn who_lost_the_claim_gives_up_no_post(fixture: &Fixture) {
     assert_eq!(claim(fixture, &jobs[1]).await, Post::Done(jobs[0].key.notification_id));
 }
 
+pub async fn a_post_may_have_been_made_only_under_the_claim_that_asked_for_it(fixture: &Fixture) {
+    let may_have_posted =
+        async |job: &SendJob| fixture.store.may_have_posted(job).await.expect("the database is there");
+    let jobs = sharing(fixture, "a", 2).await;
+    assert!(!may_have_posted(&jobs[0]).await, "it has not asked yet");
+    claim(fixture, &jobs[0]).await;
+    claim(fixture, &jobs[1]).await;
+    assert!(may_have_posted(&jobs[0]).await);
+    assert!(!may_have_posted(&jobs[1]).await, "the post is another's");
+    fixture.settle(vec![outcome(&jobs[0], SendState::Due { at: Timestamp::UNIX_EPOCH })]).await;
+    let again = fixture.claim_due(Slack, 1).await.pop().expect("it is due");
+    assert!(!may_have_posted(&again).await, "it has not asked under its new claim");
+    assert_eq!(claim(fixture, &again).await, Post::Mine);
+    assert!(may_have_posted(&again).await);
+}
+
 /// It would leave a row behind that nobody ever ends.
 pub async fn who_slept_past_its_claim_gets_no_post(fixture: &Fixture) {
     let jobs = sharing(fixture, "a", 2).await;

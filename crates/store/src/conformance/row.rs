@@ -39,11 +39,12 @@ fn full(table: Table) -> Value {
         }),
         Table::Settings => json!({
             "entity_type": "RESTAURANT", "entity_id": "5", "kind": "*", "channel": "SMS", "event_type": "NEWS",
-            "enabled": false, "max_recipients": 3, "roles": ["MANAGER", "CHEF"], "quiet_hours_start": "22:00",
+            "enabled": false, "max_recipients": 3, "min_priority": "HIGH", "roles": ["MANAGER", "CHEF"], "quiet_hours_start": "22:00",
             "quiet_hours_end": "08:00", "quiet_hours_mode": "DEFER",
         }),
         Table::Routing => json!({
             "event_type": "NEWS", "channel": "SLACK", "mandatory": true, "delivery_strategy": "IMMEDIATE", "priority": "LOW",
+            "min_priority": "NORMAL",
         }),
         Table::Audiences => json!({
             "event_type": "NEWS", "name": "staff", "recipient_type": "RESTAURANT_USER", "entity_path": "/payload/restaurantId",
@@ -51,7 +52,7 @@ fn full(table: Table) -> Value {
         }),
         Table::Templates => json!({
             "event_type": "NEWS", "channel": "EMAIL", "locale": "it", "title": "Novità {{ payload.total }}", "body": "\u{1F514}\n'x'",
-            "html": "<p>\"è\"</p>",
+            "html": "<p>\"è\"</p>", "url": "https://example.org/{{ payload.total }}",
         }),
     }
 }
@@ -79,13 +80,13 @@ fn sparse(table: Table) -> (Value, Value) {
         Table::Settings => (
             json!({ "entity_type": "RESTAURANT", "entity_id": "5", "channel": "SMS", "event_type": "NEWS" }),
             json!({
-                "kind": "*", "enabled": true, "max_recipients": null, "roles": null, "quiet_hours_start": null,
-                "quiet_hours_end": null, "quiet_hours_mode": "SUPPRESS",
+                "kind": "*", "enabled": true, "max_recipients": null, "min_priority": null, "roles": null,
+                "quiet_hours_start": null, "quiet_hours_end": null, "quiet_hours_mode": "SUPPRESS",
             }),
         ),
         Table::Routing => (
             json!({ "event_type": "NEWS", "channel": "SLACK" }),
-            json!({ "mandatory": false, "delivery_strategy": "IMMEDIATE", "priority": null }),
+            json!({ "mandatory": false, "delivery_strategy": "IMMEDIATE", "min_priority": null, "priority": null }),
         ),
         Table::Audiences => (
             json!({ "event_type": "NEWS", "name": "staff", "recipient_type": "CUSTOMER" }),
@@ -93,7 +94,7 @@ fn sparse(table: Table) -> (Value, Value) {
         ),
         Table::Templates => (
             json!({ "event_type": "NEWS", "channel": "EMAIL", "locale": "it", "title": "Novità" }),
-            json!({ "body": "", "html": null }),
+            json!({ "body": "", "html": null, "url": null }),
         ),
     }
 }

@@ -66,11 +66,12 @@ pub async fn rules_come_back_as_they_were_written(fixture: &Fixture) {
         "event_type": "NEWS", "name": "staff", "recipient_type": "RESTAURANT_USER", "entity_path": "/payload/restaurantId",
         "roles": ["CHEF"], "scope": "TEAM", "shared_read": true, "when": "payload.total > 100",
     });
-    let route = json!({ "event_type": "NEWS", "channel": "SLACK", "mandatory": true, "priority": "LOW" });
+    let route = json!({ "event_type": "NEWS", "channel": "SLACK", "mandatory": true, "priority": "LOW", "min_priority": "LOW" });
     let template =
         json!({ "event_type": "NEWS", "channel": "EMAIL", "locale": "it", "title": "Novità", "html": "<p>" });
     let of_kind = json!({
         "entity_type": "RESTAURANT", "kind": "PIZZERIA", "channel": "SMS", "roles": ["MANAGER"], "max_recipients": 2,
+        "min_priority": "NORMAL",
         "quiet_hours_start": "22:00", "quiet_hours_end": "08:00", "quiet_hours_mode": "SUPPRESS",
     });
     let own = json!({ "entity_type": "RESTAURANT", "entity_id": "5", "channel": "SMS" });
@@ -102,8 +103,11 @@ pub async fn a_rule_that_can_not_be_used_does_not_hide_the_others(fixture: &Fixt
     fixture.put(Table::Settings, vec![setting("SMS"), setting("EMAIL")]).await;
     fixture.execute("UPDATE entity_notification_settings SET channel = 'FAX' WHERE channel = 'SMS'").await;
     fixture.execute("UPDATE event_type_channel_routing SET channel = 'FAX' WHERE channel = 'SMS'").await;
+    fixture
+        .execute("UPDATE event_type_channel_routing SET min_priority = 'URGENT' WHERE channel = 'PUSH'")
+        .await;
     let rules = fixture.store.rule_rows().await.expect("the rest can be used");
     assert_eq!(rules.default_settings.len(), 1);
     assert_eq!(rules.default_settings[0].channel, Channel::Email);
-    assert_eq!(rules.routing.len(), 3);
+    assert_eq!(rules.routing.len(), 2);
 }

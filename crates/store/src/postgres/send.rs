@@ -102,11 +102,21 @@ impl SendStore for Postgres {
         let id = job.key.notification_id;
         if let Some(row) = self.query(statement::POST_OF, &[&event_id, &hash]).await?.first() {
             let holder = NotificationId(read::get(row, "notification_id")?);
-            return Ok(Post::of(holder, read::maybe_parsed(row, "status")?, id));
+            let post = Post::of(holder, read::maybe_parsed(row, "status")?, id);
+            if post != Post::Mine {
+                return Ok(post);
+            }
         }
         let params: Params = &[&event_id, &hash, &id.0, &job.claim.0];
         let claimed = self.execute(statement::CLAIM_POST, params).await?;
         Ok(if claimed > 0 { Post::Mine } else { Post::Open })
+    }
+
+    async fn may_have_posted(&self, job: &SendJob) -> Result<bool, StoreError> {
+        let params: Params =
+            &[&job.event_id.as_str(), &address_hash(&job.address), &job.key.notification_id.0, &job.claim.0];
+        let rows = self.query(statement::POSTED_UNDER, params).await?;
+        Ok(read::get::<i64>(read::only(&rows)?, "posted")? > 0)
     }
 
     async fn note_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError> {

@@ -229,6 +229,9 @@ fn migrations() -> Result<Vec<Migration>, refinery::Error> {
         ("V1__first_tables", include_str!("migrations/V1__first_tables.sql")),
         ("V2__leases", include_str!("migrations/V2__leases.sql")),
         ("V3__sends", include_str!("migrations/V3__sends.sql")),
+        ("V5__template_url", include_str!("migrations/V5__template_url.sql")),
+        ("V6__posts", include_str!("migrations/V6__posts.sql")),
+        ("V7__min_priority", include_str!("migrations/V7__min_priority.sql")),
     ]
     .into_iter()
     .map(|(name, sql)| Migration::unapplied(name, sql))

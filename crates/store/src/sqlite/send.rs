@@ -101,8 +101,10 @@ impl SendStore for Sqlite {
                 let holder = read::parsed::<Uuid>(row, "notification_id")?;
                 Ok((NotificationId(holder), read::maybe_parsed(row, "status")?))
             })?;
-            if let Some((holder, status)) = holder {
-                return Ok(Post::of(holder, status, id));
+            if let Some(post) = holder.map(|(holder, status)| Post::of(holder, status, id))
+                && post != Post::Mine
+            {
+                return Ok(post);
             }
             let params = named_params! {
                 ":event_id": event_id, ":address_hash": hash, ":notification_id": id.to_string(), ":at": now,
@@ -110,6 +112,20 @@ impl SendStore for Sqlite {
             };
             let claimed = session.change(statement::CLAIM_POST, params)?;
             Ok(if claimed > 0 { Post::Mine } else { Post::Open })
+        })
+        .await
+    }
+
+    async fn may_have_posted(&self, job: &SendJob) -> Result<bool, StoreError> {
+        let (event_id, hash) = (job.event_id.to_string(), address_hash(&job.address));
+        let (id, claim) = (job.key.notification_id.to_string(), job.claim);
+        self.read(move |session| {
+            let params = named_params! {
+                ":event_id": event_id, ":address_hash": hash, ":notification_id": id, ":lease": claim.0,
+            };
+            let posted: Option<i64> =
+                session.first(statement::POSTED_UNDER, params, |row| Ok(row.get(0)?))?;
+            Ok(posted.is_some_and(|posted| posted > 0))
         })
         .await
     }

@@ -81,6 +81,7 @@ statements! {
     PAGE_EVERYBODY = "page_everybody";
     PAGE_USER = "page_user";
     POST_OF = "post_of";
+    POSTED_UNDER = "posted_under";
     PREFERENCES_OF = "preferences_of";
     PUT_SEND_ADDRESS = "put_send_address";
     RECEIVE_NOTIFICATION = "receive_notification";
