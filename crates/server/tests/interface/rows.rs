@@ -78,7 +78,7 @@ fn people() -> Vec<Table> {
                 &merged(&setting, &quiet),
                 &json!({
                     "entity_id": "*", "kind": "*", "event_type": "*", "enabled": false, "max_recipients": 3,
-                    "roles": ["MANAGER", "CHEF"],
+                    "min_priority": "NORMAL", "roles": ["MANAGER", "CHEF"],
                 }),
             ),
         },
