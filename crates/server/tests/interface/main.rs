@@ -14,6 +14,7 @@ mod doctor;
 mod events;
 mod examples;
 mod fresh;
+mod groups;
 mod hardening;
 mod health;
 mod listings;

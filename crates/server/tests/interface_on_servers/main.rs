@@ -17,6 +17,8 @@ mod events;
 mod examples;
 #[path = "../interface/fresh.rs"]
 mod fresh;
+#[path = "../interface/groups.rs"]
+mod groups;
 #[path = "../interface/listings.rs"]
 mod listings;
 #[path = "../interface/mails.rs"]
