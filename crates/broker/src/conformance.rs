@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::{Broker, Confirm, Consumer, DEAD_LETTER_QUEUE, Delivery, Message, Published, Room, Tag};
+use crate::{Broker, Confirm, Consumer, DEAD_LETTER_QUEUE, Delivery, Message, Published, Room, Stamp, Tag};
 
 /// The queues of the broker that a check opens.
 pub const QUEUES: [&str; 3] = ["a", "b", DEAD_LETTER_QUEUE];
@@ -83,7 +83,11 @@ for_each_check!(offer);
 /// Messages whose ids are these numbers, with as many digits, so that they sort.
 fn messages(numbers: Range<usize>) -> Vec<Message> {
     numbers
-        .map(|number| Message { id: id(number), body: format!("{{\"n\":{number}}}").into_bytes().into() })
+        .map(|number| Message {
+            id: id(number),
+            body: format!("{{\"n\":{number}}}").into_bytes().into(),
+            stamp: (number % 2 == 1).then_some(Stamp { instance: 17, at_ms: 1_789_000_000_123 }),
+        })
         .collect()
 }
 

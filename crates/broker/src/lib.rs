@@ -133,12 +133,23 @@ pub trait Consumer: Send + fmt::Debug {
 pub struct Message {
     pub id: String,
     pub body: Arc<[u8]>,
+    /// Absent from messages of others, and of releases that did not write it.
+    pub stamp: Option<Stamp>,
+}
+
+/// Which instance published a message, and when. It travels as the headers `published_by` and `published_at_ms`, so whoever may
+/// write to the queue can claim anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    pub instance: i32,
+    /// Milliseconds since 1970.
+    pub at_ms: i64,
 }
 
 /// Bodies hold addresses and payloads, which have no place in a log.
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, body } = self;
+        let Self { id, body, .. } = self;
         f.debug_struct("Message").field("id", id).field("body_bytes", &body.len()).finish()
     }
 }

@@ -72,7 +72,7 @@ async fn depths_name_every_queue() {
 async fn debug_output_shows_no_body() {
     let broker = open(10);
     let body: Arc<[u8]> = (*b"secret").into();
-    let message = Message { id: "m".to_owned(), body };
+    let message = Message { id: "m".to_owned(), body, stamp: None };
     assert_eq!(format!("{message:?}"), r#"Message { id: "m", body_bytes: 6 }"#);
     broker.publish("a", vec![message]).await.unwrap();
     let mut consumer = broker.consume("a", 10).await.unwrap();
@@ -85,7 +85,7 @@ fn open(limit: usize) -> InProcess {
 }
 
 fn messages(numbers: Range<usize>) -> Vec<Message> {
-    numbers.map(|number| Message { id: number.to_string(), body: (*b"{}").into() }).collect()
+    numbers.map(|number| Message { id: number.to_string(), body: (*b"{}").into(), stamp: None }).collect()
 }
 
 async fn publish(broker: &InProcess, numbers: Range<usize>) {

@@ -56,7 +56,7 @@ impl Completion {
     }
 
     /// Rows were received that were not there before: an entry for each of them.
-    pub fn received(&self, rows: Vec<EventId>) {
+    pub fn received(&self, rows: impl IntoIterator<Item = EventId>) {
         let mut known = self.lock();
         let Known { counted, found, .. } = &mut *known;
         for event_id in rows {

@@ -15,7 +15,7 @@ impl Engine {
         verdict: Verdict,
         note: Option<String>,
     ) -> Result<Resolved, StoreError> {
-        let resolved = self.store.resolve(key, verdict, note).await?;
+        let resolved = self.store.resolve(key, verdict, note, self.instance.id).await?;
         if resolved == Resolved::Done {
             let (channel, status) = (key.channel, verdict.status());
             tracing::info!(%key, status = status.as_str(), "a person ended the doubt about a send");

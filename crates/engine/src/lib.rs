@@ -3,9 +3,11 @@
 //! memory.
 
 mod backoff;
+mod clock;
 mod completion;
 pub mod config;
 mod doubt;
+mod latency;
 mod lease_end;
 mod measure;
 pub mod pipeline;
@@ -26,10 +28,12 @@ use std::time::Duration;
 
 use campanile_broker::Broker;
 use campanile_channels::Providers;
-use campanile_store::{Store, StoreError};
+use campanile_store::{Instance, Store, StoreError};
+use clock::DatabaseClock;
 use completion::Completion;
 
 pub use config::EngineConfig;
+pub use latency::Latencies;
 pub use roles::{Role, Roles};
 pub use rules::RuleCache;
 pub use signals::Signals;
@@ -51,6 +55,10 @@ pub struct Engine {
     pub signals: Arc<Signals>,
     completion: Arc<Completion>,
     pub config: Arc<EngineConfig>,
+    /// This instance, as rows name it.
+    pub instance: Arc<Instance>,
+    pub latencies: Arc<Latencies>,
+    clock: Arc<DatabaseClock>,
     untold: Arc<Untold>,
     /// How many batches may be received at the same time, besides those that are urgent.
     batches: Arc<Semaphore>,
@@ -74,6 +82,8 @@ impl Engine {
             )));
         }
         let rules = Arc::new(RuleCache::load(store.as_ref(), config.user_types.clone()).await?);
+        let instance = store.register_instance(&config.instance).await?;
+        let clock = DatabaseClock::ask(store.as_ref()).await?;
         let signals = Arc::new(Signals::new(config.user_types.queues()));
         let batches = Arc::new(Semaphore::new(config.receive.max_workers));
         Ok(Engine {
@@ -84,6 +94,9 @@ impl Engine {
             signals,
             completion: Arc::default(),
             config: Arc::new(config),
+            instance: Arc::new(instance),
+            latencies: Arc::default(),
+            clock: Arc::new(clock),
             untold: Arc::default(),
             batches,
         })

@@ -1,4 +1,5 @@
-//! The rules in memory. A change through this instance is seen at once, any other within a second.
+//! The rules in memory. A change through this instance is seen at once, any other within a second; with them the database's clock is
+//! read again.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -59,7 +60,9 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(REFRESH_INTERVAL) => {}
         }
-        if let Err(error) = engine.rules.refresh(engine.store.as_ref()).await {
+        let store = engine.store.as_ref();
+        let refreshed = tokio::try_join!(engine.rules.refresh(store), engine.clock.refresh(store));
+        if let Err(error) = refreshed {
             engine.signals.note_outage(Outage::Database, "rules", &error);
         }
     }

@@ -303,7 +303,7 @@ async fn with_a_full_queue(lease: Duration) -> World {
     let witness = "CREATE TABLE witness (id INTEGER);
          CREATE TRIGGER witness AFTER UPDATE ON publish_chunk BEGIN INSERT INTO witness VALUES (NEW.id); END";
     world.back_door.execute(witness).await;
-    let filling = |_| Message { id: "filling".to_owned(), body: Arc::from(&b"{}"[..]) };
+    let filling = |_| Message { id: "filling".to_owned(), body: Arc::from(&b"{}"[..]), stamp: None };
     world.broker.publish(CUSTOMERS, (0..QUEUE_LIMIT).map(filling).collect()).await.unwrap();
     world.emit(json!([event("e1", 1)])).await;
     world

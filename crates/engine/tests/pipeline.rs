@@ -74,8 +74,11 @@ async fn one_poisonous_outcome_fails_alone_and_the_rest_of_its_batch_is_settled(
 async fn a_forged_message_reaches_nobody_and_the_queue_flows_on() {
     let world = World::new().await;
     world.put(Table::Recipients, json!([customer(1)])).await;
-    let forged =
-        |id: String| Message { id, body: Arc::from(&br#"{"recipient_address":"evil@example.com"}"#[..]) };
+    let forged = |id: String| Message {
+        id,
+        body: Arc::from(&br#"{"recipient_address":"evil@example.com"}"#[..]),
+        stamp: None,
+    };
     let messages =
         vec![forged(format!("{}:EMAIL", NotificationId::generate())), forged("nonsense".to_owned())];
     world.broker.publish("notification.customer", messages).await.unwrap();

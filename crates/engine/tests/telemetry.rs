@@ -251,7 +251,7 @@ async fn dead_letters_of_every_other_stage_are_counted() {
                       VALUES ('e1', 'T', 'CUSTOMER', '1', 'nonsense')";
     world.back_door.execute(unreadable).await;
     metrics.until_count(r#"campanile_dead_letters_total{stage="fan_out"}"#, 2).await;
-    let forged = Message { id: "nonsense".to_owned(), body: Arc::from(&b"{}"[..]) };
+    let forged = Message { id: "nonsense".to_owned(), body: Arc::from(&b"{}"[..]), stamp: None };
     world.broker.publish(QUEUE, vec![forged.clone()]).await.unwrap();
     metrics.until_count(r#"campanile_dead_letters_total{stage="receive"}"#, 1).await;
     world.broker.publish("notification.dlq", vec![forged]).await.unwrap();
@@ -283,6 +283,7 @@ async fn what_comes_again_is_counted_where_it_is_refused() {
     let message = |row: &campanile_store::JsonRow| Message {
         id: row["id"].as_str().unwrap().to_owned(),
         body: Arc::from(&b"{}"[..]),
+        stamp: None,
     };
     let messages: Vec<Message> = trace.outbox.iter().map(message).collect();
     world.broker.publish(QUEUE, [messages.clone(), messages].concat()).await.unwrap();

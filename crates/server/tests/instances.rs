@@ -85,6 +85,17 @@ async fn the_stages_may_run_apart() {
     api.emit(&reservation("by-http")).await;
     let trace = api.settled("by-http").await;
     assert_eq!(trace["event"]["status"], "PROCESSED", "{trace}");
+    assert_eq!(trace["event"]["stages"]["fan_out"]["instance"], "fan_out", "{trace}");
+    for send in trace["sends"].as_array().into_iter().flatten() {
+        // What is received for a web socket is sent by that.
+        let sender = if send["channel"] == "WEBSOCKET" { "receive" } else { "send" };
+        let by =
+            [("publish", "publish,recover"), ("receive", "receive"), ("send", sender), ("settle", sender)];
+        for (stage, instance) in by {
+            assert_eq!(send["stages"][stage]["instance"], instance, "{stage} of {send}");
+            assert!(send["stages"][stage]["at"].is_string(), "{stage} of {send}");
+        }
+    }
     let mut events = produce(&home, "by-sql", 5).await;
     events.push("by-http".to_owned());
     check_ledger(&home, &api, &events).await;

@@ -4,7 +4,7 @@
 #[expect(dead_code, reason = "what the other tests need is there too")]
 mod support;
 
-use campanile_broker::{Broker, Message, RabbitMq, RabbitMqConfig};
+use campanile_broker::{Broker, Message, RabbitMq, RabbitMqConfig, Stamp};
 use serde_json::{Value, json};
 use support::ledger::{check_ledger, database, produce};
 use support::{Backend, Home, Server, reservation, staff, until};
@@ -103,6 +103,7 @@ async fn messages_that_nobody_of_ours_wrote_reach_nobody_and_end_in_the_dead_let
         body: br#"{"v": 1, "event_id": "forged", "recipient_type": "CUSTOMER", "recipient_id": "1", "channel": "EMAIL",
                    "recipient_address": "victim@example.com", "title": "Pay here"}"#[..]
             .into(),
+        stamp: Some(Stamp { instance: i32::MAX, at_ms: i64::MIN }),
     }
     };
     let forged = ["", "no key", "01990000-0000-7000-8000-000000000000:EMAIL"].map(message).to_vec();

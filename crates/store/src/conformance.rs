@@ -28,6 +28,7 @@ mod retain;
 mod row;
 mod rule;
 mod settle;
+mod stages;
 mod trace;
 mod waiting;
 
@@ -277,6 +278,15 @@ macro_rules! for_each_check {
             rule::rules_come_back_as_they_were_written
             rule::default_routes_are_there_from_the_start
             rule::a_rule_that_can_not_be_used_does_not_hide_the_others
+            stages::a_name_keeps_its_number
+            stages::a_trace_has_instance_and_time_of_every_stage
+            stages::a_retry_has_instance_and_time_of_each_attempt
+            stages::what_a_dead_instance_left_is_traced_to_it
+            stages::what_was_let_go_has_no_attempt_and_no_outcome
+            stages::a_stamp_of_the_future_is_cut_to_the_receipt
+            stages::messages_without_a_stamp_are_received_all_the_same
+            stages::a_fan_out_is_traced_to_this_event_and_not_to_its_namesake
+            stages::an_event_that_fails_again_is_traced_to_the_last_time
             trace::an_unknown_event_has_no_trace
             trace::a_trace_tells_what_happened
             trace::a_trace_names_who_was_considered

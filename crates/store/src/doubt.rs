@@ -9,7 +9,7 @@ use campanile_domain::time;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{DeadLetter, JsonRow, StoreError};
+use crate::{DeadLetter, InstanceId, JsonRow, StoreError};
 
 /// How many sends a page looks at, where not every one of them matches.
 const LOOKED_AT: usize = 1_000;
@@ -76,6 +76,7 @@ pub trait DoubtStore {
         key: SendKey,
         verdict: Verdict,
         note: Option<String>,
+        instance: InstanceId,
     ) -> Result<Resolved, StoreError>;
 }
 

@@ -20,6 +20,7 @@ mod doubt;
 mod event;
 mod examine;
 mod fan_out;
+mod instance;
 mod lease;
 mod outbox;
 mod people;
@@ -45,13 +46,14 @@ pub use event::{Acceptance, EventStore};
 pub use fan_out::{
     Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore, NewChunk, Step,
 };
+pub use instance::{Instance, InstanceId, InstanceStore};
 pub use lease::{Held, LeaseStore};
 pub use outbox::{ChunkId, LostFrom, OutboxStore, Republished};
 pub use retain::{RetainStore, Retained};
 pub use row::{JsonRow, RowFilter, RowStore, Table};
 pub use send::{
-    Capture, ClaimId, DeadLetter, Devices, ExpiredClaim, FailedMessage, Post, Receipt, Received, ReceivedKey,
-    SendJob, SendStore, Settled, Settlement,
+    Capture, ClaimId, DeadLetter, Devices, ExpiredClaim, FailedMessage, NewSend, Post, PublishStamp, Receipt,
+    Received, ReceivedKey, SendJob, SendStore, Settled, Settlement,
 };
 pub use trace::{EventFilter, Trace, TraceFilter, TraceStore};
 pub use waiting::{OldestWaiting, WaitingStore};
@@ -68,6 +70,7 @@ pub trait Store:
     + DeadLetterStore
     + RetainStore
     + LeaseStore
+    + InstanceStore
     + RowStore
     + TraceStore
     + WaitingStore

@@ -10,9 +10,10 @@ use campanile_domain::id::{EventId, EventType, NotificationId, SendKey, UserRef}
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressDone, AddressEnd, CRASHED, OutcomeKind, SendState};
 use campanile_domain::status::SendStatus;
+use campanile_domain::time::Timestamp;
 use sha2::{Digest, Sha256};
 
-use crate::StoreError;
+use crate::{Instance, InstanceId, StoreError};
 
 /// The fencing token of a claim; it rises with each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,6 +24,24 @@ pub struct ReceivedKey {
     pub key: SendKey,
     /// Claim the send for an attempt at once; otherwise it is due and waits.
     pub claim: bool,
+    /// As its message says; absent where it does not.
+    pub published: Option<PublishStamp>,
+}
+
+/// Who published a message, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PublishStamp {
+    pub at: Timestamp,
+    pub by: InstanceId,
+}
+
+/// A send that was not there before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSend {
+    pub event_id: EventId,
+    pub channel: Channel,
+    pub priority: Priority,
+    pub event_created_at: Timestamp,
 }
 
 #[derive(Debug, Default)]
@@ -31,8 +50,8 @@ pub struct Received {
     pub jobs: Vec<SendJob>,
     /// Keys that no outbox row has: forged, or older than what is kept.
     pub unknown: Vec<SendKey>,
-    /// The event of each row that was not there before.
-    pub events: Vec<EventId>,
+    /// Each row that was not there before.
+    pub new: Vec<NewSend>,
     /// The events of the others; they may be complete, too.
     pub events_again: Vec<EventId>,
     /// Rows that were there already: a redelivery.
@@ -58,6 +77,8 @@ pub struct SendJob {
     pub title: String,
     pub body: String,
     pub priority: Priority,
+    /// When the event was accepted.
+    pub event_created_at: Timestamp,
 }
 
 /// Which of a push's devices an attempt is for.
@@ -100,6 +121,8 @@ pub struct Settlement {
     /// What the provider made of it. One that was not asked does not count as an attempt.
     pub outcome: OutcomeKind,
     pub duration: Duration,
+    /// When the attempt began; absent where there was none, or nobody knows.
+    pub attempted_at: Option<Timestamp>,
     pub capture: Capture,
 }
 
@@ -367,7 +390,7 @@ pub trait SendStore {
     async fn receive(
         &self,
         keys: Vec<ReceivedKey>,
-        instance: &str,
+        instance: &Instance,
         lease: Duration,
     ) -> Result<Received, StoreError>;
 
@@ -376,15 +399,16 @@ pub trait SendStore {
         &self,
         channel: Channel,
         limit: usize,
-        instance: &str,
+        instance: &Instance,
         lease: Duration,
     ) -> Result<Vec<SendJob>, StoreError>;
 
-    /// One transaction for a batch of outcomes; each is fenced by its claim. `finished` claims hold nothing any more.
+    /// One transaction for a batch of outcomes; each is fenced by its claim. `finished` claims hold nothing any more. Written by `instance`.
     async fn settle(
         &self,
         settlements: Vec<Settlement>,
         finished: Vec<ClaimId>,
+        instance: InstanceId,
     ) -> Result<Settled, StoreError>;
 
     /// Asks to post an event to the job's webhook: of all sends that ask, one is told that it is theirs to do, however often it asks,
@@ -406,8 +430,5 @@ pub trait SendStore {
     async fn fail_messages(&self, failed: Vec<FailedMessage>) -> Result<(), StoreError>;
 
     /// When the next send of the channel is due, if any waits.
-    async fn next_due(
-        &self,
-        channel: Channel,
-    ) -> Result<Option<campanile_domain::time::Timestamp>, StoreError>;
+    async fn next_due(&self, channel: Channel) -> Result<Option<Timestamp>, StoreError>;
 }

@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use campanile_domain::event::Event;
 use campanile_domain::id::{EventId, UserRef};
 use campanile_domain::status::EventStatus;
-use serde_json::Value;
+use campanile_domain::time;
+use serde_json::{Value, json};
 
 use crate::{FanOutClaim, JsonRow, StoreError};
 
@@ -19,6 +20,7 @@ pub struct TraceFilter {
 /// What happened to one event. Rows have the column names of their tables.
 #[derive(Debug)]
 pub struct Trace {
+    /// With `stages.fan_out`: `at` and `instance`.
     pub event: JsonRow,
     pub processed: Option<JsonRow>,
     /// Decisions as they were stored; absent for large audiences.
@@ -27,9 +29,61 @@ pub struct Trace {
     pub people: Vec<JsonRow>,
     pub outbox: Vec<JsonRow>,
     pub notifications: Vec<JsonRow>,
+    /// Each with `stages`: `publish`, `receive`, `send`, `settle`.
     pub sends: Vec<JsonRow>,
     pub dead_letters: Vec<JsonRow>,
     pub next: Option<UserRef>,
+}
+
+impl Trace {
+    /// Puts instance and time of each stage where readers look for them: `stages` of the event and of each send.
+    pub(crate) fn with_stages(mut self) -> Self {
+        let fan_out = fan_out_stage(&self.event, self.processed.as_ref());
+        self.event.insert("stages".to_owned(), json!({ "fan_out": fan_out }));
+        for send in &mut self.sends {
+            let stages = send_stages(send);
+            send.insert("stages".to_owned(), stages);
+        }
+        self
+    }
+}
+
+/// A stage that has not happened, or that nobody noted, is null.
+fn stage(at: &Value, instance: &Value) -> Value {
+    if at.is_null() && instance.is_null() { Value::Null } else { json!({ "at": at, "instance": instance }) }
+}
+
+/// While a large audience is under way, the instance of its last step and no time. An id that was known already was decided by
+/// whoever saw it first, which says nothing of this event.
+fn fan_out_stage(event: &JsonRow, processed: Option<&JsonRow>) -> Value {
+    let of = |row: &JsonRow, column: &str| row.get(column).cloned().unwrap_or_default();
+    let published_at = of(event, "published_at");
+    let accepted = event.get("created_at").and_then(Value::as_str).and_then(time::from_text);
+    let decided = |row: &&JsonRow| {
+        let at = row.get("created_at").and_then(Value::as_str).and_then(time::from_text);
+        at >= accepted
+    };
+    let Some(processed) = processed.filter(decided) else { return stage(&published_at, &Value::Null) };
+    let under_way = processed.get("status").is_some_and(|status| status == "PROCESSING");
+    let at = if under_way || !published_at.is_null() { published_at } else { of(processed, "created_at") };
+    stage(&at, &of(processed, "instance"))
+}
+
+/// Takes the columns that the stages are made of. What is settled for good or for now was so when it was sent, or with its last attempt.
+fn send_stages(send: &mut JsonRow) -> Value {
+    let attempts = send.get("attempts").and_then(Value::as_array);
+    let last_attempt = attempts.and_then(|attempts| attempts.last()).map(|attempt| attempt["at"].clone());
+    let sent_at = send.get("sent_at").filter(|at| !at.is_null()).cloned();
+    let settled_at = sent_at.or(last_attempt).unwrap_or_default();
+    let received_at = send.get("created_at").cloned().unwrap_or_default();
+    let mut take = |column: &str| send.remove(column).unwrap_or_default();
+    let settled_by = take("settled_by");
+    json!({
+        "publish": stage(&take("published_at"), &take("published_by")),
+        "receive": stage(&received_at, &take("received_by")),
+        "send": stage(&take("attempted_at"), &take("attempted_by")),
+        "settle": if settled_at.is_null() { Value::Null } else { stage(&settled_at, &settled_by) },
+    })
 }
 
 #[derive(Debug, Clone, Default)]

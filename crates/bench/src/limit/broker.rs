@@ -59,7 +59,8 @@ async fn both_ways(broker: &Arc<dyn Broker>) -> Result<Rate> {
 
 async fn publish(broker: &dyn Broker) -> Result<()> {
     let body: Arc<[u8]> = BODY.as_bytes().into();
-    let messages = (0..BATCH).map(|_| Message { id: Uuid::now_v7().to_string(), body: Arc::clone(&body) });
+    let messages =
+        (0..BATCH).map(|_| Message { id: Uuid::now_v7().to_string(), body: Arc::clone(&body), stamp: None });
     match broker.publish(QUEUE, messages.collect()).await? {
         Published::Confirmed(confirms) => {
             ensure!(

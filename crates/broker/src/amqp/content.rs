@@ -1,6 +1,7 @@
 //! Messages with their properties: those that we publish, and those that arrive.
 
-use super::codec::{Malformed, Reader, Table, put_short_text};
+use super::codec::{Malformed, Reader, Table, Value, put_short_text, put_sized};
+use crate::Stamp;
 
 const BASIC_CLASS: u16 = 60;
 const PERSISTENT: u8 = 2;
@@ -15,11 +16,15 @@ const REPLY_TO: u16 = 1 << 9;
 const EXPIRATION: u16 = 1 << 8;
 const MESSAGE_ID: u16 = 1 << 7;
 
+const PUBLISHED_BY: &str = "published_by";
+const PUBLISHED_AT: &str = "published_at_ms";
+
 /// A persistent JSON message to be published.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outgoing<'a> {
     pub(crate) id: &'a str,
     pub(crate) body: &'a [u8],
+    pub(crate) stamp: Option<Stamp>,
 }
 
 impl Outgoing<'_> {
@@ -27,11 +32,25 @@ impl Outgoing<'_> {
         out.extend(BASIC_CLASS.to_be_bytes());
         out.extend([0, 0]);
         out.extend((self.body.len() as u64).to_be_bytes());
-        out.extend((CONTENT_TYPE | DELIVERY_MODE | MESSAGE_ID).to_be_bytes());
+        let headers = if self.stamp.is_some() { HEADERS } else { 0 };
+        out.extend((CONTENT_TYPE | headers | DELIVERY_MODE | MESSAGE_ID).to_be_bytes());
         put_short_text(out, "application/json");
+        if let Some(stamp) = self.stamp {
+            put_sized(out, |out| put_stamp(out, stamp));
+        }
         out.push(PERSISTENT);
         put_short_text(out, self.id);
     }
+}
+
+/// Two headers, as signed integers of 32 and of 64 bits.
+fn put_stamp(out: &mut Vec<u8>, stamp: Stamp) {
+    put_short_text(out, PUBLISHED_BY);
+    out.push(b'I');
+    out.extend(stamp.instance.to_be_bytes());
+    put_short_text(out, PUBLISHED_AT);
+    out.push(b'l');
+    out.extend(stamp.at_ms.to_be_bytes());
 }
 
 /// A message that the broker delivers or returns.
@@ -42,6 +61,18 @@ pub(crate) struct Incoming {
     pub(crate) headers: Table,
     /// Cut off after [`MAX_KEPT_BODY_BYTES`](super::MAX_KEPT_BODY_BYTES).
     pub(crate) body: Vec<u8>,
+}
+
+impl Incoming {
+    /// Where one of the two headers is missing or no number, there is none.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        match (self.headers.get(PUBLISHED_BY), self.headers.get(PUBLISHED_AT)) {
+            (Some(Value::Number(instance)), Some(Value::Number(at_ms))) => {
+                Some(Stamp { instance: i32::try_from(*instance).ok()?, at_ms: *at_ms })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What stands before a body: how long it is, and what it is like.
@@ -95,7 +126,7 @@ mod tests {
     #[test]
     fn properties_are_read_as_they_were_written() {
         let mut bytes = Vec::new();
-        Outgoing { id: "message-1", body: b"{}" }.put_header(&mut bytes);
+        Outgoing { id: "message-1", body: b"{}", stamp: None }.put_header(&mut bytes);
         let header = Header::read(&bytes).expect("the header is whole");
         assert_eq!((header.body_bytes, header.id.as_str()), (2, "message-1"));
     }
@@ -103,9 +134,26 @@ mod tests {
     #[test]
     fn properties_that_cannot_be_read_leave_a_message_without_id() {
         let mut bytes = Vec::new();
-        Outgoing { id: "message-1", body: b"{}" }.put_header(&mut bytes);
+        Outgoing { id: "message-1", body: b"{}", stamp: None }.put_header(&mut bytes);
         bytes.truncate(bytes.len() - 1);
         let header = Header::read(&bytes).expect("the length of the body is there");
         assert_eq!((header.body_bytes, header.id.as_str()), (2, ""));
+    }
+
+    #[test]
+    fn a_stamp_is_read_as_it_was_written_and_what_is_none_is_left_out() {
+        let written = Stamp { instance: 7, at_ms: 1_789_000_000_123 };
+        let mut bytes = Vec::new();
+        Outgoing { id: "message-1", body: b"{}", stamp: Some(written) }.put_header(&mut bytes);
+        let header = Header::read(&bytes).expect("the header is whole");
+        assert_eq!(header.id, "message-1");
+        let mut incoming = Incoming { headers: header.headers, ..Incoming::default() };
+        assert_eq!(incoming.stamp(), Some(written));
+        incoming.headers.insert(PUBLISHED_BY.to_owned(), Value::Number(i64::MAX));
+        assert_eq!(incoming.stamp(), None);
+        incoming.headers.insert(PUBLISHED_BY.to_owned(), Value::Text("7".to_owned()));
+        assert_eq!(incoming.stamp(), None);
+        incoming.headers.remove(PUBLISHED_BY);
+        assert_eq!(incoming.stamp(), None);
     }
 }

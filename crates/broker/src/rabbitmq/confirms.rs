@@ -177,8 +177,10 @@ mod tests {
     const ACCEPTED: Confirm = Confirm::Accepted;
 
     fn batch(confirms: &Arc<Confirms>, ids: &[&str]) -> Waiting {
-        let messages: Vec<_> =
-            ids.iter().map(|id| Message { id: (*id).to_owned(), body: (*b"{}").into() }).collect();
+        let messages: Vec<_> = ids
+            .iter()
+            .map(|id| Message { id: (*id).to_owned(), body: (*b"{}").into(), stamp: None })
+            .collect();
         let count = messages.len();
         let waiting = confirms.begin(Arc::new(messages), vec![ACCEPTED; count], count);
         (0..count).for_each(|place| confirms.sending(waiting.batch(), place));

@@ -75,7 +75,8 @@ impl Listener for Inbox {
             Some(Value::Number(count)) => u32::try_from(*count).unwrap_or_default(),
             _ => 0,
         };
-        let message = Message { id: message.id, body: message.body.into() };
+        let stamp = message.stamp();
+        let message = Message { id: message.id, body: message.body.into(), stamp };
         let mut state = self.lock();
         if state.ended.is_some() {
             return;

@@ -124,7 +124,7 @@ fn unconfirmed() -> Fault {
 }
 
 fn outgoing(message: &Message) -> Outgoing<'_> {
-    Outgoing { id: &message.id, body: &message.body }
+    Outgoing { id: &message.id, body: &message.body, stamp: message.stamp }
 }
 
 /// The broker would answer these by closing the channel, and so refuse everybody else's messages with them.

@@ -134,7 +134,7 @@ async fn what_the_broker_would_choke_on_is_refused_and_the_rest_taken() {
     };
     assert_eq!((&confirms[0], &confirms[3]), (&Confirm::Accepted, &Confirm::Accepted));
     assert!(confirms[1..3].iter().all(|confirm| matches!(confirm, Confirm::Refused { .. })), "{confirms:?}");
-    let longest = Message { id: "i".repeat(255), body: (*b"{}").into() };
+    let longest = Message { id: "i".repeat(255), body: (*b"{}").into(), stamp: None };
     let accepted = Published::Confirmed(vec![Confirm::Accepted]);
     assert_eq!(broker.publish("a", vec![longest]).await.expect("it is there"), accepted);
     until(async || broker.depths().contains(&("a".to_owned(), 3)).then_some(())).await;
@@ -194,5 +194,5 @@ async fn a_dead_letter_says_where_it_died() {
 /// With a body of so many bytes, no two of which are easily mistaken for each other.
 fn message_of(bytes: usize) -> Message {
     let body = (0..bytes).map(|byte| u8::try_from(byte % 251).unwrap_or_default());
-    Message { id: "id".to_owned(), body: body.collect() }
+    Message { id: "id".to_owned(), body: body.collect(), stamp: None }
 }

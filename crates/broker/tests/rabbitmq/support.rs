@@ -78,7 +78,7 @@ pub fn url() -> Url {
 }
 
 pub fn messages(numbers: Range<usize>) -> Vec<Message> {
-    numbers.map(|number| Message { id: format!("{number:05}"), body: (*b"{}").into() }).collect()
+    numbers.map(|number| Message { id: format!("{number:05}"), body: (*b"{}").into(), stamp: None }).collect()
 }
 
 /// Publishes as a patient caller does.

@@ -6,8 +6,11 @@ mod batch;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
 use campanile_domain::fan_out::MAX_DECISIONS;
+use campanile_domain::priority::Priority;
+use campanile_domain::time::Timestamp;
 use campanile_store::{Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, Step, StoreError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -368,6 +371,9 @@ impl FanOut {
         let letters = note_failures(&batch.steps) + failed_rows.len() as u64;
         let known = batch.steps.iter().filter(|step| matches!(step.step, Step::Known)).count();
         let between_chunks = batch.steps.iter().any(|step| matches!(step.step, Step::Continues(_)));
+        let rows = chunks.iter().flat_map(|chunk| &chunk.rows);
+        let written: Vec<(Channel, Priority, Timestamp)> =
+            rows.map(|row| (row.row.key.channel, row.row.priority, row.event.created_at)).collect();
         let commit = FanOutCommit {
             instance: self.engine.config.instance.clone(),
             steps: std::mem::take(&mut batch.steps),
@@ -383,6 +389,10 @@ impl FanOut {
         }
         count_letters("fan_out", letters);
         count_duplicates("fan_out", known as u64);
+        let now = self.engine.clock.now();
+        for (channel, priority, created_at) in written {
+            self.engine.latencies.fan_out.observe(channel, priority, created_at, now);
+        }
         metrics::counter!(FAN_OUT_EVENTS).increment(batch.report.events as u64);
         metrics::counter!(FAN_OUT_ROWS).increment(batch.report.rows as u64);
         if self.engine.config.roles.has(Role::Receive) {

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use campanile_broker::{BrokerError, Confirm, Message, Published};
+use campanile_broker::{BrokerError, Confirm, Message, Published, Stamp};
 use campanile_domain::fan_out::MAX_CHUNK_ROWS;
 use campanile_domain::id::SendKey;
 use campanile_domain::message;
@@ -358,13 +358,14 @@ pub async fn publish(
     let encoded = |ChunkRow { row, event }: &ChunkRow| Message {
         id: row.key.to_string(),
         body: message::encode(event, row).into(),
+        stamp: None,
     };
     let messages: Vec<Message> = rows.map(encoded).collect();
     let mut gives_up = pin!(timeout(engine.config.lease / PART_OF_LEASE, stop.cancelled()));
     fail::fail_point!("publish.before_confirm");
     let published = loop {
         let room = engine.broker.room(&queue);
-        let published = engine.broker.publish(&queue, messages.clone()).await;
+        let published = engine.broker.publish(&queue, stamped(engine, &messages)).await;
         if !matches!(published, Ok(Published::Full)) {
             break published;
         }
@@ -389,6 +390,12 @@ pub async fn publish(
             Err(error.into())
         }
     }
+}
+
+/// The same, with who publishes them and when: the trace gets it from the receiver, so that nothing is written here.
+fn stamped(engine: &Engine, messages: &[Message]) -> Vec<Message> {
+    let stamp = Stamp { instance: engine.instance.id.0, at_ms: engine.clock.now().as_millisecond() };
+    messages.iter().map(|message| Message { stamp: Some(stamp), ..message.clone() }).collect()
 }
 
 async fn release(engine: &Engine, chunks: &[Chunk]) -> Result<(), StoreError> {

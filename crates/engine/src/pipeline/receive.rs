@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use campanile_broker::{BrokerError, Consumer, DEAD_LETTER_QUEUE, Delivery, Tag};
+use campanile_broker::{BrokerError, Consumer, DEAD_LETTER_QUEUE, Delivery, Stamp, Tag};
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
 use campanile_domain::id::SendKey;
 use campanile_domain::status::SendStatus;
+use campanile_domain::time::Timestamp;
 use campanile_domain::user_type::is_high;
-use campanile_store::{FailedMessage, ReceivedKey, Signal, StoreError};
+use campanile_store::{FailedMessage, InstanceId, NewSend, PublishStamp, ReceivedKey, Signal, StoreError};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -188,7 +189,7 @@ pub async fn receive(engine: &Engine, desk: &Desk, deliveries: &[Delivery]) -> R
     let mut failed = Vec::new();
     for delivery in deliveries {
         match delivery.message.id.parse::<SendKey>() {
-            Ok(key) => keys.push(key),
+            Ok(key) => keys.push(Arrived { key, published: delivery.message.stamp.and_then(published) }),
             Err(error) => failed.push(FailedMessage {
                 key: None,
                 failure: Failure::new(UNREADABLE, error.to_string()),
@@ -197,12 +198,25 @@ pub async fn receive(engine: &Engine, desk: &Desk, deliveries: &[Delivery]) -> R
         }
     }
     // In key order, so that concurrent batches do not wait for each other in a circle.
-    keys.sort_unstable();
+    keys.sort_unstable_by_key(|arrived| arrived.key);
     let with_repetitions = keys.len();
-    keys.dedup();
+    keys.dedup_by_key(|arrived| arrived.key);
     failed.extend(receive_keys(engine, desk, &keys).await?);
     count_duplicates("receive", (with_repetitions - keys.len()) as u64);
     fail_messages(engine, failed).await
+}
+
+/// A message that can be read.
+#[derive(Debug, Clone, Copy)]
+struct Arrived {
+    key: SendKey,
+    published: Option<PublishStamp>,
+}
+
+/// Whoever may write to a queue can write any stamp: one that no database would take is none.
+fn published(stamp: Stamp) -> Option<PublishStamp> {
+    let at = Timestamp::from_millisecond(stamp.at_ms).ok().filter(|at| *at >= Timestamp::UNIX_EPOCH)?;
+    Some(PublishStamp { at, by: InstanceId(stamp.instance) })
 }
 
 async fn fail_messages(engine: &Engine, failed: Vec<FailedMessage>) -> Result<(), StoreError> {
@@ -219,10 +233,10 @@ async fn fail_messages(engine: &Engine, failed: Vec<FailedMessage>) -> Result<()
 async fn receive_keys(
     engine: &Engine,
     desk: &Desk,
-    keys: &[SendKey],
+    keys: &[Arrived],
 ) -> Result<Vec<FailedMessage>, StoreError> {
     let mut failed = Vec::new();
-    let mut batches: Vec<(&[SendKey], u32)> = vec![(keys, 1)];
+    let mut batches: Vec<(&[Arrived], u32)> = vec![(keys, 1)];
     while let Some((batch, tries)) = batches.pop() {
         match receive_batch(engine, desk, batch).await {
             Ok(unknown) => failed.extend(unknown.into_iter().map(|key| FailedMessage {
@@ -236,9 +250,9 @@ async fn receive_keys(
             }
             Err(StoreError::Refused(_)) if tries < MAX_FAILURES => batches.push((batch, tries + 1)),
             Err(StoreError::Refused(error)) => {
-                tracing::error!(key = %batch[0], %error, "a message could not be received");
+                tracing::error!(key = %batch[0].key, %error, "a message could not be received");
                 failed.push(FailedMessage {
-                    key: Some(batch[0]),
+                    key: Some(batch[0].key),
                     failure: Failure::new(REFUSED, error),
                     message: None,
                 });
@@ -249,21 +263,27 @@ async fn receive_keys(
     Ok(failed)
 }
 
-async fn receive_batch(engine: &Engine, desk: &Desk, keys: &[SendKey]) -> Result<Vec<SendKey>, StoreError> {
-    if keys.is_empty() {
+async fn receive_batch(
+    engine: &Engine,
+    desk: &Desk,
+    arrived: &[Arrived],
+) -> Result<Vec<SendKey>, StoreError> {
+    if arrived.is_empty() {
         return Ok(Vec::new());
     }
-    let mut places = desk.reserve(keys.iter().map(|key| key.channel));
-    let received: Vec<ReceivedKey> =
-        keys.iter().map(|&key| ReceivedKey { key, claim: places.take(key.channel) }).collect();
+    let mut places = desk.reserve(arrived.iter().map(|arrived| arrived.key.channel));
+    let received: Vec<ReceivedKey> = arrived
+        .iter()
+        .map(|&Arrived { key, published }| ReceivedKey { key, claim: places.take(key.channel), published })
+        .collect();
     let lease_ends = LeaseEnd::after(engine.config.lease);
     fail::fail_point!("receive.before_commit");
-    let written =
-        engine.store.receive(received.clone(), &engine.config.instance, engine.config.lease).await?;
-    let known = (keys.len() - written.unknown.len()) as u64;
+    let written = engine.store.receive(received.clone(), &engine.instance, engine.config.lease).await?;
+    let known = (arrived.len() - written.unknown.len()) as u64;
     metrics::counter!(RECEIVED).increment(known - written.repeated);
     count_duplicates("receive", written.repeated);
     count_sends(Channel::Websocket, SendStatus::Sent, written.sent);
+    note_latencies(engine, &written.new);
     let waiting: HashSet<Channel> =
         received.iter().filter(|key| !key.claim).map(|key| key.key.channel).collect();
     desk.enqueue(written.jobs, lease_ends, places);
@@ -273,9 +293,20 @@ async fn receive_batch(engine: &Engine, desk: &Desk, keys: &[SendKey]) -> Result
     for channel in waiting {
         engine.signals.due(channel).notify_waiters();
     }
-    engine.completion.received(written.events);
+    engine.completion.received(written.new.into_iter().map(|new| new.event_id));
     engine.completion.maybe(written.events_again);
     Ok(written.unknown)
+}
+
+/// A web socket's is sent by being received.
+fn note_latencies(engine: &Engine, new: &[NewSend]) {
+    let now = engine.clock.now();
+    for NewSend { channel, priority, event_created_at, .. } in new {
+        engine.latencies.received.observe(*channel, *priority, *event_created_at, now);
+        if *channel == Channel::Websocket {
+            engine.latencies.sent.observe(*channel, *priority, *event_created_at, now);
+        }
+    }
 }
 
 fn kept(delivery: &Delivery) -> String {

@@ -226,6 +226,7 @@ async fn ask(claimed: Claimed, chain: &Chain, contents: &Contents) -> Attempted 
         provider: provider.to_owned(),
         captures: chain.captures(),
         duration: begun.elapsed(),
+        begun: Some(begun),
         claimed,
     }
 }
@@ -292,7 +293,7 @@ pub async fn claim_due(
     let Some(places) = desk.reserve_up_to(channel, MAX_CLAIM) else { return Ok(known) };
     let lease_ends = LeaseEnd::after(engine.config.lease);
     let limit = places.num_permits();
-    let jobs = engine.store.claim_due(channel, limit, &engine.config.instance, engine.config.lease).await?;
+    let jobs = engine.store.claim_due(channel, limit, &engine.instance, engine.config.lease).await?;
     let next = if jobs.len() < limit { Next::Unknown } else { Next::More };
     desk.enqueue(jobs, lease_ends, Places::of(channel, places));
     Ok(next)

@@ -75,7 +75,7 @@ async fn settle(
     batch: &[Attempted],
     finished: Vec<ClaimId>,
 ) -> Result<(), StoreError> {
-    let now = engine.store.now().await?;
+    let now = engine.clock.refresh(engine.store.as_ref()).await?;
     let settlements = batch.iter().map(|attempted| settlement(engine, attempted, now)).collect();
     write(engine, by, settlements, finished).await
 }
@@ -133,9 +133,9 @@ async fn write_once(
     finished: Vec<ClaimId>,
 ) -> Result<(), StoreError> {
     fail::fail_point!("settle.before_commit");
-    let settled = engine.store.settle(settlements.to_vec(), finished).await?;
+    let settled = engine.store.settle(settlements.to_vec(), finished, engine.instance.id).await?;
     fail::fail_point!("settle.after_commit");
-    let lost = settled.lost.len();
+    let (lost, now) = (settled.lost.len(), engine.clock.now());
     match by {
         By::Holder => count_lost("send", lost as u64),
         By::HolderAgain => {}
@@ -148,6 +148,10 @@ async fn write_once(
         }
         let channel = key.channel;
         count_sends(channel, status, 1);
+        if status == SendStatus::Sent {
+            let job = &settlement.job;
+            engine.latencies.sent.observe(channel, job.priority, job.event_created_at, now);
+        }
         if settlement.outcome == OutcomeKind::Unknown {
             count_doubt(channel, status, 1);
         }
@@ -173,6 +177,7 @@ fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlem
         error,
         outcome: outcome.kind(),
         duration: attempted.duration,
+        attempted_at: attempted.begun.map(|begun| engine.clock.at(begun)),
         capture: if attempted.captures { Capture::Keep } else { Capture::None },
     }
 }
@@ -253,6 +258,7 @@ fn taken_over(engine: &Engine, job: SendJob, outcome: &Outcome, now: Timestamp) 
         error,
         outcome: outcome.kind(),
         duration: Duration::ZERO,
+        attempted_at: None,
         capture: Capture::None,
     }
 }

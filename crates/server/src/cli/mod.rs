@@ -13,6 +13,7 @@ mod picture;
 mod preset;
 mod sends;
 mod serve;
+mod stages;
 mod tail;
 mod template;
 mod template_folder;

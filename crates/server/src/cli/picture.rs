@@ -10,6 +10,8 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, Color, Table};
 use serde_json::Value;
 
+use super::stages::stages;
+
 /// Event, people × channels, and what needs a word more.
 pub fn trace(trace: &Value) -> String {
     let event = &trace["event"];
@@ -35,6 +37,10 @@ pub fn trace(trace: &Value) -> String {
     }
     let _ = write!(out, "{}", details(people));
     let _ = write!(out, "{}", dead_letters(trace));
+    let stages = stages(trace);
+    if !stages.is_empty() {
+        let _ = writeln!(out, "\n{}\n{stages}", bold("Stages"));
+    }
     if let Some(next) = trace["next"].as_str() {
         let _ = writeln!(out, "more recipients behind {next}: ask for one with --user TYPE:ID");
     }

@@ -71,5 +71,6 @@ fn broker(app: &App) -> String {
 }
 
 pub async fn metrics(State(app): State<App>) -> Response {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.render()).into_response()
+    let text = format!("{}{}", app.metrics.render(), app.engine.latencies.render());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }

@@ -27,6 +27,7 @@ mod rows;
 mod rule_changes;
 mod sends;
 mod slack;
+mod stages;
 #[expect(dead_code, reason = "what only the crash tests need is there too")]
 #[path = "../support/mod.rs"]
 mod support;

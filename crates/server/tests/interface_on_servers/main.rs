@@ -39,6 +39,8 @@ mod rule_changes;
 mod sends;
 #[path = "../interface/slack.rs"]
 mod slack;
+#[path = "../interface/stages.rs"]
+mod stages;
 #[expect(dead_code, reason = "what only the crash tests need is there too")]
 #[path = "../support/mod.rs"]
 mod support;

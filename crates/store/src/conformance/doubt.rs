@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::Fixture;
 use super::given::{claimed, customer, event, outcome, row, rows, text, texts, user};
-use crate::{DeadLetterFilter, JsonRow, Resolved, Rewritten, SendFilter, SendJob, Verdict};
+use crate::{DeadLetterFilter, InstanceId, JsonRow, Resolved, Rewritten, SendFilter, SendJob, Verdict};
 
 const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
 const IN_DOUBT: SendState = SendState::InDoubt { since: Timestamp::UNIX_EPOCH };
@@ -56,7 +56,11 @@ async fn in_doubt(fixture: &Fixture, id: &str, channel: Channel) -> SendJob {
 }
 
 async fn resolve(fixture: &Fixture, key: SendKey, verdict: Verdict, note: Option<&str>) -> Resolved {
-    fixture.store.resolve(key, verdict, note.map(str::to_owned)).await.expect("the database is there")
+    fixture
+        .store
+        .resolve(key, verdict, note.map(str::to_owned), InstanceId(1))
+        .await
+        .expect("the database is there")
 }
 
 async fn doubts(fixture: &Fixture) -> i64 {
@@ -253,7 +257,7 @@ pub async fn of_several_persons_at_once_one_decides(fixture: &Fixture) {
     for verdict in [Verdict::Resend, Verdict::Sent, Verdict::Failed].repeat(4) {
         let store = Arc::clone(&fixture.store);
         deciding.spawn(async move {
-            (verdict, store.resolve(key, verdict, None).await.expect("the database is there"))
+            (verdict, store.resolve(key, verdict, None, InstanceId(1)).await.expect("the database is there"))
         });
     }
     let decided = deciding.join_all().await;

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use super::Fixture;
 use crate::{
     Acceptance, Capture, Chunk, ChunkRow, Claim, ClaimedEvent, FailedMessage, FanOutClaim, FanOutCommit,
-    FanOutStep, JsonRow, NewChunk, Received, ReceivedKey, SendJob, Settlement, Step, Table, Trace,
-    TraceFilter,
+    FanOutStep, Instance, InstanceId, JsonRow, NewChunk, Received, ReceivedKey, SendJob, Settlement, Step,
+    Table, Trace, TraceFilter,
 };
 
 pub const LEASE: Duration = Duration::from_mins(1);
@@ -125,6 +125,11 @@ pub fn commit_of(steps: Vec<FanOutStep>, chunks: Vec<NewChunk>) -> FanOutCommit 
     FanOutCommit { instance: "test".to_owned(), steps, chunks, failed_rows: Vec::new(), lease: LEASE }
 }
 
+/// One that the trace can't name, unless it was registered first.
+pub fn instance(name: &str) -> Instance {
+    Instance { id: InstanceId(1), name: name.to_owned() }
+}
+
 /// What became of an attempt.
 pub fn outcome(job: &SendJob, state: SendState) -> Settlement {
     let (outcome, error) = match state {
@@ -141,16 +146,17 @@ pub fn outcome(job: &SendJob, state: SendState) -> Settlement {
         error,
         outcome,
         duration: Duration::from_millis(5),
+        attempted_at: None,
         capture: Capture::None,
     }
 }
 
 pub fn claimed(key: SendKey) -> ReceivedKey {
-    ReceivedKey { key, claim: true }
+    ReceivedKey { key, claim: true, published: None }
 }
 
 pub fn left_due(key: SendKey) -> ReceivedKey {
-    ReceivedKey { key, claim: false }
+    ReceivedKey { key, claim: false, published: None }
 }
 
 pub fn object(value: Value) -> JsonRow {
@@ -248,7 +254,7 @@ impl Fixture {
     }
 
     pub async fn receive(&self, keys: &[ReceivedKey]) -> Received {
-        self.store.receive(keys.to_vec(), "test", LEASE).await.expect("the database is there")
+        self.store.receive(keys.to_vec(), &instance("test"), LEASE).await.expect("the database is there")
     }
 
     /// An event of its own for customer 42, that is just being sent over this channel.
@@ -267,12 +273,12 @@ impl Fixture {
     }
 
     pub async fn claim_due(&self, channel: Channel, limit: usize) -> Vec<SendJob> {
-        self.store.claim_due(channel, limit, "test", LEASE).await.expect("the database is there")
+        self.store.claim_due(channel, limit, &instance("test"), LEASE).await.expect("the database is there")
     }
 
     pub async fn settle(&self, settlements: Vec<Settlement>) -> Vec<SendKey> {
         let finished = settlements.iter().map(|settlement| settlement.job.claim).collect();
-        self.store.settle(settlements, finished).await.expect("the database is there").lost
+        self.store.settle(settlements, finished, InstanceId(1)).await.expect("the database is there").lost
     }
 }
 

@@ -9,7 +9,7 @@ use campanile_domain::time::{Timestamp, later};
 
 use super::Fixture;
 use super::given::{HALF_A_LEASE, LEASE, claimed, customer, event, left_due, outcome, rows, text, texts};
-use crate::{ExpiredClaim, SendJob, Settlement};
+use crate::{ExpiredClaim, InstanceId, SendJob, Settlement};
 
 fn sent(job: &SendJob) -> Settlement {
     outcome(job, SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH })
@@ -51,15 +51,19 @@ pub async fn an_expired_claim_has_what_is_still_being_sent(fixture: &Fixture) {
     fixture.published(&event("a"), &rows).await;
     let all: Vec<_> = rows.iter().map(|row| claimed(row.key)).collect();
     let jobs = fixture.receive(&all).await.jobs;
-    fixture.store.settle(vec![sent(&jobs[1])], vec![]).await.expect("the database is there");
+    fixture.store.settle(vec![sent(&jobs[1])], vec![], InstanceId(1)).await.expect("the database is there");
     fixture.advance(LEASE * 2).await;
     let mut left = expired(fixture).await.remove(0).jobs;
     left.sort_by_key(|job| job.key);
     assert_eq!(left, [jobs[0].clone(), jobs[2].clone()]);
     let claim = jobs[0].claim;
-    fixture.store.settle(vec![sent(&jobs[0]), sent(&jobs[2])], vec![]).await.expect("the database is there");
+    fixture
+        .store
+        .settle(vec![sent(&jobs[0]), sent(&jobs[2])], vec![], InstanceId(1))
+        .await
+        .expect("the database is there");
     assert!(expired(fixture).await[0].jobs.is_empty());
-    fixture.store.settle(vec![], vec![claim]).await.expect("the database is there");
+    fixture.store.settle(vec![], vec![claim], InstanceId(1)).await.expect("the database is there");
     assert!(expired(fixture).await.is_empty());
 }
 

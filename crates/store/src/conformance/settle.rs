@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::Fixture;
 use super::given::{LEASE, claimed, customer, event, outcome, rows, text, texts};
-use crate::{Capture, JsonRow, SendJob, Settlement};
+use crate::{Capture, InstanceId, JsonRow, SendJob, Settlement};
 
 fn sent(job: &SendJob) -> Settlement {
     outcome(job, SendState::Sent { external_id: Some("ext-1".to_owned()), at: Timestamp::UNIX_EPOCH })
@@ -160,7 +160,11 @@ pub async fn an_outcome_without_its_claim_is_lost_and_nothing_is_written(fixture
     let other = fixture.sending("b", Email).await;
     let forged = SendJob { claim: other.claim, ..job.clone() };
     let kept = |settlement: Settlement| Settlement { capture: Capture::Keep, ..settlement };
-    let lost = fixture.store.settle(vec![kept(sent(&forged))], vec![]).await.expect("the database is there");
+    let lost = fixture
+        .store
+        .settle(vec![kept(sent(&forged))], vec![], InstanceId(1))
+        .await
+        .expect("the database is there");
     assert_eq!(lost.lost, [job.key]);
     assert_eq!(text(&fixture.send("a", job.key).await, "status"), "SENDING");
     assert!(fixture.settle(vec![failed(&job, REJECTED)]).await.is_empty());
@@ -180,7 +184,7 @@ pub async fn what_is_lost_does_not_stop_the_rest(fixture: &Fixture) {
     let all: Vec<_> = rows.iter().map(|row| claimed(row.key)).collect();
     let jobs = fixture.receive(&all).await.jobs;
     assert!(jobs.iter().all(|job| job.claim == jobs[0].claim), "a batch has one claim");
-    fixture.store.settle(vec![sent(&jobs[1])], vec![]).await.expect("the database is there");
+    fixture.store.settle(vec![sent(&jobs[1])], vec![], InstanceId(1)).await.expect("the database is there");
     let lost = fixture.settle(jobs.iter().map(sent).collect()).await;
     assert_eq!(lost, [rows[1].key]);
     assert_eq!(texts(&fixture.trace("a").await.sends, "status"), ["SENT", "SENT", "SENT"]);

@@ -9,7 +9,7 @@ use campanile_domain::time::Timestamp;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, settle, statement};
 use crate::doubt::{Doubtful, Way};
-use crate::{DoubtStore, Resolved, SendFilter, SendPage, StoreError, Verdict};
+use crate::{DoubtStore, InstanceId, Resolved, SendFilter, SendPage, StoreError, Verdict};
 
 const NO_ID: &str = "00000000-0000-0000-0000-000000000000";
 const LAST_ID: &str = "ffffffff-ffff-ffff-ffff-ffffffffffff";
@@ -41,13 +41,14 @@ impl DoubtStore for Postgres {
         key: SendKey,
         verdict: Verdict,
         note: Option<String>,
+        instance: InstanceId,
     ) -> Result<Resolved, StoreError> {
         let transaction = self.begin().await?;
         let Some(send) = find(&transaction, key).await? else { return Ok(Resolved::Unknown) };
         if send.status != SendStatus::InDoubt {
             return Ok(Resolved::NotInDoubt(send.status));
         }
-        resolve(&transaction, &send, verdict, note.as_deref()).await?;
+        resolve(&transaction, &send, verdict, note.as_deref(), instance).await?;
         transaction.commit().await?;
         Ok(Resolved::Done)
     }
@@ -72,10 +73,11 @@ async fn resolve(
     send: &Doubtful,
     verdict: Verdict,
     note: Option<&str>,
+    instance: InstanceId,
 ) -> Result<(), StoreError> {
     let (id, channel) = (send.key.notification_id.0, send.key.channel.as_str());
     let last_error = verdict.last_error(note);
-    let params: Params = &[&id, &channel, &verdict.status().as_str(), &last_error];
+    let params: Params = &[&id, &channel, &verdict.status().as_str(), &last_error, &instance.0];
     transaction.execute(statement::RESOLVE_DOUBT, params).await?;
     let attempt: Params = &[
         &vec![id],
@@ -84,6 +86,7 @@ async fn resolve(
         &vec![verdict.as_str()],
         &vec![note],
         &vec![0_i64],
+        &Some(instance.0),
     ];
     transaction.execute(statement::INSERT_ATTEMPT, attempt).await?;
     if let Some(error) = last_error.filter(|_| send.key.channel.is_retried()) {

@@ -11,6 +11,7 @@ mod doubt;
 mod event;
 mod examine;
 mod fan_out;
+mod instance;
 mod lease;
 mod listen;
 mod migrate;

@@ -15,7 +15,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 use uuid::Uuid;
 
-use crate::{ClaimId, Devices, JsonRow, SendJob, StoreError};
+use crate::{ClaimId, Devices, JsonRow, NewSend, SendJob, StoreError};
 
 /// A value that does not fit its column's meaning.
 pub fn bad(column: &str, error: impl Display) -> StoreError {
@@ -92,7 +92,13 @@ pub fn job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
         title: get(row, "title")?,
         body: get(row, "body")?,
         priority: parsed(row, "priority")?,
+        event_created_at: get(row, "created_at")?,
     })
+}
+
+pub fn new_send(row: &Row, key: SendKey, event_id: EventId) -> Result<NewSend, StoreError> {
+    let (priority, event_created_at) = (parsed(row, "priority")?, get(row, "created_at")?);
+    Ok(NewSend { event_id, channel: key.channel, priority, event_created_at })
 }
 
 /// One that waited: others of its devices may be done with.

@@ -11,6 +11,7 @@ use campanile_domain::priority::Priority;
 use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::outbox::columns;
@@ -18,8 +19,8 @@ use super::transaction::Transaction;
 use super::{Params, Postgres, failed, prepare, query_prepared, read, settle, statement};
 use crate::send::address_hash;
 use crate::{
-    ClaimId, ExpiredClaim, FailedMessage, Post, Receipt, Received, ReceivedKey, SendJob, SendStore, Settled,
-    Settlement, StoreError,
+    ClaimId, ExpiredClaim, FailedMessage, Instance, InstanceId, Post, Receipt, Received, ReceivedKey,
+    SendJob, SendStore, Settled, Settlement, StoreError,
 };
 
 /// The same, of messages that somebody may have received before.
@@ -31,13 +32,11 @@ impl SendStore for Postgres {
     async fn receive(
         &self,
         keys: Vec<ReceivedKey>,
-        instance: &str,
+        instance: &Instance,
         lease: Duration,
     ) -> Result<Received, StoreError> {
-        let (ids, channels) = columns(keys.iter().map(|key| key.key));
-        let claims: Vec<bool> = keys.iter().map(|key| key.claim).collect();
-        let seconds = lease.as_secs_f64();
-        let params: Params = &[&ids, &channels, &claims, &instance, &seconds];
+        let arrived = Arrived::new(&keys, instance, lease);
+        let params = &arrived.params()[..];
         let transaction = self.begin().await?;
         let receive = transaction.prepare_cached(statement::RECEIVE).await?;
         let (transaction, rows) = match transaction.client().query(&receive, params).await {
@@ -52,7 +51,7 @@ impl SendStore for Postgres {
             Err(error) => return Err(failed(&transaction, &error)),
         };
         let (mut received, unsure) = sort_out(&transaction, &keys, &rows).await?;
-        look_again(&transaction, &unsure, instance, seconds, &mut received).await?;
+        look_again(&transaction, &unsure, instance, lease, &mut received).await?;
         transaction.commit().await?;
         Ok(received)
     }
@@ -61,7 +60,7 @@ impl SendStore for Postgres {
         &self,
         channel: Channel,
         limit: usize,
-        instance: &str,
+        instance: &Instance,
         lease: Duration,
     ) -> Result<Vec<SendJob>, StoreError> {
         let transaction = self.begin().await?;
@@ -74,7 +73,7 @@ impl SendStore for Postgres {
                 break;
             }
             let channel = channel.as_str();
-            let params: Params = &[&channel, &lane, &rest, &instance, &seconds];
+            let params: Params = &[&channel, &lane, &rest, &instance.name, &seconds, &instance.id.0];
             let mut due = transaction
                 .query(statement::TAKE_DUE, params)
                 .await?
@@ -93,8 +92,9 @@ impl SendStore for Postgres {
         &self,
         settlements: Vec<Settlement>,
         finished: Vec<ClaimId>,
+        instance: InstanceId,
     ) -> Result<Settled, StoreError> {
-        settle::settle(self, &settlements, &finished).await
+        settle::settle(self, &settlements, &finished, instance).await
     }
 
     async fn claim_post(&self, job: &SendJob) -> Result<Post, StoreError> {
@@ -166,6 +166,46 @@ impl SendStore for Postgres {
     }
 }
 
+/// A batch of messages in columns, as `receive` and `receive_send` take them.
+struct Arrived<'a> {
+    ids: Vec<Uuid>,
+    channels: Vec<&'static str>,
+    claims: Vec<bool>,
+    published_at: Vec<Option<Timestamp>>,
+    published_by: Vec<Option<i32>>,
+    instance: &'a Instance,
+    lease_seconds: f64,
+}
+
+impl<'a> Arrived<'a> {
+    fn new(keys: &[ReceivedKey], instance: &'a Instance, lease: Duration) -> Self {
+        let (ids, channels) = columns(keys.iter().map(|key| key.key));
+        Arrived {
+            ids,
+            channels,
+            claims: keys.iter().map(|key| key.claim).collect(),
+            published_at: keys.iter().map(|key| key.published.map(|stamp| stamp.at)).collect(),
+            published_by: keys.iter().map(|key| key.published.map(|stamp| stamp.by.0)).collect(),
+            instance,
+            lease_seconds: lease.as_secs_f64(),
+        }
+    }
+
+    fn params(&self) -> [&(dyn ToSql + Sync); 8] {
+        let Instance { id, name } = self.instance;
+        [
+            &self.ids,
+            &self.channels,
+            &self.claims,
+            name,
+            &self.lease_seconds,
+            &id.0,
+            &self.published_at,
+            &self.published_by,
+        ]
+    }
+}
+
 /// What became of each key; and those whose notification somebody else wrote at the same moment.
 async fn sort_out(
     transaction: &Transaction,
@@ -188,7 +228,11 @@ async fn sort_out(
             unsure.insert(key);
             continue;
         }
-        if born { &mut received.events } else { &mut received.events_again }.push(event_id);
+        if born {
+            received.new.push(read::new_send(row, key, event_id)?);
+        } else {
+            received.events_again.push(event_id);
+        }
         match read::get::<Option<i64>>(row, "lease")? {
             Some(claim) if born => received.jobs.push(read::job(row, ClaimId(claim))?),
             _ if born => received.sent += u64::from(key.channel == Channel::Websocket),
@@ -212,21 +256,20 @@ async fn sort_out(
 async fn look_again(
     transaction: &Transaction,
     keys: &[ReceivedKey],
-    instance: &str,
-    seconds: f64,
+    instance: &Instance,
+    lease: Duration,
     received: &mut Received,
 ) -> Result<(), StoreError> {
     if keys.is_empty() {
         return Ok(());
     }
-    let (ids, channels) = columns(keys.iter().map(|key| key.key));
-    let claims: Vec<bool> = keys.iter().map(|key| key.claim).collect();
+    let arrived = Arrived::new(keys, instance, lease);
     let [sends, rows] = prepare(transaction, [statement::RECEIVE_SEND, statement::RECEIVE_ROW]).await?;
-    let (client, keys): (_, Params) = (transaction.client(), &[&ids, &channels]);
-    let with_claims: Params = &[&ids, &channels, &claims, &instance, &seconds];
+    let (client, with_claims) = (transaction.client(), arrived.params());
+    let keys: Params = &[&arrived.ids, &arrived.channels];
     let (born, rows) = tokio::try_join!(
         biased;
-        query_prepared(client, &sends, with_claims),
+        query_prepared(client, &sends, &with_claims),
         query_prepared(client, &rows, keys),
     )?;
     let mut claims: HashMap<SendKey, Option<ClaimId>> = HashMap::with_capacity(born.len());
@@ -237,8 +280,11 @@ async fn look_again(
     for row in &rows {
         let key = read::key_of(row)?;
         let event_id = EventId::stored(read::get::<String>(row, "event_id")?);
-        if claims.contains_key(&key) { &mut received.events } else { &mut received.events_again }
-            .push(event_id);
+        if claims.contains_key(&key) {
+            received.new.push(read::new_send(row, key, event_id)?);
+        } else {
+            received.events_again.push(event_id);
+        }
         match claims.get(&key) {
             Some(Some(claim)) => received.jobs.push(read::job(row, *claim)?),
             Some(None) => received.sent += u64::from(key.channel == Channel::Websocket),

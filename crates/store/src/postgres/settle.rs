@@ -11,17 +11,18 @@ use super::outbox::columns;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, statement};
 use crate::send::end_of;
-use crate::{Capture, ClaimId, DeadLetter, Settled, Settlement, StoreError};
+use crate::{Capture, ClaimId, DeadLetter, InstanceId, Settled, Settlement, StoreError};
 
 pub async fn settle(
     store: &Postgres,
     settlements: &[Settlement],
     finished: &[ClaimId],
+    instance: InstanceId,
 ) -> Result<Settled, StoreError> {
     let transaction = store.begin().await?;
     let mut settled = Settled::default();
     if !settlements.is_empty() {
-        let held = write_outcomes(&transaction, settlements).await?;
+        let held = write_outcomes(&transaction, settlements, instance).await?;
         let (held, lost): (Vec<&Settlement>, Vec<&Settlement>) =
             settlements.iter().partition(|s| held.contains(&(s.job.key, s.job.claim)));
         settled.lost = lost.iter().map(|settlement| settlement.job.key).collect();
@@ -53,6 +54,7 @@ fn column<'a, T>(settlements: &[&'a Settlement], of: impl Fn(&'a Settlement) -> 
 async fn write_outcomes(
     transaction: &Transaction,
     settlements: &[Settlement],
+    instance: InstanceId,
 ) -> Result<HashSet<(SendKey, ClaimId)>, StoreError> {
     // In key order, so that two batches do not wait for each other in a circle.
     let mut ordered: Vec<&Settlement> = settlements.iter().collect();
@@ -71,6 +73,8 @@ async fn write_outcomes(
                 &column(&ordered, Settlement::external_id),
                 &column(&ordered, Settlement::last_error),
                 &column(&ordered, Settlement::address_left),
+                &column(&ordered, |s| s.attempted_at),
+                &instance.0,
             ],
         )
         .await?;
@@ -108,6 +112,7 @@ async fn write_attempts(transaction: &Transaction, held: &[&Settlement]) -> Resu
         &column(&kept, |s| s.outcome.as_str()),
         &column(&kept, |s| s.error.as_deref()),
         &column(&kept, |s| i64::try_from(s.duration.as_millis()).unwrap_or(i64::MAX)),
+        &None::<i32>,
     ];
     transaction.execute(statement::INSERT_ATTEMPT, params).await.map(drop)
 }

@@ -93,6 +93,7 @@ statements! {
     RECEIVE_SEND = "receive_send";
     RECIPIENT_KIND = "recipient_kind";
     REFUSE_ROW = "refuse_row";
+    REGISTER_INSTANCE = "register_instance";
     RELEASE_CHUNK = "release_chunk";
     REMEMBER_EVENT = "remember_event";
     REOPEN_EVENT = "reopen_event";

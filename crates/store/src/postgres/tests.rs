@@ -70,7 +70,7 @@ fn rows(event_id: &str, customers: usize) -> Vec<OutboxRow> {
 }
 
 fn received(rows: &[OutboxRow]) -> Vec<ReceivedKey> {
-    rows.iter().map(|row| ReceivedKey { key: row.key, claim: true }).collect()
+    rows.iter().map(|row| ReceivedKey { key: row.key, claim: true, published: None }).collect()
 }
 
 fn ids(claim: &dyn FanOutClaim) -> Vec<&str> {

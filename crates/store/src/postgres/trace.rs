@@ -89,7 +89,7 @@ async fn trace(
         }
     };
     let people = snapshot.query(statement::TRACE_PEOPLE, &[&event_id]).await?;
-    Ok(Some(Trace {
+    let trace = Trace {
         event: read::json_row(event)?,
         processed,
         decisions,
@@ -99,7 +99,8 @@ async fn trace(
         sends: rows(statement::TRACE_SENDS).await?,
         dead_letters: dead_letters(snapshot, event_id, filter.user.as_ref()).await?,
         next: page.and_then(|page| page.next),
-    }))
+    };
+    Ok(Some(trace.with_stages()))
 }
 
 async fn dead_letters(

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::session::Session;
 use super::{Sqlite, read, settle, statement};
 use crate::doubt::{Doubtful, Way};
-use crate::{DoubtStore, JsonRow, Resolved, SendFilter, SendPage, StoreError, Verdict};
+use crate::{DoubtStore, InstanceId, JsonRow, Resolved, SendFilter, SendPage, StoreError, Verdict};
 
 #[async_trait]
 impl DoubtStore for Sqlite {
@@ -23,13 +23,14 @@ impl DoubtStore for Sqlite {
         key: SendKey,
         verdict: Verdict,
         note: Option<String>,
+        instance: InstanceId,
     ) -> Result<Resolved, StoreError> {
         self.write(move |session, now| {
             let Some(send) = find(session, key)? else { return Ok(Resolved::Unknown) };
             if send.status != SendStatus::InDoubt {
                 return Ok(Resolved::NotInDoubt(send.status));
             }
-            resolve(session, now, &send, verdict, note.as_deref())?;
+            resolve(session, now, &send, verdict, note.as_deref(), instance)?;
             Ok(Resolved::Done)
         })
         .await
@@ -85,18 +86,19 @@ fn resolve(
     send: &Doubtful,
     verdict: Verdict,
     note: Option<&str>,
+    instance: InstanceId,
 ) -> Result<(), StoreError> {
     let (id, channel) = (send.key.notification_id.to_string(), send.key.channel.as_str());
     let last_error = verdict.last_error(note);
     let sent_at = (verdict == Verdict::Sent).then_some(now);
     let params = named_params! {
         ":notification_id": id, ":channel": channel, ":status": verdict.status().as_str(), ":sent_at": sent_at,
-        ":last_error": last_error,
+        ":last_error": last_error, ":instance": instance.0,
     };
     session.change(statement::RESOLVE_DOUBT, params)?;
     let params = named_params! {
         ":notification_id": id, ":channel": channel, ":at": now, ":provider": send.provider,
-        ":outcome": verdict.as_str(), ":error": note, ":duration_ms": 0,
+        ":outcome": verdict.as_str(), ":error": note, ":duration_ms": 0, ":instance": instance.0,
     };
     session.change(statement::INSERT_ATTEMPT, params)?;
     if let Some(error) = last_error.filter(|_| send.key.channel.is_retried()) {

@@ -10,6 +10,7 @@ mod event;
 mod examine;
 mod fan_out;
 mod held;
+mod instance;
 mod lease;
 mod outbox;
 mod people;
@@ -232,6 +233,7 @@ fn migrations() -> Result<Vec<Migration>, refinery::Error> {
         ("V5__template_url", include_str!("migrations/V5__template_url.sql")),
         ("V6__posts", include_str!("migrations/V6__posts.sql")),
         ("V7__min_priority", include_str!("migrations/V7__min_priority.sql")),
+        ("V9__stages", include_str!("migrations/V9__stages.sql")),
     ]
     .into_iter()
     .map(|(name, sql)| Migration::unapplied(name, sql))

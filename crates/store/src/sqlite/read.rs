@@ -34,12 +34,13 @@ pub fn maybe_parsed<T: FromStr<Err: Display>>(row: &Row, column: &str) -> Result
 
 /// Producers in other processes may write times in any form that SQLite understands.
 pub fn maybe_time(row: &Row, column: &str) -> Result<Option<Timestamp>, StoreError> {
-    let text: Option<String> = row.get(column)?;
-    Ok(text.and_then(|text| {
-        time::from_text(&text)
-            .or_else(|| time::from_text(&format!("{}Z", text.replace(' ', "T"))))
-            .or_else(|| time::from_text(&format!("{text}T00:00:00Z")))
-    }))
+    Ok(row.get::<_, Option<String>>(column)?.as_deref().and_then(time_of))
+}
+
+fn time_of(text: &str) -> Option<Timestamp> {
+    time::from_text(text)
+        .or_else(|| time::from_text(&format!("{}Z", text.replace(' ', "T"))))
+        .or_else(|| time::from_text(&format!("{text}T00:00:00Z")))
 }
 
 pub fn event(row: &Row) -> Result<Event, StoreError> {
@@ -106,6 +107,11 @@ pub fn job_of(row: &mut InOrder, claim: ClaimId) -> Result<SendJob, StoreError> 
         body: row.get("body")?,
         priority: row.parsed("priority")?,
         attempt: row.get::<u32>("attempt_count")? + 1,
+        event_created_at: row
+            .get::<Option<String>>("created_at")?
+            .as_deref()
+            .and_then(time_of)
+            .unwrap_or_default(),
     })
 }
 

@@ -18,8 +18,8 @@ use super::session::Session;
 use super::{Sqlite, read, settle, statement};
 use crate::send::address_hash;
 use crate::{
-    ClaimId, ExpiredClaim, FailedMessage, Post, Receipt, Received, ReceivedKey, SendJob, SendStore, Settled,
-    Settlement, StoreError,
+    ClaimId, ExpiredClaim, FailedMessage, Instance, InstanceId, NewSend, Post, Receipt, Received,
+    ReceivedKey, SendJob, SendStore, Settled, Settlement, StoreError,
 };
 
 #[async_trait]
@@ -27,15 +27,16 @@ impl SendStore for Sqlite {
     async fn receive(
         &self,
         keys: Vec<ReceivedKey>,
-        instance: &str,
+        instance: &Instance,
         lease: Duration,
     ) -> Result<Received, StoreError> {
-        let instance = instance.to_owned();
+        let instance = instance.clone();
         self.write(move |session, now| {
-            let claim = open_claim(session, now, &instance, lease)?;
+            let claim = open_claim(session, now, &instance.name, lease)?;
             let (mut received, mut last) = (Received::default(), None);
+            let receiving = Receiving { session, now, claim, instance: instance.id };
             for key in &keys {
-                receive(session, now, *key, claim, &mut received, &mut last)?;
+                receiving.receive(*key, &mut received, &mut last)?;
             }
             fill_claim(session, claim, &received.jobs)?;
             Ok(received)
@@ -47,12 +48,12 @@ impl SendStore for Sqlite {
         &self,
         channel: Channel,
         limit: usize,
-        instance: &str,
+        instance: &Instance,
         lease: Duration,
     ) -> Result<Vec<SendJob>, StoreError> {
-        let instance = instance.to_owned();
+        let instance = instance.clone();
         self.write(move |session, now| {
-            let claim = open_claim(session, now, &instance, lease)?;
+            let claim = open_claim(session, now, &instance.name, lease)?;
             let mut jobs = Vec::new();
             for lane in 0..=Priority::Low.lane() {
                 let params = named_params! {
@@ -62,7 +63,7 @@ impl SendStore for Sqlite {
                     session.all(statement::TAKE_DUE, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
                 due.sort_unstable();
                 for (_, notification_id) in due {
-                    jobs.extend(start(session, &notification_id, channel, claim)?);
+                    jobs.extend(start(session, &notification_id, channel, claim, instance.id)?);
                 }
             }
             fill_claim(session, claim, &jobs)?;
@@ -76,11 +77,12 @@ impl SendStore for Sqlite {
         &self,
         settlements: Vec<Settlement>,
         finished: Vec<ClaimId>,
+        instance: InstanceId,
     ) -> Result<Settled, StoreError> {
         self.write(move |session, now| {
             let mut settled = Settled::default();
             for settlement in &settlements {
-                if !settle::settle(session, now, settlement)? {
+                if !settle::settle(session, now, settlement, instance)? {
                     settled.lost.push(settlement.job.key);
                 }
             }
@@ -216,71 +218,109 @@ fn fill_claim(session: &Session, claim: ClaimId, jobs: &[SendJob]) -> Result<(),
 /// channels of a notification follow each other.
 type LastNotification = Option<(NotificationId, bool)>;
 
-fn receive(
-    session: &Session,
-    now: &str,
-    received: ReceivedKey,
+/// One batch of messages while it is written.
+struct Receiving<'s, 'c> {
+    session: &'s Session<'c>,
+    now: &'s str,
     claim: ClaimId,
-    into: &mut Received,
-    last: &mut LastNotification,
-) -> Result<(), StoreError> {
-    let key = received.key;
-    let id = key.notification_id.to_string();
-    let channel = key.channel.as_str();
-    let known = last.filter(|(notification_id, _)| *notification_id == key.notification_id);
-    let params = named_params! { ":notification_id": id, ":channel": channel, ":notify": known.is_none() };
-    let found = session.first(statement::RECEIVE_ROW, params, |row| {
-        let mut row = read::InOrder::new(row);
-        let job = read::job_of(&mut row, claim)?;
-        let ended = row.get::<Option<String>>("status")?.is_some();
-        let written = known.is_none() && !ended && write_notification(session, now, &job, &mut row)?;
-        Ok((job, ended, written))
-    })?;
-    let Some((job, ended, written)) = found else {
-        into.unknown.push(key);
-        return Ok(());
-    };
-    let event_id = job.event_id.clone();
-    if ended {
-        into.events_again.push(event_id);
-        into.repeated += 1;
-        return Ok(());
-    }
-    let is_seen = match known {
-        Some((_, is_seen)) => is_seen,
-        None => written || notification_of(session, &job.event_id, &job.user)?.is_none_or(|seen| seen == id),
-    };
-    *last = Some((key.notification_id, is_seen));
-    if !is_seen {
-        let error = "DUPLICATE: the user has this event's notification already";
-        let params = named_params! { ":notification_id": id, ":channel": channel, ":error": error };
-        into.events_again.push(event_id);
-        return session.change(statement::CANCEL_ROW, params).map(drop);
-    }
-    let status = match key.channel {
-        Channel::Websocket => SendStatus::Sent,
-        Channel::Email | Channel::Push | Channel::Sms | Channel::Slack if received.claim => {
-            SendStatus::Sending
+    instance: InstanceId,
+}
+
+impl Receiving<'_, '_> {
+    fn receive(
+        &self,
+        received: ReceivedKey,
+        into: &mut Received,
+        last: &mut LastNotification,
+    ) -> Result<(), StoreError> {
+        let (session, now, key) = (self.session, self.now, received.key);
+        let (id, channel) = (key.notification_id.to_string(), key.channel.as_str());
+        let known = last.filter(|(notification_id, _)| *notification_id == key.notification_id);
+        let params =
+            named_params! { ":notification_id": id, ":channel": channel, ":notify": known.is_none() };
+        let found = session.first(statement::RECEIVE_ROW, params, |row| {
+            let mut row = read::InOrder::new(row);
+            let job = read::job_of(&mut row, self.claim)?;
+            let ended = row.get::<Option<String>>("status")?.is_some();
+            let written = known.is_none() && !ended && write_notification(session, now, &job, &mut row)?;
+            Ok((job, ended, written))
+        })?;
+        let Some((job, ended, written)) = found else {
+            into.unknown.push(key);
+            return Ok(());
+        };
+        if ended {
+            into.events_again.push(job.event_id);
+            into.repeated += 1;
+            return Ok(());
         }
-        Channel::Email | Channel::Push | Channel::Sms | Channel::Slack => SendStatus::Due,
-    };
-    let sent = status == SendStatus::Sent;
-    let born = session.change(statement::RECEIVE_SEND,
-        named_params! {
-            ":notification_id": id, ":channel": channel, ":recipient_address": job.address, ":status": status.as_str(),
-            ":attempt_count": i64::from(sent), ":lease": (status == SendStatus::Sending).then_some(claim.0),
-            ":provider": sent.then_some("realtime"), ":sent_at": sent.then_some(now), ":now": now,
-        },
-    )?;
-    if born > 0 { &mut into.events } else { &mut into.events_again }.push(event_id);
-    match status {
-        _ if born == 0 => into.repeated += 1,
-        SendStatus::Sending => into.jobs.push(job),
-        SendStatus::Due => wait(session, &job, now)?,
-        SendStatus::Sent => into.sent += 1,
-        SendStatus::Failed | SendStatus::InDoubt | SendStatus::Cancelled => {}
+        let is_seen = match known {
+            Some((_, is_seen)) => is_seen,
+            None => {
+                written || notification_of(session, &job.event_id, &job.user)?.is_none_or(|seen| seen == id)
+            }
+        };
+        *last = Some((key.notification_id, is_seen));
+        if !is_seen {
+            let error = "DUPLICATE: the user has this event's notification already";
+            let params = named_params! { ":notification_id": id, ":channel": channel, ":error": error };
+            into.events_again.push(job.event_id);
+            return session.change(statement::CANCEL_ROW, params).map(drop);
+        }
+        let status = match key.channel {
+            Channel::Websocket => SendStatus::Sent,
+            Channel::Email | Channel::Push | Channel::Sms | Channel::Slack if received.claim => {
+                SendStatus::Sending
+            }
+            Channel::Email | Channel::Push | Channel::Sms | Channel::Slack => SendStatus::Due,
+        };
+        if !self.write_send(received, &job, status)? {
+            into.events_again.push(job.event_id);
+            into.repeated += 1;
+            return Ok(());
+        }
+        into.new.push(NewSend {
+            event_id: job.event_id.clone(),
+            channel: key.channel,
+            priority: job.priority,
+            event_created_at: job.event_created_at,
+        });
+        match status {
+            SendStatus::Sending => into.jobs.push(job),
+            SendStatus::Due => wait(session, &job, now)?,
+            SendStatus::Sent => into.sent += 1,
+            SendStatus::Failed | SendStatus::InDoubt | SendStatus::Cancelled => {}
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Answers whether it is new.
+    fn write_send(
+        &self,
+        received: ReceivedKey,
+        job: &SendJob,
+        status: SendStatus,
+    ) -> Result<bool, StoreError> {
+        let (now, by) = (self.now, self.instance.0);
+        let sent = status == SendStatus::Sent;
+        let millis = time::from_text(now).map(Timestamp::as_millisecond);
+        // Clocks of instances may differ: nothing is received before it was published.
+        let published_at = received.published.map(|stamp| stamp.at.as_millisecond());
+        let published_at = published_at.map(|at| millis.map_or(at, |now| at.min(now)));
+        let born = self.session.change(
+            statement::RECEIVE_SEND,
+            named_params! {
+                ":notification_id": job.key.notification_id.to_string(), ":channel": job.key.channel.as_str(),
+                ":recipient_address": job.address, ":status": status.as_str(), ":attempt_count": i64::from(sent),
+                ":lease": (status == SendStatus::Sending).then_some(self.claim.0),
+                ":provider": sent.then_some("realtime"), ":sent_at": sent.then_some(now), ":now": now,
+                ":published_at": published_at, ":published_by": received.published.map(|stamp| stamp.by.0),
+                ":received_by": by, ":attempted_at": millis.filter(|_| sent),
+                ":attempted_by": (status != SendStatus::Due).then_some(by), ":settled_by": sent.then_some(by),
+            },
+        )?;
+        Ok(born > 0)
+    }
 }
 
 /// What the user will see in the inbox, from the columns behind those of the job. Answers whether it is new.
@@ -347,8 +387,11 @@ fn start(
     notification_id: &str,
     channel: Channel,
     claim: ClaimId,
+    instance: InstanceId,
 ) -> Result<Option<SendJob>, StoreError> {
-    let params = named_params! { ":notification_id": notification_id, ":channel": channel.as_str(), ":lease": claim.0 };
+    let params = named_params! {
+        ":notification_id": notification_id, ":channel": channel.as_str(), ":lease": claim.0, ":instance": instance.0,
+    };
     if session.change(statement::START_SEND, params)? == 0 {
         return Ok(None);
     }

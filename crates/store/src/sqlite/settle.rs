@@ -3,17 +3,22 @@
 use campanile_domain::channel::Channel;
 use campanile_domain::id::SendKey;
 use campanile_domain::send::SendState;
-use campanile_domain::time;
+use campanile_domain::time::{self, Timestamp};
 use rusqlite::named_params;
 
 use super::send::wait;
 use super::session::Session;
 use super::statement;
 use crate::send::end_of;
-use crate::{Capture, DeadLetter, Settlement, StoreError};
+use crate::{Capture, DeadLetter, InstanceId, Settlement, StoreError};
 
 /// Answers whether the claim still held.
-pub fn settle(session: &Session, now: &str, settlement: &Settlement) -> Result<bool, StoreError> {
+pub fn settle(
+    session: &Session,
+    now: &str,
+    settlement: &Settlement,
+    instance: InstanceId,
+) -> Result<bool, StoreError> {
     let SendKey { notification_id, channel } = settlement.job.key;
     let job = &settlement.job;
     let sent_at = settlement.is_sent().then_some(now);
@@ -23,6 +28,7 @@ pub fn settle(session: &Session, now: &str, settlement: &Settlement) -> Result<b
             ":attempted": settlement.attempted(), ":provider": settlement.provider, ":external_id": settlement.external_id(),
             ":last_error": settlement.last_error(), ":sent_at": sent_at, ":notification_id": notification_id.to_string(),
             ":channel": channel.as_str(), ":lease": job.claim.0, ":recipient_address": settlement.address_left(),
+            ":attempted_at": settlement.attempted_at.map(Timestamp::as_millisecond), ":instance": instance.0,
         },
     )?;
     if changed == 0 {
@@ -37,6 +43,7 @@ pub fn settle(session: &Session, now: &str, settlement: &Settlement) -> Result<b
                 ":notification_id": notification_id.to_string(), ":channel": channel.as_str(), ":at": now,
                 ":provider": settlement.provider, ":outcome": settlement.outcome.as_str(), ":error": settlement.error,
                 ":duration_ms": i64::try_from(settlement.duration.as_millis()).unwrap_or(i64::MAX),
+                ":instance": None::<i32>,
             },
         )?;
     }

@@ -88,6 +88,7 @@ statements! {
     RECEIVE_ROW = "receive_row";
     RECEIVE_SEND = "receive_send";
     REFUSE_ROW = "refuse_row";
+    REGISTER_INSTANCE = "register_instance";
     RELEASE_CHUNK = "release_chunk";
     RELEASE_CHUNKS = "release_chunks";
     REMEMBER_EVENT = "remember_event";

@@ -94,7 +94,7 @@ fn trace(session: &Session, event_id: &str, filter: &TraceFilter) -> Result<Opti
             session.all(sql, params, read::json_row)
         }
     };
-    Ok(Some(Trace {
+    let trace = Trace {
         event,
         processed,
         decisions,
@@ -104,7 +104,8 @@ fn trace(session: &Session, event_id: &str, filter: &TraceFilter) -> Result<Opti
         sends: rows(statement::TRACE_SENDS)?,
         dead_letters: dead_letters(session, event_id, filter.user.as_ref())?,
         next: page.and_then(|page| page.next),
-    }))
+    };
+    Ok(Some(trace.with_stages()))
 }
 
 fn dead_letters(

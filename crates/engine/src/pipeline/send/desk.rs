@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use campanile_channels::{Chain, Room};
 use campanile_domain::channel::{Channel, PerChannel};
@@ -72,6 +72,8 @@ pub struct Attempted {
     pub provider: String,
     pub captures: bool,
     pub duration: Duration,
+    /// Absent where no provider was asked.
+    pub begun: Option<Instant>,
 }
 
 /// Where attempts go that are over. Whoever takes them counts as unsettled until it lets go of them.
@@ -316,6 +318,7 @@ impl Attempted {
             provider: chain.first().name().to_owned(),
             captures: chain.captures(),
             duration: Duration::ZERO,
+            begun: None,
         }
     }
 }
@@ -324,6 +327,7 @@ impl Attempted {
 pub mod tests {
     use campanile_channels::Capture;
     use campanile_domain::id::{EventId, EventType, NotificationId, SendKey, UserId, UserRef, UserTypeName};
+    use campanile_domain::time::Timestamp;
 
     use super::*;
 
@@ -342,6 +346,7 @@ pub mod tests {
             title: String::new(),
             body: String::new(),
             priority: Priority::Normal,
+            event_created_at: Timestamp::UNIX_EPOCH,
         };
         let place = places.try_acquire_owned().expect("there is a place");
         let held = Held { claims: OpenClaims::default(), claim: job.claim, settled: false };

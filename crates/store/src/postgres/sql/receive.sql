@@ -8,8 +8,9 @@
 WITH message AS MATERIALIZED (
     SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address, o.title, o.body,
            o.priority, o.status IS NULL AS open, k.claim, o.inbox_title, o.inbox_body, o.audience, o.entity_type, o.entity_id, o.shared_read,
-           e.aggregate_type, e.aggregate_id, e.payload, e.lane
-    FROM unnest($1::uuid[], $2::text[], $3::boolean[]) AS k (notification_id, channel, claim)
+           e.aggregate_type, e.aggregate_id, e.payload, e.lane, e.created_at, k.published_at, k.published_by
+    FROM unnest($1::uuid[], $2::text[], $3::boolean[], $7::timestamptz[], $8::int[])
+         AS k (notification_id, channel, claim, published_at, published_by)
     JOIN campanile.outbox o ON o.notification_id = k.notification_id AND o.channel = k.channel
     JOIN campanile.event_outbox e ON e.event_id = o.event_id),
 inbox AS (
@@ -27,7 +28,7 @@ inbox AS (
     /*again: ON CONFLICT DO NOTHING */
     RETURNING id),
 fresh AS MATERIALIZED (
-    SELECT notification_id, channel, recipient_address, priority,
+    SELECT notification_id, channel, recipient_address, priority, published_at, published_by,
            CASE WHEN channel = 'WEBSOCKET' THEN 'SENT' WHEN claim THEN 'SENDING' ELSE 'DUE' END AS status
     FROM message m
     WHERE open AND (notification_id IN (SELECT id FROM inbox)
@@ -47,16 +48,19 @@ waiting AS (
       AND NOT EXISTS (SELECT FROM campanile.send s WHERE s.notification_id = f.notification_id AND s.channel = f.channel)
     ON CONFLICT DO NOTHING),
 born AS (
-    INSERT INTO campanile.send (notification_id, channel, recipient_address, status, attempt_count, lease, provider, created_at, sent_at)
+    INSERT INTO campanile.send (notification_id, channel, recipient_address, status, attempt_count, lease, provider, created_at, sent_at,
+                                published_at, published_by, received_by, attempted_at, attempted_by, settled_by)
     SELECT notification_id, channel, recipient_address, status, CASE WHEN status = 'SENT' THEN 1 ELSE 0 END,
            CASE WHEN status = 'SENDING' THEN (SELECT id FROM claimed) END,
-           CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(), CASE WHEN status = 'SENT' THEN campanile.now() END
+           CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(), CASE WHEN status = 'SENT' THEN campanile.now() END,
+           least(published_at, campanile.now()), published_by, $6::int, CASE WHEN status = 'SENT' THEN campanile.now() END,
+           CASE WHEN status <> 'DUE' THEN $6::int END, CASE WHEN status = 'SENT' THEN $6::int END
     FROM fresh
     ORDER BY notification_id, channel
     /*again: ON CONFLICT (notification_id, channel) DO NOTHING */
     RETURNING notification_id, channel)
 SELECT notification_id, channel, event_id, event_type, recipient_type, recipient_id, recipient_address, title, body, priority,
-       0 AS attempt_count, open,
+       0 AS attempt_count, created_at, open,
        (notification_id, channel) IN (SELECT notification_id, channel FROM fresh) AS fresh,
        (notification_id, channel) IN (SELECT notification_id, channel FROM born) AS born,
        CASE WHEN claim AND channel <> 'WEBSOCKET' THEN (SELECT id FROM claimed) END AS lease

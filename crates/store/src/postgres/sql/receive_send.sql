@@ -2,9 +2,10 @@
 -- web socket sent; a redelivered message finds its send there. One claim guards those that this instance may attempt at once. What
 -- is answered is new. Primary keys, in their order.
 WITH fresh AS (
-    SELECT o.notification_id, o.channel, o.recipient_address, o.priority,
+    SELECT o.notification_id, o.channel, o.recipient_address, o.priority, k.published_at, k.published_by,
            CASE WHEN o.channel = 'WEBSOCKET' THEN 'SENT' WHEN k.claim THEN 'SENDING' ELSE 'DUE' END AS status
-    FROM unnest($1::uuid[], $2::text[], $3::boolean[]) AS k (notification_id, channel, claim)
+    FROM unnest($1::uuid[], $2::text[], $3::boolean[], $7::timestamptz[], $8::int[])
+         AS k (notification_id, channel, claim, published_at, published_by)
     JOIN campanile.outbox o ON o.notification_id = k.notification_id AND o.channel = k.channel AND o.status IS NULL
     JOIN campanile.notification n ON n.id = o.notification_id
     LEFT JOIN campanile.send s ON s.notification_id = o.notification_id AND s.channel = o.channel
@@ -22,10 +23,12 @@ waiting AS (
     FROM fresh WHERE status = 'DUE'
     ON CONFLICT DO NOTHING)
 INSERT INTO campanile.send (notification_id, channel, recipient_address, status, attempt_count, lease, provider, created_at,
-                            sent_at)
+                            sent_at, published_at, published_by, received_by, attempted_at, attempted_by, settled_by)
 SELECT notification_id, channel, recipient_address, status, CASE WHEN status = 'SENT' THEN 1 ELSE 0 END,
        CASE WHEN status = 'SENDING' THEN (SELECT id FROM claimed) END,
-       CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(), CASE WHEN status = 'SENT' THEN campanile.now() END
+       CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(), CASE WHEN status = 'SENT' THEN campanile.now() END,
+       least(published_at, campanile.now()), published_by, $6::int, CASE WHEN status = 'SENT' THEN campanile.now() END,
+       CASE WHEN status <> 'DUE' THEN $6::int END, CASE WHEN status = 'SENT' THEN $6::int END
 FROM fresh
 ORDER BY notification_id, channel
 ON CONFLICT (notification_id, channel) DO NOTHING

@@ -6,5 +6,6 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::
 ORDER BY n.event_id
 ON CONFLICT (event_id) DO UPDATE
 SET body_hash = excluded.body_hash, status = excluded.status, recipients = excluded.recipients, sends = excluded.sends,
-    counts = excluded.counts, decisions = excluded.decisions, instance = excluded.instance
+    counts = excluded.counts, decisions = excluded.decisions, instance = excluded.instance,
+    created_at = CASE WHEN p.status = 'FAILED' THEN excluded.created_at ELSE p.created_at END
 WHERE p.status <> 'SUCCESS'

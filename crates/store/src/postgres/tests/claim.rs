@@ -9,7 +9,7 @@ use campanile_domain::priority::Priority;
 use campanile_domain::send::SendState;
 
 use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, rows};
-use crate::conformance::given::{chunk_of, commit_of, customer, outcome, row, step_of, summary};
+use crate::conformance::given::{chunk_of, commit_of, customer, instance, outcome, row, step_of, summary};
 use crate::conformance::{BackDoor, Fixture};
 use crate::postgres::back_door::Database;
 use crate::{
@@ -136,9 +136,10 @@ async fn of_two_who_receive_the_same_message_one_sends_it() {
     let rows = rows("a", 300);
     fixture.published(&event("a"), &rows).await;
     let backwards: Vec<_> = received(&rows).into_iter().rev().collect();
+    let (first, second) = (instance("one"), instance("other"));
     let (one, other) = tokio::join!(
-        fixture.store.receive(received(&rows), "one", LEASE),
-        fixture.store.receive(backwards, "other", LEASE),
+        fixture.store.receive(received(&rows), &first, LEASE),
+        fixture.store.receive(backwards, &second, LEASE),
     );
     let (one, other) = (one.unwrap(), other.unwrap());
     let keys: HashSet<_> = one.jobs.iter().chain(&other.jobs).map(|job| job.key).collect();
@@ -236,8 +237,8 @@ async fn a_notification_that_somebody_else_is_just_writing_is_waited_for_and_fou
                  VALUES ($1, 'a', 'ORDER_CREATED', 'CUSTOMER', $2, '', '', '{}', 'NORMAL', false, now())";
     let user = row.recipient.user_id.as_str();
     transaction.execute(write, &[&row.key.notification_id.0, &user]).await.unwrap();
-    let key = ReceivedKey { key: row.key, claim: true };
-    let receiving = tokio::spawn(async move { store.receive(vec![key], "test", LEASE).await });
+    let key = ReceivedKey { key: row.key, claim: true, published: None };
+    let receiving = tokio::spawn(async move { store.receive(vec![key], &instance("test"), LEASE).await });
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     eventually("somebody to wait", async || (fixture.count(waits).await > 0).then_some(())).await;
     transaction.commit().await.unwrap();
@@ -252,7 +253,7 @@ async fn what_was_received_already_leaves_no_claim_behind() {
     let fixture = fixture().await;
     let row = rows("a", 1).remove(0);
     fixture.published(&event("a"), std::slice::from_ref(&row)).await;
-    let key = ReceivedKey { key: row.key, claim: true };
+    let key = ReceivedKey { key: row.key, claim: true, published: None };
     assert_eq!(fixture.receive(&[key]).await.jobs.len(), 1);
     assert_eq!(fixture.receive(&[key]).await.repeated, 1);
     assert_eq!(fixture.count("SELECT count(*) FROM send_claim").await, 1);

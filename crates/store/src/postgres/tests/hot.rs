@@ -6,7 +6,7 @@ use campanile_domain::send::{OutcomeKind, SendState};
 
 use super::{LEASE, QUEUE, event, eventually, fixture, received, rows};
 use crate::conformance::Fixture;
-use crate::{Capture, SendJob, Settlement};
+use crate::{Capture, InstanceId, SendJob, Settlement};
 
 /// Updates of a table, and how many of them were HOT, when so many are known of. Servers tell at the latest when a connection ends,
 /// so the store is given up.
@@ -28,6 +28,7 @@ fn sent(job: &SendJob, at: campanile_domain::time::Timestamp) -> Settlement {
         error: None,
         outcome: OutcomeKind::Sent,
         duration: Duration::from_millis(5),
+        attempted_at: Some(at),
         capture: Capture::None,
     }
 }
@@ -41,7 +42,7 @@ async fn settling_touches_no_index() {
     let now = fixture.store.now().await.unwrap();
     for batch in jobs.chunks(100) {
         let outcomes = batch.iter().map(|job| sent(job, now)).collect();
-        assert!(fixture.store.settle(outcomes, Vec::new()).await.unwrap().lost.is_empty());
+        assert!(fixture.store.settle(outcomes, Vec::new(), InstanceId(1)).await.unwrap().lost.is_empty());
     }
     let hot = updates(fixture, "send", 500).await;
     assert!(hot >= 400, "{hot} of 500");

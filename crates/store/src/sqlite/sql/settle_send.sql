@@ -1,10 +1,12 @@
 -- Writes an outcome where the claim still holds; who lost it changes nothing. Where the provider was not asked, what is known
--- of the attempt before stays. A receipt that came for another message than the one that was sent goes. Primary key.
+-- of the attempt before stays. A receipt that came for another message than the one that was sent goes. The attempt is of whoever
+-- claimed the send, which the claim has written. Primary key.
 UPDATE send
 SET status = :status, attempt_count = :attempt_count, lease = NULL, external_id = coalesce(:external_id, external_id),
     recipient_address = coalesce(:recipient_address, recipient_address), sent_at = :sent_at,
     provider = CASE WHEN :attempted THEN :provider ELSE provider END,
     last_error = CASE WHEN :attempted THEN :last_error ELSE coalesce(:last_error, last_error) END,
     receipt = CASE WHEN :external_id <> external_id THEN NULL ELSE receipt END,
-    receipt_at = CASE WHEN :external_id <> external_id THEN NULL ELSE receipt_at END
+    receipt_at = CASE WHEN :external_id <> external_id THEN NULL ELSE receipt_at END,
+    attempted_at = :attempted_at, settled_by = CASE WHEN :attempted THEN :instance ELSE settled_by END
 WHERE notification_id = :notification_id AND channel = :channel AND lease = :lease AND status = 'SENDING'

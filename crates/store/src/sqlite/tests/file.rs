@@ -90,7 +90,7 @@ async fn a_file_that_is_opened_again_has_what_was_written() {
         assert_eq!(store.rule_version().await.unwrap(), version, "default routes are written once");
         assert_eq!(store.rule_rows().await.unwrap().routing.len(), 4);
     }
-    assert_eq!(count(&folder.connect(), "SELECT count(*) FROM refinery_schema_history"), 6);
+    assert_eq!(count(&folder.connect(), "SELECT count(*) FROM refinery_schema_history"), 7);
 }
 
 #[tokio::test]

@@ -1,0 +1,40 @@
+//! The database's clock, read between two answers of it. Clocks of instances may differ, and asking the database for each message
+//! would cost a round trip.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use campanile_domain::time::{self, Timestamp};
+use campanile_store::{Store, StoreError};
+
+/// What the database's clock said, and when it was asked. It is ahead by at most a round trip, and never behind, so that what follows
+/// something that the database has dated is dated behind it. Set again at least once a second.
+#[derive(Debug)]
+pub struct DatabaseClock(Mutex<(Timestamp, Instant)>);
+
+impl DatabaseClock {
+    pub async fn ask(store: &dyn Store) -> Result<Self, StoreError> {
+        let asked = Instant::now();
+        Ok(DatabaseClock(Mutex::new((store.now().await?, asked))))
+    }
+
+    /// Asks the database, and goes by its answer from now on.
+    pub async fn refresh(&self, store: &dyn Store) -> Result<Timestamp, StoreError> {
+        let asked = Instant::now();
+        let said = store.now().await?;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (said, asked);
+        Ok(said)
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.at(Instant::now())
+    }
+
+    pub fn at(&self, instant: Instant) -> Timestamp {
+        let (said, asked) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match instant.checked_duration_since(asked) {
+            Some(passed) => time::later(said, passed),
+            None => time::earlier(said, asked.duration_since(instant)),
+        }
+    }
+}

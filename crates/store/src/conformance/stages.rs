@@ -1,0 +1,228 @@
+//! Who did what, and when: instance and time of every stage, as the trace has them.
+
+use std::time::Duration;
+
+use campanile_domain::channel::Channel::{Email, Websocket};
+use campanile_domain::event::Failure;
+use campanile_domain::fan_out::OutboxRow;
+use campanile_domain::send::{OutcomeKind, SendState};
+use campanile_domain::time::{Timestamp, from_text, later, to_text};
+use serde_json::{Value, json};
+
+use super::Fixture;
+use super::given::{LEASE, claimed, commit_of, customer, event, left_due, outcome, rows, step_of, summary};
+use crate::{FanOutCommit, Instance, PublishStamp, ReceivedKey, SendJob, Settlement, Step, Verdict};
+
+const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn instance(fixture: &Fixture, name: &str) -> Instance {
+    fixture.store.register_instance(name).await.expect("the database is there")
+}
+
+async fn now(fixture: &Fixture) -> Timestamp {
+    fixture.store.now().await.expect("the database is there")
+}
+
+/// Event `a` for customer 42 over e-mail and web socket, published.
+async fn told(fixture: &Fixture) -> Vec<OutboxRow> {
+    let rows = rows("a", &customer("42"), &[Email, Websocket]);
+    fixture.published(&event("a"), &rows).await;
+    rows
+}
+
+async fn receive(fixture: &Fixture, keys: Vec<ReceivedKey>, by: &Instance) -> Vec<SendJob> {
+    fixture.store.receive(keys, by, LEASE).await.expect("the database is there").jobs
+}
+
+async fn settle(fixture: &Fixture, settlement: Settlement, by: &Instance) {
+    let finished = vec![settlement.job.claim];
+    fixture.store.settle(vec![settlement], finished, by.id).await.expect("the database is there");
+}
+
+/// The stages of a send of event `a`.
+async fn stages(fixture: &Fixture, channel: &str) -> Value {
+    let trace = fixture.trace("a").await;
+    let send = trace.sends.iter().find(|send| send["channel"] == channel).expect("it was received");
+    for column in
+        ["published_at", "published_by", "received_by", "attempted_at", "attempted_by", "settled_by"]
+    {
+        assert!(!send.contains_key(column), "{column} is in stages");
+    }
+    send["stages"].clone()
+}
+
+fn at(stage: &Value) -> Timestamp {
+    stage["at"].as_str().and_then(from_text).unwrap_or_else(|| panic!("{stage} has no time"))
+}
+
+pub async fn a_name_keeps_its_number(fixture: &Fixture) {
+    let (first, second) = (instance(fixture, "first").await, instance(fixture, "second").await);
+    assert_ne!(first.id, second.id);
+    assert_eq!(instance(fixture, "first").await, first);
+    assert_eq!(instance(fixture, "third").await.name, "third");
+    assert_eq!(fixture.back_door.count("SELECT count(*) FROM instance").await, 3);
+}
+
+pub async fn a_trace_has_instance_and_time_of_every_stage(fixture: &Fixture) {
+    let before = now(fixture).await;
+    let rows = told(fixture).await;
+    let by = ["publisher", "receiver", "settler"];
+    let [sender, receiver, settler] =
+        [instance(fixture, by[0]).await, instance(fixture, by[1]).await, instance(fixture, by[2]).await];
+    let published_at = now(fixture).await;
+    let published = Some(PublishStamp { at: published_at, by: sender.id });
+    let keys = rows.iter().map(|row| ReceivedKey { key: row.key, claim: true, published }).collect();
+    fixture.back_door.advance(SECOND).await;
+    let job = receive(fixture, keys, &receiver).await.pop().expect("the e-mail was claimed");
+    let sending = stages(fixture, "EMAIL").await;
+    assert_eq!(
+        (&sending["send"], &sending["settle"]),
+        (&json!({"at": null, "instance": "receiver"}), &Value::Null)
+    );
+    let attempted_at = now(fixture).await;
+    fixture.back_door.advance(SECOND).await;
+    let sent = Settlement { attempted_at: Some(attempted_at), ..outcome(&job, SENT) };
+    settle(fixture, sent, &settler).await;
+
+    let trace = fixture.trace("a").await;
+    let fan_out = &trace.event["stages"]["fan_out"];
+    assert_eq!((&fan_out["instance"], &fan_out["at"]), (&json!("test"), &trace.event["published_at"]));
+    assert!(to_text(at(fan_out)) >= to_text(before));
+    let email = stages(fixture, "EMAIL").await;
+    assert_eq!(email["publish"], json!({"at": to_text(published_at), "instance": "publisher"}));
+    assert_eq!(email["receive"], json!({"at": trace.sends[0]["created_at"], "instance": "receiver"}));
+    assert_eq!(email["send"], json!({"at": to_text(attempted_at), "instance": "receiver"}));
+    assert_eq!(email["settle"], json!({"at": trace.sends[0]["sent_at"], "instance": "settler"}));
+    let times = ["publish", "receive", "send", "settle"].map(|stage| at(&email[stage]));
+    assert!(at(fan_out) <= times[0] && times.is_sorted(), "{email}");
+    assert!(times[0] < times[1] && times[2] < times[3], "{email}");
+
+    // What is received for a web socket is sent by that.
+    let socket = stages(fixture, "WEBSOCKET").await;
+    assert_eq!(socket["publish"], email["publish"]);
+    for stage in ["send", "settle"] {
+        assert_eq!(socket[stage], socket["receive"], "{stage}");
+    }
+}
+
+pub async fn a_retry_has_instance_and_time_of_each_attempt(fixture: &Fixture) {
+    let rows = told(fixture).await;
+    let [first, second] = [instance(fixture, "first").await, instance(fixture, "second").await];
+    let job = receive(fixture, vec![claimed(rows[0].key)], &first).await.remove(0);
+    let attempted_at = now(fixture).await;
+    let due = SendState::Due { at: Timestamp::UNIX_EPOCH };
+    settle(fixture, Settlement { attempted_at: Some(attempted_at), ..outcome(&job, due) }, &first).await;
+    let email = stages(fixture, "EMAIL").await;
+    assert_eq!(
+        (&email["send"]["instance"], &email["settle"]["instance"]),
+        (&json!("first"), &json!("first"))
+    );
+
+    fixture.back_door.advance(SECOND).await;
+    let mut jobs = fixture.store.claim_due(Email, 1, &second, LEASE).await.expect("the database is there");
+    let between = stages(fixture, "EMAIL").await;
+    assert_eq!((&between["send"]["instance"], &between["settle"]), (&json!("second"), &email["settle"]));
+    let attempted_at = now(fixture).await;
+    let sent = Settlement { attempted_at: Some(attempted_at), ..outcome(&jobs.remove(0), SENT) };
+    settle(fixture, sent, &second).await;
+    let trace = fixture.trace("a").await;
+    let attempts = trace.sends[0]["attempts"].as_array().expect("they are kept");
+    assert_eq!((&attempts[0]["instance"], &attempts[1]["instance"]), (&json!("first"), &json!("second")));
+    assert_eq!(attempts[0]["at"], email["settle"]["at"]);
+    let email = stages(fixture, "EMAIL").await;
+    assert_eq!(email["receive"]["instance"], "first");
+    assert_eq!(email["send"], json!({"at": to_text(attempted_at), "instance": "second"}));
+    assert_eq!(email["settle"], json!({"at": trace.sends[0]["sent_at"], "instance": "second"}));
+}
+
+pub async fn what_a_dead_instance_left_is_traced_to_it(fixture: &Fixture) {
+    let rows = told(fixture).await;
+    let [dead, alive, api] =
+        [instance(fixture, "dead").await, instance(fixture, "alive").await, instance(fixture, "api").await];
+    let job = receive(fixture, vec![claimed(rows[0].key)], &dead).await.remove(0);
+    settle(fixture, outcome(&job, SendState::InDoubt { since: Timestamp::UNIX_EPOCH }), &alive).await;
+    let email = stages(fixture, "EMAIL").await;
+    assert_eq!(email["send"], json!({"at": null, "instance": "dead"}), "nobody knows when");
+    assert_eq!(email["settle"]["instance"], "alive");
+    fixture.store.resolve(job.key, Verdict::Sent, None, api.id).await.expect("the database is there");
+    let trace = fixture.trace("a").await;
+    let by: Vec<&Value> =
+        trace.sends[0]["attempts"].as_array().into_iter().flatten().map(|a| &a["instance"]).collect();
+    assert_eq!(by, ["dead", "api"]);
+    let email = stages(fixture, "EMAIL").await;
+    assert_eq!(email["settle"], json!({"at": trace.sends[0]["sent_at"], "instance": "api"}));
+}
+
+pub async fn what_was_let_go_has_no_attempt_and_no_outcome(fixture: &Fixture) {
+    let rows = told(fixture).await;
+    let [first, second] = [instance(fixture, "first").await, instance(fixture, "second").await];
+    assert!(receive(fixture, vec![left_due(rows[0].key)], &first).await.is_empty());
+    assert_eq!(stages(fixture, "EMAIL").await["send"], Value::Null);
+    let mut jobs = fixture.store.claim_due(Email, 1, &second, LEASE).await.expect("the database is there");
+    let due = outcome(&jobs.remove(0), SendState::Due { at: Timestamp::UNIX_EPOCH });
+    settle(fixture, Settlement { outcome: OutcomeKind::NotAttempted, error: None, ..due }, &second).await;
+    let email = stages(fixture, "EMAIL").await;
+    assert_eq!((&email["publish"], &email["settle"]), (&Value::Null, &Value::Null));
+    assert_eq!(email["send"], json!({"at": null, "instance": "second"}));
+}
+
+pub async fn a_stamp_of_the_future_is_cut_to_the_receipt(fixture: &Fixture) {
+    let rows = told(fixture).await;
+    let by = instance(fixture, "ahead").await;
+    let at = later(now(fixture).await, Duration::from_hours(1));
+    let published = Some(PublishStamp { at, by: by.id });
+    receive(fixture, vec![ReceivedKey { key: rows[0].key, claim: true, published }], &by).await;
+    let email = stages(fixture, "EMAIL").await;
+    assert_eq!(email["publish"], email["receive"]);
+}
+
+pub async fn messages_without_a_stamp_are_received_all_the_same(fixture: &Fixture) {
+    let rows = told(fixture).await;
+    let by = instance(fixture, "receiver").await;
+    let forged = Some(PublishStamp { at: Timestamp::UNIX_EPOCH, by: crate::InstanceId(i32::MAX) });
+    let keys = vec![claimed(rows[0].key), ReceivedKey { published: forged, ..claimed(rows[1].key) }];
+    assert_eq!(receive(fixture, keys, &by).await.len(), 1);
+    assert_eq!(stages(fixture, "EMAIL").await["publish"], Value::Null);
+    let socket = stages(fixture, "WEBSOCKET").await;
+    assert_eq!(socket["publish"], json!({"at": "1970-01-01T00:00:00.000Z", "instance": null}));
+}
+
+pub async fn a_fan_out_is_traced_to_this_event_and_not_to_its_namesake(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    assert_eq!(fixture.trace("a").await.event["stages"]["fan_out"], Value::Null);
+    let claim = fixture.claim_fresh().await;
+    let step = step_of(&claim.events()[0], Step::Finished(summary(0)));
+    fixture.commit(claim, vec![step], vec![]).await;
+    assert_eq!(fixture.trace("a").await.event["stages"]["fan_out"]["instance"], "test");
+
+    // The same id years later, by SQL.
+    fixture.back_door.execute("DELETE FROM event_outbox").await;
+    fixture.back_door.advance(SECOND).await;
+    let again = "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, created_at)
+                 VALUES ('a', 'ORDER_CREATED', 'ORDER', '7', '2100-01-01T00:00:00Z')";
+    fixture.back_door.execute(again).await;
+    let claim = fixture.claim_fresh().await;
+    let step = step_of(&claim.events()[0], Step::Known);
+    fixture.commit(claim, vec![step], vec![]).await;
+    let trace = fixture.trace("a").await;
+    let expected = json!({"at": trace.event["published_at"], "instance": null});
+    assert_eq!(trace.event["stages"]["fan_out"], expected);
+}
+
+pub async fn an_event_that_fails_again_is_traced_to_the_last_time(fixture: &Fixture) {
+    fixture.accept(&[event("a")]).await;
+    let mut times = Vec::new();
+    for name in ["first", "second"] {
+        let claim = fixture.claim_fresh().await;
+        let step = step_of(&claim.events()[0], Step::Failed(Failure::new("NO_AUDIENCE", "nobody")));
+        let commit = FanOutCommit { instance: name.to_owned(), ..commit_of(vec![step], vec![]) };
+        claim.commit(commit).await.expect("the database is there");
+        let fan_out = fixture.trace("a").await.event["stages"]["fan_out"].clone();
+        assert_eq!(fan_out["instance"], name);
+        times.push(at(&fan_out));
+        fixture.back_door.execute("UPDATE event_outbox SET status = 'PENDING'").await;
+        fixture.back_door.advance(SECOND).await;
+    }
+    assert!(times[0] < times[1], "{times:?}");
+}

@@ -1,0 +1,14 @@
+//! Instances by name and by number.
+
+use async_trait::async_trait;
+
+use super::{Postgres, read, statement};
+use crate::{Instance, InstanceId, InstanceStore, StoreError};
+
+#[async_trait]
+impl InstanceStore for Postgres {
+    async fn register_instance(&self, name: &str) -> Result<Instance, StoreError> {
+        let rows = self.query(statement::REGISTER_INSTANCE, &[&name]).await?;
+        Ok(Instance { id: InstanceId(read::get(read::only(&rows)?, "id")?), name: name.to_owned() })
+    }
+}

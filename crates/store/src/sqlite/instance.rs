@@ -1,0 +1,21 @@
+//! Instances by name and by number.
+
+use async_trait::async_trait;
+use rusqlite::named_params;
+
+use super::{Sqlite, statement};
+use crate::{Instance, InstanceId, InstanceStore, StoreError};
+
+#[async_trait]
+impl InstanceStore for Sqlite {
+    async fn register_instance(&self, name: &str) -> Result<Instance, StoreError> {
+        let name = name.to_owned();
+        self.write(move |session, now| {
+            let params = named_params! { ":name": name, ":now": now };
+            let id = session.first(statement::REGISTER_INSTANCE, params, |row| Ok(row.get("id")?))?;
+            let id = id.ok_or_else(|| StoreError::Unusable("an instance has no number".to_owned()))?;
+            Ok(Instance { id: InstanceId(id), name: name.clone() })
+        })
+        .await
+    }
+}
