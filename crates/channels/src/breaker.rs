@@ -85,8 +85,13 @@ impl Pass<'_> {
             Outcome::Down { after: Some(wish), .. } => {
                 News::ComeBack { at: Instant::now() + (*wish).min(LONGEST_WISH) }
             }
-            Outcome::Down { after: None, .. } | Outcome::Unknown { .. } => News::Failed,
-            Outcome::Sent { .. } | Outcome::Retry { .. } | Outcome::Rejected { .. } => News::Well,
+            Outcome::Down { after: None, .. } | Outcome::Unknown { .. } | Outcome::Unanswered { .. } => {
+                News::Failed
+            }
+            Outcome::Sent { .. }
+            | Outcome::Retry { .. }
+            | Outcome::Deferred { .. }
+            | Outcome::Rejected { .. } => News::Well,
             Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => return,
         };
         self.learned = true;

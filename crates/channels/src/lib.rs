@@ -64,13 +64,36 @@ impl From<Outcome> for Answer {
     }
 }
 
+/// What an attempt holds while it goes on.
+#[async_trait]
+pub trait Hold: Send + Sync {
+    /// How long the holder's lease still lasts.
+    fn rest(&self) -> Duration;
+
+    /// The whole message is out, and the lease is renewed for as long as this is polled. Ends when nobody may wait any longer.
+    async fn await_answer(&self) {
+        std::future::pending::<()>().await;
+    }
+}
+
+impl<F: Fn() -> Duration + Send + Sync> Hold for F {
+    fn rest(&self) -> Duration {
+        self()
+    }
+}
+
 #[async_trait]
 pub trait Provider: Debug + Send + Sync {
     /// As it stands in `notification_channel_send.provider`.
     fn name(&self) -> &'static str;
 
-    /// No attempt takes longer. A worker whose lease ends sooner does not begin one.
+    /// No attempt takes longer until the whole message is out. A worker whose lease ends sooner does not begin one.
     fn deadline(&self) -> Duration;
+
+    /// How long the answer is awaited beyond that, while the lease is renewed.
+    fn answer_timeout(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Whether messages are kept here and leave the house to nobody.
     fn captures(&self) -> bool {
@@ -78,6 +101,11 @@ pub trait Provider: Debug + Send + Sync {
     }
 
     async fn send(&self, message: &Message<'_>) -> Answer;
+
+    /// The same, of a provider that has an answer timeout.
+    async fn send_holding(&self, message: &Message<'_>, _: &dyn Hold) -> Answer {
+        self.send(message).await
+    }
 
     /// Looks whether it could send, and sends nothing.
     async fn examine(&self, channel: Channel) -> Finding {

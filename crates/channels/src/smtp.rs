@@ -26,7 +26,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 
-use crate::{Answer, Message, Provider};
+use crate::{Answer, Hold, Message, Provider};
 use budget::Budget;
 use connection::{Connection, Envelope, Server, Step};
 use domains::Domains;
@@ -51,8 +51,10 @@ pub struct SmtpConfig {
     pub messages_per_connection: u32,
     pub max_idle: Duration,
     pub domains: DomainLimits,
-    /// No attempt takes longer.
+    /// No attempt takes longer until the letter is out.
     pub deadline: Duration,
+    /// How long the answer to a letter that is out is awaited.
+    pub answer_timeout: Duration,
 }
 
 #[derive(Debug)]
@@ -62,12 +64,14 @@ pub struct Smtp {
     from: Correspondent,
     reply_to: Option<Correspondent>,
     deadline: Duration,
+    answer_timeout: Duration,
 }
 
 impl Smtp {
     /// Connects to nobody yet. The server's certificate is checked against what this machine trusts, and against `ca_file`.
     pub fn new(config: SmtpConfig, ca_file: Option<&Path>) -> Result<Self, String> {
         let SmtpConfig { host, port, security, credentials, hello, from, reply_to, deadline, .. } = config;
+        let answer_timeout = config.answer_timeout;
         let limits = Limits {
             connections: config.connections,
             messages_per_connection: config.messages_per_connection,
@@ -77,11 +81,11 @@ impl Smtp {
         let host = host.trim_matches(['[', ']']).to_owned();
         let server = Server { host, port, security, credentials, hello, tls: tls(ca_file)? };
         let domains = Domains::new(config.domains);
-        Ok(Smtp { pool: Pool::new(server, limits), domains, from, reply_to, deadline })
+        Ok(Smtp { pool: Pool::new(server, limits), domains, from, reply_to, deadline, answer_timeout })
     }
 
-    async fn mail(&self, message: &Message<'_>) -> Answer {
-        let budget = Budget::starting_now(self.deadline);
+    async fn mail(&self, message: &Message<'_>, hold: &dyn Hold) -> Answer {
+        let budget = Budget::starting_now(self.deadline, self.answer_timeout);
         let to: Mailbox = match message.address.parse() {
             Ok(to) => to,
             Err(error) => return rejected(format!("the e-mail address can't be used: {error}")),
@@ -104,7 +108,7 @@ impl Smtp {
             }
             let envelope = Envelope { from: &self.from.mailbox, to: &to };
             let next_in_line = |connection: &Connection| self.pool.next_in_line(connection);
-            let (delivery, next) = lent.connection.deliver(envelope, &letter, budget, next_in_line).await;
+            let (delivery, next) = lent.connection.deliver(envelope, &letter, budget, hold, next_in_line).await;
             // A server may hang up on who was silent for long. It has nothing yet, so a new connection may try.
             let hung_up = lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data);
             if hung_up && budget.has_time_for_another() {
@@ -164,14 +168,22 @@ impl Provider for Smtp {
         self.deadline
     }
 
+    fn answer_timeout(&self) -> Duration {
+        self.answer_timeout
+    }
+
     async fn send(&self, message: &Message<'_>) -> Answer {
-        self.mail(message).await
+        self.mail(message, &|| Duration::MAX).await
+    }
+
+    async fn send_holding(&self, message: &Message<'_>, hold: &dyn Hold) -> Answer {
+        self.mail(message, hold).await
     }
 
     async fn examine(&self, channel: Channel) -> Finding {
         let place = self.pool.server().place();
         let is_sent = format!("{channel} is sent by smtp");
-        match self.pool.lend(None, Budget::starting_now(self.deadline)).await {
+        match self.pool.lend(None, Budget::starting_now(self.deadline, self.answer_timeout)).await {
             Ok(lent) => {
                 self.pool.give_back(lent, None);
                 Finding::ok("channels", format!("{is_sent}: {place} lets us in"))

@@ -12,7 +12,7 @@ pub(super) const HISTORY: &str = "campanile.schema_history";
 pub(super) const OLDEST_SERVER: i32 = 150_000;
 
 /// Every migration, in order.
-pub(super) const MIGRATIONS: [(&str, &str); 7] = [
+pub(super) const MIGRATIONS: [(&str, &str); 8] = [
     ("V1__first_tables", include_str!("migrations/V1__first_tables.sql")),
     ("V2__sends", include_str!("migrations/V2__sends.sql")),
     ("V3__doubts", include_str!("migrations/V3__doubts.sql")),
@@ -20,6 +20,7 @@ pub(super) const MIGRATIONS: [(&str, &str); 7] = [
     ("V5__template_url", include_str!("migrations/V5__template_url.sql")),
     ("V6__posts", include_str!("migrations/V6__posts.sql")),
     ("V7__min_priority", include_str!("migrations/V7__min_priority.sql")),
+    ("V8__deferrals", include_str!("migrations/V8__deferrals.sql")),
 ];
 
 /// Answers the names of what was applied. Needs a session of its own, because the lock belongs to it.

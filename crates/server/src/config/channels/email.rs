@@ -28,6 +28,7 @@ pub struct Email {
     pub reply_to: String,
     pub ca_file: PathBuf,
     pub deadline: Span,
+    pub answer_timeout: Span,
 }
 
 impl Email {
@@ -99,6 +100,7 @@ impl Email {
             max_idle: MAX_IDLE,
             domains,
             deadline,
+            answer_timeout: self.answer_timeout.up_to(60, "channels.email.answer_timeout")?,
         };
         let pace = address.rate()?;
         address.nothing_else()?;
@@ -173,6 +175,7 @@ mod tests {
     fn senders(url: &str, from: &str) -> Vec<String> {
         let email: Email = serde_json::from_value(serde_json::json!({
             "url": url, "url_file": "", "from": from, "reply_to": "", "ca_file": "", "deadline": "30s",
+            "answer_timeout": "5m",
         }))
         .unwrap();
         let servers = email.servers().unwrap();
