@@ -8,7 +8,7 @@ use campanile_domain::send::Outcome;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::breaker::Breaker;
-use crate::{Answer, Hold, Message, Pace, Provider};
+use crate::{Answer, Health, Hold, Message, Pace, Provider};
 
 /// A provider keeps its deadline itself, since it knows best what an unfinished attempt means. This is for one that does not.
 const GRACE: Duration = Duration::from_millis(500);
@@ -154,7 +154,11 @@ impl Chain {
                 let error = format!("{} did not answer within {limit:?}", link.name);
                 Answer::from(Outcome::Unknown { error })
             });
-            pass.learn(&answer.outcome);
+            match answer.health {
+                Health::ByOutcome => pass.learn(&answer.outcome),
+                Health::Unknown => drop(pass),
+                Health::RefusesAll => pass.refused(),
+            }
             let asked = Asked { answer, provider: &link.name };
             match &asked.answer.outcome {
                 Outcome::Down { error, .. } => {
@@ -175,15 +179,16 @@ impl Chain {
 /// Two were down: what both said, and the shorter of the waits they asked for.
 fn both<'a>(before: Option<Asked<'a>>, last: Asked<'a>) -> Asked<'a> {
     let Some(before) = before else { return last };
-    match (before.answer.outcome, last.answer.outcome) {
+    let Asked { answer, provider } = last;
+    match (before.answer.outcome, answer.outcome) {
         (Outcome::Down { after: a, error: said }, Outcome::Down { after: b, error }) => Asked {
             answer: Outcome::Down {
                 after: a.zip(b).map(|(a, b)| a.min(b)),
-                error: format!("{said}; {}: {error}", last.provider),
+                error: format!("{said}; {provider}: {error}"),
             }
             .into(),
-            provider: last.provider,
+            provider,
         },
-        (_, outcome) => Asked { answer: Answer { outcome, done: last.answer.done }, provider: last.provider },
+        (_, outcome) => Asked { answer: Answer { outcome, ..answer }, provider },
     }
 }

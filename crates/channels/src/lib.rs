@@ -29,7 +29,9 @@ pub use fcm::{Fcm, FcmConfig, KeyFileError, ServiceAccount};
 pub use http::is_this_machine;
 pub use pace::Pace;
 pub use slack::{AllowedHost, Slack, SlackConfig};
-pub use smtp::{Correspondent, Credentials, DomainLimits, Mailbox, Security, Smtp, SmtpConfig};
+pub use smtp::{
+    Correspondent, Credentials, DomainLimits, ExtraHeader, Mailbox, NoHeader, Security, Smtp, SmtpConfig,
+};
 pub use twilio::{Sender, Twilio, TwilioConfig, is_account_sid};
 
 /// What is to be sent. The key is stable over all attempts: providers that know idempotency are given it.
@@ -56,11 +58,24 @@ pub struct Message<'a> {
 pub struct Answer {
     pub outcome: Outcome,
     pub done: Vec<AddressDone>,
+    pub health: Health,
+}
+
+/// What an answer says of its provider, for the circuit breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Health {
+    /// As the outcome has it.
+    #[default]
+    ByOutcome,
+    /// Nothing: it refuses this recipient, and may take others.
+    Unknown,
+    /// It refuses everybody: the breaker opens at once.
+    RefusesAll,
 }
 
 impl From<Outcome> for Answer {
     fn from(outcome: Outcome) -> Self {
-        Answer { outcome, done: Vec::new() }
+        Answer { outcome, done: Vec::new(), health: Health::default() }
     }
 }
 

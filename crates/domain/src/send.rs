@@ -401,7 +401,8 @@ mod tests {
     fn silence_is_repeated_once_and_then_a_doubt_whatever_the_policy() {
         let doubt = SendState::InDoubt { since: NOW };
         let first = attempt(Channel::Email, 1);
-        let second = Attempt { history: first.history.with(&unanswered(), NOW), ..attempt(Channel::Email, 2) };
+        let second =
+            Attempt { history: first.history.with(&unanswered(), NOW), ..attempt(Channel::Email, 2) };
         assert_eq!(after(unanswered(), first, &policy(OnDoubt::Resend), NOW), due(10));
         assert_eq!(after(unanswered(), second, &policy(OnDoubt::Resend), NOW), doubt);
         assert_eq!(after(unanswered(), first, &policy(OnDoubt::Hold), NOW), doubt);

@@ -46,7 +46,10 @@ async fn a_deferred_message_is_tried_again_for_a_day_and_never_counts_as_an_atte
             sends(trace).contains(&"EMAIL DUE".to_owned()) && email(trace)["deferrals"] == json!(deferrals)
         };
         let send = email(&world.until("e1", is_put_off).await);
-        assert_eq!((&send["attempt_count"], &send["last_error"]), (&json!(0), &json!("451 4.7.1 greylisted")));
+        assert_eq!(
+            (&send["attempt_count"], &send["last_error"]),
+            (&json!(0), &json!("451 4.7.1 greylisted"))
+        );
         assert!(send["deferred_since"].is_string(), "{send:?}");
         // A second too early nothing happens; then it goes out.
         world.back_door.advance(Duration::from_secs(minutes * 60 - 20)).await;

@@ -10,9 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use futures_util::FutureExt;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
-use tokio_rustls::TlsConnector;
 
 use super::address::Mailbox;
 use super::budget::Budget;
@@ -20,55 +18,9 @@ use super::letter::stuffed;
 use super::offers::Offers;
 use super::pool::{Announcement, Waiting};
 use super::reply::{NoReply, Reply};
+use super::server::{Credentials, Security, Server};
+use super::tls;
 use crate::Hold;
-
-/// Where a server is, and how it is spoken to.
-pub struct Server {
-    /// A name or an address, which has no brackets.
-    pub host: String,
-    pub port: u16,
-    pub security: Security,
-    pub credentials: Option<Credentials>,
-    /// Who we say we are.
-    pub hello: String,
-    pub tls: TlsConnector,
-}
-
-impl Server {
-    /// For people.
-    pub fn place(&self) -> String {
-        let Server { host, port, .. } = self;
-        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-    }
-}
-
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({:?})", self.place(), self.security)
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Security {
-    /// TLS from the first byte, usually on port 465.
-    Implicit,
-    /// STARTTLS, or nothing is sent.
-    Required,
-    /// STARTTLS where it is offered.
-    IfOffered,
-    None,
-}
-
-pub struct Credentials {
-    pub user: String,
-    pub password: String,
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Credentials")
-    }
-}
 
 /// Whom a letter is from and for, as the server is told.
 #[derive(Debug, Clone, Copy)]
@@ -148,10 +100,7 @@ impl fmt::Debug for Connection {
 impl Connection {
     /// Connects, encrypts and logs in. What goes wrong is told in words that hold no secret.
     pub async fn open(server: &Server, until: Instant) -> Result<Self, String> {
-        let socket = timeout_at(until, TcpStream::connect((server.host.as_str(), server.port)))
-            .await
-            .map_err(|_| "can't be reached in time".to_owned())?
-            .map_err(|error| format!("can't be reached: {}", error.kind()))?;
+        let socket = server.connect(until).await?;
         // Small writes that wait for an answer each must not wait for each other.
         let _ = socket.set_nodelay(true);
         let mut connection = Connection::over(socket);
@@ -196,7 +145,7 @@ impl Connection {
         let stream = timeout_at(until, server.tls.connect(name, self.stream))
             .await
             .map_err(|_| "did not finish the TLS handshake in time".to_owned())?
-            .map_err(|error| format!("and we can't agree on TLS: {error}"))?;
+            .map_err(|error| tls::failed(&error))?;
         Ok(Connection { is_encrypted: true, ..Connection::over(stream) })
     }
 
@@ -489,8 +438,10 @@ mod tests {
                 tokio::task::yield_now().await;
                 drop(there);
             };
-            let (delivery, ()) =
-                tokio::join!(connection.transfer(&mailbox, b"letter", &mut next, budget, &|| Duration::MAX), hangs_up);
+            let (delivery, ()) = tokio::join!(
+                connection.transfer(&mailbox, b"letter", &mut next, budget, &|| Duration::MAX),
+                hangs_up
+            );
             assert!(matches!(delivery, Delivery::Broken { at, .. } if at == step), "{taken}: {delivery:?}");
         }
     }

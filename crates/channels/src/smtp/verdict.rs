@@ -8,7 +8,7 @@
 //! | another 4xx to MAIL | retry |
 //! | 530, 534, 535, 538 | down: it wants us to log in, in another way |
 //! | 5xx to MAIL, unless the message is too large (552, 5.3.4) | down: it refuses our sender, whoever the recipient is |
-//! | 5xx to RCPT whose words are about relaying | down: it refuses us, and the next server may not |
+//! | 5xx to RCPT whose words are about relaying | down for this recipient; for all, when it refuses a second domain |
 //! | 5xx about the mailbox itself (5.1.1, 5.1.2, 5.1.3, 5.1.6, 5.1.10) | rejected, and the address is dead |
 //! | 550 to RCPT without an enhanced code, in words that mean "no such user" | rejected, and the address is dead |
 //! | another 5xx | rejected |
@@ -19,7 +19,7 @@ use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
 
 use super::connection::{Delivery, Step};
 use super::reply::Reply;
-use crate::Answer;
+use crate::{Answer, Health};
 
 const LOG_IN: [u16; 4] = [530, 534, 535, 538];
 /// Of `5.1.x`: no such mailbox, no such domain, not an address, moved away, takes no mail.
@@ -92,13 +92,15 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
         (500..=599, detail) if at == Step::From && detail != Some(TOO_LARGE) => {
             Outcome::Down { after: None, error }
         }
+        // It may relay for others: what that says of the server is known once it refuses two domains.
         (500..=599, _) if at == Step::To && says_one_of(reply, &RELAY_PHRASES) => {
-            Outcome::Down { after: None, error }
+            let outcome = Outcome::Down { after: None, error };
+            return Answer { health: Health::Unknown, ..outcome.into() };
         }
         (500..=599, _) if at == Step::To && is_nobody_there(reply) => {
             let end = AddressEnd::Dead { reason: reply.words() };
             let done = vec![AddressDone { address: address.to_owned(), end }];
-            return Answer { outcome: Outcome::Rejected { error }, done };
+            return Answer { done, ..Outcome::Rejected { error }.into() };
         }
         (500..=599, _) => Outcome::Rejected { error },
         _ if at == Step::Letter => Outcome::Unanswered { error },

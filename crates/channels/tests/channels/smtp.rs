@@ -29,7 +29,9 @@ pub fn config(port: u16) -> SmtpConfig {
         credentials: None,
         hello: "campanile.test".to_owned(),
         from: "Trattoria è buona <noreply@example.org>".parse().unwrap(),
+        envelope_from: None,
         reply_to: Some("Sala <sala@example.org>".parse().unwrap()),
+        headers: Vec::new(),
         connections: 4,
         messages_per_connection: 100,
         max_idle: Duration::from_secs(30),
@@ -43,7 +45,7 @@ fn smtp(port: u16) -> Smtp {
     Smtp::new(config(port), None).unwrap()
 }
 
-fn message<'a>(address: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
+pub fn message<'a>(address: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
     Message {
         key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Email },
         event_id: "evt-1",

@@ -195,12 +195,8 @@ fn next_state(
     now: Timestamp,
 ) -> (SendState, Option<String>) {
     let error = outcome.error().map(str::to_owned);
-    let attempt = Attempt {
-        channel: job.key.channel,
-        number: job.attempt,
-        jitter: jitter(),
-        history: job.history,
-    };
+    let attempt =
+        Attempt { channel: job.key.channel, number: job.attempt, jitter: jitter(), history: job.history };
     let policy = &engine.config.send.get(job.key.channel).policy;
     (after(outcome.clone(), attempt, policy, now), error)
 }

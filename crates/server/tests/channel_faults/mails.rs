@@ -161,7 +161,8 @@ async fn a_mail_server_that_is_silent_after_the_letter(backend: Backend) {
 }
 
 /// As postgrey does: whoever is unknown is put off for a while.
-const GREYLISTED: Act = Act::Say("451 4.7.1 Greylisted, see http://postgrey.schweikert.ch/help/example.com.html");
+const GREYLISTED: Act =
+    Act::Say("451 4.7.1 Greylisted, see http://postgrey.schweikert.ch/help/example.com.html");
 
 async fn a_mail_server_that_greylists(backend: Backend) {
     for verb in ["RCPT", "."] {
@@ -241,6 +242,27 @@ async fn stopped_while_the_mail_server_thinks(backend: Backend) {
     assert!(error.contains("had not answered when we had to stop"), "{error}");
 }
 
+async fn a_mail_server_that_refuses_us(backend: Backend) {
+    let refusals = [
+        ("MAIL", "553 5.7.1 <noreply@example.org>: Sender address rejected: not owned by user"),
+        ("RCPT", "554 5.7.1 <anna@example.com>: Relay access denied"),
+    ];
+    for (verb, said) in refusals {
+        let first = Smtpd::start(OFFERS, vec![(verb, Act::Say(said))]).await;
+        let second = Smtpd::start(OFFERS, vec![]).await;
+        let home = Home::new(backend);
+        let urls =
+            format!("smtp://127.0.0.1:{}?tls=none smtp://127.0.0.1:{}?tls=none", first.port, second.port);
+        let server = start_with(&home, &first, "hold", &[("CAMPANILE_CHANNELS__EMAIL__URL", &urls)]);
+        anna(&server).await;
+        server.emit(&reservation("evt-1")).await;
+        let trace = server.settled("evt-1").await;
+        let email = email(&trace);
+        assert_eq!((&email["status"], &email["provider"]), (&json!("SENT"), &json!("smtp-2")), "{trace}");
+        assert_eq!((first.letters().len(), second.letters().len()), (0, 1));
+    }
+}
+
 async fn a_mail_server_that_is_busy_for_a_while(backend: Backend) {
     let busy = Act::Say("450 4.2.1 try again later");
     let smtpd =
@@ -266,6 +288,7 @@ on_both! {
     a_mail_server_that_is_silent_after_the_letter;
     a_mail_server_that_is_silent_after_the_letter_of_who_holds_doubts;
     a_mail_server_that_is_busy_for_a_while;
+    a_mail_server_that_refuses_us;
     a_mail_server_that_greylists;
     a_mail_server_that_greylists_for_too_long;
     a_mail_server_that_takes_longer_than_the_lease;

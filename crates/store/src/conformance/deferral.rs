@@ -78,7 +78,9 @@ pub async fn a_deferral_is_no_attempt_and_stands_on_the_send(fixture: &Fixture) 
     assert_eq!(shown(fixture, "a").await, vec![(Some(SINCE.to_owned()), json!(2)); 4]);
 }
 
-pub async fn a_send_that_was_deferred_for_too_long_is_a_dead_letter_and_a_replay_begins_anew(fixture: &Fixture) {
+pub async fn a_send_that_was_deferred_for_too_long_is_a_dead_letter_and_a_replay_begins_anew(
+    fixture: &Fixture,
+) {
     let job = fixture.sending("a", Email).await;
     let failed = SendState::Failed { code: DEFERRED_TOO_LONG };
     assert!(fixture.settle(vec![deferred(&job, failed, 27)]).await.is_empty());
@@ -100,8 +102,11 @@ pub async fn who_lost_the_claim_writes_no_deferral(fixture: &Fixture) {
 pub async fn that_nobody_answered_is_known_to_the_next_attempt(fixture: &Fixture) {
     let job = fixture.sending("a", Email).await;
     let unanswered = History { unanswered: true, ..History::default() };
-    let silence =
-        |job: &SendJob, state| Settlement { outcome: OutcomeKind::Unknown, history: unanswered, ..outcome(job, state) };
+    let silence = |job: &SendJob, state| Settlement {
+        outcome: OutcomeKind::Unknown,
+        history: unanswered,
+        ..outcome(job, state)
+    };
     assert!(fixture.settle(vec![silence(&job, DUE)]).await.is_empty());
     let again = due(fixture).await;
     assert_eq!((again.attempt, again.history), (2, unanswered));

@@ -88,7 +88,8 @@ pub async fn a_claim_that_was_taken_over_writes_nothing(fixture: &Fixture) {
 }
 
 async fn renew(fixture: &Fixture, claims: &[ClaimId]) -> Vec<ClaimId> {
-    let mut renewed = fixture.store.renew_claims(claims.to_vec(), LEASE).await.expect("the database is there");
+    let mut renewed =
+        fixture.store.renew_claims(claims.to_vec(), LEASE).await.expect("the database is there");
     renewed.sort_unstable();
     renewed
 }

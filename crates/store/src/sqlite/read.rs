@@ -157,8 +157,8 @@ pub fn due_job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
 /// One that may have been tried before.
 pub fn started_job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
     let count: Option<u32> = row.get("deferrals")?;
-    let deferral = maybe_time(row, "deferred_since")?
-        .map(|since| Deferral { since, count: count.unwrap_or_default() });
+    let deferral =
+        maybe_time(row, "deferred_since")?.map(|since| Deferral { since, count: count.unwrap_or_default() });
     let unanswered: Option<bool> = row.get("unanswered")?;
     let history = History { deferral, unanswered: unanswered.unwrap_or_default() };
     Ok(SendJob { history, ..job(row, claim)? })

@@ -166,7 +166,8 @@ impl SendStore for Sqlite {
             })?;
             let jobs = |(claim, notifications): (ClaimId, String)| {
                 let params = named_params! { ":notifications": notifications, ":lease": claim.0 };
-                let jobs = session.all(statement::CLAIMED_JOBS, params, |row| read::started_job(row, claim))?;
+                let jobs =
+                    session.all(statement::CLAIMED_JOBS, params, |row| read::started_job(row, claim))?;
                 Ok(ExpiredClaim { claim, jobs })
             };
             claims.into_iter().map(jobs).collect()

@@ -33,7 +33,8 @@ pub fn settle(session: &Session, now: &str, settlement: &Settlement) -> Result<b
     }
     if let Some(history) = settlement.new_history() {
         let deferral = history.deferral;
-        session.change(statement::WRITE_HISTORY,
+        session.change(
+            statement::WRITE_HISTORY,
             named_params! {
                 ":notification_id": notification_id.to_string(), ":channel": channel.as_str(),
                 ":deferred_since": deferral.map(|deferral| time::to_text(deferral.since)),
