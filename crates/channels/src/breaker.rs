@@ -85,10 +85,24 @@ impl Pass<'_> {
             Outcome::Down { after: Some(wish), .. } => {
                 News::ComeBack { at: Instant::now() + (*wish).min(LONGEST_WISH) }
             }
-            Outcome::Down { after: None, .. } | Outcome::Unknown { .. } => News::Failed,
-            Outcome::Sent { .. } | Outcome::Retry { .. } | Outcome::Rejected { .. } => News::Well,
+            Outcome::Down { after: None, .. } | Outcome::Unknown { .. } | Outcome::Unanswered { .. } => {
+                News::Failed
+            }
+            Outcome::Sent { .. }
+            | Outcome::Retry { .. }
+            | Outcome::Deferred { .. }
+            | Outcome::Rejected { .. } => News::Well,
             Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => return,
         };
+        self.tell(news);
+    }
+
+    /// It refuses everybody, so that there is no need for further tries.
+    pub fn refused(mut self) {
+        self.tell(News::Refused);
+    }
+
+    fn tell(&mut self, news: News) {
         self.learned = true;
         let mut state = self.breaker.state();
         *state = after(*state, self.probes, news);
@@ -115,6 +129,8 @@ impl Drop for Pass<'_> {
 enum News {
     Well,
     Failed,
+    /// Failed, and not for the message's sake.
+    Refused,
     /// Failed, with a wish.
     ComeBack {
         at: Instant,
@@ -127,14 +143,16 @@ fn after(state: State, probes: bool, news: News) -> State {
         (State::Closed { failures }, News::Failed) if failures + 1 < MAX_FAILURES => {
             State::Closed { failures: failures + 1 }
         }
-        (State::Closed { .. }, News::Failed) => open(FIRST_PAUSE),
+        (State::Closed { .. }, News::Failed | News::Refused) => open(FIRST_PAUSE),
         (State::Closed { .. }, News::ComeBack { at }) => State::Open { until: at, pause: FIRST_PAUSE },
         (State::Probing { .. }, News::Well) if probes => State::Closed { failures: 0 },
-        (State::Probing { pause }, News::Failed) if probes => open((pause * 2).min(LONGEST_PAUSE)),
+        (State::Probing { pause }, News::Failed | News::Refused) if probes => {
+            open((pause * 2).min(LONGEST_PAUSE))
+        }
         (State::Probing { pause }, News::ComeBack { at }) => State::Open { until: at, pause },
         // Who was let through before it opened says nothing new, be it good or bad; only the longer wish counts.
         (State::Open { until, pause }, News::ComeBack { at }) => State::Open { until: until.max(at), pause },
-        (State::Open { .. } | State::Probing { .. }, News::Well | News::Failed) => state,
+        (State::Open { .. } | State::Probing { .. }, News::Well | News::Failed | News::Refused) => state,
     }
 }
 
@@ -170,6 +188,18 @@ mod tests {
         assert!(breaker.admit(Instant::now()).is_err(), "only the one that finds out closes it");
         probe.learn(&SENT);
         assert_eq!(breaker.closes_in(Instant::now()), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_refuses_everybody_is_left_alone_at_once() {
+        let breaker = Breaker::default();
+        let [first] = passes(&breaker);
+        first.refused();
+        assert_eq!(breaker.closes_in(Instant::now()), Some(FIRST_PAUSE));
+        tokio::time::advance(FIRST_PAUSE).await;
+        let [probe] = passes(&breaker);
+        probe.refused();
+        assert_eq!(breaker.closes_in(Instant::now()), Some(FIRST_PAUSE * 2));
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use campanile_domain::send::Outcome;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::breaker::Breaker;
-use crate::{Answer, Message, Pace, Provider};
+use crate::{Answer, Health, Hold, Message, Pace, Provider};
 
 /// A provider keeps its deadline itself, since it knows best what an unfinished attempt means. This is for one that does not.
 const GRACE: Duration = Duration::from_millis(500);
@@ -89,7 +89,7 @@ impl Chain {
         self.links.iter().all(|link| link.provider.captures())
     }
 
-    /// No single attempt of any of them takes longer.
+    /// No single attempt of any of them takes longer until the whole message is out.
     pub fn deadline(&self) -> Duration {
         self.links.iter().map(|link| link.provider.deadline()).max().unwrap_or_default() + GRACE
     }
@@ -121,10 +121,10 @@ impl Chain {
         }
     }
 
-    /// One attempt. `rest` is how long the caller may still send: nobody is asked who could take longer.
-    pub async fn send(&self, message: &Message<'_>, rest: impl Fn() -> Duration) -> Asked<'_> {
+    /// One attempt. Nobody is asked who could take longer than the lease lasts. Who has no connection to spare is passed over, too.
+    pub async fn send(&self, message: &Message<'_>, hold: impl Hold) -> Asked<'_> {
         let mut wait: Option<Duration> = None;
-        let mut down: Option<Asked<'_>> = None;
+        let (mut busy, mut down): (Option<Asked<'_>>, Option<Asked<'_>>) = (None, None);
         for link in &self.links {
             let now = Instant::now();
             let pass = match link.breaker.admit(now) {
@@ -136,7 +136,7 @@ impl Chain {
             };
             let deadline = link.provider.deadline() + GRACE;
             if let Some(pace) = &link.pace {
-                match pace.reserve(now, rest().saturating_sub(deadline)) {
+                match pace.reserve(now, hold.rest().saturating_sub(deadline)) {
                     Ok(turn) => sleep(turn).await,
                     Err(too_long) => {
                         wait = Some(wait.map_or(too_long, |wait| wait.min(too_long)));
@@ -144,25 +144,32 @@ impl Chain {
                     }
                 }
             }
-            if rest() <= deadline {
+            if hold.rest() <= deadline {
                 wait.get_or_insert_default();
                 continue;
             }
-            let answer = timeout(deadline, link.provider.send(message)).await.unwrap_or_else(|_| {
-                let error = format!("{} did not answer within {deadline:?}", link.name);
+            let limit = deadline + link.provider.answer_timeout();
+            let answer = timeout(limit, link.provider.send_holding(message, &hold)).await;
+            let answer = answer.unwrap_or_else(|_| {
+                let error = format!("{} did not answer within {limit:?}", link.name);
                 Answer::from(Outcome::Unknown { error })
             });
-            pass.learn(&answer.outcome);
+            match answer.health {
+                Health::ByOutcome => pass.learn(&answer.outcome),
+                Health::Unknown => drop(pass),
+                Health::RefusesAll => pass.refused(),
+            }
             let asked = Asked { answer, provider: &link.name };
             match &asked.answer.outcome {
                 Outcome::Down { error, .. } => {
                     tracing::debug!(provider = link.name, %error, "a provider is down");
                     down = Some(both(down, asked));
                 }
+                Outcome::NotAttempted { .. } => busy = Some(asked),
                 _ => return asked,
             }
         }
-        down.unwrap_or_else(|| Asked {
+        busy.or(down).unwrap_or_else(|| Asked {
             answer: Outcome::NotAttempted { after: wait.unwrap_or_default() }.into(),
             provider: &self.links[0].name,
         })
@@ -172,15 +179,16 @@ impl Chain {
 /// Two were down: what both said, and the shorter of the waits they asked for.
 fn both<'a>(before: Option<Asked<'a>>, last: Asked<'a>) -> Asked<'a> {
     let Some(before) = before else { return last };
-    match (before.answer.outcome, last.answer.outcome) {
+    let Asked { answer, provider } = last;
+    match (before.answer.outcome, answer.outcome) {
         (Outcome::Down { after: a, error: said }, Outcome::Down { after: b, error }) => Asked {
             answer: Outcome::Down {
                 after: a.zip(b).map(|(a, b)| a.min(b)),
-                error: format!("{said}; {}: {error}", last.provider),
+                error: format!("{said}; {provider}: {error}"),
             }
             .into(),
-            provider: last.provider,
+            provider,
         },
-        (_, outcome) => Asked { answer: Answer { outcome, done: last.answer.done }, provider: last.provider },
+        (_, outcome) => Asked { answer: Answer { outcome, ..answer }, provider },
     }
 }

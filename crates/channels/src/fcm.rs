@@ -26,7 +26,7 @@ use reqwest::{Client, Url};
 use tokio::time::Instant;
 
 use crate::http::{self, Proxy};
-use crate::{Answer, Message, Provider};
+use crate::{Answer, Health, Message, Provider};
 use access::Access;
 use content::Content;
 use reply::{Device, Reply, reply};
@@ -287,7 +287,7 @@ fn answer<'a>(devices: impl Iterator<Item = (&'a str, Device)>) -> Answer {
             }
         }
     };
-    Answer { outcome, done }
+    Answer { outcome, done, health: Health::default() }
 }
 
 /// The devices that are not done with.

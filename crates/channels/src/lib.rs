@@ -29,7 +29,9 @@ pub use fcm::{Fcm, FcmConfig, KeyFileError, ServiceAccount};
 pub use http::is_this_machine;
 pub use pace::Pace;
 pub use slack::{AllowedHost, Slack, SlackConfig};
-pub use smtp::{Correspondent, Credentials, DomainLimits, Mailbox, Security, Smtp, SmtpConfig};
+pub use smtp::{
+    Correspondent, Credentials, DomainLimits, ExtraHeader, Mailbox, NoHeader, Security, Smtp, SmtpConfig,
+};
 pub use twilio::{Sender, Twilio, TwilioConfig, is_account_sid};
 
 /// What is to be sent. The key is stable over all attempts: providers that know idempotency are given it.
@@ -56,11 +58,42 @@ pub struct Message<'a> {
 pub struct Answer {
     pub outcome: Outcome,
     pub done: Vec<AddressDone>,
+    pub health: Health,
+}
+
+/// What an answer says of its provider, for the circuit breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Health {
+    /// As the outcome has it.
+    #[default]
+    ByOutcome,
+    /// Nothing: it refuses this recipient, and may take others.
+    Unknown,
+    /// It refuses everybody: the breaker opens at once.
+    RefusesAll,
 }
 
 impl From<Outcome> for Answer {
     fn from(outcome: Outcome) -> Self {
-        Answer { outcome, done: Vec::new() }
+        Answer { outcome, done: Vec::new(), health: Health::default() }
+    }
+}
+
+/// What an attempt holds while it goes on.
+#[async_trait]
+pub trait Hold: Send + Sync {
+    /// How long the holder's lease still lasts.
+    fn rest(&self) -> Duration;
+
+    /// The whole message is out, and the lease is renewed for as long as this is polled. Ends when nobody may wait any longer.
+    async fn await_answer(&self) {
+        std::future::pending::<()>().await;
+    }
+}
+
+impl<F: Fn() -> Duration + Send + Sync> Hold for F {
+    fn rest(&self) -> Duration {
+        self()
     }
 }
 
@@ -69,8 +102,13 @@ pub trait Provider: Debug + Send + Sync {
     /// As it stands in `notification_channel_send.provider`.
     fn name(&self) -> &'static str;
 
-    /// No attempt takes longer. A worker whose lease ends sooner does not begin one.
+    /// No attempt takes longer until the whole message is out. A worker whose lease ends sooner does not begin one.
     fn deadline(&self) -> Duration;
+
+    /// How long the answer is awaited beyond that, while the lease is renewed.
+    fn answer_timeout(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Whether messages are kept here and leave the house to nobody.
     fn captures(&self) -> bool {
@@ -78,6 +116,11 @@ pub trait Provider: Debug + Send + Sync {
     }
 
     async fn send(&self, message: &Message<'_>) -> Answer;
+
+    /// The same, of a provider that has an answer timeout.
+    async fn send_holding(&self, message: &Message<'_>, _: &dyn Hold) -> Answer {
+        self.send(message).await
+    }
 
     /// Looks whether it could send, and sends nothing.
     async fn examine(&self, channel: Channel) -> Finding {

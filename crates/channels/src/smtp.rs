@@ -7,34 +7,37 @@ mod address;
 mod budget;
 mod connection;
 mod domains;
+mod header;
 mod letter;
 mod offers;
 mod pool;
+mod relaying;
 mod reply;
+mod server;
+mod tls;
 mod verdict;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Finding;
 use campanile_domain::send::Outcome;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
-use tokio_rustls::TlsConnector;
 
-use crate::{Answer, Message, Provider};
+use crate::{Answer, Hold, Message, Provider};
 use budget::Budget;
-use connection::{Connection, Envelope, Server, Step};
+use connection::{Connection, Envelope, Step};
 use domains::Domains;
+use letter::Head;
 use pool::{Announcement, Limits, NotLent, Pool};
+use relaying::Relaying;
+use server::Server;
 
 pub use address::{Correspondent, Mailbox};
-pub use connection::{Credentials, Security};
 pub use domains::DomainLimits;
+pub use header::{ExtraHeader, NoHeader};
+pub use server::{Credentials, Security};
 
 #[derive(Debug)]
 pub struct SmtpConfig {
@@ -46,28 +49,36 @@ pub struct SmtpConfig {
     /// The name that we greet with.
     pub hello: String,
     pub from: Correspondent,
+    /// Where bounces go; to `from` if nobody says otherwise.
+    pub envelope_from: Option<Mailbox>,
     pub reply_to: Option<Correspondent>,
+    pub headers: Vec<ExtraHeader>,
     pub connections: usize,
     pub messages_per_connection: u32,
     pub max_idle: Duration,
     pub domains: DomainLimits,
-    /// No attempt takes longer.
+    /// No attempt takes longer until the letter is out.
     pub deadline: Duration,
+    /// How long the answer to a letter that is out is awaited.
+    pub answer_timeout: Duration,
 }
 
 #[derive(Debug)]
 pub struct Smtp {
     pool: Pool,
     domains: Domains,
-    from: Correspondent,
-    reply_to: Option<Correspondent>,
+    relaying: Relaying,
+    head: Head,
+    envelope_from: Mailbox,
     deadline: Duration,
+    answer_timeout: Duration,
 }
 
 impl Smtp {
     /// Connects to nobody yet. The server's certificate is checked against what this machine trusts, and against `ca_file`.
     pub fn new(config: SmtpConfig, ca_file: Option<&Path>) -> Result<Self, String> {
-        let SmtpConfig { host, port, security, credentials, hello, from, reply_to, deadline, .. } = config;
+        let SmtpConfig { host, port, security, credentials, hello, from, deadline, answer_timeout, .. } =
+            config;
         let limits = Limits {
             connections: config.connections,
             messages_per_connection: config.messages_per_connection,
@@ -75,13 +86,24 @@ impl Smtp {
         };
         // URLs have IPv6 addresses in brackets, and neither sockets nor certificates do.
         let host = host.trim_matches(['[', ']']).to_owned();
-        let server = Server { host, port, security, credentials, hello, tls: tls(ca_file)? };
+        let server = Server { host, port, security, credentials, hello, tls: tls::connector(ca_file)? };
         let domains = Domains::new(config.domains);
-        Ok(Smtp { pool: Pool::new(server, limits), domains, from, reply_to, deadline })
+        let relaying = Relaying::default();
+        let envelope_from = config.envelope_from.unwrap_or_else(|| from.mailbox.clone());
+        let head = Head { from, reply_to: config.reply_to, extra: config.headers };
+        Ok(Smtp {
+            pool: Pool::new(server, limits),
+            domains,
+            relaying,
+            head,
+            envelope_from,
+            deadline,
+            answer_timeout,
+        })
     }
 
-    async fn mail(&self, message: &Message<'_>) -> Answer {
-        let budget = Budget::starting_now(self.deadline);
+    async fn mail(&self, message: &Message<'_>, hold: &dyn Hold) -> Answer {
+        let budget = Budget::starting_now(self.deadline, self.answer_timeout);
         let to: Mailbox = match message.address.parse() {
             Ok(to) => to,
             Err(error) => return rejected(format!("the e-mail address can't be used: {error}")),
@@ -91,7 +113,7 @@ impl Smtp {
             Err(after) => return Outcome::NotAttempted { after }.into(),
         };
         // Only now: many more may be let go than are sent.
-        let letter = letter::write(message, &to, &self.from, self.reply_to.as_ref());
+        let letter = letter::write(message, &to, &self.head);
         let announcement = Announcement { to: to.clone(), bytes: letter.len() };
         let mut lent = match self.pool.lend(Some(announcement), budget).await {
             Ok(lent) => lent,
@@ -102,9 +124,10 @@ impl Smtp {
                 self.pool.give_back(lent, None);
                 return rejected(why);
             }
-            let envelope = Envelope { from: &self.from.mailbox, to: &to };
+            let envelope = Envelope { from: &self.envelope_from, to: &to };
             let next_in_line = |connection: &Connection| self.pool.next_in_line(connection);
-            let (delivery, next) = lent.connection.deliver(envelope, &letter, budget, next_in_line).await;
+            let (delivery, next) =
+                lent.connection.deliver(envelope, &letter, budget, hold, next_in_line).await;
             // A server may hang up on who was silent for long. It has nothing yet, so a new connection may try.
             let hung_up = lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data);
             if hung_up && budget.has_time_for_another() {
@@ -115,7 +138,7 @@ impl Smtp {
                 continue;
             }
             self.pool.give_back(lent, next);
-            return verdict::answer(delivery, message.address);
+            return self.relaying.judged(verdict::answer(delivery, message.address), to.domain());
         }
     }
 
@@ -134,26 +157,6 @@ fn rejected(error: String) -> Answer {
     Outcome::Rejected { error }.into()
 }
 
-fn tls(ca_file: Option<&Path>) -> Result<TlsConnector, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if let Some(file) = ca_file {
-        let unreadable = |error: &dyn std::fmt::Display| {
-            format!("the certificates of {} can't be read: {error}", file.display())
-        };
-        for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&error))? {
-            let certificate = certificate.map_err(|error| unreadable(&error))?;
-            roots.add(certificate).map_err(|error| unreadable(&error))?;
-        }
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| format!("TLS can't be set up: {error}"))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
 #[async_trait]
 impl Provider for Smtp {
     fn name(&self) -> &'static str {
@@ -164,14 +167,22 @@ impl Provider for Smtp {
         self.deadline
     }
 
+    fn answer_timeout(&self) -> Duration {
+        self.answer_timeout
+    }
+
     async fn send(&self, message: &Message<'_>) -> Answer {
-        self.mail(message).await
+        self.mail(message, &|| Duration::MAX).await
+    }
+
+    async fn send_holding(&self, message: &Message<'_>, hold: &dyn Hold) -> Answer {
+        self.mail(message, hold).await
     }
 
     async fn examine(&self, channel: Channel) -> Finding {
         let place = self.pool.server().place();
         let is_sent = format!("{channel} is sent by smtp");
-        match self.pool.lend(None, Budget::starting_now(self.deadline)).await {
+        match self.pool.lend(None, Budget::starting_now(self.deadline, self.answer_timeout)).await {
             Ok(lent) => {
                 self.pool.give_back(lent, None);
                 Finding::ok("channels", format!("{is_sent}: {place} lets us in"))
@@ -180,7 +191,8 @@ impl Provider for Smtp {
             Err(NotLent::Down(why)) => Finding::wrong(
                 "channels",
                 format!("{is_sent}, but {place} {why}"),
-                "mails wait and are retried meanwhile; are host, port, tls, user and password in channels.email.url right?",
+                "mails wait and are retried meanwhile; are host, port, tls, user and password in channels.email.url \
+                 right, and the server's certificate in channels.email.ca_file if it is your own?",
             ),
         }
     }

@@ -25,6 +25,10 @@ pub enum Outcome {
         after: Option<Duration>,
         error: String,
     },
+    /// Put off by the recipient's side, as greylisting does: it is expected to be taken later, and does not count as an attempt.
+    Deferred {
+        error: String,
+    },
     /// Failed for good: no repetition would help.
     Rejected {
         error: String,
@@ -35,6 +39,10 @@ pub enum Outcome {
     },
     /// Nobody can know: the provider may have accepted it, and we have no record.
     Unknown {
+        error: String,
+    },
+    /// The provider has the whole message and never answered: a doubt that is repeated once at most.
+    Unanswered {
         error: String,
     },
     /// Let go before any provider was asked, for example because the lease would not have lasted.
@@ -48,6 +56,7 @@ pub enum Outcome {
 pub enum OutcomeKind {
     Sent,
     Retry,
+    Deferred,
     Rejected,
     Unknown,
     NotAttempted,
@@ -58,6 +67,7 @@ impl OutcomeKind {
         match self {
             OutcomeKind::Sent => "SENT",
             OutcomeKind::Retry => "RETRY",
+            OutcomeKind::Deferred => "DEFERRED",
             OutcomeKind::Rejected => "REJECTED",
             OutcomeKind::Unknown => "UNKNOWN",
             OutcomeKind::NotAttempted => "NOT_ATTEMPTED",
@@ -74,9 +84,11 @@ impl Outcome {
         match self {
             Outcome::Retry { error, .. }
             | Outcome::Down { error, .. }
+            | Outcome::Deferred { error }
             | Outcome::Rejected { error }
             | Outcome::Unwritable { error }
-            | Outcome::Unknown { error } => Some(error),
+            | Outcome::Unknown { error }
+            | Outcome::Unanswered { error } => Some(error),
             Outcome::Sent { .. } | Outcome::NotAttempted { .. } => None,
         }
     }
@@ -85,8 +97,9 @@ impl Outcome {
         match self {
             Outcome::Sent { .. } => OutcomeKind::Sent,
             Outcome::Retry { .. } | Outcome::Down { .. } => OutcomeKind::Retry,
+            Outcome::Deferred { .. } => OutcomeKind::Deferred,
             Outcome::Rejected { .. } | Outcome::Unwritable { .. } => OutcomeKind::Rejected,
-            Outcome::Unknown { .. } => OutcomeKind::Unknown,
+            Outcome::Unknown { .. } | Outcome::Unanswered { .. } => OutcomeKind::Unknown,
             Outcome::NotAttempted { .. } => OutcomeKind::NotAttempted,
         }
     }
@@ -148,7 +161,14 @@ pub struct SendPolicy {
     pub backoff_base: Duration,
     pub backoff_cap: Duration,
     pub on_doubt: OnDoubt,
+    /// How long a send may be deferred, from its first deferral on.
+    pub defer_for: Duration,
 }
+
+/// Delays between the tries of a deferred send: RFC 5321 asks for 30 minutes or more, after sooner ones at first.
+const DEFER_DELAYS: [Duration; 4] =
+    [Duration::from_mins(1), Duration::from_mins(5), Duration::from_mins(15), Duration::from_mins(30)];
+const LAST_DEFER_DELAY: Duration = Duration::from_hours(1);
 
 impl SendPolicy {
     /// Best-effort channels have one attempt.
@@ -165,6 +185,52 @@ impl SendPolicy {
         let ceiling = self.backoff_base.saturating_mul(1 << doublings).min(self.backoff_cap);
         Some(ceiling.mul_f64(jitter.clamp(0.0, 1.0)))
     }
+
+    /// When to try a deferred send again; the last try is made when its time is up. `None` after that.
+    fn deferred_until(&self, deferral: Deferral, now: Timestamp) -> Option<Timestamp> {
+        let end = later(deferral.since, self.defer_for);
+        let before = usize::try_from(deferral.count.saturating_sub(1)).unwrap_or(usize::MAX);
+        let delay = DEFER_DELAYS.get(before).copied().unwrap_or(LAST_DEFER_DELAY);
+        (now < end).then(|| later(now, delay).min(end))
+    }
+}
+
+/// What earlier attempts of a send left that decides about the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct History {
+    pub deferral: Option<Deferral>,
+    /// The provider once had the whole message and did not answer.
+    pub unanswered: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deferral {
+    /// The first one.
+    pub since: Timestamp,
+    pub count: u32,
+}
+
+impl History {
+    /// With this outcome in it.
+    #[must_use]
+    pub fn with(self, outcome: &Outcome, now: Timestamp) -> Self {
+        match outcome {
+            Outcome::Deferred { .. } => History { deferral: Some(self.deferred_at(now)), ..self },
+            Outcome::Unanswered { .. } => History { unanswered: true, ..self },
+            Outcome::Sent { .. }
+            | Outcome::Retry { .. }
+            | Outcome::Down { .. }
+            | Outcome::Rejected { .. }
+            | Outcome::Unwritable { .. }
+            | Outcome::Unknown { .. }
+            | Outcome::NotAttempted { .. } => self,
+        }
+    }
+
+    fn deferred_at(self, now: Timestamp) -> Deferral {
+        let before = self.deferral.unwrap_or(Deferral { since: now, count: 0 });
+        Deferral { count: before.count.saturating_add(1), ..before }
+    }
 }
 
 /// One attempt that is over: the how-manieth it was, and over which channel.
@@ -174,11 +240,14 @@ pub struct Attempt {
     /// Counts from 1.
     pub number: u32,
     pub jitter: f64,
+    /// Of the attempts before it.
+    pub history: History,
 }
 
 pub const EXHAUSTED: &str = "EXHAUSTED";
 pub const REJECTED: &str = "REJECTED";
 pub const CRASHED: &str = "CRASHED";
+pub const DEFERRED_TOO_LONG: &str = "DEFERRED_TOO_LONG";
 /// Also of a row whose title or body can't be written, which is then never sent.
 pub const TEMPLATE_ERROR: &str = "TEMPLATE_ERROR";
 
@@ -191,6 +260,18 @@ pub fn after(outcome: Outcome, attempt: Attempt, policy: &SendPolicy, now: Times
             match policy.delay(attempt.channel, attempt.number, attempt.jitter) {
                 Some(delay) => SendState::Due { at: later(now, delay.max(after.unwrap_or_default())) },
                 None => SendState::Failed { code: EXHAUSTED },
+            }
+        }
+        Outcome::Deferred { .. } => match policy.deferred_until(attempt.history.deferred_at(now), now) {
+            Some(at) => SendState::Due { at },
+            None => SendState::Failed { code: DEFERRED_TOO_LONG },
+        },
+        Outcome::Unanswered { .. } if attempt.history.unanswered => SendState::InDoubt { since: now },
+        Outcome::Unanswered { error } => {
+            match after(Outcome::Unknown { error }, attempt, policy, now) {
+                // Nobody knows that it failed.
+                SendState::Failed { code: EXHAUSTED } => SendState::InDoubt { since: now },
+                state => state,
             }
         }
         Outcome::Unknown { error } if attempt.channel.is_retried() => match policy.on_doubt {
@@ -215,11 +296,12 @@ mod tests {
             backoff_base: Duration::from_secs(10),
             backoff_cap: Duration::from_mins(15),
             on_doubt,
+            defer_for: Duration::from_hours(24),
         }
     }
 
     fn attempt(channel: Channel, number: u32) -> Attempt {
-        Attempt { channel, number, jitter: 1.0 }
+        Attempt { channel, number, jitter: 1.0, history: History::default() }
     }
 
     fn retry(after: Option<Duration>) -> Outcome {
@@ -265,6 +347,71 @@ mod tests {
         assert_eq!(last, SendState::Failed { code: EXHAUSTED });
     }
 
+    fn deferred() -> Outcome {
+        Outcome::Deferred { error: "451 greylisted".to_owned() }
+    }
+
+    fn unanswered() -> Outcome {
+        Outcome::Unanswered { error: "silence".to_owned() }
+    }
+
+    /// The minutes from the first deferral to each further try, and how it ends.
+    fn tries(policy: &SendPolicy) -> (Vec<u64>, SendState) {
+        let (mut now, mut history, mut minutes) = (NOW, History::default(), Vec::new());
+        loop {
+            let attempt = Attempt { history, ..attempt(Channel::Email, 1) };
+            history = history.with(&deferred(), now);
+            match after(deferred(), attempt, policy, now) {
+                SendState::Due { at } => now = at,
+                ended => return (minutes, ended),
+            }
+            minutes.push(crate::time::between(NOW, now).as_secs() / 60);
+        }
+    }
+
+    #[test]
+    fn a_deferred_send_is_tried_for_a_day_and_never_counted() {
+        let (minutes, ended) = tries(&policy(OnDoubt::Resend));
+        assert_eq!(minutes[..6], [1, 6, 21, 51, 111, 171]);
+        assert_eq!(minutes.last(), Some(&(24 * 60)), "the last try is made when the time is up");
+        assert_eq!(ended, SendState::Failed { code: DEFERRED_TOO_LONG });
+    }
+
+    #[test]
+    fn how_long_a_send_may_be_deferred_is_configured() {
+        let short = SendPolicy { defer_for: Duration::from_mins(3), ..policy(OnDoubt::Resend) };
+        assert_eq!(tries(&short).0, [1, 3]);
+        let never = SendPolicy { defer_for: Duration::ZERO, ..short };
+        assert_eq!(tries(&never), (vec![], SendState::Failed { code: DEFERRED_TOO_LONG }));
+    }
+
+    #[test]
+    fn the_first_deferral_counts_and_other_outcomes_change_no_history() {
+        let first = History::default().with(&deferred(), NOW);
+        let later = first.with(&retry(None), later(NOW, Duration::from_mins(1))).with(&deferred(), due_at(2));
+        assert_eq!(later.deferral, Some(Deferral { since: NOW, count: 2 }));
+        assert!(!later.unanswered && later.with(&unanswered(), NOW).unanswered);
+    }
+
+    fn due_at(minutes: u64) -> Timestamp {
+        later(NOW, Duration::from_mins(minutes))
+    }
+
+    #[test]
+    fn silence_is_repeated_once_and_then_a_doubt_whatever_the_policy() {
+        let doubt = SendState::InDoubt { since: NOW };
+        let first = attempt(Channel::Email, 1);
+        let second =
+            Attempt { history: first.history.with(&unanswered(), NOW), ..attempt(Channel::Email, 2) };
+        assert_eq!(after(unanswered(), first, &policy(OnDoubt::Resend), NOW), due(10));
+        assert_eq!(after(unanswered(), second, &policy(OnDoubt::Resend), NOW), doubt);
+        assert_eq!(after(unanswered(), first, &policy(OnDoubt::Hold), NOW), doubt);
+        let last = after(unanswered(), attempt(Channel::Email, 3), &policy(OnDoubt::Resend), NOW);
+        assert_eq!(last, doubt, "nobody knows that it failed");
+        // What a dead instance left is taken over by its own rule.
+        assert_eq!(after(unknown(), second, &policy(OnDoubt::Resend), NOW), due(20));
+    }
+
     #[test]
     fn best_effort_channels_have_one_attempt_and_no_doubt() {
         let slack = attempt(Channel::Slack, 1);
@@ -284,7 +431,7 @@ mod tests {
     fn every_outcome_leads_where_the_picture_allows() {
         let sent = Outcome::Sent { external_id: None };
         let rejected = Outcome::Rejected { error: String::new() };
-        for outcome in [sent, retry(None), rejected, unknown(), Outcome::LET_GO] {
+        for outcome in [sent, retry(None), deferred(), rejected, unknown(), unanswered(), Outcome::LET_GO] {
             for channel in Channel::ALL {
                 for number in 1..=4 {
                     for on_doubt in [OnDoubt::Resend, OnDoubt::Hold] {

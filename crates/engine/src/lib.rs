@@ -43,6 +43,7 @@ use pipeline::{fan_out, publish, receive, rush, send, settle};
 use supervisor::Supervisor;
 use tell::Untold;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// What every stage works with. A clone is another handle.
@@ -184,6 +185,9 @@ impl Loops<'_> {
             self.sending
                 .run("send", move |drain| send::run(engine.clone(), Arc::clone(&desk), channel, drain));
         }
+        // Answers are awaited, and leases renewed, until the last attempt is over.
+        let (engine, desk) = (self.engine.clone(), Arc::clone(self.desk));
+        self.settling.run("renew", move |done| send::renew::run(engine.clone(), Arc::clone(&desk), done));
         let (engine, desk, outcomes) = (self.engine.clone(), Arc::clone(self.desk), Arc::clone(outcomes));
         self.settling.run("settle", move |done| {
             settle::run(engine.clone(), Arc::clone(&desk), Arc::clone(&outcomes), done)
@@ -202,6 +206,9 @@ impl Loops<'_> {
     }
 }
 
+/// Of a stop, for writing what became of the last attempts.
+const TIME_TO_SETTLE: Duration = Duration::from_secs(3);
+
 /// The loops of a started engine.
 #[derive(Debug)]
 pub struct Running {
@@ -213,12 +220,14 @@ pub struct Running {
 
 impl Running {
     /// Stops taking, finishes what is in flight, and ends within the deadline. What is left is taken over by the next
-    /// instance. Answers whether all was finished.
+    /// instance. Answers whether all was finished. What a provider has not answered shortly before the deadline is settled as a doubt.
     pub async fn stop(self, deadline: Duration) -> bool {
+        let to_settle = (deadline / 3).min(TIME_TO_SETTLE);
+        let answers_until = Instant::now() + deadline.saturating_sub(to_settle);
         let orderly = async move {
             self.taking.stop().await;
             self.sending.stop().await;
-            self.desk.finish().await;
+            self.desk.finish(answers_until).await;
             self.settling.stop().await;
         };
         tokio::time::timeout(deadline, orderly).await.is_ok()

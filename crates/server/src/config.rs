@@ -169,6 +169,17 @@ pub struct Sends {
     pub slack: Send,
 }
 
+impl Sends {
+    fn check(&self) -> anyhow::Result<()> {
+        for (channel, send) in [("push", &self.push), ("sms", &self.sms), ("slack", &self.slack)] {
+            if send.defer_for.is_some() {
+                bail!("send.{channel}.defer_for: only e-mail is deferred; leave it out");
+            }
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Send {
@@ -178,6 +189,9 @@ pub struct Send {
     pub backoff_cap: Span,
     #[serde(deserialize_with = "word")]
     pub on_doubt: OnDoubt,
+    /// Of e-mail only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defer_for: Option<Span>,
     pub concurrency: usize,
 }
 
@@ -206,8 +220,12 @@ pub struct Span(pub Duration);
 impl Span {
     /// As the deadline of a provider.
     fn of_an_attempt(self, section: &str) -> anyhow::Result<Duration> {
-        if self.0 < Duration::from_millis(100) || self.0 > Duration::from_mins(10) {
-            bail!("{section}.deadline: must lie between 100ms and 10m");
+        self.up_to(10, &format!("{section}.deadline"))
+    }
+
+    fn up_to(self, minutes: u64, key: &str) -> anyhow::Result<Duration> {
+        if self.0 < Duration::from_millis(100) || self.0 > Duration::from_mins(minutes) {
+            bail!("{key}: must lie between 100ms and {minutes}m");
         }
         Ok(self.0)
     }
@@ -327,6 +345,7 @@ impl Config {
                 "recover.republish_after: must be at least 1s, or what is under way would be published again"
             );
         }
+        self.send.check()?;
         self.providers()?;
         tracing_subscriber::EnvFilter::try_new(&self.log.filter)
             .map_err(|error| anyhow::anyhow!("log.filter: `{}` is not a filter: {error}", self.log.filter))?;
@@ -400,6 +419,7 @@ impl Send {
                 backoff_base: self.backoff_base.0,
                 backoff_cap: self.backoff_cap.0,
                 on_doubt: self.on_doubt,
+                defer_for: self.defer_for.map_or(Duration::ZERO, |span| span.0),
             },
             concurrency: self.concurrency.clamp(1, 1_000),
         }

@@ -15,6 +15,7 @@ mod close;
 mod commit;
 mod context;
 mod dead_letter;
+mod deferral;
 mod doubt;
 pub(crate) mod given;
 mod hold;
@@ -171,6 +172,10 @@ macro_rules! for_each_check {
             settle::an_outcome_without_its_claim_is_lost_and_nothing_is_written
             settle::what_is_lost_does_not_stop_the_rest
             settle::of_two_outcomes_of_a_send_only_the_one_under_the_present_claim_counts
+            deferral::a_deferral_is_no_attempt_and_stands_on_the_send
+            deferral::a_send_that_was_deferred_for_too_long_is_a_dead_letter_and_a_replay_begins_anew
+            deferral::who_lost_the_claim_writes_no_deferral
+            deferral::that_nobody_answered_is_known_to_the_next_attempt
             address::what_became_of_each_address_is_kept
             address::a_retry_goes_to_the_addresses_that_are_left
             address::what_a_dead_instance_left_goes_to_the_addresses_that_are_left
@@ -203,6 +208,8 @@ macro_rules! for_each_check {
             lease::a_finished_claim_does_not_expire
             lease::a_claim_that_was_taken_over_writes_nothing
             lease::claims_rise
+            lease::a_holder_renews_its_claim_until_it_has_expired
+            lease::a_claim_that_is_gone_is_not_renewed
             lease::due_sends_are_claimed_by_lane_then_by_due_time
             lease::a_send_is_not_claimed_before_it_is_due
             lease::a_due_send_is_claimed_once

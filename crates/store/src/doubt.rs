@@ -326,9 +326,9 @@ mod tests {
 
     #[test]
     fn a_verdict_is_no_outcome_of_an_attempt() {
-        use OutcomeKind::{NotAttempted, Rejected, Retry, Sent, Unknown};
+        use OutcomeKind::{Deferred, NotAttempted, Rejected, Retry, Sent, Unknown};
         for verdict in [Verdict::Resend, Verdict::Sent, Verdict::Failed] {
-            for outcome in [NotAttempted, Rejected, Retry, Sent, Unknown] {
+            for outcome in [Deferred, NotAttempted, Rejected, Retry, Sent, Unknown] {
                 assert_ne!(verdict.as_str(), outcome.as_str());
             }
         }

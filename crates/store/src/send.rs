@@ -8,7 +8,7 @@ use campanile_domain::event::Failure;
 use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::id::{EventId, EventType, NotificationId, SendKey, UserRef};
 use campanile_domain::priority::Priority;
-use campanile_domain::send::{AddressDone, AddressEnd, CRASHED, OutcomeKind, SendState};
+use campanile_domain::send::{AddressDone, AddressEnd, CRASHED, History, OutcomeKind, SendState};
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
 use sha2::{Digest, Sha256};
@@ -67,6 +67,8 @@ pub struct SendJob {
     pub claim: ClaimId,
     /// The how-manieth attempt this is, from 1.
     pub attempt: u32,
+    /// What the attempts before it left.
+    pub history: History,
     pub event_id: EventId,
     pub event_type: EventType,
     pub user: UserRef,
@@ -120,6 +122,8 @@ pub struct Settlement {
     pub error: Option<String>,
     /// What the provider made of it. One that was not asked does not count as an attempt.
     pub outcome: OutcomeKind,
+    /// The send's history with this outcome in it.
+    pub history: History,
     pub duration: Duration,
     /// When the attempt began; absent where there was none, or nobody knows.
     pub attempted_at: Option<Timestamp>,
@@ -131,9 +135,15 @@ impl Settlement {
         self.outcome != OutcomeKind::NotAttempted
     }
 
-    /// Attempts so far: one that did not take place does not count.
+    /// Attempts so far: one that did not take place does not count, nor does a deferral.
     pub(crate) fn attempts(&self) -> u32 {
-        if self.attempted() { self.job.attempt } else { self.job.attempt - 1 }
+        let counts = self.attempted() && self.outcome != OutcomeKind::Deferred;
+        if counts { self.job.attempt } else { self.job.attempt - 1 }
+    }
+
+    /// What is to be written of the history: nothing where nothing is new, as of nearly all sends.
+    pub(crate) fn new_history(&self) -> Option<History> {
+        (self.history != self.job.history).then_some(self.history)
     }
 
     pub(crate) fn is_sent(&self) -> bool {
@@ -165,7 +175,8 @@ impl Settlement {
 
     /// Whether the attempt is kept: every one that was not a first success.
     pub(crate) fn is_kept(&self) -> bool {
-        self.attempted() && !(self.job.attempt == 1 && self.is_sent())
+        let is_first = self.job.attempt == 1 && self.job.history == History::default();
+        self.attempted() && !(is_first && self.is_sent())
     }
 
     /// Addresses that nobody is at any more, and why.
@@ -421,6 +432,9 @@ pub trait SendStore {
     /// Keeps what a provider says of a message, where it is the one that we know of and nothing later is known; answers whether. The
     /// send's status stays.
     async fn note_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError>;
+
+    /// Renews claims from now on; answers those that had not expired and are renewed.
+    async fn renew_claims(&self, claims: Vec<ClaimId>, lease: Duration) -> Result<Vec<ClaimId>, StoreError>;
 
     /// Claims whose lease has passed. They are not changed: settling their jobs is what takes them over.
     async fn expired_claims(&self, limit: usize) -> Result<Vec<ExpiredClaim>, StoreError>;

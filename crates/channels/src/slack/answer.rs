@@ -7,8 +7,8 @@ use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
 use reqwest::{Response, StatusCode};
 
 use super::guard::LeadsInside;
-use crate::Answer;
 use crate::http::{self, read, retry_after};
+use crate::{Answer, Health};
 
 /// There was no answer, or nobody was asked because of where the webhook leads.
 pub fn unanswered(error: &reqwest::Error) -> Outcome {
@@ -85,7 +85,7 @@ fn refused(status: StatusCode, word: Option<&str>, address: &str) -> Answer {
     } else {
         Vec::new()
     };
-    Answer { outcome: Outcome::Rejected { error }, done }
+    Answer { outcome: Outcome::Rejected { error }, done, health: Health::default() }
 }
 
 /// The webhook was removed, or its whole workspace. An archived channel may come back.

@@ -1,5 +1,5 @@
 //! How the time of one attempt is shared out: what we wait for among ourselves comes off the beginning, so that it never makes a
-//! doubt. A letter that is begun has a quarter of the time at least to be answered.
+//! doubt. A letter that is begun has a quarter of the time at least to be written; its answer has a time of its own.
 
 use std::time::Duration;
 
@@ -9,11 +9,12 @@ use tokio::time::Instant;
 pub struct Budget {
     until: Instant,
     quarter: Duration,
+    answer_timeout: Duration,
 }
 
 impl Budget {
-    pub fn starting_now(deadline: Duration) -> Self {
-        Budget { until: Instant::now() + deadline, quarter: deadline / 4 }
+    pub fn starting_now(deadline: Duration, answer_timeout: Duration) -> Self {
+        Budget { until: Instant::now() + deadline, quarter: deadline / 4, answer_timeout }
     }
 
     /// Until then one may wait for a turn, whoever it is that has it.
@@ -35,8 +36,13 @@ impl Budget {
         Instant::now() < self.envelope()
     }
 
-    /// Until then the letter must be out and answered.
+    /// Until then the letter must be out.
     pub fn letter(self) -> Instant {
         self.until
+    }
+
+    /// Until then a letter that is out now must be answered.
+    pub fn answer(self) -> Instant {
+        Instant::now() + self.answer_timeout
     }
 }

@@ -10,9 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use futures_util::FutureExt;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
-use tokio_rustls::TlsConnector;
 
 use super::address::Mailbox;
 use super::budget::Budget;
@@ -20,54 +18,9 @@ use super::letter::stuffed;
 use super::offers::Offers;
 use super::pool::{Announcement, Waiting};
 use super::reply::{NoReply, Reply};
-
-/// Where a server is, and how it is spoken to.
-pub struct Server {
-    /// A name or an address, which has no brackets.
-    pub host: String,
-    pub port: u16,
-    pub security: Security,
-    pub credentials: Option<Credentials>,
-    /// Who we say we are.
-    pub hello: String,
-    pub tls: TlsConnector,
-}
-
-impl Server {
-    /// For people.
-    pub fn place(&self) -> String {
-        let Server { host, port, .. } = self;
-        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-    }
-}
-
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({:?})", self.place(), self.security)
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Security {
-    /// TLS from the first byte, usually on port 465.
-    Implicit,
-    /// STARTTLS, or nothing is sent.
-    Required,
-    /// STARTTLS where it is offered.
-    IfOffered,
-    None,
-}
-
-pub struct Credentials {
-    pub user: String,
-    pub password: String,
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Credentials")
-    }
-}
+use super::server::{Credentials, Security, Server};
+use super::tls;
+use crate::Hold;
 
 /// Whom a letter is from and for, as the server is told.
 #[derive(Debug, Clone, Copy)]
@@ -147,10 +100,7 @@ impl fmt::Debug for Connection {
 impl Connection {
     /// Connects, encrypts and logs in. What goes wrong is told in words that hold no secret.
     pub async fn open(server: &Server, until: Instant) -> Result<Self, String> {
-        let socket = timeout_at(until, TcpStream::connect((server.host.as_str(), server.port)))
-            .await
-            .map_err(|_| "can't be reached in time".to_owned())?
-            .map_err(|error| format!("can't be reached: {}", error.kind()))?;
+        let socket = server.connect(until).await?;
         // Small writes that wait for an answer each must not wait for each other.
         let _ = socket.set_nodelay(true);
         let mut connection = Connection::over(socket);
@@ -195,7 +145,7 @@ impl Connection {
         let stream = timeout_at(until, server.tls.connect(name, self.stream))
             .await
             .map_err(|_| "did not finish the TLS handshake in time".to_owned())?
-            .map_err(|error| format!("and we can't agree on TLS: {error}"))?;
+            .map_err(|error| tls::failed(&error))?;
         Ok(Connection { is_encrypted: true, ..Connection::over(stream) })
     }
 
@@ -252,12 +202,13 @@ impl Connection {
     }
 
     /// Sends one letter to one mailbox. When the server has agreed to take it, `next_in_line` is asked for somebody whose envelope may go
-    /// along with it, and who comes back with the outcome, unless the answer took too long to be waited for.
+    /// along with it, and who comes back with the outcome, unless the answer took too long to be waited for. The answer is awaited under `hold`.
     pub async fn deliver(
         &mut self,
         envelope: Envelope<'_>,
         letter: &[u8],
         budget: Budget,
+        hold: &dyn Hold,
         next_in_line: impl FnOnce(&Self) -> Option<Waiting>,
     ) -> (Delivery, Option<Waiting>) {
         self.messages += 1;
@@ -270,7 +221,7 @@ impl Connection {
         } else {
             next = next_in_line(self);
             announces = next.is_some();
-            self.transfer(envelope.from, letter, &mut next, budget.letter()).await
+            self.transfer(envelope.from, letter, &mut next, budget, hold).await
         };
         self.state = match &delivery {
             Delivery::Accepted(_) if next.is_some() => State::Announced,
@@ -288,7 +239,8 @@ impl Connection {
         from: &Mailbox,
         letter: &[u8],
         next: &mut Option<Waiting>,
-        until: Instant,
+        budget: Budget,
+        hold: &dyn Hold,
     ) -> Delivery {
         let mut bytes = stuffed(letter);
         let end = bytes.len();
@@ -299,7 +251,7 @@ impl Connection {
             bytes.extend(commands.iter().flat_map(|(_, command)| command.bytes()));
         }
         let mut written = 0;
-        if let Err(why) = self.write(&bytes, &mut written, until).await {
+        if let Err(why) = self.write(&bytes, &mut written, budget.letter()).await {
             // What was to leave last did not leave: an announcement, or the end of the letter. Who does not want the rest may have said why.
             let is_out = written >= end && bytes.len() > end;
             return match self.heard() {
@@ -307,17 +259,25 @@ impl Connection {
                 _ => Delivery::Broken { at: if is_out { Step::Letter } else { Step::Data }, why },
             };
         }
-        let reply = if let Ok(reply) = timeout(BOUND_FOR, self.reply(until)).await {
-            reply
-        } else {
-            *next = None;
-            self.reply(until).await
+        let reply = tokio::select! {
+            biased;
+            reply = self.answer(next, budget.answer()) => reply,
+            () = hold.await_answer() => Err("had not answered when we had to stop".to_owned()),
         };
         match reply {
             Err(why) => Delivery::Broken { at: Step::Letter, why },
             Ok(reply) if reply.is_yes() => Delivery::Accepted(reply),
             Ok(reply) => Delivery::Refused { at: Step::Letter, ends: reply.code == 421, reply },
         }
+    }
+
+    /// Who is next in line is let go if it takes long.
+    async fn answer(&mut self, next: &mut Option<Waiting>, until: Instant) -> Result<Reply, String> {
+        if let Ok(reply) = timeout(BOUND_FOR, self.reply(until)).await {
+            return reply;
+        }
+        *next = None;
+        self.reply(until).await
     }
 
     async fn envelope(
@@ -472,14 +432,16 @@ mod tests {
             let (here, there) = duplex(taken);
             let mut connection = Connection::over(here);
             let mut next = Some(Waiting::in_no_line(announcement.clone()));
-            let until = Instant::now() + Duration::from_secs(5);
+            let budget = Budget::starting_now(Duration::from_secs(5), Duration::from_secs(5));
             let hangs_up = async {
                 // By then it is full.
                 tokio::task::yield_now().await;
                 drop(there);
             };
-            let (delivery, ()) =
-                tokio::join!(connection.transfer(&mailbox, b"letter", &mut next, until), hangs_up);
+            let (delivery, ()) = tokio::join!(
+                connection.transfer(&mailbox, b"letter", &mut next, budget, &|| Duration::MAX),
+                hangs_up
+            );
             assert!(matches!(delivery, Delivery::Broken { at, .. } if at == step), "{taken}: {delivery:?}");
         }
     }

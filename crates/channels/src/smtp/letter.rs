@@ -5,7 +5,10 @@
 
 use std::borrow::Cow;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use mail_builder::MessageBuilder;
+use mail_builder::headers::HeaderType;
 use mail_builder::headers::address::Address;
 use mail_builder::headers::content_type::ContentType;
 use mail_builder::headers::date::Date;
@@ -14,29 +17,39 @@ use mail_builder::headers::text::Text;
 use mail_builder::mime::MimePart;
 
 use super::address::{Correspondent, Mailbox};
+use super::header::ExtraHeader;
 use crate::Message;
 
 /// Mail programs show fewer, and servers refuse what is far longer.
 const MAX_SUBJECT_CHARS: usize = 250;
 const MAX_NAME_CHARS: usize = 100;
 
-pub fn write(
-    message: &Message<'_>,
-    to: &Mailbox,
-    from: &Correspondent,
-    reply_to: Option<&Correspondent>,
-) -> Vec<u8> {
-    let name = message.name.map(|name| one_line(name, MAX_NAME_CHARS)).filter(|name| !name.is_empty());
+/// What every letter has in its head.
+#[derive(Debug, Clone)]
+pub struct Head {
+    pub from: Correspondent,
+    pub reply_to: Option<Correspondent>,
+    pub extra: Vec<ExtraHeader>,
+}
+
+pub fn write(message: &Message<'_>, to: &Mailbox, head: &Head) -> Vec<u8> {
+    let Head { from, reply_to, extra } = head;
     let mut letter = MessageBuilder::new()
-        .header("From", address(from))
-        .header("To", Address::new_address(name, to.as_str()))
-        .header("Subject", Text::new(one_line(message.title, MAX_SUBJECT_CHARS)))
+        .header("From", address(from.name.as_deref(), &from.mailbox))
+        .header("To", address(message.name, to))
+        .header("Subject", text(one_line(message.title, MAX_SUBJECT_CHARS)))
         .header("Date", Date::new(written_at(message)))
         .header("Message-ID", Raw::new(format!("<{}>", message_id(message, from))))
         // Nobody's absence assistant shall answer it.
         .header("Auto-Submitted", Raw::new("auto-generated"));
     if let Some(reply_to) = reply_to {
-        letter = letter.header("Reply-To", address(reply_to));
+        letter = letter.header("Reply-To", address(reply_to.name.as_deref(), &reply_to.mailbox));
+    }
+    for header in extra {
+        // An identifier or a URL in it must stay as it is, however long.
+        let value = header.value();
+        let value = if value.is_ascii() { Raw::new(value).into() } else { text(value.into()) };
+        letter = letter.header(header.name(), value);
     }
     let mut bytes = Vec::new();
     letter.body(parts(message)).serialize(&mut bytes);
@@ -63,8 +76,37 @@ fn written_at(message: &Message<'_>) -> i64 {
     made.and_then(|made| i64::try_from(made.to_unix().0).ok()).unwrap_or_default()
 }
 
-fn address(of: &Correspondent) -> Address<'_> {
-    Address::new_address(of.name.as_deref().map(|name| one_line(name, MAX_NAME_CHARS)), of.mailbox.as_str())
+fn address<'a>(name: Option<&'a str>, mailbox: &'a Mailbox) -> HeaderType<'a> {
+    let name = name.map(|name| one_line(name, MAX_NAME_CHARS)).filter(|name| !name.is_empty());
+    match name {
+        Some(name) if looks_encoded(&name) => {
+            Raw::new(format!("{} <{mailbox}>", encoded_words(&name))).into()
+        }
+        name => Address::new_address(name, mailbox.as_str()).into(),
+    }
+}
+
+fn text(text: Cow<'_, str>) -> HeaderType<'_> {
+    if looks_encoded(&text) { Raw::new(encoded_words(&text)).into() } else { Text::new(text).into() }
+}
+
+/// Whether a mail program could take a part of it for an encoded word of RFC 2047, and show something else than what was written.
+fn looks_encoded(text: &str) -> bool {
+    text.contains("=?")
+}
+
+/// As encoded words. Blanks between them are shown by nobody.
+fn encoded_words(text: &str) -> String {
+    // A word has 75 characters at most.
+    const MAX_WORD_BYTES: usize = 45;
+    let mut words = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (word, behind) = rest.split_at(rest.floor_char_boundary(MAX_WORD_BYTES));
+        words.push(format!("=?utf-8?B?{}?=", BASE64_STANDARD.encode(word)));
+        rest = behind;
+    }
+    words.join(" ")
 }
 
 /// Without line breaks and other controls, and no longer than so many characters.
@@ -158,7 +200,12 @@ mod tests {
     fn letter(message: &Message<'_>) -> String {
         let from: Correspondent = "Campanile <noreply@example.org>".parse().unwrap();
         let to = message.address.parse().unwrap();
-        String::from_utf8(write(message, &to, &from, Some(&from))).unwrap()
+        let extra = vec![
+            ExtraHeader::parse("List-Id", "<news.example.org>").unwrap(),
+            ExtraHeader::parse("X-Sala", "Perché no").unwrap(),
+        ];
+        let head = Head { reply_to: Some(from.clone()), from, extra };
+        String::from_utf8(write(message, &to, &head)).unwrap()
     }
 
     /// The headers, each in one line.
@@ -200,6 +247,25 @@ mod tests {
         assert!(!headers.iter().any(|header| header.starts_with("Bcc")), "{headers:?}");
         assert!(headers.contains(&"Subject: x Bcc: eve@example.com <script>".to_owned()), "{headers:?}");
         assert_eq!(headers.iter().filter(|header| header.starts_with("To:")).count(), 1);
+    }
+
+    #[test]
+    fn what_looks_like_an_encoded_word_is_itself_encoded() {
+        let evil = "=?utf-8?B?RnJlZSBtb25leQ==?= and =?broken";
+        let letter = letter(&message(evil, evil, "text"));
+        let headers = headers(&letter);
+        let expected = format!("=?utf-8?B?{}?=", BASE64_STANDARD.encode(evil));
+        assert!(headers.contains(&format!("Subject: {expected}")), "{headers:?}");
+        assert!(headers.contains(&format!("To: {expected} <anna@example.com>")), "{headers:?}");
+        let long = encoded_words(&"è=?".repeat(100));
+        assert!(long.split(' ').count() > 1 && long.split(' ').all(|word| word.len() <= 75), "{long}");
+    }
+
+    #[test]
+    fn further_headers_are_in_every_letter() {
+        let headers = headers(&letter(&message("Anna", "Ciao", "Testo")));
+        assert!(headers.contains(&"List-Id: <news.example.org>".to_owned()), "{headers:?}");
+        assert!(headers.iter().any(|header| header.starts_with("X-Sala: =?utf-8?")), "{headers:?}");
     }
 
     #[test]

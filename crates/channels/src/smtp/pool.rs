@@ -10,7 +10,8 @@ use tokio::time::{sleep, timeout_at};
 
 use super::address::Mailbox;
 use super::budget::Budget;
-use super::connection::{Connection, Server};
+use super::connection::Connection;
+use super::server::Server;
 
 #[derive(Debug)]
 pub struct Pool {

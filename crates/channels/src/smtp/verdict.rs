@@ -4,21 +4,22 @@
 //! |---|---|
 //! | 2xx to the letter | sent |
 //! | 421, 454, and any 4xx about the server itself (4.3.x) | down: it takes nothing from anybody at present |
-//! | another 4xx | retry: greylisting, a full mailbox, too many at once |
+//! | another 4xx to RCPT, DATA or the letter | deferred: greylisting, a full mailbox |
+//! | another 4xx to MAIL | retry |
 //! | 530, 534, 535, 538 | down: it wants us to log in, in another way |
 //! | 5xx to MAIL, unless the message is too large (552, 5.3.4) | down: it refuses our sender, whoever the recipient is |
-//! | 5xx to RCPT whose words are about relaying | down: it refuses us, and the next server may not |
+//! | 5xx to RCPT whose words are about relaying | down for this recipient; for all, when it refuses a second domain |
 //! | 5xx about the mailbox itself (5.1.1, 5.1.2, 5.1.3, 5.1.6, 5.1.10) | rejected, and the address is dead |
 //! | 550 to RCPT without an enhanced code, in words that mean "no such user" | rejected, and the address is dead |
 //! | another 5xx | rejected |
 //! | anything else before the letter is out | down: that is no SMTP |
-//! | anything else, or nothing, after the letter is out | unknown: it may have been accepted |
+//! | anything else, or nothing, after the letter is out | unanswered: it may have been accepted |
 
 use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
 
 use super::connection::{Delivery, Step};
 use super::reply::Reply;
-use crate::Answer;
+use crate::{Answer, Health};
 
 const LOG_IN: [u16; 4] = [530, 534, 535, 538];
 /// Of `5.1.x`: no such mailbox, no such domain, not an address, moved away, takes no mail.
@@ -65,7 +66,8 @@ pub fn answer(delivery: Delivery, address: &str) -> Answer {
     match delivery {
         Delivery::Accepted(reply) => Outcome::Sent { external_id: external_id(&reply) }.into(),
         Delivery::Broken { at: Step::Letter, why } => {
-            Outcome::Unknown { error: format!("the mail server {why}, after it had the whole letter") }.into()
+            let error = format!("the mail server {why}, after it had the whole letter");
+            Outcome::Unanswered { error }.into()
         }
         Delivery::Broken { why, .. } => {
             Outcome::Down { after: None, error: format!("the mail server {why}") }.into()
@@ -83,22 +85,25 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
     let error = format!("the mail server does not take {subject}: {}", reply.words());
     let outcome = match (reply.code, reply.enhanced) {
         (421 | 454, _) | (400..=499, Some((3, _))) => Outcome::Down { after: None, error },
-        (400..=499, _) => Outcome::Retry { after: None, error },
+        (400..=499, _) if at == Step::From => Outcome::Retry { after: None, error },
+        (400..=499, _) => Outcome::Deferred { error },
         (code, _) if LOG_IN.contains(&code) => Outcome::Down { after: None, error },
         (552, _) if at == Step::From => Outcome::Rejected { error },
         (500..=599, detail) if at == Step::From && detail != Some(TOO_LARGE) => {
             Outcome::Down { after: None, error }
         }
+        // It may relay for others: what that says of the server is known once it refuses two domains.
         (500..=599, _) if at == Step::To && says_one_of(reply, &RELAY_PHRASES) => {
-            Outcome::Down { after: None, error }
+            let outcome = Outcome::Down { after: None, error };
+            return Answer { health: Health::Unknown, ..outcome.into() };
         }
         (500..=599, _) if at == Step::To && is_nobody_there(reply) => {
             let end = AddressEnd::Dead { reason: reply.words() };
             let done = vec![AddressDone { address: address.to_owned(), end }];
-            return Answer { outcome: Outcome::Rejected { error }, done };
+            return Answer { done, ..Outcome::Rejected { error }.into() };
         }
         (500..=599, _) => Outcome::Rejected { error },
-        _ if at == Step::Letter => Outcome::Unknown { error },
+        _ if at == Step::Letter => Outcome::Unanswered { error },
         _ => Outcome::Down { after: None, error },
     };
     outcome.into()
@@ -147,7 +152,8 @@ mod tests {
             (Outcome::Down { .. }, true) => "down",
             (Outcome::Rejected { .. }, true) => "rejected",
             (Outcome::Rejected { .. }, false) => "dead",
-            (Outcome::Unknown { .. }, true) => "unknown",
+            (Outcome::Deferred { .. }, true) => "deferred",
+            (Outcome::Unanswered { .. }, true) => "unanswered",
             _ => "odd",
         }
     }
@@ -164,8 +170,12 @@ mod tests {
             (Step::From, "552 message too large", "rejected"),
             (Step::From, "554 5.3.4 too large", "rejected"),
             (Step::From, "552 5.3.4 too large", "rejected"),
-            (Step::To, "450 4.2.0 greylisted", "retry"),
-            (Step::To, "452 4.2.2 mailbox full", "retry"),
+            (Step::To, "450 4.2.0 greylisted", "deferred"),
+            (Step::To, "452 4.2.2 mailbox full", "deferred"),
+            (Step::To, "451 4.7.1 greylisted, try again in 300 seconds", "deferred"),
+            (Step::To, "451 4.3.0 no disk", "down"),
+            (Step::To, "454 4.7.0 TLS not available", "down"),
+            (Step::Data, "451 4.7.1 greylisted", "deferred"),
             (Step::To, "421 4.7.0 too many connections", "down"),
             (Step::To, "550 5.1.1 <anna@example.com> unknown", "dead"),
             (Step::To, "550 5.1.10 null MX", "dead"),
@@ -183,10 +193,10 @@ mod tests {
             (Step::To, "354 go on", "down"),
             (Step::Data, "451 4.3.0 try later", "down"),
             (Step::Data, "554 no valid recipients", "rejected"),
-            (Step::Letter, "451 4.7.1 later", "retry"),
+            (Step::Letter, "451 4.7.1 later", "deferred"),
             (Step::Letter, "554 5.7.1 spam", "rejected"),
             (Step::Letter, "550 5.1.1 no", "rejected"),
-            (Step::Letter, "354 what?", "unknown"),
+            (Step::Letter, "354 what?", "unanswered"),
         ];
         for (at, text, expected) in cases {
             let answer =
@@ -202,7 +212,7 @@ mod tests {
             assert_eq!(kind(&answer(Delivery::Broken { at, why: "hung up".to_owned() }, "")), "down");
         }
         let late = Delivery::Broken { at: Step::Letter, why: "hung up".to_owned() };
-        assert_eq!(kind(&answer(late, "")), "unknown");
+        assert_eq!(kind(&answer(late, "")), "unanswered");
     }
 
     #[test]

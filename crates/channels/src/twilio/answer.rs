@@ -9,8 +9,8 @@ use reqwest::{Response, StatusCode};
 use serde::Deserialize;
 
 use super::is_message_sid;
-use crate::Answer;
 use crate::http::{read, retry_after};
+use crate::{Answer, Health};
 
 /// What an answer means.
 ///
@@ -129,6 +129,7 @@ fn dead(address: &str, error: String) -> Answer {
     Answer {
         outcome: Outcome::Rejected { error },
         done: vec![AddressDone { address: address.to_owned(), end }],
+        health: Health::default(),
     }
 }
 

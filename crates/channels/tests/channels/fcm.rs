@@ -118,7 +118,8 @@ fn kinds(answer: &Answer) -> (&'static str, Vec<&'static str>) {
         Outcome::Retry { .. } => "retry",
         Outcome::Down { .. } => "down",
         Outcome::Rejected { .. } => "rejected",
-        Outcome::Unknown { .. } => "unknown",
+        Outcome::Deferred { .. } => "deferred",
+        Outcome::Unknown { .. } | Outcome::Unanswered { .. } => "unknown",
         Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => "not attempted",
     };
     let ends = answer.done.iter().map(|done| match &done.end {

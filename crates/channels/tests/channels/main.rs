@@ -5,5 +5,6 @@ mod fcm;
 mod slack;
 mod smtp;
 mod smtp_line;
+mod smtp_relay;
 mod support;
 mod twilio;

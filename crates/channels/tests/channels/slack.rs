@@ -197,7 +197,7 @@ async fn a_webhook_that_is_no_more_is_dead() {
     ] {
         let server = serve(vec![Reply::json(status, word)]).await;
         let slack = slack(&[&server.address], "127.0.0.1", PATIENT);
-        let Answer { outcome, done } = post(&slack, &webhook(&server), "Title", "Body").await;
+        let Answer { outcome, done, .. } = post(&slack, &webhook(&server), "Title", "Body").await;
         assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
         assert_discreet(&outcome, &[word]);
         let end = AddressEnd::Dead { reason: outcome.error().unwrap().to_owned() };

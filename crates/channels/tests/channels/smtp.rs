@@ -29,12 +29,15 @@ pub fn config(port: u16) -> SmtpConfig {
         credentials: None,
         hello: "campanile.test".to_owned(),
         from: "Trattoria è buona <noreply@example.org>".parse().unwrap(),
+        envelope_from: None,
         reply_to: Some("Sala <sala@example.org>".parse().unwrap()),
+        headers: Vec::new(),
         connections: 4,
         messages_per_connection: 100,
         max_idle: Duration::from_secs(30),
         domains: DomainLimits { at_once: None, per_second: None },
         deadline: Duration::from_secs(20),
+        answer_timeout: Duration::from_secs(2),
     }
 }
 
@@ -42,7 +45,7 @@ fn smtp(port: u16) -> Smtp {
     Smtp::new(config(port), None).unwrap()
 }
 
-fn message<'a>(address: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
+pub fn message<'a>(address: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
     Message {
         key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Email },
         event_id: "evt-1",
@@ -85,7 +88,9 @@ pub fn kind(outcome: &Outcome) -> &'static str {
         Outcome::Down { .. } => "down",
         Outcome::Rejected { .. } => "rejected",
         Outcome::Unwritable { .. } => "unwritable",
+        Outcome::Deferred { .. } => "deferred",
         Outcome::Unknown { .. } => "unknown",
+        Outcome::Unanswered { .. } => "unanswered",
         Outcome::NotAttempted { .. } => "not attempted",
     }
 }
@@ -134,11 +139,11 @@ async fn every_refusal_is_understood_and_the_connection_goes_on() {
     let cases = [
         ("MAIL", "451 4.7.1 greylisted", "retry"),
         ("MAIL", "550 5.7.1 not your address", "down"),
-        ("RCPT", "450 4.2.0 greylisted", "retry"),
+        ("RCPT", "450 4.2.0 greylisted", "deferred"),
         ("RCPT", "550 5.1.1 no such user", "rejected"),
         ("RCPT", "421 4.7.0 go away", "down"),
         ("DATA", "451 4.3.0 later", "down"),
-        (".", "451 4.7.1 later", "retry"),
+        (".", "451 4.7.1 later", "deferred"),
         (".", "554 5.7.1 spam", "rejected"),
         (".", "421 4.3.0 shutting down", "down"),
         (".", "250 2.0.0 Ok: queued as X", "sent"),
@@ -179,7 +184,7 @@ async fn a_connection_that_breaks_is_a_doubt_only_after_the_letter() {
         ("MAIL", "down"),
         ("RCPT", "down"),
         ("DATA", "down"),
-        (".", "unknown"),
+        (".", "unanswered"),
     ];
     for act in [Act::Close, Act::Hang] {
         for offers in [PIPELINING, PLAIN] {
@@ -238,9 +243,54 @@ async fn a_connection_on_which_a_word_too_many_was_said_is_not_used_again() {
 #[tokio::test]
 async fn a_letter_that_was_kept_without_a_word_is_a_doubt_and_not_sent_twice_by_the_same_attempt() {
     let server = Smtpd::start(PIPELINING, vec![(".", Act::KeepAndHang)]).await;
-    let impatient = SmtpConfig { deadline: Duration::from_millis(400), ..config(server.port) };
+    let impatient = SmtpConfig { answer_timeout: Duration::from_millis(400), ..config(server.port) };
     let answer = mail(&Smtp::new(impatient, None).unwrap(), "anna@example.com").await;
-    assert_eq!((kind(&answer.outcome), server.letters().len()), ("unknown", 1));
+    assert_eq!((kind(&answer.outcome), server.letters().len()), ("unanswered", 1));
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_the_deadline_is_awaited() {
+    let server = Smtpd::start(PIPELINING, vec![(".", Act::Wait(Duration::from_secs(2)))]).await;
+    let short = SmtpConfig {
+        deadline: Duration::from_millis(800),
+        answer_timeout: Duration::from_secs(20),
+        ..config(server.port)
+    };
+    let chain = Chain::of(Arc::new(Smtp::new(short, None).unwrap()));
+    assert!(chain.deadline() < Duration::from_secs(2), "only the deadline has to fit into the lease");
+    let asked = chain.send(&message("a@example.com", "Ciao", "Testo"), || Duration::from_secs(5)).await;
+    assert_eq!((kind(&asked.answer.outcome), server.letters().len()), ("sent", 1));
+}
+
+/// All connections to the first server wait for an answer.
+#[tokio::test]
+async fn a_server_that_answers_slowly_leaves_the_others_to_the_next() {
+    let slow = Smtpd::start(PIPELINING, vec![(".", Act::Wait(Duration::from_secs(4)))]).await;
+    let next = Smtpd::start(PIPELINING, vec![]).await;
+    let link = |port| {
+        let config = SmtpConfig {
+            connections: 1,
+            deadline: Duration::from_secs(2),
+            answer_timeout: Duration::from_mins(5),
+            ..config(port)
+        };
+        Link::new(Arc::new(Smtp::new(config, None).unwrap()), None)
+    };
+    let chain = Chain::new(vec![link(slow.port), link(next.port)]);
+    let letter = message("a@example.com", "Ciao", "Testo");
+    let first = chain.send(&letter, || Duration::from_mins(1));
+    let others = async {
+        while !slow.commands().contains(&"DATA".to_owned()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        futures_util::future::join_all((0..3).map(|_| chain.send(&letter, || Duration::from_mins(1)))).await
+    };
+    let (first, others) = tokio::join!(first, others);
+    assert_eq!((kind(&first.answer.outcome), first.provider), ("sent", "smtp"));
+    for other in others {
+        assert_eq!((kind(&other.answer.outcome), other.provider), ("sent", "smtp-2"));
+    }
+    assert_eq!((slow.letters().len(), next.letters().len()), (1, 3));
 }
 
 #[tokio::test]

@@ -231,7 +231,7 @@ async fn a_number_that_can_not_get_texts_is_dead_as_it_was_written() {
         (400, 21635, "landline"),
         (403, 21614, "mobile"),
     ] {
-        let Answer { outcome, done } = answer_of(refused(status, code)).await;
+        let Answer { outcome, done, .. } = answer_of(refused(status, code)).await;
         assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
         assert_discreet(&outcome, &[&code.to_string(), words]);
         let reason = outcome.error().unwrap().to_owned();

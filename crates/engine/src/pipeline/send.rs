@@ -1,6 +1,7 @@
 //! Claimed sends → providers. No transaction is open meanwhile.
 
 mod desk;
+pub mod renew;
 mod write;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::backoff::Backoff;
 use crate::lease_end::LeaseEnd;
 use crate::signals::Outage;
 use desk::Lane;
+use renew::{AnswerHold, Answers};
 use write::Contents;
 
 pub use desk::{Attempted, Claimed, Desk, Outcomes, Places, Unsettled};
@@ -143,9 +145,9 @@ impl Stage<'_> {
                 Some(next) = next => next,
             };
             let (engine, chain, over) = (self.engine.clone(), Arc::clone(self.chain), self.desk.over.clone());
+            let answers = Arc::clone(&self.desk.answers);
             self.desk.attempts.spawn(async move {
-                let _turn = turn;
-                over.put(attempt(&engine, &chain, ready).await);
+                over.put(attempt(&engine, &chain, ready, turn, &answers).await);
             });
         }
         while let Some(ready) = high.recv().await {
@@ -162,10 +164,16 @@ impl Stage<'_> {
     }
 }
 
-async fn attempt(engine: &Engine, chain: &Chain, ready: Ready) -> Attempted {
+async fn attempt(
+    engine: &Engine,
+    chain: &Chain,
+    ready: Ready,
+    turn: OwnedSemaphorePermit,
+    answers: &Answers,
+) -> Attempted {
     let Ready { claimed, contents, .. } = ready;
     match told_already(engine, chain, &claimed.job).await {
-        Ok(None) => ask(claimed, chain, &contents).await,
+        Ok(None) => ask(claimed, chain, &contents, Some(turn), answers).await,
         Ok(Some(outcome)) => Attempted::without_provider(claimed, chain, outcome),
         Err(error) => {
             engine.signals.note_outage(Outage::Database, "send", &error);
@@ -193,7 +201,13 @@ async fn told_already(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<O
     })
 }
 
-async fn ask(claimed: Claimed, chain: &Chain, contents: &Contents) -> Attempted {
+async fn ask(
+    claimed: Claimed,
+    chain: &Chain,
+    contents: &Contents,
+    turn: Option<OwnedSemaphorePermit>,
+    answers: &Answers,
+) -> Attempted {
     let begun = Instant::now();
     let job = &claimed.job;
     if job.address.is_empty() {
@@ -218,7 +232,8 @@ async fn ask(claimed: Claimed, chain: &Chain, contents: &Contents) -> Attempted 
     };
     fail::fail_point!("send.before_provider");
     // A process that slept past its lease sends nothing: the rest of it must outlast the provider's deadline.
-    let Asked { answer, provider } = chain.send(&message, || claimed.lease_ends.rest()).await;
+    let hold = AnswerHold::new(&claimed.lease, answers, turn);
+    let Asked { answer, provider } = chain.send(&message, hold).await;
     fail::fail_point!("send.after_provider");
     Attempted {
         outcome: answer.outcome,
@@ -310,11 +325,13 @@ mod tests {
     async fn what_is_left_of_the_lease_must_outlast_the_provider() {
         let chain = Chain::of(Arc::new(Capture));
         let contents = Contents::default();
-        let in_time = ask(claimed(chain.deadline() * 2), &chain, &contents).await;
+        let answers = Answers::default();
+        let ask = |lease| ask(claimed(lease), &chain, &contents, None, &answers);
+        let in_time = ask(chain.deadline() * 2).await;
         assert_eq!(in_time.outcome, Outcome::Sent { external_id: None });
-        let too_late = ask(claimed(chain.deadline()), &chain, &contents).await;
+        let too_late = ask(chain.deadline()).await;
         assert_eq!(too_late.outcome, Outcome::LET_GO);
-        let asleep = ask(claimed(Duration::ZERO), &chain, &contents).await;
+        let asleep = ask(Duration::ZERO).await;
         assert_eq!(asleep.outcome, Outcome::LET_GO);
     }
 }

@@ -176,6 +176,7 @@ fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlem
         provider: attempted.provider.clone(),
         error,
         outcome: outcome.kind(),
+        history: attempted.claimed.job.history.with(&outcome, now),
         duration: attempted.duration,
         attempted_at: attempted.begun.map(|begun| engine.clock.at(begun)),
         capture: if attempted.captures { Capture::Keep } else { Capture::None },
@@ -199,7 +200,8 @@ fn next_state(
     now: Timestamp,
 ) -> (SendState, Option<String>) {
     let error = outcome.error().map(str::to_owned);
-    let attempt = Attempt { channel: job.key.channel, number: job.attempt, jitter: jitter() };
+    let attempt =
+        Attempt { channel: job.key.channel, number: job.attempt, jitter: jitter(), history: job.history };
     let policy = &engine.config.send.get(job.key.channel).policy;
     (after(outcome.clone(), attempt, policy, now), error)
 }
@@ -251,6 +253,7 @@ fn taken_over(engine: &Engine, job: SendJob, outcome: &Outcome, now: Timestamp) 
     let chain = engine.providers.get(job.key.channel);
     let (state, error) = next_state(engine, &job, outcome, now);
     Settlement {
+        history: job.history.with(outcome, now),
         job,
         state,
         done: Vec::new(),

@@ -1,12 +1,14 @@
 //! A whole engine on a fresh SQLite file and the in-process broker, with providers that do as they are told.
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use campanile_broker::{Broker, InProcess};
-use campanile_channels::{Answer, Message, Provider, Providers};
+use campanile_channels::{Answer, Hold, Message, Provider, Providers};
 use campanile_domain::channel::PerChannel;
 use campanile_domain::event::NewEvent;
 use campanile_domain::id::EventId;
@@ -41,6 +43,7 @@ pub fn config() -> EngineConfig {
             backoff_base: Duration::from_millis(1),
             backoff_cap: Duration::from_millis(1),
             on_doubt: OnDoubt::Resend,
+            defer_for: Duration::from_hours(24),
         },
         concurrency: 4,
     };
@@ -172,6 +175,9 @@ pub struct Told {
     pub asked: Mutex<Vec<String>>,
     /// Never answers.
     pub hangs: bool,
+    /// How many messages it takes without an answer, for as long as the answer timeout.
+    pub silent: AtomicUsize,
+    pub answer_timeout: Duration,
     /// Panics the first time.
     pub panics: bool,
     pub deadline: Option<Duration>,
@@ -185,6 +191,20 @@ impl Provider for Told {
 
     fn deadline(&self) -> Duration {
         self.deadline.unwrap_or(Duration::from_secs(5))
+    }
+
+    fn answer_timeout(&self) -> Duration {
+        self.answer_timeout
+    }
+
+    async fn send_holding(&self, message: &Message<'_>, hold: &dyn Hold) -> Answer {
+        let is_silent = self.silent.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+        if !is_silent {
+            return self.send(message).await;
+        }
+        self.asked.lock().unwrap().push(message.address.to_owned());
+        let _ = tokio::time::timeout(self.answer_timeout, hold.await_answer()).await;
+        Outcome::Unanswered { error: "silence".to_owned() }.into()
     }
 
     async fn send(&self, message: &Message<'_>) -> Answer {

@@ -179,7 +179,13 @@ impl<'a> Sends<'a> {
                     sent(&format!("sent {} ms", time::between(begun, at).as_millis()))
                 }
                 ("FAILED", _) => failed(&format!("failed: {}", text(send, "last_error"))),
-                ("DUE", _) => under_way(&format!("due {}", text(send, "next_attempt_at"))),
+                ("DUE", _) => {
+                    let due = format!("due {}", text(send, "next_attempt_at"));
+                    under_way(&match send["deferrals"].as_u64() {
+                        None | Some(0) => due,
+                        Some(deferrals) => format!("deferred {deferrals}x, {due}"),
+                    })
+                }
                 (status, _) => under_way(&status.to_lowercase().replace('_', " ")),
             };
         }

@@ -310,10 +310,18 @@ fn columns(send: &Value, now: Timestamp) -> [String; 8] {
         text(send, "status").to_owned(),
         or_dash(text(send, "event_id")),
         or_dash(recipient.trim()),
-        send["attempt_count"].to_string(),
+        attempts(send),
         or_dash(text(send, "provider")),
         or_dash(text(send, "receipt")),
     ]
+}
+
+/// Deferrals are no attempts, and told apart.
+fn attempts(send: &Value) -> String {
+    match send["deferrals"].as_u64() {
+        None | Some(0) => send["attempt_count"].to_string(),
+        Some(deferrals) => format!("{} +{deferrals} deferred", send["attempt_count"]),
+    }
 }
 
 /// On one line.
@@ -346,6 +354,12 @@ mod tests {
             "{shown}"
         );
         assert!(lines[1].ends_with('…') && lines[1].chars().count() <= WIDTH, "{shown}");
+    }
+
+    #[test]
+    fn deferrals_are_shown_beside_attempts() {
+        let attempts = |deferrals| attempts(&json!({ "attempt_count": 0, "deferrals": deferrals }));
+        assert_eq!((attempts(0).as_str(), attempts(3).as_str()), ("0", "0 +3 deferred"));
     }
 
     #[test]

@@ -59,6 +59,9 @@ struct Address {
 impl Address {
     fn parse(key: &'static str, text: &str, remedy: &'static str) -> anyhow::Result<Self> {
         let url = Url::parse(text).map_err(|error| anyhow!("{key}: no URL ({error}); {remedy}"))?;
+        if url.fragment().is_some() {
+            bail!("{key}: there is a # in it; if it is part of a password write it as %23; {remedy}");
+        }
         let options =
             url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
         Ok(Address { key, url, options, remedy })

@@ -1,5 +1,7 @@
 //! Mails: who dies before, during and after the mail server's yes, and mail servers that break off.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -10,15 +12,21 @@ const OFFERS: &[&str] = &["PIPELINING"];
 
 /// Within the lease of these tests, which is five seconds.
 fn start(home: &Home, smtpd: &Smtpd, on_doubt: &str, failpoint: Option<&str>) -> Server {
+    let variables: Vec<_> = failpoint.map(|failpoint| ("CAMPANILE_KILL_AT", failpoint)).into_iter().collect();
+    start_with(home, smtpd, on_doubt, &variables)
+}
+
+fn start_with(home: &Home, smtpd: &Smtpd, on_doubt: &str, more: &[(&str, &str)]) -> Server {
     let url = format!("smtp://127.0.0.1:{}?tls=none", smtpd.port);
     let mut variables = vec![
         ("CAMPANILE_CHANNELS__EMAIL__URL", url.as_str()),
         ("CAMPANILE_CHANNELS__EMAIL__FROM", "noreply@example.org"),
         ("CAMPANILE_CHANNELS__EMAIL__DEADLINE", "2s"),
+        ("CAMPANILE_CHANNELS__EMAIL__ANSWER_TIMEOUT", "2s"),
         ("CAMPANILE_ENGINE__LEASE", "5s"),
         ("CAMPANILE_SEND__EMAIL__ON_DOUBT", on_doubt),
     ];
-    variables.extend(failpoint.map(|failpoint| ("CAMPANILE_KILL_AT", failpoint)));
+    variables.extend(more);
     Server::start_with(home, &variables)
 }
 
@@ -152,10 +160,113 @@ async fn a_mail_server_that_is_silent_after_the_letter(backend: Backend) {
     assert!(ids.len() == 2 && ids[0] == ids[1], "{ids:?}");
 }
 
+/// As postgrey does: whoever is unknown is put off for a while.
+const GREYLISTED: Act =
+    Act::Say("451 4.7.1 Greylisted, see http://postgrey.schweikert.ch/help/example.com.html");
+
+async fn a_mail_server_that_greylists(backend: Backend) {
+    for verb in ["RCPT", "."] {
+        let smtpd = Smtpd::start(OFFERS, vec![(verb, GREYLISTED), ("RCPT", Act::Wait(Duration::ZERO))]).await;
+        let home = Home::new(backend);
+        let server = start_with(&home, &smtpd, "hold", &[("CAMPANILE_SEND__EMAIL__DEFER_FOR", "2s")]);
+        anna(&server).await;
+        server.emit(&reservation("evt-1")).await;
+        let trace = server.settled("evt-1").await;
+        let email = email(&trace);
+        assert_eq!((&email["status"], &email["attempt_count"]), (&json!("SENT"), &json!(1)), "{trace}");
+        assert_eq!((&email["deferrals"], email["deferred_since"].is_string()), (&json!(1), true), "{trace}");
+        assert_eq!(email["attempts"][0]["outcome"], "DEFERRED", "{trace}");
+        assert_eq!(smtpd.letters().len(), 1);
+    }
+}
+
+async fn a_mail_server_that_greylists_for_too_long(backend: Backend) {
+    let smtpd = Smtpd::start(OFFERS, vec![("RCPT", GREYLISTED), ("RCPT", GREYLISTED)]).await;
+    let home = Home::new(backend);
+    let server = start_with(&home, &smtpd, "hold", &[("CAMPANILE_SEND__EMAIL__DEFER_FOR", "1s")]);
+    anna(&server).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    assert!(email(&trace)["last_error"].as_str().unwrap().starts_with("DEFERRED_TOO_LONG: "), "{trace}");
+    let letters = server.get("/v1/dead-letters?event_id=evt-1").await;
+    assert_eq!(letters["items"][0]["reason"], "DEFERRED_TOO_LONG", "{letters}");
+    let (status, body) =
+        server.call(Method::POST, "/v1/dead-letters/replay", Some(&json!({"event_id": "evt-1"}))).await;
+    assert_eq!(status, 200, "{body}");
+    let trace = server.settled("evt-1").await;
+    let email = email(&trace);
+    assert_eq!((&email["status"], &email["deferrals"]), (&json!("SENT"), &json!(0)), "{trace}");
+    assert!(email["deferred_since"].is_null(), "{trace}");
+}
+
+/// It answers after more than the lease, and gets one letter.
+async fn a_mail_server_that_takes_longer_than_the_lease(backend: Backend) {
+    let smtpd = Smtpd::start(OFFERS, vec![(".", Act::Wait(Duration::from_secs(7)))]).await;
+    let home = Home::new(backend);
+    let patient = [("CAMPANILE_CHANNELS__EMAIL__ANSWER_TIMEOUT", "60s")];
+    let server = start_with(&home, &smtpd, "resend", &patient);
+    anna(&server).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    let email = email(&trace);
+    assert_eq!((&email["status"], &email["attempts"]), (&json!("SENT"), &json!([])), "{trace}");
+    assert_eq!(smtpd.letters().len(), 1);
+}
+
+async fn a_mail_server_that_never_answers(backend: Backend) {
+    let smtpd = Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang), (".", Act::KeepAndHang)]).await;
+    let home = Home::new(backend);
+    let server = start(&home, &smtpd, "resend", None);
+    anna(&server).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    assert_eq!(email(&trace)["status"], "IN_DOUBT", "{trace}");
+    assert_eq!(smtpd.letters().len(), 2, "repeated once");
+}
+
+async fn stopped_while_the_mail_server_thinks(backend: Backend) {
+    let smtpd = Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang)]).await;
+    let home = Home::new(backend);
+    let patient =
+        [("CAMPANILE_CHANNELS__EMAIL__ANSWER_TIMEOUT", "5m"), ("CAMPANILE_SERVER__STOP_DEADLINE", "6s")];
+    let mut server = start_with(&home, &smtpd, "hold", &patient);
+    anna(&server).await;
+    server.emit(&reservation("evt-1")).await;
+    until("the mail server has the letter", async || (smtpd.letters().len() == 1).then_some(())).await;
+    assert!(server.terminate().success());
+    // Nobody has to wait for the lease: the doubt is written.
+    let server = start(&home, &smtpd, "hold", None);
+    let trace = server.settled("evt-1").await;
+    assert_eq!(email(&trace)["status"], "IN_DOUBT", "{trace}");
+    let error = email(&trace)["last_error"].as_str().unwrap();
+    assert!(error.contains("had not answered when we had to stop"), "{error}");
+}
+
+async fn a_mail_server_that_refuses_us(backend: Backend) {
+    let refusals = [
+        ("MAIL", "553 5.7.1 <noreply@example.org>: Sender address rejected: not owned by user"),
+        ("RCPT", "554 5.7.1 <anna@example.com>: Relay access denied"),
+    ];
+    for (verb, said) in refusals {
+        let first = Smtpd::start(OFFERS, vec![(verb, Act::Say(said))]).await;
+        let second = Smtpd::start(OFFERS, vec![]).await;
+        let home = Home::new(backend);
+        let urls =
+            format!("smtp://127.0.0.1:{}?tls=none smtp://127.0.0.1:{}?tls=none", first.port, second.port);
+        let server = start_with(&home, &first, "hold", &[("CAMPANILE_CHANNELS__EMAIL__URL", &urls)]);
+        anna(&server).await;
+        server.emit(&reservation("evt-1")).await;
+        let trace = server.settled("evt-1").await;
+        let email = email(&trace);
+        assert_eq!((&email["status"], &email["provider"]), (&json!("SENT"), &json!("smtp-2")), "{trace}");
+        assert_eq!((first.letters().len(), second.letters().len()), (0, 1));
+    }
+}
+
 async fn a_mail_server_that_is_busy_for_a_while(backend: Backend) {
     let busy = Act::Say("450 4.2.1 try again later");
     let smtpd =
-        Smtpd::start(OFFERS, vec![("RCPT", busy.clone()), ("RCPT", busy), ("RCPT", Act::Close)]).await;
+        Smtpd::start(OFFERS, vec![("MAIL", busy.clone()), ("MAIL", busy), ("RCPT", Act::Close)]).await;
     let home = Home::new(backend);
     let server = start(&home, &smtpd, "hold", None);
     anna(&server).await;
@@ -177,4 +288,10 @@ on_both! {
     a_mail_server_that_is_silent_after_the_letter;
     a_mail_server_that_is_silent_after_the_letter_of_who_holds_doubts;
     a_mail_server_that_is_busy_for_a_while;
+    a_mail_server_that_refuses_us;
+    a_mail_server_that_greylists;
+    a_mail_server_that_greylists_for_too_long;
+    a_mail_server_that_takes_longer_than_the_lease;
+    a_mail_server_that_never_answers;
+    stopped_while_the_mail_server_thinks;
 }

@@ -100,7 +100,13 @@ fn secrets_are_not_printed() {
     let printed = Ran::of(bare(folder.path()).envs(urls).args(["config", "print"])).succeeded();
     assert!(printed.contains("campanile:(redacted)@broker") && !printed.contains("very-secret"), "{printed}");
     assert!(printed.contains(":(redacted)@api.twilio.com?from=%2B15005550006"), "{printed}");
-    for url in ["smtp://anna:12?very-secret@mail", "smtp:anna:very-secret@mail", "smtp://anna:very-secret"] {
+    for url in [
+        "smtp://anna:12?very-secret@mail",
+        "smtp:anna:very-secret@mail",
+        "smtp://anna:very-secret",
+        "smtp://anna:12/very-secret@mail",
+        "smtp://anna:12#very-secret@mail",
+    ] {
         let mut command = bare(folder.path());
         let ran = Ran::of(command.env("CAMPANILE_CHANNELS__EMAIL__URL", url).args(["config", "print"]));
         assert!(!format!("{ran:?}").contains("secret"), "{ran:?}");
@@ -151,6 +157,27 @@ fn what_is_wrong_is_named() {
             "[channels.email]\nurl = \"smtp://localhost\"\nfrom = \"a@b.example\"\nca_file = \"/no/such/file\"\n",
             ["channels.email.ca_file", "/no/such/file"],
         ),
+        (
+            "[channels.email]\nurl = \"smtp://localhost\"\nca_file = \"/dev/null\"\n",
+            ["channels.email.ca_file", "holds no certificate"],
+        ),
+        (
+            "[channels.email]\nurl = \"smtp://localhost\"\nenvelope_from = \"Anna <a@b.example>\"\n",
+            ["channels.email.envelope_from", "no name"],
+        ),
+        (
+            "[channels.email]\nurl = \"smtp://localhost\"\n[channels.email.headers]\nbcc = \"eve@example.com\"\n",
+            ["channels.email.headers", "by itself"],
+        ),
+        (
+            "[channels.email]\nurl = \"smtp://localhost\"\n[channels.email.headers]\nX-A = \"a\\r\\nBcc: x\"\n",
+            ["channels.email.headers", "one line"],
+        ),
+        (
+            "[channels.email]\nurl = \"smtp://localhost\"\nanswer_timeout = \"2h\"\n",
+            ["channels.email.answer_timeout", "60m"],
+        ),
+        ("[send.push]\ndefer_for = \"1h\"\n", ["send.push.defer_for", "only e-mail"]),
         ("[channels.fax]\nurl = \"\"\n", ["channels.fax", "sms"]),
         ("[[user_types]]\nname = \"A\"\nqueue = \"q\"\nchannels = [\"FAX\"]\n", ["user_types", "FAX"]),
         ("[server\n", ["line 1", "TOML"]),
@@ -196,6 +223,11 @@ fn what_is_wrong_with_a_provider_is_named_without_its_token() {
     refused("https://api.twilio.com?from=1234", &["account SID"]);
     refused("https://AC0123456789abcdef0123456789abcdef@api.twilio.com?from=1234", &["auth token"]);
     refused(&format!("https://{ACCOUNT}@api.twilio.com"), &["`from`"]);
+    refused(&format!("https://{ACCOUNT}@api.twilio.com?from=1234#secret"), &["%23"]);
+    refused(
+        "https://AC0123456789abcdef0123456789abcdef:12/secret@api.twilio.com?from=1234",
+        &["account SID"],
+    );
     refused(&format!("https://{ACCOUNT}@api.twilio.com?from=+15005550006"), &["%2B"]);
     refused(&format!("https://{ACCOUNT}@api.twilio.com?from=1234&to=5678"), &["no option `to`"]);
     refused(&format!("https://{ACCOUNT}@api.twilio.com?from=1234&from=5678"), &["given twice"]);
@@ -224,6 +256,11 @@ fn what_is_wrong_with_a_mail_server_is_named_without_its_password() {
         ("mail.example.com:587", ["begins with neither", "smtp://"]),
         ("http://u:secret@mail.example.com", ["begins with neither", "smtp://"]),
         ("smtp:mail", ["there is no host", "smtp://"]),
+        ("smtp://u:12/secret@mail.example.com", ["%2F", "smtp://"]),
+        ("smtps://mail.example.com/secret", ["%2F", "smtp://"]),
+        ("smtps://u:12#secret@mail.example.com", ["%23", "smtp://"]),
+        ("smtps://u:sec#ret@mail.example.com", ["no URL", "smtp://"]),
+        ("smtps://u:secret/x@mail.example.com", ["no URL", "smtp://"]),
         ("smtp://u@mail.example.com", ["no password", "smtp://"]),
         ("smtp://u:secret@mail.example.com?tls=none", ["read on the way", "tls=required"]),
         ("smtp://u:secret@mail.example.com?tls=if-offered", ["read on the way", "tls=required"]),

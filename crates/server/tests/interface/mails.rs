@@ -101,6 +101,27 @@ async fn a_url_is_enough_and_the_doctor_says_whom_mails_are_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bounces_and_headers_are_as_configured() {
+    let python = Python::start(&[]);
+    let server = Fresh::start_with(&[
+        ("CAMPANILE_CHANNELS__EMAIL__URL", &mail_server(python.port)),
+        FROM,
+        DEADLINE,
+        ("CAMPANILE_CHANNELS__EMAIL__ENVELOPE_FROM", "bounces@example.org"),
+        ("CAMPANILE_CHANNELS__EMAIL__HEADERS__LIST-ID", "<trattoria.example.org>"),
+    ]);
+    server.put("/v1/recipients", anna()).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    assert_eq!(of(&trace, "EMAIL")[0]["status"], "SENT", "{trace}");
+    let read = python.message();
+    assert_eq!(read["from"], "bounces@example.org");
+    let headers = read["headers"].as_object().unwrap();
+    let list_id = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("list-id"));
+    assert_eq!(list_id.map(|(_, value)| value), Some(&json!("<trattoria.example.org>")), "{read}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_people_write_becomes_a_header_or_another_mail() {
     let python = Python::start(&[]);
     let server = start(&mail_server(python.port));

@@ -145,6 +145,7 @@ pub fn outcome(job: &SendJob, state: SendState) -> Settlement {
         provider: "provider".to_owned(),
         error,
         outcome,
+        history: job.history,
         duration: Duration::from_millis(5),
         attempted_at: None,
         capture: Capture::None,

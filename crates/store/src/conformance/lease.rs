@@ -9,7 +9,7 @@ use campanile_domain::time::{Timestamp, later};
 
 use super::Fixture;
 use super::given::{HALF_A_LEASE, LEASE, claimed, customer, event, left_due, outcome, rows, text, texts};
-use crate::{ExpiredClaim, InstanceId, SendJob, Settlement};
+use crate::{ClaimId, ExpiredClaim, InstanceId, SendJob, Settlement};
 
 fn sent(job: &SendJob) -> Settlement {
     outcome(job, SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH })
@@ -89,6 +89,37 @@ pub async fn a_claim_that_was_taken_over_writes_nothing(fixture: &Fixture) {
     assert_eq!(text(&fixture.send("a", first.key).await, "status"), "SENDING");
     assert!(fixture.settle(vec![sent(&second)]).await.is_empty());
     assert_eq!(texts(&fixture.trace("a").await.sends, "status"), ["SENT"]);
+}
+
+async fn renew(fixture: &Fixture, claims: &[ClaimId]) -> Vec<ClaimId> {
+    let mut renewed =
+        fixture.store.renew_claims(claims.to_vec(), LEASE).await.expect("the database is there");
+    renewed.sort_unstable();
+    renewed
+}
+
+pub async fn a_holder_renews_its_claim_until_it_has_expired(fixture: &Fixture) {
+    let [a, b] = [fixture.sending("a", Email).await, fixture.sending("b", Email).await];
+    for _ in 0..5 {
+        fixture.advance(HALF_A_LEASE).await;
+        assert_eq!(renew(fixture, &[a.claim]).await, [a.claim]);
+    }
+    let taken: Vec<_> = expired(fixture).await.into_iter().map(|claim| claim.claim).collect();
+    assert_eq!(taken, [b.claim], "what is renewed is not taken over");
+    assert_eq!(renew(fixture, &[a.claim, b.claim]).await, [a.claim], "what has expired is left to others");
+    assert_eq!(expired(fixture).await.len(), 1);
+    assert!(fixture.settle(vec![sent(&a)]).await.is_empty(), "its outcome is written");
+    fixture.advance(LEASE + Duration::from_secs(1)).await;
+    assert_eq!(expired(fixture).await.len(), 1);
+}
+
+pub async fn a_claim_that_is_gone_is_not_renewed(fixture: &Fixture) {
+    let job = fixture.sending("a", Email).await;
+    assert!(fixture.settle(vec![sent(&job)]).await.is_empty());
+    assert!(renew(fixture, &[job.claim, ClaimId(job.claim.0 + 1)]).await.is_empty());
+    assert!(renew(fixture, &[]).await.is_empty());
+    fixture.advance(LEASE * 2).await;
+    assert!(expired(fixture).await.is_empty());
 }
 
 pub async fn claims_rise(fixture: &Fixture) {

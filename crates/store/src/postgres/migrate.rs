@@ -20,6 +20,7 @@ pub(super) const MIGRATIONS: [(&str, &str); 8] = [
     ("V5__template_url", include_str!("migrations/V5__template_url.sql")),
     ("V6__posts", include_str!("migrations/V6__posts.sql")),
     ("V7__min_priority", include_str!("migrations/V7__min_priority.sql")),
+    ("V8__deferrals", include_str!("migrations/V8__deferrals.sql")),
     ("V9__stages", include_str!("migrations/V9__stages.sql")),
 ];
 

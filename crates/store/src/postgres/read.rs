@@ -7,6 +7,7 @@ use std::str::FromStr;
 use campanile_domain::event::Event;
 use campanile_domain::id::{EntityId, EntityRef, EntityType, EventId, EventType, NotificationId, SendKey};
 use campanile_domain::id::{UserId, UserRef, UserTypeName};
+use campanile_domain::send::{Deferral, History};
 use campanile_domain::time::{self, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -88,6 +89,7 @@ pub fn job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
         event_type: EventType::stored(get::<String>(row, "event_type")?),
         user: recipient_of(row)?,
         address: get(row, "recipient_address")?,
+        history: History::default(),
         devices: Devices::All,
         title: get(row, "title")?,
         body: get(row, "body")?,
@@ -105,7 +107,20 @@ pub fn new_send(row: &Row, key: SendKey, event_id: EventId) -> Result<NewSend, S
 pub fn due_job(row: &Row) -> Result<SendJob, StoreError> {
     let told: Option<bool> = get(row, "told")?;
     let devices = told.map_or(Devices::All, |told| Devices::Rest { told });
-    Ok(SendJob { devices, ..job(row, ClaimId(get(row, "claim")?))? })
+    Ok(SendJob { devices, ..started_job(row, ClaimId(get(row, "claim")?))? })
+}
+
+/// One that may have been tried before.
+pub fn started_job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
+    let since: Option<Timestamp> = get(row, "deferred_since")?;
+    let count: Option<i32> = get(row, "deferrals")?;
+    let deferral = since.map(|since| Deferral {
+        since,
+        count: count.and_then(|count| u32::try_from(count).ok()).unwrap_or_default(),
+    });
+    let unanswered: Option<bool> = get(row, "unanswered")?;
+    let history = History { deferral, unanswered: unanswered.unwrap_or_default() };
+    Ok(SendJob { history, ..job(row, claim)? })
 }
 
 pub fn count(row: &Row, column: &str) -> Result<u32, StoreError> {

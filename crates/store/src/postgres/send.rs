@@ -126,6 +126,12 @@ impl SendStore for Postgres {
         Ok(self.execute(statement::NOTE_RECEIPT, params).await? > 0)
     }
 
+    async fn renew_claims(&self, claims: Vec<ClaimId>, lease: Duration) -> Result<Vec<ClaimId>, StoreError> {
+        let claims: Vec<i64> = claims.into_iter().map(|claim| claim.0).collect();
+        let rows = self.query(statement::RENEW_CLAIM, &[&claims, &lease.as_secs_f64()]).await?;
+        rows.iter().map(|row| Ok(ClaimId(read::get(row, "id")?))).collect()
+    }
+
     async fn expired_claims(&self, limit: usize) -> Result<Vec<ExpiredClaim>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let snapshot = self.snapshot().await?;
@@ -135,7 +141,7 @@ impl SendStore for Postgres {
             let claim = ClaimId(read::get(row, "id")?);
             let notifications: Vec<Uuid> = read::get(row, "notifications")?;
             let rows = snapshot.query(statement::CLAIMED_JOBS, &[&notifications, &claim.0]).await?;
-            let jobs = rows.iter().map(|row| read::job(row, claim)).collect::<Result<_, _>>()?;
+            let jobs = rows.iter().map(|row| read::started_job(row, claim)).collect::<Result<_, _>>()?;
             expired.push(ExpiredClaim { claim, jobs });
         }
         Ok(expired)

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use campanile_domain::channel::Channel;
 use campanile_domain::id::SendKey;
-use campanile_domain::send::{AddressDone, SendState};
+use campanile_domain::send::{AddressDone, History, SendState};
 use campanile_domain::time::Timestamp;
 
 use super::outbox::columns;
@@ -30,6 +30,7 @@ pub async fn settle(
         tokio::try_join!(
             biased;
             write_due(&transaction, &held),
+            write_history(&transaction, &held),
             write_attempts(&transaction, &held),
             write_captured(&transaction, &held),
             write_addresses(&transaction, &held),
@@ -98,6 +99,27 @@ async fn write_due(transaction: &Transaction, held: &[&Settlement]) -> Result<()
         &column(&due, |s| s.job.key.notification_id.0),
     ];
     transaction.execute(statement::INSERT_DUE, params).await.map(drop)
+}
+
+/// Deferrals and unanswered messages, of the few sends that have some.
+async fn write_history(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
+    let (new, histories): (Vec<&Settlement>, Vec<History>) =
+        held.iter().filter_map(|s| Some((*s, s.new_history()?))).unzip();
+    if new.is_empty() {
+        return Ok(());
+    }
+    let deferral = |history: &History| history.deferral;
+    let params: Params = &[
+        &column(&new, |s| s.job.key.notification_id.0),
+        &column(&new, |s| s.job.key.channel.as_str()),
+        &histories.iter().map(|h| deferral(h).map(|d| d.since)).collect::<Vec<_>>(),
+        &histories
+            .iter()
+            .map(|h| deferral(h).map(|d| i32::try_from(d.count).unwrap_or(i32::MAX)))
+            .collect::<Vec<_>>(),
+        &histories.iter().map(|h| h.unanswered).collect::<Vec<_>>(),
+    ];
+    transaction.execute(statement::WRITE_HISTORY, params).await.map(drop)
 }
 
 async fn write_attempts(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {

@@ -96,6 +96,7 @@ statements! {
     REGISTER_INSTANCE = "register_instance";
     RELEASE_CHUNK = "release_chunk";
     REMEMBER_EVENT = "remember_event";
+    RENEW_CLAIM = "renew_claim";
     REOPEN_EVENT = "reopen_event";
     REPLAY_EVENT = "replay_event";
     REPLAY_ROW = "replay_row";
@@ -117,5 +118,6 @@ statements! {
     TRACE_PROCESSED = "trace_processed";
     TRACE_SENDS = "trace_sends";
     TRACE_USERS = "trace_users";
+    WRITE_HISTORY = "write_history";
     WRITE_PROCESSED = "write_processed";
 }

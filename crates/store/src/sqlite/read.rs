@@ -7,6 +7,7 @@ use std::str::FromStr;
 use campanile_domain::event::Event;
 use campanile_domain::id::{EntityId, EntityRef, EntityType, EventId, EventType, NotificationId, SendKey};
 use campanile_domain::id::{UserId, UserRef, UserTypeName};
+use campanile_domain::send::{Deferral, History};
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::Row;
 use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
@@ -102,6 +103,7 @@ pub fn job_of(row: &mut InOrder, claim: ClaimId) -> Result<SendJob, StoreError> 
             user_id: UserId::stored(row.get::<String>("recipient_id")?),
         },
         address: row.get("recipient_address")?,
+        history: History::default(),
         devices: Devices::All,
         title: row.get("title")?,
         body: row.get("body")?,
@@ -155,7 +157,17 @@ impl<'r> InOrder<'r> {
 pub fn due_job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
     let told: Option<bool> = row.get("told")?;
     let devices = told.map_or(Devices::All, |told| Devices::Rest { told });
-    Ok(SendJob { devices, ..job(row, claim)? })
+    Ok(SendJob { devices, ..started_job(row, claim)? })
+}
+
+/// One that may have been tried before.
+pub fn started_job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
+    let count: Option<u32> = row.get("deferrals")?;
+    let deferral =
+        maybe_time(row, "deferred_since")?.map(|since| Deferral { since, count: count.unwrap_or_default() });
+    let unanswered: Option<bool> = row.get("unanswered")?;
+    let history = History { deferral, unanswered: unanswered.unwrap_or_default() };
+    Ok(SendJob { history, ..job(row, claim)? })
 }
 
 /// Columns that hold JSON, and those that are true or false, whatever table they are of.

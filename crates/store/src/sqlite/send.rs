@@ -144,6 +144,21 @@ impl SendStore for Sqlite {
         .await
     }
 
+    async fn renew_claims(&self, claims: Vec<ClaimId>, lease: Duration) -> Result<Vec<ClaimId>, StoreError> {
+        self.write(move |session, now| {
+            let until = lease_until(now, lease);
+            let mut renewed = Vec::with_capacity(claims.len());
+            for claim in &claims {
+                let params = named_params! { ":id": claim.0, ":now": now, ":lease_until": until };
+                if session.change(statement::RENEW_CLAIM, params)? > 0 {
+                    renewed.push(*claim);
+                }
+            }
+            Ok(renewed)
+        })
+        .await
+    }
+
     async fn expired_claims(&self, limit: usize) -> Result<Vec<ExpiredClaim>, StoreError> {
         let now = time::to_text(self.clock());
         self.read(move |session| {
@@ -153,7 +168,8 @@ impl SendStore for Sqlite {
             })?;
             let jobs = |(claim, notifications): (ClaimId, String)| {
                 let params = named_params! { ":notifications": notifications, ":lease": claim.0 };
-                let jobs = session.all(statement::CLAIMED_JOBS, params, |row| read::job(row, claim))?;
+                let jobs =
+                    session.all(statement::CLAIMED_JOBS, params, |row| read::started_job(row, claim))?;
                 Ok(ExpiredClaim { claim, jobs })
             };
             claims.into_iter().map(jobs).collect()

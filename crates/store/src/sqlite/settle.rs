@@ -37,6 +37,17 @@ pub fn settle(
     if let SendState::Due { at } = &settlement.state {
         wait(session, job, &time::to_text(*at))?;
     }
+    if let Some(history) = settlement.new_history() {
+        let deferral = history.deferral;
+        session.change(
+            statement::WRITE_HISTORY,
+            named_params! {
+                ":notification_id": notification_id.to_string(), ":channel": channel.as_str(),
+                ":deferred_since": deferral.map(|deferral| time::to_text(deferral.since)),
+                ":deferrals": deferral.map(|deferral| deferral.count), ":unanswered": history.unanswered,
+            },
+        )?;
+    }
     if settlement.is_kept() {
         session.change(statement::INSERT_ATTEMPT,
             named_params! {

@@ -20,12 +20,24 @@ pub struct Certificate {
 
 impl Certificate {
     pub fn new() -> Self {
+        Self::of("localhost", rcgen::IsCa::NoCa)
+    }
+
+    /// One that says to be an authority, as `openssl req -x509` makes them.
+    pub fn authority(name: &str) -> Self {
+        Self::of(name, rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained))
+    }
+
+    fn of(name: &str, is_ca: rcgen::IsCa) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.is_ca = is_ca;
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let files = (path("certificate.pem"), path("key.pem"));
-        fs::write(&files.0, made.cert.pem()).unwrap();
-        fs::write(&files.1, made.signing_key.serialize_pem()).unwrap();
+        fs::write(&files.0, certificate.pem()).unwrap();
+        fs::write(&files.1, key.serialize_pem()).unwrap();
         Certificate { _folder: folder, files }
     }
 

@@ -12,8 +12,10 @@ use campanile_domain::send::{AddressDone, OnDoubt, Outcome};
 use campanile_store::{ClaimId, SendJob};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
+use super::renew::{Answers, ClaimLease};
 use crate::config::SendConfig;
 use crate::lease_end::LeaseEnd;
 use crate::{Engine, Role};
@@ -25,7 +27,7 @@ const MAX_UNSETTLED: usize = 1_000;
 #[derive(Debug)]
 pub struct Claimed {
     pub job: SendJob,
-    pub lease_ends: LeaseEnd,
+    pub lease: Arc<ClaimLease>,
     held: Held,
     _place: OwnedSemaphorePermit,
 }
@@ -37,10 +39,23 @@ impl Claimed {
     }
 }
 
-/// How many sends of each claim are here and not settled.
-type OpenClaims = Arc<StdMutex<HashMap<ClaimId, usize>>>;
+/// The claims that are held here.
+type OpenClaims = Arc<StdMutex<HashMap<ClaimId, OpenClaim>>>;
 
-fn open(claims: &OpenClaims) -> MutexGuard<'_, HashMap<ClaimId, usize>> {
+#[derive(Debug)]
+struct OpenClaim {
+    /// How many of its sends are not settled.
+    left: usize,
+    lease: Arc<ClaimLease>,
+}
+
+impl OpenClaim {
+    fn new(lease_ends: LeaseEnd) -> Self {
+        OpenClaim { left: 0, lease: Arc::new(ClaimLease::new(lease_ends)) }
+    }
+}
+
+fn open(claims: &OpenClaims) -> MutexGuard<'_, HashMap<ClaimId, OpenClaim>> {
     claims.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -57,7 +72,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         let mut open = open(&self.claims);
         match open.get_mut(&self.claim) {
-            Some(left) if self.settled && *left > 1 => *left -= 1,
+            Some(claim) if self.settled && claim.left > 1 => claim.left -= 1,
             _ => drop(open.remove(&self.claim)),
         }
     }
@@ -118,6 +133,7 @@ pub struct Desk {
     channels: PerChannel<ChannelDesk>,
     pub(super) over: Over,
     pub(super) attempts: TaskTracker,
+    pub(super) answers: Arc<Answers>,
     open_claims: OpenClaims,
 }
 
@@ -190,7 +206,13 @@ impl Desk {
             }
         });
         let over = Over { put: outcomes, unsettled: Arc::default() };
-        let desk = Desk { channels, over, attempts: TaskTracker::new(), open_claims: OpenClaims::default() };
+        let desk = Desk {
+            channels,
+            over,
+            attempts: TaskTracker::new(),
+            answers: Arc::default(),
+            open_claims: OpenClaims::default(),
+        };
         (Arc::new(desk), Arc::new(Mutex::new(attempted)))
     }
 
@@ -231,21 +253,24 @@ impl Desk {
 
     /// Takes what was claimed under these places.
     pub fn enqueue(&self, jobs: Vec<SendJob>, lease_ends: LeaseEnd, mut places: Places) {
-        {
-            // All of a claim are counted before the first can be settled.
+        // All of a claim are counted before the first can be settled.
+        let leases: Vec<Arc<ClaimLease>> = {
             let mut open = open(&self.open_claims);
-            for job in &jobs {
-                *open.entry(job.claim).or_default() += 1;
-            }
-        }
-        for job in jobs {
+            let count = |job: &SendJob| {
+                let claim = open.entry(job.claim).or_insert_with(|| OpenClaim::new(lease_ends));
+                claim.left += 1;
+                Arc::clone(&claim.lease)
+            };
+            jobs.iter().map(count).collect()
+        };
+        for (job, lease) in jobs.into_iter().zip(leases) {
             let held = Held { claims: Arc::clone(&self.open_claims), claim: job.claim, settled: false };
             let place = places.places.get_mut(job.key.channel).as_mut().and_then(|permit| permit.split(1));
             let Some(place) = place else { continue };
             let desk = self.channels.get(job.key.channel);
             let lane = if job.priority == Priority::High { &desk.high } else { &desk.others };
             // The receiving end lives in this desk, so it is there.
-            let _ = lane.put.send(Claimed { job, held, lease_ends, _place: place });
+            let _ = lane.put.send(Claimed { job, held, lease, _place: place });
         }
     }
 
@@ -256,7 +281,7 @@ impl Desk {
         let open = open(&self.open_claims);
         counted
             .into_iter()
-            .filter(|(claim, count)| open.get(claim) == Some(count))
+            .filter(|(claim, count)| open.get(claim).is_some_and(|claim| claim.left == *count))
             .map(|(claim, _)| claim)
             .collect()
     }
@@ -264,6 +289,18 @@ impl Desk {
     /// Whether sends of the claim are here and not settled.
     pub fn holds(&self, claim: ClaimId) -> bool {
         open(&self.open_claims).contains_key(&claim)
+    }
+
+    /// Claims under which an answer is awaited, and whose lease lasts for less than this.
+    pub(super) fn claims_to_renew(&self, less_than: Duration) -> Vec<ClaimId> {
+        let open = open(&self.open_claims);
+        let due = open.iter().filter(|(_, claim)| claim.lease.is_to_renew(less_than));
+        due.map(|(claim, _)| *claim).collect()
+    }
+
+    pub(super) fn renewed(&self, claims: &[ClaimId], lease_ends: LeaseEnd) {
+        let open = open(&self.open_claims);
+        claims.iter().filter_map(|claim| open.get(claim)).for_each(|claim| claim.lease.renew(lease_ends));
     }
 
     /// How many claims this process holds.
@@ -277,10 +314,13 @@ impl Desk {
         self.over.keeps_up().await;
     }
 
-    /// Waits for the attempts that are under way.
-    pub async fn finish(&self) {
+    /// Waits for the attempts that are under way. Answers that are not here by then are not awaited any longer.
+    pub async fn finish(&self, answers_until: Instant) {
         self.attempts.close();
-        self.attempts.wait().await;
+        if timeout_at(answers_until, self.attempts.wait()).await.is_err() {
+            self.answers.stop();
+            self.attempts.wait().await;
+        }
     }
 }
 
@@ -338,6 +378,7 @@ pub mod tests {
             key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Email },
             claim: ClaimId(1),
             attempt: 1,
+            history: campanile_domain::send::History::default(),
             event_id: EventId::stored("e"),
             event_type: EventType::stored("T"),
             user,
@@ -350,19 +391,20 @@ pub mod tests {
         };
         let place = places.try_acquire_owned().expect("there is a place");
         let held = Held { claims: OpenClaims::default(), claim: job.claim, settled: false };
-        Claimed { job, lease_ends: LeaseEnd::after(lease), held, _place: place }
+        Claimed { job, lease: Arc::new(ClaimLease::new(LeaseEnd::after(lease))), held, _place: place }
     }
 
     #[test]
     fn a_claim_is_held_until_its_last_send_is_settled_and_let_go_when_one_is_lost() {
         let claims = OpenClaims::default();
+        let two = || OpenClaim { left: 2, ..OpenClaim::new(LeaseEnd::after(Duration::ZERO)) };
         let held = |settled| Held { claims: Arc::clone(&claims), claim: ClaimId(1), settled };
-        open(&claims).insert(ClaimId(1), 2);
+        open(&claims).insert(ClaimId(1), two());
         drop(held(true));
-        assert_eq!(open(&claims).get(&ClaimId(1)), Some(&1));
+        assert_eq!(open(&claims).get(&ClaimId(1)).map(|claim| claim.left), Some(1));
         drop(held(true));
         assert!(open(&claims).is_empty());
-        open(&claims).insert(ClaimId(1), 2);
+        open(&claims).insert(ClaimId(1), two());
         drop(held(false));
         assert!(open(&claims).is_empty(), "recovery may take over the one that was lost");
         drop(held(true));

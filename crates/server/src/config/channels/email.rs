@@ -1,12 +1,13 @@
 //! E-mail: SMTP, as `smtp://user:password@host:587?tls=required`, or `smtps://` with TLS from the first byte.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use campanile_channels::{
-    Correspondent, Credentials, DomainLimits, Link, Mailbox, Pace, Security, Smtp, SmtpConfig,
+    Correspondent, Credentials, DomainLimits, ExtraHeader, Link, Mailbox, Pace, Security, Smtp, SmtpConfig,
 };
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
@@ -25,9 +26,12 @@ pub struct Email {
     pub url: SecretUrls,
     pub url_file: PathBuf,
     pub from: String,
+    pub envelope_from: String,
     pub reply_to: String,
     pub ca_file: PathBuf,
     pub deadline: Span,
+    pub answer_timeout: Span,
+    pub headers: BTreeMap<String, String>,
 }
 
 impl Email {
@@ -54,6 +58,8 @@ impl Email {
     fn servers(&self) -> anyhow::Result<Vec<(SmtpConfig, Option<Pace>)>> {
         let deadline = self.deadline.of_an_attempt("channels.email")?;
         let mut from = correspondent("channels.email.from", &self.from)?;
+        self.envelope_from()?;
+        self.headers()?;
         let mut servers = Vec::new();
         for text in self.urls()? {
             let address = Address::parse(KEY, &text, SMTP)?;
@@ -61,6 +67,33 @@ impl Email {
             servers.push(self.smtp(address, from, deadline)?);
         }
         Ok(servers)
+    }
+
+    fn envelope_from(&self) -> anyhow::Result<Option<Mailbox>> {
+        let key = "channels.email.envelope_from";
+        let Some(Correspondent { name, mailbox }) = correspondent(key, &self.envelope_from)? else {
+            return Ok(None);
+        };
+        if name.is_some() {
+            bail!("{key}: bounces go to an address, which has no name here; use bounces@example.com");
+        }
+        Ok(Some(mailbox))
+    }
+
+    fn headers(&self) -> anyhow::Result<Vec<ExtraHeader>> {
+        let key = "channels.email.headers";
+        if self.headers.len() > MAX_HEADERS {
+            bail!("{key}: there are {} of them, and mails get at most {MAX_HEADERS}", self.headers.len());
+        }
+        let answers = self.headers.keys().any(|name| name.eq_ignore_ascii_case("reply-to"));
+        if answers && !self.reply_to.trim().is_empty() {
+            bail!("{key}: Reply-To is given here and as channels.email.reply_to; leave one out");
+        }
+        let header = |(name, value): (&String, &String)| {
+            ExtraHeader::parse(name, value)
+                .map_err(|error| anyhow!("{key}: `{}`: {error}", name.escape_debug()))
+        };
+        self.headers.iter().map(header).collect()
     }
 
     fn urls(&self) -> anyhow::Result<Vec<String>> {
@@ -74,6 +107,12 @@ impl Email {
         deadline: Duration,
     ) -> anyhow::Result<(SmtpConfig, Option<Pace>)> {
         let security = security(&mut address)?;
+        if !["", "/"].contains(&address.url.path()) {
+            bail!(
+                "{KEY}: there is a / behind the host; if it is part of the password write it as %2F, else leave it \
+                 out; {SMTP}"
+            );
+        }
         let host = address.url.host_str().filter(|host| !host.is_empty());
         let host = host.with_context(|| format!("{KEY}: there is no host; {SMTP}"))?.to_owned();
         let port = address.url.port().unwrap_or(if security == Security::Implicit { 465 } else { 587 });
@@ -93,12 +132,15 @@ impl Email {
             credentials,
             hello,
             from,
+            envelope_from: self.envelope_from()?,
             reply_to: correspondent("channels.email.reply_to", &self.reply_to)?,
+            headers: self.headers()?,
             connections,
             messages_per_connection: u32::try_from(messages).unwrap_or(u32::MAX),
             max_idle: MAX_IDLE,
             domains,
             deadline,
+            answer_timeout: self.answer_timeout.up_to(60, "channels.email.answer_timeout")?,
         };
         let pace = address.rate()?;
         address.nothing_else()?;
@@ -115,6 +157,8 @@ fn assumed_sender(url: &Url) -> Correspondent {
     let mailbox = mailbox.unwrap_or_else(|| "campanile@localhost".parse().expect("an address"));
     Correspondent { name: None, mailbox }
 }
+
+const MAX_HEADERS: usize = 50;
 
 /// Many servers hang up on who is silent for a minute or more.
 const MAX_IDLE: Duration = Duration::from_secs(30);
@@ -173,6 +217,7 @@ mod tests {
     fn senders(url: &str, from: &str) -> Vec<String> {
         let email: Email = serde_json::from_value(serde_json::json!({
             "url": url, "url_file": "", "from": from, "reply_to": "", "ca_file": "", "deadline": "30s",
+            "answer_timeout": "5m", "envelope_from": "", "headers": {},
         }))
         .unwrap();
         let servers = email.servers().unwrap();

@@ -27,6 +27,7 @@ fn sent(job: &SendJob, at: campanile_domain::time::Timestamp) -> Settlement {
         provider: "provider".to_owned(),
         error: None,
         outcome: OutcomeKind::Sent,
+        history: job.history,
         duration: Duration::from_millis(5),
         attempted_at: Some(at),
         capture: Capture::None,

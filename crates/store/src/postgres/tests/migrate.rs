@@ -33,6 +33,7 @@ async fn the_second_migration_has_nothing_to_do() {
         "V5__template_url",
         "V6__posts",
         "V7__min_priority",
+        "V8__deferrals",
         "V9__stages",
     ];
     assert_eq!(Postgres::migrate(&database.config()).await.unwrap(), all);

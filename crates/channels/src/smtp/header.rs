@@ -1,0 +1,100 @@
+//! Further headers that every letter gets, such as `List-Id`: checked, so that none can break a letter or stand in it twice.
+
+/// By RFC 5322 a line has 998 characters at most, and its name is on it.
+const MAX_VALUE_BYTES: usize = 900;
+const MAX_NAME_BYTES: usize = 70;
+/// What every letter has by itself, or what only the servers on its way may write.
+const OURS: [&str; 11] = [
+    "auto-submitted",
+    "bcc",
+    "cc",
+    "date",
+    "from",
+    "message-id",
+    "mime-version",
+    "received",
+    "return-path",
+    "subject",
+    "to",
+];
+const OUR_PREFIXES: [&str; 2] = ["content-", "resent-"];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtraHeader {
+    name: String,
+    value: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoHeader {
+    #[error("a header's name has letters, digits and dashes, up to 70 of them")]
+    Name,
+    #[error("every mail has this header by itself")]
+    Ours,
+    #[error("a header's value is one line without control characters, and not empty")]
+    Control,
+    #[error("a header's value has at most 900 bytes")]
+    TooLong,
+}
+
+impl ExtraHeader {
+    pub fn parse(name: &str, value: &str) -> Result<Self, NoHeader> {
+        let value = value.trim();
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_name) {
+            return Err(NoHeader::Name);
+        }
+        let lower = name.to_ascii_lowercase();
+        if OURS.contains(&lower.as_str()) || OUR_PREFIXES.iter().any(|prefix| lower.starts_with(prefix)) {
+            return Err(NoHeader::Ours);
+        }
+        if value.is_empty() || value.chars().any(char::is_control) {
+            return Err(NoHeader::Control);
+        }
+        if value.len() > MAX_VALUE_BYTES {
+            return Err(NoHeader::TooLong);
+        }
+        Ok(ExtraHeader { name: name.to_owned(), value: value.to_owned() })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_header_becomes_another_one() {
+        let long = "a".repeat(901);
+        let cases = [
+            ("X-A:\r\nBcc", "x", NoHeader::Name),
+            ("X A", "x", NoHeader::Name),
+            ("", "x", NoHeader::Name),
+            ("X-è", "x", NoHeader::Name),
+            ("X-A", "x\r\nBcc: eve@example.com", NoHeader::Control),
+            ("X-A", "x\ny", NoHeader::Control),
+            ("X-A", " ", NoHeader::Control),
+            ("X-A", &long, NoHeader::TooLong),
+        ];
+        for (name, value, why) in cases {
+            assert_eq!(ExtraHeader::parse(name, value), Err(why), "{name:?} {value:?}");
+        }
+    }
+
+    #[test]
+    fn what_every_letter_has_is_refused_in_any_case() {
+        for name in ["From", "TO", "bcc", "Message-Id", "Content-Type", "Resent-From", "MIME-Version"] {
+            assert_eq!(ExtraHeader::parse(name, "x"), Err(NoHeader::Ours), "{name}");
+        }
+        for name in ["List-Id", "X-Campaign", "Reply-To", "Precedence", "List-Unsubscribe"] {
+            assert!(ExtraHeader::parse(name, "x").is_ok(), "{name}");
+        }
+    }
+}

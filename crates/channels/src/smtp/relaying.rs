@@ -1,0 +1,49 @@
+//! Whether a server relays for us at all. One that does not relay to a recipient's domain may still take others; one that refuses two
+//! domains in a row takes nobody, and need not be asked with every message.
+
+use std::sync::{Mutex, PoisonError};
+
+use campanile_domain::send::Outcome;
+
+use crate::{Answer, Health};
+
+/// The domain that was refused last, if none was accepted since.
+#[derive(Debug, Default)]
+pub struct Relaying(Mutex<Option<String>>);
+
+impl Relaying {
+    /// The answer about a recipient of this domain, with what it says of the server.
+    pub fn judged(&self, answer: Answer, domain: &str) -> Answer {
+        let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if answer.health != Health::Unknown {
+            if matches!(answer.outcome, Outcome::Sent { .. }) {
+                *refused = None;
+            }
+            return answer;
+        }
+        let before = refused.replace(domain.to_owned());
+        let health =
+            if before.is_some_and(|before| before != domain) { Health::RefusesAll } else { Health::Unknown };
+        Answer { health, ..answer }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal() -> Answer {
+        let outcome = Outcome::Down { after: None, error: "relay access denied".to_owned() };
+        Answer { health: Health::Unknown, ..outcome.into() }
+    }
+
+    #[test]
+    fn two_domains_in_a_row_say_that_it_refuses_everybody() {
+        let relaying = Relaying::default();
+        let refuses = |domain| relaying.judged(refusal(), domain).health;
+        assert_eq!((refuses("a.example"), refuses("a.example")), (Health::Unknown, Health::Unknown));
+        assert_eq!((refuses("b.example"), refuses("c.example")), (Health::RefusesAll, Health::RefusesAll));
+        relaying.judged(Outcome::Sent { external_id: None }.into(), "d.example");
+        assert_eq!((refuses("a.example"), refuses("b.example")), (Health::Unknown, Health::RefusesAll));
+    }
+}

@@ -1,0 +1,68 @@
+//! One mail server: where it is, how it is spoken to, and who we are to it.
+
+use std::net::SocketAddr;
+use std::{fmt, io};
+
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+
+/// Where a server is, and how it is spoken to.
+pub struct Server {
+    /// A name or an address, which has no brackets.
+    pub host: String,
+    pub port: u16,
+    pub security: Security,
+    pub credentials: Option<Credentials>,
+    /// Who we say we are.
+    pub hello: String,
+    pub tls: TlsConnector,
+}
+
+impl Server {
+    /// For people.
+    pub fn place(&self) -> String {
+        let Server { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
+    /// What goes wrong is told in words.
+    pub async fn connect(&self, until: Instant) -> Result<TcpStream, String> {
+        let connect = async {
+            let unknown = |_| format!("can't be reached: cannot resolve the name {}", self.host);
+            let found = lookup_host((self.host.as_str(), self.port)).await.map_err(unknown)?;
+            let addresses: Vec<SocketAddr> = found.collect();
+            let refused = |error: io::Error| format!("can't be reached: {}", error.kind());
+            TcpStream::connect(&addresses[..]).await.map_err(refused)
+        };
+        timeout_at(until, connect).await.map_err(|_| "can't be reached in time".to_owned())?
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({:?})", self.place(), self.security)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Security {
+    /// TLS from the first byte, usually on port 465.
+    Implicit,
+    /// STARTTLS, or nothing is sent.
+    Required,
+    /// STARTTLS where it is offered.
+    IfOffered,
+    None,
+}
+
+pub struct Credentials {
+    pub user: String,
+    pub password: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials")
+    }
+}

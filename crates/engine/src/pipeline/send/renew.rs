@@ -1,0 +1,179 @@
+//! The lease of claims whose provider has the whole message and has not answered yet: it is renewed for as long as the answer is awaited,
+//! so that a dead instance is noticed after one lease, however long answers may take.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use campanile_channels::Hold;
+use campanile_store::StoreError;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::Desk;
+use crate::Engine;
+use crate::backoff::Backoff;
+use crate::lease_end::LeaseEnd;
+use crate::signals::Outage;
+
+/// An attempt whose answer takes longer leaves its permit to others: it only waits.
+const ANSWER_SOON: Duration = Duration::from_secs(1);
+
+/// Between two looks at what is to be renewed.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Renews claims under which answers are awaited, before they expire.
+pub async fn run(engine: Engine, desk: Arc<Desk>, done: CancellationToken) {
+    let mut backoff = Backoff::new();
+    while !done.is_cancelled() {
+        tokio::select! {
+            () = done.cancelled() => return,
+            () = desk.answers.renew.notified() => {}
+            () = sleep((engine.config.lease / 8).min(LONGEST_PAUSE)) => {}
+        }
+        match run_once(&engine, &desk).await {
+            Ok(_) => backoff.reset(),
+            Err(error) => {
+                engine.signals.note_outage(Outage::Database, "renew", &error);
+                backoff.wait(&done).await;
+            }
+        }
+    }
+}
+
+/// Answers how many claims were renewed.
+pub async fn run_once(engine: &Engine, desk: &Desk) -> Result<usize, StoreError> {
+    let lease = engine.config.lease;
+    let claims = desk.claims_to_renew(lease.mul_f64(RENEW_BELOW));
+    if claims.is_empty() {
+        return Ok(0);
+    }
+    let ends = LeaseEnd::after(lease);
+    let renewed = engine.store.renew_claims(claims, lease).await?;
+    desk.renewed(&renewed, ends);
+    Ok(renewed.len())
+}
+
+/// The part of a lease below which it is renewed. Most answers come before, and cost nothing.
+const RENEW_BELOW: f64 = 0.6;
+
+/// The lease of a claim, as its holder sees it.
+#[derive(Debug)]
+pub struct ClaimLease {
+    ends: Mutex<LeaseEnd>,
+    /// How many attempts under it await an answer.
+    awaiting: AtomicUsize,
+}
+
+impl ClaimLease {
+    pub fn new(ends: LeaseEnd) -> Self {
+        ClaimLease { ends: Mutex::new(ends), awaiting: AtomicUsize::new(0) }
+    }
+
+    pub fn rest(&self) -> Duration {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner).rest()
+    }
+
+    pub fn renew(&self, ends: LeaseEnd) {
+        *self.ends.lock().unwrap_or_else(PoisonError::into_inner) = ends;
+    }
+
+    pub fn is_to_renew(&self, less_than: Duration) -> bool {
+        self.awaiting.load(Ordering::Relaxed) > 0 && self.rest() < less_than
+    }
+}
+
+/// Answers that are awaited.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// A claim may need to be renewed at once.
+    renew: Notify,
+    /// Nobody waits any longer.
+    stopped: CancellationToken,
+}
+
+impl Answers {
+    pub fn stop(&self) {
+        self.stopped.cancel();
+    }
+}
+
+/// One attempt: the lease that it sends under, and its permit.
+#[derive(Debug)]
+pub struct AnswerHold<'a> {
+    lease: &'a ClaimLease,
+    answers: &'a Answers,
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl<'a> AnswerHold<'a> {
+    pub fn new(lease: &'a ClaimLease, answers: &'a Answers, permit: Option<OwnedSemaphorePermit>) -> Self {
+        AnswerHold { lease, answers, permit: Mutex::new(permit) }
+    }
+}
+
+#[async_trait]
+impl Hold for AnswerHold<'_> {
+    fn rest(&self) -> Duration {
+        self.lease.rest()
+    }
+
+    async fn await_answer(&self) {
+        let _awaiting = Awaiting::of(self.lease);
+        if self.lease.rest() < LITTLE_REST {
+            self.answers.renew.notify_one();
+        }
+        sleep(ANSWER_SOON).await;
+        drop(self.permit.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.answers.stopped.cancelled().await;
+    }
+}
+
+/// With less of a lease left, the next look may come too late.
+const LITTLE_REST: Duration = Duration::from_secs(15);
+
+/// Counted for as long as it lives.
+struct Awaiting<'a>(&'a ClaimLease);
+
+impl<'a> Awaiting<'a> {
+    fn of(lease: &'a ClaimLease) -> Self {
+        lease.awaiting.fetch_add(1, Ordering::Relaxed);
+        Awaiting(lease)
+    }
+}
+
+impl Drop for Awaiting<'_> {
+    fn drop(&mut self) {
+        self.0.awaiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_renewed_only_while_an_answer_is_awaited_and_the_permit_is_left_to_others() {
+        let lease = ClaimLease::new(LeaseEnd::after(Duration::from_secs(30)));
+        let (answers, permits) = (Answers::default(), Arc::new(Semaphore::new(1)));
+        let permit = Arc::clone(&permits).try_acquire_owned().unwrap();
+        let hold = AnswerHold::new(&lease, &answers, Some(permit));
+        let minute = Duration::from_mins(1);
+        assert!(!lease.is_to_renew(minute));
+        {
+            let mut waiting = hold.await_answer();
+            assert!(tokio::time::timeout(ANSWER_SOON / 2, &mut waiting).await.is_err());
+            assert!(lease.is_to_renew(minute) && !lease.is_to_renew(minute / 4));
+            assert_eq!(permits.available_permits(), 0);
+            assert!(tokio::time::timeout(ANSWER_SOON, &mut waiting).await.is_err());
+            assert_eq!(permits.available_permits(), 1);
+            answers.stop();
+            waiting.await;
+        }
+        assert!(!lease.is_to_renew(minute));
+    }
+}

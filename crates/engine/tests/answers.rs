@@ -1,0 +1,150 @@
+//! Messages that are put off, and answers that take long or never come.
+
+#[expect(dead_code, reason = "each test file uses a part of it")]
+mod support;
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use campanile_channels::Providers;
+use campanile_domain::channel::Channel;
+use campanile_domain::send::Outcome;
+use campanile_engine::EngineConfig;
+use campanile_engine::pipeline::send::Desk;
+use campanile_engine::pipeline::settle;
+use campanile_store::conformance::BackDoor;
+use campanile_store::{JsonRow, Table, Trace};
+use serde_json::json;
+use support::{Told, World, config, customer, event, sends, settled};
+
+async fn world(provider: &Arc<Told>, config: EngineConfig) -> World {
+    let providers = Providers::capture().with(Channel::Email, Arc::clone(provider) as _);
+    let world = World::with(config, providers, 1_000).await;
+    world.put(Table::Recipients, json!([customer(1)])).await;
+    world
+}
+
+fn email(trace: &Trace) -> JsonRow {
+    trace.sends.iter().find(|send| send["channel"] == "EMAIL").expect("an e-mail was decided").clone()
+}
+
+fn silent(times: usize, answer_timeout: Duration) -> Arc<Told> {
+    Arc::new(Told { silent: AtomicUsize::new(times), answer_timeout, ..Told::default() })
+}
+
+#[tokio::test]
+async fn a_deferred_message_is_tried_again_for_a_day_and_never_counts_as_an_attempt() {
+    let greylisted = || Outcome::Deferred { error: "451 4.7.1 greylisted".to_owned() };
+    let outcomes = Mutex::new((0..5).map(|_| greylisted()).collect());
+    let provider = Arc::new(Told { outcomes, ..Told::default() });
+    let world = world(&provider, config()).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    for (deferrals, minutes) in [(1, 1), (2, 5), (3, 15), (4, 30), (5, 60)] {
+        let is_put_off = |trace: &Trace| {
+            sends(trace).contains(&"EMAIL DUE".to_owned()) && email(trace)["deferrals"] == json!(deferrals)
+        };
+        let send = email(&world.until("e1", is_put_off).await);
+        assert_eq!(
+            (&send["attempt_count"], &send["last_error"]),
+            (&json!(0), &json!("451 4.7.1 greylisted"))
+        );
+        assert!(send["deferred_since"].is_string(), "{send:?}");
+        // A second too early nothing happens; then it goes out.
+        world.back_door.advance(Duration::from_secs(minutes * 60 - 20)).await;
+        assert_eq!(provider.asked.lock().unwrap().len(), deferrals);
+        world.back_door.advance(Duration::from_secs(21)).await;
+    }
+    let send = email(&world.until("e1", settled).await);
+    assert_eq!((&send["status"], &send["attempt_count"]), (&json!("SENT"), &json!(1)));
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn what_is_deferred_for_too_long_is_a_dead_letter() {
+    let outcomes = (0..9).map(|_| Outcome::Deferred { error: "451 greylisted".to_owned() }).collect();
+    let provider = Arc::new(Told { outcomes: Mutex::new(outcomes), ..Told::default() });
+    let mut config = config();
+    config.send.get_mut(Channel::Email).policy.defer_for = Duration::from_millis(200);
+    let world = world(&provider, config).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    let trace = world.until("e1", settled).await;
+    assert_eq!(email(&trace)["last_error"], "DEFERRED_TOO_LONG: 451 greylisted");
+    assert_eq!((&email(&trace)["attempt_count"], &email(&trace)["deferrals"]), (&json!(0), &json!(2)));
+    assert_eq!(trace.dead_letters[0]["reason"], "DEFERRED_TOO_LONG");
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn an_unanswered_message_is_repeated_once_and_then_in_doubt_whatever_the_policy() {
+    for (silences, status, asked) in [(1, "SENT", 2), (2, "IN_DOUBT", 2), (9, "IN_DOUBT", 2)] {
+        let provider = silent(silences, Duration::from_millis(50));
+        let world = world(&provider, config()).await;
+        let running = world.start();
+        world.emit(json!([event("e1", 1)])).await;
+        let trace = world.until("e1", settled).await;
+        assert_eq!((&email(&trace)["status"], &email(&trace)["attempt_count"]), (&json!(status), &json!(2)));
+        assert_eq!(email(&trace)["attempts"][0]["outcome"], "UNKNOWN", "it stays recognisable as a doubt");
+        assert_eq!(provider.asked.lock().unwrap().len(), asked);
+        assert!(running.stop(Duration::from_secs(5)).await);
+    }
+}
+
+/// Three times as long as the lease, while another instance looks for what it may take over.
+#[tokio::test]
+async fn a_claim_is_renewed_while_an_answer_is_awaited() {
+    let provider = Arc::new(Told {
+        silent: AtomicUsize::new(1),
+        answer_timeout: Duration::from_mins(5),
+        deadline: Some(Duration::from_millis(500)),
+        ..Told::default()
+    });
+    let lease = Duration::from_secs(2);
+    let world = world(&provider, EngineConfig { lease, ..config() }).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    world.until("e1", |trace| sends(trace).contains(&"EMAIL SENDING".to_owned())).await;
+    let (other, _) = Desk::new(&world.engine);
+    let begun = Instant::now();
+    while begun.elapsed() < lease * 3 {
+        assert_eq!(settle::take_over_expired(&world.engine, &other).await.unwrap(), 0);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(sends(&world.trace("e1").await).contains(&"EMAIL SENDING".to_owned()));
+    // Once its holder is dead, it is taken over when one lease has passed.
+    drop(running);
+    world.back_door.advance(lease * 2).await;
+    assert_eq!(settle::take_over_expired(&world.engine, &other).await.unwrap(), 1);
+    assert_eq!(email(&world.trace("e1").await)["attempt_count"], 1, "that counts as an attempt");
+}
+
+#[tokio::test]
+async fn messages_that_await_an_answer_leave_their_permits_to_others() {
+    let provider = silent(4, Duration::from_mins(5));
+    let world = world(&provider, config()).await;
+    assert_eq!(world.engine.config.send.get(Channel::Email).concurrency, 4);
+    let running = world.start();
+    world.emit(json!((0..4).map(|n| event(&format!("silent{n}"), 1)).collect::<Vec<_>>())).await;
+    while provider.asked.lock().unwrap().len() < 4 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    world.emit(json!([event("e1", 1)])).await;
+    assert_eq!(email(&world.until("e1", settled).await)["status"], "SENT");
+    drop(running);
+}
+
+#[tokio::test]
+async fn what_is_unanswered_at_a_stop_is_a_doubt() {
+    let provider = silent(1, Duration::from_mins(5));
+    let world = world(&provider, config()).await;
+    let running = world.start();
+    world.emit(json!([event("e1", 1)])).await;
+    while provider.asked.lock().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(running.stop(Duration::from_secs(6)).await, "it ends in order");
+    let send = email(&world.trace("e1").await);
+    assert_eq!((&send["status"], &send["attempts"][0]["outcome"]), (&json!("DUE"), &json!("UNKNOWN")));
+}
