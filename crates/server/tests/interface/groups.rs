@@ -69,11 +69,7 @@ async fn customers_have_settings_by_their_user_type() {
 
     // A customer has no entity: a setting is for all of them, or for nobody.
     let one = json!([{"entity_type": "CUSTOMER", "entity_id": 42, "channel": "SMS"}]);
-    server
-        .try_put("/v1/settings", &one)
-        .await
-        .assert_problem(422, "invalid")
-        .assert_names(0, "/entity_id");
+    server.try_put("/v1/settings", &one).await.assert_problem(422, "invalid").assert_names(0, "/entity_id");
     let staff = json!([{"entity_type": "RESTAURANT_USER", "channel": "SMS"}]);
     let refused = server.try_put("/v1/settings", &staff).await;
     refused.assert_problem(422, "invalid").assert_names(0, "/entity_type").assert_says(&["RESTAURANT"]);

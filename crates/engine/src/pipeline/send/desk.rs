@@ -12,7 +12,7 @@ use campanile_domain::send::{AddressDone, OnDoubt, Outcome};
 use campanile_store::{ClaimId, SendJob};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 use tokio_util::task::TaskTracker;
 
 use super::renew::{Answers, ClaimLease};
@@ -315,7 +315,7 @@ impl Desk {
     }
 
     /// Waits for the attempts that are under way. Answers that are not here by then are not awaited any longer.
-    pub async fn finish(&self, answers_until: Instant) {
+    pub async fn finish(&self, answers_until: tokio::time::Instant) {
         self.attempts.close();
         if timeout_at(answers_until, self.attempts.wait()).await.is_err() {
             self.answers.stop();
