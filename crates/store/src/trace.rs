@@ -76,12 +76,15 @@ fn send_stages(send: &mut JsonRow) -> Value {
     let sent_at = send.get("sent_at").filter(|at| !at.is_null()).cloned();
     let settled_at = sent_at.or(last_attempt).unwrap_or_default();
     let received_at = send.get("created_at").cloned().unwrap_or_default();
+    let is_sending = send.get("status").is_some_and(|status| status == "SENDING");
     let mut take = |column: &str| send.remove(column).unwrap_or_default();
-    let settled_by = take("settled_by");
+    let (settled_by, claimed_at) = (take("settled_by"), take("attempted_at"));
+    // Until it is settled, nobody knows whether the attempt has begun.
+    let attempted_at = if is_sending { Value::Null } else { claimed_at };
     json!({
         "publish": stage(&take("published_at"), &take("published_by")),
         "receive": stage(&received_at, &take("received_by")),
-        "send": stage(&take("attempted_at"), &take("attempted_by")),
+        "send": stage(&attempted_at, &take("attempted_by")),
         "settle": if settled_at.is_null() { Value::Null } else { stage(&settled_at, &settled_by) },
     })
 }

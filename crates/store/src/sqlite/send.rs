@@ -318,7 +318,7 @@ impl Receiving<'_, '_> {
         status: SendStatus,
     ) -> Result<bool, StoreError> {
         let (now, by) = (self.now, self.instance.0);
-        let sent = status == SendStatus::Sent;
+        let (sent, due) = (status == SendStatus::Sent, status == SendStatus::Due);
         let millis = time::from_text(now).map(Timestamp::as_millisecond);
         // Clocks of instances may differ: nothing is received before it was published.
         let published_at = received.published.map(|stamp| stamp.at.as_millisecond());
@@ -331,8 +331,8 @@ impl Receiving<'_, '_> {
                 ":lease": (status == SendStatus::Sending).then_some(self.claim.0),
                 ":provider": sent.then_some("realtime"), ":sent_at": sent.then_some(now), ":now": now,
                 ":published_at": published_at, ":published_by": received.published.map(|stamp| stamp.by.0),
-                ":received_by": by, ":attempted_at": millis.filter(|_| sent),
-                ":attempted_by": (status != SendStatus::Due).then_some(by), ":settled_by": sent.then_some(by),
+                ":received_by": by, ":attempted_at": millis.filter(|_| !due), ":attempted_by": (!due).then_some(by),
+                ":settled_by": (!due).then_some(by),
             },
         )?;
         Ok(born > 0)

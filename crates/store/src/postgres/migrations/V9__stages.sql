@@ -7,7 +7,7 @@ CREATE TABLE campanile.instance (
 );
 
 -- When it was published and by whom, who received it, when the last attempt began and whose it was, and who wrote the last outcome.
--- It was received at created_at, and settled at sent_at or with its last row of send_attempt. Rows of an earlier release have nothing here.
+-- A claim writes the last three in advance, so that a send does not grow when it is settled. It was received at created_at, and settled at sent_at or with its last row of send_attempt. Rows of an earlier release have nothing here.
 ALTER TABLE campanile.send
     ADD COLUMN published_at timestamptz,
     ADD COLUMN attempted_at timestamptz,

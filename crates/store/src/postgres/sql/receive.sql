@@ -4,7 +4,8 @@
 -- twice; where that is wrong, nothing is written, and the same is said with what stands behind "again". One that is answered as
 -- neither fresh nor done with has its notification from somebody else, who was not to be seen yet: `receive_send` looks again. Primary keys
 -- and notification_recipient, in key order, so that two batches do not wait for each other in a circle. What was read or written here is
--- looked up by hashed subplans, since joins go by nested loops.
+-- looked up by hashed subplans, since joins go by nested loops. A claimed send has room for what its settlement writes (attempted_at,
+-- settled_by), so that the new version fits into its page.
 WITH message AS MATERIALIZED (
     SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address, o.title, o.body,
            o.priority, o.status IS NULL AS open, k.claim, o.inbox_title, o.inbox_body, o.audience, o.entity_type, o.entity_id, o.shared_read,
@@ -53,8 +54,9 @@ born AS (
     SELECT notification_id, channel, recipient_address, status, CASE WHEN status = 'SENT' THEN 1 ELSE 0 END,
            CASE WHEN status = 'SENDING' THEN (SELECT id FROM claimed) END,
            CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(), CASE WHEN status = 'SENT' THEN campanile.now() END,
-           least(published_at, campanile.now()), published_by, $6::int, CASE WHEN status = 'SENT' THEN campanile.now() END,
-           CASE WHEN status <> 'DUE' THEN $6::int END, CASE WHEN status = 'SENT' THEN $6::int END
+           CASE WHEN published_at > campanile.now() THEN campanile.now() ELSE published_at END, published_by, $6::int,
+           CASE WHEN status <> 'DUE' THEN campanile.now() END, CASE WHEN status <> 'DUE' THEN $6::int END,
+           CASE WHEN status <> 'DUE' THEN $6::int END
     FROM fresh
     ORDER BY notification_id, channel
     /*again: ON CONFLICT (notification_id, channel) DO NOTHING */

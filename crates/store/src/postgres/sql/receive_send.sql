@@ -27,8 +27,9 @@ INSERT INTO campanile.send (notification_id, channel, recipient_address, status,
 SELECT notification_id, channel, recipient_address, status, CASE WHEN status = 'SENT' THEN 1 ELSE 0 END,
        CASE WHEN status = 'SENDING' THEN (SELECT id FROM claimed) END,
        CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(), CASE WHEN status = 'SENT' THEN campanile.now() END,
-       least(published_at, campanile.now()), published_by, $6::int, CASE WHEN status = 'SENT' THEN campanile.now() END,
-       CASE WHEN status <> 'DUE' THEN $6::int END, CASE WHEN status = 'SENT' THEN $6::int END
+       CASE WHEN published_at > campanile.now() THEN campanile.now() ELSE published_at END, published_by, $6::int,
+       CASE WHEN status <> 'DUE' THEN campanile.now() END, CASE WHEN status <> 'DUE' THEN $6::int END,
+       CASE WHEN status <> 'DUE' THEN $6::int END
 FROM fresh
 ORDER BY notification_id, channel
 ON CONFLICT (notification_id, channel) DO NOTHING

@@ -7,7 +7,7 @@ CREATE TABLE instance (
 );
 
 -- When it was published and by whom, who received it, when the last attempt began and whose it was, and who wrote the last outcome.
--- It was received at created_at, and settled at sent_at or with its last row of send_attempt. Rows of an earlier release have nothing here.
+-- A claim writes the last three in advance, so that a send does not grow when it is settled. It was received at created_at, and settled at sent_at or with its last row of send_attempt. Rows of an earlier release have nothing here.
 -- Times are milliseconds since 1970, which are a quarter of a text.
 ALTER TABLE send ADD COLUMN published_at INTEGER;
 ALTER TABLE send ADD COLUMN attempted_at INTEGER;
