@@ -19,7 +19,7 @@ async fn instances_that_start_at_once_make_the_tables_once() {
     while let Some(opened) = starting.join_next().await {
         opened.unwrap().unwrap();
     }
-    assert_eq!(database.count("SELECT count(*) FROM schema_history").await, 7);
+    assert_eq!(database.count("SELECT count(*) FROM schema_history").await, 8);
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn what_was_in_doubt_before_is_listed_since_its_last_attempt() {
              FROM (SELECT notification_id FROM send LIMIT 1) s, unnest(ARRAY['2026-01-21T10:16:00Z', '2026-01-21T10:17:00Z']::timestamptz[]) at",
         )
         .await;
-    assert_eq!(Postgres::migrate(&database.config()).await.unwrap().len(), 6);
+    assert_eq!(Postgres::migrate(&database.config()).await.unwrap().len(), 7);
     let since = |time: &str| format!("SELECT count(*) FROM send_doubt WHERE since = '2026-01-21T10:{time}Z'");
     assert_eq!(database.count(&since("17:00")).await, 1);
     assert_eq!(database.count(&since("15:30")).await, 2);
