@@ -49,14 +49,17 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     Ok(found)
 }
 
-/// Why there is no TLS, and what to do about an unknown authority.
+/// Why there is no TLS, and what to do about a certificate that nobody vouches for.
 pub fn failed(error: &io::Error) -> String {
+    const REMEDY: &str = "give its authority, or the server's own certificate, as channels.email.ca_file";
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match inner {
-        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
-            "has a certificate of an authority that this machine does not trust: give the authority, or the \
-             server's own certificate, as channels.email.ca_file"
-                .to_owned()
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => format!(
+            "and we can't agree on TLS: its certificate is of an authority that this machine does not trust; {REMEDY}"
+        ),
+        // Among them that it says to be an authority, as self-signed ones do.
+        Some(Error::InvalidCertificate(CertificateError::Other(_))) => {
+            format!("and we can't agree on TLS: {error}; {REMEDY}")
         }
         _ => format!("and we can't agree on TLS: {error}"),
     }

@@ -107,14 +107,14 @@ impl Email {
         deadline: Duration,
     ) -> anyhow::Result<(SmtpConfig, Option<Pace>)> {
         let security = security(&mut address)?;
+        let host = address.url.host_str().filter(|host| !host.is_empty());
+        let host = host.with_context(|| format!("{KEY}: there is no host; {SMTP}"))?.to_owned();
         if !["", "/"].contains(&address.url.path()) {
             bail!(
                 "{KEY}: there is a / behind the host; if it is part of the password write it as %2F, else leave it \
                  out; {SMTP}"
             );
         }
-        let host = address.url.host_str().filter(|host| !host.is_empty());
-        let host = host.with_context(|| format!("{KEY}: there is no host; {SMTP}"))?.to_owned();
         let port = address.url.port().unwrap_or(if security == Security::Implicit { 465 } else { 587 });
         let credentials = credentials(&address, security)?;
         let hello = address.option("hello")?.unwrap_or_else(|| from.mailbox.domain().to_owned());
