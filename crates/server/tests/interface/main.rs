@@ -20,6 +20,7 @@ mod health;
 mod listings;
 mod mails;
 mod metrics;
+mod original_events;
 mod preset;
 mod providers;
 mod pushes;

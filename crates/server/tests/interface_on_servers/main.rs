@@ -25,6 +25,8 @@ mod listings;
 mod mails;
 #[path = "../interface/metrics.rs"]
 mod metrics;
+#[path = "../interface/original_events.rs"]
+mod original_events;
 #[path = "../interface/preset.rs"]
 mod preset;
 #[path = "../interface/providers.rs"]
