@@ -26,6 +26,7 @@ mod providers;
 mod pushes;
 mod rows;
 mod rule_changes;
+mod screen;
 mod sends;
 mod slack;
 mod stages;
