@@ -11,6 +11,8 @@ mod command;
 mod command_line;
 #[path = "../interface/dead_letters.rs"]
 mod dead_letters;
+#[path = "../interface/documents.rs"]
+mod documents;
 #[path = "../interface/events.rs"]
 mod events;
 #[path = "../interface/examples.rs"]
