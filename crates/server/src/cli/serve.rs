@@ -20,7 +20,8 @@ pub struct Serve {
     /// Where to listen [default: 127.0.0.1:8400]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// What this instance runs, separated by commas, of `api`, `fan_out`, `publish`, `receive`, `send`, `mailings`, `recover` [default: all]
+    /// What this instance runs, separated by commas, of `api`, `fan_out`, `publish`, `receive`, `send`, `mailings`,
+    /// `recover` [default: all]
     #[arg(long, value_name = "ROLES", value_parser = roles)]
     pub roles: Option<String>,
     #[command(flatten)]
