@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
+use crate::cli::output::say;
 use crate::config::{Config, DatabaseChoice};
 
 /// Makes what is missing of the folders for the database and the key. Folders that are there keep their permissions.
@@ -60,7 +61,7 @@ fn make_key(folder: &Path, path: &Path) -> anyhow::Result<String> {
         return Ok(read_key(path)?);
     }
     if std::io::stdout().is_terminal() {
-        println!("The admin key, shown this once and kept in {}:\n\n    {key}\n", path.display());
+        drop(say!("The admin key, shown this once and kept in {}:\n\n    {key}\n", path.display()));
     }
     Ok(key)
 }

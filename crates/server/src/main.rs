@@ -1,5 +1,7 @@
 //! The binary `campanile`: reads the command line and runs one of its commands.
 
+#![warn(clippy::print_stdout, reason = "`println!` panics when its reader is gone; `say!` does not")]
+
 mod app;
 mod cli;
 mod config;

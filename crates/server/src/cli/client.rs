@@ -7,6 +7,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
 use super::CommandError;
+use super::invocation::Invocation;
 use crate::config::Config;
 use crate::data_folder::read_key;
 
@@ -15,15 +16,22 @@ pub struct Client {
     http: reqwest::Client,
     url: String,
     key: String,
+    /// How a person reaches the same server.
+    pub invocation: Invocation,
 }
 
 impl Client {
     /// The key from the flag, the configuration, its key file, or the data folder, in this order.
-    pub fn new(url: &str, key: Option<String>, config: &Config) -> anyhow::Result<Self> {
+    pub fn new(
+        url: &str,
+        key: Option<String>,
+        config: &Config,
+        invocation: Invocation,
+    ) -> anyhow::Result<Self> {
         let configured = (!config.auth.admin_key.is_empty()).then(|| config.auth.admin_key.clone());
         let key = key.or(configured).map_or_else(|| kept_key(config), Ok)?;
         let http = reqwest::Client::builder().timeout(Duration::from_mins(1)).build()?;
-        Ok(Client { http, url: url.trim_end_matches('/').to_owned(), key })
+        Ok(Client { http, url: url.trim_end_matches('/').to_owned(), key, invocation })
     }
 
     pub async fn get(&self, path: &str) -> Result<Value, CommandError> {
@@ -45,8 +53,9 @@ impl Client {
         }
         let response = request.send().await.map_err(|error| {
             anyhow!(
-                "no answer from {}: is a server running there? start one with `campanile serve` ({error})",
-                self.url
+                "no answer from {}: is a server running there? start one with `{}` ({error})",
+                self.url,
+                self.invocation.serve()
             )
         })?;
         let status = response.status();

@@ -3,6 +3,7 @@
 use clap::Subcommand;
 
 use super::CommandResult;
+use super::output::{self, say};
 use crate::config::{Config, Flags, REFERENCE};
 
 #[derive(Debug, Subcommand)]
@@ -22,11 +23,11 @@ impl ConfigCommand {
         match self {
             ConfigCommand::Check => {
                 Config::load(flags)?;
-                println!("the configuration is right");
+                say!("the configuration is right")?;
             }
-            ConfigCommand::Print { reference: true } => print!("{REFERENCE}"),
+            ConfigCommand::Print { reference: true } => output::write(REFERENCE)?,
             ConfigCommand::Print { reference: false } => {
-                print!("{}", toml::to_string(&Config::load(flags)?)?);
+                output::write(&toml::to_string(&Config::load(flags)?)?)?;
             }
         }
         Ok(())

@@ -8,11 +8,10 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, encoded};
+use super::invocation::Invocation;
+use super::listing::{Row, listing, one_line, or_dash};
+use super::output::{self, columns, say, wrapped};
 use super::{CommandError, CommandResult};
-
-/// What errors are shortened to where nobody says how wide the screen is.
-const WIDTH: usize = 160;
-const MIN_ERROR_CHARS: usize = 30;
 
 #[derive(Debug, Subcommand)]
 pub enum DeadLetters {
@@ -112,19 +111,21 @@ impl List {
         given.insert("replayed".to_owned(), json!(self.all));
         let page = list(client, &given).await?;
         if as_json {
-            println!("{page}");
+            say!("{page}")?;
             return Ok(());
         }
         let letters = page["items"].as_array().map(Vec::as_slice).unwrap_or_default();
         if letters.is_empty() {
-            println!("{}", if filtered { "no dead letter matches" } else { "there are no dead letters" });
+            say!("{}", if filtered { "no dead letter matches" } else { "there are no dead letters" })?;
             return Ok(());
         }
-        print!("{}", table(letters, self.all, Timestamp::now()));
+        let columns = columns();
+        output::write(&table(letters, self.all, Timestamp::now(), columns))?;
         if let Some(last) = page["next"].as_i64() {
-            println!("there may be more: go on with --cursor {last}");
+            say!("there may be more: go on with --cursor {last}")?;
         }
-        println!("\nto try again: campanile dead-letters replay --id ID, or any of the filters of list");
+        let replay = client.invocation.command_lines("dead-letters replay --id ID", 4, columns);
+        say!("\nto try again, by id or any of the filters of list:\n{replay}")?;
         Ok(())
     }
 }
@@ -163,9 +164,9 @@ impl Replay {
             _ => None,
         };
         match found_before {
-            _ if as_json => println!("{answer}"),
-            Some(when) => println!("{when}"),
-            None => print!("{}", outcome(&answer)),
+            _ if as_json => say!("{answer}")?,
+            Some(when) => say!("{when}")?,
+            None => output::write(&outcome(&answer, &client.invocation, columns()))?,
         }
         if replayed == 0 && skipped > 0 {
             return Err(anyhow!("nothing was replayed").into());
@@ -191,10 +192,13 @@ fn count(answer: &Value, field: &str) -> u64 {
     answer[field].as_u64().unwrap_or_default()
 }
 
-fn outcome(answer: &Value) -> String {
+fn outcome(answer: &Value, invocation: &Invocation, columns: usize) -> String {
     let mut out = match count(answer, "replayed") {
         0 => "nothing to replay\n".to_owned(),
-        count => format!("replayed {count}: see what becomes of it with campanile tail\n"),
+        count => {
+            let tail = invocation.command_lines("tail", 4, columns);
+            format!("replayed {count}: see what becomes of it with\n{tail}\n")
+        }
     };
     let skipped = answer["skipped"].as_array().map(Vec::as_slice).unwrap_or_default();
     let total = count(answer, "skipped_total");
@@ -202,7 +206,8 @@ fn outcome(answer: &Value) -> String {
         let _ = writeln!(out, "left alone {total}:");
     }
     for letter in skipped {
-        let _ = writeln!(out, "  {}  {}", letter["id"], text(letter, "reason"));
+        let line = format!("{}  {}", letter["id"], text(letter, "reason"));
+        let _ = writeln!(out, "{}", wrapped(&line, 2, 4, columns));
     }
     if let Some(more) = total.checked_sub(skipped.len() as u64).filter(|more| *more > 0) {
         let _ = writeln!(out, "  … and {more} more");
@@ -213,40 +218,23 @@ fn outcome(answer: &Value) -> String {
     out
 }
 
-/// The error gets what the other columns leave of the screen's width.
-fn table(letters: &[Value], with_replays: bool, now: Timestamp) -> String {
+fn table(letters: &[Value], with_replays: bool, now: Timestamp, columns: usize) -> String {
     let mut header = vec!["ID", "AGE", "STAGE", "EVENT", "RECIPIENT", "CHANNEL", "REASON"];
     if with_replays {
         header.insert(2, "REPLAYED");
     }
-    let mut rows: Vec<Vec<String>> = vec![header.into_iter().map(str::to_owned).collect()];
-    rows.extend(letters.iter().map(|letter| {
-        let mut row = columns(letter, now);
+    let row = |letter: &Value| {
+        let mut cells = cells(letter, now);
         if with_replays {
-            row.insert(2, age(letter, "replayed_at", now));
+            cells.insert(2, age(letter, "replayed_at", now));
         }
-        row
-    }));
-    let widths: Vec<usize> = (0..rows[0].len())
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default())
-        .collect();
-    let taken: usize = widths.iter().map(|width| width + 2).sum();
-    let screen = comfy_table::Table::new().width().map_or(WIDTH, usize::from);
-    let room = screen.saturating_sub(taken).max(MIN_ERROR_CHARS);
-    let errors = std::iter::once("ERROR".to_owned()).chain(letters.iter().map(|l| short(&error(l), room)));
-    let mut out = String::new();
-    for (row, error) in rows.iter().zip(errors) {
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(out, "{cell:<width$}  ");
-        }
-        let _ = writeln!(out, "{error}");
-    }
-    out
+        Row { cells, note: error(letter) }
+    };
+    listing(&header, "ERROR", &letters.iter().map(row).collect::<Vec<_>>(), columns)
 }
 
-fn columns(letter: &Value, now: Timestamp) -> Vec<String> {
+fn cells(letter: &Value, now: Timestamp) -> Vec<String> {
     let recipient = format!("{} {}", text(letter, "recipient_type"), text(letter, "recipient_id"));
-    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     vec![
         letter["id"].to_string(),
         age(letter, "created_at", now),
@@ -262,15 +250,7 @@ fn columns(letter: &Value, now: Timestamp) -> Vec<String> {
 fn error(letter: &Value) -> String {
     let error = text(letter, "error");
     let code = format!("{}: ", text(letter, "reason"));
-    let error = error.strip_prefix(&code).unwrap_or(error);
-    error.split(|c: char| c.is_control()).collect::<Vec<_>>().join(" ")
-}
-
-pub fn short(text: &str, chars: usize) -> String {
-    match text.char_indices().nth(chars) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(chars - 1).chain(['…']).collect(),
-    }
+    one_line(error.strip_prefix(&code).unwrap_or(error))
 }
 
 pub fn age(letter: &Value, field: &str, now: Timestamp) -> String {
@@ -303,23 +283,25 @@ mod tests {
             &[letter(&long, "2026-01-21T11:59:18Z"), letter("EXHAUSTED: busy", "2026-01-17T00:00:00Z")],
             false,
             now,
+            160,
         );
         let lines: Vec<&str> = shown.lines().collect();
-        assert_eq!(lines.len(), 3, "{shown}");
+        assert_eq!(lines.len(), 4, "{shown}");
         assert!(
             lines[1].starts_with("7   42 s  send   evt-1  CUSTOMER 42  SMS      EXHAUSTED  503 Service üü")
         );
-        assert!(lines[1].ends_with('…') && lines[1].chars().count() <= WIDTH, "{shown}");
+        assert!(lines[1].ends_with('…') && lines[1].chars().count() <= 160, "{shown}");
         assert!(lines[2].starts_with("7   4 d ") && lines[2].ends_with("  busy"), "{shown}");
     }
 
     #[test]
     fn what_was_left_alone_is_named_and_the_rest_counted() {
         let answer = json!({"replayed": 0, "skipped": [{"id": 3, "reason": "its send is SENT"}], "skipped_total": 5, "next": 9});
-        let said = outcome(&answer);
+        let usual = Invocation::for_tests("http://127.0.0.1:8400", "campanile-data");
+        let said = outcome(&answer, &usual, 80);
         assert_eq!(
             said,
-            "nothing to replay\nleft alone 5:\n  3  its send is SENT\n  … and 4 more\nthere may be more: go on with --cursor 9\n"
+            "nothing to replay\nleft alone 5:\n  3 its send is SENT\n  … and 4 more\nthere may be more: go on with --cursor 9\n"
         );
     }
 }

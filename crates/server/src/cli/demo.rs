@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::client::Client;
+use super::invocation::{Invocation, quoted};
+use super::output::{columns, say, wrapped};
 use super::preset::{load, load_restaurant};
 use super::serve::Backend;
 use super::{CommandError, CommandResult, picture};
@@ -113,7 +115,9 @@ fn fresh_folder(data_dir: &Path) -> anyhow::Result<PathBuf> {
 
 /// Loads the world, emits the events, and prints what came of each. Answers whether everything arrived.
 async fn show(served: &Served, config: &Config, prefix: &str) -> Result<bool, CommandError> {
-    let client = Client::new(&format!("http://{}", served.address), Some(served.admin_key.clone()), config)?;
+    let url = format!("http://{}", served.address);
+    let invocation = Invocation::new(None, &url, config);
+    let client = Client::new(&url, Some(served.admin_key.clone()), config, invocation)?;
     load_restaurant(&client).await?;
     load(&client, WORLD).await?;
     let world: Value = serde_json::from_str(WORLD).context("the demo's world is JSON")?;
@@ -123,22 +127,25 @@ async fn show(served: &Served, config: &Config, prefix: &str) -> Result<bool, Co
     }
     client.post("/v1/events", &Value::Array(events.clone())).await?;
     let mut all = true;
-    let (mut sent, mut withheld, mut captured) = (0, 0, 0);
+    let (mut sent, mut kept, mut withheld, mut captured) = (0, 0, 0, 0);
     for event in &events {
         let event_id = event["event_id"].as_str().unwrap_or_default();
         let trace = arrived(&client, event_id).await?;
-        println!("{}\n", picture::short(&trace, &place(&world, event)));
+        say!("{}\n", picture::short(&trace, &place(&world, event)))?;
         let tally = Tally::of(&trace);
         all &= tally.missing == 0 && trace["event"]["status"] == "PROCESSED";
         sent += tally.sent;
+        kept += tally.kept;
         withheld += tally.withheld;
-        let kept = client.get(&format!("/v1/captured?limit=1000&event_id={event_id}")).await?;
-        captured += kept["items"].as_array().map_or(0, Vec::len);
+        let messages = client.get(&format!("/v1/captured?limit=1000&event_id={event_id}")).await?;
+        captured += messages["items"].as_array().map_or(0, Vec::len);
     }
-    println!(
-        "{} events: {sent} sends arrived ({captured} captured here instead of leaving this machine), {withheld} withheld for the reasons above.",
-        events.len()
+    let count = events.len();
+    let total = format!(
+        "{count} events: {sent} sends arrived ({captured} captured here instead of leaving this machine), \
+         {kept} are kept for the inbox, which is not there yet, {withheld} withheld for the reasons above."
     );
+    say!("{}", wrapped(&total, 0, 0, columns()))?;
     Ok(all)
 }
 
@@ -174,6 +181,8 @@ async fn arrived(client: &Client, event_id: &str) -> Result<Value, CommandError>
 /// Decided against delivered.
 struct Tally {
     sent: usize,
+    /// Web sockets: sent as far as the pipeline goes, but nobody sees them before there is an inbox.
+    kept: usize,
     missing: usize,
     withheld: usize,
 }
@@ -186,22 +195,33 @@ impl Tally {
         let to_send = verdicts.iter().filter(|verdict| **verdict == "SEND").count();
         let withheld =
             verdicts.iter().filter(|verdict| **verdict != "SEND" && **verdict != "NOT_ROUTED").count();
-        let sent =
-            trace["sends"].as_array().into_iter().flatten().filter(|send| send["status"] == "SENT").count();
-        Tally { sent, missing: to_send.saturating_sub(sent), withheld }
+        let done = trace["sends"].as_array().into_iter().flatten().filter(|send| send["status"] == "SENT");
+        let (kept, sent): (Vec<&Value>, Vec<&Value>) = done.partition(|send| send["channel"] == "WEBSOCKET");
+        let (sent, kept) = (sent.len(), kept.len());
+        Tally { sent, kept, missing: to_send.saturating_sub(sent + kept), withheld }
     }
 }
 
 async fn stay(served: Served, config: &Config, prefix: &str) -> CommandResult {
-    let folder = config.data_dir.display();
     let url = format!("http://{}", served.address);
-    println!(
-        "\nStill up at {url}, until Ctrl-C. Ask it, from another terminal in this folder:\n\n    \
-         campanile --url {url} --data-dir {folder} trace {prefix}-1\n    \
-         campanile --url {url} --data-dir {folder} explain --type RESERVATION_REQUESTED --aggregate RESTAURANT:5\n    \
-         campanile --url {url} --data-dir {folder} emit --type ORDER_CREATED --aggregate RESTAURANT:6\n    \
-         curl -H \"Authorization: Bearer $(cat {folder}/admin.key)\" {url}/v1/captured\n"
+    let columns = columns();
+    let invocation = Invocation::new(None, &url, config);
+    let commands = [
+        format!("trace {prefix}-1"),
+        "explain --type RESERVATION_REQUESTED --aggregate RESTAURANT:5".to_owned(),
+        "emit --type ORDER_CREATED --aggregate RESTAURANT:6".to_owned(),
+    ];
+    let commands = commands.map(|command| invocation.command_lines(&command, 4, columns)).join("\n");
+    let key = quoted(&config.data_dir.join("admin.key").display().to_string());
+    let asked = say!(
+        "\nStill up at {url}, until Ctrl-C.\nAsk it, from another terminal in this folder:\n\n{commands}\n    \
+         curl -H \"Authorization: Bearer $(cat {key})\" \\\n        {url}/v1/captured\n"
     );
+    // Nobody reads: nobody would see how to ask it.
+    if let Err(error) = asked {
+        served.stop().await?;
+        return Err(error.into());
+    }
     app::told_to_stop().await;
     served.stop().await?;
     Ok(())

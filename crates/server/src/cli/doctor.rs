@@ -16,6 +16,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::CommandResult;
+use super::output::{self, columns, say, wrapped};
 use super::serve::Backend;
 use crate::config::{Config, DatabaseChoice, Flags};
 
@@ -36,9 +37,9 @@ impl Doctor {
             )],
         };
         if as_json {
-            println!("{}", json!(findings));
+            say!("{}", json!(findings))?;
         } else {
-            print!("{}", report(&findings, std::io::stdout().is_terminal()));
+            output::write(&report(&findings, std::io::stdout().is_terminal(), columns()))?;
         }
         match findings.iter().filter(|finding| finding.level == Level::Wrong).count() {
             0 => Ok(()),
@@ -109,8 +110,8 @@ async fn channels(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// One line each, and what to do below.
-fn report(findings: &[Finding], colours: bool) -> String {
+/// Each with what to do below, in lines of at most `columns` characters.
+fn report(findings: &[Finding], colours: bool, columns: usize) -> String {
     let width = findings.iter().map(|finding| finding.subject.len()).max().unwrap_or_default();
     let mut out = String::new();
     for Finding { level, subject, what, remedy } in findings {
@@ -120,17 +121,20 @@ fn report(findings: &[Finding], colours: bool) -> String {
             Level::Wrong => ("WRONG", "1;31"),
         };
         let sign = if colours { format!("\u{1b}[{colour}m{sign}\u{1b}[0m") } else { sign.to_owned() };
-        let _ = writeln!(out, "{sign}  {subject:<width$}  {}", one_line(what));
+        // The sign has five characters, and two blanks stand behind it and behind the subject.
+        let indent = 5 + 2 + width + 2;
+        let _ = writeln!(
+            out,
+            "{sign}  {subject:<width$}  {}",
+            wrapped(what, indent, indent, columns).trim_start()
+        );
         for (place, line) in remedy.iter().flat_map(|remedy| remedy.lines()).enumerate() {
             let arrow = if place == 0 { '→' } else { ' ' };
-            let _ = writeln!(out, "       {:<width$}  {arrow} {line}", "");
+            let line = wrapped(line, indent + 2, indent + 2, columns);
+            let _ = writeln!(out, "{:indent$}{arrow} {}", "", line.trim_start());
         }
     }
     out
-}
-
-fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -147,7 +151,7 @@ mod tests {
         let expected = "ok     database      it answers\n\
                         note   dead letters  2 not replayed\n                     → look at them\n\
                         WRONG  broker        it does not answer\n                     → start it:\n                       systemctl start rabbitmq-server\n";
-        assert_eq!(report(&findings, false), expected);
-        assert!(report(&findings, true).contains("\u{1b}[1;31mWRONG\u{1b}[0m  broker"));
+        assert_eq!(report(&findings, false, 80), expected);
+        assert!(report(&findings, true, 80).contains("\u{1b}[1;31mWRONG\u{1b}[0m  broker"));
     }
 }

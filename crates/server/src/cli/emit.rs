@@ -7,6 +7,8 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::client::Client;
+use super::invocation::quoted;
+use super::output::{columns, say, wrapped};
 use super::{CommandError, CommandResult};
 
 /// The event on the command line, of `emit` and `explain`.
@@ -79,11 +81,12 @@ impl Emit {
         event.insert("event_id".to_owned(), json!(id));
         let answer = client.post("/v1/events", &Value::Object(event)).await?;
         if as_json {
-            println!("{answer}");
+            say!("{answer}")?;
         } else if answer["created"] == json!(true) {
-            println!("accepted {id}\nsee what happens: campanile trace {id}");
+            let trace = client.invocation.command_lines(&format!("trace {}", quoted(&id)), 4, columns());
+            say!("accepted {id}\nsee what happens:\n{trace}")?;
         } else {
-            println!("known already: {id}; nobody is told again");
+            say!("{}", wrapped(&format!("known already: {id}; nobody is told again"), 0, 0, columns()))?;
         }
         Ok(())
     }

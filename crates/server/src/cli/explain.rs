@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::CommandResult;
 use super::client::Client;
 use super::emit::EventArgs;
+use super::output::say;
 use super::picture;
 
 #[derive(Debug, Args)]
@@ -25,10 +26,10 @@ impl Explain {
         }
         let answer = client.post("/v1/explain", &Value::Object(event)).await?;
         if as_json {
-            println!("{answer}");
+            say!("{answer}")?;
             return Ok(());
         }
-        println!("{}", picture::decisions(&self.event.event_type, &self.event.aggregate, &answer));
+        say!("{}", picture::decisions(&self.event.event_type, &self.event.aggregate, &answer))?;
         Ok(())
     }
 }

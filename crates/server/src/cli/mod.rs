@@ -9,6 +9,9 @@ mod demo;
 mod doctor;
 mod emit;
 mod explain;
+mod invocation;
+mod listing;
+pub(crate) mod output;
 mod picture;
 mod preset;
 mod sends;
@@ -28,6 +31,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Config, Flags};
 use client::Client;
+use invocation::Invocation;
+use output::ReaderGone;
 use serve::Backend;
 
 /// What still reads when the command is done is waited for so long, and then left behind.
@@ -115,7 +120,11 @@ impl<E: Into<anyhow::Error>> From<E> for CommandError {
 pub type CommandResult = Result<(), CommandError>;
 
 pub fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => return print_help(&help.render().to_string()),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -125,6 +134,14 @@ pub fn run() -> ExitCode {
     };
     let ended = runtime.block_on(dispatch(cli));
     runtime.shutdown_timeout(LAST_READS);
+    exit_code(ended)
+}
+
+fn print_help(text: &str) -> ExitCode {
+    exit_code(output::say!("{}", output::hanging(text, output::columns())).map_err(CommandError::from))
+}
+
+fn exit_code(ended: CommandResult) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(CommandError::NotFound(what)) => {
@@ -135,6 +152,8 @@ pub fn run() -> ExitCode {
             eprintln!("campanile: {what}");
             ExitCode::from(2)
         }
+        // Whoever closed the pipe has seen enough, as in `campanile tail | head`.
+        Err(CommandError::Failed(error)) if error.is::<ReaderGone>() => ExitCode::SUCCESS,
         Err(CommandError::Failed(error)) => {
             eprintln!("campanile: {error:#}");
             ExitCode::FAILURE
@@ -181,6 +200,7 @@ impl Common {
     fn client(&self, flags: &Flags) -> anyhow::Result<Client> {
         let config = Config::load(flags)?;
         let url = self.url.clone().unwrap_or_else(|| format!("http://{}", config.server.listen));
-        Client::new(&url, self.key.clone(), &config)
+        let invocation = Invocation::new(self.config.as_deref(), &url, &config);
+        Client::new(&url, self.key.clone(), &config, invocation)
     }
 }

@@ -7,37 +7,37 @@ use std::io::IsTerminal;
 use campanile_domain::channel::Channel;
 use campanile_domain::time::{self, Timestamp};
 use comfy_table::presets::NOTHING;
-use comfy_table::{Attribute, Cell, Color, Table};
+use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 use serde_json::Value;
 
+use super::output::{columns, fill, wrapped};
 use super::stages::stages;
+
+/// What a web socket shows: the send is done, but there is no inbox yet in which anybody sees it.
+pub const NO_INBOX_YET: &str = "no inbox yet";
 
 /// Event, people × channels, and what needs a word more.
 pub fn trace(trace: &Value) -> String {
     let event = &trace["event"];
     let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{}  {}  {}:{}",
-        bold(text(event, "event_type")),
-        text(event, "event_id"),
-        text(event, "aggregate_type"),
-        text(event, "aggregate_id")
-    );
-    let _ = writeln!(out, "{}", life(trace));
+    let aggregate = format!("{}:{}", text(event, "aggregate_type"), text(event, "aggregate_id"));
+    let event_type = bold(text(event, "event_type"));
+    let heading = fill(&[&event_type, text(event, "event_id"), &aggregate], "  ", (0, 2), columns());
+    let _ = writeln!(out, "{heading}");
+    let _ = writeln!(out, "{}", wrapped(&life(trace), 0, 2, columns()));
     if let Some(error) = event["last_error"].as_str() {
-        let _ = writeln!(out, "{}", red(error));
+        let _ = writeln!(out, "{}", red(&wrapped(error, 0, 2, columns())));
     }
     let sends = Sends::of(trace);
     let people = trace["decisions"].as_array().map(Vec::as_slice).unwrap_or_default();
     if people.is_empty() {
         let _ = write!(out, "{}", summary(trace));
     } else {
-        let _ = writeln!(out, "\n{}", table("", people, |person, channel| sends.cell(person, channel)));
+        let _ = writeln!(out, "\n{}", table(&[], people, |person, channel| sends.cell(person, channel)));
     }
     let _ = write!(out, "{}", details(people));
     let _ = write!(out, "{}", dead_letters(trace));
-    let stages = stages(trace);
+    let stages = stages(trace, columns());
     if !stages.is_empty() {
         let _ = writeln!(out, "\n{}\n{stages}", bold("Stages"));
     }
@@ -50,7 +50,7 @@ pub fn trace(trace: &Value) -> String {
 /// The part of a trace that the demo shows.
 pub fn short(trace: &Value, place: &str) -> String {
     let event = &trace["event"];
-    let heading = format!("{}  {}  {place}", text(event, "event_type"), text(event, "event_id"));
+    let heading = [text(event, "event_type"), text(event, "event_id"), place];
     let sends = Sends::of(trace);
     let people = trace["decisions"].as_array().map(Vec::as_slice).unwrap_or_default();
     table(&heading, people, |person, channel| sends.cell(person, channel))
@@ -59,11 +59,13 @@ pub fn short(trace: &Value, place: &str) -> String {
 /// What `explain` answers.
 pub fn decisions(event_type: &str, aggregate: &str, answer: &Value) -> String {
     if let Some(detail) = answer["failure"]["detail"].as_str() {
-        return format!("nobody would be told: {}: {detail}", text(&answer["failure"], "code"));
+        let line = format!("nobody would be told: {}: {detail}", text(&answer["failure"], "code"));
+        return wrapped(&line, 0, 2, columns());
     }
     let people = answer["decisions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let heading = format!("{event_type}  {aggregate}");
+    let heading = [event_type, aggregate];
     let cell = |person: &Value, channel: Channel| match verdict(person, channel) {
+        "SEND" if channel == Channel::Websocket => withheld(NO_INBOX_YET),
         "SEND" => sent("send"),
         _ => withheld(&why_not(person, channel)),
     };
@@ -103,7 +105,8 @@ fn summary(trace: &Value) -> String {
         for (channel, verdicts) in processed["counts"].as_object().into_iter().flatten() {
             let verdicts: Vec<String> =
                 verdicts.as_object().into_iter().flatten().map(|(v, n)| format!("{v} {n}")).collect();
-            let _ = writeln!(out, "  {channel:<10} {}", verdicts.join(", "));
+            let verdicts = wrapped(&verdicts.join(", "), 13, 13, columns());
+            let _ = writeln!(out, "  {channel:<10} {}", verdicts.trim_start());
         }
         let _ = writeln!(out, "one recipient's own: --user TYPE:ID");
     }
@@ -129,7 +132,8 @@ fn details(people: &[Value]) -> String {
                 .collect();
             let who = who(person);
             let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
-            let _ = writeln!(out, "  {who}: no {channel}, {}: {rule}{facts}", verdict(person, channel));
+            let line = format!("{who}: no {channel}, {}: {rule}{facts}", verdict(person, channel));
+            let _ = writeln!(out, "{}", wrapped(&line, 2, 6, columns()));
         }
     }
     if out.is_empty() { out } else { format!("\n{}\n{out}", bold("Why not")) }
@@ -142,7 +146,8 @@ fn dead_letters(trace: &Value) -> String {
         let whom = ["stage", "recipient_type", "recipient_id", "channel"]
             .map(|column| text(letter, column))
             .join(" ");
-        let _ = writeln!(out, "  {}: {}", whom.trim(), text(letter, "error"));
+        let line = format!("{}: {}", whom.trim(), text(letter, "error"));
+        let _ = writeln!(out, "{}", wrapped(&line, 2, 6, columns()));
     }
     if out.is_empty() { out } else { format!("\n{}\n{out}", bold("Dead letters")) }
 }
@@ -175,6 +180,7 @@ impl<'a> Sends<'a> {
         let key = (text(person, "user_type"), text(person, "user_id"), channel.as_str());
         if let Some(send) = self.by_key.get(&key) {
             return match (text(send, "status"), self.begun.zip(moment(send, "sent_at"))) {
+                ("SENT", _) if channel == Channel::Websocket => withheld(NO_INBOX_YET),
                 ("SENT", Some((begun, at))) => {
                     sent(&format!("sent {} ms", time::between(begun, at).as_millis()))
                 }
@@ -199,11 +205,22 @@ impl<'a> Sends<'a> {
     }
 }
 
-fn table(heading: &str, people: &[Value], cell: impl Fn(&Value, Channel) -> Cell) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    let header = std::iter::once(heading).chain(Channel::ALL.iter().map(|channel| channel.as_str()));
-    table.set_header(header.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
+/// One line per person and a column per channel, if that fits the screen; else what is the same for all stands below the table.
+fn table(heading: &[&str], people: &[Value], cell: impl Fn(&Value, Channel) -> Cell) -> String {
+    let columns = columns();
+    let wide = wide_table(heading, people, &cell);
+    let natural: usize =
+        wide.column_max_content_widths().into_iter().map(|width| usize::from(width) + GAP).sum();
+    if natural <= columns + GAP { lines(&wide) } else { narrow_table(heading, people, &cell, columns) }
+}
+
+/// Blanks between two columns.
+const GAP: usize = 2;
+
+fn wide_table(heading: &[&str], people: &[Value], cell: impl Fn(&Value, Channel) -> Cell) -> Table {
+    let heading = heading.join("  ");
+    let header = std::iter::once(heading.as_str()).chain(Channel::ALL.iter().map(|channel| channel.as_str()));
+    let mut table = plain_table(header);
     for person in people {
         let who = format!(
             "  {:<18} {:<9} {} {}",
@@ -215,9 +232,74 @@ fn table(heading: &str, people: &[Value], cell: impl Fn(&Value, Channel) -> Cell
         let cells = Channel::ALL.iter().map(|&channel| cell(person, channel));
         table.add_row(std::iter::once(Cell::new(who)).chain(cells));
     }
+    pad(&mut table);
+    table
+}
+
+/// People stand below their user type. Cells are broken where they have to be.
+fn narrow_table(
+    heading: &[&str],
+    people: &[Value],
+    cell: impl Fn(&Value, Channel) -> Cell,
+    columns: usize,
+) -> String {
+    let same = |channel: Channel| -> Option<String> {
+        let cells =
+            || people.iter().map(|person| (verdict(person, channel), cell(person, channel).content()));
+        let (_, first) = cells().next()?;
+        let withheld =
+            cells().all(|(verdict, text)| text == first && (verdict != "SEND" || text == NO_INBOX_YET));
+        withheld.then_some(first)
+    };
+    let (same, shown): (Vec<_>, Vec<_>) =
+        Channel::ALL.iter().map(|&channel| (channel, same(channel))).partition(|(_, same)| same.is_some());
+    let first_type = people.first().map(|person| text(person, "user_type")).unwrap_or_default();
+    let channels = shown.iter().map(|(channel, _)| channel.as_str());
+    let group = format!("  {first_type}");
+    let mut table = plain_table([group.as_str(), ""].into_iter().chain(channels));
+    let id_width =
+        people.iter().map(|person| text(person, "user_id").chars().count()).max().unwrap_or_default();
+    let mut user_type = first_type;
+    for person in people {
+        if text(person, "user_type") != user_type {
+            user_type = text(person, "user_type");
+            table.add_row([Cell::new(format!("  {user_type}")).add_attribute(Attribute::Bold)]);
+        }
+        let who = format!("  {:<id_width$}  {}", text(person, "user_id"), text(person, "name"));
+        let cells = shown.iter().map(|&(channel, _)| cell(person, channel));
+        table.add_row([Cell::new(who.trim_end()), Cell::new(text(person, "role"))].into_iter().chain(cells));
+    }
+    pad(&mut table);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(u16::try_from(columns + GAP).unwrap_or(u16::MAX));
+    let mut out = lines(&table);
+    if !heading.is_empty() {
+        out = format!("{}\n{out}", bold(&fill(heading, "  ", (0, 2), columns)));
+    }
+    let same: Vec<String> = same
+        .iter()
+        .map(|(channel, why)| format!("{channel}: {}", why.as_deref().unwrap_or_default()))
+        .collect();
+    if !same.is_empty() {
+        let _ = write!(out, "\n{}", wrapped(&same.join("; "), 2, 4, columns));
+    }
+    out
+}
+
+fn plain_table<'a>(header: impl Iterator<Item = &'a str>) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(header.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
+    table
+}
+
+fn pad(table: &mut Table) {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
+}
+
+fn lines(table: &Table) -> String {
     table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::CommandResult;
 use super::client::Client;
+use super::output::say;
 
 const RESTAURANT: &str = include_str!("../../presets/restaurant.json");
 /// The HTML of every e-mail: what any event's title and body are laid out in.
@@ -26,9 +27,9 @@ impl Preset {
         let Preset::Load { name } = self;
         let written = load_restaurant(client).await?;
         if as_json {
-            println!("{}", json!({ "written": written }));
+            say!("{}", json!({ "written": written }))?;
         } else {
-            println!("preset {name}: {written} rows written");
+            say!("preset {name}: {written} rows written")?;
         }
         Ok(())
     }

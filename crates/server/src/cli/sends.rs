@@ -8,12 +8,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::client::{Client, encoded};
-use super::dead_letters::{age, short, text};
+use super::dead_letters::{age, text};
+use super::listing::{Row, listing, one_line, or_dash};
+use super::output::{self, columns, say, wrapped};
+use super::picture::NO_INBOX_YET;
 use super::{CommandError, CommandResult};
 
-/// What errors are shortened to where nobody says how wide the screen is.
-const WIDTH: usize = 160;
-const MIN_ERROR_CHARS: usize = 30;
 /// A page of the server may have fewer than were asked for, or none; so many are asked for before the question is given back.
 const MAX_PAGES: usize = 50;
 /// Sends that are named with why they were left alone.
@@ -146,21 +146,22 @@ impl List {
         }
         let page = gather(client, &given, self.cursor.clone(), self.limit).await?;
         if as_json {
-            println!("{}", json!({ "items": page.items, "next": page.next }));
+            say!("{}", json!({ "items": page.items, "next": page.next }))?;
             return Ok(());
         }
         if page.items.is_empty() && page.next.is_none() {
-            println!("{}", if given.is_empty() { "there are no sends" } else { "no send matches" });
+            say!("{}", if given.is_empty() { "there are no sends" } else { "no send matches" })?;
             return Ok(());
         }
-        print!("{}", table(&page.items, Timestamp::now()));
+        let columns = columns();
+        output::write(&table(&page.items, Timestamp::now(), columns))?;
         if let Some(next) = &page.next {
-            println!("there may be more: go on with --cursor '{next}'");
+            say!("there may be more: go on with --cursor '{next}'")?;
         }
         if page.items.iter().any(|send| send["status"] == "IN_DOUBT") {
-            println!(
-                "\nto end a doubt: campanile sends resend ID, or campanile sends settle ID --as SENT|FAILED"
-            );
+            let [resend, settle] = ["sends resend ID", "sends settle ID --as SENT|FAILED"]
+                .map(|command| client.invocation.command_lines(command, 4, columns));
+            say!("\nto end a doubt:\n{resend}\n{settle}")?;
         }
         Ok(())
     }
@@ -208,9 +209,9 @@ impl Chosen {
         if let [id] = &self.ids[..] {
             let answer = post(client, id, verb, body).await?;
             if as_json {
-                println!("{answer}");
+                say!("{answer}")?;
             } else {
-                println!("{id} is {} now", text(&answer, "status"));
+                say!("{id} is {} now", text(&answer, "status"))?;
             }
             return Ok(());
         }
@@ -227,9 +228,9 @@ impl Chosen {
         }
         if as_json {
             let left: Vec<Value> = left.iter().map(|(id, why)| json!({ "id": id, "reason": why })).collect();
-            println!("{}", json!({ "resolved": done, "skipped": left }));
+            say!("{}", json!({ "resolved": done, "skipped": left }))?;
         } else {
-            print!("{}", outcome(verb, done, &left));
+            output::write(&outcome(verb, done, &left))?;
         }
         // Who was named and left alone is a failure. Of all that match, somebody else may have been faster.
         let failed = if self.all { done == 0 && !left.is_empty() } else { !left.is_empty() };
@@ -268,7 +269,7 @@ fn outcome(verb: &str, done: usize, left: &[(&String, String)]) -> String {
         let _ = writeln!(out, "left alone {}:", left.len());
     }
     for (_, why) in left.iter().take(MAX_LISTED) {
-        let _ = writeln!(out, "  {why}");
+        let _ = writeln!(out, "{}", wrapped(why, 2, 4, columns()));
     }
     if let Some(more) = left.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
         let _ = writeln!(out, "  … and {more} more");
@@ -276,35 +277,17 @@ fn outcome(verb: &str, done: usize, left: &[(&String, String)]) -> String {
     out
 }
 
-/// The error gets what the other columns leave of the screen's width.
-fn table(sends: &[Value], now: Timestamp) -> String {
+fn table(sends: &[Value], now: Timestamp, columns: usize) -> String {
     let header = ["ID", "AGE", "STATUS", "EVENT", "RECIPIENT", "ATTEMPTS", "PROVIDER", "RECEIPT"];
-    let mut rows = vec![header.map(str::to_owned)];
-    rows.extend(sends.iter().map(|send| columns(send, now)));
-    let widths: Vec<usize> = (0..header.len())
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default())
-        .collect();
-    let taken: usize = widths.iter().map(|width| width + 2).sum();
-    let screen = comfy_table::Table::new().width().map_or(WIDTH, usize::from);
-    let room = screen.saturating_sub(taken).max(MIN_ERROR_CHARS);
-    let errors = std::iter::once("ERROR".to_owned()).chain(sends.iter().map(|send| error(send, room)));
-    let mut out = String::new();
-    for (row, error) in rows.iter().zip(errors) {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(line, "{cell:<width$}  ");
-        }
-        let _ = writeln!(out, "{}", format!("{line}{error}").trim_end());
-    }
-    out
+    let row = |send: &Value| Row { cells: cells(send, now), note: note(send) };
+    listing(&header, "ERROR", &sends.iter().map(row).collect::<Vec<_>>(), columns)
 }
 
 /// Of a send in doubt, the age is that of the doubt.
-fn columns(send: &Value, now: Timestamp) -> [String; 8] {
-    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+fn cells(send: &Value, now: Timestamp) -> Vec<String> {
     let since = if send["in_doubt_since"].is_null() { "created_at" } else { "in_doubt_since" };
     let recipient = format!("{} {}", text(send, "user_type"), text(send, "user_id"));
-    [
+    vec![
         text(send, "id").to_owned(),
         age(send, since, now),
         text(send, "status").to_owned(),
@@ -324,10 +307,11 @@ fn attempts(send: &Value) -> String {
     }
 }
 
-/// On one line.
-fn error(send: &Value, room: usize) -> String {
-    let line = text(send, "last_error").split(|c: char| c.is_control()).collect::<Vec<_>>().join(" ");
-    short(&line, room)
+fn note(send: &Value) -> String {
+    match text(send, "last_error") {
+        "" if send["channel"] == "WEBSOCKET" => NO_INBOX_YET.to_owned(),
+        error => one_line(error),
+    }
 }
 
 #[cfg(test)]
@@ -344,16 +328,16 @@ mod tests {
             "attempt_count": 1, "provider": "twilio", "receipt": null, "created_at": "2026-01-20T12:00:00Z",
             "in_doubt_since": "2026-01-21T11:58:00Z", "last_error": format!("no\nanswer {}", "ü".repeat(300)),
         });
-        let shown = table(&[send], now);
+        let shown = table(&[send], now, 160);
         let lines: Vec<&str> = shown.lines().collect();
-        assert_eq!(lines.len(), 2, "{shown}");
+        assert_eq!(lines.len(), 3, "{shown}");
         assert!(
             lines[1].starts_with(
                 "0197:SMS  2 min  IN_DOUBT  evt-1  CUSTOMER 42  1         twilio    -        no answer üü"
             ),
             "{shown}"
         );
-        assert!(lines[1].ends_with('…') && lines[1].chars().count() <= WIDTH, "{shown}");
+        assert!(lines[1].ends_with('…') && lines[1].chars().count() <= 160, "{shown}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use campanile_store::sqlite::Sqlite;
 use clap::Args;
 
 use super::CommandResult;
+use super::output::say;
 use crate::app;
 use crate::config::{Config, DatabaseChoice};
 use crate::data_folder;
@@ -19,7 +20,8 @@ pub struct Serve {
     /// Where to listen [default: 127.0.0.1:8400]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// What this instance runs, of `api,fan_out,publish,receive,send,mailings,recover` [default: all]
+    /// What this instance runs, separated by commas, of `api`, `fan_out`, `publish`, `receive`, `send`, `mailings`,
+    /// `recover` [default: all]
     #[arg(long, value_name = "ROLES", value_parser = roles)]
     pub roles: Option<String>,
     #[command(flatten)]
@@ -50,9 +52,10 @@ impl Serve {
             served = app::serve(config) => served?,
             () = &mut told_to_stop => return Ok(()),
         };
-        println!("Campanile listens on http://{}", served.address);
+        // A server goes on when nobody reads what it says.
+        drop(say!("Campanile listens on http://{}", served.address));
         if !served.captured.is_empty() {
-            println!("{} are captured, not sent: see GET /v1/captured", served.captured.join(", "));
+            drop(say!("{} are captured, not sent: see GET /v1/captured", served.captured.join(", ")));
         }
         let lost = tokio::select! {
             () = &mut told_to_stop => None,
@@ -83,12 +86,12 @@ impl Migrate {
             }
             DatabaseChoice::Postgres(postgres) => {
                 for migration in Postgres::migrate(&postgres).await? {
-                    println!("applied {migration}");
+                    say!("applied {migration}")?;
                 }
                 Postgres::place(&postgres)?
             }
         };
-        println!("{place} is up to date");
+        say!("{place} is up to date")?;
         Ok(())
     }
 }

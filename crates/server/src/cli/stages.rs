@@ -6,11 +6,9 @@ use std::fmt::Write;
 use campanile_domain::time;
 use serde_json::Value;
 
-/// Widest line, so that it fits a terminal.
-const MAX_COLUMNS: usize = 80;
-
-/// For each stage the least and the longest time since the event, and the instances. Empty while there are none.
-pub fn stages(trace: &Value) -> String {
+/// For each stage the least and the longest time since the event, and the instances, in lines of at most `columns` characters.
+/// Empty while there are none.
+pub fn stages(trace: &Value, columns: usize) -> String {
     let accepted = trace["event"]["created_at"].as_str().and_then(time::from_text);
     let sends = || trace["sends"].as_array().into_iter().flatten();
     let mut out = String::new();
@@ -29,16 +27,16 @@ pub fn stages(trace: &Value) -> String {
             _ => String::new(),
         };
         let line = format!("  {name:<8} {when:<22} {}", by.into_iter().collect::<Vec<_>>().join(", "));
-        let _ = writeln!(out, "{}", cut(line.trim_end()));
+        let _ = writeln!(out, "{}", cut(line.trim_end(), columns));
     }
     out
 }
 
-fn cut(line: &str) -> String {
-    if line.chars().count() <= MAX_COLUMNS {
+fn cut(line: &str, columns: usize) -> String {
+    if line.chars().count() <= columns {
         return line.to_owned();
     }
-    line.chars().take(MAX_COLUMNS - 1).chain(['…']).collect()
+    line.chars().take(columns - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -58,13 +56,13 @@ mod tests {
             }})
         });
         let event = json!({"created_at": "2026-01-21T10:15:30.000Z", "stages": {"fan_out": stage(7, "a")}});
-        let said = stages(&json!({"event": event, "sends": sends}));
+        let said = stages(&json!({"event": event, "sends": sends}), 80);
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[0], "  fan_out  +7 ms                  a");
         assert_eq!(lines[1], "  receive  +20 to 30 ms           a, b");
         assert_eq!(lines[2], "  send                            c");
         assert!(lines[3].starts_with("  settle   +999 ms") && lines[3].ends_with('…'));
-        assert!(lines.len() == 4 && lines.iter().all(|line| line.chars().count() <= MAX_COLUMNS), "{said}");
-        assert_eq!(stages(&json!({"event": {}})), "");
+        assert!(lines.len() == 4 && lines.iter().all(|line| line.chars().count() <= 80), "{said}");
+        assert_eq!(stages(&json!({"event": {}}), 80), "");
     }
 }

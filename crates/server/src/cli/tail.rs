@@ -1,13 +1,13 @@
 //! `campanile tail`: events as they come, and how they end.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
 
 use super::client::Client;
+use super::output::{self, columns, fill, wrapped};
 use super::{CommandError, CommandResult};
 
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -137,28 +137,33 @@ async fn print(events: Vec<Value>, as_json: bool) -> CommandResult {
     if events.is_empty() {
         return Ok(());
     }
+    let columns = columns();
     let lines: String = events
         .iter()
-        .map(|event| if as_json { format!("{event}\n") } else { format!("{}\n", line(event)) })
+        .map(|event| if as_json { format!("{event}\n") } else { format!("{}\n", line(event, columns)) })
         .collect();
-    tokio::task::spawn_blocking(move || std::io::stdout().lock().write_all(lines.as_bytes())).await??;
+    tokio::task::spawn_blocking(move || output::write(&lines)).await??;
     Ok(())
 }
 
-fn line(event: &Value) -> String {
+/// Below this width the day and the fractions of a second are left out; `--json` has them.
+const WIDE: usize = 100;
+
+fn line(event: &Value, columns: usize) -> String {
     let text = |field: &str| event[field].as_str().unwrap_or_default();
     let when = ["processed_at", "published_at", "created_at"].into_iter().map(text).find(|t| !t.is_empty());
-    let line = format!(
-        "{}  {:<9}  {:<28}  {}:{}  {}  {}",
-        when.unwrap_or_default(),
-        text("status"),
-        text("event_type"),
-        text("aggregate_type"),
-        text("aggregate_id"),
-        text("event_id"),
-        text("last_error")
-    );
-    line.trim_end().to_owned()
+    let when = when.unwrap_or_default();
+    let when = if columns < WIDE { when.get(11..19).unwrap_or(when) } else { when };
+    let aggregate = format!("{}:{}", text("aggregate_type"), text("aggregate_id"));
+    let status = format!("{:<9}", text("status"));
+    let event_type = format!("{:<28}", text("event_type"));
+    let event_type = if columns < WIDE { text("event_type") } else { &event_type };
+    let line = fill(&[when, &status, event_type, &aggregate, text("event_id")], "  ", (0, 4), columns);
+    match text("last_error") {
+        "" => line,
+        error if line.chars().count() + 2 + error.chars().count() <= columns => format!("{line}  {error}"),
+        error => format!("{line}\n{}", wrapped(error, 4, 4, columns)),
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::client::Client;
 use super::emit::read_json;
+use super::output::say;
 use super::template_folder;
 use super::{CommandError, CommandResult};
 
@@ -61,9 +62,9 @@ impl TemplateCommand {
                 let rows = template_folder::read(folder)?;
                 let answer = client.put("/v1/templates", &Value::Array(rows)).await?;
                 if as_json {
-                    println!("{answer}");
+                    say!("{answer}")?;
                 } else {
-                    println!("{}: {} templates written", folder.display(), answer["written"]);
+                    say!("{}: {} templates written", folder.display(), answer["written"])?;
                 }
                 Ok(())
             }
@@ -81,11 +82,11 @@ impl Render {
                 .with_context(|| format!("--out: {} can't be written", file.display()))?;
         }
         if as_json {
-            println!("{answer}");
+            say!("{answer}")?;
         } else if self.html {
-            println!("{}", html.ok_or_else(|| self.no_html())?);
+            say!("{}", html.ok_or_else(|| self.no_html())?)?;
         } else {
-            println!("{}", self.shown(&answer));
+            say!("{}", self.shown(&answer))?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::client::{Client, encoded};
+use super::output::say;
 use super::{CommandError, CommandResult, picture};
 
 #[derive(Debug, Args)]
@@ -25,9 +26,9 @@ impl Trace {
         }
         let answer = client.get(&path).await?;
         if as_json {
-            println!("{answer}");
+            say!("{answer}")?;
         } else {
-            println!("{}", picture::trace(&answer));
+            say!("{}", picture::trace(&answer))?;
         }
         Ok(())
     }

@@ -213,6 +213,16 @@ async fn every_event_type_speaks_three_languages_whatever_the_payload() {
     }
 }
 
+/// No gap, no leftover of a template, no word of a machine.
+pub fn assert_reads_well(text: &str) {
+    assert!(!text.trim().is_empty());
+    for leftover in ["{{", "{%", "}}", "%}", "  ", " .", " ,", ",,", ", .", "()", "[", "]"] {
+        assert!(!text.contains(leftover), "`{leftover}` in {text}");
+    }
+    let mut words = text.split(|letter: char| !letter.is_alphanumeric());
+    assert!(!words.any(|word| ["none", "None", "null", "undefined"].contains(&word)), "{text}");
+}
+
 fn assert_readable(case: usize, trace: &Value) {
     let (_, _, told, titles) = CASES[case];
     let outbox = trace["outbox"].as_array().unwrap();
@@ -225,11 +235,7 @@ fn assert_readable(case: usize, trace: &Value) {
         let (title, body) = (row["title"].as_str().unwrap(), row["body"].as_str().unwrap());
         assert!(!title.trim().is_empty() && !body.trim().is_empty(), "{row}");
         for text in [title, body] {
-            for leftover in ["{{", "{%", "}}", "%}", "  ", " .", " ,", "()"] {
-                assert!(!text.contains(leftover), "`{leftover}` in {text}");
-            }
-            let mut words = text.split(|letter: char| !letter.is_alphanumeric());
-            assert!(!words.any(|word| ["none", "None", "null", "undefined"].contains(&word)), "{text}");
+            assert_reads_well(text);
         }
     }
     let concerned: Vec<&Value> = notifications.iter().filter(|row| row["user_type"] == told).collect();

@@ -11,6 +11,8 @@ mod command;
 mod command_line;
 #[path = "../interface/dead_letters.rs"]
 mod dead_letters;
+#[path = "../interface/documents.rs"]
+mod documents;
 #[path = "../interface/events.rs"]
 mod events;
 #[path = "../interface/examples.rs"]
@@ -25,6 +27,8 @@ mod listings;
 mod mails;
 #[path = "../interface/metrics.rs"]
 mod metrics;
+#[path = "../interface/original_events.rs"]
+mod original_events;
 #[path = "../interface/preset.rs"]
 mod preset;
 #[path = "../interface/providers.rs"]

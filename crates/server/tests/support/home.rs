@@ -105,6 +105,8 @@ pub fn campanile(data_dir: &Path) -> Command {
         }
     }
     command.env("CAMPANILE_DATA_DIR", data_dir).env("CAMPANILE_AUTH__ADMIN_KEY", KEY);
+    // Wide enough for every table to have a line for each row.
+    command.env("COLUMNS", "240");
     for channel in ["EMAIL", "PUSH", "SMS", "SLACK"] {
         command.env(format!("CAMPANILE_SEND__{channel}__POLL_INTERVAL"), "50ms");
         command.env(format!("CAMPANILE_SEND__{channel}__BACKOFF_BASE"), "10ms");

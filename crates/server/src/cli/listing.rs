@@ -1,0 +1,120 @@
+//! Rows as a table where it fits the screen, else each row as a few lines; as `psql` does with `\x auto`.
+
+use std::fmt::Write;
+
+use super::output::{fill, wrapped};
+
+/// The narrowest last column of a table.
+const MIN_NOTE_CHARS: usize = 30;
+/// A note longer than this is cut, wherever it stands.
+const MAX_NOTE_CHARS: usize = 400;
+
+/// One row: its cells, and a text such as an error, which gets the room that is left.
+#[derive(Debug)]
+pub struct Row {
+    pub cells: Vec<String>,
+    pub note: String,
+}
+
+/// The rows below their header, in lines of at most `columns` characters.
+pub fn listing(header: &[&str], note: &str, rows: &[Row], columns: usize) -> String {
+    let widths: Vec<usize> = (0..header.len())
+        .map(|column| {
+            let cells = rows.iter().map(|row| row.cells[column].chars().count());
+            cells.chain([header[column].chars().count()]).max().unwrap_or_default()
+        })
+        .collect();
+    let taken: usize = widths.iter().map(|width| width + 2).sum();
+    let longest = rows.iter().map(|row| row.note.chars().count()).max().unwrap_or_default();
+    let needed = longest.clamp(if longest == 0 { 0 } else { note.len() }, MIN_NOTE_CHARS);
+    let out = if taken + needed <= columns + usize::from(longest == 0) * 2 {
+        table(header, if longest == 0 { "" } else { note }, rows, &widths, columns.saturating_sub(taken))
+    } else {
+        rows.iter().map(|row| block(header, row, columns)).collect()
+    };
+    if out.contains('…') {
+        format!("{out}the rest of what ends with … is shown by --json\n")
+    } else {
+        out
+    }
+}
+
+fn table(header: &[&str], note: &str, rows: &[Row], widths: &[usize], room: usize) -> String {
+    let mut out = String::new();
+    let mut line = |cells: &mut dyn Iterator<Item = &str>, note: &str| {
+        let cells: Vec<String> = cells.zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let _ = writeln!(out, "{}", format!("{}  {note}", cells.join("  ")).trim_end());
+    };
+    line(&mut header.iter().copied(), note);
+    for row in rows {
+        line(&mut row.cells.iter().map(String::as_str), &short(&row.note, room));
+    }
+    out
+}
+
+/// The cells that are not empty with their names, and the note below.
+fn block(header: &[&str], row: &Row, columns: usize) -> String {
+    let named = header.iter().zip(&row.cells).filter(|(_, cell)| *cell != "-");
+    let pieces: Vec<String> = named.map(|(name, cell)| format!("{name} {cell}")).collect();
+    let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+    let mut out = format!("{}\n", fill(&pieces, "  ", (0, 2), columns));
+    if !row.note.is_empty() {
+        let _ = writeln!(out, "{}", wrapped(&short(&row.note, MAX_NOTE_CHARS), 2, 2, columns));
+    }
+    out
+}
+
+fn short(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(chars.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
+/// What an empty cell shows.
+pub fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}
+
+/// Control characters become blanks, so that a text is one line.
+pub fn one_line(text: &str) -> String {
+    text.split(|c: char| c.is_control()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: [&str; 3] = ["ID", "STATUS", "EVENT"];
+
+    fn row(id: &str, event: &str, note: &str) -> Row {
+        Row { cells: [id, "SENT", event].map(or_dash).to_vec(), note: note.to_owned() }
+    }
+
+    #[test]
+    fn rows_that_fit_are_a_table_whose_last_column_is_cut() {
+        let rows = [row("1", "evt-1", &"ü".repeat(60)), row("2", "", "busy")];
+        let shown = listing(&HEADER, "ERROR", &rows, 60);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines[0], "ID  STATUS  EVENT  ERROR");
+        assert!(lines[1].starts_with("1   SENT    evt-1  üü") && lines[1].ends_with("ü…"), "{shown}");
+        assert_eq!(lines[1].chars().count(), 60);
+        assert_eq!(lines[2], "2   SENT    -      busy");
+        assert_eq!(lines[3], "the rest of what ends with … is shown by --json");
+        assert!(!listing(&HEADER, "ERROR", &rows, 100).contains('…'));
+    }
+
+    #[test]
+    fn rows_that_do_not_fit_are_shown_field_by_field() {
+        let rows = [row("0197-long-long-long-id", "", "the server hung up"), row("2", "evt-1", "")];
+        assert_eq!(
+            listing(&HEADER, "ERROR", &rows, 40),
+            "ID 0197-long-long-long-id  STATUS SENT\n  the server hung up\nID 2  STATUS SENT  EVENT evt-1\n"
+        );
+    }
+
+    #[test]
+    fn without_a_note_there_is_no_column_for_it() {
+        assert_eq!(listing(&HEADER, "ERROR", &[row("1", "e", "")], 80), "ID  STATUS  EVENT\n1   SENT    e\n");
+    }
+}

@@ -1,0 +1,114 @@
+//! Standard output: one writer for all commands, how wide it is, and text that fits.
+//!
+//! `println!` panics when nobody reads any more, as in `campanile tail | head`. What is printed here ends the command quietly instead.
+
+use std::io::{ErrorKind, Write};
+
+use anyhow::Context;
+
+/// Where nobody says how wide the output is: pipes and files.
+const DEFAULT_COLUMNS: usize = 80;
+const MIN_COLUMNS: usize = 40;
+
+/// The reader of standard output has closed it.
+#[derive(Debug, Clone, Copy)]
+pub struct ReaderGone;
+
+impl std::fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("nobody reads the output any more")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
+/// Prints a line on standard output.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::cli::output::write(&format!("{}\n", format_args!($($text)*))) };
+}
+pub(crate) use say;
+
+/// Prints text as it is.
+pub fn write(text: &str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(ReaderGone.into()),
+        other => other.context("standard output can't be written"),
+    }
+}
+
+/// Characters in a line: `COLUMNS`, else the terminal's width, else 80.
+pub fn columns() -> usize {
+    let told = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok()).filter(|&n| n > 0);
+    let terminal = || comfy_table::Table::new().width().map(usize::from);
+    told.or_else(terminal).unwrap_or(DEFAULT_COLUMNS).max(MIN_COLUMNS)
+}
+
+/// The text in lines of at most `columns` characters, broken at blanks. The first line is indented by `first`, all others by `rest`.
+pub fn wrapped(text: &str, first: usize, rest: usize, columns: usize) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    format!("{:first$}{}", "", fill(&words, " ", (first, rest), columns))
+}
+
+/// The pieces side by side, parted by `gap`, in lines of at most `columns` characters. A piece is never broken.
+pub fn fill(pieces: &[&str], gap: &str, (first, rest): (usize, usize), columns: usize) -> String {
+    let mut out = String::new();
+    let mut column = first;
+    for (place, piece) in pieces.iter().enumerate() {
+        let wide = piece.chars().count();
+        if place > 0 && column + gap.len() + wide > columns {
+            out.push('\n');
+            out.push_str(&" ".repeat(rest));
+            column = rest;
+        } else if place > 0 {
+            out.push_str(gap);
+            column += gap.len();
+        }
+        out.push_str(piece);
+        column += wide;
+    }
+    out
+}
+
+/// Long lines of a list such as `--name  what it does` are broken, and go on below what it does.
+pub fn hanging(text: &str, columns: usize) -> String {
+    let broken = text.lines().map(|line| {
+        if line.chars().count() <= columns {
+            return line.to_owned();
+        }
+        let words = line.trim_start();
+        let first = line.len() - words.len();
+        match words.find("  ") {
+            None => wrapped(words, first, first, columns),
+            Some(gap) => {
+                let (name, what) = words.split_at(gap);
+                let indent = first + gap + what.len() - what.trim_start().len();
+                format!("{:first$}{name}{}", "", &wrapped(what, indent, indent, columns)[first + gap..])
+            }
+        }
+    });
+    broken.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_hangs_below_what_its_names_mean() {
+        let text = "Usage\n  --a <B>  one two three\n  --c      four\nfive six seven eight nine";
+        assert_eq!(
+            hanging(text, 18),
+            "Usage\n  --a <B>  one two\n           three\n  --c      four\nfive six seven\neight nine"
+        );
+    }
+
+    #[test]
+    fn text_is_broken_at_blanks_and_words_never() {
+        assert_eq!(wrapped("one two three four", 0, 2, 9), "one two\n  three\n  four");
+        assert_eq!(wrapped("one two", 2, 4, 80), "  one two");
+        assert_eq!(wrapped("incomprehensible ü", 0, 1, 5), "incomprehensible\n ü");
+        assert_eq!(fill(&["a b", "c d"], "  ", (0, 0), 8), "a b  c d");
+        assert_eq!(fill(&["a b", "c d"], "  ", (0, 2), 7), "a b\n  c d");
+    }
+}
