@@ -199,7 +199,7 @@ impl Fault {
 
     /// From its beginning until it has healed.
     pub async fn happen(self, world: &World, load: &Load, random: &mut Random) -> Result<()> {
-        world.diary.note(format_args!("{} begins", self.name()));
+        world.journal.note(format_args!("{} begins", self.name()));
         match self.hits() {
             Hits::Instance => instance::happen(self, world, load, random).await?,
             Hits::Database => database::happen(self, world, random).await?,
@@ -208,8 +208,8 @@ impl Fault {
             Hits::Provider => provider::happen(self, world, random).await?,
             Hits::Disk => disk_full(world, load, random).await?,
         }
-        world.diary.note(format_args!("{} is over", self.name()));
-        world.diary.count(self.name());
+        world.journal.note(format_args!("{} is over", self.name()));
+        world.journal.count(self.name());
         Ok(())
     }
 }
@@ -228,7 +228,7 @@ async fn write_until_refused(world: &World, load: &Load, random: &mut Random) {
     for _ in 0..TRIES {
         let name = format!("full-{}-", random.below(u64::MAX));
         if load.at_once(world, &name, Group::Phones, 100).await != Ended::Committed {
-            world.diary.count(REFUSED_BY_A_FULL_DISK);
+            world.journal.count(REFUSED_BY_A_FULL_DISK);
             return;
         }
     }

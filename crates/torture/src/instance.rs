@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::diary::Diary;
+use crate::journal::Journal;
 use crate::proxy::Proxy;
 
 /// How long a start may take before it is given up and made again; a database may be black-holed meanwhile.
@@ -37,7 +37,7 @@ pub struct Instance {
     pub to_broker: Option<Proxy>,
     pub to_provider: Proxy,
     log: PathBuf,
-    diary: Arc<Diary>,
+    journal: Arc<Journal>,
     state: Mutex<State>,
 }
 
@@ -76,9 +76,9 @@ impl Instance {
         launch: Launch,
         (to_database, to_broker, to_provider): (Option<Proxy>, Option<Proxy>, Proxy),
         log: PathBuf,
-        diary: Arc<Diary>,
+        journal: Arc<Journal>,
     ) -> Self {
-        Instance { name, launch, to_database, to_broker, to_provider, log, diary, state: Mutex::default() }
+        Instance { name, launch, to_database, to_broker, to_provider, log, journal, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -114,7 +114,7 @@ impl Instance {
             tokio::time::sleep(length).await;
             let same = self.state().life.as_ref().map(|life| life.pid) == pid;
             if self.signal(Signal::CONT, |_| ()) && same {
-                self.diary.count("woke after the lease");
+                self.journal.count("woke after the lease");
             }
         }
         self.state().paused = false;
@@ -135,7 +135,7 @@ impl Instance {
 
     /// The next start dies when it comes to this place for the nth time.
     pub fn arm(&self, failpoint: &'static str, nth: u64) {
-        self.diary.note(format_args!("{} is to die at {failpoint}:{nth}", self.name));
+        self.journal.note(format_args!("{} is to die at {failpoint}:{nth}", self.name));
         self.next_start_with(&[("CAMPANILE_KILL_AT", &format!("{failpoint}:{nth}"))]);
         self.state().next_failpoint = Some(failpoint);
     }
@@ -165,7 +165,7 @@ impl Instance {
                 Ok(true) => {}
                 Ok(false) => tokio::time::sleep(RESTART_AFTER).await,
                 Err(error) => {
-                    self.diary.find(format!("{} can't be run: {error:#}", self.name));
+                    self.journal.find(format!("{} can't be run: {error:#}", self.name));
                     return;
                 }
             }
@@ -187,7 +187,7 @@ impl Instance {
             Ok(Ok(Some(line))) => line.rsplit(' ').next().map(str::to_owned),
             Ok(Ok(None) | Err(_)) => None,
             Err(_) => {
-                self.diary.count("starts given up");
+                self.journal.count("starts given up");
                 self.kill();
                 None
             }
@@ -226,7 +226,7 @@ impl Instance {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
         let child = command.spawn().context("the binary can't be started")?;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).context("it has a number")?;
-        self.diary.count("starts");
+        self.journal.count("starts");
         let failpoint = state.next_failpoint.take();
         state.life = Some(Life { pid, url: None, failpoint, suffered: Suffered::default() });
         Ok(Some(child))
@@ -234,29 +234,33 @@ impl Instance {
 
     /// Which ends are as they should be.
     fn judge(&self, status: ExitStatus, life: &Life, up: bool) {
-        self.diary.note(format_args!("{} ended: {status}", self.name));
+        self.journal.note(format_args!("{} ended: {status}", self.name));
         let Suffered { kill, term, pause } = life.suffered;
         if let Some(took) =
             term.map(|told| told.elapsed()).filter(|took| *took > STOP_LIMIT && !kill && !pause)
         {
-            self.diary.find(format!("{} took {took:?} to stop", self.name));
+            self.journal.find(format!("{} took {took:?} to stop", self.name));
         }
         match (status.code(), status.signal(), life.failpoint) {
-            (_, Some(9), _) if kill => self.diary.count(if up { "killed" } else { "killed while starting" }),
-            (_, Some(9), Some(failpoint)) => {
-                self.diary.count("killed at a failpoint");
-                self.diary.count(failpoint);
+            (_, Some(9), _) if kill => {
+                self.journal.count(if up { "killed" } else { "killed while starting" });
             }
-            (Some(0), ..) if term.is_some() => self.diary.count("stopped in order"),
+            (_, Some(9), Some(failpoint)) => {
+                self.journal.count("killed at a failpoint");
+                self.journal.count(failpoint);
+            }
+            (Some(0), ..) if term.is_some() => self.journal.count("stopped in order"),
             // What could not be finished in time is left to others, and it says so.
-            (Some(1), ..) if term.is_some() => self.diary.count("stopped, leaving something"),
+            (Some(1), ..) if term.is_some() => self.journal.count("stopped, leaving something"),
             // Without its database it can't start; a service manager tries again.
-            (Some(1), ..) if !up => self.diary.count("starts refused"),
+            (Some(1), ..) if !up => self.journal.count("starts refused"),
             // Told to stop before it had learned how.
-            (_, Some(15), _) if term.is_some() && !up => self.diary.count("stopped while starting"),
+            (_, Some(15), _) if term.is_some() && !up => self.journal.count("stopped while starting"),
             // The in-process broker may run once: who slept past its lease gives way.
-            (Some(1), ..) if pause && self.to_broker.is_none() => self.diary.count("gave way after a pause"),
-            _ => self.diary.find(format!(
+            (Some(1), ..) if pause && self.to_broker.is_none() => {
+                self.journal.count("gave way after a pause");
+            }
+            _ => self.journal.find(format!(
                 "{} ended by itself: {status}; see {}",
                 self.name,
                 self.log.display()

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::diary::Diary;
 use crate::fault::REFUSED_BY_A_FULL_DISK;
+use crate::journal::Journal;
 use crate::load::{CALM, Event, Known};
 use crate::people::{Due, address_of};
 use crate::provider_process::ProviderLedger;
@@ -48,36 +48,36 @@ struct Expected {
 
 pub async fn check(world: &World, known: &Known) -> Result<()> {
     let book = open(world).await?;
-    let diary = &world.diary;
-    check_transactions(&book, known, diary);
+    let journal = &world.journal;
+    check_transactions(&book, known, journal);
     let expected = expected(&book, known);
     for id in &expected.events {
         let status = &book.events[id];
         if status != "PROCESSED" {
-            diary.find(format!("{id} ended {status}"));
+            journal.find(format!("{id} ended {status}"));
         }
     }
     for (key, due) in &expected.sends {
         match book.sends.get(key).map_or(&[][..], Vec::as_slice) {
             [send] => {
-                if let Some(wrong) = judge(&book, *due, key, send, diary) {
-                    diary.find(format!("{wrong}: {key:?}, {send:?}"));
+                if let Some(wrong) = judge(&book, *due, key, send, journal) {
+                    journal.find(format!("{wrong}: {key:?}, {send:?}"));
                 }
             }
-            [] => diary.find(format!("lost: {key:?} has no send")),
-            several => diary.find(format!("told twice: {key:?} has {} sends", several.len())),
+            [] => journal.find(format!("lost: {key:?} has no send")),
+            several => journal.find(format!("told twice: {key:?} has {} sends", several.len())),
         }
     }
-    check_nothing_else(&book, &expected, diary);
+    check_nothing_else(&book, &expected, journal);
     check_counts(world, &expected).await?;
-    diary.add("events", expected.events.len() as u64);
-    diary.add("sends", expected.sends.len() as u64);
-    diary.add("dead letters, explained", book.letters.values().map(Vec::len).sum::<usize>() as u64);
-    if world.small_disk.is_some() && !diary.counts().contains_key(REFUSED_BY_A_FULL_DISK) {
-        diary.find("the disk was never so full that the database noticed, so nothing was shown");
+    journal.add("events", expected.events.len() as u64);
+    journal.add("sends", expected.sends.len() as u64);
+    journal.add("dead letters, explained", book.letters.values().map(Vec::len).sum::<usize>() as u64);
+    if world.small_disk.is_some() && !journal.counts().contains_key(REFUSED_BY_A_FULL_DISK) {
+        journal.find("the disk was never so full that the database noticed, so nothing was shown");
     }
     if expected.events.is_empty() || book.provider.accepted.is_empty() {
-        diary.find("nobody was told anything, so nothing was shown");
+        journal.find("nobody was told anything, so nothing was shown");
     }
     Ok(())
 }
@@ -125,23 +125,23 @@ async fn open(world: &World) -> Result<Book> {
 }
 
 /// What was committed is there, what was rolled back is not, and nothing is half there.
-fn check_transactions(book: &Book, known: &Known, diary: &Diary) {
+fn check_transactions(book: &Book, known: &Known, journal: &Journal) {
     let there = |events: &[Event]| events.iter().filter(|event| book.events.contains_key(&event.id)).count();
     for events in &known.committed {
         if there(events) != events.len() {
-            diary.find(format!("lost: {} was committed, and is not there", events[0].id));
+            journal.find(format!("lost: {} was committed, and is not there", events[0].id));
         }
     }
     for events in &known.rolled_back {
         if there(events) != 0 {
-            diary.find(format!("{} was rolled back, and is there", events[0].id));
+            journal.find(format!("{} was rolled back, and is there", events[0].id));
         }
     }
     for events in &known.unknown {
         let there = there(events);
         if there != 0 && there != events.len() {
             let (id, all) = (&events[0].id, events.len());
-            diary.find(format!("of {id} and its transaction, {there} of {all} are there"));
+            journal.find(format!("of {id} and its transaction, {there} of {all} are there"));
         }
     }
 }
@@ -166,7 +166,7 @@ fn expected(book: &Book, known: &Known) -> Expected {
 }
 
 /// What is wrong with a send, if anything is.
-fn judge(book: &Book, due: Due, key: &Key, send: &Send, diary: &Diary) -> Option<&'static str> {
+fn judge(book: &Book, due: Due, key: &Key, send: &Send, journal: &Journal) -> Option<&'static str> {
     let letters = book.letters.get(key).map_or(&[][..], Vec::as_slice);
     let held = send.status == "IN_DOUBT";
     if held && (book.on_doubt == OnDoubt::Resend || send.doubts != 1) {
@@ -186,12 +186,12 @@ fn judge(book: &Book, due: Due, key: &Key, send: &Send, diary: &Diary) -> Option
             let settled = send.status == "FAILED" && letters == ["REJECTED"];
             (!(settled || held && letters.is_empty())).then_some("neither rejected nor explained")
         }
-        Due::Texted => texted(book, key, send, diary),
+        Due::Texted => texted(book, key, send, journal),
     }
 }
 
-fn texted(book: &Book, key: &Key, send: &Send, diary: &Diary) -> Option<&'static str> {
-    diary.add("doubts", send.doubts.into());
+fn texted(book: &Book, key: &Key, send: &Send, journal: &Journal) -> Option<&'static str> {
+    journal.add("doubts", send.doubts.into());
     let number = address_of(&key.1, &key.2);
     let accepted = book.provider.accepted.get(&(key.0.clone(), number)).copied().unwrap_or(0);
     // Who doubted everything would pass every other check.
@@ -205,15 +205,15 @@ fn texted(book: &Book, key: &Key, send: &Send, diary: &Diary) -> Option<&'static
         }
         ("SENT", n, OnDoubt::Resend) if n > 1 + send.doubts => Some("told twice outside of every doubt"),
         ("SENT", n, OnDoubt::Resend) => {
-            diary.add("told again within a doubt", u64::from(n - 1));
+            journal.add("told again within a doubt", u64::from(n - 1));
             None
         }
         ("IN_DOUBT", 0, _) => {
-            diary.count("held in doubt, had not arrived");
+            journal.count("held in doubt, had not arrived");
             None
         }
         ("IN_DOUBT", 1, _) => {
-            diary.count("held in doubt, had arrived");
+            journal.count("held in doubt, had arrived");
             None
         }
         ("IN_DOUBT", ..) => Some("held, and told twice"),
@@ -222,26 +222,26 @@ fn texted(book: &Book, key: &Key, send: &Send, diary: &Diary) -> Option<&'static
 }
 
 /// Nobody got what nobody was to get.
-fn check_nothing_else(book: &Book, expected: &Expected, diary: &Diary) {
+fn check_nothing_else(book: &Book, expected: &Expected, journal: &Journal) {
     for id in book.events.keys().filter(|id| !expected.events.contains(*id)) {
-        diary.find(format!("{id} is there, and nobody wrote it"));
+        journal.find(format!("{id} is there, and nobody wrote it"));
     }
     for key in book.sends.keys().filter(|key| !expected.sends.contains_key(*key)) {
-        diary.find(format!("a send that nobody decided: {key:?}"));
+        journal.find(format!("a send that nobody decided: {key:?}"));
     }
     for key in book.captured.keys().filter(|key| expected.sends.get(*key) != Some(&Due::Captured)) {
-        diary.find(format!("captured, and nobody was to get it: {key:?}"));
+        journal.find(format!("captured, and nobody was to get it: {key:?}"));
     }
     for text in book.provider.accepted.keys().filter(|text| !expected.texts.contains(*text)) {
-        diary.find(format!("texted, and nobody was to get it: {text:?}"));
+        journal.find(format!("texted, and nobody was to get it: {text:?}"));
     }
     for (key, reasons) in
         book.letters.iter().filter(|(key, _)| expected.sends.get(*key) != Some(&Due::Rejected))
     {
-        diary.find(format!("a dead letter that nothing explains: {key:?}, {reasons:?}"));
+        journal.find(format!("a dead letter that nothing explains: {key:?}, {reasons:?}"));
     }
     for violation in &book.provider.violations {
-        diary.find(format!("against the provider's rules: {violation}"));
+        journal.find(format!("against the provider's rules: {violation}"));
     }
 }
 
@@ -260,7 +260,7 @@ async fn check_counts(world: &World, expected: &Expected) -> Result<()> {
     for (what, sql, right) in counts {
         let found = world.database.number(sql).await?;
         if found != right {
-            world.diary.find(format!("there are {found} {what} where there should be {right}"));
+            world.journal.find(format!("there are {found} {what} where there should be {right}"));
         }
     }
     if world.round.backend == Backend::Servers && world.servers.steers_rabbitmq() {
@@ -283,7 +283,7 @@ async fn check_queues(world: &World) -> Result<()> {
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    world.diary.find(format!("messages are left in the broker: {left}"));
+    world.journal.find(format!("messages are left in the broker: {left}"));
     Ok(())
 }
 

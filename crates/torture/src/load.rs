@@ -67,7 +67,7 @@ impl Load {
             let by_function = random.percent(50) && matches!(world.database, Database::Postgres { .. });
             let statements = if by_function { emit(&events) } else { plain_insert(&world.database, &events) };
             let ended = world.database.transaction(&statements, !random.percent(20)).await;
-            world.diary.count(match (ended, by_function) {
+            world.journal.count(match (ended, by_function) {
                 (Ended::Committed, true) => "transactions committed by campanile.emit",
                 (Ended::Committed, false) => "transactions committed by INSERT",
                 (Ended::RolledBack, _) => "transactions rolled back",
@@ -101,13 +101,13 @@ impl Load {
                         }
                     }
                     Some(status @ 400..=499) => {
-                        world.diary.find(format!("an event was refused with {status}"));
+                        world.journal.find(format!("an event was refused with {status}"));
                         break;
                     }
                     Some(_) | None => tokio::time::sleep(Duration::from_millis(50)).await,
                 }
             }
-            world.diary.count(match ended {
+            world.journal.count(match ended {
                 Ended::Committed => "requests accepted by HTTP",
                 Ended::RolledBack | Ended::Unknown => "requests never answered",
             });
@@ -125,7 +125,7 @@ impl Load {
         let mut last = Ended::Committed;
         for page in events.chunks(PAGE) {
             let ended = world.database.transaction(&plain_insert(&world.database, page), true).await;
-            world.diary.count(match ended {
+            world.journal.count(match ended {
                 Ended::Committed => "transactions committed by INSERT",
                 Ended::RolledBack => "transactions rolled back",
                 Ended::Unknown => "transactions of which nobody heard",

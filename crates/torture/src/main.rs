@@ -9,9 +9,10 @@
 //! up what it needs and runs it.
 
 mod database;
-mod diary;
 mod fault;
+mod fuzz;
 mod instance;
+mod journal;
 mod ledger;
 mod load;
 mod people;
@@ -117,7 +118,7 @@ async fn selection(common: &Common) -> Result<()> {
 /// One round after the other, until the time is over.
 async fn soak(common: &Common, length: Duration, seed: u64) -> Result<()> {
     let begun = Instant::now();
-    let kinds = u32::try_from(plan::soak(Duration::from_secs(1)).len())?;
+    let kinds = u32::try_from(wanted(plan::soak(Duration::from_secs(1)), &common.only)?.len())?;
     // What comes after the faults takes about as long again.
     let each = (length / kinds / 2).clamp(Duration::from_secs(15), Duration::from_mins(5));
     let mut report = Report::default();

@@ -5,6 +5,9 @@ use std::time::Duration;
 use crate::fault::{FAILPOINTS, Fault, Hits};
 use crate::round::{Backend, OnDoubt, Round, Script};
 
+/// How long hostile requests are sent in the selection, on each back end.
+const SELECTION_FUZZ: Duration = Duration::from_secs(8);
+
 /// Every back end and number of instances, again and again; each round is given so long.
 pub fn soak(length: Duration) -> Vec<Round> {
     let anything = |name, backend, instances, on_doubt| Round {
@@ -28,10 +31,18 @@ pub fn soak(length: Duration) -> Vec<Round> {
             script: Script::BrokerAway { events: 10_000, length },
             ..anything("broker-away", Backend::Servers, 2, OnDoubt::Resend)
         },
+        Round {
+            script: Script::Fuzz(length),
+            ..anything("fuzz-embedded", Backend::Embedded, 1, OnDoubt::Resend)
+        },
+        Round {
+            script: Script::Fuzz(length),
+            ..anything("fuzz-servers", Backend::Servers, 1, OnDoubt::Resend)
+        },
     ]
 }
 
-/// The same, small and fixed: every fault at least once, within three minutes.
+/// The same, small and fixed: every fault at least once, and some hostile requests, within four minutes.
 pub fn selection() -> Vec<Round> {
     let these = |name, backend, instances, on_doubt, faults| Round {
         name,
@@ -42,6 +53,10 @@ pub fn selection() -> Vec<Round> {
         sweep: false,
         events_per_second: 20,
         script: Script::These(faults),
+    };
+    let fuzz = |name, backend| Round {
+        script: Script::Fuzz(SELECTION_FUZZ),
+        ..these(name, backend, 1, OnDoubt::Resend, Vec::new())
     };
     let deaths = vec![Fault::KillAtFailpoint; FAILPOINTS.len()];
     let purge = |fault: &Fault| *fault == Fault::PurgeQueue;
@@ -64,6 +79,8 @@ pub fn selection() -> Vec<Round> {
             small_disk: true,
             ..these("embedded-small-disk", Backend::Embedded, 1, OnDoubt::Resend, on_a_small_disk)
         },
+        fuzz("fuzz-embedded", Backend::Embedded),
+        fuzz("fuzz-servers", Backend::Servers),
     ]
 }
 
@@ -83,10 +100,22 @@ mod tests {
             .into_iter()
             .flat_map(|round| match round.script {
                 Script::These(faults) => faults,
-                Script::Anything(_) | Script::BrokerAway { .. } => Vec::new(),
+                Script::Anything(_) | Script::BrokerAway { .. } | Script::Fuzz(_) => Vec::new(),
             })
             .collect();
         assert_eq!(selected, Fault::ALL.into());
+    }
+
+    #[test]
+    fn soak_and_selection_send_hostile_requests_to_both_back_ends() {
+        for rounds in [soak(Duration::from_secs(1)), selection()] {
+            let fuzzed: Vec<Backend> = rounds
+                .iter()
+                .filter(|round| matches!(round.script, Script::Fuzz(_)))
+                .map(|round| round.backend)
+                .collect();
+            assert_eq!(fuzzed, [Backend::Embedded, Backend::Servers]);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use anyhow::Result;
 use tokio_util::sync::CancellationToken;
 
 use crate::fault::{self, Fault, Hits};
+use crate::fuzz;
 use crate::ledger;
 use crate::load::{CALM, Load};
 use crate::people::Group;
@@ -65,6 +66,26 @@ pub enum Script {
     These(Vec<Fault>),
     /// So many events while the broker is away for so long.
     BrokerAway { events: usize, length: Duration },
+    /// Hostile requests for this long, and no faults.
+    Fuzz(Duration),
+}
+
+impl Script {
+    /// What arrives during a broker's absence is the whole load there; hostile requests are a load of their own.
+    fn has_producers(&self) -> bool {
+        match self {
+            Script::Anything(_) | Script::These(_) => true,
+            Script::BrokerAway { .. } | Script::Fuzz(_) => false,
+        }
+    }
+
+    /// Hostile requests change people and rules at random: nobody knows who must be told.
+    fn has_ledger(&self) -> bool {
+        match self {
+            Script::Anything(_) | Script::These(_) | Script::BrokerAway { .. } => true,
+            Script::Fuzz(_) => false,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -95,8 +116,7 @@ async fn run_in(folder: &Path, round: Round, servers: &Servers, binary: &Path, s
         happened
     };
     let producing = async {
-        // What arrives during a broker's absence is the whole load there.
-        if !matches!(world.round.script, Script::BrokerAway { .. }) {
+        if world.round.script.has_producers() {
             tokio::join!(
                 load.by_sql(&world, Random::new(seed, "sql"), stop.clone()),
                 load.by_http(&world, Random::new(seed, "http"), stop.clone()),
@@ -105,17 +125,22 @@ async fn run_in(folder: &Path, round: Round, servers: &Servers, binary: &Path, s
     };
     let (happened, ()) = tokio::join!(happening, producing);
     if let Err(error) = happened {
-        world.diary.find(format!("the harness could not go on: {error:#}"));
+        world.journal.find(format!("the harness could not go on: {error:#}"));
         heal_servers(&world).await?;
     }
     heal(&world).await?;
     world.await_all_up().await?;
     await_quiet(&world).await;
-    load.at_once(&world, CALM, Group::Staff, 50).await;
-    await_quiet(&world).await;
+    let has_ledger = world.round.script.has_ledger();
+    if has_ledger {
+        load.at_once(&world, CALM, Group::Staff, 50).await;
+        await_quiet(&world).await;
+    }
     world.wind_up().await?;
-    ledger::check(&world, &load.into_known()).await?;
-    let (counts, findings) = (world.diary.counts(), world.diary.findings());
+    if has_ledger {
+        ledger::check(&world, &load.into_known()).await?;
+    }
+    let (counts, findings) = (world.journal.counts(), world.journal.findings());
     world.demolish().await?;
     Ok(Outcome { counts, findings, left_out })
 }
@@ -144,6 +169,7 @@ async fn play(world: &World, load: &Load, seed: u64) -> Result<()> {
             Ok(())
         }
         Script::BrokerAway { events, length } => broker_away(world, load, *events, *length).await,
+        Script::Fuzz(length) => fuzz::run(world, *length, seed).await,
     }
 }
 
@@ -214,16 +240,16 @@ async fn broker_away(world: &World, load: &Load, events: usize, length: Duration
     let attempts = lines().map(Proxy::accepted).sum::<u64>() - before;
     let seconds = begun.elapsed().as_secs().max(1);
     if attempts == 0 || attempts > seconds * MOST_PER_SECOND * world.instances.len() as u64 {
-        world.diary.find(format!("{attempts} connections were tried in {seconds} s without a broker"));
+        world.journal.find(format!("{attempts} connections were tried in {seconds} s without a broker"));
     }
-    world.diary.add("connections tried without a broker", attempts);
-    world.diary.add("seconds without a broker", seconds);
+    world.journal.add("connections tried without a broker", attempts);
+    world.journal.add("seconds without a broker", seconds);
     world.servers.rabbitmqctl(&["start_app"]).await?;
     await_quiet(world).await;
     let counted = "SELECT count(*) FROM notification_outbox WHERE retry_count > 0";
     let counted = world.database.number(counted).await?;
     if counted > 0 {
-        world.diary.find(format!("the missing broker was counted against {counted} rows"));
+        world.journal.find(format!("the missing broker was counted against {counted} rows"));
     }
     Ok(())
 }
@@ -265,7 +291,7 @@ async fn await_quiet(world: &World) {
             Ok(under_way) if under_way.is_empty() => break,
             Ok(under_way) => under_way,
             Err(error) => {
-                world.diary.note(format_args!("the database can't be asked: {error:#}"));
+                world.journal.note(format_args!("the database can't be asked: {error:#}"));
                 BTreeMap::from([("unknown", u64::MAX)])
             }
         };
@@ -274,13 +300,13 @@ async fn await_quiet(world: &World) {
             (best, since) = (left, Instant::now());
         }
         if since.elapsed() > WITHOUT_PROGRESS {
-            world.diary.find(format!("stuck for {WITHOUT_PROGRESS:?}: {under_way:?}"));
+            world.journal.find(format!("stuck for {WITHOUT_PROGRESS:?}: {under_way:?}"));
             ask_the_broker(world).await;
             return;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    world.diary.add("seconds until quiet", begun.elapsed().as_secs());
+    world.journal.add("seconds until quiet", begun.elapsed().as_secs());
 }
 
 /// What it says of itself, for whoever looks into why nothing moves.
@@ -296,8 +322,8 @@ async fn ask_the_broker(world: &World) {
     ];
     for question in questions {
         match world.servers.rabbitmqctl(question).await {
-            Ok(answer) => world.diary.note(format_args!("{}:\n{answer}", question[0])),
-            Err(error) => world.diary.note(format_args!("{}: {error:#}", question[0])),
+            Ok(answer) => world.journal.note(format_args!("{}:\n{answer}", question[0])),
+            Err(error) => world.journal.note(format_args!("{}: {error:#}", question[0])),
         }
     }
 }

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::database::{self, Database};
-use crate::diary::Diary;
 use crate::fault::FAILPOINTS;
 use crate::instance::{Instance, Launch};
+use crate::journal::Journal;
 use crate::people::{self, Group};
 use crate::provider::{ACCOUNT_SID, AUTH_TOKEN};
 use crate::provider_process::ProviderProcess;
@@ -23,7 +23,8 @@ use crate::small_disk::SmallDisk;
 
 /// After this, whoever holds something is taken for dead.
 pub const LEASE: Duration = Duration::from_secs(3);
-const KEY: &str = "torture-admin-key";
+/// The admin key of every instance.
+pub const KEY: &str = "torture-admin-key";
 /// Instances look once a second whether another has changed a rule.
 const RULES_ARE_NOTICED: Duration = Duration::from_secs(2);
 const STOP_LIMIT: Duration = Duration::from_secs(30);
@@ -38,7 +39,7 @@ pub struct World {
     pub provider: ProviderProcess,
     pub instances: Vec<Arc<Instance>>,
     pub small_disk: Option<SmallDisk>,
-    pub diary: Arc<Diary>,
+    pub journal: Arc<Journal>,
     http: reqwest::Client,
     folder: PathBuf,
     kept_up: JoinSet<()>,
@@ -57,7 +58,7 @@ impl World {
         binary: &Path,
         seed: u64,
     ) -> Result<Self> {
-        let diary = Arc::new(Diary::new(&folder.join("diary.log"))?);
+        let journal = Arc::new(Journal::new(&folder.join("journal.log"))?);
         let provider = ProviderProcess::start(&folder.join("ledger.jsonl"), seed).await?;
         let name = format!("torture_{}_{seed}", std::process::id());
         let small_disk =
@@ -77,7 +78,7 @@ impl World {
             provider,
             instances: Vec::new(),
             small_disk,
-            diary,
+            journal,
             http,
             folder: folder.to_owned(),
             kept_up: JoinSet::new(),
@@ -132,7 +133,7 @@ impl World {
             Launch { binary: binary.to_owned(), variables },
             lines,
             log,
-            Arc::clone(&self.diary),
+            Arc::clone(&self.journal),
         ))
     }
 
@@ -191,7 +192,7 @@ impl World {
         }
         let all = async { while self.kept_up.join_next().await.is_some() {} };
         if tokio::time::timeout(STOP_LIMIT, all).await.is_err() {
-            self.diary.find(format!(
+            self.journal.find(format!(
                 "an instance did not stop within {STOP_LIMIT:?}, although nothing was under way"
             ));
             self.kept_up.shutdown().await;
@@ -199,7 +200,7 @@ impl World {
         for instance in &self.instances {
             let log = std::fs::read_to_string(self.folder.join(format!("{}.log", instance.name)))?;
             if let Some(line) = log.lines().find(|line| line.contains("panicked at")) {
-                self.diary.find(format!("{} panicked: {line}", instance.name));
+                self.journal.find(format!("{} panicked: {line}", instance.name));
             }
         }
         Ok(())

@@ -73,10 +73,10 @@ async fn kill_at(
     instance.kill();
     if let Err(error) = lead_to(failpoint, world, load, random).await {
         // Something else that is going wrong just now may be in the way.
-        world.diary.note(format_args!("{failpoint} could not be led to: {error:#}"));
+        world.journal.note(format_args!("{failpoint} could not be led to: {error:#}"));
     }
     if !instance.has_died_at_its_failpoint(REACHED_WITHIN).await {
-        world.diary.count("failpoints not reached in time");
+        world.journal.count("failpoints not reached in time");
         instance.kill();
     }
 }

@@ -12,36 +12,36 @@ use anyhow::{Context, Result};
 
 /// Shared by all that happens in a round.
 #[derive(Debug)]
-pub struct Diary {
+pub struct Journal {
     begun: Instant,
-    pages: Mutex<Pages>,
+    entries: Mutex<Entries>,
 }
 
 #[derive(Debug)]
-struct Pages {
+struct Entries {
     file: File,
     counts: BTreeMap<&'static str, u64>,
     findings: Vec<String>,
 }
 
-impl Diary {
+impl Journal {
     /// With every entry written to a file, which is read when something was found.
     pub fn new(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file = file.with_context(|| format!("{} can't be written", path.display()))?;
-        let pages = Pages { file, counts: BTreeMap::new(), findings: Vec::new() };
-        Ok(Diary { begun: Instant::now(), pages: Mutex::new(pages) })
+        let entries = Entries { file, counts: BTreeMap::new(), findings: Vec::new() };
+        Ok(Journal { begun: Instant::now(), entries: Mutex::new(entries) })
     }
 
-    fn pages(&self) -> MutexGuard<'_, Pages> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Something that happened, and is no more than a line.
     pub fn note(&self, entry: impl fmt::Display) {
         let elapsed = self.begun.elapsed().as_secs_f64();
-        // A diary that can't be written is no reason to stop.
-        let _ = writeln!(self.pages().file, "{elapsed:8.3} {entry}");
+        // A journal that can't be written is no reason to stop.
+        let _ = writeln!(self.entries().file, "{elapsed:8.3} {entry}");
     }
 
     /// Something that is counted.
@@ -50,7 +50,7 @@ impl Diary {
     }
 
     pub fn add(&self, what: &'static str, number: u64) {
-        *self.pages().counts.entry(what).or_default() += number;
+        *self.entries().counts.entry(what).or_default() += number;
     }
 
     /// Something that must not be.
@@ -58,17 +58,17 @@ impl Diary {
         const MOST: usize = 50;
         let finding = finding.into();
         self.note(format_args!("FOUND: {finding}"));
-        let mut pages = self.pages();
-        if pages.findings.len() < MOST {
-            pages.findings.push(finding);
+        let mut entries = self.entries();
+        if entries.findings.len() < MOST {
+            entries.findings.push(finding);
         }
     }
 
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
-        self.pages().counts.clone()
+        self.entries().counts.clone()
     }
 
     pub fn findings(&self) -> Vec<String> {
-        self.pages().findings.clone()
+        self.entries().findings.clone()
     }
 }

@@ -1,0 +1,130 @@
+//! Hostile HTTP: every endpoint with mutated bodies, queries, paths and headers, and sockets that speak no HTTP at all.
+//!
+//! Every request must be answered within a limit, never with a server error, and every refusal must be a problem document. Afterwards the
+//! instance is alive and ready, and nothing that it accepted is stuck.
+
+mod mutate;
+mod request;
+mod socket;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::journal::Journal;
+use crate::random::Random;
+use crate::world::World;
+use request::Request;
+
+/// Few enough that the server never answers that too much is asked of it at once.
+const WORKERS: usize = 4;
+/// The longest time that an answer may take. Debug builds on busy machines are slow.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+/// A database or broker that restarts is not part of this round, so nothing may stay unready.
+const READY_LIMIT: Duration = Duration::from_secs(20);
+
+/// Sends hostile requests to the first instance for `length`.
+pub async fn run(world: &World, length: Duration, seed: u64) -> Result<()> {
+    let url = world.instances[0].url().context("the instance is up")?;
+    let end = Instant::now() + length;
+    let mut workers = JoinSet::new();
+    for worker in 0..WORKERS {
+        let random = Random::new(seed, &format!("fuzz {worker}"));
+        workers.spawn(requests(url.clone(), world.journal.clone(), random, end));
+    }
+    workers.spawn(socket::abuse(url.clone(), world.journal.clone(), Random::new(seed, "fuzz socket"), end));
+    while let Some(worker) = workers.join_next().await {
+        worker??;
+    }
+    await_ready(&url, &world.journal).await
+}
+
+async fn requests(
+    url: String,
+    journal: std::sync::Arc<Journal>,
+    mut random: Random,
+    end: Instant,
+) -> Result<()> {
+    let client = reqwest::Client::builder().timeout(ANSWER_LIMIT).no_proxy().build()?;
+    while Instant::now() < end {
+        let request = Request::draw(&mut random);
+        let Ok(built) = request.build(&client, &url) else {
+            // The client itself refuses to send it, a header with a line feed for example.
+            journal.count("fuzzed requests that no client can send");
+            continue;
+        };
+        journal.count("fuzzed requests");
+        match client.execute(built).await {
+            Ok(answer) => {
+                let status = answer.status().as_u16();
+                let body = answer.bytes().await.unwrap_or_default();
+                if let Some(fault) = fault_of_answer(status, &body) {
+                    journal.find(format!("{request} was answered with {status}: {fault}"));
+                }
+            }
+            // A server may close the connection of a request that it has refused while the rest is still being sent.
+            Err(error) if error.is_timeout() => {
+                journal.find(format!("{request} was not answered within {ANSWER_LIMIT:?}"));
+            }
+            Err(error) if request.is_well_formed() => {
+                journal.find(format!("{request} was not answered: {error:?}"));
+            }
+            Err(_) => journal.count("fuzzed requests whose connection was closed"),
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with an answer, if anything.
+fn fault_of_answer(status: u16, body: &[u8]) -> Option<String> {
+    let shown = || String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
+    match status {
+        500.. => Some(shown()),
+        400.. => {
+            let problem: Option<Value> = serde_json::from_slice(body).ok();
+            let complete = problem.is_some_and(|problem| {
+                problem["type"].is_string() && problem["title"].is_string() && problem["status"] == status
+            });
+            // HTTP's own refusals, of a request line that can't be read for example, have no body.
+            (!complete && !body.is_empty()).then(|| format!("no problem document: {}", shown()))
+        }
+        _ => None,
+    }
+}
+
+async fn await_ready(url: &str, journal: &Journal) -> Result<()> {
+    let client = reqwest::Client::builder().timeout(ANSWER_LIMIT).no_proxy().build()?;
+    for path in ["/healthz", "/readyz"] {
+        let begun = Instant::now();
+        loop {
+            let answer = client.get(format!("{url}{path}")).send().await;
+            if answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
+                break;
+            }
+            if begun.elapsed() > READY_LIMIT {
+                journal.find(format!("{path} after the hostile requests: {answer:?}"));
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_errors_and_refusals_without_a_problem_document_are_faults() {
+        assert_eq!(fault_of_answer(200, b"anything"), None);
+        let problem = br#"{"type": "urn:campanile:invalid", "title": "t", "status": 422, "detail": "d"}"#;
+        assert_eq!(fault_of_answer(422, problem), None);
+        assert!(fault_of_answer(404, problem).is_some(), "the status differs");
+        assert!(fault_of_answer(400, b"<html>").is_some());
+        assert!(fault_of_answer(500, problem).is_some());
+        assert!(fault_of_answer(503, problem).is_some());
+    }
+}
