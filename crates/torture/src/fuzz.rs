@@ -61,15 +61,15 @@ async fn requests(
                 let status = answer.status().as_u16();
                 let body = answer.bytes().await.unwrap_or_default();
                 if let Some(fault) = fault_of_answer(status, &body) {
-                    journal.find(format!("{request} was answered with {status}: {fault}"));
+                    journal.find(format!("{status}, {fault}, to {request}"));
                 }
             }
             // A server may close the connection of a request that it has refused while the rest is still being sent.
             Err(error) if error.is_timeout() => {
-                journal.find(format!("{request} was not answered within {ANSWER_LIMIT:?}"));
+                journal.find(format!("no answer within {ANSWER_LIMIT:?} to {request}"));
             }
             Err(error) if request.is_well_formed() => {
-                journal.find(format!("{request} was not answered: {error:?}"));
+                journal.find(format!("no answer ({error:?}) to {request}"));
             }
             Err(_) => journal.count("fuzzed requests whose connection was closed"),
         }

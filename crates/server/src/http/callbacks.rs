@@ -2,6 +2,7 @@
 //! speaks. It fills `receipt`, and the send's status stays.
 
 use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use campanile_channels::twilio;
@@ -12,6 +13,9 @@ use reqwest::Url;
 use serde::Deserialize;
 
 use super::{App, Problem};
+
+/// The largest body of a callback. Twilio's have less than a kilobyte.
+pub const MAX_BYTES: usize = 64 * 1024;
 
 /// Where Twilio calls back to, and what it may sign with.
 pub struct TwilioCallbacks {
@@ -33,10 +37,15 @@ pub struct Of {
 
 pub async fn twilio(
     State(app): State<App>,
-    Query(Of { send }): Query<Of>,
+    query: Result<Query<Of>, QueryRejection>,
     headers: HeaderMap,
-    body: Bytes,
+    body: Result<Bytes, BytesRejection>,
 ) -> Result<StatusCode, Problem> {
+    let Query(Of { send }) = query.map_err(|error| Problem::bad_query(error.body_text()))?;
+    let body = body.map_err(|error| match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Problem::too_large(MAX_BYTES),
+        _ => Problem::malformed(error.body_text()),
+    })?;
     let Some(callbacks) = app.twilio_callbacks.as_deref() else {
         return Err(Problem::not_found("no callbacks of Twilio are expected: server.public_url is not set"));
     };

@@ -80,10 +80,9 @@ fn router(app: App) -> Router {
 
 /// Whoever calls back has no key, but a signature.
 fn callback_routes() -> Router<App> {
-    const MAX_BYTES: usize = 64 * 1024;
     Router::new()
         .route("/v1/callbacks/twilio", post(callbacks::twilio))
-        .layer(DefaultBodyLimit::max(MAX_BYTES))
+        .layer(DefaultBodyLimit::max(callbacks::MAX_BYTES))
         .layer(axum::middleware::from_fn_with_state(places::callback_places(), places::take_callback_place))
 }
 

@@ -160,6 +160,17 @@ async fn what_twilio_tells_later_is_the_receipt_and_nobody_else_can_tell_it() {
 }
 
 #[tokio::test]
+async fn callbacks_that_can_not_be_read_are_refused_with_a_problem() {
+    let server = Fresh::start();
+    let call = async |query: &str, body: String| {
+        let request = server.request(Method::POST, &format!("/v1/callbacks/twilio{query}"));
+        Answer::to(request.header("content-type", "application/x-www-form-urlencoded").body(body)).await
+    };
+    call("?send=a", "x".repeat(65 * 1024)).await.assert_problem(413, "too-large").assert_says(&["65536"]);
+    call("?send=a&send=b", String::new()).await.assert_problem(422, "invalid-query");
+}
+
+#[tokio::test]
 async fn a_provider_that_is_away_is_asked_again_and_again() {
     // Nobody listens there.
     let url = format!("http://{ACCOUNT}:very-secret@127.0.0.1:1?from=1234");

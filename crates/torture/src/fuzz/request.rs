@@ -169,7 +169,7 @@ impl Request {
 /// As it is shown in a finding: enough to send it again.
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN_BYTES: usize = 600;
+        const SHOWN_BYTES: usize = 300;
         let body = String::from_utf8_lossy(&self.body[..self.body.len().min(SHOWN_BYTES)]);
         let type_shown = self.content_type.as_deref().unwrap_or("none");
         let key = if self.authorization.as_deref() == Some(&right_key()) { "the key" } else { "another key" };
