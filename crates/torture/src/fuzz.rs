@@ -3,10 +3,12 @@
 //! Every request must be answered within a limit, never with a server error, and every refusal must be a problem document. Afterwards the
 //! instance is alive and ready, and nothing that it accepted is stuck.
 
+mod harvest;
 mod mutate;
 mod request;
 mod socket;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -16,6 +18,7 @@ use tokio::task::JoinSet;
 use crate::journal::Journal;
 use crate::random::Random;
 use crate::world::World;
+use harvest::Harvest;
 use request::Request;
 
 /// Few enough that the server never answers that too much is asked of it at once.
@@ -29,12 +32,18 @@ const READY_LIMIT: Duration = Duration::from_secs(20);
 pub async fn run(world: &World, length: Duration, seed: u64) -> Result<()> {
     let url = world.instances[0].url().context("the instance is up")?;
     let end = Instant::now() + length;
+    let harvest = Arc::new(Harvest::default());
     let mut workers = JoinSet::new();
     for worker in 0..WORKERS {
         let random = Random::new(seed, &format!("fuzz {worker}"));
-        workers.spawn(requests(url.clone(), world.journal.clone(), random, end));
+        workers.spawn(requests(url.clone(), Arc::clone(&world.journal), Arc::clone(&harvest), random, end));
     }
-    workers.spawn(socket::abuse(url.clone(), world.journal.clone(), Random::new(seed, "fuzz socket"), end));
+    workers.spawn(socket::abuse(
+        url.clone(),
+        Arc::clone(&world.journal),
+        Random::new(seed, "fuzz socket"),
+        end,
+    ));
     while let Some(worker) = workers.join_next().await {
         worker??;
     }
@@ -43,13 +52,14 @@ pub async fn run(world: &World, length: Duration, seed: u64) -> Result<()> {
 
 async fn requests(
     url: String,
-    journal: std::sync::Arc<Journal>,
+    journal: Arc<Journal>,
+    harvest: Arc<Harvest>,
     mut random: Random,
     end: Instant,
 ) -> Result<()> {
     let client = reqwest::Client::builder().timeout(ANSWER_LIMIT).no_proxy().build()?;
     while Instant::now() < end {
-        let request = Request::draw(&mut random);
+        let request = Request::draw(&harvest, &mut random);
         let Ok(built) = request.build(&client, &url) else {
             // The client itself refuses to send it, a header with a line feed for example.
             journal.count("fuzzed requests that no client can send");
@@ -60,6 +70,13 @@ async fn requests(
             Ok(answer) => {
                 let status = answer.status().as_u16();
                 let body = answer.bytes().await.unwrap_or_default();
+                journal.count(match status {
+                    ..300 => "fuzzed requests that were accepted",
+                    _ => "fuzzed requests that were refused",
+                });
+                if status == 200 {
+                    harvest.learn(&serde_json::from_slice(&body).unwrap_or_default(), &mut random);
+                }
                 if let Some(fault) = fault_of_answer(status, &body) {
                     journal.find(format!("{status}, {fault}, to {request}"));
                 }

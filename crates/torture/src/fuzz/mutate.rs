@@ -95,6 +95,7 @@ pub fn text(random: &mut Random) -> String {
     match random.below(10) {
         0..5 => (*random.pick(TEXTS).unwrap_or(&"")).to_owned(),
         5..7 => (*random.pick(TEMPLATES).unwrap_or(&"")).to_owned(),
+        7 if random.percent(50) => text(random) + "\0",
         7 => "x".repeat(usize::try_from(random.below(100_000)).unwrap_or(0)),
         8 => (0..random.below(40)).filter_map(|_| any_char(random)).collect(),
         _ => text(random) + &text(random),

@@ -6,6 +6,7 @@ use anyhow::Result;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::{Value, json};
 
+use super::harvest::Harvest;
 use super::mutate;
 use crate::random::Random;
 use crate::world::KEY;
@@ -128,12 +129,12 @@ pub struct Request {
 }
 
 impl Request {
-    pub fn draw(random: &mut Random) -> Self {
+    pub fn draw(harvest: &Harvest, random: &mut Random) -> Self {
         let index = usize::try_from(random.below(ENDPOINTS.len() as u64)).unwrap_or(0);
-        Self::to(&ENDPOINTS[index], random)
+        Self::to(&ENDPOINTS[index], harvest, random)
     }
 
-    fn to(endpoint: &Endpoint, random: &mut Random) -> Self {
+    fn to(endpoint: &Endpoint, harvest: &Harvest, random: &mut Random) -> Self {
         let method = match random.below(20) {
             0 => *random.pick(&["PATCH", "OPTIONS", "HEAD", "TRACE", "FOO"]).unwrap_or(&"GET"),
             _ => *random.pick(endpoint.methods).unwrap_or(&"GET"),
@@ -141,7 +142,7 @@ impl Request {
         let has_body = matches!(method, "POST" | "PUT") || random.percent(3);
         Request {
             method: method.to_owned(),
-            target: target(endpoint, random),
+            target: target(endpoint, harvest, random),
             content_type: content_type(random),
             authorization: authorization(random),
             body: if has_body { body(endpoint, random) } else { Vec::new() },
@@ -183,20 +184,15 @@ fn right_key() -> String {
     format!("Bearer {KEY}")
 }
 
-fn target(endpoint: &Endpoint, random: &mut Random) -> String {
-    let id = match random.below(4) {
-        0 => "fuzz-1".to_owned(),
-        1 => random.below(1_000).to_string(),
-        _ => percent_encoded(&mutate::text(random)),
-    };
+fn target(endpoint: &Endpoint, harvest: &Harvest, random: &mut Random) -> String {
+    let known = if random.percent(60) { harvest.id(random) } else { None };
+    let id = percent_encoded(&known.unwrap_or_else(|| mutate::text(random)));
     let mut query = Vec::new();
-    for name in endpoint.query {
-        let percent = if matches!(*name, "after" | "limit") { 15 } else { 35 };
-        if random.percent(percent) {
-            let value =
-                if random.percent(30) { random.below(2_000).to_string() } else { mutate::text(random) };
-            let short: String = value.chars().take(3_000).collect();
-            query.push(format!("{name}={}", percent_encoded(&short)));
+    // With one or two at a time, a value that is refused seldom hides another.
+    for _ in 0..random.below(3) {
+        if let Some(name) = random.pick(endpoint.query) {
+            let value: String = parameter(name, harvest, random).chars().take(3_000).collect();
+            query.push(format!("{name}={}", percent_encoded(&value)));
         }
     }
     if random.percent(4) {
@@ -206,6 +202,19 @@ fn target(endpoint: &Endpoint, random: &mut Random) -> String {
     let target = if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) };
     // Longer ones are refused by HTTP itself, which `socket` tries.
     if target.len() > 6_000 { endpoint.path.replace("{}", "fuzz-1") } else { target }
+}
+
+fn parameter(name: &str, harvest: &Harvest, random: &mut Random) -> String {
+    match random.below(10) {
+        0..3 => mutate::text(random),
+        3..5 => random.below(2_000).to_string(),
+        _ if name == "after" && random.percent(50) => harvest.cursor(random).unwrap_or_default(),
+        // Cursors of tables are arrays of their keys.
+        _ if name == "after" => {
+            (0..random.between(1, 5)).map(|_| mutate::text(random)).collect::<Value>().to_string()
+        }
+        _ => harvest.id(random).unwrap_or_default(),
+    }
 }
 
 fn percent_encoded(text: &str) -> String {
@@ -281,8 +290,8 @@ mod tests {
     #[test]
     fn a_seed_draws_the_same_requests() {
         let draw = || {
-            let mut random = Random::new(3, "requests");
-            (0..50).map(|_| Request::draw(&mut random).to_string()).collect::<Vec<_>>()
+            let (harvest, mut random) = (Harvest::default(), Random::new(3, "requests"));
+            (0..50).map(|_| Request::draw(&harvest, &mut random).to_string()).collect::<Vec<_>>()
         };
         assert_eq!(draw(), draw());
     }
