@@ -6,12 +6,12 @@
 
 mod account;
 mod certificates;
-mod household;
 mod install;
 mod keeper;
 mod pgbouncer;
 mod ports;
 mod postgres;
+mod process_group;
 mod programs;
 mod rabbitmq;
 mod script;

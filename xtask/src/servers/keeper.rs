@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use super::household::Household;
+use super::process_group::ProcessGroup;
 use super::programs::{Places, Programs};
 use super::{
     CA_FILE, FAKETIME, PYTHON, Report, SMTP_SINK, VALGRIND, Variables, Wanted, certificates, install,
@@ -23,8 +23,8 @@ const START_LIMIT: Duration = Duration::from_mins(2);
 const ATTEMPTS: u32 = 4;
 
 pub fn keep(wanted: Wanted) -> Result<()> {
-    let household = Arc::new(Household::new("servers")?);
-    let guarded = Arc::clone(&household);
+    let group = Arc::new(ProcessGroup::new("servers")?);
+    let guarded = Arc::clone(&group);
     thread::spawn(move || {
         // An error of the pipe is its end, too.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
@@ -32,7 +32,7 @@ pub fn keep(wanted: Wanted) -> Result<()> {
         std::process::exit(0);
     });
 
-    let report = match start(&household, wanted) {
+    let report = match start(&group, wanted) {
         Ok(variables) => Report::Ready(variables),
         Err(error) => Report::Failed(format!("{error:#}")),
     };
@@ -42,30 +42,30 @@ pub fn keep(wanted: Wanted) -> Result<()> {
 
     // The kernel ends each server together with the thread that started it, so this one must stay.
     loop {
-        household.reap();
+        group.reap();
         thread::sleep(Duration::from_millis(100));
     }
 }
 
-fn start(household: &Household, wanted: Wanted) -> Result<Variables> {
+fn start(group: &ProcessGroup, wanted: Wanted) -> Result<Variables> {
     let programs = match programs::find(&Places::of_this_machine(), wanted) {
         Ok(programs) => programs,
         Err(missing) => bail!(install::request(&missing)),
     };
     let deadline = Instant::now() + START_LIMIT;
     for _ in 1..ATTEMPTS {
-        let result = start_all(household, &programs, deadline);
-        if !household.lost_a_port() {
+        let result = start_all(group, &programs, deadline);
+        if !group.lost_a_port() {
             return result;
         }
-        household.clear();
+        group.clear();
     }
-    start_all(household, &programs, deadline)
+    start_all(group, &programs, deadline)
 }
 
 /// RabbitMQ first: it takes longest, and the others come up meanwhile.
-fn start_all(household: &Household, programs: &Programs, deadline: Instant) -> Result<Variables> {
-    let certificates = certificates::make(&household.folder("certificates")?, &programs.openssl)?;
+fn start_all(group: &ProcessGroup, programs: &Programs, deadline: Instant) -> Result<Variables> {
+    let certificates = certificates::make(&group.folder("certificates")?, &programs.openssl)?;
     let mut variables = Variables::from([
         (CA_FILE.to_owned(), certificates.authority.display().to_string()),
         (FAKETIME.to_owned(), programs.faketime.display().to_string()),
@@ -74,19 +74,19 @@ fn start_all(household: &Household, programs: &Programs, deadline: Instant) -> R
         (PYTHON.to_owned(), programs.python.display().to_string()),
     ]);
     let broker = match &programs.broker {
-        Some(programs) => Some(rabbitmq::start(household, programs, &certificates, &mut variables)?),
+        Some(programs) => Some(rabbitmq::start(group, programs, &certificates, &mut variables)?),
         None => None,
     };
     if let Some(programs) = &programs.database {
-        let database = postgres::start(household, programs, &certificates, deadline, &mut variables)?;
-        let pool = pgbouncer::start(household, &programs.pgbouncer, database.port, &mut variables)?;
-        household.await_text(&database.process, postgres::READY, deadline)?;
-        household.await_text(&pool, pgbouncer::READY, deadline)?;
+        let database = postgres::start(group, programs, &certificates, deadline, &mut variables)?;
+        let pool = pgbouncer::start(group, &programs.pgbouncer, database.port, &mut variables)?;
+        group.await_text(&database.process, postgres::READY, deadline)?;
+        group.await_text(&pool, pgbouncer::READY, deadline)?;
     }
     // Without its epmd, RabbitMQ takes half a minute to give up.
-    ensure!(!household.lost_a_port(), "somebody else takes the ports of the servers, again and again");
+    ensure!(!group.lost_a_port(), "somebody else takes the ports of the servers, again and again");
     if let Some(process) = broker {
-        household.await_text(&process, rabbitmq::READY, deadline)?;
+        group.await_text(&process, rabbitmq::READY, deadline)?;
     }
     Ok(variables)
 }

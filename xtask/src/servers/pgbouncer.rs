@@ -6,27 +6,27 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::account::{Account, Last};
-use super::household::{Household, Process};
+use super::process_group::{Process, ProcessGroup};
 use super::{PGBOUNCER_URL, Variables, ports};
 
 /// What it writes when it takes connections.
 pub const READY: &str = "process up";
 
 pub fn start(
-    household: &Household,
+    group: &ProcessGroup,
     program: &Path,
     database_port: u16,
     variables: &mut Variables,
 ) -> Result<Process> {
     let account = Account::of("postgres")?;
     let [port] = ports::free()?;
-    let file = household.folder("pgbouncer")?.join("pgbouncer.ini");
+    let file = group.folder("pgbouncer")?.join("pgbouncer.ini");
     fs::write(&file, settings(port, database_port))
         .with_context(|| format!("cannot write {}", file.display()))?;
 
-    let mut server = household.server(account, Last::Kill, program);
+    let mut server = group.server(account, Last::Kill, program);
     server.arg(&file);
-    let process = household.start("pgbouncer", account, server)?;
+    let process = group.start("pgbouncer", account, server)?;
     variables.insert(PGBOUNCER_URL.to_owned(), format!("postgres://postgres@127.0.0.1:{port}/postgres"));
     Ok(process)
 }

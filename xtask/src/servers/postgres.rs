@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::account::{Account, Last};
 use super::certificates::Certificates;
-use super::household::{Household, Process};
+use super::process_group::{Process, ProcessGroup};
 use super::programs::DatabasePrograms;
 use super::{DATABASE_URL, PG_CTL, Variables, ports, script};
 
@@ -22,23 +22,23 @@ pub struct Postgres {
 }
 
 pub fn start(
-    household: &Household,
+    group: &ProcessGroup,
     programs: &DatabasePrograms,
     certificates: &Certificates,
     deadline: Instant,
     variables: &mut Variables,
 ) -> Result<Postgres> {
     let account = Account::of("postgres")?;
-    let folder = household.folder("postgres")?;
+    let folder = group.folder("postgres")?;
     account.give(&folder)?;
     let data = folder.join("data");
 
-    let mut initdb = household.server(account, Last::Kill, &programs.postgresql.join("initdb"));
+    let mut initdb = group.server(account, Last::Kill, &programs.postgresql.join("initdb"));
     // What a crash of the machine leaves of it does not matter: nobody comes back to this cluster.
     initdb
         .args(["-A", "trust", "-U", "postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "-D"])
         .arg(&data);
-    household.await_success(&household.start("initdb", account, initdb)?, deadline)?;
+    group.await_success(&group.start("initdb", account, initdb)?, deadline)?;
 
     let [port] = ports::free()?;
     let key = certificates.key_for(account, &folder)?;
@@ -57,12 +57,12 @@ pub fn start(
         .and_then(|mut file| file.write_all(settings.as_bytes()))
         .context("cannot write postgresql.conf")?;
 
-    let mut server = household.server(account, Last::Quit, &programs.postgresql.join("postgres"));
+    let mut server = group.server(account, Last::Quit, &programs.postgresql.join("postgres"));
     server.arg("-D").arg(&data);
-    let process = household.start("postgres", account, server)?;
+    let process = group.start("postgres", account, server)?;
 
-    let mut pg_ctl = household.tool(account, &programs.postgresql.join("pg_ctl"));
-    pg_ctl.arg("-D").arg(&data).arg("-l").arg(household.log("postgres"));
+    let mut pg_ctl = group.tool(account, &programs.postgresql.join("pg_ctl"));
+    pg_ctl.arg("-D").arg(&data).arg("-l").arg(group.log("postgres"));
     let control = folder.join("pg_ctl");
     script::write(&control, &pg_ctl)?;
 

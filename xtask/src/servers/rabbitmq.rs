@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use super::account::{Account, Last};
 use super::certificates::Certificates;
-use super::household::{Household, Process};
+use super::process_group::{Process, ProcessGroup};
 use super::programs::BrokerPrograms;
 use super::{BROKER_TLS_URL, BROKER_URL, RABBITMQ_NODE, RABBITMQCTL, Variables, ports, script};
 
@@ -24,7 +24,7 @@ pub const READY: &str = "Server startup complete";
 /// `docs/guides/rabbitmq.md`.
 const HEAPS: &str = "+MHsbct 16384 +MHlmbcs 16384";
 
-/// Kills the node, and starts it again so that the household still finds it.
+/// Kills the node, and starts it again so that the process group still finds it.
 const NODE_SCRIPT: &str = include_str!("node.sh");
 
 #[derive(Debug)]
@@ -40,33 +40,33 @@ struct Node {
 }
 
 pub fn start(
-    household: &Household,
+    group: &ProcessGroup,
     programs: &BrokerPrograms,
     certificates: &Certificates,
     variables: &mut Variables,
 ) -> Result<Process> {
     let account = Account::of("rabbitmq")?;
-    let folder = household.folder(NAME)?;
+    let folder = group.folder(NAME)?;
     account.give(&folder)?;
     let [plain_port, tls_port, distribution_port, epmd_port] = ports::free()?;
     let node = Node { account, folder, plain_port, tls_port, distribution_port, epmd_port };
     node.furnish(certificates)?;
 
     // Erlang would start one in the background, which would then outlive us.
-    let mut epmd = node.with_environment(household.server(account, Last::Kill, &programs.epmd));
+    let mut epmd = node.with_environment(group.server(account, Last::Kill, &programs.epmd));
     // Without, it says nothing when its port is taken.
     epmd.arg("-debug");
-    household.start("epmd", account, epmd)?;
+    group.start("epmd", account, epmd)?;
     let program = programs.rabbitmq.join("rabbitmq-server");
-    let server = node.with_environment(household.server(account, Last::Kill, &program));
-    let process = household.start(NAME, account, server)?;
+    let server = node.with_environment(group.server(account, Last::Kill, &program));
+    let process = group.start(NAME, account, server)?;
 
-    let rabbitmqctl = node.with_environment(household.tool(account, &programs.rabbitmq.join("rabbitmqctl")));
+    let rabbitmqctl = node.with_environment(group.tool(account, &programs.rabbitmq.join("rabbitmqctl")));
     let control = node.folder.join("rabbitmqctl");
     script::write(&control, &rabbitmqctl)?;
 
-    let mut shell = node.with_environment(household.tool(account, Path::new("sh")));
-    shell.args(["-c", NODE_SCRIPT, "node"]).arg(household.log(NAME)).arg(READY).arg(&program);
+    let mut shell = node.with_environment(group.tool(account, Path::new("sh")));
+    shell.args(["-c", NODE_SCRIPT, "node"]).arg(group.log(NAME)).arg(READY).arg(&program);
     let life = node.folder.join("node");
     script::write(&life, &shell)?;
 
@@ -163,15 +163,15 @@ mod tests {
 
     #[test]
     fn node_that_tests_start_again_ends_with_the_others() {
-        let household = Household::new("node").unwrap();
-        let folder = household.folder(NAME).unwrap();
+        let group = ProcessGroup::new("node").unwrap();
+        let folder = group.folder(NAME).unwrap();
         let (server, log, pid, store) =
-            (folder.join("server"), household.log(NAME), folder.join("pid"), folder.join("store"));
+            (folder.join("server"), group.log(NAME), folder.join("pid"), folder.join("store"));
         fs::write(&server, SERVER).unwrap();
         fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(&log, "").unwrap();
         let succeeds = |task| {
-            let mut shell = household.tool(Account::Ourselves, Path::new("sh"));
+            let mut shell = group.tool(Account::Ourselves, Path::new("sh"));
             shell.env("RABBITMQ_PID_FILE", &pid).env("RABBITMQ_MNESIA_BASE", &store);
             shell.args(["-c", NODE_SCRIPT, "node"]).arg(&log).arg(READY).arg(&server).arg(task);
             shell.output().unwrap().status.success()
@@ -183,7 +183,7 @@ mod tests {
         assert!(succeeds("wipe") && !store.exists() && succeeds("start"));
 
         let last = fs::read_to_string(&pid).unwrap();
-        household.end();
+        group.end();
         let command = fs::read_to_string(format!("/proc/{}/cmdline", last.trim())).unwrap_or_default();
         assert_eq!(command, "", "neither alive nor anything but a trace of it");
     }

@@ -38,14 +38,14 @@ const PORT_IS_TAKEN: [&str; 5] = [
 const TAIL_LINES: usize = 25;
 
 #[derive(Debug)]
-pub struct Household {
+pub struct ProcessGroup {
     folder: PathBuf,
     members: Mutex<Members>,
 }
 
 #[derive(Debug, Default)]
 struct Members {
-    /// Nobody is taken in any more.
+    /// No process is started any more.
     ended: bool,
     all: Vec<Member>,
 }
@@ -64,14 +64,14 @@ pub struct Process {
     log: PathBuf,
 }
 
-impl Household {
+impl ProcessGroup {
     /// In a folder of this name and the number of our process.
     pub fn new(name: &str) -> Result<Self> {
         let folder = open_folder()?.join(format!("campanile-{name}-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        let household = Self { folder, members: Mutex::default() };
-        open_to_all(&household.folder)?;
-        Ok(household)
+        let group = Self { folder, members: Mutex::default() };
+        open_to_all(&group.folder)?;
+        Ok(group)
     }
 
     /// A folder of this name inside, which everybody may look into.
@@ -84,15 +84,15 @@ impl Household {
 
     /// A server that gets this signal when we are gone; nothing of our environment reaches it.
     pub fn server(&self, account: Account, last: Last, program: &Path) -> Command {
-        self.furnished(account.server(last, program))
+        self.with_environment(account.server(last, program))
     }
 
     /// The same for a program that tests call when they like.
     pub fn tool(&self, account: Account, program: &Path) -> Command {
-        self.furnished(account.tool(program))
+        self.with_environment(account.tool(program))
     }
 
-    fn furnished(&self, mut command: Command) -> Command {
+    fn with_environment(&self, mut command: Command) -> Command {
         let path = std::env::var_os("PATH").unwrap_or_default();
         command.current_dir(&self.folder).env_clear().env(MARK, &self.folder).env("PATH", path);
         command.env("LANG", "C.UTF-8");
@@ -317,47 +317,47 @@ mod tests {
         Instant::now() + Duration::from_secs(20)
     }
 
-    fn shell(household: &Household, script: &str) -> Command {
-        let mut command = household.server(Account::Ourselves, Last::Kill, Path::new("sh"));
+    fn shell(group: &ProcessGroup, script: &str) -> Command {
+        let mut command = group.server(Account::Ourselves, Last::Kill, Path::new("sh"));
         command.args(["-c", script]);
         command
     }
 
     #[test]
     fn end_leaves_neither_processes_nor_the_folder() {
-        let household = Household::new("end").unwrap();
+        let group = ProcessGroup::new("end").unwrap();
         // One that leaves its group and its parent, as daemons do.
         let script = "setsid sleep 1000 & echo up; exec sleep 1001";
-        let process = household.start("sleeper", Account::Ourselves, shell(&household, script)).unwrap();
-        household.await_text(&process, "up", soon()).unwrap();
-        household.end();
-        assert!(marked(&household.folder).is_empty());
-        assert!(!household.folder.exists());
-        assert!(household.start("late", Account::Ourselves, shell(&household, "exit 0")).is_err());
+        let process = group.start("sleeper", Account::Ourselves, shell(&group, script)).unwrap();
+        group.await_text(&process, "up", soon()).unwrap();
+        group.end();
+        assert!(marked(&group.folder).is_empty());
+        assert!(!group.folder.exists());
+        assert!(group.start("late", Account::Ourselves, shell(&group, "exit 0")).is_err());
     }
 
     #[test]
     fn process_that_ends_too_early_shows_its_log() {
-        let household = Household::new("early").unwrap();
-        let failing = shell(&household, "echo no such thing; exit 3");
-        let process = household.start("failing", Account::Ourselves, failing).unwrap();
-        let error = household.await_text(&process, "up", soon()).unwrap_err().to_string();
+        let group = ProcessGroup::new("early").unwrap();
+        let failing = shell(&group, "echo no such thing; exit 3");
+        let process = group.start("failing", Account::Ourselves, failing).unwrap();
+        let error = group.await_text(&process, "up", soon()).unwrap_err().to_string();
         assert!(error.contains("failing did not come up") && error.ends_with("    no such thing"), "{error}");
-        assert!(!household.lost_a_port());
-        household.end();
+        assert!(!group.lost_a_port());
+        group.end();
     }
 
     #[test]
     fn taken_port_is_told_from_other_failures_and_forgotten_with_the_attempt() {
-        let household = Household::new("port").unwrap();
-        let failing = shell(&household, "echo 'bind(): Address already in use'");
-        let process = household.start("failing", Account::Ourselves, failing).unwrap();
-        household.await_success(&process, soon()).unwrap();
-        assert!(household.lost_a_port());
-        household.clear();
-        assert!(!household.lost_a_port());
-        assert_eq!(fs::read_dir(&household.folder).unwrap().count(), 0);
-        household.end();
+        let group = ProcessGroup::new("port").unwrap();
+        let failing = shell(&group, "echo 'bind(): Address already in use'");
+        let process = group.start("failing", Account::Ourselves, failing).unwrap();
+        group.await_success(&process, soon()).unwrap();
+        assert!(group.lost_a_port());
+        group.clear();
+        assert!(!group.lost_a_port());
+        assert_eq!(fs::read_dir(&group.folder).unwrap().count(), 0);
+        group.end();
     }
 
     #[test]
