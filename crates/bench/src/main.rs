@@ -20,13 +20,13 @@ mod probe;
 mod process;
 mod provider;
 mod report;
+mod round_trips;
 mod servers;
 mod shape;
 mod site;
 mod steps;
 mod sustained;
 mod tool;
-mod turns;
 mod world;
 
 use std::fs::File;

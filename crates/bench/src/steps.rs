@@ -9,9 +9,9 @@ use crate::bench::Bench;
 use crate::engine::Engine;
 use crate::process::CpuTime;
 use crate::report::{Report, number};
+use crate::round_trips::RoundTrips;
 use crate::shape::Shape;
 use crate::sustained::{plenty, window_of};
-use crate::turns::Turns;
 use crate::world::{Backend, World};
 
 const SHOWN: usize = 16;
@@ -36,17 +36,17 @@ pub async fn measure(bench: &Bench, report: &mut Report, shape: Shape) -> Result
 async fn of_one_run(bench: &Bench, world: &mut World, report: &mut Report, shape: Shape) -> Result<()> {
     shape.move_in(world).await?;
     shape.order(world, 0, plenty(world.backend, shape, bench.window)).await?;
-    let turns = Turns::between(&world.database.url()).await?;
-    world.set("CAMPANILE_DATABASE__URL", turns.url());
+    let round_trips = RoundTrips::between(&world.database.url()).await?;
+    world.set("CAMPANILE_DATABASE__URL", round_trips.url());
     let counts = forget_statements(world).await.is_ok();
     let engine = world.start().await?;
     let (sent, stages, cpu) = (engine.sent().await?, stages(&engine).await?, CpuTime::now(engine.pid)?);
-    let trips = turns.count();
+    let trips = round_trips.count();
     // From the first statement on, so that nothing is counted that is not also divided by.
     window_of(world, &engine, bench.window).await?;
     let notifications = engine.sent().await? - sent;
     #[expect(clippy::cast_precision_loss, reason = "far below that")]
-    let trips = (turns.count() - trips) as f64 / notifications * 1_000.0;
+    let trips = (round_trips.count() - trips) as f64 / notifications * 1_000.0;
     let mut stages = difference(&stages, &self::stages(&engine).await?, notifications);
     let whole = CpuTime::now(engine.pid)?.since(cpu, notifications).engine;
     let elsewhere = whole - stages.iter().map(|(_, us)| us).sum::<f64>();
@@ -175,8 +175,8 @@ mod tests {
         let mut world = World::build(&bench, Backend::Servers).await.expect("the servers are there");
         shape.move_in(&world).await.expect("the database is there");
         shape.order(&world, 0, events).await.expect("the database is there");
-        let turns = Turns::between(&world.database.url()).await.expect("a port is free");
-        world.set("CAMPANILE_DATABASE__URL", turns.url());
+        let round_trips = RoundTrips::between(&world.database.url()).await.expect("a port is free");
+        world.set("CAMPANILE_DATABASE__URL", round_trips.url());
         let counts = forget_statements(&world).await;
         counts.expect("PostgreSQL has pg_stat_statements in shared_preload_libraries");
         let engine = world.start().await.expect("the server starts");
@@ -186,7 +186,7 @@ mod tests {
             assert!(begun.elapsed() < PATIENCE, "not all were sent within {PATIENCE:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        let trips = count(turns.count()) * 1_000.0 / all;
+        let trips = count(round_trips.count()) * 1_000.0 / all;
         let statements = statements(&world, all).await.expect("it can be asked");
         engine.stop().await.expect("it stops");
         world.demolish(&bench).await.expect("it can be removed");

@@ -1,4 +1,4 @@
-//! Stands between the engine and its database and counts round trips: how often somebody speaks again after having listened.
+//! A proxy between the engine and its database that counts round trips: requests that follow an answer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 #[derive(Debug)]
-pub struct Turns {
+pub struct RoundTrips {
     address: SocketAddr,
     url: String,
     count: Arc<AtomicUsize>,
     serving: JoinHandle<()>,
 }
 
-impl Turns {
+impl RoundTrips {
     /// Leads to the database at this URL.
     pub async fn between(url: &str) -> Result<Self> {
         let place = place(url).context("the database's URL names no host")?;
@@ -39,7 +39,7 @@ impl Turns {
                 tokio::spawn(back(from_far, to_near, has_listened));
             }
         });
-        Ok(Turns { address, url: url.to_owned(), count, serving })
+        Ok(RoundTrips { address, url: url.to_owned(), count, serving })
     }
 
     pub fn url(&self) -> String {
@@ -54,7 +54,7 @@ impl Turns {
     }
 }
 
-impl Drop for Turns {
+impl Drop for RoundTrips {
     fn drop(&mut self) {
         self.serving.abort();
     }
