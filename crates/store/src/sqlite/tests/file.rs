@@ -84,13 +84,15 @@ async fn a_file_that_is_opened_again_has_what_was_written() {
         store.accept(vec![event("a")]).await.unwrap();
         store.rule_version().await.unwrap()
     };
+    let applied = || count(&folder.connect(), "SELECT count(*) FROM refinery_schema_history");
+    let applied_at_first = applied();
     for _ in 0..3 {
         let store = folder.open();
         assert_eq!(store.accept(vec![event("a")]).await.unwrap(), Acceptance::Accepted(vec![false]));
         assert_eq!(store.rule_version().await.unwrap(), version, "default routes are written once");
         assert_eq!(store.rule_rows().await.unwrap().routing.len(), 4);
     }
-    assert_eq!(count(&folder.connect(), "SELECT count(*) FROM refinery_schema_history"), 7);
+    assert_eq!(applied(), applied_at_first);
 }
 
 #[tokio::test]
