@@ -176,6 +176,17 @@ impl Sends {
                 bail!("send.{channel}.defer_for: only e-mail is deferred; leave it out");
             }
         }
+        for (channel, send) in [("email", &self.email), ("push", &self.push), ("sms", &self.sms)] {
+            if send.wait_for.is_some() {
+                bail!("send.{channel}.wait_for: only Slack is waited for; leave it out");
+            }
+        }
+        if self.slack.max_attempts.is_some() {
+            bail!(
+                "send.slack.max_attempts: a Slack post has one attempt; leave it out (send.slack.wait_for says how \
+                 long it waits for a busy webhook)"
+            );
+        }
         Ok(())
     }
 }
@@ -184,7 +195,9 @@ impl Sends {
 #[serde(deny_unknown_fields)]
 pub struct Send {
     pub poll_interval: Span,
-    pub max_attempts: u32,
+    /// Not of Slack, which has one attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
     pub backoff_base: Span,
     pub backoff_cap: Span,
     #[serde(deserialize_with = "word")]
@@ -192,6 +205,9 @@ pub struct Send {
     /// Of e-mail only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defer_for: Option<Span>,
+    /// Of Slack only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_for: Option<Span>,
     pub concurrency: usize,
 }
 
@@ -415,11 +431,11 @@ impl Send {
         SendConfig {
             poll_interval: self.poll_interval.0,
             policy: SendPolicy {
-                max_attempts: self.max_attempts.max(1),
+                max_attempts: self.max_attempts.unwrap_or(1).max(1),
                 backoff_base: self.backoff_base.0,
                 backoff_cap: self.backoff_cap.0,
                 on_doubt: self.on_doubt,
-                defer_for: self.defer_for.map_or(Duration::ZERO, |span| span.0),
+                defer_for: self.defer_for.or(self.wait_for).map_or(Duration::ZERO, |span| span.0),
             },
             concurrency: self.concurrency.clamp(1, 1_000),
         }

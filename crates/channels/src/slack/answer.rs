@@ -44,7 +44,7 @@ pub enum Meaning {
 /// |---|---|
 /// | 200 `ok` | sent |
 /// | another 2xx, or one that can't be read | unknown: it may well have been accepted |
-/// | 429 | busy: tried again within the attempt, else down |
+/// | 429 | busy: this webhook is left alone for as long as Slack says |
 /// | another 4xx, or a 3xx | rejected: it is about this message or this webhook, which is dead if Slack says that there is none |
 /// | 5xx, such as `rollup_error` | unknown: something may have happened |
 pub async fn meaning(response: Response, address: &str) -> Meaning {
@@ -66,11 +66,6 @@ pub async fn meaning(response: Response, address: &str) -> Meaning {
         },
     };
     Meaning::Final(outcome.into())
-}
-
-/// Slack wants to be left alone for longer than the attempt lasts: this channel's webhook, and perhaps no other.
-pub fn busy(after: Option<Duration>) -> Outcome {
-    Outcome::Retry { after, error: "Slack is asked too often (429)".to_owned() }
 }
 
 /// Nothing that Slack says is repeated but a word of its own: whoever answers may say anything.

@@ -28,7 +28,7 @@ fn slack(hosts: &[&str], leads_to: &str, deadline: Duration) -> Slack {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let allowed_hosts = hosts.iter().map(|host| AllowedHost::parse(host).unwrap()).collect();
     let names = Names(vec![SocketAddr::new(leads_to.parse().unwrap(), 0)]);
-    Slack::with_names(SlackConfig { allowed_hosts, deadline }, Arc::new(names)).unwrap()
+    Slack::with_names(SlackConfig { allowed_hosts, deadline, per_second: 1_000.0 }, Arc::new(names)).unwrap()
 }
 
 struct Names(Vec<SocketAddr>);
@@ -263,45 +263,40 @@ async fn a_slow_answer_within_the_deadline_counts() {
     assert_eq!(outcome_of(ok().after(Duration::from_millis(200))).await, SENT);
 }
 
-#[tokio::test]
-async fn a_busy_slack_is_asked_again_within_the_attempt() {
-    let started = Instant::now();
-    assert_eq!(answer_of(vec![busy("1"), ok()], PATIENT).await.outcome, SENT);
-    assert!(started.elapsed() >= Duration::from_secs(1), "it was waited for");
+fn paced(answer: Answer) -> (Duration, String) {
+    let Outcome::Paced { after, error } = answer.outcome else { panic!("{answer:?}") };
+    (after, error)
 }
 
 #[tokio::test]
-async fn a_wait_of_nothing_is_a_wait() {
-    let started = Instant::now();
-    assert_eq!(answer_of(vec![busy("0"), ok()], PATIENT).await.outcome, SENT);
-    assert!(started.elapsed() >= Duration::from_secs(1));
-}
-
-#[tokio::test]
-async fn a_slack_that_is_busy_for_longer_is_left_alone_for_as_long() {
-    for (replies, deadline, after) in [
-        (vec![busy("30")], PATIENT, Some(30)),
-        // Only what is left counts, and a whole new try must fit into it.
-        (vec![busy("2"), busy("2")], Duration::from_secs(5), Some(2)),
-        (vec![busy("soon")], PATIENT, None),
-        (vec![Reply::json(429, "")], PATIENT, None),
+async fn a_busy_webhook_is_left_alone_for_as_long_as_slack_says() {
+    for (reply, after) in [
+        (busy("30"), Duration::from_secs(30)),
+        (busy("0"), Duration::from_millis(1)),
+        (busy("86400"), Duration::from_mins(15)),
+        (busy("soon"), Duration::from_secs(10)),
+        (Reply::json(429, ""), Duration::from_secs(10)),
     ] {
-        let started = Instant::now();
-        let outcome = answer_of(replies, deadline).await.outcome;
-        assert!(started.elapsed() < deadline);
-        assert_discreet(&outcome, &["429"]);
-        let Outcome::Retry { after: asked, .. } = outcome else { panic!("{outcome:?}") };
-        assert_eq!(asked, after.map(Duration::from_secs));
+        let answer = answer_of(vec![reply], PATIENT).await;
+        assert_discreet(&answer.outcome, &["429"]);
+        assert_eq!(paced(answer).0, after, "it is not slept away: the send waits in the database");
     }
 }
 
 #[tokio::test]
-async fn who_was_busy_and_then_is_silent_still_keeps_the_deadline() {
-    let deadline = Duration::from_secs(4);
-    let started = Instant::now();
-    let outcome = answer_of(vec![busy("1"), Reply::Silence], deadline).await.outcome;
-    assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
-    assert!(started.elapsed() < deadline + Duration::from_millis(900), "{:?}", started.elapsed());
+async fn all_that_wait_for_a_webhook_wait_together_and_others_do_not() {
+    let (server, other) = (serve(vec![busy("30")]).await, serve(vec![ok()]).await);
+    let slack = slack(&[&server.address, &other.address], "127.0.0.1", PATIENT);
+    let first = paced(post(&slack, &webhook(&server), "Title", "Body").await).0;
+    assert_eq!(first, Duration::from_secs(30));
+    for _ in 0..3 {
+        let answer = post(&slack, &webhook(&server), "Title", "Body").await;
+        assert_discreet(&answer.outcome, &["turn"]);
+        let after = paced(answer).0;
+        assert!(after > Duration::from_secs(25) && after < Duration::from_secs(31), "{after:?}");
+    }
+    assert_eq!(post(&slack, &webhook(&other), "Title", "Body").await.outcome, SENT);
+    assert_eq!(server.requests().len(), 1, "it is left alone");
 }
 
 #[tokio::test]
@@ -391,6 +386,7 @@ async fn names_are_looked_up_by_the_system_as_a_rule() {
     let config = |host: &str| SlackConfig {
         allowed_hosts: vec![AllowedHost::parse(host).unwrap()],
         deadline: PATIENT,
+        per_second: 1_000.0,
     };
     let slack = Slack::new(config(&host)).unwrap();
     assert_eq!(post(&slack, &format!("http://{host}{PATH}"), "T", "B").await.outcome, SENT);
