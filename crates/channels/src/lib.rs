@@ -28,7 +28,7 @@ pub use chain::{Asked, Chain, Link, Room};
 pub use fcm::{Fcm, FcmConfig, KeyFileError, ServiceAccount};
 pub use http::is_this_machine;
 pub use pace::Pace;
-pub use slack::{AllowedHost, Slack, SlackConfig};
+pub use slack::{AllowedHost, Slack, SlackConfig, check_webhook};
 pub use smtp::{
     Correspondent, Credentials, DomainLimits, ExtraHeader, Mailbox, NoHeader, Security, Smtp, SmtpConfig,
 };

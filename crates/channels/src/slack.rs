@@ -27,7 +27,7 @@ use self::pacing::Pacing;
 use crate::http::{self, Proxy};
 use crate::{Answer, Message, Provider};
 
-pub use webhook::AllowedHost;
+pub use webhook::{AllowedHost, check_webhook};
 
 /// How long a webhook is left alone that is asked too often and does not say when to come back.
 const WAIT: Duration = Duration::from_secs(10);

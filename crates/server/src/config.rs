@@ -269,6 +269,23 @@ fn redacted<S: Serializer>(secret: &str, serializer: S) -> Result<S::Ok, S::Erro
     serializer.serialize_str(if secret.is_empty() { "" } else { "(redacted)" })
 }
 
+/// A text that is shown to nobody.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub String);
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        redacted(&self.0, serializer)
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(redacted)")
+    }
+}
+
 /// What flags say; they win over everything else.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
@@ -340,7 +357,7 @@ impl Config {
             );
         }
         self.server.check()?;
-        UserTypes::new(self.user_types.clone()).map_err(anyhow::Error::msg)?;
+        self.user_types()?;
         for (key, value) in [
             ("fan_out.batch", self.fan_out.batch),
             ("publish.batch", self.publish.batch),
@@ -384,6 +401,12 @@ impl Config {
         self.engine.roles.parse().map_err(|error| anyhow::anyhow!("engine.roles: {error}"))
     }
 
+    fn user_types(&self) -> anyhow::Result<UserTypes> {
+        let mut user_types = self.user_types.clone();
+        self.channels.slack.set_default_webhooks(&mut user_types)?;
+        UserTypes::new(user_types).map_err(anyhow::Error::msg)
+    }
+
     pub fn engine(&self) -> anyhow::Result<EngineConfig> {
         let instance = match self.engine.instance.as_str() {
             "" => format!("{}-{}", hostname(), std::process::id()),
@@ -392,7 +415,7 @@ impl Config {
         Ok(EngineConfig {
             instance,
             roles: self.roles()?,
-            user_types: UserTypes::new(self.user_types.clone()).map_err(anyhow::Error::msg)?,
+            user_types: self.user_types()?,
             fan_out: FanOutConfig {
                 poll_interval: self.fan_out.poll_interval.0,
                 batch: self.fan_out.batch,

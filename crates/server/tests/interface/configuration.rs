@@ -118,6 +118,25 @@ fn secrets_are_not_printed() {
 }
 
 #[test]
+fn default_webhooks_are_not_printed_and_a_variable_wins_over_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[channels.slack]\nallowed_hosts = \"hooks.slack.com\"\n[channels.slack.default_webhook]\n\
+                ADMIN_USER = \"https://hooks.slack.com/very-secret\"\n";
+    let file = file(folder.path(), "my.toml", text);
+    let print = || {
+        let mut command = bare(folder.path());
+        command.args(["--config", &file, "config", "print"]);
+        command
+    };
+    let printed = Ran::of(&mut print()).succeeded();
+    assert!(printed.contains("ADMIN_USER = \"(redacted)\"") && !printed.contains("secret"), "{printed}");
+    let variable = "CAMPANILE_CHANNELS__SLACK__DEFAULT_WEBHOOK__ADMIN_USER";
+    let refused = Ran::of(print().env(variable, "https://evil.example/very-secret"));
+    assert!(!format!("{refused:?}").contains("secret"), "{refused:?}");
+    refused.failed(1, &["channels.slack.default_webhook", "allowed_hosts"]);
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     let folder = tempfile::tempdir().unwrap();
     for (text, words) in [
@@ -181,6 +200,22 @@ fn what_is_wrong_is_named() {
         ("[send.email]\nwait_for = \"1h\"\n", ["send.email.wait_for", "only Slack"]),
         ("[send.slack]\nmax_attempts = 3\n", ["send.slack.max_attempts", "send.slack.wait_for"]),
         ("[channels.slack]\nrate = 0\n", ["channels.slack.rate", "between 0.001"]),
+        (
+            "[channels.slack.default_webhook]\nADMIN_USER = \"https://hooks.slack.com/x\"\n",
+            ["default_webhook.ADMIN_USER", "allowed_hosts"],
+        ),
+        (
+            "[channels.slack]\nallowed_hosts = \"a.example\"\n[channels.slack.default_webhook]\nADMIN_USER = \"a.example\"\n",
+            ["default_webhook.ADMIN_USER", "https://"],
+        ),
+        (
+            "[channels.slack.default_webhook]\nADMIN = \"https://hooks.slack.com/x\"\n",
+            ["default_webhook.ADMIN:", "ADMIN_USER"],
+        ),
+        (
+            "[channels.slack.default_webhook]\nCUSTOMER = \"https://hooks.slack.com/x\"\n",
+            ["default_webhook.CUSTOMER", "add SLACK"],
+        ),
         ("[channels.fax]\nurl = \"\"\n", ["channels.fax", "sms"]),
         ("[[user_types]]\nname = \"A\"\nqueue = \"q\"\nchannels = [\"FAX\"]\n", ["user_types", "FAX"]),
         ("[server\n", ["line 1", "TOML"]),

@@ -60,6 +60,33 @@ async fn people_who_share_a_webhook_see_an_event_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn admins_without_a_webhook_are_told_at_that_of_their_user_type() {
+    let slack = Server::start_with(slack::check, posted as fn(&Value) -> Reply).await;
+    let webhook = format!("http://{}{}", slack.address, slack::PATH);
+    let server = Fresh::start_with(&[
+        ("CAMPANILE_CHANNELS__SLACK__ALLOWED_HOSTS", slack.address.as_str()),
+        ("CAMPANILE_CHANNELS__SLACK__DEADLINE", "2s"),
+        ("CAMPANILE_CHANNELS__SLACK__DEFAULT_WEBHOOK__ADMIN_USER", webhook.as_str()),
+    ]);
+    server.put("/v1/routing", json!([{"event_type": "KITCHEN_ALARM", "channel": "SLACK"}])).await;
+    let audience = json!([{"event_type": "KITCHEN_ALARM", "name": "ADMINS", "recipient_type": "ADMIN_USER"}]);
+    server.put("/v1/audiences", audience).await;
+    let admins =
+        json!([{"user_type": "ADMIN_USER", "user_id": 1}, {"user_type": "ADMIN_USER", "user_id": 2}]);
+    server.put("/v1/recipients", admins).await;
+    let mut alarm = reservation("evt-1");
+    alarm["event_type"] = "KITCHEN_ALARM".into();
+    server.emit(&alarm).await;
+    let trace = server.settled("evt-1").await;
+    let sends = trace["sends"].as_array().unwrap();
+    assert_eq!(sends.len(), 2, "{trace}");
+    assert!(sends.iter().all(|send| send["status"] == "SENT"), "{trace}");
+    assert_eq!(slack.requests().len(), 1, "they share it");
+    let explained = server.post("/v1/explain", &alarm).await.body;
+    assert_eq!(explained["decisions"][0]["channels"]["SLACK"], "SEND", "{explained}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_that_was_removed_fails_without_a_dead_letter_and_is_not_asked_again() {
     let (slack, server) = start(removed).await;
     server.emit(&reservation("evt-1")).await;
