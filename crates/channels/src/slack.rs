@@ -74,6 +74,11 @@ impl Provider for Slack {
         self.config.deadline
     }
 
+    fn host(&self, message: &Message<'_>) -> Option<String> {
+        let url = webhook::check(message.address, &self.config.allowed_hosts).ok()?;
+        Some(url.authority().to_owned())
+    }
+
     async fn send(&self, message: &Message<'_>) -> Answer {
         self.post(message).await
     }
@@ -109,7 +114,7 @@ impl Slack {
         let post = self.http.post(url).timeout(self.config.deadline).json(&body);
         let response = match post.send().await {
             Ok(response) => response,
-            Err(error) => return answer::unanswered(&error).into(),
+            Err(error) => return answer::unanswered(&error),
         };
         match answer::meaning(response, webhook).await {
             Meaning::Final(answer) => answer,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use campanile_channels::{AllowedHost, Answer, Message, Provider, Slack, SlackConfig};
+use campanile_channels::{AllowedHost, Answer, Chain, Message, Provider, Slack, SlackConfig};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
@@ -41,7 +41,11 @@ impl Resolve for Names {
 }
 
 async fn post(slack: &Slack, webhook: &str, title: &str, body: &str) -> Answer {
-    let message = Message {
+    slack.send(&message(webhook, title, body)).await
+}
+
+fn message<'a>(webhook: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
+    Message {
         key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Slack },
         event_id: "evt-1",
         event_type: "ORDER_CREATED",
@@ -52,8 +56,7 @@ async fn post(slack: &Slack, webhook: &str, title: &str, body: &str) -> Answer {
         html: None,
         url: None,
         priority: Priority::Normal,
-    };
-    slack.send(&message).await
+    }
 }
 
 /// What becomes of a message and its webhook when these are the replies, each of which is asked for.
@@ -305,6 +308,20 @@ async fn who_can_not_connect_has_sent_nothing() {
     let outcome = post(&slack, &format!("http://127.0.0.1:1{PATH}"), "T", "B").await.outcome;
     assert!(matches!(outcome, Outcome::Down { after: None, .. }), "{outcome:?}");
     assert_discreet(&outcome, &["can't be reached"]);
+}
+
+#[tokio::test]
+async fn a_dead_host_stops_no_other() {
+    let server = serve((0..10).map(|_| ok()).collect()).await;
+    let slack = slack(&["127.0.0.1:1", &server.address], "127.0.0.1", PATIENT);
+    let chain = Chain::of(Arc::new(slack));
+    let (dead, alive) = (format!("http://127.0.0.1:1{PATH}"), webhook(&server));
+    for _ in 0..10 {
+        chain.send(&message(&dead, "T", "B"), || Duration::from_mins(1)).await;
+        let asked = chain.send(&message(&alive, "T", "B"), || Duration::from_mins(1)).await;
+        assert_eq!(asked.answer.outcome, SENT);
+    }
+    assert_eq!(chain.first().down(), ["slack at 127.0.0.1:1"]);
 }
 
 #[tokio::test]
