@@ -345,7 +345,8 @@ fn reason_is_true(case: &Case, user: &UserRef, channel: Channel, verdict: Verdic
         }
         Verdict::NoAddress => recipient.addresses(channel, None).is_empty(),
         Verdict::DeadAddress => {
-            !recipient.addresses(channel, None).is_empty() && case.living_addresses(recipient, channel).is_empty()
+            !recipient.addresses(channel, None).is_empty()
+                && case.living_addresses(recipient, channel).is_empty()
         }
         Verdict::Role => setting
             .and_then(|setting| setting.roles.as_ref())

@@ -3,6 +3,7 @@
 
 mod backend;
 mod channels;
+mod send;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,13 +13,9 @@ use std::time::Duration;
 use crate::http::TwilioCallbacks;
 use anyhow::{Context, bail};
 use campanile_channels::Providers;
-use campanile_domain::channel::{Channel, PerChannel};
-use campanile_domain::send::{OnDoubt, SendPolicy};
 use campanile_domain::time::parse_duration;
 use campanile_domain::user_type::{UserType, UserTypes};
-use campanile_engine::config::{
-    FanOutConfig, PublishConfig, ReceiveConfig, RecoverConfig, RetainConfig, SendConfig,
-};
+use campanile_engine::config::{FanOutConfig, PublishConfig, ReceiveConfig, RecoverConfig, RetainConfig};
 use campanile_engine::{EngineConfig, Roles};
 use config::{Environment, File, FileFormat};
 use reqwest::Url;
@@ -29,6 +26,7 @@ pub use backend::{Broker, BrokerChoice, Database, DatabaseChoice};
 use channels::twilio_callback;
 
 pub use channels::Channels;
+pub use send::Sends;
 
 /// The reference: every key, commented and with its default.
 pub const REFERENCE: &str = include_str!("../campanile.toml");
@@ -158,57 +156,6 @@ pub struct Receive {
     pub prefetch: usize,
     pub batch: usize,
     pub linger: Span,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sends {
-    pub email: Send,
-    pub push: Send,
-    pub sms: Send,
-    pub slack: Send,
-}
-
-impl Sends {
-    fn check(&self) -> anyhow::Result<()> {
-        for (channel, send) in [("push", &self.push), ("sms", &self.sms), ("slack", &self.slack)] {
-            if send.defer_for.is_some() {
-                bail!("send.{channel}.defer_for: only e-mail is deferred; leave it out");
-            }
-        }
-        for (channel, send) in [("email", &self.email), ("push", &self.push), ("sms", &self.sms)] {
-            if send.wait_for.is_some() {
-                bail!("send.{channel}.wait_for: only Slack is waited for; leave it out");
-            }
-        }
-        if self.slack.max_attempts.is_some() {
-            bail!(
-                "send.slack.max_attempts: a Slack post has one attempt; leave it out (send.slack.wait_for says how \
-                 long it waits for a busy webhook)"
-            );
-        }
-        Ok(())
-    }
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Send {
-    pub poll_interval: Span,
-    /// Not of Slack, which has one attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_attempts: Option<u32>,
-    pub backoff_base: Span,
-    pub backoff_cap: Span,
-    #[serde(deserialize_with = "word")]
-    pub on_doubt: OnDoubt,
-    /// Of e-mail only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub defer_for: Option<Span>,
-    /// Of Slack only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait_for: Option<Span>,
-    pub concurrency: usize,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -433,12 +380,7 @@ impl Config {
                 batch: self.receive.batch,
                 linger: self.receive.linger.0,
             },
-            send: PerChannel::from_fn(|channel| match channel {
-                Channel::Email => self.send.email.engine(),
-                Channel::Push => self.send.push.engine(),
-                Channel::Sms => self.send.sms.engine(),
-                Channel::Slack | Channel::Websocket => self.send.slack.engine(),
-            }),
+            send: self.send.engine(),
             recover: RecoverConfig { republish_after: self.recover.republish_after.0 },
             retain: RetainConfig {
                 age: (self.retain.days > 0).then(|| Duration::from_hours(24 * u64::from(self.retain.days))),
@@ -446,22 +388,6 @@ impl Config {
             },
             lease: self.engine.lease.0,
         })
-    }
-}
-
-impl Send {
-    fn engine(&self) -> SendConfig {
-        SendConfig {
-            poll_interval: self.poll_interval.0,
-            policy: SendPolicy {
-                max_attempts: self.max_attempts.unwrap_or(1).max(1),
-                backoff_base: self.backoff_base.0,
-                backoff_cap: self.backoff_cap.0,
-                on_doubt: self.on_doubt,
-                defer_for: self.defer_for.or(self.wait_for).map_or(Duration::ZERO, |span| span.0),
-            },
-            concurrency: self.concurrency.clamp(1, 1_000),
-        }
     }
 }
 

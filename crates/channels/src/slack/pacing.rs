@@ -89,6 +89,13 @@ struct Turn {
     delay: Duration,
 }
 
+impl Turn {
+    /// When it is, of a line with this delay, which never shrinks.
+    fn after(self, delay: Duration) -> Instant {
+        self.at + delay.saturating_sub(self.delay)
+    }
+}
+
 impl Line {
     fn new(now: Instant, interval: Duration) -> Self {
         let next = earlier(now, interval * BURST);
@@ -97,7 +104,7 @@ impl Line {
 
     fn take_turn(&mut self, post: SendKey, interval: Duration, now: Instant) -> Result<(), Duration> {
         if let Some(turn) = self.turns.get(&post) {
-            let at = self.time_of(*turn);
+            let at = turn.after(self.delay);
             if at > now + TOLERANCE {
                 return Err(at - now);
             }
@@ -132,17 +139,13 @@ impl Line {
     fn give(&mut self, post: SendKey, at: Instant, now: Instant) -> bool {
         if self.turns.len() >= MAX_TURNS {
             let delay = self.delay;
-            self.turns.retain(|_, turn| now < turn.at + (delay - turn.delay) + GRACE);
+            self.turns.retain(|_, turn| now < turn.after(delay) + GRACE);
         }
         let has_room = self.turns.len() < MAX_TURNS;
         if has_room {
             self.turns.insert(post, Turn { at, delay: self.delay });
         }
         has_room
-    }
-
-    fn time_of(&self, turn: Turn) -> Instant {
-        turn.at + (self.delay - turn.delay)
     }
 
     /// Whether all turns have passed.

@@ -385,6 +385,19 @@ async fn a_name_that_leads_into_the_house_is_refused_before_anybody_connects() {
 }
 
 #[tokio::test]
+async fn a_host_below_an_allowed_name_must_be_public_too() {
+    let server = serve(Vec::new()).await;
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let slack = slack(&[&format!("*.hooks.example:{port}")], "10.0.0.1", PATIENT);
+    for (host, words) in [("a.hooks.example", "public address"), ("hooks.example", "allowed_hosts")] {
+        let outcome = post(&slack, &format!("https://{host}:{port}{PATH}"), "T", "B").await.outcome;
+        assert!(matches!(outcome, Outcome::Rejected { .. }), "{host}: {outcome:?}");
+        assert_discreet(&outcome, &[words]);
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
 async fn localhost_leads_to_this_machine_if_it_was_allowed() {
     let server = serve(vec![ok()]).await;
     let host = server.address.replace("127.0.0.1", "localhost");

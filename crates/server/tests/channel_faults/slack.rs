@@ -77,13 +77,13 @@ async fn a_burst_is_posted_as_fast_as_the_webhook_takes_it(backend: Backend) {
     const EVENTS: usize = 60;
     const PAUSE: Duration = Duration::from_millis(50);
     let taken: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (mut last, takes) = (None::<Instant>, Arc::clone(&taken));
+    let (mut last, posts) = (None::<Instant>, Arc::clone(&taken));
     let paced = move |posted: &Value| {
         if last.is_some_and(|last| last.elapsed() < PAUSE) {
             return busy(0);
         }
         last = Some(Instant::now());
-        takes.lock().unwrap().push(posted["text"].as_str().unwrap().to_owned());
+        posts.lock().unwrap().push(posted["text"].as_str().unwrap().to_owned());
         Reply::json(200, "ok")
     };
     let slack = http::Server::start_with(slack::check, Replies::ByRequest(Box::new(paced))).await;

@@ -41,7 +41,7 @@ impl Slack {
         let mut allowed_hosts = Vec::new();
         for text in self.allowed_hosts.split_whitespace() {
             let host = AllowedHost::parse(text).with_context(|| {
-                format!("channels.slack.allowed_hosts: `{text}` is no host; use hooks.slack.com")
+                format!("channels.slack.allowed_hosts: `{text}` is no host; use hooks.slack.com, or *.slack.com for all below it")
             })?;
             allowed_hosts.push(host);
         }
