@@ -288,15 +288,15 @@ async fn a_busy_webhook_is_left_alone_for_as_long_as_slack_says() {
 
 #[tokio::test]
 async fn all_that_wait_for_a_webhook_wait_together_and_others_do_not() {
-    let (server, other) = (serve(vec![busy("30")]).await, serve(vec![ok()]).await);
+    let (server, other) = (serve(vec![busy("600")]).await, serve(vec![ok()]).await);
     let slack = slack(&[&server.address, &other.address], "127.0.0.1", PATIENT);
     let first = paced(post(&slack, &webhook(&server), "Title", "Body").await).0;
-    assert_eq!(first, Duration::from_secs(30));
+    assert_eq!(first, Duration::from_mins(10));
     for _ in 0..3 {
         let answer = post(&slack, &webhook(&server), "Title", "Body").await;
         assert_discreet(&answer.outcome, &["turn"]);
         let after = paced(answer).0;
-        assert!(after > Duration::from_secs(25) && after < Duration::from_secs(31), "{after:?}");
+        assert!(after > Duration::from_mins(5), "{after:?}");
     }
     assert_eq!(post(&slack, &webhook(&other), "Title", "Body").await.outcome, SENT);
     assert_eq!(server.requests().len(), 1, "it is left alone");
