@@ -92,7 +92,8 @@ impl Pass<'_> {
             | Outcome::Retry { .. }
             | Outcome::Deferred { .. }
             | Outcome::Rejected { .. } => News::Well,
-            Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => return,
+            // Nobody was asked, or only this address is busy.
+            Outcome::NotAttempted { .. } | Outcome::Paced { .. } | Outcome::Unwritable { .. } => return,
         };
         self.tell(news);
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use campanile_domain::send::Outcome;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::breaker::Breaker;
-use crate::{Answer, Health, Hold, Message, Pace, Provider};
+use crate::gate::{Gate, Gates};
+use crate::{Answer, Cause, Hold, Message, Pace, Provider};
 
 /// A provider keeps its deadline itself, since it knows best what an unfinished attempt means. This is for one that does not.
 const GRACE: Duration = Duration::from_millis(500);
@@ -23,13 +23,13 @@ pub struct Chain {
 pub struct Link {
     name: String,
     pub provider: Arc<dyn Provider>,
-    breaker: Breaker,
+    gates: Gates,
     pace: Option<Pace>,
 }
 
 impl Link {
     pub fn new(provider: Arc<dyn Provider>, pace: Option<Pace>) -> Self {
-        Link { name: provider.name().to_owned(), provider, breaker: Breaker::default(), pace }
+        Link { name: provider.name().to_owned(), provider, gates: Gates::default(), pace }
     }
 
     /// As it stands in `notification_channel_send.provider`: the second of a channel is called `smtp-2`, say.
@@ -39,7 +39,26 @@ impl Link {
 
     /// Whether it is passed over at present.
     pub fn is_down(&self) -> bool {
-        self.breaker.closes_in(Instant::now()).is_some()
+        self.closes_in(Instant::now()).is_some()
+    }
+
+    /// What is passed over at present: itself, or hosts that it leads to.
+    pub fn down(&self) -> Vec<String> {
+        self.gates.all().iter().filter(|gate| gate.is_down()).map(|gate| self.name_of(gate)).collect()
+    }
+
+    /// Who refuses us, and with which code, until it takes something.
+    pub fn refusals(&self) -> Vec<String> {
+        let refusal = |gate: &Arc<Gate>| Some(format!("{} ({})", self.name_of(gate), gate.refusal()?));
+        self.gates.all().iter().filter_map(refusal).collect()
+    }
+
+    fn name_of(&self, gate: &Gate) -> String {
+        gate.name(&self.name).into_owned()
+    }
+
+    fn closes_in(&self, now: Instant) -> Option<Duration> {
+        self.gates.own.breaker.closes_in(now)
     }
 }
 
@@ -101,8 +120,7 @@ impl Chain {
 
     pub fn room(&self) -> Room {
         let now = Instant::now();
-        let waits: Vec<Option<Duration>> =
-            self.links.iter().map(|link| link.breaker.closes_in(now)).collect();
+        let waits: Vec<Option<Duration>> = self.links.iter().map(|link| link.closes_in(now)).collect();
         if waits.iter().any(Option::is_none) {
             return Room::Open;
         }
@@ -115,7 +133,7 @@ impl Chain {
     /// Waits until whoever would be asked may be asked by its pace. Who takes a message only then lets urgent ones overtake.
     pub async fn paced(&self) {
         let now = Instant::now();
-        let next = self.links.iter().find(|link| link.breaker.closes_in(now).is_none());
+        let next = self.links.iter().find(|link| link.closes_in(now).is_none());
         if let Some(pace) = next.and_then(|link| link.pace.as_ref()) {
             sleep(pace.wait(now)).await;
         }
@@ -127,7 +145,8 @@ impl Chain {
         let (mut busy, mut down): (Option<Asked<'_>>, Option<Asked<'_>>) = (None, None);
         for link in &self.links {
             let now = Instant::now();
-            let pass = match link.breaker.admit(now) {
+            let gate = link.gates.of(link.provider.host(message).as_deref());
+            let pass = match gate.breaker.admit(now) {
                 Ok(pass) => pass,
                 Err(closed_for) => {
                     wait = Some(wait.map_or(closed_for, |wait| wait.min(closed_for)));
@@ -152,19 +171,12 @@ impl Chain {
             let answer = timeout(limit, link.provider.send_holding(message, &hold)).await;
             let answer = answer.unwrap_or_else(|_| {
                 let error = format!("{} did not answer within {limit:?}", link.name);
-                Answer::from(Outcome::Unknown { error })
+                Answer::from(Outcome::Unknown { error }).because(Cause::new("timeout"))
             });
-            match answer.health {
-                Health::ByOutcome => pass.learn(&answer.outcome),
-                Health::Unknown => drop(pass),
-                Health::RefusesAll => pass.refused(),
-            }
+            gate.learn(pass, &link.name, &answer);
             let asked = Asked { answer, provider: &link.name };
             match &asked.answer.outcome {
-                Outcome::Down { error, .. } => {
-                    tracing::debug!(provider = link.name, %error, "a provider is down");
-                    down = Some(both(down, asked));
-                }
+                Outcome::Down { .. } => down = Some(both(down, asked)),
                 Outcome::NotAttempted { .. } => busy = Some(asked),
                 _ => return asked,
             }

@@ -26,7 +26,7 @@ use reqwest::{Client, Url};
 use tokio::time::Instant;
 
 use crate::http::{self, Proxy};
-use crate::{Answer, Health, Message, Provider};
+use crate::{Answer, Cause, Message, Provider};
 use access::Access;
 use content::Content;
 use reply::{Device, Reply, reply};
@@ -175,8 +175,8 @@ impl Fcm {
     async fn tell(&self, token: &str, content: &Content<'_>, bearer: &HeaderValue, times: Times) -> Device {
         match self.ask(&content.request(token, false), bearer, times).await {
             Reply::Said(device) | Reply::Wrong(device) => device,
-            Reply::NotLetIn => Device::Down { after: None, error: self.not_let_in() },
-            Reply::NotAllowed => Device::Down { after: None, error: self.not_allowed() },
+            Reply::NotLetIn => refused("401", self.not_let_in()),
+            Reply::NotAllowed => refused("403", self.not_allowed()),
         }
     }
 
@@ -228,11 +228,15 @@ impl Fcm {
     }
 }
 
+fn refused(code: &'static str, error: String) -> Device {
+    Device::Down { after: None, error, cause: Cause::refusal(code) }
+}
+
 /// There was no answer. Only who was never connected can know that nothing was sent.
 fn unanswered(error: &reqwest::Error) -> Device {
     let what = format!("FCM {}", http::silence(error));
     if error.is_connect() {
-        Device::Down { after: None, error: what }
+        Device::Down { after: None, error: what, cause: http::no_answer(error) }
     } else {
         Device::Unknown { error: what }
     }
@@ -257,7 +261,10 @@ fn answer<'a>(devices: impl Iterator<Item = (&'a str, Device)>) -> Answer {
                 left.retried += 1;
                 left.note(after, error);
             }
-            Device::Down { after, error } => left.note(after, error),
+            Device::Down { after, error, cause } => {
+                left.cause = left.cause.filter(|known| known.refuses_us).or(Some(cause));
+                left.note(after, error);
+            }
             Device::Unknown { error } => {
                 left.unknown += 1;
                 left.note(None, error);
@@ -269,6 +276,7 @@ fn answer<'a>(devices: impl Iterator<Item = (&'a str, Device)>) -> Answer {
         AddressEnd::Rejected { .. } | AddressEnd::Dead { .. } => None,
     });
     let all = done.len() + left.errors.len();
+    let cause = left.cause.take();
     let outcome = match (told, left) {
         (Some(external_id), left) if left.errors.is_empty() => Outcome::Sent { external_id },
         (None, left) if left.errors.is_empty() => {
@@ -278,7 +286,7 @@ fn answer<'a>(devices: impl Iterator<Item = (&'a str, Device)>) -> Answer {
             });
             Outcome::Rejected { error: summary(reasons, all) }
         }
-        (told, Left { errors, after, retried, unknown }) => {
+        (told, Left { errors, after, retried, unknown, .. }) => {
             let error = summary(errors.iter().map(String::as_str), all);
             match (unknown, retried, told) {
                 (0, 0, None) => Outcome::Down { after, error },
@@ -287,7 +295,7 @@ fn answer<'a>(devices: impl Iterator<Item = (&'a str, Device)>) -> Answer {
             }
         }
     };
-    Answer { outcome, done, health: Health::default() }
+    Answer { done, cause, ..outcome.into() }
 }
 
 /// The devices that are not done with.
@@ -297,6 +305,8 @@ struct Left {
     after: Option<Duration>,
     retried: usize,
     unknown: usize,
+    /// Of those for which FCM is down; that it refuses us says more than another.
+    cause: Option<Cause>,
 }
 
 impl Left {

@@ -9,6 +9,8 @@ use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response, Url};
 
+use crate::{Answer, Cause};
+
 /// Idle connections are let go before load balancers do it, which would leave a request in doubt.
 const IDLE: Duration = Duration::from_secs(30);
 /// Messages and errors of providers are some hundred bytes.
@@ -46,13 +48,25 @@ pub fn builder(connect: Duration, proxy: Proxy) -> ClientBuilder {
 }
 
 /// There was no answer. Only who was never connected can know that nothing was sent.
-pub fn unanswered(who: &str, error: &reqwest::Error) -> Outcome {
+pub fn unanswered(who: &str, error: &reqwest::Error) -> Answer {
     let what = format!("{who} {}", silence(error));
-    if error.is_connect() {
+    let outcome = if error.is_connect() {
         Outcome::Down { after: None, error: what }
     } else {
         Outcome::Unknown { error: what }
-    }
+    };
+    Answer::from(outcome).because(no_answer(error))
+}
+
+/// The same in short.
+pub fn no_answer(error: &reqwest::Error) -> Cause {
+    Cause::new(if error.is_connect() {
+        "unreachable"
+    } else if error.is_timeout() {
+        "timeout"
+    } else {
+        "closed"
+    })
 }
 
 /// Why there was no answer, in words that hold nothing of the request.

@@ -6,10 +6,12 @@ mod breaker;
 mod capture;
 mod chain;
 mod fcm;
+mod gate;
 mod http;
 mod pace;
 mod slack;
 mod smtp;
+mod trouble;
 pub mod twilio;
 
 use std::fmt::Debug;
@@ -28,10 +30,11 @@ pub use chain::{Asked, Chain, Link, Room};
 pub use fcm::{Fcm, FcmConfig, KeyFileError, ServiceAccount};
 pub use http::is_this_machine;
 pub use pace::Pace;
-pub use slack::{AllowedHost, Slack, SlackConfig};
+pub use slack::{AllowedHost, Slack, SlackConfig, check_webhook};
 pub use smtp::{
     Correspondent, Credentials, DomainLimits, ExtraHeader, Mailbox, NoHeader, Security, Smtp, SmtpConfig,
 };
+pub use trouble::Cause;
 pub use twilio::{Sender, Twilio, TwilioConfig, is_account_sid};
 
 /// What is to be sent. The key is stable over all attempts: providers that know idempotency are given it.
@@ -59,6 +62,31 @@ pub struct Answer {
     pub outcome: Outcome,
     pub done: Vec<AddressDone>,
     pub health: Health,
+    /// Why the provider took nothing, where it fails.
+    pub cause: Option<Cause>,
+}
+
+impl Answer {
+    /// With its cause, if it is a failure of the provider.
+    #[must_use]
+    pub fn because(self, cause: Cause) -> Self {
+        let cause = self.is_failure().then_some(cause);
+        Answer { cause, ..self }
+    }
+
+    /// Whether the provider took nothing, or nobody knows; a word about the message is none.
+    fn is_failure(&self) -> bool {
+        match self.outcome {
+            Outcome::Down { .. } | Outcome::Unknown { .. } | Outcome::Unanswered { .. } => true,
+            Outcome::Sent { .. }
+            | Outcome::Retry { .. }
+            | Outcome::Deferred { .. }
+            | Outcome::Paced { .. }
+            | Outcome::Rejected { .. }
+            | Outcome::Unwritable { .. }
+            | Outcome::NotAttempted { .. } => false,
+        }
+    }
 }
 
 /// What an answer says of its provider, for the circuit breaker.
@@ -75,7 +103,7 @@ pub enum Health {
 
 impl From<Outcome> for Answer {
     fn from(outcome: Outcome) -> Self {
-        Answer { outcome, done: Vec::new(), health: Health::default() }
+        Answer { outcome, done: Vec::new(), health: Health::default(), cause: None }
     }
 }
 
@@ -113,6 +141,11 @@ pub trait Provider: Debug + Send + Sync {
     /// Whether messages are kept here and leave the house to nobody.
     fn captures(&self) -> bool {
         false
+    }
+
+    /// The host that this message would go to, where that depends on the message: one that is down stops no other.
+    fn host(&self, _: &Message<'_>) -> Option<String> {
+        None
     }
 
     async fn send(&self, message: &Message<'_>) -> Answer;

@@ -1,5 +1,5 @@
-//! Messages to Slack's incoming webhooks: one message, one `POST`, best effort. Where a webhook may lead, how a message looks and
-//! what an answer means are each in a file of its own; that a webhook gets an event once, however many share it, is left to the
+//! Messages to Slack's incoming webhooks: one message, one `POST`, best effort. Where a webhook may lead, when it may be posted to, how
+//! a message looks and what an answer means are each in a file of its own; that a webhook gets an event once, however many share it, is left to the
 //! engine.
 //!
 //! The address of a message is the webhook, which is a secret: whoever knows it may post. None of it is in an error.
@@ -7,6 +7,7 @@
 mod answer;
 mod blocks;
 mod guard;
+mod pacing;
 mod webhook;
 
 use std::sync::Arc;
@@ -18,29 +19,32 @@ use campanile_domain::finding::Finding;
 use campanile_domain::send::Outcome;
 use reqwest::Client;
 use reqwest::dns::Resolve;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use self::answer::Meaning;
 use self::guard::{Guard, SystemNames};
+use self::pacing::Pacing;
 use crate::http::{self, Proxy};
 use crate::{Answer, Message, Provider};
 
-pub use webhook::AllowedHost;
+pub use webhook::{AllowedHost, check_webhook};
 
-/// Slack takes one message a second; who is told to come back sooner waits for as long nevertheless.
-const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+/// How long a webhook is left alone that is asked too often and does not say when to come back.
+const WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
 pub struct SlackConfig {
     /// A webhook of another host is refused: `hooks.slack.com`, as a rule.
     pub allowed_hosts: Vec<AllowedHost>,
-    /// No attempt takes longer, the waiting for a busy Slack included.
     pub deadline: Duration,
+    /// Posts to one webhook, from this instance. More than nothing.
+    pub per_second: f64,
 }
 
 #[derive(Debug)]
 pub struct Slack {
     config: SlackConfig,
+    pacing: Pacing,
     http: Client,
 }
 
@@ -55,7 +59,8 @@ impl Slack {
         // A proxy would look names up itself, and nobody would check where they lead.
         let http =
             http::builder(config.deadline / 2, Proxy::Refused).dns_resolver(Guard::new(names)).build()?;
-        Ok(Slack { config, http })
+        let pacing = Pacing::per_second_of(config.per_second);
+        Ok(Slack { config, pacing, http })
     }
 }
 
@@ -67,6 +72,11 @@ impl Provider for Slack {
 
     fn deadline(&self) -> Duration {
         self.config.deadline
+    }
+
+    fn host(&self, message: &Message<'_>) -> Option<String> {
+        let url = webhook::check(message.address, &self.config.allowed_hosts).ok()?;
+        Some(url.authority().to_owned())
     }
 
     async fn send(&self, message: &Message<'_>) -> Answer {
@@ -87,8 +97,6 @@ impl Provider for Slack {
 }
 
 impl Slack {
-    /// A busy Slack is asked again for as long as what it wants to wait and a whole new try fit into the attempt: there is no
-    /// other one.
     async fn post(&self, message: &Message<'_>) -> Answer {
         let url = match webhook::check(message.address, &self.config.allowed_hosts) {
             Ok(url) => url,
@@ -98,20 +106,21 @@ impl Slack {
             let error = "there is nothing to send: the template's title and body are empty".to_owned();
             return Outcome::Rejected { error }.into();
         };
-        let end = Instant::now() + self.config.deadline;
-        loop {
-            let rest = end.saturating_duration_since(Instant::now());
-            let wait = match self.http.post(url.clone()).timeout(rest).json(&body).send().await {
-                Err(error) => return answer::unanswered(&error).into(),
-                Ok(response) => match answer::meaning(response, message.address).await {
-                    Meaning::Final(answer) => return answer,
-                    Meaning::Busy(wait) => wait,
-                },
-            };
-            let rest = end.saturating_duration_since(Instant::now());
-            match wait.map(|wait| wait.max(SHORTEST_WAIT)) {
-                Some(wait) if wait + self.config.deadline / 4 <= rest => sleep(wait).await,
-                Some(_) | None => return answer::busy(wait).into(),
+        let (webhook, key) = (message.address, message.key);
+        if let Err(after) = self.pacing.take_turn(webhook, key, Instant::now()) {
+            let error = "waits for its turn: others go to the same Slack webhook before it".to_owned();
+            return Outcome::Paced { after, error }.into();
+        }
+        let post = self.http.post(url).timeout(self.config.deadline).json(&body);
+        let response = match post.send().await {
+            Ok(response) => response,
+            Err(error) => return answer::unanswered(&error),
+        };
+        match answer::meaning(response, webhook).await {
+            Meaning::Final(answer) => answer,
+            Meaning::Busy(wait) => {
+                let after = self.pacing.refused(webhook, key, wait.unwrap_or(WAIT), Instant::now());
+                Outcome::Paced { after, error: "Slack is asked too often (429)".to_owned() }.into()
             }
         }
     }

@@ -27,7 +27,7 @@ use campanile_domain::send::Outcome;
 
 use crate::{Answer, Hold, Message, Provider};
 use budget::Budget;
-use connection::{Connection, Envelope, Step};
+use connection::{Connection, Envelope, NotOpen, Step};
 use domains::Domains;
 use letter::Head;
 use pool::{Announcement, Limits, NotLent, Pool};
@@ -145,9 +145,9 @@ impl Smtp {
     fn not_lent(&self, why: NotLent) -> Answer {
         match why {
             NotLent::Busy => Outcome::LET_GO.into(),
-            NotLent::Down(why) => {
+            NotLent::Down(NotOpen { why, cause }) => {
                 let error = format!("the mail server {} {why}", self.pool.server().place());
-                Outcome::Down { after: None, error }.into()
+                Answer::from(Outcome::Down { after: None, error }).because(cause)
             }
         }
     }
@@ -188,7 +188,7 @@ impl Provider for Smtp {
                 Finding::ok("channels", format!("{is_sent}: {place} lets us in"))
             }
             Err(NotLent::Busy) => Finding::note("channels", format!("{is_sent}: all connections are in use")),
-            Err(NotLent::Down(why)) => Finding::wrong(
+            Err(NotLent::Down(NotOpen { why, .. })) => Finding::wrong(
                 "channels",
                 format!("{is_sent}, but {place} {why}"),
                 "mails wait and are retried meanwhile; are host, port, tls, user and password in channels.email.url \

@@ -177,7 +177,7 @@ impl Twilio {
             .form(&form);
         match request.send().await {
             Ok(response) => answer::meaning(response, message.address).await,
-            Err(error) => http::unanswered("Twilio", &error).into(),
+            Err(error) => http::unanswered("Twilio", &error),
         }
     }
 }

@@ -128,7 +128,9 @@ impl<'a> Question<'a> {
         {
             return Err(objection);
         }
-        let addresses = self.candidate.recipient.addresses(self.channel);
+        let Candidate { recipient, .. } = self.candidate;
+        let default_webhook = self.situation.rules.user_types.default_webhook(&recipient.user_type);
+        let addresses = recipient.addresses(self.channel, default_webhook);
         if addresses.is_empty() {
             return Err(not(Verdict::NoAddress, Value::Null));
         }

@@ -19,7 +19,7 @@ use crate::rules::{NO_RECIPIENTS, Reach, Rules, Target};
 use crate::send::TEMPLATE_ERROR;
 use crate::template::{Renderer, Text};
 use crate::time::Timestamp;
-use crate::user_type::{BROADCAST_QUEUE, queue_for};
+use crate::user_type::{BROADCAST_QUEUE, Webhook, queue_for};
 
 /// Rows that are published together: of one queue, and with one confirm to wait for.
 pub const MAX_CHUNK_ROWS: usize = 1_000;
@@ -97,13 +97,22 @@ pub struct Page {
     pub limit: usize,
     /// Over which somebody may be told at all: whether other addresses are dead, nobody asks.
     pub channels: PerChannel<bool>,
+    /// Of their user type.
+    pub default_webhook: Option<Webhook>,
 }
 
 impl Page {
     /// One person, with no question about their addresses.
     pub fn of_user(user: UserRef) -> Self {
         let channels = PerChannel::default();
-        Page { reach: Reach::User(user), roles: None, after: None, limit: 1, channels }
+        Page { reach: Reach::User(user), roles: None, after: None, limit: 1, channels, default_webhook: None }
+    }
+
+    /// With the question which of their addresses are dead, of those that the event may be told at.
+    #[must_use]
+    pub fn asking_for_dead_addresses(self, situation: Situation<'_>) -> Self {
+        let default_webhook = situation.rules.user_types.default_webhook(self.reach.user_type()).cloned();
+        Page { channels: situation.routed(), default_webhook, ..self }
     }
 }
 
@@ -185,13 +194,15 @@ impl<'a> Progress<'a> {
     /// The next page to load; `None` when everybody was considered or the room is used up.
     pub fn next_page(&self) -> Option<Page> {
         let target = self.targets.get(self.next_target).filter(|_| self.room > 0)?;
-        Some(Page {
+        let page = Page {
             reach: target.reach.clone(),
             roles: target.roles.clone(),
             after: self.cursor.after.clone(),
             limit: self.room,
-            channels: self.situation.routed(),
-        })
+            channels: PerChannel::default(),
+            default_webhook: None,
+        };
+        Some(page.asking_for_dead_addresses(self.situation))
     }
 
     /// Takes the page that was asked for. Fewer recipients than its limit mean that the target is done.

@@ -8,7 +8,7 @@ use crate::channel::Channel;
 use crate::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
 use crate::quiet_hours::Zone;
 use crate::row::{FieldError, Preference, Row, Setting, yes};
-use crate::user_type::UserTypes;
+use crate::user_type::{UserTypes, Webhook};
 
 /// `MANAGER` ranks first wherever `max_recipients` has to choose.
 pub const FIRST_ROLE: &str = "MANAGER";
@@ -73,7 +73,8 @@ impl Recipient {
     }
 
     /// Every address of the channel; an empty one is none, and each counts once. A web socket needs none: whoever is connected is reached.
-    pub fn addresses(&self, channel: Channel) -> Vec<&str> {
+    /// Who has no Slack webhook is told at that of their user type, if there is one.
+    pub fn addresses<'a>(&'a self, channel: Channel, default_webhook: Option<&'a Webhook>) -> Vec<&'a str> {
         let mut addresses: Vec<&str> = match channel {
             Channel::Email => self.email.as_deref().into_iter().collect(),
             Channel::Push => self.push_tokens.iter().map(String::as_str).collect(),
@@ -82,6 +83,9 @@ impl Recipient {
             Channel::Slack => self.slack_webhook.as_deref().into_iter().collect(),
         };
         addresses.retain(|address| !address.is_empty());
+        if addresses.is_empty() && channel == Channel::Slack {
+            addresses.extend(default_webhook.map(Webhook::as_str));
+        }
         if addresses.len() > 1 {
             let mut seen = HashSet::new();
             addresses.retain(|address| seen.insert(*address));

@@ -29,6 +29,11 @@ pub enum Outcome {
     Deferred {
         error: String,
     },
+    /// Its address takes only so many messages a second, and others come first. Nothing was accepted, and it counts as no attempt.
+    Paced {
+        after: Duration,
+        error: String,
+    },
     /// Failed for good: no repetition would help.
     Rejected {
         error: String,
@@ -85,6 +90,7 @@ impl Outcome {
             Outcome::Retry { error, .. }
             | Outcome::Down { error, .. }
             | Outcome::Deferred { error }
+            | Outcome::Paced { error, .. }
             | Outcome::Rejected { error }
             | Outcome::Unwritable { error }
             | Outcome::Unknown { error }
@@ -100,7 +106,7 @@ impl Outcome {
             Outcome::Deferred { .. } => OutcomeKind::Deferred,
             Outcome::Rejected { .. } | Outcome::Unwritable { .. } => OutcomeKind::Rejected,
             Outcome::Unknown { .. } | Outcome::Unanswered { .. } => OutcomeKind::Unknown,
-            Outcome::NotAttempted { .. } => OutcomeKind::NotAttempted,
+            Outcome::Paced { .. } | Outcome::NotAttempted { .. } => OutcomeKind::NotAttempted,
         }
     }
 }
@@ -161,7 +167,7 @@ pub struct SendPolicy {
     pub backoff_base: Duration,
     pub backoff_cap: Duration,
     pub on_doubt: OnDoubt,
-    /// How long a send may be deferred, from its first deferral on.
+    /// How long a send may be deferred, or wait for a busy address, from the first time on.
     pub defer_for: Duration,
 }
 
@@ -193,6 +199,12 @@ impl SendPolicy {
         let delay = DEFER_DELAYS.get(before).copied().unwrap_or(LAST_DEFER_DELAY);
         (now < end).then(|| later(now, delay).min(end))
     }
+
+    /// When to try again a send that waits for a busy address; the last try is made when its time is up. `None` after that.
+    fn paced_until(&self, deferral: Deferral, after: Duration, now: Timestamp) -> Option<Timestamp> {
+        let end = later(deferral.since, self.defer_for);
+        (now < end).then(|| later(now, after).min(end))
+    }
 }
 
 /// What earlier attempts of a send left that decides about the next.
@@ -205,7 +217,7 @@ pub struct History {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deferral {
-    /// The first one.
+    /// When it was put off for the first time.
     pub since: Timestamp,
     pub count: u32,
 }
@@ -215,7 +227,9 @@ impl History {
     #[must_use]
     pub fn with(self, outcome: &Outcome, now: Timestamp) -> Self {
         match outcome {
-            Outcome::Deferred { .. } => History { deferral: Some(self.deferred_at(now)), ..self },
+            Outcome::Deferred { .. } | Outcome::Paced { .. } => {
+                History { deferral: Some(self.deferred_at(now)), ..self }
+            }
             Outcome::Unanswered { .. } => History { unanswered: true, ..self },
             Outcome::Sent { .. }
             | Outcome::Retry { .. }
@@ -248,6 +262,7 @@ pub const EXHAUSTED: &str = "EXHAUSTED";
 pub const REJECTED: &str = "REJECTED";
 pub const CRASHED: &str = "CRASHED";
 pub const DEFERRED_TOO_LONG: &str = "DEFERRED_TOO_LONG";
+pub const WAITED_TOO_LONG: &str = "WAITED_TOO_LONG";
 /// Also of a row whose title or body can't be written, which is then never sent.
 pub const TEMPLATE_ERROR: &str = "TEMPLATE_ERROR";
 
@@ -266,6 +281,12 @@ pub fn after(outcome: Outcome, attempt: Attempt, policy: &SendPolicy, now: Times
             Some(at) => SendState::Due { at },
             None => SendState::Failed { code: DEFERRED_TOO_LONG },
         },
+        Outcome::Paced { after, .. } => {
+            match policy.paced_until(attempt.history.deferred_at(now), after, now) {
+                Some(at) => SendState::Due { at },
+                None => SendState::Failed { code: WAITED_TOO_LONG },
+            }
+        }
         Outcome::Unanswered { .. } if attempt.history.unanswered => SendState::InDoubt { since: now },
         Outcome::Unanswered { error } => {
             match after(Outcome::Unknown { error }, attempt, policy, now) {
@@ -385,6 +406,25 @@ mod tests {
         assert_eq!(tries(&never), (vec![], SendState::Failed { code: DEFERRED_TOO_LONG }));
     }
 
+    fn paced(seconds: u64) -> Outcome {
+        Outcome::Paced { after: Duration::from_secs(seconds), error: "asked too often".to_owned() }
+    }
+
+    #[test]
+    fn who_waits_for_a_busy_address_waits_for_as_long_as_configured_and_uses_no_attempt() {
+        let policy = SendPolicy { defer_for: Duration::from_mins(10), ..policy(OnDoubt::Resend) };
+        let waited = |minutes: u64, wait: u64| {
+            let history = History::default().with(&paced(1), NOW);
+            let attempt = Attempt { history, ..attempt(Channel::Slack, 1) };
+            after(paced(wait), attempt, &policy, due_at(minutes))
+        };
+        assert_eq!(after(paced(7), attempt(Channel::Slack, 1), &policy, NOW), due(7));
+        assert_eq!(waited(9, 7), due(9 * 60 + 7));
+        assert_eq!(waited(9, 600), due(600), "the last try is made when the time is up");
+        assert_eq!(waited(10, 1), SendState::Failed { code: WAITED_TOO_LONG });
+        assert_eq!(paced(1).kind(), OutcomeKind::NotAttempted);
+    }
+
     #[test]
     fn the_first_deferral_counts_and_other_outcomes_change_no_history() {
         let first = History::default().with(&deferred(), NOW);
@@ -431,7 +471,9 @@ mod tests {
     fn every_outcome_leads_where_the_picture_allows() {
         let sent = Outcome::Sent { external_id: None };
         let rejected = Outcome::Rejected { error: String::new() };
-        for outcome in [sent, retry(None), deferred(), rejected, unknown(), unanswered(), Outcome::LET_GO] {
+        let all =
+            [sent, retry(None), deferred(), paced(1), rejected, unknown(), unanswered(), Outcome::LET_GO];
+        for outcome in all {
             for channel in Channel::ALL {
                 for number in 1..=4 {
                     for on_doubt in [OnDoubt::Resend, OnDoubt::Hold] {

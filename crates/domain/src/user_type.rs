@@ -1,5 +1,7 @@
 //! The kinds of users there are: configuration maps each to its queue, its entity type and the channels that support it.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::channel::Channel;
@@ -18,6 +20,29 @@ pub struct UserType {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity_type: Option<EntityType>,
     pub channels: Vec<Channel>,
+    /// Where users without a Slack webhook of their own are told.
+    #[serde(skip)]
+    pub default_webhook: Option<Webhook>,
+}
+
+/// A Slack webhook, which is a secret: whoever knows it may post.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Webhook(String);
+
+impl Webhook {
+    pub fn new(url: String) -> Self {
+        Webhook(url)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Webhook(redacted)")
+    }
 }
 
 /// Every configured user type, in the order of their names.
@@ -50,6 +75,10 @@ impl UserTypes {
 
     pub fn get(&self, name: &UserTypeName) -> Option<&UserType> {
         self.0.iter().find(|t| t.name == *name)
+    }
+
+    pub fn default_webhook(&self, name: &UserTypeName) -> Option<&Webhook> {
+        self.get(name)?.default_webhook.as_ref()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &UserType> {
@@ -110,6 +139,7 @@ impl Default for UserTypes {
             queue: format!("notification.{queue}"),
             entity_type: entity.map(EntityType::stored),
             channels: channels.to_vec(),
+            default_webhook: None,
         };
         UserTypes(vec![
             user_type("ADMIN_USER", "admin", None, &[Email, Websocket, Slack]),

@@ -343,9 +343,10 @@ fn reason_is_true(case: &Case, user: &UserRef, channel: Channel, verdict: Verdic
             let user_type = case.world.user_types.get(&user.user_type);
             user_type.is_some_and(|user_type| !user_type.channels.contains(&channel))
         }
-        Verdict::NoAddress => recipient.addresses(channel).is_empty(),
+        Verdict::NoAddress => recipient.addresses(channel, None).is_empty(),
         Verdict::DeadAddress => {
-            !recipient.addresses(channel).is_empty() && case.living_addresses(recipient, channel).is_empty()
+            !recipient.addresses(channel, None).is_empty()
+                && case.living_addresses(recipient, channel).is_empty()
         }
         Verdict::Role => setting
             .and_then(|setting| setting.roles.as_ref())

@@ -13,7 +13,7 @@ use campanile_domain::decision::Verdict::{
 use campanile_domain::event::Event;
 use campanile_domain::priority::Priority;
 use campanile_domain::row::{Preference, Row, Setting};
-use campanile_domain::user_type::UserTypes;
+use campanile_domain::user_type::{UserTypes, Webhook};
 
 use support::{
     AFTERNOON, World, customer, event, first_staff_preference, manager, restaurant_setting, staff, urgent,
@@ -123,6 +123,45 @@ fn a_recipient_without_an_address_has_no_address() {
 #[test]
 fn an_address_that_a_provider_declared_dead_is_a_dead_address() {
     assert_eq!(Case::new().and(DeadAddress).verdict(), DeadAddress);
+}
+
+/// Admin 1 has a webhook, 2 and 3 have none, and neither has a person of a type without a default.
+fn admins(default_webhook: &str) -> World {
+    let mut types: Vec<_> = UserTypes::default().iter().cloned().collect();
+    for user_type in types.iter_mut().filter(|t| t.name.as_str() == "ADMIN_USER") {
+        user_type.default_webhook = Some(Webhook::new(default_webhook.to_owned()));
+    }
+    let admin = |id: &str, webhook: Option<&str>| json!({"user_type": "ADMIN_USER", "user_id": id, "slack_webhook": webhook});
+    let world =
+        World { user_types: UserTypes::new(types).expect("these are user types"), ..World::default() };
+    world
+        .route(json!({"channel": "SLACK"}))
+        .audience(json!({"event_type": "ORDER_CREATED", "name": "ALL", "recipient_type": "ALL"}))
+        .person(admin("1", Some("https://hooks.example/own")))
+        .person(admin("2", None))
+        .person(admin("3", Some("")))
+        .person(with(staff("1"), &json!({"slack_webhook": null})))
+}
+
+#[test]
+fn who_has_no_webhook_is_told_at_that_of_their_user_type() {
+    let told = admins("https://hooks.example/default").fan_out(&order_created(), AFTERNOON);
+    let verdicts = ["ADMIN_USER/1", "ADMIN_USER/2", "ADMIN_USER/3", STAFF_1]
+        .map(|user| told.verdict(user, Channel::Slack));
+    assert_eq!(verdicts, [Send, Send, Send, NoAddress]);
+    let mut addresses: Vec<&str> = told.rows.iter().map(|row| row.address.as_str()).collect();
+    addresses.sort_unstable();
+    let default = "https://hooks.example/default";
+    assert_eq!(addresses, [default, default, "https://hooks.example/own"]);
+}
+
+#[test]
+fn a_default_webhook_that_is_dead_is_a_dead_address() {
+    let world =
+        admins("https://hooks.example/default").dead_address(Channel::Slack, "https://hooks.example/default");
+    let told = world.fan_out(&order_created(), AFTERNOON);
+    let verdicts = ["ADMIN_USER/1", "ADMIN_USER/2"].map(|user| told.verdict(user, Channel::Slack));
+    assert_eq!(verdicts, [Send, DeadAddress]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod backend;
 mod channels;
+mod send;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,13 +13,9 @@ use std::time::Duration;
 use crate::http::TwilioCallbacks;
 use anyhow::{Context, bail};
 use campanile_channels::Providers;
-use campanile_domain::channel::{Channel, PerChannel};
-use campanile_domain::send::{OnDoubt, SendPolicy};
 use campanile_domain::time::parse_duration;
 use campanile_domain::user_type::{UserType, UserTypes};
-use campanile_engine::config::{
-    FanOutConfig, PublishConfig, ReceiveConfig, RecoverConfig, RetainConfig, SendConfig,
-};
+use campanile_engine::config::{FanOutConfig, PublishConfig, ReceiveConfig, RecoverConfig, RetainConfig};
 use campanile_engine::{EngineConfig, Roles};
 use config::{Environment, File, FileFormat};
 use reqwest::Url;
@@ -29,6 +26,7 @@ pub use backend::{Broker, BrokerChoice, Database, DatabaseChoice};
 use channels::twilio_callback;
 
 pub use channels::Channels;
+pub use send::Sends;
 
 /// The reference: every key, commented and with its default.
 pub const REFERENCE: &str = include_str!("../campanile.toml");
@@ -162,41 +160,6 @@ pub struct Receive {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Sends {
-    pub email: Send,
-    pub push: Send,
-    pub sms: Send,
-    pub slack: Send,
-}
-
-impl Sends {
-    fn check(&self) -> anyhow::Result<()> {
-        for (channel, send) in [("push", &self.push), ("sms", &self.sms), ("slack", &self.slack)] {
-            if send.defer_for.is_some() {
-                bail!("send.{channel}.defer_for: only e-mail is deferred; leave it out");
-            }
-        }
-        Ok(())
-    }
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Send {
-    pub poll_interval: Span,
-    pub max_attempts: u32,
-    pub backoff_base: Span,
-    pub backoff_cap: Span,
-    #[serde(deserialize_with = "word")]
-    pub on_doubt: OnDoubt,
-    /// Of e-mail only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub defer_for: Option<Span>,
-    pub concurrency: usize,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Recover {
     pub republish_after: Span,
 }
@@ -251,6 +214,23 @@ impl Serialize for Span {
 
 fn redacted<S: Serializer>(secret: &str, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(if secret.is_empty() { "" } else { "(redacted)" })
+}
+
+/// A text that is shown to nobody.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub String);
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        redacted(&self.0, serializer)
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(redacted)")
+    }
 }
 
 /// What flags say; they win over everything else.
@@ -324,7 +304,7 @@ impl Config {
             );
         }
         self.server.check()?;
-        UserTypes::new(self.user_types.clone()).map_err(anyhow::Error::msg)?;
+        self.user_types()?;
         for (key, value) in [
             ("fan_out.batch", self.fan_out.batch),
             ("publish.batch", self.publish.batch),
@@ -368,6 +348,12 @@ impl Config {
         self.engine.roles.parse().map_err(|error| anyhow::anyhow!("engine.roles: {error}"))
     }
 
+    fn user_types(&self) -> anyhow::Result<UserTypes> {
+        let mut user_types = self.user_types.clone();
+        self.channels.slack.set_default_webhooks(&mut user_types)?;
+        UserTypes::new(user_types).map_err(anyhow::Error::msg)
+    }
+
     pub fn engine(&self) -> anyhow::Result<EngineConfig> {
         let instance = match self.engine.instance.as_str() {
             "" => format!("{}-{}", hostname(), std::process::id()),
@@ -376,7 +362,7 @@ impl Config {
         Ok(EngineConfig {
             instance,
             roles: self.roles()?,
-            user_types: UserTypes::new(self.user_types.clone()).map_err(anyhow::Error::msg)?,
+            user_types: self.user_types()?,
             fan_out: FanOutConfig {
                 poll_interval: self.fan_out.poll_interval.0,
                 batch: self.fan_out.batch,
@@ -394,12 +380,7 @@ impl Config {
                 batch: self.receive.batch,
                 linger: self.receive.linger.0,
             },
-            send: PerChannel::from_fn(|channel| match channel {
-                Channel::Email => self.send.email.engine(),
-                Channel::Push => self.send.push.engine(),
-                Channel::Sms => self.send.sms.engine(),
-                Channel::Slack | Channel::Websocket => self.send.slack.engine(),
-            }),
+            send: self.send.engine(),
             recover: RecoverConfig { republish_after: self.recover.republish_after.0 },
             retain: RetainConfig {
                 age: (self.retain.days > 0).then(|| Duration::from_hours(24 * u64::from(self.retain.days))),
@@ -407,22 +388,6 @@ impl Config {
             },
             lease: self.engine.lease.0,
         })
-    }
-}
-
-impl Send {
-    fn engine(&self) -> SendConfig {
-        SendConfig {
-            poll_interval: self.poll_interval.0,
-            policy: SendPolicy {
-                max_attempts: self.max_attempts.max(1),
-                backoff_base: self.backoff_base.0,
-                backoff_cap: self.backoff_cap.0,
-                on_doubt: self.on_doubt,
-                defer_for: self.defer_for.map_or(Duration::ZERO, |span| span.0),
-            },
-            concurrency: self.concurrency.clamp(1, 1_000),
-        }
     }
 }
 

@@ -105,6 +105,7 @@ macro_rules! for_each_check {
             candidates::the_same_ids_of_other_types_are_left_out
             candidates::pages_are_answered_in_the_order_in_which_they_are_asked_for
             candidates::preferences_and_dead_addresses_come_along
+            candidates::a_default_webhook_that_is_dead_is_known_of_those_who_need_it
             candidates::who_is_on_two_pages_has_every_preference_once
             candidates::a_group_has_its_kind_and_its_own_settings
             candidates::what_can_not_be_used_of_a_recipient_is_taken_for_empty

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use campanile_domain::channel::{Channel, PerChannel};
+use campanile_domain::channel::Channel;
 use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserTypeName};
 use campanile_domain::recipient::{Candidate, DeadAddress, Group, Recipient};
@@ -53,10 +53,9 @@ pub fn users(found: &[Vec<Recipient>]) -> Vec<(&UserTypeName, &UserId)> {
 }
 
 /// Their addresses of the pages' channels, each once, in order.
-pub fn addresses<'a>(pages: &[Page], found: &'a [Vec<Recipient>]) -> Vec<(Channel, &'a str)> {
-    let on_page = |(page, found): (&Page, &'a Vec<Recipient>)| {
-        let channels = page.channels;
-        found.iter().flat_map(move |recipient| addresses_of(recipient, channels))
+pub fn addresses<'a>(pages: &'a [Page], found: &'a [Vec<Recipient>]) -> Vec<(Channel, &'a str)> {
+    let on_page = |(page, found): (&'a Page, &'a Vec<Recipient>)| {
+        found.iter().flat_map(move |recipient| addresses_of(recipient, page))
     };
     let mut addresses: Vec<_> = pages.iter().zip(found).flat_map(on_page).collect();
     addresses.sort_unstable();
@@ -64,9 +63,10 @@ pub fn addresses<'a>(pages: &[Page], found: &'a [Vec<Recipient>]) -> Vec<(Channe
     addresses
 }
 
-fn addresses_of(recipient: &Recipient, of: PerChannel<bool>) -> impl Iterator<Item = (Channel, &str)> {
-    let channels = Channel::ALL.into_iter().filter(move |channel| *of.get(*channel));
-    channels.flat_map(|c| recipient.addresses(c).into_iter().map(move |a| (c, a)))
+fn addresses_of<'a>(recipient: &'a Recipient, page: &'a Page) -> impl Iterator<Item = (Channel, &'a str)> {
+    let channels = Channel::ALL.into_iter().filter(|channel| *page.channels.get(*channel));
+    let default_webhook = page.default_webhook.as_ref();
+    channels.flat_map(move |c| recipient.addresses(c, default_webhook).into_iter().map(move |a| (c, a)))
 }
 
 /// Each recipient with their preferences, and with those of their addresses that are dead.
@@ -84,7 +84,7 @@ pub fn candidates(
     let dead: HashMap<_, _> = dead.iter().map(|d| ((d.channel, d.address.as_str()), d)).collect();
     let candidate = |page: &Page, recipient: Recipient| Candidate {
         preferences: of_user.get(&(&recipient.user_type, &recipient.user_id)).cloned().unwrap_or_default(),
-        dead_addresses: addresses_of(&recipient, page.channels)
+        dead_addresses: addresses_of(&recipient, page)
             .filter_map(|address| dead.get(&address).copied().cloned())
             .collect(),
         recipient,

@@ -1,6 +1,7 @@
 //! Access tokens: one is asked for by a signed assertion, kept as long as it is good, and renewed some minutes before it ends.
 //! Only one renewal is under way at a time; whoever needs a token meanwhile waits for the same one, and shares its failure.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::account::ServiceAccount;
 use super::reply::Device;
-use crate::http;
+use crate::{Cause, http};
 
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
 const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
@@ -55,13 +56,16 @@ struct Failed {
 pub struct NoAccess {
     pub after: Option<Duration>,
     pub error: String,
+    /// The same in short.
+    pub code: Cow<'static, str>,
     /// Whether somebody has to mend something; else it may pass by itself.
     pub refused: bool,
 }
 
 impl From<NoAccess> for Device {
     fn from(why: NoAccess) -> Self {
-        Device::Down { after: why.after, error: why.error }
+        let NoAccess { after, error, code, refused: refuses_us } = why;
+        Device::Down { after, error, cause: Cause { code, refuses_us } }
     }
 }
 
@@ -83,9 +87,9 @@ impl Access {
         until: Instant,
     ) -> Result<HeaderValue, NoAccess> {
         let Some(held) = self.good(refused) else {
-            return timeout_at(until, self.wait(refused))
-                .await
-                .unwrap_or_else(|_| Err(passing(format!("{} did not answer in time", self.place()))));
+            return timeout_at(until, self.wait(refused)).await.unwrap_or_else(|_| {
+                Err(passing("timeout", format!("{} did not answer in time", self.place())))
+            });
         };
         if !held.is_ageing() {
             return Ok(held.bearer);
@@ -143,17 +147,19 @@ impl Access {
     async fn ask(&self) -> Result<(HeaderValue, Duration), NoAccess> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let assertion = self.account.assertion(SCOPE, now).map_err(|_| {
-            refused("nothing can be signed with the service account's key: replace the key file".to_owned())
+            refused(
+                "key",
+                "nothing can be signed with the service account's key: replace the key file".to_owned(),
+            )
         })?;
         let request = self
             .http
             .post(self.account.token_uri().clone())
             .timeout(self.limit)
             .form(&[("grant_type", GRANT_TYPE), ("assertion", &assertion)]);
-        let response = request
-            .send()
-            .await
-            .map_err(|error| passing(format!("{} {}", self.place(), http::silence(&error))))?;
+        let response = request.send().await.map_err(|error| {
+            passing(http::no_answer(&error).code, format!("{} {}", self.place(), http::silence(&error)))
+        })?;
         self.granted(response).await
     }
 
@@ -162,28 +168,38 @@ impl Access {
         let body = http::read(response).await.unwrap_or_default();
         if status == StatusCode::OK {
             return token(&body)
-                .ok_or_else(|| passing(format!("{} answered without an access token", self.place())));
+                .ok_or_else(|| passing("200", format!("{} answered without an access token", self.place())));
         }
         let code = serde_json::from_slice::<Refusal>(&body).ok().map(|refusal| refusal.error);
         let code = code.filter(|code| is_code(code));
+        let number = status.as_u16().to_string();
         match (status.as_u16(), code.as_deref()) {
             (429 | 500..=599, _) => Err(NoAccess {
                 after,
-                ..passing(format!("{} does not serve at the moment ({status})", self.place()))
+                ..passing(number, format!("{} does not serve at the moment ({status})", self.place()))
             }),
-            (_, Some("invalid_grant")) => Err(refused(format!(
-                "{} does not accept the service account's key (invalid_grant): is this machine's clock right, \
+            (_, Some(code @ "invalid_grant")) => Err(refused(
+                format!("{number} {code}"),
+                format!(
+                    "{} does not accept the service account's key (invalid_grant): is this machine's clock right, \
                  and is the key still listed for the account in Google's console?",
-                self.place()
-            ))),
-            (400 | 401 | 403, Some(code)) => Err(refused(format!(
-                "{} refuses the service account ({code}): does it still exist, and is it enabled?",
-                self.place()
-            ))),
-            _ => Err(refused(format!(
-                "what answers at {} gives out no access tokens ({status}): check `token_uri` in the key file",
-                self.place()
-            ))),
+                    self.place()
+                ),
+            )),
+            (400 | 401 | 403, Some(code)) => Err(refused(
+                format!("{number} {code}"),
+                format!(
+                    "{} refuses the service account ({code}): does it still exist, and is it enabled?",
+                    self.place()
+                ),
+            )),
+            _ => Err(refused(
+                number,
+                format!(
+                    "what answers at {} gives out no access tokens ({status}): check `token_uri` in the key file",
+                    self.place()
+                ),
+            )),
         }
     }
 
@@ -225,10 +241,10 @@ fn is_code(code: &str) -> bool {
     (1..=40).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
-fn passing(error: String) -> NoAccess {
-    NoAccess { after: None, error, refused: false }
+fn passing(code: impl Into<Cow<'static, str>>, error: String) -> NoAccess {
+    NoAccess { after: None, error, code: code.into(), refused: false }
 }
 
-fn refused(error: String) -> NoAccess {
-    NoAccess { after: None, error, refused: true }
+fn refused(code: impl Into<Cow<'static, str>>, error: String) -> NoAccess {
+    NoAccess { refused: true, ..passing(code, error) }
 }

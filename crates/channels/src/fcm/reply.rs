@@ -3,6 +3,7 @@
 //! FCM's own error code decides, and only where there is none the status. A token is declared dead on FCM's word alone: a 404 of
 //! whatever stands before it says nothing about the device.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use campanile_domain::send::AddressEnd;
@@ -10,7 +11,7 @@ use reqwest::Response;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::http;
+use crate::{Cause, http};
 
 /// What is known about one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub enum Device {
     /// Not told, and it is about this device or this message.
     Retry { after: Option<Duration>, error: String },
     /// Not told, and no other would have been.
-    Down { after: Option<Duration>, error: String },
+    Down { after: Option<Duration>, error: String, cause: Cause },
     /// Nobody can know.
     Unknown { error: String },
 }
@@ -83,9 +84,9 @@ pub async fn reply(response: Response) -> Reply {
             after: after.or(Some(A_MINUTE)),
             error: "more was sent than FCM allows for the project or the device (QUOTA_EXCEEDED)".to_owned(),
         }),
-        (429, _) => down(after.or(Some(A_MINUTE)), "FCM is asked too often (429)".to_owned()),
+        (429, _) => down(after.or(Some(A_MINUTE)), "429", "FCM is asked too often (429)".to_owned()),
         (503, code) if code == "UNAVAILABLE" || problem.as_ref().is_some_and(|p| p.is("UNAVAILABLE")) => {
-            down(after, "FCM does not serve at the moment (UNAVAILABLE)".to_owned())
+            down(after, "503 UNAVAILABLE", "FCM does not serve at the moment (UNAVAILABLE)".to_owned())
         }
         (500..=599, _) => {
             Reply::Said(Device::Unknown { error: format!("FCM failed ({status}) and may have accepted it") })
@@ -108,13 +109,14 @@ fn dead(reason: &str) -> Reply {
     Reply::Said(Device::Done(AddressEnd::Dead { reason: reason.to_owned() }))
 }
 
-fn down(after: Option<Duration>, error: String) -> Reply {
-    Reply::Said(Device::Down { after, error })
+fn down(after: Option<Duration>, code: impl Into<Cow<'static, str>>, error: String) -> Reply {
+    Reply::Said(Device::Down { after, error, cause: Cause::new(code) })
 }
 
 fn stranger(status: u16) -> Reply {
     down(
         None,
+        status.to_string(),
         format!(
             "what answers is hardly FCM, or does not know the project ({status}): check the address and the key file"
         ),

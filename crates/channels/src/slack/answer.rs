@@ -8,14 +8,14 @@ use reqwest::{Response, StatusCode};
 
 use super::guard::LeadsInside;
 use crate::http::{self, read, retry_after};
-use crate::{Answer, Health};
+use crate::{Answer, Cause};
 
 /// There was no answer, or nobody was asked because of where the webhook leads.
-pub fn unanswered(error: &reqwest::Error) -> Outcome {
+pub fn unanswered(error: &reqwest::Error) -> Answer {
     if leads_inside(error) {
         let error =
             "the Slack webhook's host leads to no public address: it may be this house's own".to_owned();
-        return Outcome::Rejected { error };
+        return Outcome::Rejected { error }.into();
     }
     http::unanswered("Slack", error)
 }
@@ -44,7 +44,7 @@ pub enum Meaning {
 /// |---|---|
 /// | 200 `ok` | sent |
 /// | another 2xx, or one that can't be read | unknown: it may well have been accepted |
-/// | 429 | busy: tried again within the attempt, else down |
+/// | 429 | busy: this webhook is left alone for as long as Slack says |
 /// | another 4xx, or a 3xx | rejected: it is about this message or this webhook, which is dead if Slack says that there is none |
 /// | 5xx, such as `rollup_error` | unknown: something may have happened |
 pub async fn meaning(response: Response, address: &str) -> Meaning {
@@ -65,12 +65,7 @@ pub async fn meaning(response: Response, address: &str) -> Meaning {
             error: format!("Slack's answer ({status}) is not its usual one and may mean that it has it"),
         },
     };
-    Meaning::Final(outcome.into())
-}
-
-/// Slack wants to be left alone for longer than the attempt lasts: this channel's webhook, and perhaps no other.
-pub fn busy(after: Option<Duration>) -> Outcome {
-    Outcome::Retry { after, error: "Slack is asked too often (429)".to_owned() }
+    Meaning::Final(Answer::from(outcome).because(Cause::new(status.as_u16().to_string())))
 }
 
 /// Nothing that Slack says is repeated but a word of its own: whoever answers may say anything.
@@ -85,7 +80,7 @@ fn refused(status: StatusCode, word: Option<&str>, address: &str) -> Answer {
     } else {
         Vec::new()
     };
-    Answer { outcome: Outcome::Rejected { error }, done, health: Health::default() }
+    Answer { done, ..Outcome::Rejected { error }.into() }
 }
 
 /// The webhook was removed, or its whole workspace. An archived channel may come back.

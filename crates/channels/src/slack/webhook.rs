@@ -10,35 +10,58 @@ use crate::http::is_this_machine;
 /// Slack's have some 80.
 const MAX_BYTES: usize = 2_000;
 
-/// A host whose webhooks are taken, with a port if it is not the usual one: `hooks.slack.com`, `[::1]:8080`.
+/// A host whose webhooks are taken, with a port if it is not the usual one: `hooks.slack.com`, `[::1]:8080`; or all hosts below a
+/// name: `*.slack.com`.
 ///
 /// A name must lead to public addresses. Whoever wants to reach a machine of the house writes its address, or `localhost`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHost {
     /// As URLs are normalised: in lower case, an IPv6 address in brackets.
     host: String,
+    /// The hosts below it, at any depth, and not itself.
+    below: bool,
     port: Option<u16>,
 }
 
+const BELOW: &str = "*.";
+
 impl AllowedHost {
     pub fn parse(text: &str) -> Option<Self> {
-        if text.is_empty() || text.contains(['/', '\\', '@', '?', '#']) || !is_graphic(text) {
+        let (name, below) = text.strip_prefix(BELOW).map_or((text, false), |name| (name, true));
+        if name.is_empty() || name.contains(['/', '\\', '@', '?', '#', '*']) || !is_graphic(name) {
             return None;
         }
-        let url = Url::parse(&format!("https://{text}")).ok()?;
-        Some(AllowedHost { host: url.host_str()?.to_owned(), port: url.port() })
+        let url = Url::parse(&format!("https://{name}")).ok()?;
+        // Below an address there is nothing, and `*.com` would be half of the world.
+        let has_hosts_below = url.domain().is_some_and(|name| name.trim_matches('.').contains('.'));
+        if below && !has_hosts_below {
+            return None;
+        }
+        Some(AllowedHost { host: url.host_str()?.to_owned(), below, port: url.port() })
     }
 
     fn allows(&self, url: &Url) -> bool {
-        url.host_str() == Some(&self.host) && url.port() == self.port
+        let host = url.host_str().unwrap_or_default();
+        let is_named = if self.below {
+            host.strip_suffix(&self.host).is_some_and(|name| name.len() > 1 && name.ends_with('.'))
+        } else {
+            host == self.host
+        };
+        is_named && url.port() == self.port
     }
+}
+
+/// Whether this may be posted to; why not, in words that hold nothing of it.
+pub fn check_webhook(text: &str, allowed: &[AllowedHost]) -> Result<(), &'static str> {
+    check(text, allowed).map(|_| ())
 }
 
 impl fmt::Display for AllowedHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let below = if self.below { BELOW } else { "" };
         match self.port {
-            Some(port) => write!(f, "{}:{port}", self.host),
-            None => f.write_str(&self.host),
+            Some(port) => write!(f, "{below}{}:{port}", self.host),
+            None => write!(f, "{below}{}", self.host),
         }
     }
 }
@@ -91,6 +114,8 @@ mod tests {
             ("127.0.0.1:80", "127.0.0.1:80"),
             ("[::1]:8080", "[::1]:8080"),
             ("localhost", "localhost"),
+            ("*.Slack.com", "*.slack.com"),
+            ("*.slack.com:8443", "*.slack.com:8443"),
         ] {
             assert_eq!(AllowedHost::parse(text).unwrap().to_string(), shown);
         }
@@ -106,6 +131,18 @@ mod tests {
             "hooks.slack.com?x",
             "hooks.slack.com#x",
             "*.slack.com/",
+            "*",
+            "*.",
+            "*.com",
+            "*.com.",
+            "*.localhost",
+            "*.127.0.0.1",
+            "*.[::1]",
+            "**.slack.com",
+            "*.*.slack.com",
+            "hooks.*.com",
+            "*slack.com",
+            "*.@slack.com",
             "::1",
             "hööks.example",
         ] {
@@ -184,6 +221,35 @@ mod tests {
         }
         let none = check("https://hooks.slack.com/services/T0/B0/x", &[]);
         assert!(none.is_err());
+    }
+
+    #[test]
+    fn all_hosts_below_a_name_may_be_allowed_and_not_the_name_itself() {
+        let allowed = hosts(&["*.slack.com", "*.example.org:8443"]);
+        for right in [
+            "https://hooks.slack.com/x",
+            "https://a.b.HOOKS.slack.com:443/x",
+            "https://hooks.example.org:8443/x",
+        ] {
+            assert_eq!(check(right, &allowed).err(), None, "{right}");
+        }
+        for wrong in [
+            "https://slack.com/x",
+            "https://.slack.com/x",
+            "https://xslack.com/x",
+            "https://hooks.slack.com.evil.example/x",
+            "https://slack.com.evil/x",
+            "https://hooks.slack.com:8443/x",
+            "https://hooks.slack.com./x",
+            "https://hooks.example.org/x",
+            "https://hooks.slack.com@evil.example/x",
+            "https://evil.example/hooks.slack.com",
+            "https://127.0.0.1/x",
+        ] {
+            assert!(check(wrong, &allowed).is_err(), "{wrong}");
+        }
+        let plain = check("http://hooks.slack.com/x", &allowed).expect_err("in the clear");
+        assert!(plain.contains("use https://"), "{plain}");
     }
 
     #[test]

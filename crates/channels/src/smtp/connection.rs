@@ -20,7 +20,7 @@ use super::pool::{Announcement, Waiting};
 use super::reply::{NoReply, Reply};
 use super::server::{Credentials, Security, Server};
 use super::tls;
-use crate::Hold;
+use crate::{Cause, Hold};
 
 /// Whom a letter is from and for, as the server is told.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +65,27 @@ impl Delivery {
     }
 }
 
+/// Why a server can't be spoken to.
+#[derive(Debug)]
+pub struct NotOpen {
+    /// In words that go on after the server's name.
+    pub why: String,
+    pub cause: Cause,
+}
+
+impl NotOpen {
+    /// There is no way to log in.
+    fn refused(why: &str) -> Self {
+        NotOpen { why: why.to_owned(), cause: Cause::refusal("no way to log in") }
+    }
+}
+
+impl From<String> for NotOpen {
+    fn from(why: String) -> Self {
+        NotOpen { why, cause: Cause::new("unreachable") }
+    }
+}
+
 pub struct Connection {
     stream: Box<dyn Stream>,
     read: Vec<u8>,
@@ -99,7 +120,7 @@ impl fmt::Debug for Connection {
 
 impl Connection {
     /// Connects, encrypts and logs in. What goes wrong is told in words that hold no secret.
-    pub async fn open(server: &Server, until: Instant) -> Result<Self, String> {
+    pub async fn open(server: &Server, until: Instant) -> Result<Self, NotOpen> {
         let socket = server.connect(until).await?;
         // Small writes that wait for an answer each must not wait for each other.
         let _ = socket.set_nodelay(true);
@@ -114,12 +135,14 @@ impl Connection {
             connection.say("STARTTLS\r\n", until).await?;
             connection.expect(220, "answers STARTTLS", until).await?;
             if !connection.read.is_empty() {
-                return Err("spoke before encryption began, so that somebody may be in between".to_owned());
+                return Err("spoke before encryption began, so that somebody may be in between"
+                    .to_owned()
+                    .into());
             }
             connection = connection.encrypted(server, until).await?;
             connection.hello(server, until).await?;
         } else if server.security == Security::Required {
-            return Err("does not offer STARTTLS, and tls=required".to_owned());
+            return Err("does not offer STARTTLS, and tls=required".to_owned().into());
         }
         if let Some(credentials) = &server.credentials {
             connection.log_in(credentials, until).await?;
@@ -149,7 +172,7 @@ impl Connection {
         Ok(Connection { is_encrypted: true, ..Connection::over(stream) })
     }
 
-    async fn hello(&mut self, server: &Server, until: Instant) -> Result<(), String> {
+    async fn hello(&mut self, server: &Server, until: Instant) -> Result<(), NotOpen> {
         self.say(&format!("EHLO {}\r\n", server.hello), until).await?;
         let reply = self.reply(until).await?;
         if reply.is_yes() {
@@ -160,24 +183,36 @@ impl Connection {
         self.expect(250, "answers HELO", until).await
     }
 
-    async fn log_in(&mut self, credentials: &Credentials, until: Instant) -> Result<(), String> {
+    async fn log_in(&mut self, credentials: &Credentials, until: Instant) -> Result<(), NotOpen> {
         let Credentials { user, password } = credentials;
-        let refused = "does not accept user and password";
         if self.offers.auth_plain {
             let secret = BASE64_STANDARD.encode(format!("\0{user}\0{password}"));
             self.say(&format!("AUTH PLAIN {secret}\r\n"), until).await?;
         } else if self.offers.auth_login {
             self.say("AUTH LOGIN\r\n", until).await?;
-            self.expect(334, refused, until).await?;
+            self.let_in(334, until).await?;
             self.say(&format!("{}\r\n", BASE64_STANDARD.encode(user)), until).await?;
-            self.expect(334, refused, until).await?;
+            self.let_in(334, until).await?;
             self.say(&format!("{}\r\n", BASE64_STANDARD.encode(password)), until).await?;
         } else if self.is_encrypted {
-            return Err("offers neither AUTH PLAIN nor AUTH LOGIN; leave user and password out?".to_owned());
+            return Err(NotOpen::refused(
+                "offers neither AUTH PLAIN nor AUTH LOGIN; leave user and password out?",
+            ));
         } else {
-            return Err("offers no way to log in without encryption; use tls=required?".to_owned());
+            return Err(NotOpen::refused("offers no way to log in without encryption; use tls=required?"));
         }
-        self.expect(235, refused, until).await
+        self.let_in(235, until).await
+    }
+
+    /// A step of logging in. A 4xx may pass by itself.
+    async fn let_in(&mut self, code: u16, until: Instant) -> Result<(), NotOpen> {
+        let reply = self.reply(until).await?;
+        if reply.code == code {
+            return Ok(());
+        }
+        let refuses_us = reply.code >= 500;
+        let why = format!("does not accept user and password: {}", reply.words());
+        Err(NotOpen { why, cause: Cause { code: reply.numbers().into(), refuses_us } })
     }
 
     /// Whether nothing was heard since the last message: a server that is tired of us says so, or hangs up.
@@ -358,9 +393,12 @@ impl Connection {
         .await;
     }
 
-    async fn expect(&mut self, code: u16, what: &str, until: Instant) -> Result<(), String> {
+    async fn expect(&mut self, code: u16, what: &str, until: Instant) -> Result<(), NotOpen> {
         let reply = self.reply(until).await?;
-        if reply.code == code { Ok(()) } else { Err(format!("{what}: {}", reply.words())) }
+        if reply.code == code {
+            return Ok(());
+        }
+        Err(NotOpen { why: format!("{what}: {}", reply.words()), cause: Cause::new(reply.numbers()) })
     }
 
     async fn say(&mut self, text: &str, until: Instant) -> Result<(), String> {

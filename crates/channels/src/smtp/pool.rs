@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout_at};
 
 use super::address::Mailbox;
 use super::budget::Budget;
-use super::connection::Connection;
+use super::connection::{Connection, NotOpen};
 use super::server::Server;
 
 #[derive(Debug)]
@@ -41,8 +41,8 @@ pub struct Lent {
 pub enum NotLent {
     /// All are in use, for longer than one may wait.
     Busy,
-    /// The server can't be spoken to; why, in words.
-    Down(String),
+    /// The server can't be spoken to.
+    Down(NotOpen),
 }
 
 /// What the server is told before it gets a letter.

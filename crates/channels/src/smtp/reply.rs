@@ -37,6 +37,14 @@ impl Reply {
         self.code / 100 == 2
     }
 
+    /// Its numbers alone: `554 5.7.1`, or `554`.
+    pub fn numbers(&self) -> String {
+        match self.enhanced {
+            Some((subject, detail)) => format!("{} {}.{subject}.{detail}", self.code, self.code / 100),
+            None => self.code.to_string(),
+        }
+    }
+
     /// For people, without any address: servers like to repeat whom they refuse.
     pub fn words(&self) -> String {
         let text = without_quoted(&self.lines.join(" "));

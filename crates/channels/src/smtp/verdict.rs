@@ -19,7 +19,7 @@ use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
 
 use super::connection::{Delivery, Step};
 use super::reply::Reply;
-use crate::{Answer, Health};
+use crate::{Answer, Cause, Health};
 
 const LOG_IN: [u16; 4] = [530, 534, 535, 538];
 /// Of `5.1.x`: no such mailbox, no such domain, not an address, moved away, takes no mail.
@@ -67,10 +67,11 @@ pub fn answer(delivery: Delivery, address: &str) -> Answer {
         Delivery::Accepted(reply) => Outcome::Sent { external_id: external_id(&reply) }.into(),
         Delivery::Broken { at: Step::Letter, why } => {
             let error = format!("the mail server {why}, after it had the whole letter");
-            Outcome::Unanswered { error }.into()
+            Answer::from(Outcome::Unanswered { error }).because(Cause::new("no answer"))
         }
         Delivery::Broken { why, .. } => {
-            Outcome::Down { after: None, error: format!("the mail server {why}") }.into()
+            let outcome = Outcome::Down { after: None, error: format!("the mail server {why}") };
+            Answer::from(outcome).because(Cause::new("connection lost"))
         }
         Delivery::Refused { at, reply, .. } => refused(at, &reply, address),
     }
@@ -83,19 +84,20 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
         Step::Data | Step::Letter => "the letter",
     };
     let error = format!("the mail server does not take {subject}: {}", reply.words());
+    let cause = Cause::new(reply.numbers());
     let outcome = match (reply.code, reply.enhanced) {
         (421 | 454, _) | (400..=499, Some((3, _))) => Outcome::Down { after: None, error },
         (400..=499, _) if at == Step::From => Outcome::Retry { after: None, error },
         (400..=499, _) => Outcome::Deferred { error },
-        (code, _) if LOG_IN.contains(&code) => Outcome::Down { after: None, error },
+        (code, _) if LOG_IN.contains(&code) => return refuses_us(error, reply),
         (552, _) if at == Step::From => Outcome::Rejected { error },
         (500..=599, detail) if at == Step::From && detail != Some(TOO_LARGE) => {
-            Outcome::Down { after: None, error }
+            return refuses_us(error, reply);
         }
         // It may relay for others: what that says of the server is known once it refuses two domains.
         (500..=599, _) if at == Step::To && says_one_of(reply, &RELAY_PHRASES) => {
             let outcome = Outcome::Down { after: None, error };
-            return Answer { health: Health::Unknown, ..outcome.into() };
+            return Answer { health: Health::Unknown, ..outcome.into() }.because(cause);
         }
         (500..=599, _) if at == Step::To && is_nobody_there(reply) => {
             let end = AddressEnd::Dead { reason: reply.words() };
@@ -106,7 +108,12 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
         _ if at == Step::Letter => Outcome::Unanswered { error },
         _ => Outcome::Down { after: None, error },
     };
-    outcome.into()
+    Answer::from(outcome).because(cause)
+}
+
+/// It does not want our credentials, or our sender.
+fn refuses_us(error: String, reply: &Reply) -> Answer {
+    Answer::from(Outcome::Down { after: None, error }).because(Cause::refusal(reply.numbers()))
 }
 
 fn is_nobody_there(reply: &Reply) -> bool {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::is_message_sid;
 use crate::http::{read, retry_after};
-use crate::{Answer, Health};
+use crate::{Answer, Cause};
 
 /// What an answer means.
 ///
@@ -51,7 +51,9 @@ pub async fn meaning(response: Response, address: &str) -> Answer {
             format!("what answers is hardly Twilio ({status}): check the host in channels.sms.url"),
         ),
     };
-    outcome.into()
+    let code = code.map_or_else(|| status.as_u16().to_string(), |code| format!("{} {code}", status.as_u16()));
+    let refuses_us = matches!(status.as_u16(), 401 | 403) && matches!(outcome, Outcome::Down { .. });
+    Answer::from(outcome).because(if refuses_us { Cause::refusal(code) } else { Cause::new(code) })
 }
 
 /// Errors that every message gets as long as the sender is wrong.
@@ -126,11 +128,8 @@ fn created(status: StatusCode, body: Option<&[u8]>) -> Outcome {
 
 fn dead(address: &str, error: String) -> Answer {
     let end = AddressEnd::Dead { reason: error.clone() };
-    Answer {
-        outcome: Outcome::Rejected { error },
-        done: vec![AddressDone { address: address.to_owned(), end }],
-        health: Health::default(),
-    }
+    let done = vec![AddressDone { address: address.to_owned(), end }];
+    Answer { done, ..Outcome::Rejected { error }.into() }
 }
 
 fn rejected(error: String) -> Outcome {

@@ -5,19 +5,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use campanile_channels::{Answer, Chain, Link, Message, Pace, Provider, Room};
+use campanile_channels::{Answer, Cause, Chain, Link, Message, Pace, Provider, Room};
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::Outcome;
 use tokio::time::{Instant, sleep};
 
+use crate::support::log::Log;
+
 const LEASE: Duration = Duration::from_mins(1);
 
-/// Gives these outcomes one after the other, then is down or well as told.
+/// Gives these answers one after the other, then is down or well as told.
 #[derive(Debug, Default)]
 struct Told {
-    outcomes: Mutex<VecDeque<Outcome>>,
+    answers: Mutex<VecDeque<Answer>>,
     is_down: Mutex<bool>,
     asked: Mutex<usize>,
     hangs: bool,
@@ -34,6 +36,10 @@ impl Told {
 
     fn asked(&self) -> usize {
         *self.asked.lock().unwrap()
+    }
+
+    fn tells(&self, answer: impl Into<Answer>) {
+        self.answers.lock().unwrap().push_back(answer.into());
     }
 
     fn recovers(&self) {
@@ -56,10 +62,40 @@ impl Provider for Told {
         if self.hangs {
             return std::future::pending().await;
         }
-        let told = self.outcomes.lock().unwrap().pop_front();
+        let told = self.answers.lock().unwrap().pop_front();
         let is_down = *self.is_down.lock().unwrap();
         let usual = if is_down { down(None) } else { Outcome::Sent { external_id: None } };
-        told.unwrap_or(usual).into()
+        told.unwrap_or_else(|| usual.into())
+    }
+}
+
+/// Leads to the host that a message's address is of. Those that begin with `dead` do not answer.
+#[derive(Debug, Default)]
+struct Hosts {
+    asked: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Provider for Hosts {
+    fn name(&self) -> &'static str {
+        "hosts"
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
+    fn host(&self, message: &Message<'_>) -> Option<String> {
+        Some(message.address.to_owned())
+    }
+
+    async fn send(&self, message: &Message<'_>) -> Answer {
+        self.asked.lock().unwrap().push(message.address.to_owned());
+        if message.address.starts_with("dead") {
+            Answer::from(down(None)).because(Cause::new("unreachable"))
+        } else {
+            SENT.into()
+        }
     }
 }
 
@@ -76,12 +112,16 @@ async fn send(chain: &Chain) -> (Outcome, String) {
 }
 
 async fn send_within(chain: &Chain, lease: Duration) -> (Outcome, String) {
+    send_to(chain, "a@example.com", lease).await
+}
+
+async fn send_to(chain: &Chain, address: &str, lease: Duration) -> (Outcome, String) {
     let begun = Instant::now();
     let message = Message {
         key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Email },
         event_id: "evt-1",
         event_type: "T",
-        address: "a@example.com",
+        address,
         name: None,
         title: "",
         body: "",
@@ -157,7 +197,7 @@ async fn only_one_at_a_time_finds_out() {
 #[tokio::test(start_paused = true)]
 async fn who_says_when_to_come_back_is_left_alone_until_then() {
     let (first, second) = (Told::well(), Told::well());
-    first.outcomes.lock().unwrap().push_back(down(Some(Duration::from_mins(2))));
+    first.tells(down(Some(Duration::from_mins(2))));
     let chain = chain(&[&first, &second]);
     assert_eq!(send(&chain).await.1, "told-2");
     sleep(Duration::from_secs(119)).await;
@@ -172,7 +212,7 @@ async fn what_is_about_the_message_does_not_open_the_circuit() {
     let chain = chain(&[&only]);
     for _ in 0..20 {
         let outcome = Outcome::Retry { after: None, error: "greylisted".to_owned() };
-        only.outcomes.lock().unwrap().push_back(outcome.clone());
+        only.tells(outcome.clone());
         assert_eq!(send(&chain).await.0, outcome);
     }
     assert_eq!(chain.room(), Room::Open);
@@ -181,7 +221,7 @@ async fn what_is_about_the_message_does_not_open_the_circuit() {
 #[tokio::test(start_paused = true)]
 async fn what_may_have_been_accepted_goes_to_nobody_else() {
     let (first, second) = (Told::well(), Told::well());
-    first.outcomes.lock().unwrap().push_back(Outcome::Unknown { error: "cut off".to_owned() });
+    first.tells(Outcome::Unknown { error: "cut off".to_owned() });
     assert!(matches!(send(&chain(&[&first, &second])).await.0, Outcome::Unknown { .. }));
     assert_eq!(second.asked(), 0);
 }
@@ -219,4 +259,105 @@ async fn who_may_not_send_for_long_enough_asks_nobody() {
     let chain = chain(&[&only]);
     assert_eq!(send_within(&chain, chain.deadline()).await.0, Outcome::LET_GO);
     assert_eq!(only.asked(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_dead_stops_no_other() {
+    let hosts = Arc::new(Hosts::default());
+    let chain = Chain::new(vec![Link::new(Arc::clone(&hosts) as Arc<dyn Provider>, None)]);
+    for _ in 0..20 {
+        send_to(&chain, "dead.example", LEASE).await;
+        assert_eq!(send_to(&chain, "hooks.example", LEASE).await.0, SENT);
+    }
+    assert_eq!(chain.room(), Room::Open, "what is for others is claimed");
+    assert_eq!(chain.first().down(), ["hosts at dead.example"]);
+    let dead = hosts.asked.lock().unwrap().iter().filter(|host| *host == "dead.example").count();
+    assert_eq!(dead, 5, "then it is left alone");
+    let Outcome::NotAttempted { after } = send_to(&chain, "dead.example", LEASE).await.0 else {
+        panic!("it is left alone");
+    };
+    sleep(after).await;
+    assert!(matches!(send_to(&chain, "dead.example", LEASE).await.0, Outcome::Down { .. }), "one finds out");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_very_many_hosts_the_last_share_a_breaker_and_no_more_is_remembered() {
+    let hosts = Arc::new(Hosts::default());
+    let chain = Chain::new(vec![Link::new(Arc::clone(&hosts) as Arc<dyn Provider>, None)]);
+    for number in 0..1_000 {
+        send_to(&chain, &format!("dead{number}.example"), LEASE).await;
+    }
+    assert_eq!(hosts.asked.lock().unwrap().len(), 105, "100 by themselves, and five of all others");
+    assert_eq!(chain.room(), Room::Open);
+    assert_eq!(chain.first().down(), ["hosts at other hosts"]);
+}
+
+fn refusal() -> Answer {
+    Answer::from(down(None)).because(Cause::refusal("535 5.7.8"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_told_when_it_begins_once_a_minute_and_when_it_ends() {
+    let only = Told::down();
+    let (chain, log) = (chain(&[&only]), Log::listen());
+    send(&chain).await;
+    assert_eq!(
+        log.take(),
+        [r#"WARN message=a provider fails provider="told" code=unknown failures=1 seconds=0"#]
+    );
+    let begun = Instant::now();
+    let mut lines = Vec::new();
+    while begun.elapsed() < Duration::from_mins(10) {
+        send(&chain).await;
+        lines.extend(log.take());
+        sleep(Duration::from_millis(500)).await;
+    }
+    assert!((5..=10).contains(&lines.len()), "{lines:#?}");
+    assert!(lines.iter().all(|line| line.starts_with("WARN message=a provider fails")), "{lines:#?}");
+    only.recovers();
+    sleep(Duration::from_mins(2)).await;
+    send(&chain).await;
+    send(&chain).await;
+    let lines = log.take();
+    assert!(
+        matches!(&lines[..], [line] if line.starts_with("INFO message=a provider works again")),
+        "{lines:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_fails_now_and_then_does_not_fill_the_log() {
+    let only = Told::well();
+    let (chain, log) = (chain(&[&only]), Log::listen());
+    for _ in 0..1_000 {
+        only.tells(down(None));
+        send(&chain).await;
+        send(&chain).await;
+        sleep(Duration::from_millis(10)).await;
+    }
+    let lines = log.take();
+    assert_eq!(lines.len(), 6, "three failures with their ends: {lines:#?}");
+    assert!(lines[5].starts_with("INFO"), "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_our_credentials_is_named_until_something_is_taken() {
+    let only = Told::well();
+    let (chain, log) = (chain(&[&only]), Log::listen());
+    only.tells(down(None));
+    send(&chain).await;
+    only.tells(refusal());
+    send(&chain).await;
+    assert_eq!(chain.first().refusals(), ["told (535 5.7.8)"]);
+    assert!(!chain.first().is_down(), "at the first one already");
+    only.tells(down(None));
+    send(&chain).await;
+    only.tells(Outcome::LET_GO);
+    send(&chain).await;
+    assert_eq!(chain.first().refusals(), ["told (535 5.7.8)"]);
+    let lines = log.take();
+    assert_eq!(lines.len(), 2, "that it refuses us is news: {lines:#?}");
+    assert!(lines[1].contains("refuses us") && lines[1].contains("code=535 5.7.8"), "{lines:#?}");
+    assert_eq!(send(&chain).await.0, SENT);
+    assert_eq!(chain.first().refusals(), Vec::<String>::new());
 }

@@ -120,7 +120,7 @@ fn kinds(answer: &Answer) -> (&'static str, Vec<&'static str>) {
         Outcome::Rejected { .. } => "rejected",
         Outcome::Deferred { .. } => "deferred",
         Outcome::Unknown { .. } | Outcome::Unanswered { .. } => "unknown",
-        Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => "not attempted",
+        Outcome::Paced { .. } | Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => "not attempted",
     };
     let ends = answer.done.iter().map(|done| match &done.end {
         AddressEnd::Sent { .. } => "sent",

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use campanile_channels::{AllowedHost, Answer, Message, Provider, Slack, SlackConfig};
+use campanile_channels::{AllowedHost, Answer, Chain, Message, Provider, Slack, SlackConfig};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
@@ -28,7 +28,7 @@ fn slack(hosts: &[&str], leads_to: &str, deadline: Duration) -> Slack {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let allowed_hosts = hosts.iter().map(|host| AllowedHost::parse(host).unwrap()).collect();
     let names = Names(vec![SocketAddr::new(leads_to.parse().unwrap(), 0)]);
-    Slack::with_names(SlackConfig { allowed_hosts, deadline }, Arc::new(names)).unwrap()
+    Slack::with_names(SlackConfig { allowed_hosts, deadline, per_second: 1_000.0 }, Arc::new(names)).unwrap()
 }
 
 struct Names(Vec<SocketAddr>);
@@ -41,7 +41,11 @@ impl Resolve for Names {
 }
 
 async fn post(slack: &Slack, webhook: &str, title: &str, body: &str) -> Answer {
-    let message = Message {
+    slack.send(&message(webhook, title, body)).await
+}
+
+fn message<'a>(webhook: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
+    Message {
         key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Slack },
         event_id: "evt-1",
         event_type: "ORDER_CREATED",
@@ -52,8 +56,7 @@ async fn post(slack: &Slack, webhook: &str, title: &str, body: &str) -> Answer {
         html: None,
         url: None,
         priority: Priority::Normal,
-    };
-    slack.send(&message).await
+    }
 }
 
 /// What becomes of a message and its webhook when these are the replies, each of which is asked for.
@@ -263,45 +266,40 @@ async fn a_slow_answer_within_the_deadline_counts() {
     assert_eq!(outcome_of(ok().after(Duration::from_millis(200))).await, SENT);
 }
 
-#[tokio::test]
-async fn a_busy_slack_is_asked_again_within_the_attempt() {
-    let started = Instant::now();
-    assert_eq!(answer_of(vec![busy("1"), ok()], PATIENT).await.outcome, SENT);
-    assert!(started.elapsed() >= Duration::from_secs(1), "it was waited for");
+fn paced(answer: Answer) -> (Duration, String) {
+    let Outcome::Paced { after, error } = answer.outcome else { panic!("{answer:?}") };
+    (after, error)
 }
 
 #[tokio::test]
-async fn a_wait_of_nothing_is_a_wait() {
-    let started = Instant::now();
-    assert_eq!(answer_of(vec![busy("0"), ok()], PATIENT).await.outcome, SENT);
-    assert!(started.elapsed() >= Duration::from_secs(1));
-}
-
-#[tokio::test]
-async fn a_slack_that_is_busy_for_longer_is_left_alone_for_as_long() {
-    for (replies, deadline, after) in [
-        (vec![busy("30")], PATIENT, Some(30)),
-        // Only what is left counts, and a whole new try must fit into it.
-        (vec![busy("2"), busy("2")], Duration::from_secs(5), Some(2)),
-        (vec![busy("soon")], PATIENT, None),
-        (vec![Reply::json(429, "")], PATIENT, None),
+async fn a_busy_webhook_is_left_alone_for_as_long_as_slack_says() {
+    for (reply, after) in [
+        (busy("30"), Duration::from_secs(30)),
+        (busy("0"), Duration::from_millis(1)),
+        (busy("86400"), Duration::from_mins(15)),
+        (busy("soon"), Duration::from_secs(10)),
+        (Reply::json(429, ""), Duration::from_secs(10)),
     ] {
-        let started = Instant::now();
-        let outcome = answer_of(replies, deadline).await.outcome;
-        assert!(started.elapsed() < deadline);
-        assert_discreet(&outcome, &["429"]);
-        let Outcome::Retry { after: asked, .. } = outcome else { panic!("{outcome:?}") };
-        assert_eq!(asked, after.map(Duration::from_secs));
+        let answer = answer_of(vec![reply], PATIENT).await;
+        assert_discreet(&answer.outcome, &["429"]);
+        assert_eq!(paced(answer).0, after, "it is not slept away: the send waits in the database");
     }
 }
 
 #[tokio::test]
-async fn who_was_busy_and_then_is_silent_still_keeps_the_deadline() {
-    let deadline = Duration::from_secs(4);
-    let started = Instant::now();
-    let outcome = answer_of(vec![busy("1"), Reply::Silence], deadline).await.outcome;
-    assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
-    assert!(started.elapsed() < deadline + Duration::from_millis(900), "{:?}", started.elapsed());
+async fn all_that_wait_for_a_webhook_wait_together_and_others_do_not() {
+    let (server, other) = (serve(vec![busy("600")]).await, serve(vec![ok()]).await);
+    let slack = slack(&[&server.address, &other.address], "127.0.0.1", PATIENT);
+    let first = paced(post(&slack, &webhook(&server), "Title", "Body").await).0;
+    assert_eq!(first, Duration::from_mins(10));
+    for _ in 0..3 {
+        let answer = post(&slack, &webhook(&server), "Title", "Body").await;
+        assert_discreet(&answer.outcome, &["turn"]);
+        let after = paced(answer).0;
+        assert!(after > Duration::from_mins(5), "{after:?}");
+    }
+    assert_eq!(post(&slack, &webhook(&other), "Title", "Body").await.outcome, SENT);
+    assert_eq!(server.requests().len(), 1, "it is left alone");
 }
 
 #[tokio::test]
@@ -310,6 +308,20 @@ async fn who_can_not_connect_has_sent_nothing() {
     let outcome = post(&slack, &format!("http://127.0.0.1:1{PATH}"), "T", "B").await.outcome;
     assert!(matches!(outcome, Outcome::Down { after: None, .. }), "{outcome:?}");
     assert_discreet(&outcome, &["can't be reached"]);
+}
+
+#[tokio::test]
+async fn a_dead_host_stops_no_other() {
+    let server = serve((0..10).map(|_| ok()).collect()).await;
+    let slack = slack(&["127.0.0.1:1", &server.address], "127.0.0.1", PATIENT);
+    let chain = Chain::of(Arc::new(slack));
+    let (dead, alive) = (format!("http://127.0.0.1:1{PATH}"), webhook(&server));
+    for _ in 0..10 {
+        chain.send(&message(&dead, "T", "B"), || Duration::from_mins(1)).await;
+        let asked = chain.send(&message(&alive, "T", "B"), || Duration::from_mins(1)).await;
+        assert_eq!(asked.answer.outcome, SENT);
+    }
+    assert_eq!(chain.first().down(), ["slack at 127.0.0.1:1"]);
 }
 
 #[tokio::test]
@@ -373,6 +385,19 @@ async fn a_name_that_leads_into_the_house_is_refused_before_anybody_connects() {
 }
 
 #[tokio::test]
+async fn a_host_below_an_allowed_name_must_be_public_too() {
+    let server = serve(Vec::new()).await;
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let slack = slack(&[&format!("*.hooks.example:{port}")], "10.0.0.1", PATIENT);
+    for (host, words) in [("a.hooks.example", "public address"), ("hooks.example", "allowed_hosts")] {
+        let outcome = post(&slack, &format!("https://{host}:{port}{PATH}"), "T", "B").await.outcome;
+        assert!(matches!(outcome, Outcome::Rejected { .. }), "{host}: {outcome:?}");
+        assert_discreet(&outcome, &[words]);
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
 async fn localhost_leads_to_this_machine_if_it_was_allowed() {
     let server = serve(vec![ok()]).await;
     let host = server.address.replace("127.0.0.1", "localhost");
@@ -391,6 +416,7 @@ async fn names_are_looked_up_by_the_system_as_a_rule() {
     let config = |host: &str| SlackConfig {
         allowed_hosts: vec![AllowedHost::parse(host).unwrap()],
         deadline: PATIENT,
+        per_second: 1_000.0,
     };
     let slack = Slack::new(config(&host)).unwrap();
     assert_eq!(post(&slack, &format!("http://{host}{PATH}"), "T", "B").await.outcome, SENT);

@@ -91,7 +91,7 @@ pub fn kind(outcome: &Outcome) -> &'static str {
         Outcome::Deferred { .. } => "deferred",
         Outcome::Unknown { .. } => "unknown",
         Outcome::Unanswered { .. } => "unanswered",
-        Outcome::NotAttempted { .. } => "not attempted",
+        Outcome::Paced { .. } | Outcome::NotAttempted { .. } => "not attempted",
     }
 }
 

@@ -10,6 +10,7 @@ use campanile_domain::send::Outcome;
 
 use crate::smtp::{PIPELINING, config, kind, mail, message};
 use crate::support::certificate::Certificate;
+use crate::support::log::Log;
 use crate::support::real_smtp::Python;
 use crate::support::smtpd::{Act, Smtpd};
 
@@ -123,10 +124,23 @@ async fn the_next_server_is_asked_when_one_refuses_us() {
     ] {
         let first = Smtpd::start(PIPELINING, vec![(verb, Act::Say(said))]).await;
         let second = Smtpd::start(PIPELINING, vec![]).await;
-        let chain = relays(&first, &second);
+        let (chain, log) = (relays(&first, &second), Log::listen());
         let letter = message("anna@example.com", "Ciao", "Testo");
         let asked = chain.send(&letter, || Duration::from_mins(1)).await;
         assert_eq!((kind(&asked.answer.outcome), asked.provider), ("sent", "smtp-2"), "{said}");
+        let lines = log.take();
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        assert!(
+            lines[0].starts_with("WARN") && lines[0].contains(&format!("code={}", &said[..9])),
+            "{lines:#?}"
+        );
+        assert!(!lines[0].contains('@'), "{lines:#?}");
+        let refuses_us = verb == "MAIL";
+        assert_eq!(
+            chain.first().refusals().len(),
+            usize::from(refuses_us),
+            "one domain says nothing of others"
+        );
         assert_eq!((first.letters().len(), second.letters().len()), (0, 1));
     }
 }

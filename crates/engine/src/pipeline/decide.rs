@@ -117,7 +117,7 @@ pub async fn explain_user(
     let mut claim = engine.store.look_up(event.clone()).await?;
     let rules = engine.rules.current();
     let situation = Situation { rules: &rules, event: &event, now: claim.now() };
-    let page = Page { channels: situation.routed(), ..Page::of_user(user.clone()) };
+    let page = Page::of_user(user.clone()).asking_for_dead_addresses(situation);
     let Some(candidate) = claim.candidates(vec![page]).await?.into_iter().flatten().next() else {
         return Ok(None);
     };

@@ -188,13 +188,20 @@ const AFTER_AN_OUTAGE: Duration = Duration::from_secs(1);
 /// outcome, and wait for it in the database.
 async fn told_already(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<Option<Outcome>, StoreError> {
     const LOOK_AGAIN: Duration = Duration::from_millis(500);
+    /// The other one waits itself.
+    const LOOK_AGAIN_LATER: Duration = Duration::from_secs(2);
     if job.key.channel != Channel::Slack || chain.captures() || job.address.is_empty() {
         return Ok(None);
     }
     Ok(match engine.store.claim_post(job).await? {
         Post::Mine => None,
         Post::Done(other) => Some(Outcome::Sent { external_id: Some(format!("posted for {other}")) }),
-        Post::Open => Some(Outcome::NotAttempted { after: LOOK_AGAIN }),
+        // How long they may wait for a busy webhook counts from here: if the other one gives up, they do not all begin anew.
+        Post::Open if job.history.deferral.is_none() => {
+            let error = "waits for another recipient, whose send posts it to the same webhook".to_owned();
+            Some(Outcome::Paced { after: LOOK_AGAIN, error })
+        }
+        Post::Open => Some(Outcome::NotAttempted { after: LOOK_AGAIN_LATER }),
         Post::Lost(other) => Some(Outcome::Unknown {
             error: format!("{other} was to post it, and nobody knows whether it did"),
         }),

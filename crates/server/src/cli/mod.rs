@@ -175,7 +175,8 @@ async fn dispatch(cli: Cli) -> CommandResult {
     match command {
         Command::Demo(demo) => demo.run(Config::load(&flags(&demo.backend, demo.listen, None))?).await,
         Command::Serve(serve) => {
-            serve.run(Config::load(&flags(&serve.backend, serve.listen, serve.roles.as_ref()))?).await
+            let config = Config::load(&flags(&serve.backend, serve.listen, serve.roles.as_ref()))?;
+            Box::pin(serve.run(config)).await
         }
         Command::Migrate(migrate) => {
             let backend = Backend { database_url: migrate.database_url.clone(), broker_url: None };

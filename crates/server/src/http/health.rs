@@ -49,8 +49,15 @@ fn providers(chain: &Chain) -> String {
     if chain.captures() {
         return "capture: nothing leaves this machine".to_owned();
     }
-    let down: Vec<&str> = chain.links().iter().filter(|link| link.is_down()).map(Link::name).collect();
-    if down.is_empty() { "ok".to_owned() } else { format!("down and passed over: {}", down.join(", ")) }
+    let refusals: Vec<String> = chain.links().iter().flat_map(Link::refusals).collect();
+    let down: Vec<String> = chain.links().iter().flat_map(Link::down).collect();
+    let troubles: Vec<String> =
+        [("refuses us, see `campanile doctor`", refusals), ("down and passed over", down)]
+            .into_iter()
+            .filter(|(_, providers)| !providers.is_empty())
+            .map(|(trouble, providers)| format!("{trouble}: {}", providers.join(", ")))
+            .collect();
+    if troubles.is_empty() { "ok".to_owned() } else { troubles.join("; ") }
 }
 
 fn broker(app: &App) -> String {

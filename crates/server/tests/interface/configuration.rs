@@ -118,6 +118,68 @@ fn secrets_are_not_printed() {
 }
 
 #[test]
+fn the_hosts_of_the_guide_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let hosts = "*.slack.com hooks.example:8443 10.0.0.7:8065 [fd00::7] localhost:8065";
+    let mut command = bare(folder.path());
+    let doctor = Ran::of(command.env("CAMPANILE_CHANNELS__SLACK__ALLOWED_HOSTS", hosts).arg("doctor"));
+    for host in hosts.split(' ') {
+        assert!(doctor.out.contains(host), "{host}: {doctor:?}");
+    }
+}
+
+#[test]
+fn default_webhooks_are_not_printed_and_a_variable_wins_over_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[channels.slack]\nallowed_hosts = \"hooks.slack.com\"\n[channels.slack.default_webhook]\n\
+                ADMIN_USER = \"https://hooks.slack.com/very-secret\"\n";
+    let file = file(folder.path(), "my.toml", text);
+    let print = || {
+        let mut command = bare(folder.path());
+        command.args(["--config", &file, "config", "print"]);
+        command
+    };
+    let printed = Ran::of(&mut print()).succeeded();
+    assert!(printed.contains("ADMIN_USER = \"(redacted)\"") && !printed.contains("secret"), "{printed}");
+    let variable = "CAMPANILE_CHANNELS__SLACK__DEFAULT_WEBHOOK__ADMIN_USER";
+    let refused = Ran::of(print().env(variable, "https://evil.example/very-secret"));
+    assert!(!format!("{refused:?}").contains("secret"), "{refused:?}");
+    refused.failed(1, &["channels.slack.default_webhook", "allowed_hosts"]);
+}
+
+#[test]
+fn what_is_wrong_with_slack_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for (text, words) in [
+        ("[send.email]\nwait_for = \"1h\"\n", ["send.email.wait_for", "only Slack"]),
+        ("[send.slack]\nmax_attempts = 3\n", ["send.slack.max_attempts", "send.slack.wait_for"]),
+        ("[channels.slack]\nallowed_hosts = \"*.com\"\n", ["channels.slack.allowed_hosts", "*.slack.com"]),
+        ("[channels.slack]\nrate = 0\n", ["channels.slack.rate", "between 0.001"]),
+        (
+            "[channels.slack.default_webhook]\nADMIN_USER = \"https://hooks.slack.com/x\"\n",
+            ["default_webhook.ADMIN_USER", "allowed_hosts"],
+        ),
+        (
+            "[channels.slack]\nallowed_hosts = \"a.example\"\n[channels.slack.default_webhook]\nADMIN_USER = \"a.example\"\n",
+            ["default_webhook.ADMIN_USER", "https://"],
+        ),
+        (
+            "[channels.slack.default_webhook]\nADMIN = \"https://hooks.slack.com/x\"\n",
+            ["default_webhook.ADMIN:", "ADMIN_USER"],
+        ),
+        (
+            "[channels.slack.default_webhook]\nCUSTOMER = \"https://hooks.slack.com/x\"\n",
+            ["default_webhook.CUSTOMER", "add SLACK"],
+        ),
+    ] {
+        let file = file(folder.path(), "bad.toml", text);
+        for command in [["config", "check"].as_slice(), &["serve"]] {
+            Ran::of(bare(folder.path()).args(["--config", &file]).args(command)).failed(1, &words);
+        }
+    }
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     let folder = tempfile::tempdir().unwrap();
     for (text, words) in [

@@ -187,6 +187,18 @@ async fn html_that_can_not_be_written_is_seen_before_there_is_a_mail_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_mail_server_that_refuses_our_password_is_named_at_the_first_refusal() {
+    let python = Python::start(&["--user", "anna", "--password", "right"]);
+    let server = start(&format!("smtp://anna:wr0ng@127.0.0.1:{}?tls=none", python.port));
+    server.put("/v1/recipients", anna()).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    assert_eq!(of(&trace, "EMAIL")[0]["status"], "FAILED", "{trace}");
+    let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
+    assert_eq!(components["email"], "refuses us, see `campanile doctor`: smtp (535 5.7.8)");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_next_mail_server_takes_over_from_one_that_is_down() {
     let python = Python::start(&[]);
     let server = start(&format!("smtp://127.0.0.1:1 {}", mail_server(python.port)));

@@ -94,6 +94,20 @@ async fn who_was_told_on_one_device_was_told_although_the_other_turns_out_to_be_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_account_that_may_not_send_is_named_at_the_first_refusal() {
+    fn forbidden(_: &Asked) -> Reply {
+        error(403, "PERMISSION_DENIED", "")
+    }
+    let google = Google::start(forbidden).await;
+    let server = serve(&google);
+    server.put("/v1/recipients", anna(&["alive"])).await;
+    server.emit(&reservation("evt-1")).await;
+    server.settled("evt-1").await;
+    let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
+    assert_eq!(components["push"], "refuses us, see `campanile doctor`: fcm (403)");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_is_let_in_and_pushes_to_nobody() {
     fn nobody(asked: &Asked) -> Reply {
         assert!(asked.validate_only, "nothing is sent");

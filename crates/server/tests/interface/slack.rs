@@ -16,12 +16,22 @@ fn removed(_: &Value) -> Reply {
     Reply::json(404, "no_service")
 }
 
+fn busy(_: &Value) -> Reply {
+    Reply::json(429, "").with("Retry-After", "60")
+}
+
 async fn start(replies: fn(&Value) -> Reply) -> (Server<Value>, Fresh) {
+    start_with(replies, &[]).await
+}
+
+async fn start_with(replies: fn(&Value) -> Reply, more: &[(&str, &str)]) -> (Server<Value>, Fresh) {
     let slack = Server::start_with(slack::check, replies).await;
-    let server = Fresh::start_with(&[
+    let mut variables = vec![
         ("CAMPANILE_CHANNELS__SLACK__ALLOWED_HOSTS", slack.address.as_str()),
         ("CAMPANILE_CHANNELS__SLACK__DEADLINE", "2s"),
-    ]);
+    ];
+    variables.extend(more);
+    let server = Fresh::start_with(&variables);
     let routing = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "SLACK", "mandatory": true}]);
     server.put("/v1/routing", routing).await;
     server.put("/v1/recipients", sharers(&slack.address)).await;
@@ -50,6 +60,33 @@ async fn people_who_share_a_webhook_see_an_event_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn admins_without_a_webhook_are_told_at_that_of_their_user_type() {
+    let slack = Server::start_with(slack::check, posted as fn(&Value) -> Reply).await;
+    let webhook = format!("http://{}{}", slack.address, slack::PATH);
+    let server = Fresh::start_with(&[
+        ("CAMPANILE_CHANNELS__SLACK__ALLOWED_HOSTS", slack.address.as_str()),
+        ("CAMPANILE_CHANNELS__SLACK__DEADLINE", "2s"),
+        ("CAMPANILE_CHANNELS__SLACK__DEFAULT_WEBHOOK__ADMIN_USER", webhook.as_str()),
+    ]);
+    server.put("/v1/routing", json!([{"event_type": "KITCHEN_ALARM", "channel": "SLACK"}])).await;
+    let audience = json!([{"event_type": "KITCHEN_ALARM", "name": "ADMINS", "recipient_type": "ADMIN_USER"}]);
+    server.put("/v1/audiences", audience).await;
+    let admins =
+        json!([{"user_type": "ADMIN_USER", "user_id": 1}, {"user_type": "ADMIN_USER", "user_id": 2}]);
+    server.put("/v1/recipients", admins).await;
+    let mut alarm = reservation("evt-1");
+    alarm["event_type"] = "KITCHEN_ALARM".into();
+    server.emit(&alarm).await;
+    let trace = server.settled("evt-1").await;
+    let sends = trace["sends"].as_array().unwrap();
+    assert_eq!(sends.len(), 2, "{trace}");
+    assert!(sends.iter().all(|send| send["status"] == "SENT"), "{trace}");
+    assert_eq!(slack.requests().len(), 1, "they share it");
+    let explained = server.post("/v1/explain", &alarm).await.body;
+    assert_eq!(explained["decisions"][0]["channels"]["SLACK"], "SEND", "{explained}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_that_was_removed_fails_without_a_dead_letter_and_is_not_asked_again() {
     let (slack, server) = start(removed).await;
     server.emit(&reservation("evt-1")).await;
@@ -68,4 +105,19 @@ async fn a_webhook_that_was_removed_fails_without_a_dead_letter_and_is_not_asked
         "{trace}"
     );
     assert_eq!(slack.requests().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_stays_busy_is_given_up_when_its_time_is_up() {
+    let (slack, server) = start_with(busy, &[("CAMPANILE_SEND__SLACK__WAIT_FOR", "500ms")]).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    let sends = trace["sends"].as_array().unwrap();
+    assert_eq!(sends.len(), 3, "{trace}");
+    for send in sends {
+        assert_eq!((&send["status"], &send["attempt_count"]), (&json!("FAILED"), &json!(0)), "{trace}");
+        assert!(send["last_error"].as_str().unwrap().starts_with("WAITED_TOO_LONG: "), "{trace}");
+    }
+    assert_eq!(slack.requests().len(), 1, "it was left alone for as long as it asked for");
+    assert_eq!(server.items("/v1/dead-letters").await, Vec::<Value>::new());
 }

@@ -107,6 +107,23 @@ async fn texts_go_out_by_the_provider_and_the_rest_is_captured() {
     assert!(!captured.keys().any(|key| key.ends_with("/SMS")), "{captured:?}");
 }
 
+#[tokio::test]
+async fn a_provider_that_refuses_our_token_is_named_at_the_first_refusal() {
+    async fn refuse() -> (StatusCode, Json<Value>) {
+        (StatusCode::UNAUTHORIZED, Json(json!({"code": 20003, "message": "Authenticate", "status": 401})))
+    }
+    let router = Router::new().fallback(refuse);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{ACCOUNT}:very-secret@{}?from=%2B15005550006", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
+    server.put("/v1/recipients", json!([staff()[0]])).await;
+    server.emit(&reservation("evt-1")).await;
+    server.settled("evt-1").await;
+    let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
+    assert_eq!(components["sms"], "refuses us, see `campanile doctor`: twilio (401 20003)");
+}
+
 /// As Twilio signs: the URL, and each field's name and value in the order of the names.
 fn signature(url: &str, fields: &[(&str, &str)]) -> String {
     let mut sorted = fields.to_vec();

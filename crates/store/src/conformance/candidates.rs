@@ -6,6 +6,7 @@ use campanile_domain::id::UserTypeName;
 use campanile_domain::recipient::Candidate;
 use campanile_domain::row::Selector;
 use campanile_domain::rules::Reach;
+use campanile_domain::user_type::Webhook;
 use serde_json::{Value, json};
 
 use super::Fixture;
@@ -28,7 +29,14 @@ fn everybody(user_type: &str) -> Reach {
 }
 
 fn page(reach: Reach) -> Page {
-    Page { reach, roles: None, after: None, limit: 100, channels: PerChannel::from_fn(|_| true) }
+    Page {
+        reach,
+        roles: None,
+        after: None,
+        limit: 100,
+        channels: PerChannel::from_fn(|_| true),
+        default_webhook: None,
+    }
 }
 
 /// A claim that can be asked.
@@ -250,6 +258,25 @@ pub async fn preferences_and_dead_addresses_come_along(fixture: &Fixture) {
     let pages = ask(fixture, vec![pushes, page(everybody("CUSTOMER"))]).await;
     let numbers = |page: &[Candidate]| page.iter().map(|c| c.dead_addresses.len()).collect::<Vec<_>>();
     assert_eq!(pages.iter().map(|page| numbers(page)).collect::<Vec<_>>(), [[1, 0, 0], [2, 1, 0]]);
+}
+
+pub async fn a_default_webhook_that_is_dead_is_known_of_those_who_need_it(fixture: &Fixture) {
+    let admins = vec![
+        json!({ "user_type": "ADMIN_USER", "user_id": "1" }),
+        json!({ "user_type": "ADMIN_USER", "user_id": "2", "slack_webhook": "https://hooks.example/own" }),
+    ];
+    fixture.put(Table::Recipients, admins).await;
+    fixture
+        .execute(
+            "INSERT INTO dead_address (channel, address, reason, at)
+             VALUES ('SLACK', 'https://hooks.example/default', 'no_service', '2026-01-21T10:15:30.000Z')",
+        )
+        .await;
+    let webhook = Webhook::new("https://hooks.example/default".to_owned());
+    let with_default = Page { default_webhook: Some(webhook), ..page(everybody("ADMIN_USER")) };
+    let pages = ask(fixture, vec![page(everybody("ADMIN_USER")), with_default]).await;
+    let dead = |page: &[Candidate]| page.iter().map(|c| c.dead_addresses.len()).collect::<Vec<_>>();
+    assert_eq!(pages.iter().map(|page| dead(page)).collect::<Vec<_>>(), [[0, 0], [1, 0]]);
 }
 
 pub async fn who_is_on_two_pages_has_every_preference_once(fixture: &Fixture) {

@@ -1,4 +1,4 @@
-//! What the broker's own code logs, on this thread.
+//! What our own code logs, on this thread.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
@@ -34,7 +34,7 @@ struct Listener {
 
 impl Subscriber for Listener {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("campanile_broker")
+        metadata.target().starts_with("campanile_")
     }
 
     fn event(&self, event: &Event<'_>) {

@@ -1,6 +1,7 @@
 //! An HTTP server that replies as told, and notes each request that breaks the rules of the provider whose place it takes.
 
 use std::collections::VecDeque;
+use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -82,11 +83,21 @@ impl Reply {
 /// What a request asks for, if it is one that counts; an error says which rule it breaks.
 type Check<T> = fn(&Request) -> Result<Option<T>, String>;
 
-#[derive(Debug)]
 pub enum Replies<T> {
     InOrder(VecDeque<Reply>),
-    /// Where the order of requests is not known: the reply depends on the request alone.
-    ByRequest(fn(&T) -> Reply),
+    /// Where the order of requests is not known: the reply depends on the request, and perhaps on those before it.
+    ByRequest(Choose<T>),
+}
+
+type Choose<T> = Box<dyn FnMut(&T) -> Reply + Send>;
+
+impl<T> Debug for Replies<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Replies::InOrder(replies) => f.debug_tuple("InOrder").field(replies).finish(),
+            Replies::ByRequest(_) => f.write_str("ByRequest"),
+        }
+    }
 }
 
 impl<T> From<Vec<Reply>> for Replies<T> {
@@ -95,8 +106,14 @@ impl<T> From<Vec<Reply>> for Replies<T> {
     }
 }
 
-impl<T> From<fn(&T) -> Reply> for Replies<T> {
+impl<T: 'static> From<fn(&T) -> Reply> for Replies<T> {
     fn from(choose: fn(&T) -> Reply) -> Self {
+        Replies::ByRequest(Box::new(choose))
+    }
+}
+
+impl<T> From<Choose<T>> for Replies<T> {
+    fn from(choose: Choose<T>) -> Self {
         Replies::ByRequest(choose)
     }
 }

@@ -1,35 +1,77 @@
-//! Slack: each recipient has a webhook of their own; here is told which hosts they may lead to.
+//! Slack: which hosts recipients' webhooks may lead to, and where those are told who have none of their own.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::Context;
-use campanile_channels::{AllowedHost, Link, Slack as Provider, SlackConfig};
+use anyhow::{Context, anyhow, bail};
+use campanile_channels::{AllowedHost, Link, Slack as Provider, SlackConfig, check_webhook};
+use campanile_domain::channel::Channel;
+use campanile_domain::user_type::{UserType, Webhook};
 use serde::{Deserialize, Serialize};
 
-use crate::config::Span;
+use crate::config::{Secret, Span};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slack {
     pub allowed_hosts: String,
+    pub rate: f64,
     pub deadline: Span,
+    /// By user type; a variable has its name in lower case.
+    pub default_webhook: BTreeMap<String, Secret>,
 }
 
 impl Slack {
     pub fn links(&self) -> anyhow::Result<Vec<Link>> {
         let deadline = self.deadline.of_an_attempt("channels.slack")?;
-        let mut allowed_hosts = Vec::new();
-        for text in self.allowed_hosts.split_whitespace() {
-            let host = AllowedHost::parse(text).with_context(|| {
-                format!("channels.slack.allowed_hosts: `{text}` is no host; use hooks.slack.com")
-            })?;
-            allowed_hosts.push(host);
+        let per_second = self.rate;
+        if !(0.001..=1_000.0).contains(&per_second) {
+            bail!("channels.slack.rate: must lie between 0.001 and 1000 posts a second, is {per_second}");
         }
+        let allowed_hosts = self.hosts()?;
         if allowed_hosts.is_empty() {
             return Ok(Vec::new());
         }
-        let slack = Provider::new(SlackConfig { allowed_hosts, deadline });
+        let slack = Provider::new(SlackConfig { allowed_hosts, deadline, per_second });
         let slack = slack.context("channels.slack: the HTTP client can't be made")?;
         Ok(vec![Link::new(Arc::new(slack), None)])
+    }
+
+    fn hosts(&self) -> anyhow::Result<Vec<AllowedHost>> {
+        let mut allowed_hosts = Vec::new();
+        for text in self.allowed_hosts.split_whitespace() {
+            let host = AllowedHost::parse(text).with_context(|| {
+                format!("channels.slack.allowed_hosts: `{text}` is no host; use hooks.slack.com, or *.slack.com for all below it")
+            })?;
+            allowed_hosts.push(host);
+        }
+        Ok(allowed_hosts)
+    }
+
+    /// Gives each user type its default webhook. An empty one is none.
+    pub fn set_default_webhooks(&self, user_types: &mut [UserType]) -> anyhow::Result<()> {
+        let allowed_hosts = self.hosts()?;
+        // What a variable says wins over the file: names of variables arrive in lower case, and stand behind the others here.
+        for (name, webhook) in &self.default_webhook {
+            let key = format!("channels.slack.default_webhook.{name}");
+            let known = user_types
+                .iter_mut()
+                .find(|t| *name == t.name.as_str() || *name == t.name.as_str().to_lowercase());
+            let Some(user_type) = known else {
+                let names: Vec<&str> = user_types.iter().map(|t| t.name.as_str()).collect();
+                bail!("{key}: there is no such user type; there are {}", names.join(", "));
+            };
+            if !user_type.channels.contains(&Channel::Slack) {
+                bail!(
+                    "{key}: users of this type are not told by Slack; add SLACK to their channels in user_types"
+                );
+            }
+            user_type.default_webhook = None;
+            if !webhook.0.is_empty() {
+                check_webhook(&webhook.0, &allowed_hosts).map_err(|wrong| anyhow!("{key}: {wrong}"))?;
+                user_type.default_webhook = Some(Webhook::new(webhook.0.clone()));
+            }
+        }
+        Ok(())
     }
 }

@@ -52,7 +52,14 @@ fn user(of_type: &str, id: &str) -> Reach {
 async fn found(store: &Postgres, reaches: Vec<Reach>) -> Vec<Vec<Recipient>> {
     store.accept(vec![event("a")]).await.unwrap();
     let mut claim = store.claim_events(crate::Claim::Fresh { limit: 1 }).await.unwrap().unwrap();
-    let page = |reach| Page { reach, roles: None, after: None, limit: 10, channels: PerChannel::default() };
+    let page = |reach| Page {
+        reach,
+        roles: None,
+        after: None,
+        limit: 10,
+        channels: PerChannel::default(),
+        default_webhook: None,
+    };
     let pages = claim.candidates(reaches.into_iter().map(page).collect()).await.unwrap();
     pages.into_iter().map(|page| page.into_iter().map(|candidate| candidate.recipient).collect()).collect()
 }

@@ -272,7 +272,14 @@ async fn a_recipient_with_binary_data_hides_nobody() {
     insert(&producer, &[]).unwrap();
     let mut claim = store.claim_events(Claim::Fresh { limit: 1 }).await.unwrap().unwrap();
     let reach = Reach::Everybody(UserTypeName::stored("CUSTOMER"));
-    let page = Page { reach, roles: None, after: None, limit: 10, channels: PerChannel::default() };
+    let page = Page {
+        reach,
+        roles: None,
+        after: None,
+        limit: 10,
+        channels: PerChannel::default(),
+        default_webhook: None,
+    };
     let found = claim.candidates(vec![page]).await.unwrap().remove(0);
     let known: Vec<_> =
         found.iter().map(|c| (c.recipient.email.is_some(), c.recipient.phone.is_some())).collect();

@@ -1,0 +1,245 @@
+//! When each webhook may be posted to. Slack takes about one post a second per webhook, with short bursts, and refuses more with 429
+//! and a time to wait. A post that must wait gets a turn of its own and comes back for it, so that posts go out in their order; a
+//! 429 delays the turns of all that wait for the same webhook.
+//!
+//! Nobody waits here: the caller is told for how long, and waits in the database.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use campanile_domain::id::SendKey;
+use tokio::time::Instant;
+
+/// Posts that an idle webhook takes at once.
+const BURST: u32 = 3;
+/// A turn is kept for this long. After that the post was lost, or another instance has it.
+const GRACE: Duration = Duration::from_secs(5);
+/// A post that comes back earlier by no more than this takes its turn: databases round times to a millisecond.
+const TOLERANCE: Duration = Duration::from_millis(2);
+/// A webhook is left alone for this long at most.
+const LONGEST_WAIT: Duration = Duration::from_mins(15);
+/// Webhooks whose turns are kept; others are not paced until one of these is idle.
+const MAX_WEBHOOKS: usize = 10_000;
+/// Turns that are kept for one webhook; whoever comes then has none, and asks again.
+const MAX_TURNS: usize = 10_000;
+
+/// The pace of all webhooks.
+#[derive(Debug)]
+pub struct Pacing {
+    interval: Duration,
+    hasher: RandomState,
+    /// By a hash of the webhook, which is a secret.
+    lines: Mutex<HashMap<u64, Line>>,
+}
+
+impl Pacing {
+    /// `per_second` must be more than nothing.
+    pub fn per_second_of(per_second: f64) -> Self {
+        Pacing {
+            interval: Duration::from_secs_f64(1.0 / per_second),
+            hasher: RandomState::new(),
+            lines: Mutex::default(),
+        }
+    }
+
+    /// Takes the turn of this post, or says how long it is until then.
+    pub fn take_turn(&self, webhook: &str, post: SendKey, now: Instant) -> Result<(), Duration> {
+        self.with_line(webhook, now, |line| line.take_turn(post, self.interval, now)).unwrap_or(Ok(()))
+    }
+
+    /// The webhook refused a post and wants to be left alone for `wait`. Answers how long it is until the same post's next turn, which is
+    /// the first of all.
+    pub fn refused(&self, webhook: &str, post: SendKey, wait: Duration, now: Instant) -> Duration {
+        let wait = wait.clamp(self.interval, LONGEST_WAIT.max(self.interval));
+        self.with_line(webhook, now, |line| line.refused(post, wait, self.interval, now)).unwrap_or(wait)
+    }
+
+    /// Nothing, if there is no room for another webhook.
+    fn with_line<T>(&self, webhook: &str, now: Instant, act: impl FnOnce(&mut Line) -> T) -> Option<T> {
+        let key = self.hasher.hash_one(webhook);
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() >= MAX_WEBHOOKS && !lines.contains_key(&key) {
+            lines.retain(|_, line| !line.is_idle(now));
+            if lines.len() >= MAX_WEBHOOKS {
+                return None;
+            }
+        }
+        Some(act(lines.entry(key).or_insert_with(|| Line::new(now, self.interval))))
+    }
+}
+
+/// The posts that wait for one webhook.
+#[derive(Debug)]
+struct Line {
+    /// The first turn that nobody has.
+    next: Instant,
+    /// Nobody posts before this.
+    blocked_until: Instant,
+    /// By how much refusals have delayed turns that were given before them, all together.
+    delay: Duration,
+    turns: HashMap<SendKey, Turn>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    at: Instant,
+    /// The line's delay when the turn was given.
+    delay: Duration,
+}
+
+impl Turn {
+    /// When it is, of a line with this delay, which never shrinks.
+    fn after(self, delay: Duration) -> Instant {
+        self.at + delay.saturating_sub(self.delay)
+    }
+}
+
+impl Line {
+    fn new(now: Instant, interval: Duration) -> Self {
+        let next = earlier(now, interval * BURST);
+        Line { next, blocked_until: now, delay: Duration::ZERO, turns: HashMap::new() }
+    }
+
+    fn take_turn(&mut self, post: SendKey, interval: Duration, now: Instant) -> Result<(), Duration> {
+        if let Some(turn) = self.turns.get(&post) {
+            let at = turn.after(self.delay);
+            if at > now + TOLERANCE {
+                return Err(at - now);
+            }
+            self.turns.remove(&post);
+            if now < at + GRACE {
+                return Ok(());
+            }
+        }
+        let at = self.next.max(earlier(now, interval * (BURST - 1)));
+        if at <= now {
+            self.next = at + interval;
+            return Ok(());
+        }
+        if self.give(post, at, now) {
+            self.next = at + interval;
+        }
+        Err(at - now)
+    }
+
+    fn refused(&mut self, post: SendKey, wait: Duration, interval: Duration, now: Instant) -> Duration {
+        let start = self.blocked_until.max(now + wait);
+        // Every turn is later than what was blocked before, so that this makes room for one more at the start.
+        let delay = start - self.blocked_until.max(now) + interval;
+        self.delay += delay;
+        self.next = (self.next + delay).max(start + interval);
+        self.blocked_until = start;
+        self.give(post, start, now);
+        start - now
+    }
+
+    /// Answers whether there was room for it.
+    fn give(&mut self, post: SendKey, at: Instant, now: Instant) -> bool {
+        if self.turns.len() >= MAX_TURNS {
+            let delay = self.delay;
+            self.turns.retain(|_, turn| now < turn.after(delay) + GRACE);
+        }
+        let has_room = self.turns.len() < MAX_TURNS;
+        if has_room {
+            self.turns.insert(post, Turn { at, delay: self.delay });
+        }
+        has_room
+    }
+
+    /// Whether all turns have passed.
+    fn is_idle(&self, now: Instant) -> bool {
+        self.next + GRACE < now
+    }
+}
+
+fn earlier(now: Instant, by: Duration) -> Instant {
+    now.checked_sub(by).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use campanile_domain::channel::Channel;
+    use campanile_domain::id::NotificationId;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn post() -> SendKey {
+        SendKey { notification_id: NotificationId::generate(), channel: Channel::Slack }
+    }
+
+    /// The waits of so many posts that come at once.
+    fn waits(pacing: &Pacing, posts: &[SendKey], now: Instant) -> Vec<u64> {
+        let wait = |post: &SendKey| pacing.take_turn("a", *post, now).err().unwrap_or_default();
+        posts.iter().map(|post| wait(post).as_secs()).collect()
+    }
+
+    fn posts(count: usize) -> Vec<SendKey> {
+        (0..count).map(|_| post()).collect()
+    }
+
+    #[test]
+    fn a_burst_goes_at_once_and_the_rest_one_by_one_in_their_order() {
+        let (pacing, now, posts) = (Pacing::per_second_of(1.0), Instant::now(), posts(6));
+        assert_eq!(waits(&pacing, &posts, now), [0, 0, 0, 1, 2, 3]);
+        assert_eq!(waits(&pacing, &posts[4..], now), [2, 3], "who asks too early is told the same");
+        assert_eq!(pacing.take_turn("b", posts[5], now), Ok(()), "another webhook is not concerned");
+        // Who comes late takes its own turn and nobody else's.
+        let late = now + SECOND * 3;
+        assert_eq!(pacing.take_turn("a", post(), late), Err(SECOND));
+        assert_eq!(waits(&pacing, &posts[3..], late), [0, 0, 0]);
+    }
+
+    #[test]
+    fn an_idle_webhook_takes_a_burst_again_and_no_more() {
+        let (pacing, now) = (Pacing::per_second_of(1.0), Instant::now());
+        waits(&pacing, &posts(3), now);
+        assert_eq!(waits(&pacing, &posts(4), now + SECOND * 100), [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_refusal_delays_everybody_and_its_own_post_is_the_next() {
+        let (pacing, now, posts) = (Pacing::per_second_of(1.0), Instant::now(), posts(6));
+        waits(&pacing, &posts, now);
+        assert_eq!(pacing.refused("a", posts[0], SECOND * 30, now), SECOND * 30);
+        assert_eq!(waits(&pacing, &posts[3..], now), [32, 33, 34]);
+        // One that was under way at the same time is told the same.
+        assert_eq!(pacing.refused("a", posts[1], SECOND * 30, now), SECOND * 30);
+        assert_eq!(waits(&pacing, &posts, now), [31, 30, 36, 33, 34, 35]);
+        assert_eq!(pacing.take_turn("a", post(), now), Err(SECOND * 37));
+        assert_eq!(pacing.take_turn("b", post(), now), Ok(()));
+    }
+
+    #[test]
+    fn what_is_asked_for_has_limits() {
+        let (pacing, now) = (Pacing::per_second_of(1.0), Instant::now());
+        assert_eq!(pacing.refused("a", post(), Duration::ZERO, now), SECOND);
+        assert_eq!(pacing.refused("b", post(), SECOND * 86_400, now), LONGEST_WAIT);
+    }
+
+    #[test]
+    fn a_turn_that_was_missed_is_lost() {
+        let (pacing, now, posts) = (Pacing::per_second_of(1.0), Instant::now(), posts(40));
+        waits(&pacing, &posts, now);
+        let missed = pacing.take_turn("a", posts[3], now + SECOND * 10);
+        assert_eq!(missed, Err(SECOND * 28), "it is at the end of the line now");
+    }
+
+    #[test]
+    fn what_is_remembered_has_limits() {
+        let (pacing, now) = (Pacing::per_second_of(1.0), Instant::now());
+        waits(&pacing, &posts(MAX_TURNS + 3), now);
+        let line_end = SECOND * u32::try_from(MAX_TURNS).unwrap() + SECOND;
+        assert_eq!(pacing.take_turn("a", post(), now), Err(line_end));
+        assert_eq!(pacing.take_turn("a", post(), now), Err(line_end), "nobody has a turn any more");
+        for webhook in 0..MAX_WEBHOOKS {
+            assert_eq!(pacing.take_turn(&webhook.to_string(), post(), now), Ok(()));
+        }
+        assert_eq!(pacing.lines.lock().unwrap().len(), MAX_WEBHOOKS);
+        pacing.take_turn("new", post(), now + SECOND * 10).unwrap();
+        assert_eq!(pacing.lines.lock().unwrap().len(), 2, "all but the busy one were idle");
+    }
+}

@@ -1,0 +1,143 @@
+//! What is told of a provider that fails: a warning when it begins, at most one a minute while it lasts, and a line when it works
+//! again. The warning names the provider, a code and a count, and never an address.
+
+use std::borrow::Cow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use campanile_domain::send::Outcome;
+use tokio::time::Instant;
+
+use crate::Answer;
+
+/// While a failure lasts it is told again after this.
+const AGAIN: Duration = Duration::from_mins(1);
+/// Failures that are told as new within that time; a provider that fails now and then would fill the log.
+const MAX_NEW: u32 = 3;
+
+/// Why a provider took nothing, in short.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// As `554 5.7.1`, `401` or `unreachable`; it holds nothing of a message.
+    pub code: Cow<'static, str>,
+    /// It does not accept our credentials or our sender: somebody has to mend something.
+    pub refuses_us: bool,
+}
+
+impl Cause {
+    pub fn new(code: impl Into<Cow<'static, str>>) -> Self {
+        Cause { code: code.into(), refuses_us: false }
+    }
+
+    pub fn refusal(code: impl Into<Cow<'static, str>>) -> Self {
+        Cause { code: code.into(), refuses_us: true }
+    }
+}
+
+/// Whether a provider fails at present, and since when.
+#[derive(Debug, Default)]
+pub struct Trouble(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Absent while all is well.
+    failing: Option<Failing>,
+    /// When failures were last told as new, and how many within [`AGAIN`].
+    new: Option<(Instant, u32)>,
+}
+
+#[derive(Debug)]
+struct Failing {
+    since: Instant,
+    failures: u64,
+    /// Failures that no warning has counted.
+    untold: u64,
+    told_at: Option<Instant>,
+    /// The code with which it refused us; kept until it takes something.
+    refusal: Option<Cow<'static, str>>,
+}
+
+impl Trouble {
+    /// Notes an answer of the provider of this name, and tells what is new.
+    pub fn note(&self, provider: &str, answer: &Answer) {
+        let was_asked = !matches!(
+            answer.outcome,
+            Outcome::Paced { .. } | Outcome::NotAttempted { .. } | Outcome::Unwritable { .. }
+        );
+        if answer.is_failure() {
+            self.fails(provider, answer.cause.clone().unwrap_or_else(|| Cause::new("unknown")));
+        } else if was_asked {
+            self.works(provider);
+        }
+    }
+
+    /// The code with which it last refused us, if it took nothing since.
+    pub fn refusal(&self) -> Option<Cow<'static, str>> {
+        self.state().failing.as_ref()?.refusal.clone()
+    }
+
+    pub fn is_well(&self) -> bool {
+        self.state().failing.is_none()
+    }
+
+    fn fails(&self, provider: &str, Cause { code, refuses_us }: Cause) {
+        let now = Instant::now();
+        let mut state = self.state();
+        let State { failing, new } = &mut *state;
+        let failing = failing.get_or_insert_with(|| Failing::since(now));
+        failing.failures += 1;
+        failing.untold += 1;
+        let turns = refuses_us && failing.refusal.is_none();
+        if refuses_us {
+            failing.refusal = Some(code.clone());
+        }
+        let is_new = turns || failing.told_at.is_none();
+        let tell = if is_new {
+            may_tell_new(new, now)
+        } else {
+            failing.told_at.is_some_and(|at| now.duration_since(at) >= AGAIN)
+        };
+        if !tell {
+            return;
+        }
+        failing.told_at = Some(now);
+        let failures = std::mem::take(&mut failing.untold);
+        let seconds = now.duration_since(failing.since).as_secs();
+        if refuses_us {
+            tracing::warn!(provider, %code, failures, seconds, "a provider refuses us: see `campanile doctor`");
+        } else {
+            tracing::warn!(provider, %code, failures, seconds, "a provider fails");
+        }
+    }
+
+    fn works(&self, provider: &str) {
+        let Some(failing) = self.state().failing.take() else { return };
+        // What was never told needs no end.
+        if failing.told_at.is_some() {
+            let seconds = failing.since.elapsed().as_secs();
+            tracing::info!(provider, failures = failing.failures, seconds, "a provider works again");
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Failing {
+    fn since(now: Instant) -> Self {
+        Failing { since: now, failures: 0, untold: 0, told_at: None, refusal: None }
+    }
+}
+
+fn may_tell_new(new: &mut Option<(Instant, u32)>, now: Instant) -> bool {
+    let (_, count) = match new {
+        Some((at, count)) if now.duration_since(*at) < AGAIN => (at, count),
+        _ => {
+            let (at, count) = new.insert((now, 0));
+            (at, count)
+        }
+    };
+    *count += 1;
+    *count <= MAX_NEW
+}
