@@ -85,14 +85,15 @@ impl Pass<'_> {
             Outcome::Down { after: Some(wish), .. } => {
                 News::ComeBack { at: Instant::now() + (*wish).min(LONGEST_WISH) }
             }
-            Outcome::Down { after: None, .. } | Outcome::Unknown { .. } | Outcome::Unanswered { .. } => {
-                News::Failed
-            }
+            Outcome::Down { after: None, .. }
+            | Outcome::Unknown { .. }
+            | Outcome::Unanswered { .. }
+            | Outcome::Unclear { .. } => News::Failed,
             Outcome::Sent { .. }
             | Outcome::Retry { .. }
             | Outcome::Deferred { .. }
             | Outcome::Rejected { .. } => News::Well,
-            Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => return,
+            Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } | Outcome::Expired { .. } => return,
         };
         self.tell(news);
     }
