@@ -10,6 +10,7 @@ mod http;
 mod pace;
 mod slack;
 mod smtp;
+mod text;
 pub mod twilio;
 
 use std::fmt::Debug;
@@ -22,10 +23,11 @@ use campanile_domain::finding::Finding;
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressDone, Outcome};
+use campanile_domain::time::Timestamp;
 
 pub use capture::Capture;
 pub use chain::{Asked, Chain, Link, Room};
-pub use fcm::{Fcm, FcmConfig, KeyFileError, ServiceAccount};
+pub use fcm::{Alert, Fcm, FcmConfig, KeyFileError, ServiceAccount};
 pub use http::is_this_machine;
 pub use pace::Pace;
 pub use slack::{AllowedHost, Slack, SlackConfig};
@@ -51,6 +53,8 @@ pub struct Message<'a> {
     /// Of a push, where a click on it leads, if its template says so.
     pub url: Option<&'a str>,
     pub priority: Priority,
+    /// When its event was accepted. What has a time to live has it from then on, over all attempts.
+    pub created_at: Timestamp,
 }
 
 /// What a provider made of a message.

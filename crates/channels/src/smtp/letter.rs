@@ -180,6 +180,7 @@ mod tests {
     use campanile_domain::channel::Channel;
     use campanile_domain::id::{NotificationId, SendKey};
     use campanile_domain::priority::Priority;
+    use campanile_domain::time::Timestamp;
 
     fn message<'a>(name: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
         let id = "019a1e2c-3d4f-7000-8000-000000000001".parse().unwrap();
@@ -194,6 +195,7 @@ mod tests {
             html: Some("<p>Perché no? 🍕</p>"),
             url: None,
             priority: Priority::Normal,
+            created_at: Timestamp::now(),
         }
     }
 

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_channels::{Answer, Fcm, FcmConfig, KeyFileError, Message, Provider, ServiceAccount};
+use campanile_channels::{Alert, Answer, Fcm, FcmConfig, KeyFileError, Message, Provider, ServiceAccount};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressEnd, Outcome};
+use campanile_domain::time::{Timestamp, earlier, later};
 use serde_json::{Value, json};
 
 use crate::support::fcm::{ACCOUNT, Asked, ISSUED, KEY_FILE, PROJECT, check, check_grant};
@@ -18,6 +19,7 @@ use crate::support::http::{Reply, Server};
 const TOKEN: &str = "fMEP0vJqS0:APA91bHqX-device_one";
 const NAME: &str = "projects/trattoria-test/messages/0:1500415314455276%31bd1c9631bd1c96";
 const PATIENT: Duration = Duration::from_secs(20);
+const DAY: Duration = Duration::from_hours(24);
 
 /// A key file like Google's, whose tokens are given out here.
 fn account(token_endpoint: &str) -> ServiceAccount {
@@ -29,7 +31,8 @@ fn account(token_endpoint: &str) -> ServiceAccount {
 fn fcm(place: &str, token_endpoint: &str, deadline: Duration) -> Fcm {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let base = format!("http://{place}").parse().unwrap();
-    Fcm::new(FcmConfig { base, account: account(token_endpoint), deadline }).unwrap()
+    let alert = Alert { sound: "default".to_owned(), android_channel: "orders".to_owned() };
+    Fcm::new(FcmConfig { base, account: account(token_endpoint), deadline, ttl: DAY, alert }).unwrap()
 }
 
 fn granted(name: &str, seconds: u64) -> Reply {
@@ -54,6 +57,7 @@ fn message<'a>(address: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
         html: None,
         url: None,
         priority: Priority::Normal,
+        created_at: Timestamp::now(),
     }
 }
 
@@ -119,7 +123,8 @@ fn kinds(answer: &Answer) -> (&'static str, Vec<&'static str>) {
         Outcome::Down { .. } => "down",
         Outcome::Rejected { .. } => "rejected",
         Outcome::Deferred { .. } => "deferred",
-        Outcome::Unknown { .. } | Outcome::Unanswered { .. } => "unknown",
+        Outcome::Unknown { .. } | Outcome::Unanswered { .. } | Outcome::Unclear { .. } => "unknown",
+        Outcome::Expired { .. } => "expired",
         Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => "not attempted",
     };
     let ends = answer.done.iter().map(|done| match &done.end {
@@ -147,31 +152,90 @@ async fn a_push_that_is_accepted_is_sent_with_its_name() {
     assert_eq!(answer.done[0].end, AddressEnd::Sent { external_id: Some(NAME.to_owned()) });
 }
 
+/// Of an event of a moment ago, so that what is left of the day is known.
+async fn asked_for<'a>(messages: impl IntoIterator<Item = Message<'a>>) -> Vec<Value> {
+    let google = gives_out_tokens().await;
+    let messages: Vec<_> = messages.into_iter().collect();
+    let server = Server::start_with(check, messages.iter().map(|_| accepted()).collect::<Vec<_>>()).await;
+    let fcm = fcm(&server.address, &google.address, PATIENT);
+    for message in &messages {
+        fcm.send(message).await;
+    }
+    let asked = server.requests();
+    assert!(asked.iter().all(|asked| !asked.validate_only && asked.access_token == "ya29.1"));
+    assert_eq!((server.connections(), google.requests().len()), (1, 1), "connections and tokens are kept");
+    asked.into_iter().map(|asked| asked.message).collect()
+}
+
+/// Takes out what is left of the time to live, in seconds.
+fn take_ttl(message: &mut Value) -> u64 {
+    let android = message["android"].as_object_mut().unwrap().remove("ttl").unwrap();
+    let web = message["webpush"]["headers"].as_object_mut().unwrap().remove("TTL").unwrap();
+    let seconds = web.as_str().unwrap();
+    assert_eq!(android, format!("{seconds}s"));
+    seconds.parse().unwrap()
+}
+
 #[tokio::test]
 async fn a_device_gets_title_body_and_what_the_app_needs_to_open_it() {
-    let google = gives_out_tokens().await;
-    let server = Server::start_with(check, vec![accepted(), accepted()]).await;
-    let fcm = fcm(&server.address, &google.address, PATIENT);
     let normal = message(TOKEN, "Table \"5\"", "Pronto è\nsubito 🍝");
-    let urgent = Message { priority: Priority::High, ..normal };
-    fcm.send(&normal).await;
-    fcm.send(&urgent).await;
+    let (urgent, low) =
+        (Message { priority: Priority::High, ..normal }, Message { priority: Priority::Low, ..normal });
     let id = normal.key.notification_id.to_string();
+    let expires = later(normal.created_at, DAY).as_second().to_string();
     let expected = |android: &str, apns: &str, web: &str| {
         json!({
             "token": TOKEN,
             "notification": {"title": "Table \"5\"", "body": "Pronto è\nsubito 🍝"},
             "data": {"event_id": "evt-1", "event_type": "ORDER_CREATED", "notification_id": id},
-            "android": {"priority": android, "notification": {"tag": id}},
-            "apns": {"headers": {"apns-priority": apns, "apns-collapse-id": id}},
+            "android": {"priority": android,
+                        "notification": {"tag": id, "sound": "default", "channel_id": "orders"}},
+            "apns": {"headers": {"apns-priority": apns, "apns-collapse-id": id, "apns-expiration": expires},
+                     "payload": {"aps": {"sound": "default"}}},
             "webpush": {"headers": {"Urgency": web}, "notification": {"tag": id}},
         })
     };
-    let asked = server.requests();
-    assert_eq!(asked[0].message, expected("NORMAL", "5", "normal"));
-    assert_eq!(asked[1].message, expected("HIGH", "10", "high"));
-    assert!(asked.iter().all(|asked| !asked.validate_only && asked.access_token == "ya29.1"));
-    assert_eq!((server.connections(), google.requests().len()), (1, 1), "connections and tokens are kept");
+    let mut asked = asked_for([normal, urgent, low]).await;
+    for message in &mut asked {
+        assert!((23 * 3_600..=24 * 3_600).contains(&take_ttl(message)));
+    }
+    assert_eq!(asked[0], expected("HIGH", "10", "normal"), "shown at once");
+    assert_eq!(asked[1], expected("HIGH", "10", "high"));
+    assert_eq!(asked[2], expected("NORMAL", "5", "low"), "only this may wait");
+}
+
+#[tokio::test]
+async fn a_click_leads_where_the_template_says() {
+    let message = message(TOKEN, "Title", "");
+    let urls = ["https://example.org/orders/5?a=b&c", "HTTPS://example.org", "myapp://orders/5"];
+    let asked = asked_for(urls.map(|url| Message { url: Some(url), ..message })).await;
+    for (url, message) in urls.iter().zip(&asked) {
+        assert_eq!(message["data"]["url"], *url, "for the app");
+    }
+    let links: Vec<_> = asked.iter().map(|message| &message["webpush"]["fcm_options"]["link"]).collect();
+    assert_eq!(links, [&json!(urls[0]), &json!(urls[1]), &Value::Null], "browsers take https only");
+}
+
+#[tokio::test]
+async fn a_retry_does_not_prolong_its_time_to_live() {
+    let now = Timestamp::now();
+    let old = Message { created_at: earlier(now, Duration::from_hours(20)), ..message(TOKEN, "Title", "") };
+    let mut asked = asked_for([old]).await.remove(0);
+    let expires = later(old.created_at, DAY).as_second().to_string();
+    assert_eq!(asked["apns"]["headers"]["apns-expiration"], expires);
+    assert!((3 * 3_600..=4 * 3_600).contains(&take_ttl(&mut asked)));
+}
+
+#[tokio::test]
+async fn what_has_outlived_its_time_is_not_sent() {
+    let google = gives_out_tokens().await;
+    let server = Server::start_with(check, vec![accepted()]).await;
+    let fcm = fcm(&server.address, &google.address, PATIENT);
+    let now = Timestamp::now();
+    let answer = fcm.send(&Message { created_at: earlier(now, DAY), ..message(TOKEN, "Title", "") }).await;
+    assert_eq!(kinds(&answer), ("expired", vec![]), "no device is to blame");
+    assert_says(&answer, &["older than channels.push.ttl", "not sent"]);
+    assert!(server.requests().is_empty() && google.requests().is_empty(), "nobody was asked");
 }
 
 /// Status, Google's name for it, FCM's code, what follows, and words of ours that say so.
@@ -388,8 +452,8 @@ async fn tokens_that_are_none_are_rejected_without_asking() {
 
 #[tokio::test]
 async fn whatever_is_to_be_said_keeps_to_the_rules_of_fcm() {
-    let texts = ["x", "è", "🍝", "\"", "\u{1}", "\r\n\0x", "👩\u{200d}🍳", "</script>{{}}"]
-        .map(|text| text.repeat(5_000));
+    let texts =
+        ["x", "è", "🍝", "\"", "\r\n\0x", "👩\u{200d}🍳", "</script>{{}}"].map(|text| text.repeat(5_000));
     let google = gives_out_tokens().await;
     let server = Server::start_with(check, texts.iter().map(|_| accepted()).collect::<Vec<_>>()).await;
     let fcm = fcm(&server.address, &google.address, PATIENT);
@@ -403,6 +467,7 @@ async fn whatever_is_to_be_said_keeps_to_the_rules_of_fcm() {
         for part in ["title", "body"] {
             let said = asked.message["notification"][part].as_str().unwrap();
             let kept = said.strip_suffix('…').expect("it is cut");
+            let text = text.replace(['\r', '\0'], "");
             assert!(text.trim().starts_with(kept) && kept.len() > 80, "{part} of {:?}", &text[..8]);
         }
     }
@@ -721,6 +786,8 @@ async fn neither_key_nor_access_token_is_in_debug_output() {
         base: "http://127.0.0.1:1".parse().unwrap(),
         account: account("127.0.0.1:1"),
         deadline: PATIENT,
+        ttl: DAY,
+        alert: Alert::default(),
     };
     let shown = format!("{config:?}");
     let fcm = fcm(&server.address, &google.address, PATIENT);

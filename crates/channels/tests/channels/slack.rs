@@ -11,6 +11,7 @@ use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
+use campanile_domain::time::Timestamp;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde_json::{Value, json};
 
@@ -52,6 +53,7 @@ async fn post(slack: &Slack, webhook: &str, title: &str, body: &str) -> Answer {
         html: None,
         url: None,
         priority: Priority::Normal,
+        created_at: Timestamp::now(),
     };
     slack.send(&message).await
 }

@@ -229,6 +229,7 @@ async fn ask(
         html: html.as_deref(),
         url: url.as_deref(),
         priority: job.priority,
+        created_at: job.event_created_at,
     };
     fail::fail_point!("send.before_provider");
     // A process that slept past its lease sends nothing: the rest of it must outlast the provider's deadline.

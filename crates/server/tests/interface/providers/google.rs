@@ -48,6 +48,11 @@ impl Google {
         ]
     }
 
+    /// Every message that was asked for.
+    pub fn messages(&self) -> Vec<Value> {
+        self.fcm.requests().into_iter().map(|asked| asked.message).collect()
+    }
+
     /// How often each device was asked for.
     pub fn asked(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
