@@ -16,6 +16,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use campanile_domain::address::is_push_token;
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Finding;
 use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
@@ -37,8 +38,6 @@ pub use content::Alert;
 
 /// So many devices of a recipient are told at once.
 const AT_ONCE: usize = 10;
-/// FCM's tokens have some 200 characters.
-const MAX_TOKEN_BYTES: usize = 4_096;
 
 #[derive(Debug)]
 pub struct FcmConfig {
@@ -123,7 +122,8 @@ impl Provider for Fcm {
             Ok(content) => content,
             Err(why) => return rejected(why),
         };
-        let (tokens, others): (Vec<_>, Vec<_>) = tokens(message.address).partition(|token| is_token(token));
+        let (tokens, others): (Vec<_>, Vec<_>) =
+            tokens(message.address).partition(|token| is_push_token(token));
         if tokens.is_empty() && others.is_empty() {
             return rejected("there is no registration token");
         }
@@ -143,10 +143,6 @@ const TOO_LATE: &str = "its event is older than channels.push.ttl, so it was not
 fn tokens(address: &str) -> impl Iterator<Item = &str> {
     let mut seen = HashSet::new();
     address.split(' ').filter(move |token| !token.is_empty() && seen.insert(*token))
-}
-
-fn is_token(text: &str) -> bool {
-    text.len() <= MAX_TOKEN_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn no_token() -> Device {

@@ -1,13 +1,12 @@
 //! What providers that are asked over HTTP have in common: how a client is set up, and how much of an answer is believed.
 //! What an answer means is the provider's own.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use campanile_domain::send::Outcome;
 use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
-use reqwest::{Client, ClientBuilder, Response, Url};
+use reqwest::{Client, ClientBuilder, Response};
 
 /// Idle connections are let go before load balancers do it, which would leave a request in doubt.
 const IDLE: Duration = Duration::from_secs(30);
@@ -63,13 +62,6 @@ pub fn silence(error: &reqwest::Error) -> &'static str {
         (false, true) => "did not answer in time",
         (false, false) => "closed the connection instead of answering",
     }
-}
-
-/// Whether it leads over the loopback only, where nobody else reads along.
-pub fn is_this_machine(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Of its two forms the one in seconds.

@@ -28,12 +28,9 @@ use campanile_domain::time::Timestamp;
 pub use capture::Capture;
 pub use chain::{Asked, Chain, Link, Room};
 pub use fcm::{Alert, Fcm, FcmConfig, KeyFileError, ServiceAccount};
-pub use http::is_this_machine;
 pub use pace::Pace;
 pub use slack::{AllowedHost, Slack, SlackConfig};
-pub use smtp::{
-    Correspondent, Credentials, DomainLimits, ExtraHeader, Mailbox, NoHeader, Security, Smtp, SmtpConfig,
-};
+pub use smtp::{Correspondent, Credentials, DomainLimits, ExtraHeader, NoHeader, Security, Smtp, SmtpConfig};
 pub use twilio::{Sender, Twilio, TwilioConfig, is_account_sid};
 
 /// What is to be sent. The key is stable over all attempts: providers that know idempotency are given it.
@@ -117,6 +114,11 @@ pub trait Provider: Debug + Send + Sync {
     /// Whether messages are kept here and leave the house to nobody.
     fn captures(&self) -> bool {
         false
+    }
+
+    /// The id by which a message is known to whoever got it, where that is ours to give: `Message-ID` of an e-mail.
+    fn message_id(&self, _: SendKey) -> Option<String> {
+        None
     }
 
     async fn send(&self, message: &Message<'_>) -> Answer;

@@ -92,7 +92,7 @@ impl Slack {
     async fn post(&self, message: &Message<'_>) -> Answer {
         let url = match webhook::check(message.address, &self.config.allowed_hosts) {
             Ok(url) => url,
-            Err(reason) => return Outcome::Rejected { error: reason.to_owned() }.into(),
+            Err(error) => return Outcome::Rejected { error }.into(),
         };
         let Some(body) = blocks::body(message) else {
             let error = "there is nothing to send: the template's title and body are empty".to_owned();

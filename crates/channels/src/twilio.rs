@@ -8,19 +8,18 @@
 
 mod answer;
 mod callback;
-mod number;
 mod segments;
 
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use campanile_domain::address::{e164, is_e164};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Finding;
 use campanile_domain::send::Outcome;
 use reqwest::{Client, StatusCode, Url};
 
-use self::number::e164;
 use crate::http::{self, Proxy, silence};
 use crate::text::without_controls;
 use crate::{Answer, Message, Provider};
@@ -70,7 +69,7 @@ impl Sender {
         if is_sid("MG", text) {
             return Some(Sender::Service(text.to_owned()));
         }
-        let is_sender = is_short_code(text) || is_name(text) || e164(text).as_deref() == Ok(text);
+        let is_sender = is_short_code(text) || is_name(text) || is_e164(text);
         is_sender.then(|| Sender::From(text.to_owned()))
     }
 
@@ -171,7 +170,7 @@ impl Twilio {
     async fn text(&self, message: &Message<'_>) -> Answer {
         let to = match e164(message.address) {
             Ok(to) => to,
-            Err(reason) => return rejected(reason),
+            Err(reason) => return rejected(&format!("the phone number can't be used: {reason}")),
         };
         let [title, body] = [message.title, message.body].map(without_controls);
         let text = if body.trim().is_empty() { title } else { body };
