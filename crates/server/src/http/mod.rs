@@ -15,6 +15,7 @@ mod problem;
 mod query;
 mod request_body;
 mod rows;
+mod send_rows;
 mod sends;
 
 use std::sync::Arc;
