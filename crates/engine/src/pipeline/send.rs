@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::lease_end::LeaseEnd;
-use crate::signals::Outage;
 use desk::Lane;
 use renew::{AnswerHold, Answers};
 use write::Contents;
@@ -109,7 +108,7 @@ impl Stage<'_> {
                     }
                 }
                 Err(error) => {
-                    self.engine.signals.note_outage(Outage::Database, "send", &error);
+                    self.engine.signals.database.note_failure("send", &error);
                     for claimed in batch {
                         self.let_go(claimed, AFTER_AN_OUTAGE);
                     }
@@ -176,7 +175,7 @@ async fn attempt(
         Ok(None) => ask(claimed, chain, &contents, Some(turn), answers).await,
         Ok(Some(outcome)) => Attempted::without_provider(claimed, chain, outcome),
         Err(error) => {
-            engine.signals.note_outage(Outage::Database, "send", &error);
+            engine.signals.database.note_failure("send", &error);
             Attempted::without_provider(claimed, chain, Outcome::NotAttempted { after: AFTER_AN_OUTAGE })
         }
     }
@@ -256,10 +255,11 @@ pub async fn run_due(engine: Engine, desk: Arc<Desk>, channel: Channel, stop: Ca
         next = match claim_due(&engine, &desk, channel, next).await {
             Ok(next) => {
                 backoff.reset();
+                engine.signals.database.note_success("send");
                 next
             }
             Err(error) => {
-                engine.signals.note_outage(Outage::Database, "send", &error);
+                engine.signals.database.note_failure("send", &error);
                 backoff.wait(&stop).await;
                 Next::Unknown
             }

@@ -9,6 +9,7 @@ mod dead_letters;
 mod events;
 mod explain;
 mod health;
+mod log_limit;
 mod places;
 mod preview;
 mod problem;
