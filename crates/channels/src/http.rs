@@ -8,6 +8,8 @@ use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
 
+use crate::names::{SystemNames, Unresolved, is_caused_by};
+
 /// Idle connections are let go before load balancers do it, which would leave a request in doubt.
 const IDLE: Duration = Duration::from_secs(30);
 /// Messages and errors of providers are some hundred bytes.
@@ -36,6 +38,7 @@ pub fn builder(connect: Duration, proxy: Proxy) -> ClientBuilder {
         .pool_idle_timeout(IDLE)
         .tcp_nodelay(true)
         .redirect(Policy::none())
+        .dns_resolver(SystemNames)
         // Two requests for one message must be two attempts.
         .retry(reqwest::retry::never());
     match proxy {
@@ -58,6 +61,7 @@ pub fn unanswered(who: &str, error: &reqwest::Error) -> Outcome {
 pub fn silence(error: &reqwest::Error) -> &'static str {
     match (error.is_connect(), error.is_timeout()) {
         (true, true) => "can't be reached in time",
+        (true, false) if is_caused_by::<Unresolved>(error) => "can't be reached: its name does not resolve",
         (true, false) => "can't be reached",
         (false, true) => "did not answer in time",
         (false, false) => "closed the connection instead of answering",

@@ -7,6 +7,7 @@ mod capture;
 mod chain;
 mod fcm;
 mod http;
+mod names;
 mod pace;
 mod slack;
 mod smtp;

@@ -21,8 +21,9 @@ use reqwest::dns::Resolve;
 use tokio::time::{Instant, sleep};
 
 use self::answer::Meaning;
-use self::guard::{Guard, SystemNames};
+use self::guard::Guard;
 use crate::http::{self, Proxy};
+use crate::names::SystemNames;
 use crate::{Answer, Message, Provider};
 
 pub use webhook::AllowedHost;

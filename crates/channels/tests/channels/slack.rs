@@ -410,3 +410,21 @@ async fn looking_sends_nothing_and_says_whose_webhooks_are_taken() {
     let finding = slack(&[], "127.0.0.1", PATIENT).examine(Channel::Slack).await;
     assert!(finding.level == Level::Wrong && finding.remedy.is_some(), "{finding:?}");
 }
+
+struct NoNames;
+
+impl Resolve for NoNames {
+    fn resolve(&self, _: Name) -> Resolving {
+        Box::pin(async { Err("nobody has it".into()) })
+    }
+}
+
+#[tokio::test]
+async fn a_host_whose_name_does_not_resolve_is_told_from_one_that_is_away() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let allowed_hosts = vec![AllowedHost::parse("hooks.example").unwrap()];
+    let config = SlackConfig { allowed_hosts, deadline: PATIENT };
+    let slack = Slack::with_names(config, Arc::new(NoNames)).unwrap();
+    let outcome = post(&slack, "https://hooks.example/services/T0/B0/x", "Title", "Body").await.outcome;
+    assert_eq!(outcome.error(), Some("Slack can't be reached: its name does not resolve"), "{outcome:?}");
+}

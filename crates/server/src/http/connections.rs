@@ -106,6 +106,7 @@ async fn serve_connection(
 ) {
     let evicted = Arc::clone(&slot.evicted);
     let slot = Arc::new(slot);
+    let writing = Arc::clone(&slot);
     let service = TowerToHyperService::new(router);
     let service = service_fn(move |request| {
         let busy = Busy::new(Arc::clone(&slot));
@@ -115,7 +116,7 @@ async fn serve_connection(
             answered.await
         }
     });
-    let stream = WriteTimeout { stream, timeout: limits.write_timeout, stalled: None };
+    let stream = WriteTimeout { stream, slot: writing, timeout: limits.write_timeout, stalled: None };
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -206,7 +207,19 @@ impl Slot {
     }
 
     fn becomes_idle(&self) {
+        self.is_idle_from_now(&mut lock(&self.pool));
+    }
+
+    /// It goes on taking its last answer, so others give way first.
+    fn takes_its_answer(&self) {
         let mut state = lock(&self.pool);
+        let number = *lock(&self.number);
+        if number.is_some_and(|idle| state.idle.remove(&idle).is_some()) {
+            self.is_idle_from_now(&mut state);
+        }
+    }
+
+    fn is_idle_from_now(&self, state: &mut State) {
         state.last_number += 1;
         let number = state.last_number;
         state.idle.insert(number, Arc::clone(&self.evicted));
@@ -274,10 +287,12 @@ fn log_full(limit: &LogLimit, what: &str, why: &str) {
     }
 }
 
-/// A stream whose writes fail when the other side has taken nothing for `timeout`.
+/// A stream whose writes fail when the other side has taken nothing for `timeout`. A handler has answered long before a slow client
+/// has the whole answer; whoever goes on taking it is not idle, and whoever takes nothing is.
 #[derive(Debug)]
 struct WriteTimeout {
     stream: TcpStream,
+    slot: Arc<Slot>,
     timeout: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
 }
@@ -285,7 +300,9 @@ struct WriteTimeout {
 impl WriteTimeout {
     fn watch<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
-            self.stalled = None;
+            if self.stalled.take().is_some() {
+                self.slot.takes_its_answer();
+            }
             return polled;
         }
         let timeout = self.timeout;
@@ -367,6 +384,21 @@ mod tests {
         assert!(matches!(pool.take_slot(), Taken::Full));
         drop(requests);
         drop((first, newcomer));
+        let state = lock(&pool.state);
+        assert_eq!((state.open, state.idle.len()), (0, 0));
+    }
+
+    #[test]
+    fn who_goes_on_taking_an_answer_gives_way_last() {
+        let pool = Pool::new(2);
+        let (slow, idle) = (slot(pool.take_slot()), slot(pool.take_slot()));
+        slow.takes_its_answer();
+        let newcomer = slot(pool.take_slot());
+        assert!(idle.is_evicted(&lock(&pool.state)) && !slow.is_evicted(&lock(&pool.state)));
+        // Who was evicted takes no place back by it.
+        idle.takes_its_answer();
+        assert!(idle.is_evicted(&lock(&pool.state)));
+        drop((idle, slow, newcomer));
         let state = lock(&pool.state);
         assert_eq!((state.open, state.idle.len()), (0, 0));
     }
