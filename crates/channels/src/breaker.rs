@@ -85,15 +85,19 @@ impl Pass<'_> {
             Outcome::Down { after: Some(wish), .. } => {
                 News::ComeBack { at: Instant::now() + (*wish).min(LONGEST_WISH) }
             }
-            Outcome::Down { after: None, .. } | Outcome::Unknown { .. } | Outcome::Unanswered { .. } => {
-                News::Failed
-            }
+            Outcome::Down { after: None, .. }
+            | Outcome::Unknown { .. }
+            | Outcome::Unanswered { .. }
+            | Outcome::Unclear { .. } => News::Failed,
             Outcome::Sent { .. }
             | Outcome::Retry { .. }
             | Outcome::Deferred { .. }
             | Outcome::Rejected { .. } => News::Well,
             // Nobody was asked, or only this address is busy.
-            Outcome::NotAttempted { .. } | Outcome::Paced { .. } | Outcome::Unwritable { .. } => return,
+            Outcome::NotAttempted { .. }
+            | Outcome::Paced { .. }
+            | Outcome::Unwritable { .. }
+            | Outcome::Expired { .. } => return,
         };
         self.tell(news);
     }

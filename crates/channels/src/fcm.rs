@@ -7,18 +7,20 @@
 mod access;
 mod account;
 mod content;
+mod examine;
 mod reply;
+mod request;
 
 use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use campanile_domain::address::is_push_token;
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Finding;
-use campanile_domain::id::{NotificationId, SendKey};
-use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
+use campanile_domain::time::Timestamp;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
@@ -28,15 +30,14 @@ use tokio::time::Instant;
 use crate::http::{self, Proxy};
 use crate::{Answer, Cause, Message, Provider};
 use access::Access;
-use content::Content;
+use content::{Content, Lifetime};
 use reply::{Device, Reply, reply};
 
 pub use account::{KeyFileError, ServiceAccount};
+pub use content::Alert;
 
 /// So many devices of a recipient are told at once.
 const AT_ONCE: usize = 10;
-/// FCM's tokens have some 200 characters.
-const MAX_TOKEN_BYTES: usize = 4_096;
 
 #[derive(Debug)]
 pub struct FcmConfig {
@@ -46,12 +47,17 @@ pub struct FcmConfig {
     pub account: ServiceAccount,
     /// No attempt takes longer, however many devices there are.
     pub deadline: Duration,
+    /// How long after its event a push may reach a device that was away: FCM and we give it up then. FCM keeps it for 28 days at most.
+    pub ttl: Duration,
+    pub alert: Alert,
 }
 
 pub struct Fcm {
     place: String,
     account: ServiceAccount,
     deadline: Duration,
+    ttl: Duration,
+    alert: Alert,
     messages: Url,
     access: Access,
     http: Client,
@@ -70,7 +76,7 @@ impl fmt::Debug for Fcm {
 impl Fcm {
     /// Connects to nobody yet. The process must have its cryptography in place.
     pub fn new(config: FcmConfig) -> Result<Self, reqwest::Error> {
-        let FcmConfig { base, account, deadline } = config;
+        let FcmConfig { base, account, deadline, ttl, alert } = config;
         let messages = format!(
             "{}/v1/projects/{}/messages:send",
             base.as_str().trim_end_matches('/'),
@@ -81,7 +87,7 @@ impl Fcm {
         let proxy = if plain { Proxy::Refused } else { Proxy::Allowed };
         let http = http::client(deadline, deadline / LAST_PART, proxy)?;
         let access = Access::new(account.clone(), http.clone(), deadline / 2);
-        Ok(Fcm { place: base.authority().to_owned(), account, deadline, messages, access, http })
+        Ok(Fcm { place: base.authority().to_owned(), account, deadline, ttl, alert, messages, access, http })
     }
 }
 
@@ -108,11 +114,16 @@ impl Provider for Fcm {
     }
 
     async fn send(&self, message: &Message<'_>) -> Answer {
-        // No device is done with: once the template is mended, each may be told.
-        let Some(content) = Content::of(message) else {
-            return rejected("there is nothing to send: the template's title and body are empty");
+        let Some(lifetime) = Lifetime::of(message.created_at, self.ttl, Timestamp::now()) else {
+            return Outcome::Expired { error: TOO_LATE.to_owned() }.into();
         };
-        let (tokens, others): (Vec<_>, Vec<_>) = tokens(message.address).partition(|token| is_token(token));
+        // No device is done with: once the template is mended, each may be told.
+        let content = match Content::of(message, &self.alert, lifetime) {
+            Ok(content) => content,
+            Err(why) => return rejected(why),
+        };
+        let (tokens, others): (Vec<_>, Vec<_>) =
+            tokens(message.address).partition(|token| is_push_token(token));
         if tokens.is_empty() && others.is_empty() {
             return rejected("there is no registration token");
         }
@@ -126,14 +137,12 @@ impl Provider for Fcm {
     }
 }
 
+const TOO_LATE: &str = "its event is older than channels.push.ttl, so it was not sent";
+
 /// Each once, in their order.
 fn tokens(address: &str) -> impl Iterator<Item = &str> {
     let mut seen = HashSet::new();
     address.split(' ').filter(move |token| !token.is_empty() && seen.insert(*token))
-}
-
-fn is_token(text: &str) -> bool {
-    text.len() <= MAX_TOKEN_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn no_token() -> Device {
@@ -330,69 +339,4 @@ fn summary<'a>(reasons: impl Iterator<Item = &'a str>, all: usize) -> String {
         _ => format!("{count} of {all} devices: {reason}"),
     });
     parts.collect::<Vec<_>>().join("; ")
-}
-
-const SUBJECT: &str = "channels";
-const WAIT: &str = "pushes wait and are retried meanwhile; is the way to the host open, and is it FCM's?";
-const OPEN: &str =
-    "pushes wait and are retried meanwhile; is the way to the host of `token_uri` in the key file open?";
-const REPLACE: &str =
-    "pushes wait and are retried meanwhile; correct the clock, or replace the key file by a new one";
-/// No device has it.
-const NOBODY: &str = "nobody";
-
-impl Fcm {
-    /// Asks FCM to check a message to a token that nobody has, and to send nothing. Who is told that the token is wrong has been
-    /// let in.
-    async fn look(&self, channel: Channel) -> Finding {
-        let is_sent = format!("{channel} is sent by fcm");
-        let (place, account) = (&self.place, self.account.client_email());
-        let times = self.times();
-        let bearer = match self.access.bearer(None, times.last_start).await {
-            Ok(bearer) => bearer,
-            Err(why) => {
-                let what = format!("{is_sent}, but {}", why.error);
-                return Finding::wrong(SUBJECT, what, if why.refused { REPLACE } else { OPEN });
-            }
-        };
-        match self.ask(&harmless(), &bearer, times).await {
-            Reply::Wrong(_) | Reply::Said(Device::Done(_)) => Finding::ok(
-                SUBJECT,
-                format!("{is_sent}: {place} lets {account} send for project {}", self.account.project_id()),
-            ),
-            Reply::NotLetIn => Finding::wrong(
-                SUBJECT,
-                format!("{is_sent}, but {place}: {}", self.not_let_in()),
-                "replace the key file by one of an account that is enabled",
-            ),
-            Reply::NotAllowed => Finding::wrong(
-                SUBJECT,
-                format!("{is_sent}, but {place} does not allow it"),
-                self.not_allowed(),
-            ),
-            Reply::Said(Device::Down { error, .. }) => {
-                Finding::wrong(SUBJECT, format!("{is_sent}, but {place}: {error}"), WAIT)
-            }
-            Reply::Said(Device::Retry { error, .. } | Device::Unknown { error }) => {
-                Finding::note(SUBJECT, format!("{is_sent}; {place}: {error}"))
-            }
-        }
-    }
-}
-
-fn harmless() -> Vec<u8> {
-    let message = Message {
-        key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Push },
-        event_id: "examine",
-        event_type: "EXAMINE",
-        address: NOBODY,
-        name: None,
-        title: "Campanile looks whether it may send",
-        body: "",
-        html: None,
-        url: None,
-        priority: Priority::Low,
-    };
-    let content = Content::of(&message).expect("there is a title");
-    content.request(NOBODY, true)
 }

@@ -1,13 +1,14 @@
 //! What providers that are asked over HTTP have in common: how a client is set up, and how much of an answer is believed.
 //! What an answer means is the provider's own.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use campanile_domain::send::Outcome;
 use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
-use reqwest::{Client, ClientBuilder, Response, Url};
+use reqwest::{Client, ClientBuilder, Response};
+
+use crate::names::{SystemNames, Unresolved, is_caused_by};
 
 use crate::{Answer, Cause};
 
@@ -39,6 +40,7 @@ pub fn builder(connect: Duration, proxy: Proxy) -> ClientBuilder {
         .pool_idle_timeout(IDLE)
         .tcp_nodelay(true)
         .redirect(Policy::none())
+        .dns_resolver(SystemNames)
         // Two requests for one message must be two attempts.
         .retry(reqwest::retry::never());
     match proxy {
@@ -73,17 +75,11 @@ pub fn no_answer(error: &reqwest::Error) -> Cause {
 pub fn silence(error: &reqwest::Error) -> &'static str {
     match (error.is_connect(), error.is_timeout()) {
         (true, true) => "can't be reached in time",
+        (true, false) if is_caused_by::<Unresolved>(error) => "can't be reached: its name does not resolve",
         (true, false) => "can't be reached",
         (false, true) => "did not answer in time",
         (false, false) => "closed the connection instead of answering",
     }
-}
-
-/// Whether it leads over the loopback only, where nobody else reads along.
-pub fn is_this_machine(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Of its two forms the one in seconds.

@@ -8,9 +8,11 @@ mod chain;
 mod fcm;
 mod gate;
 mod http;
+mod names;
 mod pace;
 mod slack;
 mod smtp;
+mod text;
 mod trouble;
 pub mod twilio;
 
@@ -24,16 +26,14 @@ use campanile_domain::finding::Finding;
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressDone, Outcome};
+use campanile_domain::time::Timestamp;
 
 pub use capture::Capture;
 pub use chain::{Asked, Chain, Link, Room};
-pub use fcm::{Fcm, FcmConfig, KeyFileError, ServiceAccount};
-pub use http::is_this_machine;
+pub use fcm::{Alert, Fcm, FcmConfig, KeyFileError, ServiceAccount};
 pub use pace::Pace;
 pub use slack::{AllowedHost, Slack, SlackConfig, check_webhook};
-pub use smtp::{
-    Correspondent, Credentials, DomainLimits, ExtraHeader, Mailbox, NoHeader, Security, Smtp, SmtpConfig,
-};
+pub use smtp::{Correspondent, Credentials, DomainLimits, ExtraHeader, NoHeader, Security, Smtp, SmtpConfig};
 pub use trouble::Cause;
 pub use twilio::{Sender, Twilio, TwilioConfig, is_account_sid};
 
@@ -54,6 +54,8 @@ pub struct Message<'a> {
     /// Of a push, where a click on it leads, if its template says so.
     pub url: Option<&'a str>,
     pub priority: Priority,
+    /// When its event was accepted. What has a time to live has it from then on, over all attempts.
+    pub created_at: Timestamp,
 }
 
 /// What a provider made of a message.
@@ -77,13 +79,17 @@ impl Answer {
     /// Whether the provider took nothing, or nobody knows; a word about the message is none.
     fn is_failure(&self) -> bool {
         match self.outcome {
-            Outcome::Down { .. } | Outcome::Unknown { .. } | Outcome::Unanswered { .. } => true,
+            Outcome::Down { .. }
+            | Outcome::Unknown { .. }
+            | Outcome::Unanswered { .. }
+            | Outcome::Unclear { .. } => true,
             Outcome::Sent { .. }
             | Outcome::Retry { .. }
             | Outcome::Deferred { .. }
             | Outcome::Paced { .. }
             | Outcome::Rejected { .. }
             | Outcome::Unwritable { .. }
+            | Outcome::Expired { .. }
             | Outcome::NotAttempted { .. } => false,
         }
     }
@@ -145,6 +151,11 @@ pub trait Provider: Debug + Send + Sync {
 
     /// The host that this message would go to, where that depends on the message: one that is down stops no other.
     fn host(&self, _: &Message<'_>) -> Option<String> {
+        None
+    }
+
+    /// The id by which a message is known to whoever got it, where that is ours to give: `Message-ID` of an e-mail.
+    fn message_id(&self, _: SendKey) -> Option<String> {
         None
     }
 

@@ -22,9 +22,10 @@ use reqwest::dns::Resolve;
 use tokio::time::Instant;
 
 use self::answer::Meaning;
-use self::guard::{Guard, SystemNames};
+use self::guard::Guard;
 use self::pacing::Pacing;
 use crate::http::{self, Proxy};
+use crate::names::SystemNames;
 use crate::{Answer, Message, Provider};
 
 pub use webhook::{AllowedHost, check_webhook};
@@ -100,7 +101,7 @@ impl Slack {
     async fn post(&self, message: &Message<'_>) -> Answer {
         let url = match webhook::check(message.address, &self.config.allowed_hosts) {
             Ok(url) => url,
-            Err(reason) => return Outcome::Rejected { error: reason.to_owned() }.into(),
+            Err(error) => return Outcome::Rejected { error }.into(),
         };
         let Some(body) = blocks::body(message) else {
             let error = "there is nothing to send: the template's title and body are empty".to_owned();

@@ -3,9 +3,9 @@
 //! What is known of an attempt that went wrong is told precisely: until the whole letter is out, the server can't have accepted it;
 //! from then on only its answer can tell.
 
-mod address;
 mod budget;
 mod connection;
+mod correspondent;
 mod domains;
 mod header;
 mod letter;
@@ -21,8 +21,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use campanile_domain::address::Mailbox;
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Finding;
+use campanile_domain::id::SendKey;
 use campanile_domain::send::Outcome;
 
 use crate::{Answer, Hold, Message, Provider};
@@ -34,7 +36,7 @@ use pool::{Announcement, Limits, NotLent, Pool};
 use relaying::Relaying;
 use server::Server;
 
-pub use address::{Correspondent, Mailbox};
+pub use correspondent::Correspondent;
 pub use domains::DomainLimits;
 pub use header::{ExtraHeader, NoHeader};
 pub use server::{Credentials, Security};
@@ -169,6 +171,10 @@ impl Provider for Smtp {
 
     fn answer_timeout(&self) -> Duration {
         self.answer_timeout
+    }
+
+    fn message_id(&self, key: SendKey) -> Option<String> {
+        Some(letter::message_id(key, &self.head.from))
     }
 
     async fn send(&self, message: &Message<'_>) -> Answer {

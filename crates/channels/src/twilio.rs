@@ -8,20 +8,20 @@
 
 mod answer;
 mod callback;
-mod number;
 mod segments;
 
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use campanile_domain::address::{e164, is_e164};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Finding;
 use campanile_domain::send::Outcome;
 use reqwest::{Client, StatusCode, Url};
 
-use self::number::e164;
 use crate::http::{self, Proxy, silence};
+use crate::text::without_controls;
 use crate::{Answer, Message, Provider};
 
 pub use callback::{FINAL, Receipt, SEND, callback_url, receipt, verify_callback};
@@ -69,10 +69,8 @@ impl Sender {
         if is_sid("MG", text) {
             return Some(Sender::Service(text.to_owned()));
         }
-        let is_name = (1..=11).contains(&text.len())
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b' ')
-            && text.trim() == text;
-        (is_name || e164(text).as_deref() == Ok(text)).then(|| Sender::From(text.to_owned()))
+        let is_sender = is_short_code(text) || is_name(text) || is_e164(text);
+        is_sender.then(|| Sender::From(text.to_owned()))
     }
 
     fn field(&self) -> (&'static str, &str) {
@@ -81,6 +79,18 @@ impl Sender {
             Sender::Service(sid) => ("MessagingServiceSid", sid),
         }
     }
+}
+
+fn is_short_code(text: &str) -> bool {
+    (3..=8).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Without a letter it would be a number that lacks its plus sign.
+fn is_name(text: &str) -> bool {
+    text.len() <= 11
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b' ')
+        && text.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && text.trim() == text
 }
 
 pub fn is_account_sid(text: &str) -> bool {
@@ -160,13 +170,14 @@ impl Twilio {
     async fn text(&self, message: &Message<'_>) -> Answer {
         let to = match e164(message.address) {
             Ok(to) => to,
-            Err(reason) => return rejected(reason),
+            Err(reason) => return rejected(&format!("the phone number can't be used: {reason}")),
         };
-        let text = if message.body.trim().is_empty() { message.title } else { message.body };
+        let [title, body] = [message.title, message.body].map(without_controls);
+        let text = if body.trim().is_empty() { title } else { body };
         if text.trim().is_empty() {
             return rejected("there is nothing to send: the template's title and body are empty");
         }
-        let text = segments::cut(text, self.config.max_segments);
+        let text = segments::cut(&text, self.config.max_segments);
         let callback = self.config.status_callback.as_ref().map(|base| callback_url(base, message.key));
         let mut form = vec![("To", to.as_str()), self.config.sender.field(), ("Body", &*text)];
         form.extend(callback.as_ref().map(|url| ("StatusCallback", url.as_str())));

@@ -1,6 +1,7 @@
 //! The rules of Campanile as pure functions. Time, settings and rows come in as arguments; what to do comes out.
 //! No I/O happens here: databases, brokers and providers are the business of other crates.
 
+pub mod address;
 pub mod channel;
 pub mod decide;
 pub mod decision;

@@ -4,10 +4,12 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::address::{Mailbox, e164, is_e164, is_push_token, webhook};
 use crate::channel::Channel;
 use crate::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
 use crate::quiet_hours::Zone;
 use crate::row::{FieldError, Preference, Row, Setting, yes};
+use crate::template::is_locale;
 use crate::user_type::{UserTypes, Webhook};
 
 /// `MANAGER` ranks first wherever `max_recipients` has to choose.
@@ -111,26 +113,46 @@ impl Row for Recipient {
             }
             (None, None) | (Some(_), Some(_)) => {}
         }
-        for (field, text) in [
-            ("role", &self.role),
-            ("name", &self.name),
-            ("email", &self.email),
-            ("phone", &self.phone),
-            ("slack_webhook", &self.slack_webhook),
-            ("locale", &self.locale),
-        ] {
+        for (field, text) in [("role", &self.role), ("name", &self.name)] {
             plain_text(field, text.as_deref())?;
         }
-        if self.email.as_deref().is_some_and(|email| !email.trim_matches('@').contains('@')) {
-            return Err(FieldError::new("email", "is not an e-mail address: expected name@domain"));
+        if self.locale.as_deref().is_some_and(|locale| !is_locale(locale)) {
+            return Err(FieldError::new("locale", "is no language tag such as `it` or `pt-PT`"));
         }
-        for token in &self.push_tokens {
-            plain_text("push_tokens", Some(token))?;
-            if token.is_empty() || token.contains(char::is_whitespace) {
-                return Err(FieldError::new("push_tokens", "a token must not be empty or contain spaces"));
+        self.check_addresses()
+    }
+}
+
+impl Recipient {
+    /// None of them is shown: they may be secrets, and answers are logged by others.
+    fn check_addresses(&self) -> Result<(), FieldError> {
+        if let Some(email) = &self.email {
+            let why = match email.parse::<Mailbox>() {
+                Ok(_) if email.trim() == email => None,
+                Ok(_) => Some("it has blanks around it".to_owned()),
+                Err(why) => Some(why.to_string()),
+            };
+            if let Some(why) = why {
+                let detail = format!("is no e-mail address such as name@example.com: {why}");
+                return Err(FieldError::new("email", detail));
             }
         }
-        Ok(())
+        if let Some(phone) = self.phone.as_deref().filter(|phone| !is_e164(phone)) {
+            let why = e164(phone).err().unwrap_or("write + and the digits only");
+            let detail = format!("is no phone number in E.164, such as +390550100001: {why}");
+            return Err(FieldError::new("phone", detail));
+        }
+        if let Some(at) = self.push_tokens.iter().position(|token| !is_push_token(token)) {
+            let detail = "is no registration token: those are of visible ASCII characters, without blanks";
+            return Err(FieldError::new(&format!("push_tokens/{at}"), detail));
+        }
+        match self.slack_webhook.as_deref().map(webhook) {
+            Some(Err(why)) => {
+                let detail = format!("is no webhook such as https://hooks.slack.com/services/...: {why}");
+                Err(FieldError::new("slack_webhook", detail))
+            }
+            None | Some(Ok(_)) => Ok(()),
+        }
     }
 }
 

@@ -42,12 +42,20 @@ pub enum Outcome {
     Unwritable {
         error: String,
     },
+    /// Its time to live ended before it could be sent: nobody was asked.
+    Expired {
+        error: String,
+    },
     /// Nobody can know: the provider may have accepted it, and we have no record.
     Unknown {
         error: String,
     },
     /// The provider has the whole message and never answered: a doubt that is repeated once at most.
     Unanswered {
+        error: String,
+    },
+    /// The provider said yes, in a way that names no message: a doubt that is never repeated.
+    Unclear {
         error: String,
     },
     /// Let go before any provider was asked, for example because the lease would not have lasted.
@@ -93,8 +101,10 @@ impl Outcome {
             | Outcome::Paced { error, .. }
             | Outcome::Rejected { error }
             | Outcome::Unwritable { error }
+            | Outcome::Expired { error }
             | Outcome::Unknown { error }
-            | Outcome::Unanswered { error } => Some(error),
+            | Outcome::Unanswered { error }
+            | Outcome::Unclear { error } => Some(error),
             Outcome::Sent { .. } | Outcome::NotAttempted { .. } => None,
         }
     }
@@ -104,8 +114,12 @@ impl Outcome {
             Outcome::Sent { .. } => OutcomeKind::Sent,
             Outcome::Retry { .. } | Outcome::Down { .. } => OutcomeKind::Retry,
             Outcome::Deferred { .. } => OutcomeKind::Deferred,
-            Outcome::Rejected { .. } | Outcome::Unwritable { .. } => OutcomeKind::Rejected,
-            Outcome::Unknown { .. } | Outcome::Unanswered { .. } => OutcomeKind::Unknown,
+            Outcome::Rejected { .. } | Outcome::Unwritable { .. } | Outcome::Expired { .. } => {
+                OutcomeKind::Rejected
+            }
+            Outcome::Unknown { .. } | Outcome::Unanswered { .. } | Outcome::Unclear { .. } => {
+                OutcomeKind::Unknown
+            }
             Outcome::Paced { .. } | Outcome::NotAttempted { .. } => OutcomeKind::NotAttempted,
         }
     }
@@ -236,7 +250,9 @@ impl History {
             | Outcome::Down { .. }
             | Outcome::Rejected { .. }
             | Outcome::Unwritable { .. }
+            | Outcome::Expired { .. }
             | Outcome::Unknown { .. }
+            | Outcome::Unclear { .. }
             | Outcome::NotAttempted { .. } => self,
         }
     }
@@ -263,6 +279,7 @@ pub const REJECTED: &str = "REJECTED";
 pub const CRASHED: &str = "CRASHED";
 pub const DEFERRED_TOO_LONG: &str = "DEFERRED_TOO_LONG";
 pub const WAITED_TOO_LONG: &str = "WAITED_TOO_LONG";
+pub const EXPIRED: &str = "EXPIRED";
 /// Also of a row whose title or body can't be written, which is then never sent.
 pub const TEMPLATE_ERROR: &str = "TEMPLATE_ERROR";
 
@@ -271,6 +288,7 @@ pub fn after(outcome: Outcome, attempt: Attempt, policy: &SendPolicy, now: Times
         Outcome::Sent { external_id } => SendState::Sent { external_id, at: now },
         Outcome::Rejected { .. } => SendState::Failed { code: REJECTED },
         Outcome::Unwritable { .. } => SendState::Failed { code: TEMPLATE_ERROR },
+        Outcome::Expired { .. } => SendState::Failed { code: EXPIRED },
         Outcome::Retry { after, .. } | Outcome::Down { after, .. } => {
             match policy.delay(attempt.channel, attempt.number, attempt.jitter) {
                 Some(delay) => SendState::Due { at: later(now, delay.max(after.unwrap_or_default())) },
@@ -299,7 +317,8 @@ pub fn after(outcome: Outcome, attempt: Attempt, policy: &SendPolicy, now: Times
             OnDoubt::Hold => SendState::InDoubt { since: now },
             OnDoubt::Resend => after(Outcome::Retry { after: None, error }, attempt, policy, now),
         },
-        Outcome::Unknown { .. } => SendState::Failed { code: CRASHED },
+        Outcome::Unclear { .. } if attempt.channel.is_retried() => SendState::InDoubt { since: now },
+        Outcome::Unknown { .. } | Outcome::Unclear { .. } => SendState::Failed { code: CRASHED },
         Outcome::NotAttempted { after } => SendState::Due { at: later(now, after) },
     }
 }
@@ -452,10 +471,31 @@ mod tests {
         assert_eq!(after(unknown(), second, &policy(OnDoubt::Resend), NOW), due(20));
     }
 
+    fn unclear() -> Outcome {
+        Outcome::Unclear { error: "201 and nothing else".to_owned() }
+    }
+
+    #[test]
+    fn an_acceptance_that_names_no_message_is_a_doubt_whatever_the_policy() {
+        for on_doubt in [OnDoubt::Resend, OnDoubt::Hold] {
+            let state = after(unclear(), attempt(Channel::Sms, 1), &policy(on_doubt), NOW);
+            assert_eq!(state, SendState::InDoubt { since: NOW });
+        }
+        assert_eq!(unclear().kind(), OutcomeKind::Unknown, "it is counted and shown as a doubt");
+    }
+
+    #[test]
+    fn what_has_expired_fails_at_once() {
+        let expired = Outcome::Expired { error: "too late".to_owned() };
+        let state = after(expired, attempt(Channel::Push, 1), &policy(OnDoubt::Resend), NOW);
+        assert_eq!(state, SendState::Failed { code: EXPIRED });
+    }
+
     #[test]
     fn best_effort_channels_have_one_attempt_and_no_doubt() {
         let slack = attempt(Channel::Slack, 1);
         let failed = |code| SendState::Failed { code };
+        assert_eq!(after(unclear(), slack, &policy(OnDoubt::Hold), NOW), failed(CRASHED));
         assert_eq!(after(retry(None), slack, &policy(OnDoubt::Resend), NOW), failed(EXHAUSTED));
         assert_eq!(after(unknown(), slack, &policy(OnDoubt::Hold), NOW), failed(CRASHED));
     }
@@ -471,9 +511,10 @@ mod tests {
     fn every_outcome_leads_where_the_picture_allows() {
         let sent = Outcome::Sent { external_id: None };
         let rejected = Outcome::Rejected { error: String::new() };
-        let all =
-            [sent, retry(None), deferred(), paced(1), rejected, unknown(), unanswered(), Outcome::LET_GO];
-        for outcome in all {
+        let expired = Outcome::Expired { error: String::new() };
+        let ends = [sent, rejected, expired, Outcome::LET_GO];
+        let doubts = [unknown(), unanswered(), unclear()];
+        for outcome in [retry(None), deferred(), paced(1)].into_iter().chain(ends).chain(doubts) {
             for channel in Channel::ALL {
                 for number in 1..=4 {
                     for on_doubt in [OnDoubt::Resend, OnDoubt::Hold] {

@@ -10,6 +10,7 @@ mod doubt;
 mod latency;
 mod lease_end;
 mod measure;
+mod outage;
 pub mod pipeline;
 mod recover;
 mod replay;

@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
 use crate::rest::Rest;
-use crate::signals::Outage;
 use crate::telemetry::OLDEST_WAITING;
 
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -39,7 +38,8 @@ async fn measure(engine: &Engine) -> Option<OldestWaiting> {
     let asked = tokio::time::timeout(PATIENCE, engine.store.oldest_waiting()).await;
     asked
         .unwrap_or_else(silence)
-        .inspect_err(|error| engine.signals.note_outage(Outage::Database, "measure", error))
+        .inspect(|_| engine.signals.database.note_success("measure"))
+        .inspect_err(|error| engine.signals.database.note_failure("measure", error))
         .ok()
 }
 

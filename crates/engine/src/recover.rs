@@ -14,7 +14,6 @@ use crate::pipeline::publish::PublishError;
 use crate::pipeline::send::Desk;
 use crate::pipeline::settle;
 use crate::rest::Rest;
-use crate::signals::Outage;
 use crate::telemetry::{QUEUE_DEPTH, REPUBLISHED};
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -43,9 +42,12 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
     let mut forgotten_from = LostFrom::default();
     while !stop.is_cancelled() {
         match run_once(&engine, &desk, &mut sweep, &mut take_over).await {
-            Ok(()) => backoff.reset(),
+            Ok(()) => {
+                backoff.reset();
+                engine.signals.database.note_success("recover");
+            }
             Err(error) => {
-                engine.signals.note_outage(Outage::Database, "recover", &error);
+                engine.signals.database.note_failure("recover", &error);
                 backoff.wait(&stop).await;
                 continue;
             }
@@ -144,6 +146,7 @@ pub async fn run_losses(engine: Engine, stop: CancellationToken) {
             continue;
         }
         backoff.reset();
+        engine.signals.database.note_success("losses");
         for (queue, depth) in engine.broker.depths() {
             #[expect(clippy::cast_precision_loss, reason = "queues are bounded far below that")]
             metrics::gauge!(QUEUE_DEPTH, "queue" => queue).set(depth as f64);
@@ -237,7 +240,7 @@ pub async fn run_close(engine: Engine, stop: CancellationToken) {
             continue;
         }
         if let Err(error) = close(&engine, &complete).await {
-            engine.signals.note_outage(Outage::Database, "close", &error);
+            engine.signals.database.note_failure("close", &error);
             // Some may be closed by now; whoever looks knows.
             engine
                 .completion
@@ -245,6 +248,7 @@ pub async fn run_close(engine: Engine, stop: CancellationToken) {
             backoff.wait(&stop).await;
         } else {
             backoff.reset();
+            engine.signals.database.note_success("close");
         }
     }
 }

@@ -10,7 +10,6 @@ use campanile_store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
-use crate::signals::Outage;
 
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -62,8 +61,9 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
         }
         let store = engine.store.as_ref();
         let refreshed = tokio::try_join!(engine.rules.refresh(store), engine.clock.refresh(store));
-        if let Err(error) = refreshed {
-            engine.signals.note_outage(Outage::Database, "rules", &error);
+        match refreshed {
+            Ok(_) => engine.signals.database.note_success("rules"),
+            Err(error) => engine.signals.database.note_failure("rules", &error),
         }
     }
 }

@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use campanile_broker::BrokerError;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_store::Signal;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, watch};
+
+use crate::outage::OutageLog;
 
 /// Whether chunks of a queue wait in the database.
 #[derive(Debug, Default)]
@@ -35,7 +37,7 @@ impl Waiting {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Signals {
     /// An event was accepted; for the loop of the fan-out, and for the one beside it.
     pub events: Notify,
@@ -47,21 +49,26 @@ pub struct Signals {
     chunks: HashMap<String, Arc<Waiting>>,
     due: PerChannel<Notify>,
     last_death: Mutex<Option<Instant>>,
-    /// When it was last told that the database and the broker are away.
-    told: Mutex<(Option<Instant>, Option<Instant>)>,
-}
-
-/// What a stage can't do without.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outage {
-    Database,
-    Broker,
+    /// Each stage says when it fails for want of it and when it succeeds.
+    pub database: OutageLog,
+    /// That it is back the broker tells by itself.
+    broker: OutageLog,
 }
 
 impl Signals {
     pub fn new(queues: Vec<String>) -> Self {
         let chunks = queues.into_iter().map(|queue| (queue, Arc::default())).collect();
-        Signals { chunks, ..Signals::default() }
+        Signals {
+            events: Notify::default(),
+            events_beside: Notify::default(),
+            rush: watch::Sender::default(),
+            more_events: Notify::default(),
+            chunks,
+            due: PerChannel::default(),
+            last_death: Mutex::default(),
+            database: OutageLog::of("database"),
+            broker: OutageLog::of("broker"),
+        }
     }
 
     pub fn events_wait(&self) {
@@ -87,33 +94,14 @@ impl Signals {
         }
     }
 
-    /// Says that something is away; but for all loops together not more often than this, since they notice it at once.
-    pub fn note_outage(&self, of: Outage, stage: &'static str, error: &dyn std::fmt::Display) {
-        const AT_MOST_EVERY: Duration = Duration::from_secs(30);
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = match of {
-            Outage::Database => &mut told.0,
-            Outage::Broker => &mut told.1,
-        };
-        if last.is_some_and(|at| at.elapsed() < AT_MOST_EVERY) {
-            tracing::debug!(%error, stage, "a stage waits");
-            return;
-        }
-        *last = Some(Instant::now());
-        match of {
-            Outage::Database => tracing::warn!(%error, stage, "work waits for the database"),
-            Outage::Broker => tracing::warn!(%error, stage, "work waits for the broker"),
-        }
-    }
-
-    /// Like [`Self::note_outage`]. Of a queue that is lost the broker tells by itself; it is made again in a moment.
+    /// Of a queue that is lost the broker tells by itself; it is made again in a moment.
     pub fn note_broker(&self, stage: &'static str, error: &BrokerError) {
         match error {
             BrokerError::Lost(queue) => tracing::debug!(queue, stage, "a stage waits for its queue"),
             BrokerError::Unreachable(_)
             | BrokerError::Closed
             | BrokerError::NoSuchQueue(_)
-            | BrokerError::Misconfigured(_) => self.note_outage(Outage::Broker, stage, error),
+            | BrokerError::Misconfigured(_) => self.broker.note_failure(stage, error),
         }
     }
 

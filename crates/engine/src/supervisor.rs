@@ -72,7 +72,7 @@ mod tests {
             let line = format!("campanile_task_deaths_total{{task=\"frail\"}} {count}");
             recorder.handle().render().lines().any(|l| l == line)
         };
-        let mut supervisor = Supervisor::new(&Arc::default());
+        let mut supervisor = Supervisor::new(&Arc::new(Signals::new(Vec::new())));
         let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
         let mut rounds = 0;
         supervisor.run("frail", move |stop| {

@@ -5,6 +5,7 @@
 mod support;
 
 use campanile_broker::{Broker, Message, RabbitMq, RabbitMqConfig, Stamp};
+use reqwest::Method;
 use serde_json::{Value, json};
 use support::ledger::{check_ledger, database, produce};
 use support::{Backend, Home, Server, reservation, staff, until};
@@ -27,6 +28,34 @@ async fn connections_to_the_database_end_and_are_made_again() {
         vandal.batch_execute(cut).await.expect("the database is there");
     }
     check_ledger(&home, &servers[0], &events).await;
+}
+
+#[tokio::test]
+async fn an_outage_is_logged_when_it_begins_and_when_it_is_over() {
+    let home = Home::new(Backend::Servers);
+    let server = Server::start(&home);
+    server.put("/v1/recipients", staff()).await;
+    database(&home).close().await;
+    server.log_line(&["WARN", "work waits for the database"]).await;
+    until("requests are refused", async || {
+        let (status, _) = server.try_call(Method::GET, "/v1/events", None).await?;
+        (status == 503).then_some(())
+    })
+    .await;
+    for _ in 0..20 {
+        server.try_call(Method::GET, "/v1/events", None).await;
+    }
+    database(&home).reopen().await;
+    let line = server.log_line(&["INFO", "the database is back after"]).await;
+    let (_, duration) = line.rsplit_once(' ').expect("it says for how long");
+    assert!(duration.starts_with(|digit: char| digit.is_ascii_digit()), "{line}");
+    let refused = server.logged(&["requests can't be served"]);
+    assert!(
+        refused.len() == 1 && refused[0].contains("requests=1"),
+        "one line, however many ask: {refused:?}"
+    );
+    server.emit(&json!([reservation("evt-1")])).await;
+    assert_eq!(server.settled("evt-1").await["event"]["status"], "PROCESSED");
 }
 
 /// The one claim of the fan-out waits for a stranger; nobody knows for how long.

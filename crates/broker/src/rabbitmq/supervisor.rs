@@ -30,8 +30,12 @@ pub(super) async fn run(shared: Arc<Shared>, first: Result<Link, BrokerError>) {
     loop {
         let error = match connected {
             Ok(link) => {
-                let what = if outage.end() { "RabbitMQ is back" } else { "connected to RabbitMQ" };
-                tracing::info!(broker = %shared.address, "{what}");
+                match outage.end() {
+                    Some(lasted) => {
+                        tracing::info!(broker = %shared.address, "RabbitMQ is back after {lasted:.1?}");
+                    }
+                    None => tracing::info!(broker = %shared.address, "connected to RabbitMQ"),
+                }
                 let (link, since) = (Arc::new(link), Instant::now());
                 let error = tend(&shared, &link).await;
                 link.close();
@@ -62,16 +66,18 @@ pub(super) async fn run(shared: Arc<Shared>, first: Result<Link, BrokerError>) {
 #[derive(Debug, Default)]
 struct Outage {
     reasons: BTreeSet<String>,
+    since: Option<Instant>,
 }
 
 impl Outage {
     fn is_news(&mut self, reason: &str) -> bool {
+        self.since.get_or_insert_with(Instant::now);
         self.reasons.len() < MAX_REASONS && self.reasons.insert(reason.to_owned())
     }
 
-    /// Whether there was one.
-    fn end(&mut self) -> bool {
-        !mem::take(&mut self.reasons).is_empty()
+    /// How long it lasted, if there was one.
+    fn end(&mut self) -> Option<Duration> {
+        mem::take(self).since.map(|since| since.elapsed())
     }
 }
 
@@ -131,10 +137,10 @@ mod tests {
     #[test]
     fn a_reason_is_told_once_in_an_outage_and_there_is_an_end_to_reasons() {
         let mut outage = Outage::default();
-        assert!(!outage.end());
+        assert!(outage.end().is_none());
         assert!(outage.is_news("refused") && outage.is_news("reset"));
         assert!(!outage.is_news("refused") && !outage.is_news("reset"));
-        assert!(outage.end() && !outage.end());
+        assert!(outage.end().is_some() && outage.end().is_none());
         assert!((0..MAX_REASONS).all(|reason| outage.is_news(&reason.to_string())));
         assert!(!outage.is_news("one more"));
     }

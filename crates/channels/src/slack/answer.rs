@@ -1,6 +1,5 @@
 //! What Slack's answer means for a message, and for the webhook that it was posted to.
 
-use std::error::Error;
 use std::time::Duration;
 
 use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
@@ -8,27 +7,17 @@ use reqwest::{Response, StatusCode};
 
 use super::guard::LeadsInside;
 use crate::http::{self, read, retry_after};
+use crate::names::is_caused_by;
 use crate::{Answer, Cause};
 
 /// There was no answer, or nobody was asked because of where the webhook leads.
 pub fn unanswered(error: &reqwest::Error) -> Answer {
-    if leads_inside(error) {
+    if is_caused_by::<LeadsInside>(error) {
         let error =
             "the Slack webhook's host leads to no public address: it may be this house's own".to_owned();
         return Outcome::Rejected { error }.into();
     }
     http::unanswered("Slack", error)
-}
-
-fn leads_inside(error: &reqwest::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(known) = cause {
-        if known.is::<LeadsInside>() {
-            return true;
-        }
-        cause = known.source();
-    }
-    false
 }
 
 #[derive(Debug)]

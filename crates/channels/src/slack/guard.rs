@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
+use crate::names::Unresolved;
+
 /// Lets only public addresses through; `localhost` leads to this machine and nowhere else.
 pub struct Guard {
     names: Arc<dyn Resolve>,
@@ -27,7 +29,7 @@ impl Resolve for Guard {
         Box::pin(async move {
             let is_allowed = |ip: IpAddr| if is_local { ip.is_loopback() } else { is_public(ip) };
             let (allowed, refused): (Vec<SocketAddr>, Vec<SocketAddr>) =
-                looked_up.await?.partition(|address| is_allowed(address.ip()));
+                looked_up.await.map_err(|_| Unresolved)?.partition(|address| is_allowed(address.ip()));
             if allowed.is_empty() && !refused.is_empty() {
                 return Err(LeadsInside.into());
             }
@@ -47,19 +49,6 @@ impl fmt::Display for LeadsInside {
 }
 
 impl std::error::Error for LeadsInside {}
-
-/// As the system looks names up.
-pub struct SystemNames;
-
-impl Resolve for SystemNames {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            // The port is filled in by whoever connects.
-            let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            Ok(Box::new(addresses.into_iter()) as Addrs)
-        })
-    }
-}
 
 /// By IANA's registries of special addresses. Of IPv6 only what is known to be public is, since most of it is not given out.
 fn is_public(ip: IpAddr) -> bool {

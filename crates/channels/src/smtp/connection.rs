@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use campanile_domain::address::Mailbox;
 use futures_util::FutureExt;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::address::Mailbox;
 use super::budget::Budget;
 use super::letter::stuffed;
 use super::offers::Offers;

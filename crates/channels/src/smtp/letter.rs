@@ -7,6 +7,8 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use campanile_domain::address::Mailbox;
+use campanile_domain::id::SendKey;
 use mail_builder::MessageBuilder;
 use mail_builder::headers::HeaderType;
 use mail_builder::headers::address::Address;
@@ -16,7 +18,7 @@ use mail_builder::headers::raw::Raw;
 use mail_builder::headers::text::Text;
 use mail_builder::mime::MimePart;
 
-use super::address::{Correspondent, Mailbox};
+use super::correspondent::Correspondent;
 use super::header::ExtraHeader;
 use crate::Message;
 
@@ -39,7 +41,7 @@ pub fn write(message: &Message<'_>, to: &Mailbox, head: &Head) -> Vec<u8> {
         .header("To", address(message.name, to))
         .header("Subject", text(one_line(message.title, MAX_SUBJECT_CHARS)))
         .header("Date", Date::new(written_at(message)))
-        .header("Message-ID", Raw::new(format!("<{}>", message_id(message, from))))
+        .header("Message-ID", Raw::new(format!("<{}>", message_id(message.key, from))))
         // Nobody's absence assistant shall answer it.
         .header("Auto-Submitted", Raw::new("auto-generated"));
     if let Some(reply_to) = reply_to {
@@ -66,8 +68,8 @@ fn parts<'a>(message: &Message<'a>) -> MimePart<'a> {
 }
 
 /// The same for every attempt.
-pub fn message_id(message: &Message<'_>, from: &Correspondent) -> String {
-    format!("{}.email@{}", message.key.notification_id, from.mailbox.domain())
+pub fn message_id(key: SendKey, from: &Correspondent) -> String {
+    format!("{}.email@{}", key.notification_id, from.mailbox.domain())
 }
 
 /// When the notification was made, in seconds: its id says so.
@@ -180,6 +182,7 @@ mod tests {
     use campanile_domain::channel::Channel;
     use campanile_domain::id::{NotificationId, SendKey};
     use campanile_domain::priority::Priority;
+    use campanile_domain::time::Timestamp;
 
     fn message<'a>(name: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
         let id = "019a1e2c-3d4f-7000-8000-000000000001".parse().unwrap();
@@ -194,6 +197,7 @@ mod tests {
             html: Some("<p>Perché no? 🍕</p>"),
             url: None,
             priority: Priority::Normal,
+            created_at: Timestamp::now(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a server offers in its answer to EHLO.
 
-use super::address::Mailbox;
+use campanile_domain::address::Mailbox;
+
 use super::reply::Reply;
 
 /// What the server says that it can.

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use campanile_domain::address::Mailbox;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout_at};
 
-use super::address::Mailbox;
 use super::budget::Budget;
 use super::connection::{Connection, NotOpen};
 use super::server::Server;

@@ -17,7 +17,7 @@ use crate::{Answer, Cause};
 /// | status | outcome |
 /// |---|---|
 /// | 201 with a SID | sent |
-/// | another 2xx, or one that can't be read | unknown: it may well have been accepted |
+/// | another 2xx, or one that can't be read | unclear: it was accepted, as far as one can tell, and is never sent again by itself |
 /// | 400, 403 with an error of Twilio's about the sender, the callback, the queue or itself | down: no message is to blame |
 /// | 400, 403 with an error of Twilio's about the number | rejected, and the number is dead if it can't get texts at all |
 /// | 400 with another error of Twilio's | rejected: it is about this message |
@@ -120,8 +120,10 @@ fn created(status: StatusCode, body: Option<&[u8]>) -> Outcome {
         Some(Created { sid }) if status == StatusCode::CREATED && is_message_sid(&sid) => {
             Outcome::Sent { external_id: Some(sid) }
         }
-        Some(_) | None => Outcome::Unknown {
-            error: format!("Twilio's answer ({status}) names no message and may mean that it has it"),
+        Some(_) | None => Outcome::Unclear {
+            error: format!(
+                "Twilio's answer ({status}) says yes and names no message: look there whether it was sent"
+            ),
         },
     }
 }

@@ -10,6 +10,7 @@ use campanile_domain::channel::Channel;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::Outcome;
+use campanile_domain::time::Timestamp;
 use tokio::time::{Instant, sleep};
 
 use crate::support::log::Log;
@@ -128,6 +129,7 @@ async fn send_to(chain: &Chain, address: &str, lease: Duration) -> (Outcome, Str
         html: None,
         url: None,
         priority: Priority::Normal,
+        created_at: Timestamp::now(),
     };
     let asked = chain.send(&message, || lease.saturating_sub(begun.elapsed())).await;
     (asked.answer.outcome, asked.provider.to_owned())

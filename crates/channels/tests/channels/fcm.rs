@@ -1,15 +1,18 @@
 //! Pushes by way of FCM, told by servers that check each request against the published rules of FCM and of Google's token endpoint
 //! and answer as documented, or not at all.
 
+mod content;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_channels::{Answer, Fcm, FcmConfig, KeyFileError, Message, Provider, ServiceAccount};
+use campanile_channels::{Alert, Answer, Fcm, FcmConfig, KeyFileError, Message, Provider, ServiceAccount};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressEnd, Outcome};
+use campanile_domain::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::support::fcm::{ACCOUNT, Asked, ISSUED, KEY_FILE, PROJECT, check, check_grant};
@@ -18,6 +21,7 @@ use crate::support::http::{Reply, Server};
 const TOKEN: &str = "fMEP0vJqS0:APA91bHqX-device_one";
 const NAME: &str = "projects/trattoria-test/messages/0:1500415314455276%31bd1c9631bd1c96";
 const PATIENT: Duration = Duration::from_secs(20);
+const DAY: Duration = Duration::from_hours(24);
 
 /// A key file like Google's, whose tokens are given out here.
 fn account(token_endpoint: &str) -> ServiceAccount {
@@ -29,7 +33,8 @@ fn account(token_endpoint: &str) -> ServiceAccount {
 fn fcm(place: &str, token_endpoint: &str, deadline: Duration) -> Fcm {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let base = format!("http://{place}").parse().unwrap();
-    Fcm::new(FcmConfig { base, account: account(token_endpoint), deadline }).unwrap()
+    let alert = Alert { sound: "default".to_owned(), android_channel: "orders".to_owned() };
+    Fcm::new(FcmConfig { base, account: account(token_endpoint), deadline, ttl: DAY, alert }).unwrap()
 }
 
 fn granted(name: &str, seconds: u64) -> Reply {
@@ -54,6 +59,7 @@ fn message<'a>(address: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
         html: None,
         url: None,
         priority: Priority::Normal,
+        created_at: Timestamp::now(),
     }
 }
 
@@ -119,7 +125,8 @@ fn kinds(answer: &Answer) -> (&'static str, Vec<&'static str>) {
         Outcome::Down { .. } => "down",
         Outcome::Rejected { .. } => "rejected",
         Outcome::Deferred { .. } => "deferred",
-        Outcome::Unknown { .. } | Outcome::Unanswered { .. } => "unknown",
+        Outcome::Unknown { .. } | Outcome::Unanswered { .. } | Outcome::Unclear { .. } => "unknown",
+        Outcome::Expired { .. } => "expired",
         Outcome::Paced { .. } | Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => "not attempted",
     };
     let ends = answer.done.iter().map(|done| match &done.end {
@@ -145,33 +152,6 @@ async fn a_push_that_is_accepted_is_sent_with_its_name() {
     assert_eq!(answer.done.len(), 1);
     assert_eq!(answer.done[0].address, TOKEN);
     assert_eq!(answer.done[0].end, AddressEnd::Sent { external_id: Some(NAME.to_owned()) });
-}
-
-#[tokio::test]
-async fn a_device_gets_title_body_and_what_the_app_needs_to_open_it() {
-    let google = gives_out_tokens().await;
-    let server = Server::start_with(check, vec![accepted(), accepted()]).await;
-    let fcm = fcm(&server.address, &google.address, PATIENT);
-    let normal = message(TOKEN, "Table \"5\"", "Pronto è\nsubito 🍝");
-    let urgent = Message { priority: Priority::High, ..normal };
-    fcm.send(&normal).await;
-    fcm.send(&urgent).await;
-    let id = normal.key.notification_id.to_string();
-    let expected = |android: &str, apns: &str, web: &str| {
-        json!({
-            "token": TOKEN,
-            "notification": {"title": "Table \"5\"", "body": "Pronto è\nsubito 🍝"},
-            "data": {"event_id": "evt-1", "event_type": "ORDER_CREATED", "notification_id": id},
-            "android": {"priority": android, "notification": {"tag": id}},
-            "apns": {"headers": {"apns-priority": apns, "apns-collapse-id": id}},
-            "webpush": {"headers": {"Urgency": web}, "notification": {"tag": id}},
-        })
-    };
-    let asked = server.requests();
-    assert_eq!(asked[0].message, expected("NORMAL", "5", "normal"));
-    assert_eq!(asked[1].message, expected("HIGH", "10", "high"));
-    assert!(asked.iter().all(|asked| !asked.validate_only && asked.access_token == "ya29.1"));
-    assert_eq!((server.connections(), google.requests().len()), (1, 1), "connections and tokens are kept");
 }
 
 /// Status, Google's name for it, FCM's code, what follows, and words of ours that say so.
@@ -388,8 +368,8 @@ async fn tokens_that_are_none_are_rejected_without_asking() {
 
 #[tokio::test]
 async fn whatever_is_to_be_said_keeps_to_the_rules_of_fcm() {
-    let texts = ["x", "è", "🍝", "\"", "\u{1}", "\r\n\0x", "👩\u{200d}🍳", "</script>{{}}"]
-        .map(|text| text.repeat(5_000));
+    let texts =
+        ["x", "è", "🍝", "\"", "\r\n\0x", "👩\u{200d}🍳", "</script>{{}}"].map(|text| text.repeat(5_000));
     let google = gives_out_tokens().await;
     let server = Server::start_with(check, texts.iter().map(|_| accepted()).collect::<Vec<_>>()).await;
     let fcm = fcm(&server.address, &google.address, PATIENT);
@@ -403,6 +383,7 @@ async fn whatever_is_to_be_said_keeps_to_the_rules_of_fcm() {
         for part in ["title", "body"] {
             let said = asked.message["notification"][part].as_str().unwrap();
             let kept = said.strip_suffix('…').expect("it is cut");
+            let text = text.replace(['\r', '\0'], "");
             assert!(text.trim().starts_with(kept) && kept.len() > 80, "{part} of {:?}", &text[..8]);
         }
     }
@@ -721,6 +702,8 @@ async fn neither_key_nor_access_token_is_in_debug_output() {
         base: "http://127.0.0.1:1".parse().unwrap(),
         account: account("127.0.0.1:1"),
         deadline: PATIENT,
+        ttl: DAY,
+        alert: Alert::default(),
     };
     let shown = format!("{config:?}");
     let fcm = fcm(&server.address, &google.address, PATIENT);
@@ -731,4 +714,13 @@ async fn neither_key_nor_access_token_is_in_debug_output() {
             assert!(!shown.contains(secret), "{shown}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_resolve_is_said() {
+    let google = gives_out_tokens().await;
+    let nowhere = format!("{}.invalid", "a".repeat(64));
+    let answer = push(&fcm(&nowhere, &google.address, PATIENT), TOKEN).await;
+    assert_eq!(kinds(&answer), ("down", vec![]));
+    assert_says(&answer, &["FCM can't be reached: its name does not resolve"]);
 }

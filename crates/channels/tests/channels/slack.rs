@@ -11,6 +11,7 @@ use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
+use campanile_domain::time::Timestamp;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde_json::{Value, json};
 
@@ -56,6 +57,7 @@ fn message<'a>(webhook: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
         html: None,
         url: None,
         priority: Priority::Normal,
+        created_at: Timestamp::now(),
     }
 }
 
@@ -433,4 +435,22 @@ async fn looking_sends_nothing_and_says_whose_webhooks_are_taken() {
     assert_eq!(finding.what, "SLACK is sent by slack to webhooks of hooks.slack.com, [::1]:8080");
     let finding = slack(&[], "127.0.0.1", PATIENT).examine(Channel::Slack).await;
     assert!(finding.level == Level::Wrong && finding.remedy.is_some(), "{finding:?}");
+}
+
+struct NoNames;
+
+impl Resolve for NoNames {
+    fn resolve(&self, _: Name) -> Resolving {
+        Box::pin(async { Err("nobody has it".into()) })
+    }
+}
+
+#[tokio::test]
+async fn a_host_whose_name_does_not_resolve_is_told_from_one_that_is_away() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let allowed_hosts = vec![AllowedHost::parse("hooks.example").unwrap()];
+    let config = SlackConfig { allowed_hosts, deadline: PATIENT, per_second: 1_000.0 };
+    let slack = Slack::with_names(config, Arc::new(NoNames)).unwrap();
+    let outcome = post(&slack, "https://hooks.example/services/T0/B0/x", "Title", "Body").await.outcome;
+    assert_eq!(outcome.error(), Some("Slack can't be reached: its name does not resolve"), "{outcome:?}");
 }

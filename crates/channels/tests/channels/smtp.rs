@@ -11,6 +11,7 @@ use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressEnd, Outcome};
+use campanile_domain::time::Timestamp;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::Instant;
 
@@ -57,6 +58,7 @@ pub fn message<'a>(address: &'a str, title: &'a str, body: &'a str) -> Message<'
         html: Some("<p>Perché no? São Paulo 🎉</p>"),
         url: None,
         priority: Priority::Normal,
+        created_at: Timestamp::now(),
     }
 }
 
@@ -87,7 +89,7 @@ pub fn kind(outcome: &Outcome) -> &'static str {
         Outcome::Retry { .. } => "retry",
         Outcome::Down { .. } => "down",
         Outcome::Rejected { .. } => "rejected",
-        Outcome::Unwritable { .. } => "unwritable",
+        Outcome::Unwritable { .. } | Outcome::Expired { .. } | Outcome::Unclear { .. } => "odd",
         Outcome::Deferred { .. } => "deferred",
         Outcome::Unknown { .. } => "unknown",
         Outcome::Unanswered { .. } => "unanswered",

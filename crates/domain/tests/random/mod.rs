@@ -234,9 +234,10 @@ fn user() -> impl Strategy<Value = (&'static str, String)> {
 
 fn recipient() -> impl Strategy<Value = Recipient> {
     let place = (maybe(90, select(ENTITY_IDS.to_vec())), maybe(90, select(ROLES.to_vec())));
-    let addresses = (maybe(80, address()), maybe(80, address()), vec(address(), 0..3));
+    let push_tokens = vec(address(Channel::Push), 0..3);
+    let addresses = (maybe(80, address(Channel::Email)), maybe(80, address(Channel::Sms)), push_tokens);
     let zones = maybe(60, select(vec!["Europe/Rome", "Asia/Tokyo", "America/New_York"]));
-    (user(), place, addresses, maybe(50, address()), zones, chance(90)).prop_map(
+    (user(), place, addresses, maybe(50, address(Channel::Slack)), zones, chance(90)).prop_map(
         |((user_type, user_id), (entity_id, role), (email, phone, push_tokens), slack, zone, active)| {
             let entity_type = match user_type {
                 "RESTAURANT_USER" => entity_id.and(Some("RESTAURANT")),
@@ -254,12 +255,18 @@ fn recipient() -> impl Strategy<Value = Recipient> {
 }
 
 /// Few, so that some of them are dead.
-fn address() -> impl Strategy<Value = &'static str> {
-    select(vec!["a@b", "c@d", "e@f", "g@h"])
+fn address(channel: Channel) -> impl Strategy<Value = &'static str> {
+    select(match channel {
+        Channel::Email | Channel::Websocket => vec!["a@b.it", "c@d.it", "e@f.it", "g@h.it"],
+        Channel::Push => vec!["token-a", "token-b", "token-c", "token-d"],
+        Channel::Sms => vec!["+3901", "+3902", "+3903", "+3904"],
+        Channel::Slack => vec!["https://s.it/a", "https://s.it/b", "https://s.it/c", "https://s.it/d"],
+    })
 }
 
 fn dead_address() -> impl Strategy<Value = DeadAddress> {
-    (channel(), address()).prop_map(|(channel, address)| DeadAddress {
+    let address = |channel| address(channel).prop_map(move |address| (channel, address));
+    channel().prop_flat_map(address).prop_map(|(channel, address)| DeadAddress {
         channel,
         address: address.to_owned(),
         reason: "unregistered".to_owned(),

@@ -22,7 +22,6 @@ use super::publish::Handover;
 use super::rush::{self, Rush};
 use super::{MAX_FAILURES, publish};
 use crate::backoff::Backoff;
-use crate::signals::Outage;
 use crate::telemetry::{FAN_OUT_EVENTS, FAN_OUT_ROWS, count_duplicates, count_letters, count_lost};
 use crate::{Engine, Role};
 use batch::{Batch, LARGE, Share, has_begun};
@@ -76,6 +75,9 @@ pub async fn run(engine: Engine, handover: Handover, turns: Arc<Turns>, stop: Ca
         let (begun, turn) = (Instant::now(), Turn::begin(&turns));
         let done = stage.run_once().await;
         drop(turn);
+        if done.is_ok() {
+            engine.signals.database.note_success("fan_out");
+        }
         rush.note(done.as_ref().map_or(0, |report| report.events), Instant::now());
         match done {
             Ok(report) if report.events > 0 => {
@@ -101,7 +103,7 @@ pub async fn run(engine: Engine, handover: Handover, turns: Arc<Turns>, stop: Ca
                 }
             }
             Err(error) => {
-                engine.signals.note_outage(Outage::Database, "fan_out", &error);
+                engine.signals.database.note_failure("fan_out", &error);
                 backoff.wait(&stop).await;
             }
         }
@@ -119,7 +121,7 @@ pub async fn run_along(engine: Engine, handover: Handover, stop: CancellationTok
         }
         if let Err(error) = stage.take_fresh(stage.limit()).await {
             // The other loop notices it, too, and tries again.
-            engine.signals.note_outage(Outage::Database, "fan_out", &error);
+            engine.signals.database.note_failure("fan_out", &error);
         }
     }
 }
@@ -164,7 +166,7 @@ pub async fn run_beside(engine: Engine, handover: Handover, turns: Arc<Turns>, s
         let still_under_way = *turns.lock() == Some(begun);
         if still_under_way && let Err(error) = stage.take_few().await {
             // The other loop notices it, too, and tries again.
-            engine.signals.note_outage(Outage::Database, "fan_out", &error);
+            engine.signals.database.note_failure("fan_out", &error);
         }
         // Where events come one behind the other, some of them together.
         tokio::time::sleep(BESIDE_AFTER).await;

@@ -21,7 +21,6 @@ use super::crowd::{Crowd, Rooms};
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::rest::Rest;
-use crate::signals::Outage;
 use crate::stage_cpu::Timed;
 use crate::telemetry::{PUBLISHED, REFUSED, count_letters, count_lost};
 
@@ -199,6 +198,9 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
                 continue;
             }
         };
+        if ended.1.is_ok() {
+            engine.signals.database.note_success("publish");
+        }
         match ended {
             (_, Ok(Turn::Made)) => backoff.reset(),
             (Source::Waiting(version), Ok(Turn::NothingWaits { took })) => {
@@ -326,7 +328,7 @@ impl PublishError {
     /// Says which of the two is away.
     pub fn note(&self, engine: &Engine, stage: &'static str) {
         match self {
-            PublishError::Store(error) => engine.signals.note_outage(Outage::Database, stage, error),
+            PublishError::Store(error) => engine.signals.database.note_failure(stage, error),
             PublishError::Broker(error) => engine.signals.note_broker(stage, error),
         }
     }

@@ -21,7 +21,6 @@ use super::send::Desk;
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::lease_end::LeaseEnd;
-use crate::signals::Outage;
 use crate::stage_cpu::Timed;
 use crate::telemetry::{RECEIVED, count_duplicates, count_letters, count_sends};
 
@@ -162,9 +161,10 @@ impl<'a> Batches<'a> {
                 if stop.is_cancelled() {
                     return Vec::new();
                 }
-                engine.signals.note_outage(Outage::Database, "receive", &error);
+                engine.signals.database.note_failure("receive", &error);
                 backoff.wait(&stop).await;
             }
+            engine.signals.database.note_success("receive");
             fail::fail_point!("receive.after_commit");
             deliveries.iter().map(|delivery| delivery.tag).collect()
         };
@@ -355,10 +355,11 @@ async fn consume_dead_letters(
             if stop.is_cancelled() {
                 return Ok(());
             }
-            engine.signals.note_outage(Outage::Database, "dead letters", &error);
+            engine.signals.database.note_failure("dead letters", &error);
             backoff.wait(stop).await;
         }
         backoff.reset();
+        engine.signals.database.note_success("dead letters");
         consumer.ack(&deliveries.iter().map(|delivery| delivery.tag).collect::<Vec<_>>()).await?;
     }
 }

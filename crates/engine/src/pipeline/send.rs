@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::lease_end::LeaseEnd;
-use crate::signals::Outage;
 use desk::Lane;
 use renew::{AnswerHold, Answers};
 use write::Contents;
@@ -109,7 +108,7 @@ impl Stage<'_> {
                     }
                 }
                 Err(error) => {
-                    self.engine.signals.note_outage(Outage::Database, "send", &error);
+                    self.engine.signals.database.note_failure("send", &error);
                     for claimed in batch {
                         self.let_go(claimed, AFTER_AN_OUTAGE);
                     }
@@ -176,7 +175,7 @@ async fn attempt(
         Ok(None) => ask(claimed, chain, &contents, Some(turn), answers).await,
         Ok(Some(outcome)) => Attempted::without_provider(claimed, chain, outcome),
         Err(error) => {
-            engine.signals.note_outage(Outage::Database, "send", &error);
+            engine.signals.database.note_failure("send", &error);
             Attempted::without_provider(claimed, chain, Outcome::NotAttempted { after: AFTER_AN_OUTAGE })
         }
     }
@@ -236,6 +235,7 @@ async fn ask(
         html: html.as_deref(),
         url: url.as_deref(),
         priority: job.priority,
+        created_at: job.event_created_at,
     };
     fail::fail_point!("send.before_provider");
     // A process that slept past its lease sends nothing: the rest of it must outlast the provider's deadline.
@@ -262,10 +262,11 @@ pub async fn run_due(engine: Engine, desk: Arc<Desk>, channel: Channel, stop: Ca
         next = match claim_due(&engine, &desk, channel, next).await {
             Ok(next) => {
                 backoff.reset();
+                engine.signals.database.note_success("send");
                 next
             }
             Err(error) => {
-                engine.signals.note_outage(Outage::Database, "send", &error);
+                engine.signals.database.note_failure("send", &error);
                 backoff.wait(&stop).await;
                 Next::Unknown
             }

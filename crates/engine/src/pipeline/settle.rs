@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use super::send::{Attempted, Desk, Outcomes};
 use crate::Engine;
 use crate::backoff::Backoff;
-use crate::signals::Outage;
 use crate::telemetry::{TAKEN_OVER, count_doubt, count_letters, count_lost, count_sends};
 
 const MAX_BATCH: usize = 500;
@@ -41,10 +40,11 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, outcomes: Outcomes, done: Canc
                 tracing::error!(%error, sends = batch.len(), "outcomes could not be written; they are in doubt");
                 return;
             }
-            engine.signals.note_outage(Outage::Database, "settle", &error);
+            engine.signals.database.note_failure("settle", &error);
             backoff.wait(&done).await;
         }
         backoff.reset();
+        engine.signals.database.note_success("settle");
         for attempted in batch {
             attempted.claimed.settled();
         }
@@ -183,12 +183,13 @@ fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlem
     }
 }
 
-/// Who was told on one device was told, although the devices that were left for this attempt are gone.
+/// Who was told on one device was told, although the devices that were left for this attempt are gone, or it is too late for them.
 fn of_all_devices(job: &SendJob, outcome: &Outcome, done: &[AddressDone]) -> Outcome {
     match (job.devices, outcome) {
         (Devices::Rest { told: true }, Outcome::Rejected { .. }) if !done.is_empty() => {
             Outcome::Sent { external_id: None }
         }
+        (Devices::Rest { told: true }, Outcome::Expired { .. }) => Outcome::Sent { external_id: None },
         _ => outcome.clone(),
     }
 }

@@ -228,7 +228,7 @@ fn table(letters: &[Value], with_replays: bool, now: Timestamp, columns: usize) 
         if with_replays {
             cells.insert(2, age(letter, "replayed_at", now));
         }
-        Row { cells, note: error(letter) }
+        Row { cells, note: error(letter), ..Row::default() }
     };
     listing(&header, "ERROR", &letters.iter().map(row).collect::<Vec<_>>(), columns)
 }

@@ -9,11 +9,12 @@ const MIN_NOTE_CHARS: usize = 30;
 /// A note longer than this is cut, wherever it stands.
 const MAX_NOTE_CHARS: usize = 400;
 
-/// One row: its cells, and a text such as an error, which gets the room that is left.
-#[derive(Debug)]
+/// One row: its cells, a text such as an error, which gets the room that is left, and a line below, unless that is empty.
+#[derive(Debug, Default)]
 pub struct Row {
     pub cells: Vec<String>,
     pub note: String,
+    pub below: String,
 }
 
 /// The rows below their header, in lines of at most `columns` characters.
@@ -28,7 +29,8 @@ pub fn listing(header: &[&str], note: &str, rows: &[Row], columns: usize) -> Str
     let longest = rows.iter().map(|row| row.note.chars().count()).max().unwrap_or_default();
     let needed = longest.clamp(if longest == 0 { 0 } else { note.len() }, MIN_NOTE_CHARS);
     let out = if taken + needed <= columns + usize::from(longest == 0) * 2 {
-        table(header, if longest == 0 { "" } else { note }, rows, &widths, columns.saturating_sub(taken))
+        let room = columns.saturating_sub(taken);
+        table(header, if longest == 0 { "" } else { note }, rows, &widths, (room, columns))
     } else {
         rows.iter().map(|row| block(header, row, columns)).collect()
     };
@@ -39,17 +41,27 @@ pub fn listing(header: &[&str], note: &str, rows: &[Row], columns: usize) -> Str
     }
 }
 
-fn table(header: &[&str], note: &str, rows: &[Row], widths: &[usize], room: usize) -> String {
-    let mut out = String::new();
-    let mut line = |cells: &mut dyn Iterator<Item = &str>, note: &str| {
+fn table(
+    header: &[&str],
+    note: &str,
+    rows: &[Row],
+    widths: &[usize],
+    (room, columns): (usize, usize),
+) -> String {
+    let line = |cells: &mut dyn Iterator<Item = &str>, note: &str| {
         let cells: Vec<String> = cells.zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        let _ = writeln!(out, "{}", format!("{}  {note}", cells.join("  ")).trim_end());
+        format!("{}\n", format!("{}  {note}", cells.join("  ")).trim_end())
     };
-    line(&mut header.iter().copied(), note);
+    let mut out = line(&mut header.iter().copied(), note);
     for row in rows {
-        line(&mut row.cells.iter().map(String::as_str), &short(&row.note, room));
+        out += &line(&mut row.cells.iter().map(String::as_str), &short(&row.note, room));
+        out += &below(row, columns);
     }
     out
+}
+
+fn below(row: &Row, columns: usize) -> String {
+    if row.below.is_empty() { String::new() } else { format!("{}\n", wrapped(&row.below, 2, 2, columns)) }
 }
 
 /// The cells that are not empty with their names, and the note below.
@@ -58,13 +70,15 @@ fn block(header: &[&str], row: &Row, columns: usize) -> String {
     let pieces: Vec<String> = named.map(|(name, cell)| format!("{name} {cell}")).collect();
     let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
     let mut out = format!("{}\n", fill(&pieces, "  ", (0, 2), columns));
+    out += &below(row, columns);
     if !row.note.is_empty() {
         let _ = writeln!(out, "{}", wrapped(&short(&row.note, MAX_NOTE_CHARS), 2, 2, columns));
     }
     out
 }
 
-fn short(text: &str, chars: usize) -> String {
+/// The text, or its beginning with `…`.
+pub fn short(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         None => text.to_owned(),
         Some(_) => text.chars().take(chars.saturating_sub(1)).chain(['…']).collect(),
@@ -88,7 +102,7 @@ mod tests {
     const HEADER: [&str; 3] = ["ID", "STATUS", "EVENT"];
 
     fn row(id: &str, event: &str, note: &str) -> Row {
-        Row { cells: [id, "SENT", event].map(or_dash).to_vec(), note: note.to_owned() }
+        Row { cells: [id, "SENT", event].map(or_dash).to_vec(), note: note.to_owned(), ..Row::default() }
     }
 
     #[test]
@@ -111,6 +125,18 @@ mod tests {
             listing(&HEADER, "ERROR", &rows, 40),
             "ID 0197-long-long-long-id  STATUS SENT\n  the server hung up\nID 2  STATUS SENT  EVENT evt-1\n"
         );
+    }
+
+    #[test]
+    fn a_line_below_belongs_to_its_row() {
+        let with_below = || Row { below: "MESSAGE-ID a@b".to_owned(), ..row("1", "e", "busy") };
+        let shown = listing(&HEADER, "ERROR", &[with_below(), row("2", "e", "")], 80);
+        assert_eq!(
+            shown,
+            "ID  STATUS  EVENT  ERROR\n1   SENT    e      busy\n  MESSAGE-ID a@b\n2   SENT    e\n"
+        );
+        let shown = listing(&HEADER, "ERROR", &[with_below()], 20);
+        assert_eq!(shown, "ID 1  STATUS SENT\n  EVENT e\n  MESSAGE-ID a@b\n  busy\n");
     }
 
     #[test]

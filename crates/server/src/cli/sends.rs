@@ -9,13 +9,15 @@ use serde_json::{Value, json};
 
 use super::client::{Client, encoded};
 use super::dead_letters::{age, text};
-use super::listing::{Row, listing, one_line, or_dash};
+use super::listing::{Row, listing, one_line, or_dash, short};
 use super::output::{self, columns, say, wrapped};
 use super::picture::NO_INBOX_YET;
 use super::{CommandError, CommandResult};
 
 /// A page of the server may have fewer than were asked for, or none; so many are asked for before the question is given back.
 const MAX_PAGES: usize = 50;
+/// Longer addresses are cut: tokens have some 160.
+const MAX_ADDRESS_CHARS: usize = 40;
 /// Sends that are named with why they were left alone.
 const MAX_LISTED: usize = 20;
 
@@ -278,8 +280,8 @@ fn outcome(verb: &str, done: usize, left: &[(&String, String)]) -> String {
 }
 
 fn table(sends: &[Value], now: Timestamp, columns: usize) -> String {
-    let header = ["ID", "AGE", "STATUS", "EVENT", "RECIPIENT", "ATTEMPTS", "PROVIDER", "RECEIPT"];
-    let row = |send: &Value| Row { cells: cells(send, now), note: note(send) };
+    let header = ["ID", "AGE", "STATUS", "EVENT", "RECIPIENT", "ADDRESS", "ATTEMPTS", "PROVIDER", "RECEIPT"];
+    let row = |send: &Value| Row { cells: cells(send, now), note: note(send), below: message_id(send) };
     listing(&header, "ERROR", &sends.iter().map(row).collect::<Vec<_>>(), columns)
 }
 
@@ -293,10 +295,30 @@ fn cells(send: &Value, now: Timestamp) -> Vec<String> {
         text(send, "status").to_owned(),
         or_dash(text(send, "event_id")),
         or_dash(recipient.trim()),
+        or_dash(&address(send)),
         attempts(send),
         or_dash(text(send, "provider")),
         or_dash(text(send, "receipt")),
     ]
+}
+
+/// Of a push, the first of its tokens and how many others there are.
+fn address(send: &Value) -> String {
+    let address = one_line(text(send, "recipient_address"));
+    match address.split_once(' ') {
+        Some((first, others)) if send["channel"] == "PUSH" => {
+            format!("{} +{}", short(first, MAX_ADDRESS_CHARS), others.split(' ').count())
+        }
+        _ => short(&address, MAX_ADDRESS_CHARS),
+    }
+}
+
+/// By which a mail can be looked for in the log of a mail server.
+fn message_id(send: &Value) -> String {
+    match text(send, "message_id") {
+        "" => String::new(),
+        id => format!("MESSAGE-ID {id}"),
+    }
 }
 
 /// Deferrals are no attempts, and told apart.
@@ -325,7 +347,7 @@ mod tests {
         let now = time::from_text("2026-01-21T12:00:00Z").unwrap();
         let send = json!({
             "id": "0197:SMS", "status": "IN_DOUBT", "event_id": "evt-1", "user_type": "CUSTOMER", "user_id": "42",
-            "attempt_count": 1, "provider": "twilio", "receipt": null, "created_at": "2026-01-20T12:00:00Z",
+            "recipient_address": "+39055", "attempt_count": 1, "provider": "twilio", "receipt": null, "created_at": "2026-01-20T12:00:00Z",
             "in_doubt_since": "2026-01-21T11:58:00Z", "last_error": format!("no\nanswer {}", "ü".repeat(300)),
         });
         let shown = table(&[send], now, 160);
@@ -333,11 +355,22 @@ mod tests {
         assert_eq!(lines.len(), 3, "{shown}");
         assert!(
             lines[1].starts_with(
-                "0197:SMS  2 min  IN_DOUBT  evt-1  CUSTOMER 42  1         twilio    -        no answer üü"
+                "0197:SMS  2 min  IN_DOUBT  evt-1  CUSTOMER 42  +39055   1         twilio    -        no answer üü"
             ),
             "{shown}"
         );
         assert!(lines[1].ends_with('…') && lines[1].chars().count() <= 160, "{shown}");
+    }
+
+    #[test]
+    fn addresses_and_message_ids_are_shown() {
+        let of = |channel: &str, at: &str| address(&json!({ "channel": channel, "recipient_address": at }));
+        assert_eq!(of("EMAIL", "\"anna rossi\"@example.com"), "\"anna rossi\"@example.com");
+        assert_eq!(of("EMAIL", &"x".repeat(50)), format!("{}…", "x".repeat(39)));
+        assert_eq!(of("PUSH", "one two three"), "one +2");
+        assert_eq!((of("PUSH", "one").as_str(), of("WEBSOCKET", "").as_str()), ("one", ""));
+        let send = json!({ "id": "0197:EMAIL", "message_id": "0197.email@example.com" });
+        assert!(table(&[send], Timestamp::now(), 80).contains("\n  MESSAGE-ID 0197.email@example.com\n"));
     }
 
     #[test]

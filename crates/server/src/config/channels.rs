@@ -7,7 +7,8 @@ mod slack;
 mod sms;
 
 use anyhow::{anyhow, bail};
-use campanile_channels::{Chain, Pace, Providers, is_this_machine};
+use campanile_channels::{Chain, Pace, Providers};
+use campanile_domain::address::is_this_machine;
 use campanile_domain::channel::Channel;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};

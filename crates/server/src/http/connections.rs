@@ -6,7 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
@@ -20,14 +20,14 @@ use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::log_limit::LogLimit;
+
 /// Connections beyond `max_connections`, which get nothing but the health routes.
 pub const RESERVED_CONNECTIONS: usize = 16;
 /// A reserved connection has this long for its only request.
 const RESERVED_HEADER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause after an accept that failed, as it does without file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// Minimum time between two log lines about full connections.
-const LOG_INTERVAL: Duration = Duration::from_mins(1);
 /// More headers are answered with 431.
 const MAX_HEADERS: usize = 100;
 
@@ -54,7 +54,7 @@ pub async fn serve(listener: TcpListener, routers: Routers, limits: Limits, stop
     let reserved = Pool::new(RESERVED_CONNECTIONS);
     let short = Limits { header_timeout: RESERVED_HEADER_TIMEOUT.min(limits.header_timeout), ..limits };
     let tasks = TaskTracker::new();
-    let mut full = FullLog::default();
+    let full = LogLimit::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -63,7 +63,7 @@ pub async fn serve(listener: TcpListener, routers: Routers, limits: Limits, stop
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                full.note("could not be accepted", &error.to_string());
+                log_full(&full, "could not be accepted", &error.to_string());
                 tokio::time::sleep(ACCEPT_BACKOFF).await;
                 continue;
             }
@@ -71,16 +71,20 @@ pub async fn serve(listener: TcpListener, routers: Routers, limits: Limits, stop
         let (slot, router, limits, keep_alive) = match all.take_slot() {
             Taken::Free(slot) => (slot, &routers.all, limits, true),
             Taken::Evicted(slot) => {
-                full.note("took the place of the longest idle one", "server.max_connections are open");
+                log_full(&full, "took the place of the longest idle one", "server.max_connections are open");
                 (slot, &routers.all, limits, true)
             }
             Taken::Full => match reserved.take_slot() {
                 Taken::Free(slot) | Taken::Evicted(slot) => {
-                    full.note("got the health routes only", "server.max_connections are serving requests");
+                    log_full(
+                        &full,
+                        "got the health routes only",
+                        "server.max_connections are serving requests",
+                    );
                     (slot, &routers.reserved, short, false)
                 }
                 Taken::Full => {
-                    full.note("were closed", "server.max_connections are serving requests");
+                    log_full(&full, "were closed", "server.max_connections are serving requests");
                     continue;
                 }
             },
@@ -102,6 +106,7 @@ async fn serve_connection(
 ) {
     let evicted = Arc::clone(&slot.evicted);
     let slot = Arc::new(slot);
+    let writing = Arc::clone(&slot);
     let service = TowerToHyperService::new(router);
     let service = service_fn(move |request| {
         let busy = Busy::new(Arc::clone(&slot));
@@ -111,7 +116,7 @@ async fn serve_connection(
             answered.await
         }
     });
-    let stream = WriteTimeout { stream, timeout: limits.write_timeout, stalled: None };
+    let stream = WriteTimeout { stream, slot: writing, timeout: limits.write_timeout, stalled: None };
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -202,7 +207,19 @@ impl Slot {
     }
 
     fn becomes_idle(&self) {
+        self.is_idle_from_now(&mut lock(&self.pool));
+    }
+
+    /// It goes on taking its last answer, so others give way first.
+    fn takes_its_answer(&self) {
         let mut state = lock(&self.pool);
+        let number = *lock(&self.number);
+        if number.is_some_and(|idle| state.idle.remove(&idle).is_some()) {
+            self.is_idle_from_now(&mut state);
+        }
+    }
+
+    fn is_idle_from_now(&self, state: &mut State) {
         state.last_number += 1;
         let number = state.last_number;
         state.idle.insert(number, Arc::clone(&self.evicted));
@@ -263,29 +280,19 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Logs full connections at once, and then at most once a minute with a count.
-#[derive(Debug, Default)]
-struct FullLog {
-    last: Option<Instant>,
-    since: u64,
-}
-
-impl FullLog {
-    fn note(&mut self, what: &str, why: &str) {
-        self.since += 1;
-        if self.last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
-            return;
-        }
-        tracing::warn!(connections = self.since, why, "new connections {what}");
-        self.last = Some(Instant::now());
-        self.since = 0;
+/// Of newcomers that did not get what they came for.
+fn log_full(limit: &LogLimit, what: &str, why: &str) {
+    if let Some(connections) = limit.count() {
+        tracing::warn!(connections, why, "new connections {what}");
     }
 }
 
-/// A stream whose writes fail when the other side has taken nothing for `timeout`.
+/// A stream whose writes fail when the other side has taken nothing for `timeout`. A handler has answered long before a slow client
+/// has the whole answer; whoever goes on taking it is not idle, and whoever takes nothing is.
 #[derive(Debug)]
 struct WriteTimeout {
     stream: TcpStream,
+    slot: Arc<Slot>,
     timeout: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
 }
@@ -293,7 +300,9 @@ struct WriteTimeout {
 impl WriteTimeout {
     fn watch<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
-            self.stalled = None;
+            if self.stalled.take().is_some() {
+                self.slot.takes_its_answer();
+            }
             return polled;
         }
         let timeout = self.timeout;
@@ -375,6 +384,21 @@ mod tests {
         assert!(matches!(pool.take_slot(), Taken::Full));
         drop(requests);
         drop((first, newcomer));
+        let state = lock(&pool.state);
+        assert_eq!((state.open, state.idle.len()), (0, 0));
+    }
+
+    #[test]
+    fn who_goes_on_taking_an_answer_gives_way_last() {
+        let pool = Pool::new(2);
+        let (slow, idle) = (slot(pool.take_slot()), slot(pool.take_slot()));
+        slow.takes_its_answer();
+        let newcomer = slot(pool.take_slot());
+        assert!(idle.is_evicted(&lock(&pool.state)) && !slow.is_evicted(&lock(&pool.state)));
+        // Who was evicted takes no place back by it.
+        idle.takes_its_answer();
+        assert!(idle.is_evicted(&lock(&pool.state)));
+        drop((idle, slow, newcomer));
         let state = lock(&pool.state);
         assert_eq!((state.open, state.idle.len()), (0, 0));
     }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::body::{self, Sent};
 use super::problem::FieldProblem;
 use super::query::Query;
-use super::{App, Problem, explain};
+use super::{App, Problem, explain, send_rows};
 
 const MAX_EVENTS: usize = 1_000;
 /// Users of one page of a trace; times five channels, that is at most 1000 rows.
@@ -113,7 +113,9 @@ pub async fn trace(
         }
     }
     name_people(&mut decisions, &trace.people);
-    let Trace { event, processed, outbox, notifications, sends, dead_letters, next, .. } = trace;
+    let Trace { event, processed, mut outbox, notifications, mut sends, dead_letters, next, .. } = trace;
+    send_rows::mask_webhooks("recipient_address", &mut outbox);
+    send_rows::show(&app.engine.providers, &mut sends);
     let next = next.map(|user| format!("{} {}", user.user_type, user.user_id));
     Ok(Json(json!({
         "event": event, "processed": processed, "decisions": decisions, "outbox": outbox, "notifications": notifications,

@@ -9,12 +9,14 @@ mod dead_letters;
 mod events;
 mod explain;
 mod health;
+mod log_limit;
 mod places;
 mod preview;
 mod problem;
 mod query;
 mod request_body;
 mod rows;
+mod send_rows;
 mod sends;
 
 use std::sync::Arc;

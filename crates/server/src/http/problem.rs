@@ -7,6 +7,8 @@ use axum::response::{IntoResponse, Response};
 use campanile_store::StoreError;
 use serde::Serialize;
 
+use super::log_limit::LogLimit;
+
 #[derive(Debug, Serialize)]
 pub struct Problem {
     #[serde(rename = "type")]
@@ -97,7 +99,10 @@ impl Problem {
 
     /// The database holds something that nobody can read; the request was right.
     pub fn unusable_data(detail: &str) -> Self {
-        tracing::error!(%detail, "the database holds data that can't be used");
+        static LIMIT: LogLimit = LogLimit::new();
+        if let Some(requests) = LIMIT.count() {
+            tracing::error!(%detail, requests, "the database holds data that can't be used");
+        }
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "urn:campanile:internal",
@@ -110,7 +115,10 @@ impl Problem {
     pub fn of_write(error: StoreError) -> Self {
         match error {
             StoreError::Refused(detail) => {
-                tracing::error!(%detail, "the database refused what was checked");
+                static LIMIT: LogLimit = LogLimit::new();
+                if let Some(requests) = LIMIT.count() {
+                    tracing::error!(%detail, requests, "the database refused what was checked");
+                }
                 Self::new(
                     StatusCode::UNPROCESSABLE_ENTITY,
                     "urn:campanile:refused",
@@ -157,7 +165,10 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Unavailable(_) | StoreError::Unusable(_) | StoreError::Lost(_) => {
-                tracing::error!(%error, "a request could not be served");
+                static LIMIT: LogLimit = LogLimit::new();
+                if let Some(requests) = LIMIT.count() {
+                    tracing::error!(%error, requests, "requests can't be served for want of the database");
+                }
                 let detail = "the database is not available just now: try again";
                 Self::unavailable(detail)
             }

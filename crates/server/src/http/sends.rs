@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::body::{self, Sent};
 use super::problem::FieldProblem;
 use super::query::Query;
-use super::{App, Problem};
+use super::{App, Problem, send_rows};
 
 const MAX_NOTE_CHARS: usize = 2_000;
 
@@ -43,7 +43,8 @@ pub async fn list(
         filter.after = Some(filter.cursor(&cursor).ok_or_else(wrong)?);
     }
     query.end("status, channel, event_id, user_type, user_id, provider, cursor, limit")?;
-    let page = app.engine.store.list_sends(filter).await?;
+    let mut page = app.engine.store.list_sends(filter).await?;
+    send_rows::show(&app.engine.providers, &mut page.items);
     Ok(Json(json!({ "items": page.items, "next": page.next.as_ref().map(SendCursor::to_text) })))
 }
 

@@ -64,8 +64,8 @@ async fn people_and_entities_that_are_wrong_are_refused() {
         (json!({"name": "x".repeat(2_001)}), "/name"),
         (json!({"push_tokens": "token"}), "/push_tokens"),
         (json!({"push_tokens": [1]}), "/push_tokens/0"),
-        (json!({"push_tokens": [""]}), "/push_tokens"),
-        (json!({"push_tokens": ["a b"]}), "/push_tokens"),
+        (json!({"push_tokens": [""]}), "/push_tokens/0"),
+        (json!({"push_tokens": ["fine", "a b"]}), "/push_tokens/1"),
         (json!({"active": "yes"}), "/active"),
         (json!({"entity_type": "RESTAURANT"}), "/entity_id"),
         (json!({"entity_id": 5}), "/entity_type"),
@@ -81,6 +81,62 @@ async fn people_and_entities_that_are_wrong_are_refused() {
         (json!({"owner": "Anna"}), "/owner"),
     ];
     assert_refused(&server, "/v1/entities", &wrong).await;
+}
+
+/// Field, value, and a word of the reason. No reason shows the value: some are secrets.
+const NO_ADDRESSES: [(&str, &str, &str); 25] = [
+    ("email", "", "has no @"),
+    ("email", " ", "has no @"),
+    ("email", "a@b@example.com", "before its @"),
+    ("email", "anna rossi@example.com", "before its @"),
+    ("email", " anna@example.com", "blanks around"),
+    ("email", "anna@example.com ", "blanks around"),
+    ("email", "anna@exa mple.com", "no domain"),
+    ("email", "anna@", "no domain"),
+    ("email", "anna@127.0.0.1", "no domain"),
+    ("email", "Anna <anna@example.com>", "name around it"),
+    ("email", "<anna@example.com>", "name around it"),
+    ("email", "a@example.com,b@example.com", "before its @"),
+    ("phone", "", "country code"),
+    ("phone", "055 123456", "country code"),
+    ("phone", "+39 055 1234567", "digits only"),
+    ("phone", "00390551234567", "digits only"),
+    ("phone", "+39055123456789012", "15 digits"),
+    ("phone", "+44 (0)20 7946 0000", "(0)"),
+    ("phone", "whatsapp:+390551234567", "no part of a number"),
+    ("slack_webhook", "", "no URL"),
+    ("slack_webhook", "#kitchen", "no URL"),
+    ("slack_webhook", "http://hooks.slack.com/services/T0/B0/x", "use https://"),
+    ("slack_webhook", "https://me:pass@hooks.slack.com/x", "user"),
+    ("locale", "", "language tag"),
+    ("locale", "Italian!", "language tag"),
+];
+
+#[tokio::test]
+async fn addresses_that_can_not_be_sent_to_are_refused() {
+    let server = Fresh::start();
+    let path = "/v1/recipients";
+    for (field, value, word) in NO_ADDRESSES {
+        let bad = with(&good(path), &json!({field: value}));
+        let answer = server.try_put(path, &json!([good(path), bad])).await;
+        answer.assert_problem(422, "invalid").assert_names(1, &format!("/{field}")).assert_says(&[word]);
+        assert!(value.len() < 5 || !answer.body.to_string().contains(value), "{value}: {}", answer.body);
+    }
+    assert_eq!(server.items(path).await, Vec::<Value>::new());
+    let right = [
+        ("email", json!("\"anna rossi\"@caff\u{e8}.it")),
+        ("email", json!("o'neill+tag@mail.example.co.uk")),
+        ("email", json!("\u{e9}@example.com")),
+        ("phone", json!("+390550100001")),
+        ("push_tokens", json!(["fMEP0vJqS0:APA91bHqX-device_one"])),
+        ("slack_webhook", json!("https://hooks.slack.com/services/T0/B0/x")),
+        ("slack_webhook", json!("http://127.0.0.1:8080/x")),
+        ("locale", json!("zh_Hant_HK")),
+    ];
+    for (field, value) in right {
+        server.put(path, json!([with(&good(path), &json!({field: value}))])).await;
+        assert_eq!(server.items(path).await[0][field], value);
+    }
 }
 
 #[tokio::test]

@@ -201,6 +201,9 @@ fn what_is_wrong_is_named() {
         ("[engine]\nroles = \"api\"\n", ["engine.roles", "nobody would run"]),
         ("[send.sms]\non_doubt = \"panic\"\n", ["send.sms.on_doubt", "hold"]),
         ("[recover]\nrepublish_after = \"900ms\"\n", ["recover.republish_after", "1s"]),
+        ("[channels.push]\nttl = \"30s\"\n", ["channels.push.ttl", "672h"]),
+        ("[channels.push]\nttl = \"673h\"\n", ["channels.push.ttl", "672h"]),
+        ("[channels.push]\nsound = \"a\\nb\"\n", ["channels.push.sound", "one line"]),
         ("[channels.sms]\nurl_file = \"/no/such/file\"\n", ["channels.sms.url_file", "/no/such/file"]),
         ("[channels.sms]\ndeadline = \"1ms\"\n", ["channels.sms.deadline", "100ms"]),
         (
@@ -291,6 +294,10 @@ fn what_is_wrong_with_a_provider_is_named_without_its_token() {
         &["account SID"],
     );
     refused(&format!("https://{ACCOUNT}@api.twilio.com?from=+15005550006"), &["%2B"]);
+    refused(
+        &format!("https://{ACCOUNT}@api.twilio.com?from=15005550006"),
+        &["its + written as %2B", "short code"],
+    );
     refused(&format!("https://{ACCOUNT}@api.twilio.com?from=1234&to=5678"), &["no option `to`"]);
     refused(&format!("https://{ACCOUNT}@api.twilio.com?from=1234&from=5678"), &["given twice"]);
     for right in [

@@ -55,6 +55,9 @@ async fn clients_that_send_half_a_request_keep_nobody_out() {
     // The oldest gave way to them.
     let first = crowd.into_iter().next().expect("there are clients");
     assert_eq!(to_the_end(first), "");
+    let line = server.log_line(&["WARN", "new connections took the place of the longest idle one"]).await;
+    assert!(line.contains("connections=1 ") && line.contains("server.max_connections are open"), "{line}");
+    assert_eq!(server.logged(&["new connections"]).len(), 1, "and not one for each");
 }
 
 #[tokio::test]

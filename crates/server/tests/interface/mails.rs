@@ -7,7 +7,7 @@ mod real_smtp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::command::Ran;
+use crate::command::{Ran, cli};
 use crate::fresh::{Answer, Fresh};
 use crate::support::home::campanile;
 use crate::support::{Backend, Home, reservation, staff};
@@ -72,6 +72,15 @@ async fn a_mail_arrives_with_text_and_html_in_the_readers_language() {
     assert!(html.contains("<!doctype html") || html.contains("<html"), "{html}");
     let id = format!("<{}.email@example.org>", send["notification_id"].as_str().unwrap());
     assert_eq!(read["headers"]["Message-ID"], id.as_str());
+    assert_eq!(format!("<{}>", send["message_id"].as_str().unwrap()), id, "as the list says");
+    let listed = server.items("/v1/sends?channel=EMAIL").await;
+    assert_eq!(
+        (&listed[0]["message_id"], &listed[0]["recipient_address"]),
+        (&send["message_id"], &json!("p1@example.com"))
+    );
+    let said = cli(&server, &["sends", "list", "--channel", "email"]).succeeded();
+    let id = format!("\n  MESSAGE-ID {}\n", send["message_id"].as_str().unwrap());
+    assert!(said.contains(&id) && said.contains("p1@example.com"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use campanile_domain::time::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -27,8 +28,13 @@ fn by_token(asked: &Asked) -> Reply {
 }
 
 fn serve(google: &Google) -> Fresh {
+    serve_with(google, &[])
+}
+
+fn serve_with(google: &Google, more: &[(&str, &str)]) -> Fresh {
     let given = google.variables();
     let mut variables: Vec<_> = given.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    variables.extend(more);
     variables.push(("CAMPANILE_CHANNELS__PUSH__DEADLINE", "2s"));
     Fresh::start_with(&variables)
 }
@@ -105,6 +111,37 @@ async fn an_account_that_may_not_send_is_named_at_the_first_refusal() {
     server.settled("evt-1").await;
     let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
     assert_eq!(components["push"], "refuses us, see `campanile doctor`: fcm (403)");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_leads_where_its_template_says_and_lives_as_long_as_configured() {
+    let google = Google::start(told).await;
+    let variables = [
+        ("CAMPANILE_CHANNELS__PUSH__TTL", "2h"),
+        ("CAMPANILE_CHANNELS__PUSH__SOUND", "bell.caf"),
+        ("CAMPANILE_CHANNELS__PUSH__ANDROID_CHANNEL", "orders"),
+    ];
+    let server = serve_with(&google, &variables);
+    server.put("/v1/recipients", anna(&["alive"])).await;
+    let template = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "PUSH", "locale": "*", "title": "New",
+        "body": "From {{ payload.guest }}", "url": "https://example.org/events/{{ event_id | urlencode }}"}]);
+    server.put("/v1/templates", template).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    assert_eq!(push(&trace)["status"], "SENT", "{trace}");
+    let message = google.messages().remove(0);
+    let link = "https://example.org/events/evt-1";
+    assert_eq!(
+        (&message["data"]["url"], &message["webpush"]["fcm_options"]["link"]),
+        (&json!(link), &json!(link))
+    );
+    let shown =
+        json!({"tag": message["data"]["notification_id"], "sound": "bell.caf", "channel_id": "orders"});
+    assert_eq!(message["android"]["notification"], shown);
+    assert_eq!(message["apns"]["payload"], json!({"aps": {"sound": "bell.caf"}}));
+    let at = |value: &Value| value.as_str().unwrap().parse::<Timestamp>().unwrap().as_second();
+    let expires: i64 = message["apns"]["headers"]["apns-expiration"].as_str().unwrap().parse().unwrap();
+    assert_eq!(expires, at(&trace["event"]["created_at"]) + 2 * 3_600);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::command::cli;
 use crate::fresh::{Answer, Fresh};
 use crate::providers::http::{Reply, Server};
 use crate::providers::{sharers, slack};
@@ -57,6 +58,15 @@ async fn people_who_share_a_webhook_see_an_event_once() {
         assert_eq!(shared.count(), 2, "one posted it: {trace}");
     }
     assert_eq!(slack.requests().len(), 3, "each event once");
+    // Whoever knows a webhook can post there.
+    let masked = json!(format!("http://{}/services/***", slack.address));
+    let sends = server.items("/v1/sends?channel=SLACK&event_id=evt-1").await;
+    assert!(sends.len() == 3 && sends.iter().all(|send| send["recipient_address"] == masked), "{sends:?}");
+    let trace = server.get("/v1/events/evt-1").await;
+    assert!(trace.to_string().contains("/services/***"), "{trace}");
+    assert!(!trace.to_string().contains(slack::PATH), "{trace}");
+    let said = cli(&server, &["sends", "list", "--channel", "slack"]).succeeded();
+    assert!(said.contains(masked.as_str().unwrap()) && !said.contains(slack::PATH), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -232,6 +232,30 @@ async fn a_provider_that_is_busy_for_a_while_is_asked_when_it_said() {
 }
 
 #[tokio::test]
+async fn a_text_that_was_accepted_without_a_name_is_left_to_a_person() {
+    async fn accept(State(asked): State<Arc<Mutex<usize>>>) -> (StatusCode, &'static str) {
+        *asked.lock().unwrap() += 1;
+        (StatusCode::CREATED, "<html>")
+    }
+    let asked = Arc::<Mutex<usize>>::default();
+    let router = Router::new()
+        .route("/2010-04-01/Accounts/{account}/Messages.json", post(accept))
+        .with_state(Arc::clone(&asked));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{ACCOUNT}:very-secret@{}?from=1234", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
+    server.put("/v1/recipients", json!([staff()[0]])).await;
+    server.emit(&reservation("evt-1")).await;
+    let trace = server.settled("evt-1").await;
+    let sms = trace["sends"].as_array().unwrap().iter().find(|send| send["channel"] == "SMS").unwrap();
+    assert_eq!((&sms["status"], &sms["attempt_count"]), (&json!("IN_DOUBT"), &json!(1)), "{sms}");
+    assert_eq!(*asked.lock().unwrap(), 1, "nobody is texted twice");
+    let doubts = server.items("/v1/sends?status=IN_DOUBT").await;
+    assert!(doubts[0]["last_error"].as_str().unwrap().contains("names no message"), "{doubts:?}");
+}
+
+#[tokio::test]
 async fn an_attempt_must_fit_into_the_lease() {
     let (url, _) = provider().await;
     let folder = tempfile::tempdir().unwrap();

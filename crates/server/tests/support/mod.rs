@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
@@ -24,6 +25,7 @@ pub struct Server {
     child: Child,
     pub url: String,
     http: reqwest::Client,
+    log: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
@@ -37,13 +39,34 @@ impl Server {
         let http = reqwest::Client::new();
         let mut command = home.campanile();
         command.args(["serve", "--listen", "127.0.0.1:0"]).envs(variables.iter().copied());
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary was built");
+        let (log, kept) = (Arc::<Mutex<Vec<String>>>::default(), child.stderr.take());
+        let keep = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in BufReader::new(kept.expect("stderr is piped")).lines().map_while(Result::ok) {
+                // For whoever looks at a test that failed.
+                eprintln!("{line}");
+                keep.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            }
+        });
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         let first = lines.next().expect("a server says where it listens").expect("what it says is text");
         let url = first.rsplit(' ').next().expect("the line ends with the address").to_owned();
         // Drained, so that the server never waits for a reader.
         std::thread::spawn(move || lines.for_each(drop));
-        Server { child, url, http }
+        Server { child, url, http, log }
+    }
+
+    /// The lines of its log so far with all of these in them.
+    pub fn logged(&self, parts: &[&str]) -> Vec<String> {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.iter().filter(|line| parts.iter().all(|part| line.contains(part))).cloned().collect()
+    }
+
+    /// The first such line, once it is there.
+    pub async fn log_line(&self, parts: &[&str]) -> String {
+        until(&format!("{parts:?} is logged"), async || self.logged(parts).into_iter().next()).await
     }
 
     pub fn pid(&self) -> u32 {

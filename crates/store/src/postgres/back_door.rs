@@ -68,6 +68,22 @@ impl Database {
         client.batch_execute("SET search_path = campanile").await.expect("the schema is there");
         client
     }
+
+    /// Ends every connection and lets nobody in, until it is opened again.
+    pub async fn close(&self) {
+        let admin = connect(&self.server).await;
+        let name = &self.name;
+        let forbid = format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false");
+        admin.batch_execute(&forbid).await.expect("it may");
+        let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
+        admin.batch_execute(&end).await.expect("it may");
+    }
+
+    pub async fn reopen(&self) {
+        let admin = connect(&self.server).await;
+        let allow = format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", self.name);
+        admin.batch_execute(&allow).await.expect("it may");
+    }
 }
 
 impl Drop for Database {

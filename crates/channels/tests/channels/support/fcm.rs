@@ -77,20 +77,42 @@ fn check_message(message: &Value) -> Result<(), String> {
     if payload_bytes > 4_096 {
         return Err(format!("the payload has {payload_bytes} bytes"));
     }
-    let android = fields(part("android")?, "android", &["priority", "notification"])?;
+    let android = fields(part("android")?, "android", &["priority", "ttl", "notification"])?;
     one_of(android.get("priority"), &["NORMAL", "HIGH"])?;
-    fields(&android["notification"], "android.notification", &["tag"])?;
-    let apns = fields(part("apns")?, "apns", &["headers"])?;
-    let headers = fields(&apns["headers"], "apns.headers", &["apns-priority", "apns-collapse-id"])?;
+    let ttl = text(&android["ttl"], "android.ttl")?;
+    check_ttl(ttl.strip_suffix('s').ok_or("android.ttl is no duration")?)?;
+    fields(&android["notification"], "android.notification", &["tag", "sound", "channel_id"])?;
+    let apns = fields(part("apns")?, "apns", &["headers", "payload"])?;
+    let known = ["apns-priority", "apns-expiration", "apns-collapse-id"];
+    let headers = fields(&apns["headers"], "apns.headers", &known)?;
     one_of(headers.get("apns-priority"), &["10", "5", "1"])?;
+    text(&headers["apns-expiration"], "apns-expiration")?
+        .parse::<u64>()
+        .map_err(|error| error.to_string())?;
+    if let Some(payload) = apns.get("payload") {
+        fields(&fields(payload, "apns.payload", &["aps"])?["aps"], "aps", &["sound"])?;
+    }
     if text(&headers["apns-collapse-id"], "apns-collapse-id")?.len() > 64 {
         return Err("apns-collapse-id has more than 64 bytes".to_owned());
     }
-    let webpush = fields(part("webpush")?, "webpush", &["headers", "notification"])?;
-    let headers = fields(&webpush["headers"], "webpush.headers", &["Urgency"])?;
+    let webpush = fields(part("webpush")?, "webpush", &["headers", "notification", "fcm_options"])?;
+    let headers = fields(&webpush["headers"], "webpush.headers", &["Urgency", "TTL"])?;
+    check_ttl(text(&headers["TTL"], "TTL")?)?;
     one_of(headers.get("Urgency"), &["very-low", "low", "normal", "high"])?;
     fields(&webpush["notification"], "webpush.notification", &["tag"])?;
+    if let Some(options) = webpush.get("fcm_options") {
+        let link = text(&fields(options, "webpush.fcm_options", &["link"])?["link"], "link")?;
+        if !link.to_lowercase().starts_with("https://") {
+            return Err("the link is not https".to_owned());
+        }
+    }
     Ok(())
+}
+
+/// In seconds; FCM keeps a message for four weeks at most.
+fn check_ttl(seconds: &str) -> Result<(), String> {
+    let ttl: u64 = seconds.parse().map_err(|_| format!("a ttl of `{seconds}`"))?;
+    if ttl > 28 * 24 * 3_600 { Err(format!("a ttl of {ttl} s")) } else { Ok(()) }
 }
 
 fn fields<'a>(value: &'a Value, name: &str, known: &[&str]) -> Result<&'a Map<String, Value>, String> {

@@ -16,7 +16,6 @@ use super::Desk;
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::lease_end::LeaseEnd;
-use crate::signals::Outage;
 
 /// An attempt whose answer takes longer leaves its permit to others: it only waits.
 const ANSWER_SOON: Duration = Duration::from_secs(1);
@@ -34,9 +33,12 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, done: CancellationToken) {
             () = sleep((engine.config.lease / 8).min(LONGEST_PAUSE)) => {}
         }
         match run_once(&engine, &desk).await {
-            Ok(_) => backoff.reset(),
+            Ok(_) => {
+                backoff.reset();
+                engine.signals.database.note_success("renew");
+            }
             Err(error) => {
-                engine.signals.note_outage(Outage::Database, "renew", &error);
+                engine.signals.database.note_failure("renew", &error);
                 backoff.wait(&done).await;
             }
         }

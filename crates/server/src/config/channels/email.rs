@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use campanile_channels::{
-    Correspondent, Credentials, DomainLimits, ExtraHeader, Link, Mailbox, Pace, Security, Smtp, SmtpConfig,
+    Correspondent, Credentials, DomainLimits, ExtraHeader, Link, Pace, Security, Smtp, SmtpConfig,
 };
+use campanile_domain::address::Mailbox;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use campanile_channels::{Fcm, FcmConfig, Link, ServiceAccount};
+use campanile_channels::{Alert, Fcm, FcmConfig, Link, ServiceAccount};
 use serde::{Deserialize, Serialize};
 
 use super::{Address, is_this_machine};
@@ -13,6 +14,9 @@ use crate::config::backend::given;
 
 const KEY: &str = "channels.push.url";
 const FCM: &str = "use https://fcm.googleapis.com";
+/// FCM keeps nothing for longer.
+const MAX_TTL: Duration = Duration::from_hours(28 * 24);
+const MAX_NAME_BYTES: usize = 100;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,11 +24,21 @@ pub struct Push {
     pub key_file: PathBuf,
     pub url: String,
     pub deadline: Span,
+    pub ttl: Span,
+    pub sound: String,
+    pub android_channel: String,
 }
 
 impl Push {
     pub fn links(&self) -> anyhow::Result<Vec<Link>> {
         let deadline = self.deadline.of_an_attempt("channels.push")?;
+        let Span(ttl) = self.ttl;
+        if !(Duration::from_mins(1)..=MAX_TTL).contains(&ttl) {
+            bail!(
+                "channels.push.ttl: must lie between 1m and 672h (four weeks), which is as long as FCM keeps a push"
+            );
+        }
+        let alert = self.alert()?;
         let mut address = Address::parse(KEY, &self.url, FCM)?;
         match address.url.scheme() {
             "https" => {}
@@ -38,8 +52,17 @@ impl Push {
             .with_context(|| format!("channels.push.key_file {} can't be read", file.display()))?;
         let account = ServiceAccount::parse(&json)
             .map_err(|error| anyhow!("channels.push.key_file {}: {error}", file.display()))?;
-        let fcm = Fcm::new(FcmConfig { base, account, deadline });
+        let fcm = Fcm::new(FcmConfig { base, account, deadline, ttl, alert });
         let fcm = fcm.context("channels.push: the HTTP client can't be made")?;
         Ok(vec![Link::new(Arc::new(fcm), pace)])
+    }
+
+    fn alert(&self) -> anyhow::Result<Alert> {
+        for (key, name) in [("sound", &self.sound), ("android_channel", &self.android_channel)] {
+            if name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+                bail!("channels.push.{key}: must be one line of at most {MAX_NAME_BYTES} bytes");
+            }
+        }
+        Ok(Alert { sound: self.sound.clone(), android_channel: self.android_channel.clone() })
     }
 }

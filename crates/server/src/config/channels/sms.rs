@@ -107,8 +107,8 @@ fn sender(address: &mut Address) -> anyhow::Result<Sender> {
     };
     Sender::parse(&from).with_context(|| {
         format!(
-            "{KEY}: `from` is neither a number (its + written as %2B), nor a short code, nor a name of up to 11 \
-             letters and digits, nor the SID of a messaging service; {TWILIO}"
+            "{KEY}: `from` is neither a number with its country code (its + written as %2B), nor a short code of 3 \
+             to 8 digits, nor a name of up to 11 letters and digits, nor the SID of a messaging service; {TWILIO}"
         )
     })
 }

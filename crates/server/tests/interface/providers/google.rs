@@ -48,11 +48,16 @@ impl Google {
         ]
     }
 
+    /// Every message that was asked for.
+    pub fn messages(&self) -> Vec<Value> {
+        self.fcm.requests().into_iter().map(|asked| asked.message).collect()
+    }
+
     /// How often each device was asked for.
     pub fn asked(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        for asked in self.fcm.requests() {
-            *counts.entry(asked.token().to_owned()).or_default() += 1;
+        for message in self.messages() {
+            *counts.entry(message["token"].as_str().unwrap().to_owned()).or_default() += 1;
         }
         counts
     }

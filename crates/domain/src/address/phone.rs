@@ -1,5 +1,10 @@
-//! Phone numbers as people write them, made into the one form that Twilio takes. What can't be read beyond doubt is refused with
-//! a reason that does not show it; whether anybody has that number is left to Twilio.
+//! Phone numbers as people write them, made into the one form that providers take. What can't be read beyond doubt is refused;
+//! whether anybody has that number is left to the provider.
+
+/// Whether it is written as providers take it: `+390551234567`.
+pub fn is_e164(text: &str) -> bool {
+    e164(text).as_deref() == Ok(text)
+}
 
 /// As `+390551234567`.
 pub fn e164(text: &str) -> Result<String, &'static str> {
@@ -12,14 +17,12 @@ pub fn e164(text: &str) -> Result<String, &'static str> {
             '（' => plain.push('('),
             '）' => plain.push(')'),
             c if is_space(c) || is_dash(c) || matches!(c, '.' | '．') => {}
-            _ => return Err("the phone number holds what is no part of a number"),
+            _ => return Err("it holds what is no part of a number"),
         }
     }
     // Some countries drop this zero when called from abroad, others do not: a guess would text a stranger.
     if plain.contains("(0)") {
-        return Err(
-            "the phone number has a (0), which is not dialled from everywhere: write it as it is from abroad",
-        );
+        return Err("it has a (0), which is not dialled from everywhere: write it as it is from abroad");
     }
     plain.retain(|c| !matches!(c, '(' | ')'));
     let digits = match plain.strip_prefix('+') {
@@ -27,18 +30,18 @@ pub fn e164(text: &str) -> Result<String, &'static str> {
         None => plain.strip_prefix("00").ok_or(NO_COUNTRY)?,
     };
     if digits.contains('+') {
-        return Err("the phone number has a + that is not at its beginning");
+        return Err("it has a + that is not at its beginning");
     }
     if digits.starts_with('0') {
         return Err(NO_COUNTRY);
     }
     if !(2..=15).contains(&digits.len()) {
-        return Err("the phone number does not have 2 to 15 digits, its country code among them");
+        return Err("it does not have 2 to 15 digits, its country code among them");
     }
     Ok(format!("+{digits}"))
 }
 
-const NO_COUNTRY: &str = "the phone number is not written with + and its country code";
+const NO_COUNTRY: &str = "it is not written with + and its country code";
 
 /// Between digits on one line: no tab, no line break.
 fn is_space(c: char) -> bool {
@@ -51,7 +54,7 @@ fn is_dash(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::e164;
+    use super::{e164, is_e164};
 
     #[test]
     fn what_people_put_between_digits_is_taken_out() {
@@ -66,6 +69,7 @@ mod tests {
             "00 39 055 1234567",
         ] {
             assert_eq!(e164(text).as_deref(), Ok("+390551234567"), "{text}");
+            assert_eq!(is_e164(text), text == "+390551234567", "{text}");
         }
     }
 

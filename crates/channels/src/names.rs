@@ -1,0 +1,38 @@
+//! Where names of hosts lead, as the system knows it; and a failure that can be told from others.
+
+use std::error::Error;
+use std::fmt;
+use std::net::SocketAddr;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+pub struct SystemNames;
+
+impl Resolve for SystemNames {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            // The port is filled in by whoever connects.
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await.map_err(|_| Unresolved)?;
+            let addresses: Vec<SocketAddr> = found.collect();
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// The name leads nowhere, or nobody could be asked where it leads.
+#[derive(Debug)]
+pub struct Unresolved;
+
+impl fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name does not resolve")
+    }
+}
+
+impl Error for Unresolved {}
+
+/// Whether an error of this type is behind it.
+pub fn is_caused_by<T: Error + 'static>(error: &reqwest::Error) -> bool {
+    let mut causes = std::iter::successors(error.source(), |cause| (**cause).source());
+    causes.any(|cause| cause.is::<T>())
+}

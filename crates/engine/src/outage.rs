@@ -1,0 +1,109 @@
+//! What is logged of an outage: that it began, that it lasts, and that it is over. All loops notice it at once, so one line
+//! stands for all of them.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Minimum time between two warnings, whether of one outage or of several.
+const WARN_INTERVAL: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub struct OutageLog {
+    /// As in `work waits for the database`.
+    name: &'static str,
+    /// Whether there is an outage: all that a success looks at while there is none.
+    lasts: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    current: Option<Outage>,
+    last_warning: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    /// Who noticed it first. The outage is over when this stage succeeds: others may succeed meanwhile, as who only reads does while
+    /// the disk is full.
+    stage: &'static str,
+    warned: bool,
+}
+
+impl OutageLog {
+    pub fn of(name: &'static str) -> Self {
+        OutageLog { name, lasts: AtomicBool::default(), state: Mutex::default() }
+    }
+
+    /// A stage failed, and tries again until it succeeds.
+    pub fn note_failure(&self, stage: &'static str, error: &dyn Display) {
+        let mut state = self.state();
+        let now = Instant::now();
+        let is_due = state.last_warning.is_none_or(|last| now.duration_since(last) >= WARN_INTERVAL);
+        let outage = state.current.get_or_insert(Outage { since: now, stage, warned: false });
+        if is_due {
+            outage.warned = true;
+            state.last_warning = Some(now);
+            tracing::warn!(%error, stage, "work waits for the {}", self.name);
+        } else {
+            tracing::debug!(%error, stage, "a stage waits");
+        }
+        self.lasts.store(true, Ordering::Relaxed);
+    }
+
+    /// A stage succeeded.
+    pub fn note_success(&self, stage: &'static str) {
+        if !self.lasts.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.state();
+        let Some(outage) = state.current.take_if(|outage| outage.stage == stage) else { return };
+        self.lasts.store(false, Ordering::Relaxed);
+        // Whoever was not told that it began need not know that it is over.
+        if outage.warned {
+            tracing::info!("the {} is back after {:.1?}", self.name, outage.since.elapsed());
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn current(log: &OutageLog) -> Option<(&'static str, bool)> {
+        log.state().current.as_ref().map(|outage| (outage.stage, outage.warned))
+    }
+
+    #[test]
+    fn an_outage_is_over_when_who_noticed_it_first_succeeds() {
+        let log = OutageLog::of("database");
+        log.note_success("settle");
+        assert_eq!(current(&log), None);
+        log.note_failure("settle", &"full disk");
+        log.note_failure("fan_out", &"full disk");
+        log.note_success("rules");
+        log.note_success("fan_out");
+        assert_eq!(current(&log), Some(("settle", true)));
+        log.note_success("settle");
+        assert_eq!(current(&log), None);
+    }
+
+    #[test]
+    fn a_second_outage_soon_after_the_first_is_told_only_if_it_lasts() {
+        let log = OutageLog::of("database");
+        log.note_failure("settle", &"gone");
+        log.note_success("settle");
+        log.note_failure("rules", &"gone");
+        assert_eq!(current(&log), Some(("rules", false)));
+        log.state().last_warning = Instant::now().checked_sub(WARN_INTERVAL);
+        log.note_failure("rules", &"gone");
+        assert_eq!(current(&log), Some(("rules", true)));
+    }
+}

@@ -1,0 +1,76 @@
+//! How rows of sends are shown: with the id that an e-mail has for its readers, and without the secret of a webhook.
+
+use campanile_channels::Providers;
+use campanile_domain::address::webhook;
+use campanile_domain::channel::Channel;
+use campanile_domain::id::SendKey;
+use campanile_store::JsonRow;
+use serde_json::{Value, json};
+
+/// Adds `message_id` to an e-mail that a mail server was asked to send. It is derived from the id of the notification and the sender as
+/// configured now, as every attempt does.
+pub fn show(providers: &Providers, sends: &mut [JsonRow]) {
+    for send in sends.iter_mut() {
+        let message_id = message_id(providers, send);
+        send.insert("message_id".to_owned(), json!(message_id));
+    }
+    mask_webhooks("recipient_address", sends);
+}
+
+fn message_id(providers: &Providers, send: &JsonRow) -> Option<String> {
+    let text = |column: &str| send.get(column).and_then(Value::as_str);
+    let key: SendKey = text("id")?.parse().ok()?;
+    let links = providers.get(key.channel)?.links();
+    let asked = links.iter().find(|link| Some(link.name()) == text("provider"))?;
+    asked.provider.message_id(key)
+}
+
+/// Whoever has the URL of a webhook can post there, so answers show no more of it than where it leads.
+pub fn mask_webhooks(column: &str, rows: &mut [JsonRow]) {
+    for row in rows {
+        let is_webhook = row.get("channel").and_then(Value::as_str) == Some(Channel::Slack.as_str());
+        if let Some(Value::String(address)) = row.get_mut(column).filter(|_| is_webhook) {
+            *address = masked(address);
+        }
+    }
+}
+
+/// Its host and the first part of its path.
+fn masked(address: &str) -> String {
+    const MASK: &str = "***";
+    let Ok(url) = webhook(address) else { return MASK.to_owned() };
+    let first = url.path_segments().and_then(|mut parts| parts.next().map(str::to_owned));
+    let origin = url.origin().ascii_serialization();
+    match first.filter(|first| url.path().len() > first.len() + 1) {
+        Some(first) => format!("{origin}/{first}/{MASK}"),
+        None => format!("{origin}/{MASK}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_shows_where_it_leads_and_no_more() {
+        for (address, shown) in [
+            ("https://hooks.slack.com/services/T0/B0/secret", "https://hooks.slack.com/services/***"),
+            ("http://127.0.0.1:8080/services/T0?key=secret", "http://127.0.0.1:8080/services/***"),
+            ("https://chat.example/secret", "https://chat.example/***"),
+            ("https://chat.example?secret", "https://chat.example/***"),
+            ("hooks.slack.com/secret", "***"),
+        ] {
+            assert_eq!(masked(address), shown);
+        }
+        let row = |channel: &str| {
+            let row = json!({"channel": channel, "recipient_address": "https://a.example/b/c"});
+            row.as_object().unwrap().clone()
+        };
+        let mut rows = [row("SLACK"), row("EMAIL")];
+        mask_webhooks("recipient_address", &mut rows);
+        assert_eq!(
+            rows.map(|row| row["recipient_address"].clone()),
+            ["https://a.example/b/***", "https://a.example/b/c"]
+        );
+    }
+}
