@@ -92,7 +92,8 @@ async fn list(app: App, table: Table, given: HashMap<String, String>) -> Result<
 
 fn parse_cursor(table: Table, cursor: &str) -> Result<Vec<String>, Problem> {
     let key: Option<Vec<String>> = serde_json::from_str(cursor).ok();
-    key.filter(|key| key.len() == table.key().len())
+    // A NUL may be hidden in an escape.
+    key.filter(|key| key.len() == table.key().len() && key.iter().all(|part| !part.contains('\0')))
         .ok_or_else(|| Problem::bad_query("cursor: not one that this server gave for this list"))
 }
 
