@@ -269,6 +269,9 @@ macro_rules! for_each_check {
             retain::letters_of_an_event_stay_as_long_as_it
             retain::old_captured_messages_go_before_their_event
             retain::an_event_that_was_brought_back_stays
+            retain::a_clock_that_jumps_ahead_deletes_nothing
+            retain::the_horizon_follows_a_clock_that_is_right
+            retain::the_horizon_begins_at_the_oldest_event_that_may_go
             hold::a_lease_that_nobody_holds_is_taken
             hold::a_lease_that_is_held_says_by_whom_and_for_how_long
             hold::a_holder_renews_its_lease

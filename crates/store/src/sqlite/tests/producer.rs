@@ -12,7 +12,8 @@ use rusqlite::Connection;
 use super::{Folder, count};
 use crate::sqlite::{Clock, Sqlite};
 use crate::{
-    Claim, EventFilter, FanOutCommit, FanOutStep, FanOutStore, RetainStore, Step, TraceFilter, TraceStore,
+    Claim, EventFilter, FanOutCommit, FanOutStep, FanOutStore, RetainStore, Step, Store, TraceFilter,
+    TraceStore,
 };
 
 /// Inserts an event with these SQL expressions in its columns.
@@ -174,7 +175,7 @@ async fn an_event_that_can_not_be_read_is_forgotten_but_for_its_id() {
     insert(&producer, &[("payload", "CAST(x'7b2278223a22ff227d' AS TEXT)")]).unwrap();
     assert_eq!(store.claim_events(Claim::Fresh { limit: 10 }).await.unwrap().unwrap().unreadable(), 2);
     clock.advance(Duration::from_hours(2));
-    assert_eq!(store.retain(Duration::from_hours(1), 0, 100).await.unwrap().next, None);
+    assert_eq!(store.retain(store.now().await.unwrap(), 0, 100).await.unwrap().next, None);
     assert_eq!(count(&producer, "SELECT count(*) FROM event_outbox"), 0);
     let kept = "SELECT count(*) FROM processed_event WHERE body_hash = '' AND status = 'FAILED'";
     assert_eq!(count(&producer, kept), 2);
