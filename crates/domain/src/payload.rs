@@ -190,7 +190,7 @@ impl<'a> Scan<'a> {
             return Err(PayloadError::Nul(self.pointer()));
         }
         let Some(Open::Object { seen, key, in_value: false }) = self.open.last_mut() else { return Ok(()) };
-        *key = text.clone();
+        key.clone_from(&text);
         if seen.insert(text) { Ok(()) } else { Err(PayloadError::DuplicateKey(self.pointer())) }
     }
 

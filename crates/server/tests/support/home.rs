@@ -48,13 +48,11 @@ impl Home {
 
     /// Runs a statement on a connection of its own.
     pub async fn execute(&self, sql: &str) {
-        match &self.database {
-            Some(database) => database.execute(sql).await,
-            None => {
-                let path = self.path().join("campanile.db");
-                File { path, clock: Clock::default() }.execute(sql).await;
-            }
+        if let Some(database) = &self.database {
+            return database.execute(sql).await;
         }
+        let path = self.path().join("campanile.db");
+        File { path, clock: Clock::default() }.execute(sql).await;
     }
 
     /// The binary, for this place.
