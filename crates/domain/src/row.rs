@@ -157,6 +157,12 @@ impl Row for Setting {
         if !user_types.has_entity_type(&self.entity_type) {
             self.check_user_type(user_types)?;
         }
+        if let Selector::Only(kind) = &self.kind {
+            plain_text("kind", Some(kind))?;
+        }
+        for role in self.roles.iter().flatten() {
+            plain_text("roles", Some(role))?;
+        }
         if !self.entity_id.is_any() && !self.kind.is_any() {
             return Err(FieldError::new(
                 "kind",

@@ -7,7 +7,7 @@ use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, UserId, UserRef, UserTypeName};
 use campanile_domain::recipient::Recipient;
 use campanile_domain::template::Renderer;
-use campanile_store::{DeadLetterFilter, JsonRow, Replayed, Rewritten, RowText, StoreError};
+use campanile_store::{DeadLetterFilter, JsonRow, Replayed, Rewritten, RowText, Store, StoreError};
 
 use crate::Engine;
 
@@ -21,10 +21,7 @@ impl Engine {
         if filter.stage.as_deref().is_some_and(|stage| stage != "fan_out") {
             return Ok(Rewritten::new());
         }
-        // Only rows without a text are written anew; the other letters are read by the replay itself.
-        let unwritten = DeadLetterFilter { stage: Some("fan_out".to_owned()), ..filter.clone() };
-        let letters = self.store.list_dead_letters(unwritten).await?;
-        let unwritten: Vec<Unwritten> = letters.iter().filter_map(Unwritten::of).collect();
+        let unwritten = unwritten(self.store.as_ref(), filter).await?;
         if unwritten.is_empty() {
             return Ok(Rewritten::new());
         }
@@ -47,6 +44,12 @@ impl Engine {
     }
 }
 
+/// The rows without a text among the letters that the replay is going to read, and no later ones: those are written with their own batch.
+async fn unwritten(store: &dyn Store, filter: &DeadLetterFilter) -> Result<Vec<Unwritten>, StoreError> {
+    let letters = store.list_dead_letters(DeadLetterFilter { replayed: false, ..filter.clone() }).await?;
+    Ok(letters.iter().filter_map(Unwritten::of).collect())
+}
+
 fn text(renderer: &mut Renderer, channel: Channel, person: &Recipient) -> Result<RowText, String> {
     let text = renderer.render(Some(channel), person)?;
     let inbox = renderer.render(None, person).ok().filter(|inbox| *inbox != text);
@@ -54,6 +57,7 @@ fn text(renderer: &mut Renderer, channel: Channel, person: &Recipient) -> Result
 }
 
 /// A row that has no text.
+#[derive(Debug)]
 struct Unwritten {
     letter: i64,
     event_id: EventId,
@@ -74,5 +78,51 @@ impl Unwritten {
             },
             channel: text("channel")?.parse().ok()?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use campanile_store::conformance::BackDoor;
+    use campanile_store::sqlite::back_door::File;
+    use campanile_store::sqlite::{Clock, Sqlite};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_batch_writes_its_own_letters_anew_and_no_later_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, clock) = (folder.path().join("campanile.db"), Clock::default());
+        let store = Sqlite::open_with_clock(&path, clock.clone()).unwrap();
+        let letter = |id: u32, stage: &str| {
+            format!(
+                "({id}, '{stage}', 'a', 'CUSTOMER', '{id}', 'EMAIL', 'R', 'why', '2026-01-21T10:15:30.000Z')"
+            )
+        };
+        // Two that are unwritten among sends, and many behind them.
+        let letters: Vec<String> = (1..=100)
+            .map(|id| letter(id, if id == 2 || id == 12 || id > 20 { "fan_out" } else { "send" }))
+            .collect();
+        let insert = format!(
+            "INSERT INTO dead_letter
+                 (id, stage, event_id, recipient_type, recipient_id, channel, reason, error, created_at)
+             VALUES {}",
+            letters.join(", ")
+        );
+        File { path, clock }.execute(&insert).await;
+        let ids = async |after: i64, stage: Option<&str>| {
+            let filter = DeadLetterFilter {
+                after,
+                limit: 10,
+                stage: stage.map(str::to_owned),
+                ..DeadLetterFilter::default()
+            };
+            let found = unwritten(&store, &filter).await.unwrap();
+            found.iter().map(|row| row.letter).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(0, None).await, [2]);
+        assert_eq!(ids(10, None).await, [12]);
+        assert_eq!(ids(20, None).await, (21..=30).collect::<Vec<_>>());
+        assert_eq!(ids(0, Some("fan_out")).await, [2, 12, 21, 22, 23, 24, 25, 26, 27, 28]);
     }
 }

@@ -1,7 +1,9 @@
-//! Forgets what is old, a small batch at a time, so that nobody waits for it.
+//! Forgets what is old, a small batch at a time, so that nobody waits for it. A stored horizon says what is old: it follows the clock by
+//! at most two days for each day that an instance is up, so that a clock that jumps ahead leaves time to notice.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use campanile_domain::time::Timestamp;
 use campanile_store::StoreError;
 use tokio_util::sync::CancellationToken;
 
@@ -11,11 +13,14 @@ use crate::telemetry::DELETED_ROWS;
 const BATCH_ROWS: usize = 1_000;
 /// Between batches, so that the pipeline goes first.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Time that the horizon may move for each time of uptime: it catches up after a longer stop.
+const HORIZON_PACE: u32 = 2;
 
 pub async fn run(engine: Engine, stop: CancellationToken) {
     let Some(age) = engine.config.retain.age else { return stop.cancelled().await };
+    let mut uptime = Uptime::default();
     while !stop.is_cancelled() {
-        match run_once(&engine, age, &stop).await {
+        match run_once(&engine, age, &mut uptime, &stop).await {
             Ok(0) => {}
             Ok(rows) => tracing::info!(rows, "old rows were deleted"),
             Err(error) => tracing::warn!(%error, "old rows stay until the next round"),
@@ -27,11 +32,36 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
     }
 }
 
+/// How long this instance has been up since the horizon was moved last. What others moved counts from when it was seen, so that several
+/// instances together move it no faster than one.
+#[derive(Debug, Default)]
+struct Uptime {
+    seen: Option<(i64, Instant)>,
+}
+
+impl Uptime {
+    /// Up to which moment of arrival rows may go. None, while there is nothing to keep.
+    async fn horizon(&mut self, engine: &Engine, age: Duration) -> Result<Option<Timestamp>, StoreError> {
+        let now = Instant::now();
+        let up = self.seen.map(|(_, since)| now.duration_since(since)).unwrap_or_default();
+        let seen = self.seen.map(|(moves, _)| moves);
+        let horizon = engine.store.move_horizon(age, seen, up.saturating_mul(HORIZON_PACE)).await?;
+        self.seen = horizon.map(|horizon| (horizon.moves, now));
+        Ok(horizon.map(|horizon| horizon.before))
+    }
+}
+
 /// One round over everything that is old enough. Answers how many rows were deleted.
-pub async fn run_once(engine: &Engine, age: Duration, stop: &CancellationToken) -> Result<u64, StoreError> {
+async fn run_once(
+    engine: &Engine,
+    age: Duration,
+    uptime: &mut Uptime,
+    stop: &CancellationToken,
+) -> Result<u64, StoreError> {
+    let Some(before) = uptime.horizon(engine, age).await? else { return Ok(0) };
     let (mut rows, mut after) = (0, 0);
     while !stop.is_cancelled() {
-        let retained = engine.store.retain(age, after, BATCH_ROWS).await?;
+        let retained = engine.store.retain(before, after, BATCH_ROWS).await?;
         rows += retained.rows;
         metrics::counter!(DELETED_ROWS).increment(retained.rows);
         let Some(next) = retained.next else { break };

@@ -188,14 +188,19 @@ on_both! {
 async fn a_second_instance_on_one_file_is_refused() {
     let home = Home::new(Backend::Embedded);
     let server = Server::start(&home);
-    let mut second = home.campanile();
-    let output = second.args(["serve", "--listen", "127.0.0.1:0"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        said.contains("another Campanile is already running") && said.contains("campanile.lock"),
-        "{said}"
-    );
+    for deleted in [false, true] {
+        if deleted {
+            std::fs::remove_file(home.path().join("campanile.lock")).unwrap();
+        }
+        let mut second = home.campanile();
+        let output = second.args(["serve", "--listen", "127.0.0.1:0"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.contains("another Campanile is already running") && said.contains("campanile.lock"),
+            "{said}"
+        );
+    }
     // The first one is not disturbed.
     assert_eq!(server.get("/readyz").await["components"]["database"], "ok");
 }

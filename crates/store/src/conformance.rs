@@ -94,6 +94,9 @@ macro_rules! for_each_check {
             claim::these_events_are_claimed_again_where_they_still_wait
             claim::a_cancelled_event_says_why
             claim::an_event_that_can_not_be_read_fails_and_is_told_of
+            claim::a_payload_that_readers_disagree_on_fails_its_event_and_is_shown_as_text
+            claim::a_payload_is_kept_to_the_letter
+            claim::names_that_http_refuses_fail_their_event
             candidates::members_come_by_rank_then_by_id
             candidates::everybody_comes_by_entity_then_rank_then_id
             candidates::ids_are_compared_bytewise
@@ -267,6 +270,9 @@ macro_rules! for_each_check {
             retain::letters_of_an_event_stay_as_long_as_it
             retain::old_captured_messages_go_before_their_event
             retain::an_event_that_was_brought_back_stays
+            retain::a_clock_that_jumps_ahead_deletes_nothing
+            retain::the_horizon_follows_a_clock_that_is_right
+            retain::the_horizon_begins_at_the_oldest_event_that_may_go
             hold::a_lease_that_nobody_holds_is_taken
             hold::a_lease_that_is_held_says_by_whom_and_for_how_long
             hold::a_holder_renews_its_lease

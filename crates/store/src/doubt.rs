@@ -111,7 +111,6 @@ impl SendFilter {
     pub fn cursor(&self, text: &str) -> Option<SendCursor> {
         let parts: Vec<String> = serde_json::from_str(text).ok()?;
         let is_id = |id: &str| Uuid::try_parse(id).is_ok();
-        let is_time = |at: &str| time::from_text(at).is_some();
         let fits = match (self.way(), &parts[..]) {
             (Way::OfEvent, [_, _, channel]) => channel.parse::<Channel>().is_ok(),
             (Way::Doubts, [since, id, channel]) => {
@@ -257,6 +256,20 @@ impl Doubtful {
     }
 }
 
+/// As both databases write it. Our own parser takes more forms, years and offsets than they do.
+fn is_time(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let is_dated = bytes.get(4) == Some(&b'-') && bytes.get(7) == Some(&b'-');
+    let is_plain = bytes.iter().all(|byte| byte.is_ascii_digit() || b"T:.+-Z".contains(byte));
+    let offset = text.len().checked_sub(6).and_then(|start| text.get(start..)).unwrap_or_default();
+    let is_near_utc = text.ends_with('Z')
+        || matches!(
+            offset.as_bytes(),
+            [b'+' | b'-', b'0', b'0'..=b'9', b':', ..] | [b'+' | b'-', b'1', b'0'..=b'4', b':', ..]
+        );
+    is_dated && is_plain && is_near_utc && time::from_text(text).is_some_and(|at| time::check(at).is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use campanile_domain::send::OutcomeKind;
@@ -276,6 +289,27 @@ mod tests {
 
     fn next(page: &SendPage) -> Option<&str> {
         page.next.as_ref().map(|SendCursor(place)| place[0].as_str())
+    }
+
+    #[test]
+    fn only_times_that_every_database_reads_are_of_a_cursor() {
+        for at in
+            ["2026-01-21T10:15:30.123Z", "2026-01-21T10:15:30.123456+00:00", "2026-01-21T10:15:30-05:00"]
+        {
+            assert!(is_time(at), "{at}");
+        }
+        for at in [
+            "",
+            "yesterday",
+            "-009999-01-02T00:00:00Z",
+            "0000-01-01T00:00:00Z",
+            "2026-01-21T10:15:30,5Z",
+            "2026-01-21T10:15:30Z[UTC]",
+            "2026-01-21T10:15:30+25:00",
+            "20260121T101530Z",
+        ] {
+            assert!(!is_time(at), "{at}");
+        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub use fan_out::{
 pub use instance::{Instance, InstanceId, InstanceStore};
 pub use lease::{Held, LeaseStore};
 pub use outbox::{ChunkId, LostFrom, OutboxStore, Republished};
-pub use retain::{RetainStore, Retained};
+pub use retain::{Horizon, RetainStore, Retained};
 pub use row::{JsonRow, RowFilter, RowStore, Table};
 pub use send::{
     Capture, ClaimId, DeadLetter, Devices, ExpiredClaim, FailedMessage, NewSend, Post, PublishStamp, Receipt,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use campanile_domain::time::Timestamp;
+use campanile_store::sqlite::lock::try_lock;
 use clap::Args;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -97,8 +98,8 @@ fn fresh_folder(data_dir: &Path) -> anyhow::Result<PathBuf> {
         let name = if number == 1 { "demo".to_owned() } else { format!("demo-{number}") };
         let folder = data_dir.join(name);
         make_private(&folder)?;
-        let lock = std::fs::File::create(folder.join("campanile.lock"))?;
-        if lock.try_lock().is_ok() {
+        let ours = try_lock(&folder).with_context(|| format!("{} can't be locked", folder.display()))?;
+        if ours.is_some() {
             for file in ["campanile.db", "campanile.db-wal", "campanile.db-shm", "admin.key"] {
                 match std::fs::remove_file(folder.join(file)) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -117,7 +118,7 @@ fn fresh_folder(data_dir: &Path) -> anyhow::Result<PathBuf> {
 async fn show(served: &Served, config: &Config, prefix: &str) -> Result<bool, CommandError> {
     let url = format!("http://{}", served.address);
     let invocation = Invocation::new(None, &url, config);
-    let client = Client::new(&url, Some(served.admin_key.clone()), config, invocation)?;
+    let client = Client::new(&url, Some(served.admin_key.clone()), false, config, invocation)?;
     load_restaurant(&client).await?;
     load(&client, WORLD).await?;
     let world: Value = serde_json::from_str(WORLD).context("the demo's world is JSON")?;

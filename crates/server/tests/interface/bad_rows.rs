@@ -77,6 +77,8 @@ async fn people_and_entities_that_are_wrong_are_refused() {
         (json!({"entity_id": "*"}), "/entity_id"),
         (json!({"entity_id": {}}), "/entity_id"),
         (json!({"kind": "*"}), "/kind"),
+        (json!({"kind": "BAR\u{0}"}), "/kind"),
+        (json!({"name": "a\u{0}"}), "/name"),
         (json!({"name": 5}), "/name"),
         (json!({"owner": "Anna"}), "/owner"),
     ];
@@ -179,6 +181,9 @@ async fn preferences_and_settings_that_are_wrong_are_refused() {
         (json!({"max_recipients": "three"}), "/max_recipients"),
         (json!({"roles": "MANAGER"}), "/roles"),
         (json!({"roles": [5]}), "/roles/0"),
+        (json!({"roles": ["CHEF\u{0}"]}), "/roles"),
+        (json!({"kind": "BAR\u{0}"}), "/kind"),
+        (json!({"entity_id": "5\u{0}"}), "/entity_id"),
     ];
     assert_refused(&server, "/v1/settings", &of_groups).await;
 }
@@ -284,6 +289,13 @@ async fn what_is_no_array_of_rows_is_refused() {
 async fn queries_that_make_no_sense_are_named() {
     let server = Fresh::start();
     for path in PATHS {
+        let parts = match path {
+            "/v1/recipients" | "/v1/entities" | "/v1/routing" | "/v1/audiences" => 2,
+            "/v1/templates" => 3,
+            "/v1/preferences" => 4,
+            _ => 5,
+        };
+        let nul_in_cursor = format!("cursor={}", encoded(&json!(vec!["a\u{0}"; parts]).to_string()));
         for (query, words) in [
             ("colour=red", ["`colour`", "cursor"]),
             ("limit=0", ["limit", "1000"]),
@@ -292,6 +304,7 @@ async fn queries_that_make_no_sense_are_named() {
             ("cursor=nonsense", ["cursor", "server"]),
             ("cursor=7", ["cursor", "server"]),
             ("cursor=%5B%22a%22%5D", ["cursor", "server"]),
+            (&nul_in_cursor, ["cursor", "server"]),
         ] {
             let answer = server.try_get(&format!("{path}?{query}")).await;
             answer.assert_problem(422, "invalid-query").assert_says(&words);

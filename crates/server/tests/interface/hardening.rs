@@ -1,5 +1,6 @@
 //! What clients that stall, crowds and crashes must not do to a server, and that its files are its own.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -95,6 +96,18 @@ async fn what_a_server_makes_is_its_owners_alone() {
     let migrated = parent.path().join("migrated");
     Ran::of(campanile(&migrated).arg("migrate")).succeeded();
     assert_eq!(mode(&migrated), 0o700);
+}
+
+#[tokio::test]
+async fn the_database_is_its_owners_also_in_a_folder_that_is_open_to_all() {
+    let home = Home::new(BACKEND);
+    std::fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
+    let server = Server::start(&home);
+    server.emit(&event("evt-1", "ECLIPSE", "MOON", 1)).await;
+    assert_eq!(mode(home.path()), 0o755);
+    for name in ["campanile.db", "campanile.db-wal", "campanile.db-shm", "campanile.lock"] {
+        assert_eq!(mode(&home.path().join(name)), 0o600, "{name}");
+    }
 }
 
 #[tokio::test]

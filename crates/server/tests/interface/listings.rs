@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fresh::{Fresh, with};
+use crate::fresh::{Fresh, encoded, with};
 use crate::support::{reservation, staff};
 
 fn ids(items: &[Value]) -> Vec<&str> {
@@ -80,5 +80,16 @@ async fn what_no_database_can_look_for_is_named() {
             .await
             .assert_problem(422, "invalid-query")
             .assert_says(&["must not contain NUL"]);
+    }
+    server.try_get("/v1/events/a%00b").await.assert_problem(404, "not-found");
+    let id = "01970000-0000-7000-8000-000000000000";
+    for (filter, cursor) in [
+        ("event_id=evt-1", json!(["CUSTOMER", "1\u{0}", "SMS"])),
+        ("status=IN_DOUBT", json!(["-009999-01-02T00:00:00Z", id, "SMS"])),
+        ("status=IN_DOUBT", json!(["2026-01-21T10:15:30+25:00", id, "SMS"])),
+        ("status=DUE", json!(["SMS", "1", "2026-01-21T10:15:30Z[UTC]", id])),
+    ] {
+        let path = format!("/v1/sends?{filter}&cursor={}", encoded(&cursor.to_string()));
+        server.try_get(&path).await.assert_problem(422, "invalid-query").assert_says(&["cursor"]);
     }
 }

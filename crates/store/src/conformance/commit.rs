@@ -258,17 +258,25 @@ pub async fn rows_that_can_not_be_sent_fail_with_dead_letters(fixture: &Fixture)
 pub async fn what_is_shared_is_written_once_per_entity(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
     let [five, six] = ["5", "6"].map(|id| entity("RESTAURANT", id));
-    let shared =
-        [vec![(five.clone(), true), (six.clone(), false)], vec![(five.clone(), false), (six.clone(), false)]];
+    let admins = entity("ADMIN_USER", "*");
+    let shared = [
+        vec![(five.clone(), true), (six.clone(), false), (admins.clone(), true)],
+        vec![(five.clone(), false), (six.clone(), false), (admins.clone(), true)],
+    ];
     for (done, entities) in (1..).zip(shared) {
         let claim = if done == 1 { Claim::Fresh { limit: 1 } } else { Claim::Unfinished { after: 0 } };
         let claim = fixture.try_claim(claim).await.expect("the event waits");
         let step = FanOutStep { entities, ..step_of(&claim.events()[0], Step::Continues(cursor(done))) };
         fixture.commit(claim, vec![step], vec![]).await;
     }
-    assert_eq!(fixture.count("SELECT count(*) FROM event_notification").await, 2);
-    let shared_read = "SELECT count(*) FROM event_notification WHERE entity_id = '5' AND shared_read";
-    assert_eq!(fixture.count(shared_read).await, 1, "what was shared once stays so");
+    assert_eq!(fixture.count("SELECT count(*) FROM event_notification").await, 3);
+    for (entity_type, entity_id) in [("RESTAURANT", "5"), ("ADMIN_USER", "*")] {
+        let shared_read = format!(
+            "SELECT count(*) FROM event_notification
+             WHERE entity_type = '{entity_type}' AND entity_id = '{entity_id}' AND shared_read"
+        );
+        assert_eq!(fixture.count(&shared_read).await, 1, "what was shared once stays so");
+    }
 }
 
 pub async fn who_has_the_row_already_is_not_told_again(fixture: &Fixture) {

@@ -6,7 +6,7 @@ use campanile_domain::channel::Channel::{Email, Push, Sms, Websocket};
 use campanile_domain::event::{Failure, NewEvent};
 use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::send::{AddressDone, AddressEnd, REJECTED, SendState};
-use campanile_domain::time::Timestamp;
+use campanile_domain::time::{self, Timestamp, between};
 use serde_json::json;
 
 use super::Fixture;
@@ -15,7 +15,8 @@ use super::given::{
     texts,
 };
 use crate::{
-    Acceptance, Capture, DeadLetterFilter, FanOutStep, Retained, Rewritten, SendJob, Settlement, Step,
+    Acceptance, Capture, DeadLetterFilter, FanOutStep, Horizon, Retained, Rewritten, SendJob, Settlement,
+    Step,
 };
 
 const AGE: Duration = Duration::from_hours(24);
@@ -36,7 +37,8 @@ const TABLES: [&str; 11] = [
 ];
 
 async fn retain(fixture: &Fixture, after: i64, limit: usize) -> Retained {
-    fixture.store.retain(AGE, after, limit).await.expect("the database is there")
+    let now = fixture.store.now().await.expect("the database is there");
+    fixture.store.retain(time::earlier(now, AGE), after, limit).await.expect("the database is there")
 }
 
 /// One sweep; answers how many rows went with each call.
@@ -351,4 +353,58 @@ pub async fn an_event_that_was_brought_back_stays(fixture: &Fixture) {
     assert_eq!(sweep_all(fixture).await, 0);
     assert_eq!(fixture.event_status("event").await, "PENDING");
     assert_eq!(fixture.outbox_statuses("row").await, ["PENDING"]);
+}
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// Moves the horizon as an instance that has seen it and was up for so long.
+async fn move_horizon(fixture: &Fixture, seen: Option<i64>, by: Duration) -> Option<Horizon> {
+    fixture.store.move_horizon(30 * DAY, seen, by).await.expect("the database is there")
+}
+
+pub async fn a_clock_that_jumps_ahead_deletes_nothing(fixture: &Fixture) {
+    assert_eq!(move_horizon(fixture, None, DAY).await, None, "there is nothing to keep");
+    done(fixture, "a").await;
+    let arrived = fixture.store.now().await.expect("the database is there");
+    fixture.advance(3_650 * DAY).await;
+    let first = move_horizon(fixture, None, 100 * DAY).await.expect("there is a row");
+    assert!(between(first.before, arrived) < DAY && first.before <= arrived, "by the row, not by the clock");
+    let horizon = move_horizon(fixture, Some(first.moves), 2 * DAY).await.expect("there is a row");
+    assert_eq!(between(first.before, horizon.before), 2 * DAY);
+    assert_eq!(horizon.moves, first.moves + 1);
+    assert_eq!(
+        move_horizon(fixture, None, 2 * DAY).await,
+        Some(horizon),
+        "who has not seen it moves nothing"
+    );
+    let late = move_horizon(fixture, Some(first.moves), 2 * DAY).await;
+    assert_eq!(late, Some(horizon), "nor does who comes behind another");
+    assert_eq!(fixture.store.retain(first.before, 0, 1_000).await.expect("it is there").rows, 0);
+    assert!(is_there(fixture, "a").await);
+    assert!(fixture.store.retain(horizon.before, 0, 1_000).await.expect("it is there").rows > 0);
+    assert!(!is_there(fixture, "a").await);
+}
+
+pub async fn the_horizon_follows_a_clock_that_is_right(fixture: &Fixture) {
+    done(fixture, "a").await;
+    let mut horizon = move_horizon(fixture, None, DAY).await.expect("there is a row");
+    for _ in 0..40 {
+        fixture.advance(DAY).await;
+        let moved = move_horizon(fixture, Some(horizon.moves), 2 * DAY).await.expect("there is a row");
+        assert!(moved.before >= horizon.before, "it never goes back");
+        horizon = moved;
+    }
+    let now = fixture.store.now().await.expect("the database is there");
+    let age = between(horizon.before, now);
+    assert!(age >= 30 * DAY && age < 31 * DAY, "{age:?}");
+}
+
+pub async fn the_horizon_begins_at_the_oldest_event_that_may_go(fixture: &Fixture) {
+    fixture.accept(&[event("waits")]).await;
+    fixture.advance(100 * DAY).await;
+    done(fixture, "a").await;
+    let arrived = fixture.store.now().await.expect("the database is there");
+    fixture.advance(40 * DAY).await;
+    let horizon = move_horizon(fixture, None, DAY).await.expect("there is a row");
+    assert!(horizon.before <= arrived && between(horizon.before, arrived) < DAY, "what waits is passed over");
 }

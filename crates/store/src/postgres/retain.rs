@@ -3,19 +3,45 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
 
 use super::outbox::columns;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, statement};
-use crate::{RetainStore, Retained, StoreError};
+use crate::retain::{before, moved};
+use crate::{Horizon, RetainStore, Retained, StoreError};
 
 /// How many events one call looks at. They come by arrival, so that behind as many young ones there is nothing old.
 const EVENTS_AT_ONCE: i64 = 1_000;
 
 #[async_trait]
 impl RetainStore for Postgres {
-    async fn retain(&self, age: Duration, after: i64, limit: usize) -> Result<Retained, StoreError> {
+    async fn move_horizon(
+        &self,
+        age: Duration,
+        seen: Option<i64>,
+        by: Duration,
+    ) -> Result<Option<Horizon>, StoreError> {
+        let mut rows = self.query(statement::READ_HORIZON, &[]).await?;
+        if rows.is_empty() {
+            self.execute(statement::BEGIN_HORIZON, &[]).await?;
+            rows = self.query(statement::READ_HORIZON, &[]).await?;
+        }
+        let Some(row) = rows.first() else { return Ok(None) };
+        let (mut stored, now): (Timestamp, Timestamp) = (read::get(row, "horizon")?, read::get(row, "now")?);
+        let mut moves: i64 = read::get(row, "moves")?;
+        if seen == Some(moves) {
+            let further = moved(stored, now, age, by);
+            // Who lost against another goes by what it read.
+            if self.execute(statement::MOVE_HORIZON, &[&further, &moves]).await? > 0 {
+                (stored, moves) = (further, moves + 1);
+            }
+        }
+        Ok(Some(Horizon { before: before(stored, now, age), moves }))
+    }
+
+    async fn retain(&self, before: Timestamp, after: i64, limit: usize) -> Result<Retained, StoreError> {
         let transaction = self.begin().await?;
         let locked = transaction.query(statement::LOCK_RETAIN, &[]).await?;
         if !read::get::<bool>(read::only(&locked)?, "alone")? {
@@ -23,7 +49,7 @@ impl RetainStore for Postgres {
             return Ok(Retained::default());
         }
         let mut budget = Budget { spent: 0, limit: limit.max(1) as u64, enough: false };
-        let next = retain(&transaction, age.as_secs_f64(), after, &mut budget).await?;
+        let next = retain(&transaction, before, after, &mut budget).await?;
         transaction.commit().await?;
         Ok(Retained { rows: budget.spent, next })
     }
@@ -50,11 +76,11 @@ impl Budget {
 /// Answers where to go on.
 async fn retain(
     transaction: &Transaction,
-    age: f64,
+    before: Timestamp,
     after: i64,
     budget: &mut Budget,
 ) -> Result<Option<i64>, StoreError> {
-    let events = transaction.query(statement::RETAIN_PAGE, &[&age, &after, &EVENTS_AT_ONCE]).await?;
+    let events = transaction.query(statement::RETAIN_PAGE, &[&before, &after, &EVENTS_AT_ONCE]).await?;
     let is = |row: &Row, column: &str| read::get::<bool>(row, column);
     let (mut passed, mut any_old) = (after, false);
     for event in &events {
@@ -69,7 +95,7 @@ async fn retain(
         return Ok(Some(passed));
     }
     for sql in [statement::DELETE_OLD_CAPTURED, statement::DELETE_STRAY_LETTERS] {
-        budget.spent += transaction.execute(sql, &[&age, &budget.left()]).await?;
+        budget.spent += transaction.execute(sql, &[&before, &budget.left()]).await?;
     }
     Ok(budget.is_spent().then_some(passed))
 }
@@ -134,6 +160,6 @@ async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) ->
 async fn remember(transaction: &Transaction, id: i64) -> Result<(), StoreError> {
     let rows = transaction.query(statement::FORGOTTEN_EVENT, &[&id]).await?;
     let Some(row) = rows.first() else { return Ok(()) };
-    let hash = read::event(row).map_or_else(|_| String::new(), |event| event.body_hash().as_str().to_owned());
-    transaction.execute(statement::REMEMBER_EVENT, &[&id, &hash]).await.map(drop)
+    let hash = read::body_hash(row);
+    transaction.execute(statement::REMEMBER_EVENT, &[&id, &hash.as_str()]).await.map(drop)
 }

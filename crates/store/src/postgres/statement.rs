@@ -3,6 +3,7 @@
 statements! {
     ACCEPT_EVENT = "accept_event";
     ASSIGN_CHUNK = "assign_chunk";
+    BEGIN_HORIZON = "begin_horizon";
     CANCEL_ROW = "cancel_row";
     CHUNK_ROWS = "chunk_rows";
     CLAIM_CHUNK = "claim_chunk";
@@ -76,6 +77,7 @@ statements! {
     LOCK_SIGNALS = "lock_signals";
     LOST_ROWS = "lost_rows";
     MARK_REPLAYED = "mark_replayed";
+    MOVE_HORIZON = "move_horizon";
     NEXT_DUE = "next_due";
     NOTE_RECEIPT = "note_receipt";
     NOW = "now";
@@ -88,6 +90,7 @@ statements! {
     POSTED_UNDER = "posted_under";
     PREFERENCES_OF = "preferences_of";
     PUT_SEND_ADDRESS = "put_send_address";
+    READ_HORIZON = "read_horizon";
     RECEIVE = "receive";
     RECEIVE_ROW = "receive_row";
     RECEIVE_SEND = "receive_send";

@@ -10,7 +10,7 @@ use campanile_domain::finding::Finding;
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use super::{Sqlite, migrations};
+use super::{Sqlite, lock, migrations};
 use crate::examine::{self, PATIENCE, Schema, not_told};
 
 const MIB: u64 = 1024 * 1024;
@@ -27,8 +27,8 @@ impl Sqlite {
     }
 }
 
-fn examine(path: &Path) -> Vec<Finding> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+pub(super) fn examine(path: &Path) -> Vec<Finding> {
+    let folder = lock::folder_of(path);
     let metadata = match path.metadata() {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -45,7 +45,7 @@ fn examine(path: &Path) -> Vec<Finding> {
     let mut findings = vec![Finding::ok("database", what)];
     findings.extend(readable_by_others(path, folder, metadata.permissions().mode()));
     findings.extend(disk(folder));
-    findings.push(instance(&folder.join("campanile.lock")));
+    findings.push(instance(folder));
     findings.push(integrity(&connection, path));
     match schema(&connection) {
         Ok(Schema::Missing) => findings.push(Schema::Missing.finding(Ok(()))),
@@ -117,17 +117,18 @@ fn room(free_bytes: u64, folder: &Path) -> Finding {
 }
 
 /// Who holds the lock, as the system tells it: taking the lock, even for a moment, would keep an instance from starting.
-fn instance(lock: &Path) -> Finding {
+fn instance(folder: &Path) -> Finding {
     const SUBJECT: &str = "instance";
-    let inode = lock.metadata().map(|metadata| metadata.ino()).ok();
-    let locks = std::fs::read_to_string("/proc/locks");
-    match (inode, locks) {
-        (Some(inode), Ok(locks)) => match holder(&locks, inode) {
-            Some(pid) => Finding::ok(SUBJECT, format!("process {pid} runs on this file")),
-            None => Finding::ok(SUBJECT, "none runs on this file"),
-        },
-        (None, _) => Finding::ok(SUBJECT, "none runs on this file"),
-        (_, Err(error)) => not_told(SUBJECT, &format!("/proc/locks: {error}")),
+    let locked = [lock::lock_file(folder), folder.to_owned()];
+    match std::fs::read_to_string("/proc/locks") {
+        Ok(locks) => {
+            let holder = |path: &PathBuf| holder(&locks, path.metadata().ok()?.ino());
+            match locked.iter().find_map(holder) {
+                Some(pid) => Finding::ok(SUBJECT, format!("process {pid} runs on this file")),
+                None => Finding::ok(SUBJECT, "none runs on this file"),
+            }
+        }
+        Err(error) => not_told(SUBJECT, &format!("/proc/locks: {error}")),
     }
 }
 

@@ -12,6 +12,7 @@ mod fan_out;
 mod held;
 mod instance;
 mod lease;
+pub mod lock;
 mod outbox;
 mod people;
 mod read;
@@ -25,7 +26,6 @@ mod trace;
 mod waiting;
 mod writer;
 
-use std::fs::{File, OpenOptions, TryLockError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -40,6 +40,7 @@ use tokio::sync::Semaphore;
 
 use crate::{Store, StoreError};
 use held::HeldEvents;
+use lock::EngineLock;
 use session::Session;
 use writer::Writer;
 
@@ -64,8 +65,7 @@ struct Shared {
     permits: Arc<Semaphore>,
     clock: Clock,
     held_events: HeldEvents,
-    /// Held for as long as the engine runs; the system lets go of it when the process dies.
-    _lock: File,
+    _lock: EngineLock,
 }
 
 /// SQLite has no clock of its own. Tests move this one instead of waiting.
@@ -90,7 +90,7 @@ impl Sqlite {
     }
 
     pub fn open_with_clock(path: &Path, clock: Clock) -> Result<Self, StoreError> {
-        let lock = lock(path)?;
+        let lock = lock::take(path)?;
         let mut connection = connect(path, OpenFlags::default()).map_err(|e| cannot_open(path, &e))?;
         migrate(&mut connection).map_err(|e| cannot_open(path, &e))?;
         // The lock is ours, so whoever held these leases is gone.
@@ -169,36 +169,6 @@ fn in_snapshot<T>(
     Ok(result)
 }
 
-/// One engine per file: a second one would publish and send the same rows.
-fn lock(path: &Path) -> Result<File, StoreError> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(|e| {
-        StoreError::Unusable(format!(
-            "the data folder {} can't be made: {e}; choose another with --data-dir",
-            folder.display()
-        ))
-    })?;
-    let lock_path = folder.join("campanile.lock");
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path).map_err(|e| {
-        StoreError::Unusable(format!(
-            "the lock {} can't be opened: {e}; check the folder's permissions",
-            lock_path.display()
-        ))
-    })?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::Unusable(format!(
-            "another Campanile is already running on {} (it holds {}): stop it first, choose another --data-dir, or use PostgreSQL to run several instances",
-            path.display(),
-            lock_path.display()
-        ))),
-        Err(TryLockError::Error(e)) => Err(StoreError::Unusable(format!(
-            "{} can't be locked: {e}; choose a --data-dir on a local disk",
-            lock_path.display()
-        ))),
-    }
-}
-
 /// What the engine writes are statuses and texts of the domain's types, so that what tables demand of them holds anyway. SQLite builds a b-tree
 /// for each list of statuses that it compares with, at each execution: opening and closing these was a tenth of this thread's time. Producers write to the
 /// file over connections of their own, on which everything is checked; and so it is in debug builds, which are those of the tests.
@@ -235,6 +205,7 @@ fn migrations() -> Result<Vec<Migration>, refinery::Error> {
         ("V7__min_priority", include_str!("migrations/V7__min_priority.sql")),
         ("V8__deferrals", include_str!("migrations/V8__deferrals.sql")),
         ("V9__stages", include_str!("migrations/V9__stages.sql")),
+        ("V11__retain_horizon", include_str!("migrations/V11__retain_horizon.sql")),
     ]
     .into_iter()
     .map(|(name, sql)| Migration::unapplied(name, sql))

@@ -3,26 +3,60 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use campanile_domain::time::{self, Timestamp};
 use rusqlite::named_params;
 
-use super::outbox::earlier;
 use super::session::Session;
 use super::{Sqlite, read, statement};
-use crate::{RetainStore, Retained, StoreError};
+use crate::retain::{before, moved};
+use crate::{Horizon, RetainStore, Retained, StoreError};
 
 /// How many events one call looks at. They come by arrival, so that behind as many young ones there is nothing old.
 const EVENTS_AT_ONCE: usize = 1_000;
 
 #[async_trait]
 impl RetainStore for Sqlite {
-    async fn retain(&self, age: Duration, after: i64, limit: usize) -> Result<Retained, StoreError> {
+    async fn move_horizon(
+        &self,
+        age: Duration,
+        seen: Option<i64>,
+        by: Duration,
+    ) -> Result<Option<Horizon>, StoreError> {
+        let now = self.clock();
+        self.write(move |session, _| {
+            let Some((mut stored, mut moves)) = horizon(session)? else { return Ok(None) };
+            if seen == Some(moves) {
+                stored = moved(stored, now, age, by);
+                let params = named_params! { ":horizon": time::to_text(stored), ":moves": moves };
+                moves += i64::try_from(session.change(statement::MOVE_HORIZON, params)?).unwrap_or_default();
+            }
+            Ok(Some(Horizon { before: before(stored, now, age), moves }))
+        })
+        .await
+    }
+
+    async fn retain(&self, before: Timestamp, after: i64, limit: usize) -> Result<Retained, StoreError> {
         self.write(move |session, now| {
             let mut budget = Budget { spent: 0, limit: limit.max(1) };
-            let next = retain(session, now, &earlier(now, age), after, &mut budget)?;
+            let next = retain(session, now, &time::to_text(before), after, &mut budget)?;
             Ok(Retained { rows: budget.spent as u64, next })
         })
         .await
     }
+}
+
+/// As it is stored, and how often it was moved.
+fn horizon(session: &Session) -> Result<Option<(Timestamp, i64)>, StoreError> {
+    let read = || {
+        session.first(statement::READ_HORIZON, named_params! {}, |row| {
+            Ok((read::maybe_time(row, "horizon")?.unwrap_or_default(), row.get("moves")?))
+        })
+    };
+    if let Some(found) = read()? {
+        return Ok(Some(found));
+    }
+    session.change(statement::BEGIN_HORIZON, named_params! {})?;
+    read()
 }
 
 /// How many rows may still be deleted.
@@ -127,10 +161,9 @@ fn delete_rows(session: &Session, id: i64, budget: &mut Budget) -> Result<(), St
 
 /// The id of an event is never forgotten, nor what its body was if that could be read.
 fn remember(session: &Session, now: &str, id: i64) -> Result<(), StoreError> {
-    let hash = session.first(statement::FORGOTTEN_EVENT, named_params! { ":id": id }, |row| {
-        Ok(read::event(row).map_or_else(|_| String::new(), |event| event.body_hash().as_str().to_owned()))
-    })?;
+    let params = named_params! { ":id": id };
+    let hash = session.first(statement::FORGOTTEN_EVENT, params, |row| Ok(read::body_hash(row)))?;
     let Some(hash) = hash else { return Ok(()) };
-    let params = named_params! { ":id": id, ":body_hash": hash, ":now": now };
+    let params = named_params! { ":id": id, ":body_hash": hash.as_str(), ":now": now };
     session.change(statement::REMEMBER_EVENT, params).map(drop)
 }

@@ -3,6 +3,7 @@
 statements! {
     ACCEPT_EVENT = "accept_event";
     ASSIGN_CHUNK = "assign_chunk";
+    BEGIN_HORIZON = "begin_horizon";
     CANCEL_ROW = "cancel_row";
     CHUNK_ROWS = "chunk_rows";
     CLAIM_CHUNK = "claim_chunk";
@@ -72,6 +73,7 @@ statements! {
     LIST_SENDS_OF = "list_sends_of";
     LOST_ROWS = "lost_rows";
     MARK_REPLAYED = "mark_replayed";
+    MOVE_HORIZON = "move_horizon";
     NEXT_DUE = "next_due";
     NOTE_RECEIPT = "note_receipt";
     NOTIFICATION_OF = "notification_of";
@@ -84,6 +86,7 @@ statements! {
     POSTED_UNDER = "posted_under";
     PREFERENCES_OF = "preferences_of";
     PUT_SEND_ADDRESS = "put_send_address";
+    READ_HORIZON = "read_horizon";
     RECEIVE_NOTIFICATION = "receive_notification";
     RECEIVE_ROW = "receive_row";
     RECEIVE_SEND = "receive_send";

@@ -3,4 +3,4 @@ DELETE FROM campanile.dead_letter
 WHERE id IN (
     SELECT id
     FROM (SELECT id, created_at FROM campanile.dead_letter WHERE event_id IS NULL ORDER BY event_id, id LIMIT $2) first
-    WHERE created_at < campanile.now() - make_interval(secs => $1))
+    WHERE created_at < $1::timestamptz)

@@ -1,5 +1,5 @@
 -- The next events by arrival, and which of them may go. Primary key.
-SELECT id, created_at < campanile.now() - make_interval(secs => $1) AS is_old,
+SELECT id, created_at < $1::timestamptz AS is_old,
        status IN ('PROCESSED', 'FAILED', 'CANCELLED') AS is_closed
 FROM campanile.event_outbox
 WHERE id > $2

@@ -15,6 +15,7 @@ use crate::{RowFilter, Table};
 /// Scans that are meant, though they go through all that an index or a table has. Each is a statement, the index or the table,
 /// and why.
 const MEANT: &[(&str, &str, &str)] = &[
+    ("begin_horizon", "event_outbox_pkey", "from the beginning, up to a thousand"),
     ("claim_unfinished", "event_outbox_unfinished", "a queue: the index has only what has begun"),
     ("open_events", "event_outbox_unfinished", "the index has only what has begun"),
     ("default_settings", "entity_notification_settings_defaults", "all that the index has is asked for"),

@@ -1,5 +1,7 @@
 //! One file, one engine: its lock, its migrations, and what it takes over from the process before.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use campanile_domain::channel::Channel;
 
 use super::{Folder, count, event};
 use crate::sqlite::Sqlite;
+use crate::sqlite::examine::examine;
 use crate::{Acceptance, EventStore, Held, LeaseStore, OutboxStore, RowStore, SendStore, Store, StoreError};
 
 const LEASE: Duration = Duration::from_mins(10);
@@ -21,6 +24,32 @@ fn a_second_engine_on_one_file_is_refused() {
         [folder.database().to_str().unwrap(), "campanile.lock", "stop it first", "--data-dir", "PostgreSQL"]
     {
         assert!(message.contains(part), "{message} does not say {part}");
+    }
+}
+
+#[test]
+fn deleting_the_lock_admits_no_second_engine() {
+    let folder = Folder::new();
+    let _store = folder.open();
+    std::fs::remove_file(folder.path().join("campanile.lock")).unwrap();
+    for _ in 0..2 {
+        let refused = Sqlite::open(&folder.database());
+        let Err(StoreError::Unusable(message)) = refused else { panic!("{refused:?}") };
+        assert!(message.contains("another Campanile is already running"), "{message}");
+    }
+    let findings = examine(&folder.database());
+    let held = format!("process {} runs on this file", std::process::id());
+    assert!(findings.iter().any(|finding| finding.what == held), "{findings:?}");
+}
+
+#[test]
+fn files_are_their_owners_in_a_folder_that_is_open_to_all() {
+    let folder = Folder::new();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let _store = folder.open();
+    for name in ["campanile.db", "campanile.db-wal", "campanile.db-shm", "campanile.lock"] {
+        let mode = folder.path().join(name).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
     }
 }
 

@@ -10,6 +10,9 @@ use crate::{RowFilter, Table};
 
 /// Scans that are meant. Each is a statement, the beginning of a line of its plan, and why.
 const MEANT: &[(&str, &str, &str)] = &[
+    ("begin_horizon", "SCAN event_outbox", "the first thousand of its key"),
+    ("begin_horizon", "SCAN first", "these"),
+    ("begin_horizon", "SCAN oldest", "one row"),
     ("list_doubts", "SCAN k", "a page of sends"),
     ("list_due", "SCAN k", "a page of sends"),
     ("list_sends", "SCAN k", "a page of sends"),

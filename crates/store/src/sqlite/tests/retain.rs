@@ -1,11 +1,9 @@
 //! How far a sweep over old events looks.
 
-use std::time::Duration;
+use campanile_domain::time::Timestamp;
 
 use super::{Folder, count};
 use crate::RetainStore;
-
-const AGE: Duration = Duration::from_hours(24);
 
 #[tokio::test]
 async fn a_sweep_goes_on_behind_many_events_that_stay_and_ends_at_many_young_ones() {
@@ -20,6 +18,7 @@ async fn a_sweep_goes_on_behind_many_events_that_stay_and_ends_at_many_young_one
         );
         connection.execute_batch(&sql).unwrap();
     };
+    let before: Timestamp = "2026-01-21T10:15:30Z".parse().unwrap();
     let (old, young) = ("2001-01-01T00:00:00.000Z", "9000-01-01T00:00:00.000Z");
     insert(1_500, "PENDING", old);
     insert(3, "FAILED", old);
@@ -28,7 +27,7 @@ async fn a_sweep_goes_on_behind_many_events_that_stay_and_ends_at_many_young_one
     let mut calls = Vec::new();
     let mut after = Some(0);
     while let Some(position) = after {
-        let retained = store.retain(AGE, position, 100).await.unwrap();
+        let retained = store.retain(before, position, 100).await.unwrap();
         calls.push(retained.rows);
         after = retained.next;
     }
@@ -36,5 +35,9 @@ async fn a_sweep_goes_on_behind_many_events_that_stay_and_ends_at_many_young_one
     assert_eq!(count(&connection, "SELECT count(*) FROM event_outbox"), 1_505);
     connection.execute_batch("DELETE FROM event_outbox").unwrap();
     insert(2_000, "PROCESSED", young);
-    assert_eq!(store.retain(AGE, 0, 100).await.unwrap().next, None, "nobody looks at all of them each time");
+    assert_eq!(
+        store.retain(before, 0, 100).await.unwrap().next,
+        None,
+        "nobody looks at all of them each time"
+    );
 }

@@ -1,0 +1,76 @@
+//! One engine per folder: a second one would publish and send the same rows. Held are a file that says so to whoever looks into the
+//! folder, and the folder itself, so that deleting the file admits nobody.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::StoreError;
+
+/// For the eyes of their owner only, whatever the folder's own permissions.
+const PRIVATE: u32 = 0o600;
+
+/// Held for as long as the engine runs; the system lets go of it when the process dies.
+#[derive(Debug)]
+pub struct EngineLock {
+    _file: File,
+    /// None, where the file system can't lock folders.
+    _folder: Option<File>,
+}
+
+/// Takes the lock of a folder that is there. None, if somebody else has it.
+pub fn try_lock(folder: &Path) -> io::Result<Option<EngineLock>> {
+    let path = lock_file(folder);
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(PRIVATE).open(path)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    let folder = File::open(folder)?;
+    let folder = match folder.try_lock() {
+        Ok(()) => Some(folder),
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(_)) => None,
+    };
+    Ok(Some(EngineLock { _file: file, _folder: folder }))
+}
+
+/// Makes the folder and locks it for the engine on the database at `path`, which is made, too: SQLite would let others read it.
+pub fn take(path: &Path) -> Result<EngineLock, StoreError> {
+    let folder = folder_of(path);
+    std::fs::create_dir_all(folder).map_err(|e| {
+        StoreError::Unusable(format!(
+            "the data folder {} can't be made: {e}; choose another with --data-dir",
+            folder.display()
+        ))
+    })?;
+    let locked = try_lock(folder).map_err(|e| {
+        StoreError::Unusable(format!(
+            "the lock {} can't be taken: {e}; check the folder's permissions, and choose a --data-dir on a local disk",
+            lock_file(folder).display()
+        ))
+    })?;
+    let lock = locked.ok_or_else(|| {
+        StoreError::Unusable(format!(
+            "another Campanile is already running on {} (it holds {}): stop it first, choose another --data-dir, or use PostgreSQL to run several instances",
+            path.display(),
+            lock_file(folder).display()
+        ))
+    })?;
+    match OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            Err(StoreError::Unusable(format!("the database {} can't be made: {error}", path.display())))
+        }
+        _ => Ok(lock),
+    }
+}
+
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+pub fn lock_file(folder: &Path) -> PathBuf {
+    folder.join("campanile.lock")
+}

@@ -1,0 +1,2 @@
+-- The horizon: one row at most. Primary key.
+SELECT horizon, moves FROM retain_horizon WHERE id = 1
