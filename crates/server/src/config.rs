@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::data_folder::read_key;
 use crate::http::TwilioCallbacks;
 use anyhow::{Context, bail};
 use campanile_channels::Providers;
@@ -17,7 +18,7 @@ use campanile_domain::send::{OnDoubt, SendPolicy};
 use campanile_domain::time::parse_duration;
 use campanile_domain::user_type::{UserType, UserTypes};
 use campanile_engine::config::{
-    FanOutConfig, PublishConfig, ReceiveConfig, RecoverConfig, RetainConfig, SendConfig,
+    FanOutConfig, PublishConfig, ReceiveConfig, RecoverConfig, RetainConfig, SendConfig, check_lease,
 };
 use campanile_engine::{EngineConfig, Roles};
 use config::{Environment, File, FileFormat};
@@ -25,7 +26,8 @@ use reqwest::Url;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use backend::{Broker, BrokerChoice, Database, DatabaseChoice};
+use backend::given;
+pub use backend::{Broker, BrokerChoice, Database, DatabaseChoice, MAX_UNDELIVERED};
 use channels::twilio_callback;
 
 pub use channels::Channels;
@@ -103,6 +105,19 @@ pub struct Auth {
     #[serde(serialize_with = "redacted")]
     pub admin_key: String,
     pub admin_key_file: PathBuf,
+}
+
+impl Auth {
+    /// The configured key, or that of the configured file.
+    pub fn given_key(&self) -> anyhow::Result<Option<String>> {
+        if !self.admin_key.is_empty() {
+            return Ok(Some(self.admin_key.clone()));
+        }
+        let Some(file) = given(&self.admin_key_file) else { return Ok(None) };
+        let key = read_key(&file)
+            .with_context(|| format!("auth.admin_key_file {} can't be read", file.display()))?;
+        Ok(Some(key))
+    }
 }
 
 impl std::fmt::Debug for Auth {
@@ -306,15 +321,31 @@ impl Config {
         Ok(config)
     }
 
+    /// Also checks what only a server needs: an attempt fits into its lease, and what it reads and connects to at its start
+    /// makes sense.
+    pub fn load_to_serve(flags: &Flags) -> anyhow::Result<Self> {
+        let config = Self::load(flags)?;
+        check_lease(&config.providers()?, config.engine.lease.0).map_err(anyhow::Error::msg)?;
+        if let DatabaseChoice::Postgres(postgres) = config.database.choice(&config.data_dir)? {
+            postgres.check()?;
+        }
+        match config.broker_choice()? {
+            BrokerChoice::RabbitMq(rabbitmq) if config.roles()?.use_broker() => rabbitmq.check()?,
+            BrokerChoice::RabbitMq(_) | BrokerChoice::InProcess => {}
+        }
+        config.auth.given_key()?;
+        Ok(config)
+    }
+
     fn check(&self) -> anyhow::Result<()> {
         let database = self.database.choice(&self.data_dir)?;
-        let broker = self.broker.choice()?;
+        let broker = self.broker_choice()?;
         let missing = self.roles()?.missing();
         // Nobody else can run what this instance leaves out.
         let alone = match (&database, &broker) {
             (DatabaseChoice::Sqlite { .. }, _) => Some("SQLite serves one instance"),
             (_, BrokerChoice::InProcess) => Some("the in-process broker serves one instance"),
-            (DatabaseChoice::Postgres(_), BrokerChoice::RabbitMq { .. }) => None,
+            (DatabaseChoice::Postgres(_), BrokerChoice::RabbitMq(_)) => None,
         };
         if let Some(why) = alone.filter(|_| !missing.is_empty()) {
             let missing: Vec<&str> = missing.into_iter().map(campanile_engine::Role::as_str).collect();
@@ -324,7 +355,6 @@ impl Config {
             );
         }
         self.server.check()?;
-        UserTypes::new(self.user_types.clone()).map_err(anyhow::Error::msg)?;
         for (key, value) in [
             ("fan_out.batch", self.fan_out.batch),
             ("publish.batch", self.publish.batch),
@@ -364,6 +394,14 @@ impl Config {
         Ok(url.map(|url| TwilioCallbacks { url: twilio_callback(&url), auth_tokens }))
     }
 
+    pub fn broker_choice(&self) -> anyhow::Result<BrokerChoice> {
+        self.broker.choice(self.user_types()?.queues())
+    }
+
+    fn user_types(&self) -> anyhow::Result<UserTypes> {
+        UserTypes::new(self.user_types.clone()).map_err(anyhow::Error::msg)
+    }
+
     pub fn roles(&self) -> anyhow::Result<Roles> {
         self.engine.roles.parse().map_err(|error| anyhow::anyhow!("engine.roles: {error}"))
     }
@@ -376,7 +414,7 @@ impl Config {
         Ok(EngineConfig {
             instance,
             roles: self.roles()?,
-            user_types: UserTypes::new(self.user_types.clone()).map_err(anyhow::Error::msg)?,
+            user_types: self.user_types()?,
             fan_out: FanOutConfig {
                 poll_interval: self.fan_out.poll_interval.0,
                 batch: self.fan_out.batch,

@@ -24,8 +24,7 @@ pub(super) async fn examine(config: &RabbitMqConfig) -> Vec<Finding> {
 }
 
 async fn connect(config: &RabbitMqConfig) -> Result<(Address, Topology, Connection), BrokerError> {
-    let address = Address::parse(&config.url, config.ca_file.as_deref())?;
-    let topology = Topology::new(&config.prefix, &config.queues)?;
+    let (address, topology) = config.parse()?;
     let connection = address.connect("is examined").await?;
     Ok((address, topology, connection))
 }

@@ -17,18 +17,18 @@ use serde_json::json;
 
 use super::CommandResult;
 use super::output::{self, columns, say, wrapped};
-use super::serve::Backend;
+use super::serve::Serve;
 use crate::config::{Config, DatabaseChoice, Flags};
 
 #[derive(Debug, Args)]
 pub struct Doctor {
     #[command(flatten)]
-    pub backend: Backend,
+    pub serve: Serve,
 }
 
 impl Doctor {
     pub async fn run(&self, flags: &Flags, url: Option<&str>, as_json: bool) -> CommandResult {
-        let findings = match Config::load(flags) {
+        let findings = match Config::load_to_serve(flags) {
             Ok(config) => examine(&config, flags, url).await,
             Err(error) => vec![Finding::wrong(
                 "configuration",

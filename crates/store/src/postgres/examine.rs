@@ -76,7 +76,8 @@ impl Session {
     ) -> Result<(Self, Finding), Finding> {
         let wrong =
             |error: StoreError| Finding::wrong(subject, error.to_string(), format!("correct database.{key}"));
-        let mut server = Server::new(url, config.ca_file.as_deref()).map_err(wrong)?;
+        let mut server =
+            Server::new(&format!("database.{key}"), url, config.ca_file.as_deref()).map_err(wrong)?;
         server.config.application_name("campanile doctor");
         let connecting = server.config.connect(server.tls.clone());
         let Ok(connected) = tokio::time::timeout(CONNECT_PATIENCE, connecting).await else {
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn encryption_is_asked_for_where_there_is_a_network() {
-        let remote = |url: &str| is_remote(&Server::new(url, None).unwrap());
+        let remote = |url: &str| is_remote(&Server::new("database.url", url, None).unwrap());
         assert!(remote("postgres://db.example/d") && remote("postgres://10.0.0.7/d"));
         assert!(!remote("postgres://localhost/d") && !remote("postgres://127.0.0.1:5499/d"));
         assert!(!remote("postgres://[::1]/d") && !remote("postgres:///d?host=/run/postgresql"));
