@@ -68,6 +68,8 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
         twilio_callbacks: config.twilio_callbacks()?.map(Arc::new),
         places: http::places(),
         body_timeout: config.server.body_timeout.0,
+        write_probe: Arc::default(),
+        database_id: engine.store.identity().await?.into(),
     };
     let running = engine.start();
     let stop_http = CancellationToken::new();

@@ -16,6 +16,7 @@ mod query;
 mod request_body;
 mod rows;
 mod sends;
+mod write_probe;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub use callbacks::TwilioCallbacks;
 pub use connections::{Limits, RESERVED_CONNECTIONS, Routers, serve};
 pub use places::{Places, places};
 use problem::Problem;
+use write_probe::WriteProbe;
 
 /// What handlers share.
 #[derive(Debug, Clone)]
@@ -47,6 +49,9 @@ pub struct App {
     pub places: Places,
     /// A body that takes longer holds memory and a place that others wait for.
     pub body_timeout: Duration,
+    pub write_probe: Arc<WriteProbe>,
+    /// By which `doctor` sees whether this server works on the database that it looks at.
+    pub database_id: Arc<str>,
 }
 
 /// What an instance serves: everything, or without the role `api` only what its operators need.

@@ -13,7 +13,7 @@ use campanile_store::sqlite::back_door::File;
 use serde_json::Value;
 
 use crate::command::Ran;
-use crate::support::home::campanile;
+use crate::support::home::{campanile, in_shell};
 use crate::support::{Backend, Home, Server, reservation, staff, until};
 
 /// Nobody listens there.
@@ -143,6 +143,23 @@ fn programs_are_told_the_same() {
         assert!(of("broker")[word].as_str().is_some_and(|text| text.len() > 20), "{findings:?}");
     }
     assert!(!ran.out.contains("secret"), "{}", ran.out);
+}
+
+#[tokio::test]
+async fn a_disk_that_takes_no_writes_is_told() {
+    let home = at_rest().await;
+    let before = files(home.path());
+    assert_found(&doctor(&mut home.campanile(), &[]), "writes", "ok", &[home.path().to_str().unwrap()]);
+    // Nobody may write into any file, as on a full disk.
+    let limited = "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\"";
+    let ran = doctor(&mut in_shell(limited, &home.campanile()), &[]);
+    assert_unwell(&ran, 1);
+    assert_found(&ran, "writes", "WRONG", &[home.path().to_str().unwrap(), "can't be written", "make room"]);
+    assert_eq!(files(home.path()), before, "trying leaves nothing behind");
+
+    let nowhere = Path::new("/proc/campanile");
+    let ran = doctor(&mut campanile(nowhere), &[]);
+    assert_found(&ran, "writes", "WRONG", &["/proc can't be written"]);
 }
 
 #[tokio::test]

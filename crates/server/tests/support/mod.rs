@@ -32,11 +32,14 @@ impl Server {
     }
 
     pub fn start_with(home: &Home, variables: &[(&str, &str)]) -> Self {
+        let mut command = home.campanile();
+        Self::spawn(command.args(["serve", "--listen", "127.0.0.1:0"]).envs(variables.iter().copied()))
+    }
+
+    pub fn spawn(command: &mut Command) -> Self {
         // Before the child is there, so that nothing that fails leaves it behind.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::new();
-        let mut command = home.campanile();
-        command.args(["serve", "--listen", "127.0.0.1:0"]).envs(variables.iter().copied());
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         let first = lines.next().expect("a server says where it listens").expect("what it says is text");

@@ -1,9 +1,10 @@
-//! Looking whether the database is well, without changing anything: each question is a read-only transaction with deadlines, and
-//! what can't be answered does not keep the rest from being asked.
+//! Looking whether the database is well, without changing anything: each question is a transaction with deadlines, read-only but for the
+//! one that tries to write, and what can't be answered does not keep the rest from being asked.
 
 mod grants;
 mod load;
 mod schema;
+mod writes;
 
 use std::time::Duration;
 
@@ -52,10 +53,13 @@ impl Postgres {
             let allowed = grants.level != Level::Wrong;
             findings.push(grants);
             if allowed {
+                findings.push(session.writes().await);
                 findings.push(session.recipients().await);
                 findings.extend(session.instance().await);
                 findings.extend(session.backlog().await);
             }
+        } else {
+            findings.extend(session.writable().await);
         }
         findings
     }
@@ -65,6 +69,12 @@ impl Postgres {
 struct Session {
     client: Client,
     server: Server,
+}
+
+/// Why a question has no answer.
+struct Failed {
+    code: Option<SqlState>,
+    why: String,
 }
 
 impl Session {
@@ -93,23 +103,30 @@ impl Session {
 
     /// One question. Nothing is waited for: neither a lock that somebody holds, nor an answer that takes long.
     async fn ask(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, String> {
+        self.run(sql, params, true).await.map_err(|Failed { why, .. }| why)
+    }
+
+    async fn run(&mut self, sql: &str, params: Params<'_>, read_only: bool) -> Result<Vec<Row>, Failed> {
         let millis = PATIENCE.as_millis();
         let deadlines = format!(
             "SET LOCAL statement_timeout = '{millis}ms'; SET LOCAL lock_timeout = '1s'; SET LOCAL enable_seqscan = off"
         );
         let asked = async {
-            let transaction = self.client.build_transaction().read_only(true).start().await?;
+            let transaction = self.client.build_transaction().read_only(read_only).start().await?;
             transaction.batch_execute(&deadlines).await?;
             let rows = transaction.query(sql, params).await?;
-            transaction.rollback().await?;
+            transaction.commit().await?;
             Ok(rows)
         };
         match tokio::time::timeout(2 * PATIENCE, asked).await {
-            Ok(answer) => answer.map_err(|error: tokio_postgres::Error| match error.code() {
-                Some(&SqlState::QUERY_CANCELED) => format!("it takes longer than {PATIENCE:?}"),
-                _ => connect::error(&error).to_string(),
+            Ok(answer) => answer.map_err(|error: tokio_postgres::Error| {
+                let why = match error.code() {
+                    Some(&SqlState::QUERY_CANCELED) => format!("it takes longer than {PATIENCE:?}"),
+                    _ => connect::error(&error).to_string(),
+                };
+                Failed { code: error.code().cloned(), why }
             }),
-            Err(_) => Err(format!("no answer within {:?}", 2 * PATIENCE)),
+            Err(_) => Err(Failed { code: None, why: format!("no answer within {:?}", 2 * PATIENCE) }),
         }
     }
 

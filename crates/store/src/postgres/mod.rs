@@ -40,7 +40,7 @@ use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
-use crate::{Signal, Store, StoreError};
+use crate::{Signal, Store, StoreError, identity};
 use connect::Server;
 use listen::Listener;
 use passed::Passed;
@@ -170,6 +170,12 @@ impl Store for Postgres {
 
     fn name(&self) -> &'static str {
         "postgres"
+    }
+
+    async fn identity(&self) -> Result<String, StoreError> {
+        let rows = self.query(statement::TABLES_MADE_AT, &[]).await?;
+        let row = read::only(&rows)?;
+        Ok(identity(&[read::get(row, "applied_on")?, read::get(row, "database")?]))
     }
 
     async fn tell(&self, signal: Signal) -> Result<(), StoreError> {

@@ -1,5 +1,7 @@
 //! Looking whether the file is well, without changing anything and without its lock: a running instance is not disturbed.
 
+mod writes;
+
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -12,6 +14,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::{Sqlite, migrations};
 use crate::examine::{self, PATIENCE, Schema, not_told};
+use writes::writes;
 
 const MIB: u64 = 1024 * 1024;
 const LITTLE_ROOM_BYTES: u64 = 1024 * MIB;
@@ -33,7 +36,10 @@ fn examine(path: &Path) -> Vec<Finding> {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let what = format!("SQLite, {} is not there yet: `campanile serve` makes it", path.display());
-            return [Some(Finding::note("database", what)), disk(folder)].into_iter().flatten().collect();
+            let mut findings = vec![Finding::note("database", what)];
+            findings.extend(disk(folder));
+            findings.extend(existing(folder).map(|there| writes(path, there)));
+            return findings;
         }
         Err(error) => return vec![unusable(path, &error.to_string())],
     };
@@ -45,6 +51,7 @@ fn examine(path: &Path) -> Vec<Finding> {
     let mut findings = vec![Finding::ok("database", what)];
     findings.extend(readable_by_others(path, folder, metadata.permissions().mode()));
     findings.extend(disk(folder));
+    findings.push(writes(path, folder));
     findings.push(instance(&folder.join("campanile.lock")));
     findings.push(integrity(&connection, path));
     match schema(&connection) {
@@ -94,10 +101,16 @@ fn readable_by_others(path: &Path, folder: &Path, mode: u32) -> Option<Finding> 
 }
 
 fn disk(folder: &Path) -> Option<Finding> {
-    // A folder that is not there yet will lie on the disk of the first that is.
-    let there = folder.ancestors().find(|folder| folder.exists())?;
+    let there = existing(folder)?;
     let disk = rustix::fs::statvfs(there).ok()?;
     Some(room(disk.f_bavail * disk.f_frsize, there))
+}
+
+/// A folder that is not there yet will lie on the disk of the first that is.
+fn existing(folder: &Path) -> Option<&Path> {
+    let mut ancestors = folder.ancestors().filter(|folder| folder.exists());
+    // What is relative ends in the current folder.
+    ancestors.next().or_else(|| folder.is_relative().then(|| Path::new(".")))
 }
 
 fn room(free_bytes: u64, folder: &Path) -> Finding {
