@@ -15,6 +15,7 @@ mod examine;
 mod inbox;
 mod link;
 mod load;
+mod permissions;
 mod publisher;
 mod supervisor;
 mod topology;

@@ -82,6 +82,14 @@ impl Address {
         })
     }
 
+    pub(super) fn user(&self) -> &str {
+        &self.user
+    }
+
+    pub(super) fn vhost(&self) -> &str {
+        &self.vhost
+    }
+
     /// Opens a connection that the broker's own tools show under this name.
     pub(super) async fn connect(&self, name: &str) -> Result<Connection, BrokerError> {
         let name = format!("Campanile {name}");

@@ -229,6 +229,7 @@ async fn servers_are_well() {
     assert_found(&ran, "recipients", "ok", &["table"]);
     assert_found(&ran, "transactions", "ok", &["5 min"]);
     assert_found(&ran, "broker", "ok", &["RabbitMQ", "lets us in"]);
+    assert_found(&ran, "permissions", "ok", &["may configure"]);
     assert_found(&ran, "topology", "ok", &["all 13 queues", "0 messages"]);
     for subject in ["encryption", "clock", "tables", "events", "dead letters", "sends in doubt", "server"] {
         assert_found(&ran, subject, "ok", &[]);

@@ -112,7 +112,10 @@ impl Session {
             "SET LOCAL statement_timeout = '{millis}ms'; SET LOCAL lock_timeout = '1s'; SET LOCAL enable_seqscan = off"
         );
         let asked = async {
-            let transaction = self.client.build_transaction().read_only(read_only).start().await?;
+            let transaction = self.client.build_transaction();
+            // Saying "read write" would override what the server makes of those who say nothing.
+            let transaction = if read_only { transaction.read_only(true) } else { transaction };
+            let transaction = transaction.start().await?;
             transaction.batch_execute(&deadlines).await?;
             let rows = transaction.query(sql, params).await?;
             transaction.commit().await?;
