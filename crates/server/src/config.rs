@@ -475,6 +475,13 @@ fn variables() -> HashMap<String, String> {
         .collect()
 }
 
+/// The variables that set something.
+pub fn variable_names() -> Vec<String> {
+    let mut names: Vec<String> = variables().into_keys().collect();
+    names.sort_unstable();
+    names
+}
+
 fn hostname() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map_or_else(|_| "campanile".to_owned(), |name| name.trim().to_owned())

@@ -44,6 +44,7 @@ pub use context::{ContextStore, Contexts};
 pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed, Rewritten, RowText};
 pub use doubt::{DoubtStore, Resolved, SendCursor, SendFilter, SendPage, Verdict};
 pub use event::{Acceptance, EventStore};
+pub use examine::{Examined, Identity};
 pub use fan_out::{
     Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore, NewChunk, Step,
 };

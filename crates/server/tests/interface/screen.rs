@@ -193,6 +193,7 @@ async fn hints_carry_what_reaches_the_same_server() {
     assert!(said.contains(&hint), "{hint} is not in\n{said}");
     for (arguments, command) in [
         (["dead-letters", "list"].as_slice(), "dead-letters replay --id ID"),
+        (&["doctor"], "dead-letters list"),
         (&["dead-letters", "replay", "--event", "evt-moon"], "tail"),
     ] {
         let said = Ran::of(&mut on_screen(&server, Some(200), arguments)).succeeded();

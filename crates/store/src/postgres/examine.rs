@@ -16,9 +16,9 @@ use tokio_postgres::{Client, Row};
 
 use super::connect::{self, Server};
 use super::migrate::OLDEST_SERVER;
-use super::{Params, Postgres, PostgresConfig};
-use crate::StoreError;
-use crate::examine::{PATIENCE, not_told, spoken};
+use super::{Params, Postgres, PostgresConfig, statement};
+use crate::examine::{Examined, Identity, PATIENCE, not_told, spoken};
+use crate::{StoreError, identity};
 
 /// For the whole way: names, every address, encryption, password.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
@@ -26,10 +26,10 @@ const CLOCK_DIFFERS: Duration = Duration::from_secs(1);
 const CLOCK_IS_WRONG: Duration = Duration::from_secs(30);
 
 impl Postgres {
-    pub async fn examine(config: &PostgresConfig) -> Vec<Finding> {
+    pub async fn examine(config: &PostgresConfig) -> Examined {
         let (mut session, answers) = match Session::open("database", "url", &config.url, config).await {
             Ok(opened) => opened,
-            Err(finding) => return vec![finding],
+            Err(finding) => return Examined { findings: vec![finding], identity: Identity::Unknown },
         };
         let mut findings = vec![answers];
         findings.extend(session.server().await);
@@ -61,7 +61,8 @@ impl Postgres {
         } else {
             findings.extend(session.writable().await);
         }
-        findings
+        let identity = if there { session.identity().await } else { Identity::NoTables };
+        Examined { findings, identity }
     }
 }
 
@@ -131,6 +132,12 @@ impl Session {
             }),
             Err(_) => Err(Failed { code: None, why: format!("no answer within {:?}", 2 * PATIENCE) }),
         }
+    }
+
+    /// Whoever may not read the tables is not told.
+    async fn identity(&mut self) -> Identity {
+        let rows = self.ask(statement::TABLES_MADE_AT, &[]).await.unwrap_or_default();
+        rows.first().map_or(Identity::Unknown, |row| Identity::Known(identity(&[row.get(0), row.get(1)])))
     }
 
     async fn server(&mut self) -> Vec<Finding> {

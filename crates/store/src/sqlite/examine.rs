@@ -12,8 +12,9 @@ use campanile_domain::finding::Finding;
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use super::{Sqlite, migrations};
-use crate::examine::{self, PATIENCE, Schema, not_told};
+use super::{Sqlite, migrations, statement};
+use crate::examine::{self, Examined, Identity, PATIENCE, Schema, not_told};
+use crate::identity;
 use writes::writes;
 
 const MIB: u64 = 1024 * 1024;
@@ -23,14 +24,14 @@ const NO_ROOM_BYTES: u64 = 100 * MIB;
 const INTEGRITY_PATIENCE: Duration = Duration::from_secs(20);
 
 impl Sqlite {
-    pub async fn examine(path: &Path) -> Vec<Finding> {
+    pub async fn examine(path: &Path) -> Examined {
         let path = path.to_owned();
         let examined = tokio::task::spawn_blocking(move || examine(&path)).await;
-        examined.unwrap_or_else(|error| vec![not_told("database", &error.to_string())])
+        examined.unwrap_or_else(|error| unknown(not_told("database", &error.to_string())))
     }
 }
 
-fn examine(path: &Path) -> Vec<Finding> {
+fn examine(path: &Path) -> Examined {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let metadata = match path.metadata() {
         Ok(metadata) => metadata,
@@ -39,13 +40,13 @@ fn examine(path: &Path) -> Vec<Finding> {
             let mut findings = vec![Finding::note("database", what)];
             findings.extend(disk(folder));
             findings.extend(existing(folder).map(|there| writes(path, there)));
-            return findings;
+            return Examined { findings, identity: Identity::NoTables };
         }
-        Err(error) => return vec![unusable(path, &error.to_string())],
+        Err(error) => return unknown(unusable(path, &error.to_string())),
     };
     let connection = match open(path) {
         Ok(connection) => connection,
-        Err(error) => return vec![unusable(path, &error.to_string())],
+        Err(error) => return unknown(unusable(path, &error.to_string())),
     };
     let what = format!("SQLite, {} ({} MiB)", path.display(), metadata.len().div_ceil(MIB));
     let mut findings = vec![Finding::ok("database", what)];
@@ -54,15 +55,27 @@ fn examine(path: &Path) -> Vec<Finding> {
     findings.push(writes(path, folder));
     findings.push(instance(&folder.join("campanile.lock")));
     findings.push(integrity(&connection, path));
-    match schema(&connection) {
-        Ok(Schema::Missing) => findings.push(Schema::Missing.finding(Ok(()))),
+    let identity = match schema(&connection) {
+        Ok(Schema::Missing) => {
+            findings.push(Schema::Missing.finding(Ok(())));
+            Identity::NoTables
+        }
         Ok(schema) => {
             findings.push(schema.finding(Ok(())));
             findings.extend(backlog(&connection));
+            let made_at = connection.query_row(statement::TABLES_MADE_AT, [], |row| row.get::<_, String>(0));
+            made_at.map_or(Identity::Unknown, |made_at| Identity::Known(identity(&[&made_at])))
         }
-        Err(why) => findings.push(not_told("tables", &why)),
-    }
-    findings
+        Err(why) => {
+            findings.push(not_told("tables", &why));
+            Identity::Unknown
+        }
+    };
+    Examined { findings, identity }
+}
+
+fn unknown(finding: Finding) -> Examined {
+    Examined { findings: vec![finding], identity: Identity::Unknown }
 }
 
 fn unusable(path: &Path, why: &str) -> Finding {
@@ -199,10 +212,20 @@ fn backlog(connection: &Connection) -> Vec<Finding> {
         connection.query_row(sql, [], |row| row.get::<_, Option<String>>(0))
     });
     let age = |at: String| time::from_text(&at).map(|at| time::between(at, Timestamp::now()));
+    let chunks = within(connection, PATIENCE, |connection| {
+        let sql =
+            "SELECT count(*), min(first_id) FROM publish_chunk WHERE lease_until IS NULL OR lease_until < ?1";
+        let now = time::to_text(Timestamp::now());
+        connection.query_row(sql, [now], |row| Ok((row.get::<_, u64>(0)?, row.get::<_, Option<String>>(1)?)))
+    });
     let letters = count("SELECT count(*) FROM dead_letter WHERE replayed_at IS NULL");
     let doubtful = count("SELECT count(*) FROM send_doubt");
     vec![
         oldest.map_or_else(|error| not_told("events", &why(&error)), |at| examine::waiting(at.and_then(age))),
+        chunks.map_or_else(
+            |error| not_told("publishing", &why(&error)),
+            |(count, first)| examine::unpublished(count, first.as_deref()),
+        ),
         letters.map_or_else(|error| not_told("dead letters", &why(&error)), examine::dead_letters),
         doubtful.map_or_else(|error| not_told("sends in doubt", &why(&error)), examine::in_doubt),
     ]
