@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::output::fill;
+use super::output::{fill, width};
 use crate::config::Config;
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8400";
@@ -30,11 +30,8 @@ impl Invocation {
         let room = columns.saturating_sub(" \\".len());
         let flags = self.flags();
         // A command that fits a line stays in one piece.
-        let rest = if indent + 4 + command.chars().count() <= room {
-            vec![command.to_owned()]
-        } else {
-            pieces_of(command)
-        };
+        let rest =
+            if indent + 4 + width(command) <= room { vec![command.to_owned()] } else { pieces_of(command) };
         let pieces: Vec<&str> = std::iter::once("campanile")
             .chain(flags.iter().map(String::as_str))
             .chain(rest.iter().map(String::as_str))

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use super::output::{fill, wrapped};
+use super::output::{cut, fill, padded, width, wrapped};
 
 /// The narrowest last column of a table.
-const MIN_NOTE_CHARS: usize = 30;
+const MIN_NOTE_COLUMNS: usize = 30;
 /// A note longer than this is cut, wherever it stands.
-const MAX_NOTE_CHARS: usize = 400;
+const MAX_NOTE_COLUMNS: usize = 400;
 
 /// One row: its cells, and a text such as an error, which gets the room that is left.
 #[derive(Debug)]
@@ -16,17 +16,17 @@ pub struct Row {
     pub note: String,
 }
 
-/// The rows below their header, in lines of at most `columns` characters.
+/// The rows below their header, in lines of at most `columns` columns.
 pub fn listing(header: &[&str], note: &str, rows: &[Row], columns: usize) -> String {
     let widths: Vec<usize> = (0..header.len())
         .map(|column| {
-            let cells = rows.iter().map(|row| row.cells[column].chars().count());
-            cells.chain([header[column].chars().count()]).max().unwrap_or_default()
+            let cells = rows.iter().map(|row| width(&row.cells[column]));
+            cells.chain([width(header[column])]).max().unwrap_or_default()
         })
         .collect();
     let taken: usize = widths.iter().map(|width| width + 2).sum();
-    let longest = rows.iter().map(|row| row.note.chars().count()).max().unwrap_or_default();
-    let needed = longest.clamp(if longest == 0 { 0 } else { note.len() }, MIN_NOTE_CHARS);
+    let longest = rows.iter().map(|row| width(&row.note)).max().unwrap_or_default();
+    let needed = longest.clamp(if longest == 0 { 0 } else { note.len() }, MIN_NOTE_COLUMNS);
     let out = if taken + needed <= columns + usize::from(longest == 0) * 2 {
         table(header, if longest == 0 { "" } else { note }, rows, &widths, columns.saturating_sub(taken))
     } else {
@@ -42,12 +42,12 @@ pub fn listing(header: &[&str], note: &str, rows: &[Row], columns: usize) -> Str
 fn table(header: &[&str], note: &str, rows: &[Row], widths: &[usize], room: usize) -> String {
     let mut out = String::new();
     let mut line = |cells: &mut dyn Iterator<Item = &str>, note: &str| {
-        let cells: Vec<String> = cells.zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> = cells.zip(widths).map(|(cell, width)| padded(cell, *width)).collect();
         let _ = writeln!(out, "{}", format!("{}  {note}", cells.join("  ")).trim_end());
     };
     line(&mut header.iter().copied(), note);
     for row in rows {
-        line(&mut row.cells.iter().map(String::as_str), &short(&row.note, room));
+        line(&mut row.cells.iter().map(String::as_str), &cut(&row.note, room));
     }
     out
 }
@@ -59,16 +59,9 @@ fn block(header: &[&str], row: &Row, columns: usize) -> String {
     let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
     let mut out = format!("{}\n", fill(&pieces, "  ", (0, 2), columns));
     if !row.note.is_empty() {
-        let _ = writeln!(out, "{}", wrapped(&short(&row.note, MAX_NOTE_CHARS), 2, 2, columns));
+        let _ = writeln!(out, "{}", wrapped(&cut(&row.note, MAX_NOTE_COLUMNS), 2, 2, columns));
     }
     out
-}
-
-fn short(text: &str, chars: usize) -> String {
-    match text.char_indices().nth(chars) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(chars.saturating_sub(1)).chain(['…']).collect(),
-    }
 }
 
 /// What an empty cell shows.
