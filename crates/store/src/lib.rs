@@ -111,7 +111,8 @@ pub trait Store:
 /// A short hash, since it is shown to whoever asks.
 fn identity(facts: &[&str]) -> String {
     let hash = Sha256::digest(facts.join("/"));
-    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    let beginning = hash.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("{beginning:016x}")
 }
 
 /// What began to wait in the database for whoever takes it on.

@@ -88,10 +88,9 @@ async fn may_use_queue(
 async fn may(connection: &Connection, request: Request<'_>) -> Result<bool, BrokerError> {
     let channel = connection.channel(Arc::new(())).await.map_err(broken)?;
     match channel.ask(request).await {
-        Ok(_) => Ok(true),
         Err(Fault::Refused { code, .. }) => Ok(code != ACCESS_REFUSED),
         // A queue that does not answer is told elsewhere.
-        Err(Fault::Silent) => Ok(true),
+        Ok(_) | Err(Fault::Silent) => Ok(true),
         Err(fault @ (Fault::Broken(_) | Fault::Alien)) => Err(broken(fault)),
     }
 }
@@ -100,8 +99,8 @@ async fn may(connection: &Connection, request: Request<'_>) -> Result<bool, Brok
 fn pattern(topology: &Topology) -> String {
     let ours = |queue: &&String| !queue.starts_with("notification.") && !queue.starts_with("notifications.");
     let others = topology.queues().filter(ours).map(String::as_str).chain([MAILING_QUEUE]);
-    let others: String = others.map(|queue| format!("|{}$", escaped(queue))).collect();
-    format!("^{}(notifications?\\.{others})", escaped(&topology.name("")))
+    let names: Vec<String> = others.map(|queue| format!("{}$", escaped(queue))).collect();
+    format!("^{}(notifications?\\.|{})", escaped(&topology.name("")), names.join("|"))
 }
 
 fn escaped(name: &str) -> String {

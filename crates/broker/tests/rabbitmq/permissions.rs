@@ -23,7 +23,7 @@ impl User {
     fn new() -> Self {
         let name = format!("test-{}", Uuid::now_v7());
         let user = User { name };
-        user.run(&user.guide()[0]);
+        run(&user.guide()[0]);
         user
     }
 
@@ -35,19 +35,9 @@ impl User {
         [block[..at].to_owned(), block[at..].to_owned()]
     }
 
-    /// Runs commands that are to be pasted into a shell.
-    fn run(&self, commands: &str) -> String {
-        let control = env::var("CAMPANILE_TEST_RABBITMQCTL")
-            .expect("CAMPANILE_TEST_RABBITMQCTL is not set: run `cargo xtask test`, which sets it");
-        let script = format!("rabbitmqctl() {{ '{control}' -q \"$@\"; }}\n{commands}");
-        let ran = Command::new("bash").args(["-euc", &script]).output().expect("there is a shell");
-        assert!(ran.status.success(), "{commands}: {}", String::from_utf8_lossy(&ran.stderr));
-        String::from_utf8(ran.stdout).expect("it prints text")
-    }
-
     fn permit(&self, configure: &str, write: &str, read: &str) {
         let name = &self.name;
-        self.run(&format!("rabbitmqctl set_permissions -p {name} {name} '{configure}' '{write}' '{read}'"));
+        run(&format!("rabbitmqctl set_permissions -p {name} {name} '{configure}' '{write}' '{read}'"));
     }
 
     fn config(&self) -> RabbitMqConfig {
@@ -69,7 +59,7 @@ impl User {
     fn inventory(&self) -> String {
         let list = |what: &str| format!("rabbitmqctl {what} -p {} --no-table-headers", self.name);
         let what = ["list_queues name messages consumers", "list_exchanges name", "list_bindings"];
-        let listed = self.run(&what.map(list).join("\n"));
+        let listed = run(&what.map(list).join("\n"));
         let mut lines: Vec<&str> = listed.lines().filter(|line| !line.starts_with("amq.")).collect();
         lines.sort_unstable();
         lines.join("\n")
@@ -78,14 +68,24 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        self.run(&format!("rabbitmqctl delete_vhost {0}; rabbitmqctl delete_user {0}", self.name));
+        run(&format!("rabbitmqctl delete_vhost {0}; rabbitmqctl delete_user {0}", self.name));
     }
+}
+
+/// Runs commands that are to be pasted into a shell.
+fn run(commands: &str) -> String {
+    let control = env::var("CAMPANILE_TEST_RABBITMQCTL")
+        .expect("CAMPANILE_TEST_RABBITMQCTL is not set: run `cargo xtask test`, which sets it");
+    let script = format!("rabbitmqctl() {{ '{control}' -q \"$@\"; }}\n{commands}");
+    let ran = Command::new("bash").args(["-euc", &script]).output().expect("there is a shell");
+    assert!(ran.status.success(), "{commands}: {}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).expect("it prints text")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_permissions_of_the_guide_are_enough_and_asking_for_them_has_no_effect() {
     let user = User::new();
-    user.run(&user.guide()[1]);
+    run(&user.guide()[1]);
     let empty = user.inventory();
     let found = user.permissions().await;
     assert_eq!(found.level, Level::Ok, "{found:?}");
@@ -124,7 +124,7 @@ async fn a_permission_that_is_missing_is_told_with_what_gives_it() {
         user.permit(TOO_NARROW, TOO_NARROW, TOO_NARROW);
         let found = user.permissions().await;
         assert!(found.what.ends_with(": mailing.jobs.process"), "{found:?}");
-        user.run(&found.remedy.expect("whatever is wrong has one"));
+        run(&found.remedy.expect("whatever is wrong has one"));
         let found = user.permissions().await;
         assert_eq!(found.level, Level::Ok, "{found:?}");
     }

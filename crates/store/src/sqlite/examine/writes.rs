@@ -34,7 +34,7 @@ fn try_in(folder: &Path) -> io::Result<()> {
     let path = folder.join(format!(".campanile-doctor-{}-{now}", std::process::id()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     std::fs::remove_file(&path)?;
-    file.write_all(&[0; PROBE_BYTES])?;
+    file.write_all(&vec![0; PROBE_BYTES])?;
     file.sync_all()
 }
 
