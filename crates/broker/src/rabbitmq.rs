@@ -15,6 +15,7 @@ mod examine;
 mod inbox;
 mod link;
 mod load;
+mod permissions;
 mod publisher;
 mod supervisor;
 mod topology;
@@ -62,6 +63,18 @@ pub struct RabbitMqConfig {
     pub limit: usize,
 }
 
+impl RabbitMqConfig {
+    /// What can be told without connecting: URL, authorities and names can be used.
+    pub fn check(&self) -> Result<(), BrokerError> {
+        self.parse().map(drop)
+    }
+
+    fn parse(&self) -> Result<(Address, Topology), BrokerError> {
+        let address = Address::parse(&self.url, self.ca_file.as_deref())?;
+        Ok((address, Topology::new(&self.prefix, &self.queues)?))
+    }
+}
+
 /// A broker in a server of its own. Dropping it closes its consumers and its connections.
 pub struct RabbitMq {
     shared: Arc<Shared>,
@@ -76,8 +89,7 @@ impl RabbitMq {
     /// wrong credentials, a virtual host that does not exist, queues or exchanges that somebody declared
     /// otherwise or keeps for themselves, a port at which somebody answers in another language.
     pub async fn open(config: RabbitMqConfig) -> Result<Self, BrokerError> {
-        let address = Address::parse(&config.url, config.ca_file.as_deref())?;
-        let topology = Topology::new(&config.prefix, &config.queues)?;
+        let (address, topology) = config.parse()?;
         let shared = Arc::new(Shared::new(address, topology, config.limit));
         let first = match link::connect(&shared).await {
             Err(error @ BrokerError::Misconfigured(_)) => return Err(error),
@@ -97,8 +109,7 @@ impl RabbitMq {
     /// Deletes everything that a broker with this configuration declares, with all messages in it.
     #[cfg(feature = "conformance")]
     pub async fn remove(config: &RabbitMqConfig) -> Result<(), BrokerError> {
-        let address = Address::parse(&config.url, config.ca_file.as_deref())?;
-        let topology = Topology::new(&config.prefix, &config.queues)?;
+        let (address, topology) = config.parse()?;
         let connection = address.connect("removes a topology").await?;
         topology.remove(&connection).await
     }

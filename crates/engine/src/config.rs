@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use campanile_channels::Providers;
 use campanile_domain::channel::PerChannel;
 use campanile_domain::send::SendPolicy;
 use campanile_domain::user_type::UserTypes;
@@ -74,4 +75,16 @@ pub struct RetainConfig {
     /// How long what is closed is kept; never, if absent, is it deleted.
     pub age: Option<Duration>,
     pub interval: Duration,
+}
+
+/// A lease must outlast an attempt, or none would ever begin.
+pub fn check_lease(providers: &Providers, lease: Duration) -> Result<(), String> {
+    match providers.iter().find(|(_, chain)| chain.deadline() >= lease) {
+        None => Ok(()),
+        Some((channel, chain)) => Err(format!(
+            "engine.lease: {lease:?} is not longer than the {:?} that an attempt over {channel} may take by {}: make it longer",
+            chain.deadline(),
+            chain.first().name()
+        )),
+    }
 }

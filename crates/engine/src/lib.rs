@@ -74,15 +74,7 @@ impl Engine {
         providers: Providers,
         config: EngineConfig,
     ) -> Result<Self, StoreError> {
-        // Otherwise no attempt would ever begin.
-        if let Some((channel, chain)) = providers.iter().find(|(_, chain)| chain.deadline() >= config.lease) {
-            return Err(StoreError::Unusable(format!(
-                "engine.lease: {:?} is not longer than the {:?} that an attempt over {channel} may take by {}: make it longer",
-                config.lease,
-                chain.deadline(),
-                chain.first().name()
-            )));
-        }
+        config::check_lease(&providers, config.lease).map_err(StoreError::Unusable)?;
         let rules = Arc::new(RuleCache::load(store.as_ref(), config.user_types.clone()).await?);
         let instance = store.register_instance(&config.instance).await?;
         let clock = DatabaseClock::ask(store.as_ref()).await?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use campanile_broker::{Broker, InProcess, RabbitMq, RabbitMqConfig};
+use campanile_broker::{Broker, InProcess, RabbitMq};
 use campanile_engine::{Engine, EngineConfig, Role, Running};
 use campanile_store::Store;
 use campanile_store::postgres::Postgres;
@@ -17,15 +17,13 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{BrokerChoice, Config, DatabaseChoice, LogFormat};
+use crate::config::{BrokerChoice, Config, DatabaseChoice, LogFormat, MAX_UNDELIVERED};
 use crate::data_folder;
 use crate::escape::Lines;
 use crate::http::{self, AdminKey, App};
 use crate::lease::Lease;
 use crate::open_files;
 
-/// "Few" undelivered messages: the waiting is done in the database, where order can still change.
-const MAX_UNDELIVERED: usize = 5_000;
 /// At a stop, answers under way get so long; who is still sending a request then is cut off.
 const HTTP_GRACE: Duration = Duration::from_secs(2);
 
@@ -71,6 +69,8 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
         twilio_callbacks: config.twilio_callbacks()?.map(Arc::new),
         places: http::places(),
         body_timeout: config.server.body_timeout.0,
+        write_probe: Arc::default(),
+        database_id: engine.store.identity().await?.into(),
     };
     let running = engine.start();
     let stop_http = CancellationToken::new();
@@ -130,13 +130,12 @@ async fn open_broker(
     store: &Arc<dyn Store>,
 ) -> anyhow::Result<(Arc<dyn Broker>, Option<Lease>)> {
     let queues = engine.user_types.queues();
-    match config.broker.choice()? {
-        BrokerChoice::RabbitMq { url, ca_file, prefix } if engine.roles.use_broker() => {
-            let rabbitmq = RabbitMqConfig { url: url.0, ca_file, prefix, queues, limit: MAX_UNDELIVERED };
+    match config.broker_choice()? {
+        BrokerChoice::RabbitMq(rabbitmq) if engine.roles.use_broker() => {
             Ok((Arc::new(RabbitMq::open(rabbitmq).await?), None))
         }
         // Nobody asks it for anything.
-        BrokerChoice::RabbitMq { .. } => Ok((Arc::new(InProcess::new(queues, MAX_UNDELIVERED)), None)),
+        BrokerChoice::RabbitMq(_) => Ok((Arc::new(InProcess::new(queues, MAX_UNDELIVERED)), None)),
         BrokerChoice::InProcess => {
             let lease = Lease::take(Arc::clone(store), &engine.instance).await?;
             Ok((Arc::new(InProcess::new(queues, MAX_UNDELIVERED)), Some(lease)))

@@ -3,13 +3,14 @@
 
 mod backend;
 mod channels;
+mod load;
 mod send;
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::data_folder::read_key;
 use crate::http::TwilioCallbacks;
 use anyhow::{Context, bail};
 use campanile_channels::Providers;
@@ -17,15 +18,16 @@ use campanile_domain::time::parse_duration;
 use campanile_domain::user_type::{UserType, UserTypes};
 use campanile_engine::config::{FanOutConfig, PublishConfig, ReceiveConfig, RecoverConfig, RetainConfig};
 use campanile_engine::{EngineConfig, Roles};
-use config::{Environment, File, FileFormat};
 use reqwest::Url;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use backend::{Broker, BrokerChoice, Database, DatabaseChoice};
+use backend::given;
+pub use backend::{Broker, BrokerChoice, Database, DatabaseChoice, MAX_UNDELIVERED};
 use channels::twilio_callback;
 
 pub use channels::Channels;
+pub use load::{Flags, variable_names};
 pub use send::Sends;
 
 /// The reference: every key, commented and with its default.
@@ -101,6 +103,19 @@ pub struct Auth {
     #[serde(serialize_with = "redacted")]
     pub admin_key: String,
     pub admin_key_file: PathBuf,
+}
+
+impl Auth {
+    /// The configured key, or that of the configured file.
+    pub fn given_key(&self) -> anyhow::Result<Option<String>> {
+        if !self.admin_key.is_empty() {
+            return Ok(Some(self.admin_key.clone()));
+        }
+        let Some(file) = given(&self.admin_key_file) else { return Ok(None) };
+        let key = read_key(&file)
+            .with_context(|| format!("auth.admin_key_file {} can't be read", file.display()))?;
+        Ok(Some(key))
+    }
 }
 
 impl std::fmt::Debug for Auth {
@@ -233,68 +248,16 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// What flags say; they win over everything else.
-#[derive(Debug, Clone, Default)]
-pub struct Flags {
-    pub file: Option<PathBuf>,
-    pub data_dir: Option<PathBuf>,
-    pub listen: Option<SocketAddr>,
-    pub database_url: Option<String>,
-    pub broker_url: Option<String>,
-    pub roles: Option<String>,
-}
-
 impl Config {
-    pub fn load(flags: &Flags) -> anyhow::Result<Self> {
-        let mut builder = config::Config::builder().add_source(File::from_str(REFERENCE, FileFormat::Toml));
-        if let Some(file) = &flags.file {
-            let text = std::fs::read_to_string(file)
-                .with_context(|| format!("the configuration file {} can't be read", file.display()))?;
-            builder = builder.add_source(File::from_str(&text, FileFormat::Toml));
-        }
-        let variables = variables();
-        let environment = Environment::with_prefix("CAMPANILE")
-            .prefix_separator("_")
-            .separator("__")
-            .source(Some(variables.clone()));
-        builder = builder.add_source(environment);
-        if let Some(data_dir) = &flags.data_dir {
-            builder = builder.set_override("data_dir", data_dir.to_string_lossy().as_ref())?;
-        }
-        if let Some(listen) = flags.listen {
-            builder = builder.set_override("server.listen", listen.to_string())?;
-        }
-        let given = [
-            ("database.url", &flags.database_url),
-            ("broker.url", &flags.broker_url),
-            ("engine.roles", &flags.roles),
-        ];
-        for (key, value) in given {
-            if let Some(value) = value {
-                builder = builder.set_override(key, value.as_str())?;
-            }
-        }
-        let loaded = builder.build().context("the configuration can't be read")?;
-        let config: Config = serde_path_to_error::deserialize(loaded).map_err(|error| {
-            let path = error.path().to_string();
-            let variable = format!("CAMPANILE_{}", path.replace('.', "__").to_uppercase());
-            let from =
-                if variables.contains_key(&variable) { format!(" ({variable})") } else { String::new() };
-            anyhow::anyhow!("configuration key `{path}`{from}: {}", error.into_inner())
-        })?;
-        config.check()?;
-        Ok(config)
-    }
-
     fn check(&self) -> anyhow::Result<()> {
         let database = self.database.choice(&self.data_dir)?;
-        let broker = self.broker.choice()?;
+        let broker = self.broker_choice()?;
         let missing = self.roles()?.missing();
         // Nobody else can run what this instance leaves out.
         let alone = match (&database, &broker) {
             (DatabaseChoice::Sqlite { .. }, _) => Some("SQLite serves one instance"),
             (_, BrokerChoice::InProcess) => Some("the in-process broker serves one instance"),
-            (DatabaseChoice::Postgres(_), BrokerChoice::RabbitMq { .. }) => None,
+            (DatabaseChoice::Postgres(_), BrokerChoice::RabbitMq(_)) => None,
         };
         if let Some(why) = alone.filter(|_| !missing.is_empty()) {
             let missing: Vec<&str> = missing.into_iter().map(campanile_engine::Role::as_str).collect();
@@ -304,7 +267,6 @@ impl Config {
             );
         }
         self.server.check()?;
-        self.user_types()?;
         for (key, value) in [
             ("fan_out.batch", self.fan_out.batch),
             ("publish.batch", self.publish.batch),
@@ -342,6 +304,10 @@ impl Config {
         let auth_tokens = self.channels.sms.auth_tokens()?;
         let url = self.server.public_url()?.filter(|_| !auth_tokens.is_empty());
         Ok(url.map(|url| TwilioCallbacks { url: twilio_callback(&url), auth_tokens }))
+    }
+
+    pub fn broker_choice(&self) -> anyhow::Result<BrokerChoice> {
+        self.broker.choice(self.user_types()?.queues())
     }
 
     pub fn roles(&self) -> anyhow::Result<Roles> {
@@ -389,17 +355,6 @@ impl Config {
             lease: self.engine.lease.0,
         })
     }
-}
-
-/// Variables of tests and tools share the prefix and are no configuration.
-fn variables() -> HashMap<String, String> {
-    const NOT_OURS: [&str; 3] = ["CAMPANILE_TEST_", "CAMPANILE_KILL_AT", "CAMPANILE_URL"];
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| {
-            name.starts_with("CAMPANILE_") && !NOT_OURS.iter().any(|other| name.starts_with(other))
-        })
-        .collect()
 }
 
 fn hostname() -> String {

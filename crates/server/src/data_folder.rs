@@ -31,13 +31,8 @@ pub fn make_private(folder: &Path) -> anyhow::Result<()> {
 
 /// The configured key, that of the configured file, or the data folder's, which is made if there is none.
 pub fn admin_key(config: &Config) -> anyhow::Result<String> {
-    if !config.auth.admin_key.is_empty() {
-        return Ok(config.auth.admin_key.clone());
-    }
-    let given = &config.auth.admin_key_file;
-    if !given.as_os_str().is_empty() {
-        return read_key(given)
-            .with_context(|| format!("auth.admin_key_file {} can't be read", given.display()));
+    if let Some(key) = config.auth.given_key()? {
+        return Ok(key);
     }
     let path = config.data_dir.join("admin.key");
     match read_key(&path) {

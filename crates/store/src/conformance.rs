@@ -293,6 +293,8 @@ macro_rules! for_each_check {
             rule::default_routes_are_there_from_the_start
             rule::a_rule_that_can_not_be_used_does_not_hide_the_others
             stages::a_name_keeps_its_number
+            stages::an_instance_tries_to_write_in_its_own_row
+            stages::a_database_is_told_from_others
             stages::a_trace_has_instance_and_time_of_every_stage
             stages::a_retry_has_instance_and_time_of_each_attempt
             stages::what_a_dead_instance_left_is_traced_to_it

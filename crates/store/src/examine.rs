@@ -3,12 +3,30 @@
 use std::time::Duration;
 
 use campanile_domain::finding::Finding;
+use campanile_domain::time::{self, Timestamp};
 
 /// A check that takes longer is given up, and said so.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An engine that runs takes an event on within its tick.
 const EVENT_WAITS_LONG: Duration = Duration::from_mins(1);
+
+/// What was found, and in which database.
+#[derive(Debug)]
+pub struct Examined {
+    pub findings: Vec<Finding>,
+    pub identity: Identity,
+}
+
+/// Which database it is, as [`Store::identity`](crate::Store::identity) has it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Identity {
+    Known(String),
+    /// No tables were made yet, so that no server works on it.
+    NoTables,
+    /// It can't be told.
+    Unknown,
+}
 
 /// The migrations of a schema against those of this release.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,6 +92,29 @@ pub(crate) fn waiting(oldest: Option<Duration>) -> Finding {
         Some(age) => Finding::note(SUBJECT, format!("the oldest waits for {}", spoken(age)))
             .with_remedy("is an instance with the role fan_out running? `campanile tail` shows what moves"),
     }
+}
+
+/// Chunks that nobody publishes just now, and the first id of the oldest, which begins with the time at which it was made.
+pub(crate) fn unpublished(chunks: u64, first_id: Option<&str>) -> Finding {
+    const SUBJECT: &str = "publishing";
+    if chunks == 0 {
+        return Finding::ok(SUBJECT, "nothing waits for the broker");
+    }
+    let age = first_id.and_then(made_at).map(|at| time::between(at, Timestamp::now())).unwrap_or_default();
+    let waiting = if chunks == 1 { "1 batch waits".to_owned() } else { format!("{chunks} batches wait") };
+    let what = format!("{waiting} for the broker, the oldest for {}", spoken(age));
+    if age < EVENT_WAITS_LONG {
+        return Finding::ok(SUBJECT, what);
+    }
+    Finding::note(SUBJECT, what).with_remedy(
+        "is an instance with the role publish running, and the broker well? /readyz of that instance says which queue is full",
+    )
+}
+
+/// The first 48 bits of a UUID of version 7 are milliseconds since 1970.
+fn made_at(id: &str) -> Option<Timestamp> {
+    let digits: String = id.chars().filter(|c| *c != '-').take(12).collect();
+    Timestamp::from_millisecond(i64::from_str_radix(&digits, 16).ok()?).ok()
 }
 
 pub(crate) fn dead_letters(count: u64) -> Finding {
@@ -146,6 +187,12 @@ mod tests {
         assert_eq!(waiting(Some(Duration::from_secs(3))).level, Level::Ok);
         let long = waiting(Some(Duration::from_hours(3)));
         assert_eq!((long.level, long.what.as_str()), (Level::Note, "the oldest waits for 3 h"));
+        assert_eq!(unpublished(0, None).level, Level::Ok);
+        let now = format!("{:012x}-7000", Timestamp::now().as_millisecond());
+        assert_eq!(unpublished(2, Some(&now)).level, Level::Ok);
+        let old = unpublished(2, Some("0190163d-8694-739b-aea5-966c26f8ad91"));
+        assert_eq!(old.level, Level::Note);
+        assert!(old.what.starts_with("2 batches") && old.what.ends_with(" days"), "{}", old.what);
         assert_eq!((dead_letters(0).level, dead_letters(2).level), (Level::Ok, Level::Note));
         assert_eq!((in_doubt(0).level, in_doubt(1).level), (Level::Ok, Level::Note));
     }

@@ -18,4 +18,17 @@ pub struct Instance {
 pub trait InstanceStore {
     /// At each start. A name keeps its number.
     async fn register_instance(&self, name: &str) -> Result<Instance, StoreError>;
+
+    /// Tries a small write of its own: whether the database answers does not say whether it can keep anything.
+    async fn heartbeat(&self, instance: InstanceId) -> Result<(), StoreError>;
+}
+
+/// Where nothing was updated, nothing was written either.
+pub(crate) fn wrote(rows: u64) -> Result<(), StoreError> {
+    match rows {
+        1 => Ok(()),
+        _ => Err(StoreError::Unusable(
+            "the table instance has no row for this instance any more; restart it".to_owned(),
+        )),
+    }
 }

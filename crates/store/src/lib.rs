@@ -36,6 +36,7 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 use campanile_domain::time::Timestamp;
+use sha2::{Digest, Sha256};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::watch;
 
@@ -43,6 +44,7 @@ pub use context::{ContextStore, Contexts};
 pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed, Rewritten, RowText};
 pub use doubt::{DoubtStore, Resolved, SendCursor, SendFilter, SendPage, Verdict};
 pub use event::{Acceptance, EventStore};
+pub use examine::{Examined, Identity};
 pub use fan_out::{
     Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore, NewChunk, Step,
 };
@@ -84,6 +86,9 @@ pub trait Store:
     /// `sqlite` or `postgres`.
     fn name(&self) -> &'static str;
 
+    /// Tells this database from every other, also from one at the same address. Says nothing about it.
+    async fn identity(&self) -> Result<String, StoreError>;
+
     /// Tells other instances, where the database can. Nothing depends on it.
     async fn tell(&self, _signal: Signal) -> Result<(), StoreError> {
         Ok(())
@@ -101,6 +106,13 @@ pub trait Store:
     fn hear(&self) -> Option<Receiver<Signal>> {
         None
     }
+}
+
+/// A short hash, since it is shown to whoever asks.
+fn identity(facts: &[&str]) -> String {
+    let hash = Sha256::digest(facts.join("/"));
+    let beginning = hash.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("{beginning:016x}")
 }
 
 /// What began to wait in the database for whoever takes it on.

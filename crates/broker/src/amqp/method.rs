@@ -25,9 +25,19 @@ pub(crate) enum Request<'a> {
     FlowOk {
         active: bool,
     },
+    /// Asks for an exchange without making it.
+    LookAtExchange {
+        name: &'a str,
+    },
     DeclareExchange {
         name: &'a str,
         kind: &'a str,
+        arguments: &'a Table,
+    },
+    UnbindExchange {
+        exchange: &'a str,
+        from: &'a str,
+        key: &'a str,
     },
     #[cfg(feature = "conformance")]
     DeleteExchange {
@@ -46,6 +56,11 @@ pub(crate) enum Request<'a> {
         exchange: &'a str,
         key: &'a str,
     },
+    UnbindQueue {
+        queue: &'a str,
+        exchange: &'a str,
+        key: &'a str,
+    },
     #[cfg(feature = "conformance")]
     DeleteQueue {
         name: &'a str,
@@ -55,6 +70,7 @@ pub(crate) enum Request<'a> {
     },
     Consume {
         queue: &'a str,
+        arguments: &'a Table,
     },
     Publish {
         exchange: &'a str,
@@ -111,9 +127,19 @@ impl Request<'_> {
             Self::CloseOk | Self::CloseChannelOk => {}
             Self::OpenChannel | Self::ConfirmSelect => out.push(0),
             Self::FlowOk { active } => out.push(u8::from(active)),
-            Self::DeclareExchange { name, kind } => {
+            Self::LookAtExchange { name } => {
+                put_names(out, &[name, "topic"]);
+                out.push(PASSIVE);
+                put_table(out, &Table::new());
+            }
+            Self::DeclareExchange { name, kind, arguments } => {
                 put_names(out, &[name, kind]);
                 out.push(DURABLE);
+                put_table(out, arguments);
+            }
+            Self::UnbindExchange { exchange, from, key } => {
+                put_names(out, &[exchange, from, key]);
+                out.push(0);
                 put_table(out, &Table::new());
             }
             #[cfg(feature = "conformance")]
@@ -136,15 +162,19 @@ impl Request<'_> {
                 out.push(0);
                 put_table(out, &Table::new());
             }
+            Self::UnbindQueue { queue, exchange, key } => {
+                put_names(out, &[queue, exchange, key]);
+                put_table(out, &Table::new());
+            }
             Self::Qos { prefetch } => {
                 out.extend(0_u32.to_be_bytes());
                 out.extend(prefetch.to_be_bytes());
                 out.push(0);
             }
-            Self::Consume { queue } => {
+            Self::Consume { queue, arguments } => {
                 put_names(out, &[queue, CONSUMER_TAG]);
                 out.push(0);
-                put_table(out, &Table::new());
+                put_table(out, arguments);
             }
             Self::Publish { exchange, key } => {
                 put_names(out, &[exchange, key]);
@@ -172,11 +202,13 @@ impl Request<'_> {
             Self::FlowOk { .. } => (20, 21),
             Self::CloseChannel => (20, 40),
             Self::CloseChannelOk => (20, 41),
-            Self::DeclareExchange { .. } => (40, 10),
+            Self::LookAtExchange { .. } | Self::DeclareExchange { .. } => (40, 10),
+            Self::UnbindExchange { .. } => (40, 40),
             #[cfg(feature = "conformance")]
             Self::DeleteExchange { .. } => (40, 20),
             Self::LookAtQueue { .. } | Self::DeclareQueue { .. } => (50, 10),
             Self::BindQueue { .. } => (50, 20),
+            Self::UnbindQueue { .. } => (50, 50),
             #[cfg(feature = "conformance")]
             Self::DeleteQueue { .. } => (50, 40),
             Self::Qos { .. } => (60, 10),
@@ -271,7 +303,9 @@ impl Said {
                 reader.short_text()?;
                 Self::Answer { ready: reader.u32()? }
             }
-            (20 | 40 | 60 | 85, 11) | (40 | 50 | 60, 21) | (50, 41) => Self::Answer { ready: 0 },
+            (20 | 40 | 60 | 85, 11) | (40 | 50 | 60, 21) | (50, 41) | (40 | 50, 51) => {
+                Self::Answer { ready: 0 }
+            }
             (60, 30) => Self::Cancel,
             (60, 50) => Self::Return { code: reader.u16()?, text: reader.short_text()? },
             (60, 60) => {

@@ -82,6 +82,14 @@ impl Address {
         })
     }
 
+    pub(super) fn user(&self) -> &str {
+        &self.user
+    }
+
+    pub(super) fn vhost(&self) -> &str {
+        &self.vhost
+    }
+
     /// Opens a connection that the broker's own tools show under this name.
     pub(super) async fn connect(&self, name: &str) -> Result<Connection, BrokerError> {
         let name = format!("Campanile {name}");
@@ -154,8 +162,13 @@ impl Tls {
                     file.display()
                 ))
             };
-            for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&error))? {
-                let certificate = certificate.map_err(|error| unreadable(&error))?;
+            let certificates =
+                CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            let certificates = certificates.map_err(|error| unreadable(&error))?;
+            if certificates.is_empty() {
+                return Err(unreadable(&"it holds no certificate"));
+            }
+            for certificate in certificates {
                 roots.add(certificate).map_err(|error| unreadable(&error))?;
             }
         }

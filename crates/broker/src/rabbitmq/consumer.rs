@@ -13,7 +13,7 @@ use super::inbox::Inbox;
 use super::load::Load;
 use super::topology::broken;
 use super::{Shared, State};
-use crate::amqp::{Channel, Fault, Request};
+use crate::amqp::{Channel, Fault, Request, Table};
 use crate::{BrokerError, Consumer, DEAD_LETTER_QUEUE, Delivery, Tag};
 
 pub(super) struct RabbitMqConsumer {
@@ -61,7 +61,8 @@ impl RabbitMqConsumer {
                 held: BTreeSet::new(),
             };
             lane.channel.ask(Request::Qos { prefetch: self.prefetch }).await?;
-            lane.channel.ask(Request::Consume { queue: &self.shared.topology.name(&self.queue) }).await?;
+            let queue = self.shared.topology.name(&self.queue);
+            lane.channel.ask(Request::Consume { queue: &queue, arguments: &Table::new() }).await?;
             Ok(lane)
         };
         opened.await.map_err(|fault| self.lost(fault))

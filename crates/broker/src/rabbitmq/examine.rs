@@ -1,10 +1,11 @@
 //! Looking whether RabbitMQ is as it should be, for somebody who wants to know. Nothing is made or changed.
 
-use campanile_domain::finding::Finding;
+use campanile_domain::finding::{Finding, Level};
 
 use super::RabbitMqConfig;
 use super::address::Address;
-use super::topology::{Looker, MAILING_QUEUE, Seen, Topology};
+use super::permissions;
+use super::topology::{EXCHANGES, Looker, MAILING_QUEUE, Seen, Topology};
 use crate::BrokerError;
 use crate::amqp::Connection;
 
@@ -16,7 +17,11 @@ pub(super) async fn examine(config: &RabbitMqConfig) -> Vec<Finding> {
         Ok((address, topology, connection)) => {
             let mut findings =
                 vec![Finding::ok(BROKER, format!("RabbitMQ, {address} answers, and lets us in"))];
-            findings.extend(examine_topology(&topology, &connection).await);
+            let permissions = permissions::examine(&topology, &connection, &address).await;
+            let permissions = permissions.unwrap_or_else(|error| wrong(BROKER, &error));
+            let may_declare = permissions.level == Level::Ok;
+            findings.push(permissions);
+            findings.extend(examine_topology(&topology, &connection, may_declare).await);
             findings
         }
         Err(error) => vec![wrong(BROKER, &error)],
@@ -24,20 +29,25 @@ pub(super) async fn examine(config: &RabbitMqConfig) -> Vec<Finding> {
 }
 
 async fn connect(config: &RabbitMqConfig) -> Result<(Address, Topology, Connection), BrokerError> {
-    let address = Address::parse(&config.url, config.ca_file.as_deref())?;
-    let topology = Topology::new(&config.prefix, &config.queues)?;
+    let (address, topology) = config.parse()?;
     let connection = address.connect("is examined").await?;
     Ok((address, topology, connection))
 }
 
-async fn examine_topology(topology: &Topology, connection: &Connection) -> Vec<Finding> {
+/// How exchanges and queues were declared is told to those who may declare them.
+async fn examine_topology(topology: &Topology, connection: &Connection, may_declare: bool) -> Vec<Finding> {
     let mut looker = Looker::new(topology, connection);
     let (mut missing, mut ready, mut findings) = (Vec::new(), 0, Vec::new());
+    for exchange in EXCHANGES {
+        if may_declare && let Err(error) = topology.check_exchange(connection, exchange).await {
+            findings.push(wrong(TOPOLOGY, &error));
+        }
+    }
     for queue in topology.queues() {
         match looker.look(queue).await {
             Ok(Seen::Ready(messages)) => {
                 ready += messages;
-                if let Err(error) = topology.check(connection, queue).await {
+                if may_declare && let Err(error) = topology.check(connection, queue).await {
                     findings.push(wrong(TOPOLOGY, &error));
                 }
             }
@@ -52,7 +62,7 @@ async fn examine_topology(topology: &Topology, connection: &Connection) -> Vec<F
         findings.push(Finding::note(TOPOLOGY, "no queue is there yet: `campanile serve` makes them"));
         return findings;
     }
-    findings.extend(examine_mailing_queue(topology, connection, &mut looker).await);
+    findings.extend(examine_mailing_queue(topology, connection, &mut looker, may_declare).await);
     if !missing.is_empty() {
         let what = format!(
             "missing: {}; an instance that runs makes them again, and publishes again what was in them",
@@ -73,9 +83,11 @@ async fn examine_mailing_queue(
     topology: &Topology,
     connection: &Connection,
     looker: &mut Looker<'_>,
+    may_declare: bool,
 ) -> Option<Finding> {
     let checked = match looker.look(MAILING_QUEUE).await {
-        Ok(Seen::Ready(_)) => topology.check(connection, MAILING_QUEUE).await,
+        Ok(Seen::Ready(_)) if may_declare => topology.check(connection, MAILING_QUEUE).await,
+        Ok(Seen::Ready(_)) => Ok(()),
         Ok(Seen::Silent) => return Some(silent(topology, MAILING_QUEUE)),
         Ok(Seen::Missing) => {
             let name = topology.name(MAILING_QUEUE);

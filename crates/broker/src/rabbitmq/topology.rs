@@ -17,10 +17,10 @@ use std::sync::Arc;
 use crate::amqp::{Channel, Connection, Fault, NOT_FOUND, Request, Table, Value};
 use crate::{BrokerError, DEAD_LETTER_QUEUE, DELIVERY_LIMIT};
 
-const EXCHANGE: &str = "notifications.exchange";
-const DEAD_LETTER_EXCHANGE: &str = "notifications.dlx";
-const REALTIME_EXCHANGE: &str = "notifications.websocket";
-const EXCHANGES: [&str; 3] = [EXCHANGE, DEAD_LETTER_EXCHANGE, REALTIME_EXCHANGE];
+pub(super) const EXCHANGE: &str = "notifications.exchange";
+pub(super) const DEAD_LETTER_EXCHANGE: &str = "notifications.dlx";
+pub(super) const REALTIME_EXCHANGE: &str = "notifications.websocket";
+pub(super) const EXCHANGES: [&str; 3] = [EXCHANGE, DEAD_LETTER_EXCHANGE, REALTIME_EXCHANGE];
 /// Declared only: nobody publishes to it yet, so what it holds is not ours to count or to lose.
 pub(super) const MAILING_QUEUE: &str = "mailing.jobs.process";
 /// In a binding: whatever the routing key.
@@ -30,7 +30,7 @@ const EVERYTHING: &str = "#";
 /// understood by all, so that an upgrade finds the queue as it was declared.
 const NO_DELIVERY_LIMIT: i64 = i32::MAX as i64;
 
-const ACCESS_REFUSED: u16 = 403;
+pub(super) const ACCESS_REFUSED: u16 = 403;
 const RESOURCE_LOCKED: u16 = 405;
 const PRECONDITION_FAILED: u16 = 406;
 
@@ -84,11 +84,7 @@ impl Topology {
     ) -> Result<Vec<String>, BrokerError> {
         let mut channel = connection.channel(Arc::new(())).await.map_err(broken)?;
         for name in EXCHANGES.map(|name| self.name(name)) {
-            let declare = Request::DeclareExchange { name: &name, kind: "topic" };
-            channel
-                .ask(declare)
-                .await
-                .map_err(|fault| foreign("exchange", &name, "durable, topic", &fault))?;
+            declare_exchange(&channel, &name).await?;
         }
         let wanted = self.queues.iter().filter(|queue| wanted(queue)).map(String::as_str);
         let mut silent = Vec::new();
@@ -123,6 +119,21 @@ impl Topology {
         Ok(Declared::There)
     }
 
+    /// Whether an exchange is as it should be, if it exists.
+    pub(super) async fn check_exchange(
+        &self,
+        connection: &Connection,
+        exchange: &str,
+    ) -> Result<(), BrokerError> {
+        let name = self.name(exchange);
+        let channel = connection.channel(Arc::new(())).await.map_err(broken)?;
+        match channel.ask(Request::LookAtExchange { name: &name }).await {
+            Ok(_) => declare_exchange(&channel, &name).await,
+            Err(fault) if is_missing(&fault) => Ok(()),
+            Err(fault) => Err(foreign_exchange(&name, &fault)),
+        }
+    }
+
     /// Whether a queue that exists is as it should be. Declaring it as it is changes nothing.
     pub(super) async fn check(&self, connection: &Connection, queue: &str) -> Result<(), BrokerError> {
         let channel = connection.channel(Arc::new(())).await.map_err(broken)?;
@@ -133,7 +144,7 @@ impl Topology {
         Ok(())
     }
 
-    fn arguments(&self, queue: &str) -> Table {
+    pub(super) fn arguments(&self, queue: &str) -> Table {
         if queue == DEAD_LETTER_QUEUE {
             dead_letter_arguments()
         } else {
@@ -152,6 +163,15 @@ impl Topology {
         }
         Ok(())
     }
+}
+
+async fn declare_exchange(channel: &Channel, name: &str) -> Result<(), BrokerError> {
+    let declare = Request::DeclareExchange { name, kind: "topic", arguments: &Table::new() };
+    channel.ask(declare).await.map(drop).map_err(|fault| foreign_exchange(name, &fault))
+}
+
+fn foreign_exchange(name: &str, fault: &Fault) -> BrokerError {
+    foreign("exchange", name, "durable, topic", fault)
 }
 
 #[derive(Debug, PartialEq, Eq)]

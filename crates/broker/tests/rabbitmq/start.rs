@@ -151,8 +151,10 @@ async fn an_exchange_that_somebody_declared_otherwise_is_named() {
     let foreign = place.name("notifications.exchange");
     assert!(witness.declares_exchange(&foreign, "fanout", true).await);
     let error = misconfigured(place.config()).await;
+    let findings = RabbitMq::examine(&place.config()).await;
+    let wrong = findings.iter().find(|finding| finding.level == Level::Wrong).expect("it is found");
     for part in [&*foreign, "fanout", "topic"] {
-        assert!(error.contains(part), "{error}");
+        assert!(error.contains(part) && wrong.what.contains(part), "{error} {wrong:?}");
     }
     place.remove().await;
 }
@@ -212,7 +214,8 @@ async fn an_examination_finds_what_is_missing_or_foreign_and_changes_nothing() {
     let place = Place::new(&["a", "b"]);
     let found = async || {
         let findings = RabbitMq::examine(&place.config()).await;
-        findings.into_iter().map(|finding| (finding.level, finding.what)).collect::<Vec<_>>()
+        let findings = findings.into_iter().filter(|finding| finding.subject != "permissions");
+        findings.map(|finding| (finding.level, finding.what)).collect::<Vec<_>>()
     };
     let empty = found().await;
     assert!(empty[0].0 == Level::Ok && empty[1].1.contains("no queue is there yet"), "{empty:?}");

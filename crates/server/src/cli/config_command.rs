@@ -1,34 +1,39 @@
 //! `campanile config check` and `campanile config print`.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 use super::CommandResult;
 use super::output::{self, say};
+use super::serve::Serve;
 use crate::config::{Config, Flags, REFERENCE};
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Say whether the configuration is right
-    Check,
+    /// Say whether `serve` would accept the configuration, with the same flags
+    Check(Serve),
     /// Print the configuration in force, secrets left out
-    Print {
-        /// Print the reference instead: every key, commented, with its default
-        #[arg(long)]
-        reference: bool,
-    },
+    Print(Print),
 }
 
-impl ConfigCommand {
+pub fn check(flags: &Flags) -> CommandResult {
+    Config::load_to_serve(flags)?;
+    say!("the configuration is right")?;
+    Ok(())
+}
+
+#[derive(Debug, Args)]
+pub struct Print {
+    /// Print the reference instead: every key, commented, with its default
+    #[arg(long)]
+    reference: bool,
+}
+
+impl Print {
     pub fn run(&self, flags: &Flags) -> CommandResult {
-        match self {
-            ConfigCommand::Check => {
-                Config::load(flags)?;
-                say!("the configuration is right")?;
-            }
-            ConfigCommand::Print { reference: true } => output::write(REFERENCE)?,
-            ConfigCommand::Print { reference: false } => {
-                output::write(&toml::to_string(&Config::load(flags)?)?)?;
-            }
+        if self.reference {
+            output::write(REFERENCE)?;
+        } else {
+            output::write(&toml::to_string(&Config::load(flags)?)?)?;
         }
         Ok(())
     }

@@ -12,24 +12,32 @@ use anyhow::anyhow;
 use campanile_domain::finding::{Finding, Level};
 use campanile_store::postgres::Postgres;
 use campanile_store::sqlite::Sqlite;
+use campanile_store::{Examined, Identity};
 use clap::Args;
 use serde_json::json;
 
 use super::CommandResult;
+use super::invocation::Invocation;
 use super::output::{self, columns, say, wrapped};
-use super::serve::Backend;
-use crate::config::{Config, DatabaseChoice, Flags};
+use super::serve::Serve;
+use crate::config::{self, Config, DatabaseChoice, Flags};
+use server::Asked;
 
 #[derive(Debug, Args)]
 pub struct Doctor {
     #[command(flatten)]
-    pub backend: Backend,
+    pub serve: Serve,
 }
 
 impl Doctor {
     pub async fn run(&self, flags: &Flags, url: Option<&str>, as_json: bool) -> CommandResult {
-        let findings = match Config::load(flags) {
-            Ok(config) => examine(&config, flags, url).await,
+        let findings = match Config::load_to_serve(flags) {
+            Ok(config) => {
+                let url = url.map_or_else(|| format!("http://{}", config.server.listen), str::to_owned);
+                let invocation = Invocation::new(flags.file.as_deref(), &url, &config);
+                let findings = examine(&config, flags, url.trim_end_matches('/')).await;
+                findings.into_iter().map(|finding| copyable(finding, &invocation)).collect()
+            }
             Err(error) => vec![Finding::wrong(
                 "configuration",
                 format!("{error:#}"),
@@ -49,31 +57,44 @@ impl Doctor {
     }
 }
 
-async fn examine(config: &Config, flags: &Flags, url: Option<&str>) -> Vec<Finding> {
-    let (database, broker, channels, server) = tokio::join!(
-        database(config),
-        broker::examine(config),
-        channels(config),
-        server::examine(config, url)
-    );
+/// With commands that reach what was looked at.
+fn copyable(finding: Finding, invocation: &Invocation) -> Finding {
+    let Finding { level, subject, what, remedy } = finding;
+    let remedy = remedy.map(|remedy| invocation.rewrite(&remedy));
+    Finding { level, subject, what: invocation.rewrite(&what), remedy }
+}
+
+async fn examine(config: &Config, flags: &Flags, url: &str) -> Vec<Finding> {
+    let (database, broker, channels, server) =
+        tokio::join!(database(config), broker::examine(config), channels(config), Asked::at(url));
     let from = flags.file.as_ref().map_or_else(
         || "no file is given, so defaults are in force".to_owned(),
         |file| format!("{} makes sense", file.display()),
     );
     let mut findings = vec![Finding::ok("configuration", from)];
+    findings.extend(environment());
     findings.extend(folder::examine(config));
-    findings.extend(database);
+    findings.extend(database.findings);
     findings.extend(broker);
     findings.extend(channels);
-    findings.push(server);
+    findings.push(server.finding(&database.identity));
     findings
 }
 
-async fn database(config: &Config) -> Vec<Finding> {
+/// Names alone, since values may be secret. Somebody who looks into the file only wonders where they come from.
+fn environment() -> Option<Finding> {
+    let names = config::variable_names();
+    (!names.is_empty()).then(|| Finding::ok("environment", format!("it sets {}", names.join(", "))))
+}
+
+async fn database(config: &Config) -> Examined {
     match config.database.choice(&config.data_dir) {
         Ok(DatabaseChoice::Sqlite { path }) => Sqlite::examine(&path).await,
         Ok(DatabaseChoice::Postgres(postgres)) => Postgres::examine(&postgres).await,
-        Err(error) => vec![Finding::wrong("database", format!("{error:#}"), "correct database.url")],
+        Err(error) => {
+            let findings = vec![Finding::wrong("database", format!("{error:#}"), "correct database.url")];
+            Examined { findings, identity: Identity::Unknown }
+        }
     }
 }
 

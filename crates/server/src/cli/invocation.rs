@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::output::fill;
+use super::output::{fill, width};
 use crate::config::Config;
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8400";
@@ -30,11 +30,8 @@ impl Invocation {
         let room = columns.saturating_sub(" \\".len());
         let flags = self.flags();
         // A command that fits a line stays in one piece.
-        let rest = if indent + 4 + command.chars().count() <= room {
-            vec![command.to_owned()]
-        } else {
-            pieces_of(command)
-        };
+        let rest =
+            if indent + 4 + width(command) <= room { vec![command.to_owned()] } else { pieces_of(command) };
         let pieces: Vec<&str> = std::iter::once("campanile")
             .chain(flags.iter().map(String::as_str))
             .chain(rest.iter().map(String::as_str))
@@ -43,11 +40,29 @@ impl Invocation {
         format!("{:indent$}{}", "", lines.replace('\n', " \\\n"))
     }
 
+    /// The text with the flags in each command that stands in it as `` `campanile …` ``.
+    pub fn rewrite(&self, text: &str) -> String {
+        let mut pieces = text.split("`campanile ");
+        let mut rewritten = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            let (command, rest) = piece.split_once('`').unwrap_or((piece, ""));
+            let command = match command.split_once(' ').unwrap_or((command, "")) {
+                ("serve", "") => self.serve(),
+                ("serve" | "migrate" | "config", _) => format!("campanile {}{command}", self.local_flags()),
+                _ => std::iter::once("campanile")
+                    .chain(self.flags().iter().map(String::as_str))
+                    .chain([command])
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            };
+            rewritten = format!("{rewritten}`{command}`{rest}");
+        }
+        rewritten
+    }
+
     /// The command that starts a server at this URL.
     pub fn serve(&self) -> String {
-        let config = self.config.iter().map(|file| format!("--config {} ", shown(file)));
-        let data_dir = self.data_dir_flag().map(|flag| format!("{flag} "));
-        let flags: String = config.chain(data_dir).collect();
+        let flags = self.local_flags();
         match self.url.strip_prefix("http://").filter(|_| self.url != DEFAULT_URL) {
             Some(address) => format!("campanile {flags}serve --listen {}", quoted(address)),
             None => format!("campanile {flags}serve"),
@@ -57,6 +72,12 @@ impl Invocation {
     #[cfg(test)]
     pub fn for_tests(url: &str, data_dir: &str) -> Self {
         Invocation { config: None, url: url.to_owned(), data_dir: PathBuf::from(data_dir) }
+    }
+
+    /// Those of commands that speak to no server, each with a blank behind it.
+    fn local_flags(&self) -> String {
+        let config = self.config.iter().map(|file| format!("--config {} ", shown(file)));
+        config.chain(self.data_dir_flag().map(|flag| format!("{flag} "))).collect()
     }
 
     fn flags(&self) -> Vec<String> {
@@ -112,6 +133,18 @@ mod tests {
             "campanile --url http://127.0.0.1:9000 --data-dir '/srv/my data' trace 1"
         );
         assert_eq!(other.serve(), "campanile --data-dir '/srv/my data' serve --listen 127.0.0.1:9000");
+    }
+
+    #[test]
+    fn commands_in_a_text_get_their_flags() {
+        let text =
+            "run `campanile migrate`; `campanile serve` does it, too; see `campanile trace ID`, or `rm x`";
+        assert_eq!(Invocation::for_tests(DEFAULT_URL, DEFAULT_DATA_DIR).rewrite(text), text);
+        assert_eq!(
+            Invocation::for_tests("http://127.0.0.1:9000", "data").rewrite(text),
+            "run `campanile --data-dir data migrate`; `campanile --data-dir data serve --listen 127.0.0.1:9000` does it, too; \
+             see `campanile --url http://127.0.0.1:9000 --data-dir data trace ID`, or `rm x`"
+        );
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use super::output::{fill, wrapped};
+use super::output::{cut, fill, padded, width, wrapped};
 
 /// The narrowest last column of a table.
-const MIN_NOTE_CHARS: usize = 30;
+const MIN_NOTE_COLUMNS: usize = 30;
 /// A note longer than this is cut, wherever it stands.
-const MAX_NOTE_CHARS: usize = 400;
+const MAX_NOTE_COLUMNS: usize = 400;
 
 /// One row: its cells, a text such as an error, which gets the room that is left, and a line below, unless that is empty.
 #[derive(Debug, Default)]
@@ -17,17 +17,17 @@ pub struct Row {
     pub below: String,
 }
 
-/// The rows below their header, in lines of at most `columns` characters.
+/// The rows below their header, in lines of at most `columns` columns.
 pub fn listing(header: &[&str], note: &str, rows: &[Row], columns: usize) -> String {
     let widths: Vec<usize> = (0..header.len())
         .map(|column| {
-            let cells = rows.iter().map(|row| row.cells[column].chars().count());
-            cells.chain([header[column].chars().count()]).max().unwrap_or_default()
+            let cells = rows.iter().map(|row| width(&row.cells[column]));
+            cells.chain([width(header[column])]).max().unwrap_or_default()
         })
         .collect();
     let taken: usize = widths.iter().map(|width| width + 2).sum();
-    let longest = rows.iter().map(|row| row.note.chars().count()).max().unwrap_or_default();
-    let needed = longest.clamp(if longest == 0 { 0 } else { note.len() }, MIN_NOTE_CHARS);
+    let longest = rows.iter().map(|row| width(&row.note)).max().unwrap_or_default();
+    let needed = longest.clamp(if longest == 0 { 0 } else { note.len() }, MIN_NOTE_COLUMNS);
     let out = if taken + needed <= columns + usize::from(longest == 0) * 2 {
         let room = columns.saturating_sub(taken);
         table(header, if longest == 0 { "" } else { note }, rows, &widths, (room, columns))
@@ -49,12 +49,12 @@ fn table(
     (room, columns): (usize, usize),
 ) -> String {
     let line = |cells: &mut dyn Iterator<Item = &str>, note: &str| {
-        let cells: Vec<String> = cells.zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> = cells.zip(widths).map(|(cell, width)| padded(cell, *width)).collect();
         format!("{}\n", format!("{}  {note}", cells.join("  ")).trim_end())
     };
     let mut out = line(&mut header.iter().copied(), note);
     for row in rows {
-        out += &line(&mut row.cells.iter().map(String::as_str), &short(&row.note, room));
+        out += &line(&mut row.cells.iter().map(String::as_str), &cut(&row.note, room));
         out += &below(row, columns);
     }
     out
@@ -72,17 +72,9 @@ fn block(header: &[&str], row: &Row, columns: usize) -> String {
     let mut out = format!("{}\n", fill(&pieces, "  ", (0, 2), columns));
     out += &below(row, columns);
     if !row.note.is_empty() {
-        let _ = writeln!(out, "{}", wrapped(&short(&row.note, MAX_NOTE_CHARS), 2, 2, columns));
+        let _ = writeln!(out, "{}", wrapped(&cut(&row.note, MAX_NOTE_COLUMNS), 2, 2, columns));
     }
     out
-}
-
-/// The text, or its beginning with `…`.
-pub fn short(text: &str, chars: usize) -> String {
-    match text.char_indices().nth(chars) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(chars.saturating_sub(1)).chain(['…']).collect(),
-    }
 }
 
 /// What an empty cell shows.

@@ -22,7 +22,6 @@ mod template;
 mod template_folder;
 mod trace;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -31,9 +30,10 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Config, Flags};
 use client::Client;
+use config_command::ConfigCommand;
 use invocation::Invocation;
 use output::ReaderGone;
-use serve::Backend;
+use serve::{Backend, Serve};
 
 /// What still reads when the command is done is waited for so long, and then left behind.
 const LAST_READS: Duration = Duration::from_secs(1);
@@ -72,7 +72,7 @@ enum Command {
     /// Show the whole pipeline at work, on the embedded defaults
     Demo(demo::Demo),
     /// Run the server
-    Serve(serve::Serve),
+    Serve(Serve),
     /// Make or upgrade the tables, and end
     Migrate(serve::Migrate),
     /// Load rules that ship with Campanile
@@ -99,7 +99,7 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Check or print the configuration
     #[command(subcommand)]
-    Config(config_command::ConfigCommand),
+    Config(ConfigCommand),
 }
 
 /// Why a command did not succeed.
@@ -163,29 +163,30 @@ fn exit_code(ended: CommandResult) -> ExitCode {
 
 async fn dispatch(cli: Cli) -> CommandResult {
     let Cli { common, command } = cli;
-    let flags = |backend: &Backend, listen: Option<SocketAddr>, roles: Option<&String>| Flags {
+    let flags = |serve: &Serve| Flags {
         file: common.config.clone(),
         data_dir: common.data_dir.clone(),
-        listen,
-        database_url: backend.database_url.clone(),
-        broker_url: backend.broker_url.clone(),
-        roles: roles.cloned(),
+        listen: serve.listen,
+        database_url: serve.backend.database_url.clone(),
+        broker_url: serve.backend.broker_url.clone(),
+        roles: serve.roles.clone(),
     };
-    let no_flags = || flags(&Backend::default(), None, None);
+    let no_flags = || flags(&Serve::default());
     match command {
-        Command::Demo(demo) => demo.run(Config::load(&flags(&demo.backend, demo.listen, None))?).await,
-        Command::Serve(serve) => {
-            let config = Config::load(&flags(&serve.backend, serve.listen, serve.roles.as_ref()))?;
-            Box::pin(serve.run(config)).await
+        Command::Demo(demo) => {
+            let served = Serve { listen: demo.listen, roles: None, backend: demo.backend.clone() };
+            demo.run(Config::load(&flags(&served))?).await
         }
+        Command::Serve(serve) => Box::pin(serve.run(Config::load_to_serve(&flags(&serve))?)).await,
         Command::Migrate(migrate) => {
             let backend = Backend { database_url: migrate.database_url.clone(), broker_url: None };
-            migrate.run(Config::load(&flags(&backend, None, None))?).await
+            migrate.run(Config::load(&flags(&Serve { backend, ..Serve::default() }))?).await
         }
         Command::Doctor(doctor) => {
-            doctor.run(&flags(&doctor.backend, None, None), common.url.as_deref(), common.json).await
+            doctor.run(&flags(&doctor.serve), common.url.as_deref(), common.json).await
         }
-        Command::Config(command) => command.run(&no_flags()),
+        Command::Config(ConfigCommand::Check(serve)) => config_command::check(&flags(&serve)),
+        Command::Config(ConfigCommand::Print(print)) => print.run(&no_flags()),
         Command::Preset(preset) => preset.run(&common.client(&no_flags())?, common.json).await,
         Command::Emit(emit) => emit.run(&common.client(&no_flags())?, common.json).await,
         Command::Trace(trace) => trace.run(&common.client(&no_flags())?, common.json).await,

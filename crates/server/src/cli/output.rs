@@ -5,6 +5,7 @@
 use std::io::{ErrorKind, Write};
 
 use anyhow::Context;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::escape::escaped;
 
@@ -39,25 +40,68 @@ pub fn write(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Characters in a line: `COLUMNS`, else the terminal's width, else 80.
+/// Columns of the screen in a line: `COLUMNS`, else the terminal's width, else 80.
 pub fn columns() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok()).filter(|&n| n > 0);
     let terminal = || comfy_table::Table::new().width().map(usize::from);
     told.or_else(terminal).unwrap_or(DEFAULT_COLUMNS).max(MIN_COLUMNS)
 }
 
-/// The text in lines of at most `columns` characters, broken at blanks. The first line is indented by `first`, all others by `rest`.
+/// Columns that a text takes on the screen. Chinese characters and most emoji take two.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// The text with blanks behind it, up to a width.
+pub fn padded(text: &str, columns: usize) -> String {
+    format!("{text}{:1$}", "", columns.saturating_sub(width(text)))
+}
+
+/// The text, or as much of its beginning as fits before an ellipsis.
+pub fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let (start, _) = split_at_width(text, columns.saturating_sub(1));
+    format!("{start}…")
+}
+
+fn split_at_width(text: &str, columns: usize) -> (&str, &str) {
+    let mut taken = 0;
+    let end = text.char_indices().find(|(_, c)| {
+        taken += c.width().unwrap_or_default();
+        taken > columns
+    });
+    text.split_at(end.map_or(text.len(), |(end, _)| end))
+}
+
+/// The text in lines of at most `columns` columns, broken at blanks. The first line is indented by `first`, all others by `rest`.
 pub fn wrapped(text: &str, first: usize, rest: usize, columns: usize) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
+    let room = columns.saturating_sub(first.max(rest)).max(2);
+    let words: Vec<&str> = text.split_whitespace().flat_map(|word| broken_if_wide(word, room)).collect();
     format!("{:first$}{}", "", fill(&words, " ", (first, rest), columns))
 }
 
-/// The pieces side by side, parted by `gap`, in lines of at most `columns` characters. A piece is never broken.
+/// Languages with wide characters have no blanks between words. What has none of them, such as an id or a URL, stays in one piece.
+fn broken_if_wide(word: &str, columns: usize) -> Vec<&str> {
+    if word.chars().all(|c| c.width() != Some(2)) {
+        return vec![word];
+    }
+    let (mut pieces, mut rest) = (Vec::new(), word);
+    while !rest.is_empty() {
+        let (piece, behind) = split_at_width(rest, columns);
+        pieces.push(piece);
+        rest = behind;
+    }
+    pieces
+}
+
+/// The pieces side by side, parted by `gap`, in lines of at most `columns` columns. A piece is never broken.
 pub fn fill(pieces: &[&str], gap: &str, (first, rest): (usize, usize), columns: usize) -> String {
     let mut out = String::new();
     let mut column = first;
     for (place, piece) in pieces.iter().enumerate() {
-        let wide = piece.chars().count();
+        let wide = width(piece);
         if place > 0 && column + gap.len() + wide > columns {
             out.push('\n');
             out.push_str(&" ".repeat(rest));
@@ -75,7 +119,7 @@ pub fn fill(pieces: &[&str], gap: &str, (first, rest): (usize, usize), columns: 
 /// Long lines of a list such as `--name  what it does` are broken, and go on below what it does.
 pub fn hanging(text: &str, columns: usize) -> String {
     let broken = text.lines().map(|line| {
-        if line.chars().count() <= columns {
+        if width(line) <= columns {
             return line.to_owned();
         }
         let words = line.trim_start();
@@ -106,10 +150,21 @@ mod tests {
     }
 
     #[test]
+    fn widths_are_those_of_the_screen() {
+        assert_eq!((width("Zoë"), width("予約"), width("🍣")), (3, 4, 2));
+        assert_eq!((padded("予約", 6), padded("予約", 3)), ("予約  ".to_owned(), "予約".to_owned()));
+        assert_eq!(
+            (cut("予約済", 6), cut("予約済", 5), cut("予約済", 4)),
+            ("予約済".into(), "予約…".into(), "予…".into())
+        );
+    }
+
+    #[test]
     fn text_is_broken_at_blanks_and_words_never() {
         assert_eq!(wrapped("one two three four", 0, 2, 9), "one two\n  three\n  four");
         assert_eq!(wrapped("one two", 2, 4, 80), "  one two");
         assert_eq!(wrapped("incomprehensible ü", 0, 1, 5), "incomprehensible\n ü");
+        assert_eq!(wrapped("予約が確認されました", 0, 2, 10), "予約が確\n  認されま\n  した");
         assert_eq!(fill(&["a b", "c d"], "  ", (0, 0), 8), "a b  c d");
         assert_eq!(fill(&["a b", "c d"], "  ", (0, 2), 7), "a b\n  c d");
     }

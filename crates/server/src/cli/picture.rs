@@ -10,7 +10,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 use serde_json::Value;
 
-use super::output::{columns, fill, wrapped};
+use super::output::{columns, fill, padded, width, wrapped};
 use super::stages::stages;
 
 /// What a web socket shows: the send is done, but there is no inbox yet in which anybody sees it.
@@ -257,15 +257,14 @@ fn narrow_table(
     let channels = shown.iter().map(|(channel, _)| channel.as_str());
     let group = format!("  {first_type}");
     let mut table = plain_table([group.as_str(), ""].into_iter().chain(channels));
-    let id_width =
-        people.iter().map(|person| text(person, "user_id").chars().count()).max().unwrap_or_default();
+    let id_width = people.iter().map(|person| width(text(person, "user_id"))).max().unwrap_or_default();
     let mut user_type = first_type;
     for person in people {
         if text(person, "user_type") != user_type {
             user_type = text(person, "user_type");
             table.add_row([Cell::new(format!("  {user_type}")).add_attribute(Attribute::Bold)]);
         }
-        let who = format!("  {:<id_width$}  {}", text(person, "user_id"), text(person, "name"));
+        let who = format!("  {}  {}", padded(text(person, "user_id"), id_width), text(person, "name"));
         let cells = shown.iter().map(|&(channel, _)| cell(person, channel));
         table.add_row([Cell::new(who.trim_end()), Cell::new(text(person, "role"))].into_iter().chain(cells));
     }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::client::{Client, encoded};
 use super::dead_letters::{age, text};
-use super::listing::{Row, listing, one_line, or_dash, short};
-use super::output::{self, columns, say, wrapped};
+use super::listing::{Row, listing, one_line, or_dash};
+use super::output::{self, columns, cut, say, wrapped};
 use super::picture::NO_INBOX_YET;
 use super::{CommandError, CommandResult};
 
@@ -307,9 +307,9 @@ fn address(send: &Value) -> String {
     let address = one_line(text(send, "recipient_address"));
     match address.split_once(' ') {
         Some((first, others)) if send["channel"] == "PUSH" => {
-            format!("{} +{}", short(first, MAX_ADDRESS_CHARS), others.split(' ').count())
+            format!("{} +{}", cut(first, MAX_ADDRESS_CHARS), others.split(' ').count())
         }
-        _ => short(&address, MAX_ADDRESS_CHARS),
+        _ => cut(&address, MAX_ADDRESS_CHARS),
     }
 }
 

@@ -15,7 +15,8 @@ use crate::app;
 use crate::config::{Config, DatabaseChoice};
 use crate::data_folder;
 
-#[derive(Debug, Args)]
+/// `config check` and `doctor` take the same, and look at what would be served.
+#[derive(Debug, Default, Args)]
 pub struct Serve {
     /// Where to listen [default: 127.0.0.1:8400]
     #[arg(long, value_name = "ADDRESS:PORT")]

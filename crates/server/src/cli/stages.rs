@@ -6,6 +6,8 @@ use std::fmt::Write;
 use campanile_domain::time;
 use serde_json::Value;
 
+use super::output::cut;
+
 /// For each stage the least and the longest time since the event, and the instances, in lines of at most `columns` characters.
 /// Empty while there are none.
 pub fn stages(trace: &Value, columns: usize) -> String {
@@ -30,13 +32,6 @@ pub fn stages(trace: &Value, columns: usize) -> String {
         let _ = writeln!(out, "{}", cut(line.trim_end(), columns));
     }
     out
-}
-
-fn cut(line: &str, columns: usize) -> String {
-    if line.chars().count() <= columns {
-        return line.to_owned();
-    }
-    line.chars().take(columns - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::client::Client;
-use super::output::{self, columns, fill, wrapped};
+use super::output::{self, columns, fill, padded, width, wrapped};
 use super::{CommandError, CommandResult};
 
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -156,12 +156,12 @@ fn line(event: &Value, columns: usize) -> String {
     let when = if columns < WIDE { when.get(11..19).unwrap_or(when) } else { when };
     let aggregate = format!("{}:{}", text("aggregate_type"), text("aggregate_id"));
     let status = format!("{:<9}", text("status"));
-    let event_type = format!("{:<28}", text("event_type"));
+    let event_type = padded(text("event_type"), 28);
     let event_type = if columns < WIDE { text("event_type") } else { &event_type };
     let line = fill(&[when, &status, event_type, &aggregate, text("event_id")], "  ", (0, 4), columns);
     match text("last_error") {
         "" => line,
-        error if line.chars().count() + 2 + error.chars().count() <= columns => format!("{line}  {error}"),
+        error if width(&line) + 2 + width(error) <= columns => format!("{line}  {error}"),
         error => format!("{line}\n{}", wrapped(error, 4, 4, columns)),
     }
 }

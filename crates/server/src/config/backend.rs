@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use campanile_broker::RabbitMqConfig;
 use campanile_store::postgres::PostgresConfig;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -35,8 +36,11 @@ pub enum DatabaseChoice {
 #[derive(Debug, Clone)]
 pub enum BrokerChoice {
     InProcess,
-    RabbitMq { url: SecretUrl, ca_file: Option<PathBuf>, prefix: String },
+    RabbitMq(RabbitMqConfig),
 }
+
+/// "Few" undelivered messages: the waiting is done in the database, where order can still change.
+pub const MAX_UNDELIVERED: usize = 5_000;
 
 impl Database {
     pub fn choice(&self, data_dir: &Path) -> anyhow::Result<DatabaseChoice> {
@@ -67,7 +71,7 @@ impl Database {
 }
 
 impl Broker {
-    pub fn choice(&self) -> anyhow::Result<BrokerChoice> {
+    pub fn choice(&self, queues: Vec<String>) -> anyhow::Result<BrokerChoice> {
         let url = self.url.or_file("broker", &self.url_file)?;
         if url.is_empty() || url == "in-process:" {
             return Ok(BrokerChoice::InProcess);
@@ -78,11 +82,13 @@ impl Broker {
                 scheme(&url)
             );
         }
-        Ok(BrokerChoice::RabbitMq {
-            url: SecretUrl(url),
+        Ok(BrokerChoice::RabbitMq(RabbitMqConfig {
+            url,
             ca_file: given(&self.ca_file),
             prefix: self.prefix.clone(),
-        })
+            queues,
+            limit: MAX_UNDELIVERED,
+        }))
     }
 }
 

@@ -13,23 +13,18 @@ use super::App;
 
 /// A loop that died is started again, and work goes on beside it: it is told for so long, and makes no server unready.
 const RECENTLY: Duration = Duration::from_mins(1);
-const PATIENCE: Duration = Duration::from_secs(2);
 
 pub async fn live() -> &'static str {
     "ok\n"
 }
 
 pub async fn ready(State(app): State<App>) -> Response {
-    let database = match tokio::time::timeout(PATIENCE, app.engine.store.rule_version()).await {
-        Ok(Ok(_)) => "ok".to_owned(),
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => format!("no answer within {PATIENCE:?}"),
-    };
+    let database = app.write_probe.run(&app.engine).await;
     let broker = broker(&app);
     // A broker that is away is no reason to turn anybody away: what comes in waits in the database.
-    let status = if database == "ok" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if database.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut components = Map::new();
-    components.insert("database".to_owned(), json!(database));
+    components.insert("database".to_owned(), json!(database.err().unwrap_or_else(|| "ok".to_owned())));
     components.insert("broker".to_owned(), json!(broker));
     let engine = match app.engine.signals.last_death() {
         Some(at) if at.elapsed() < RECENTLY => "a loop died and was started again: see the log",
@@ -42,7 +37,9 @@ pub async fn ready(State(app): State<App>) -> Response {
     let queues = if app.engine.config.roles.use_broker() { app.engine.broker.depths() } else { Vec::new() };
     let undelivered: Map<String, Value> =
         queues.into_iter().map(|(queue, depth)| (queue, json!(depth))).collect();
-    (status, Json(json!({ "components": components, "undelivered": undelivered }))).into_response()
+    let answer =
+        json!({ "components": components, "undelivered": undelivered, "database_id": &*app.database_id });
+    (status, Json(answer)).into_response()
 }
 
 fn providers(chain: &Chain) -> String {

@@ -18,6 +18,7 @@ mod request_body;
 mod rows;
 mod send_rows;
 mod sends;
+mod write_probe;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub use callbacks::TwilioCallbacks;
 pub use connections::{Limits, RESERVED_CONNECTIONS, Routers, serve};
 pub use places::{Places, places};
 use problem::Problem;
+use write_probe::WriteProbe;
 
 /// What handlers share.
 #[derive(Debug, Clone)]
@@ -49,6 +51,9 @@ pub struct App {
     pub places: Places,
     /// A body that takes longer holds memory and a place that others wait for.
     pub body_timeout: Duration,
+    pub write_probe: Arc<WriteProbe>,
+    /// By which `doctor` sees whether this server works on the database that it looks at.
+    pub database_id: Arc<str>,
 }
 
 /// What an instance serves: everything, or without the role `api` only what its operators need.

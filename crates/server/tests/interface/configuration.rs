@@ -13,7 +13,7 @@ use crate::support::home::campanile;
 use crate::support::until;
 
 /// The binary as it comes: nothing configured but its folder.
-fn bare(folder: &Path) -> Command {
+pub fn bare(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_campanile"));
     for (name, _) in campanile(folder).get_envs() {
         command.env_remove(name);
@@ -22,7 +22,7 @@ fn bare(folder: &Path) -> Command {
     command
 }
 
-fn file(folder: &Path, name: &str, text: &str) -> String {
+pub fn file(folder: &Path, name: &str, text: &str) -> String {
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();
     path.display().to_string()

@@ -13,8 +13,8 @@ use campanile_store::sqlite::back_door::File;
 use serde_json::Value;
 
 use crate::command::Ran;
-use crate::support::home::campanile;
-use crate::support::{Backend, Home, Server, reservation, staff, until};
+use crate::support::home::{campanile, in_shell};
+use crate::support::{Backend, Home, KEY, Server, reservation, staff, until};
 
 /// Nobody listens there.
 const NOWHERE: &str = "http://127.0.0.1:1";
@@ -91,11 +91,11 @@ fn nothing_is_there_yet_and_nothing_is_made() {
     let ran = doctor(command.env_remove("CAMPANILE_AUTH__ADMIN_KEY"), &[]);
     assert_well(&ran);
     for subject in ["data folder", "admin key", "database"] {
-        assert_found(&ran, subject, "note", &["not there yet", "campanile serve"]);
+        assert_found(&ran, subject, "note", &["not there yet", "serve --listen 127.0.0.1:1`"]);
     }
     assert_found(&ran, "disk", "ok", &["free"]);
     assert_found(&ran, "channels", "note", &["EMAIL", "SLACK", "captured, not sent"]);
-    assert_found(&ran, "server", "note", &["none answers", NOWHERE, "campanile serve"]);
+    assert_found(&ran, "server", "note", &["none answers", NOWHERE, "serve --listen 127.0.0.1:1`"]);
     assert!(!data.exists());
 }
 
@@ -106,11 +106,14 @@ async fn a_file_is_well_whether_an_instance_runs_on_it_or_not() {
     let ran = doctor(&mut home.campanile(), &[]);
     assert_well(&ran);
     assert_found(&ran, "configuration", "ok", &[]);
+    assert_found(&ran, "environment", "ok", &["CAMPANILE_AUTH__ADMIN_KEY, CAMPANILE_DATA_DIR"]);
+    assert!(!ran.out.contains(KEY), "{}", ran.out);
     assert_found(&ran, "data folder", "ok", &[home.path().to_str().unwrap(), "700"]);
     assert_found(&ran, "admin key", "ok", &["configuration"]);
     assert_found(&ran, "database", "ok", &["SQLite", "campanile.db"]);
     assert_found(&ran, "instance", "ok", &["none"]);
-    for subject in ["integrity", "tables", "events", "dead letters", "sends in doubt", "broker"] {
+    for subject in ["integrity", "tables", "events", "publishing", "dead letters", "sends in doubt", "broker"]
+    {
         assert_found(&ran, subject, "ok", &[]);
     }
     assert_eq!(files(home.path()), before, "looking leaves nothing behind");
@@ -122,7 +125,12 @@ async fn a_file_is_well_whether_an_instance_runs_on_it_or_not() {
     assert_well(&ran);
     assert_found(&ran, "instance", "ok", &[&server.pid().to_string()]);
     assert_found(&ran, "server", "ok", &[&server.url, "ready"]);
-    assert_found(&ran, "dead letters", "note", &["1 not replayed", "campanile dead-letters list"]);
+    assert_found(
+        &ran,
+        "dead letters",
+        "note",
+        &["1 not replayed", &format!("campanile --url {}", server.url), "dead-letters list"],
+    );
     server.put("/v1/recipients", staff()).await;
     server.emit(&reservation("evt-2")).await;
     assert_eq!(server.settled("evt-2").await["event"]["status"], "PROCESSED", "nobody was disturbed");
@@ -143,6 +151,23 @@ fn programs_are_told_the_same() {
         assert!(of("broker")[word].as_str().is_some_and(|text| text.len() > 20), "{findings:?}");
     }
     assert!(!ran.out.contains("secret"), "{}", ran.out);
+}
+
+#[tokio::test]
+async fn a_disk_that_takes_no_writes_is_told() {
+    let home = at_rest().await;
+    let before = files(home.path());
+    assert_found(&doctor(&mut home.campanile(), &[]), "writes", "ok", &[home.path().to_str().unwrap()]);
+    // Nobody may write into any file, as on a full disk.
+    let limited = "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\"";
+    let ran = doctor(&mut in_shell(limited, &home.campanile()), &[]);
+    assert_unwell(&ran, 1);
+    assert_found(&ran, "writes", "WRONG", &[home.path().to_str().unwrap(), "can't be written", "make room"]);
+    assert_eq!(files(home.path()), before, "trying leaves nothing behind");
+
+    let nowhere = Path::new("/proc/campanile");
+    let ran = doctor(&mut campanile(nowhere), &[]);
+    assert_found(&ran, "writes", "WRONG", &["/proc can't be written"]);
 }
 
 #[tokio::test]
@@ -196,6 +221,29 @@ fn a_configuration_that_is_wrong_is_told() {
 }
 
 #[tokio::test]
+async fn who_else_listens_at_the_address_is_told() {
+    let (home, other) = (at_rest().await, at_rest().await);
+    let server = Server::start(&other);
+    let look = |url: &str| Ran::of(home.campanile().args(["--url", url, "doctor"]));
+    let ran = look(&server.url);
+    assert_unwell(&ran, 1);
+    assert_found(&ran, "server", "WRONG", &[&server.url, "another database", "--data-dir"]);
+    assert_well(&Ran::of(other.campanile().args(["--url", &server.url, "doctor"])));
+
+    let database = &Home::new(Backend::Mixed).database;
+    let url = &database.as_ref().unwrap().url;
+    let elsewhere = ["--url", &server.url, "doctor", "--database-url", url];
+    assert_found(&Ran::of(other.campanile().args(elsewhere)), "server", "WRONG", &["another database"]);
+
+    // Connections are taken by the system, and nobody says a word.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let ran = look(&url);
+    assert_unwell(&ran, 1);
+    assert_found(&ran, "server", "WRONG", &[&url, "does not answer", "is it Campanile"]);
+}
+
+#[tokio::test]
 async fn servers_are_well() {
     let home = Home::new(Backend::Servers);
     let server = Server::start(&home);
@@ -214,8 +262,19 @@ async fn servers_are_well() {
     assert_found(&ran, "recipients", "ok", &["table"]);
     assert_found(&ran, "transactions", "ok", &["5 min"]);
     assert_found(&ran, "broker", "ok", &["RabbitMQ", "lets us in"]);
+    assert_found(&ran, "permissions", "ok", &["may configure"]);
     assert_found(&ran, "topology", "ok", &["all 13 queues", "0 messages"]);
-    for subject in ["encryption", "clock", "tables", "events", "dead letters", "sends in doubt", "server"] {
+    for subject in [
+        "encryption",
+        "clock",
+        "writes",
+        "tables",
+        "events",
+        "publishing",
+        "dead letters",
+        "sends in doubt",
+        "server",
+    ] {
         assert_found(&ran, subject, "ok", &[]);
     }
     assert!(!ran.out.contains("guest:") && !ran.out.contains("://postgres"), "{}", ran.out);
@@ -234,6 +293,9 @@ async fn what_waits_in_a_database_is_told() {
              INSERT INTO send (notification_id, channel, recipient_address, status, created_at)
              SELECT gen_random_uuid(), 'SMS', '+39', 'SENDING', now() FROM generate_series(1, 3);
              UPDATE send SET status = 'IN_DOUBT';
+             INSERT INTO publish_chunk (queue, lane, first_id, last_id, lease_until)
+             VALUES ('notification.customer', 1, '0190163d-8694-739b-aea5-966c26f8ad91', '0190163d-8694-739b-aea5-966c26f8ad91', NULL),
+                    ('notification.customer', 1, gen_random_uuid(), gen_random_uuid(), now() + interval '1 hour');
              INSERT INTO lease VALUES ('in-process broker', 'shop-1', now() + interval '15 s');
              INSERT INTO schema_history (version, name) VALUES (99, 'from_the_future')",
         )
@@ -241,6 +303,7 @@ async fn what_waits_in_a_database_is_told() {
     let ran = doctor(&mut home.campanile(), &[]);
     assert_well(&ran);
     assert_found(&ran, "events", "note", &["waits for 3 h", "fan_out"]);
+    assert_found(&ran, "publishing", "note", &["1 batch waits for the broker", "days", "role publish"]);
     assert_found(&ran, "dead letters", "note", &["1 not replayed"]);
     assert_found(&ran, "sends in doubt", "note", &["3, of which nobody knows"]);
     assert_found(&ran, "instance", "ok", &["shop-1", "in-process broker"]);
@@ -253,7 +316,7 @@ async fn a_database_without_tables_is_told_and_left_so() {
     let home = Home::new(Backend::Embedded);
     let ran = doctor(&mut home.campanile(), &["--database-url", &database.url]);
     assert_well(&ran);
-    assert_found(&ran, "tables", "note", &["not made yet", "campanile migrate"]);
+    assert_found(&ran, "tables", "note", &["not made yet", "migrate`"]);
     assert!(!ran.out.contains("grants") && !ran.out.contains("dead letters"), "{}", ran.out);
     let url = as_role(&database, "nobody_may_create").await;
     let ran = doctor(&mut home.campanile(), &["--database-url", &url.url]);

@@ -18,6 +18,11 @@ pub const ADDRESS: &str = "127.0.0.1:8400";
 
 /// The blocks of shell commands below a heading, up to the next of its level; of the whole document without one.
 pub fn shell_blocks(document: &str, heading: Option<&str>) -> Vec<String> {
+    blocks(document, heading, "sh")
+}
+
+/// The same for any language.
+pub fn blocks(document: &str, heading: Option<&str>, language: &str) -> Vec<String> {
     let chapter = match heading {
         None => document,
         Some(heading) => {
@@ -26,7 +31,8 @@ pub fn shell_blocks(document: &str, heading: Option<&str>) -> Vec<String> {
             chapter.split("\n## ").next().unwrap_or_default()
         }
     };
-    let blocks = chapter.split("```sh\n").skip(1).map(|rest| rest.split("\n```").next().unwrap_or_default());
+    let begin = format!("```{language}\n");
+    let blocks = chapter.split(&begin).skip(1).map(|rest| rest.split("\n```").next().unwrap_or_default());
     blocks.map(str::to_owned).collect()
 }
 

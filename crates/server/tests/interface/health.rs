@@ -1,9 +1,15 @@
 //! Liveness and readiness, which need no key.
 
-use reqwest::Method;
+use std::process::{Command, Stdio};
+
+use reqwest::{Method, StatusCode};
 use serde_json::json;
 
+use crate::BACKEND;
+use crate::command::Ran;
 use crate::fresh::{Answer, Fresh};
+use crate::support::home::in_shell;
+use crate::support::{Backend, Home, Server, until};
 
 #[tokio::test]
 async fn a_server_says_that_it_lives_and_what_it_is_made_of() {
@@ -20,4 +26,59 @@ async fn a_server_says_that_it_lives_and_what_it_is_made_of() {
             "{components}"
         );
     }
+}
+
+/// The limit on file sizes becomes an error for it, as a full disk is, and no signal that kills.
+fn with_file_limits(home: &Home) -> Server {
+    let serve = "trap '' XFSZ; exec \"$0\" serve --listen 127.0.0.1:0";
+    // The limit would count for a file to which errors are written, too.
+    Server::spawn(in_shell(serve, &home.campanile()).stderr(Stdio::null()))
+}
+
+/// Reading goes on.
+async fn set_writable(home: &Home, server: &Server, writable: bool) {
+    let Some(database) = &home.database else {
+        let limit = if writable { "--fsize=unlimited:" } else { "--fsize=0:" };
+        Ran::of(Command::new("prlimit").args(["--pid", &server.pid().to_string(), limit])).succeeded();
+        return;
+    };
+    let name = database.url.rsplit('/').next().expect("the URL names a database");
+    let client = database.connect().await;
+    let setting = if writable {
+        "RESET default_transaction_read_only"
+    } else {
+        "SET default_transaction_read_only = on"
+    };
+    client.batch_execute("SET default_transaction_read_only = off").await.expect("it may");
+    client.batch_execute(&format!("ALTER DATABASE \"{name}\" {setting}")).await.expect("it may");
+    // Sessions that are open keep what they began with.
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+               WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    client.batch_execute(end).await.expect("it may");
+}
+
+#[tokio::test]
+async fn a_server_whose_database_takes_no_writes_is_not_ready_until_it_does() {
+    let home = Home::new(BACKEND);
+    let server = with_file_limits(&home);
+    let ready = async |status: StatusCode| {
+        let said = server.try_call(Method::GET, "/readyz", None).await?;
+        (said.0 == status).then_some(said.1)
+    };
+    until("it is ready", async || ready(StatusCode::OK).await).await;
+    set_writable(&home, &server, false).await;
+    let word = if BACKEND == Backend::Embedded { "disk I/O error" } else { "read-only" };
+    until("it is not ready", async || {
+        let said = ready(StatusCode::SERVICE_UNAVAILABLE).await?;
+        said["components"]["database"].as_str().filter(|why| why.contains(word)).map(drop)
+    })
+    .await;
+    let doctor = Ran::of(home.campanile().args(["--url", &server.url, "doctor"]));
+    assert_eq!(doctor.code, Some(1), "{doctor:?}");
+    assert!(doctor.out.contains(word), "{}", doctor.out);
+    if BACKEND != Backend::Embedded {
+        assert!(doctor.out.contains("the server takes none"), "{}", doctor.out);
+    }
+    set_writable(&home, &server, true).await;
+    until("it is ready again", async || ready(StatusCode::OK).await).await;
 }

@@ -26,6 +26,7 @@ mod preset;
 mod providers;
 mod pushes;
 mod readme;
+mod refused_at_start;
 mod rows;
 mod rule_changes;
 mod screen;

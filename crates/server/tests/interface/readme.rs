@@ -1,21 +1,22 @@
-//! The README's first steps, pasted in order: a server, an own recipient, an own event, and what became of it.
+//! The README's commands, pasted in order: a server, an own recipient, an own event, and what became of it; and instances on servers, with a
+//! service that writes its events by SQL.
 
 use std::net::TcpListener;
 
+use campanile_store::conformance::BackDoor;
 use serde_json::Value;
 
 use crate::command::{Ran, Watched};
-use crate::documents::{ADDRESS, shell, shell_blocks};
+use crate::documents::{ADDRESS, blocks, shell, shell_blocks};
 use crate::fresh::client;
-use crate::support::until;
+use crate::support::{Backend, Home, until};
 
 const README: &str = include_str!("../../../../README.md");
 
 #[tokio::test]
 async fn the_first_event_is_delivered_by_what_the_readme_says() {
     let folder = tempfile::tempdir().unwrap();
-    // Free a moment ago, and so it is when the server comes.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = free_address();
     let mut blocks = shell_blocks(README, Some("Your first event"));
     assert_eq!(blocks.remove(0), "campanile serve", "the first terminal");
 
@@ -55,6 +56,66 @@ async fn the_first_event_is_delivered_by_what_the_readme_says() {
     assert_eq!(events, ["order-7-ready", "order-8-ready"]);
     assert!(captured.iter().all(|item| item["address"] == "anna@example.com"), "{captured:?}");
     assert!(server.terminate().success());
+}
+
+/// Free a moment ago, and so it is when the server comes.
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// The text between the quotes behind `name=` is put in place of what the README has there.
+fn with_value(script: &str, name: &str, value: &str) -> String {
+    let (before, rest) = script.split_once(&format!("{name}='")).unwrap_or_else(|| panic!("{name} is set"));
+    let (_, after) = rest.split_once('\'').expect("the value is quoted");
+    format!("{before}{name}='{value}'{after}")
+}
+
+#[tokio::test]
+async fn instances_on_servers_work_as_the_readme_says() {
+    let home = Home::new(Backend::Servers);
+    let (database, broker) = (home.database.as_ref().unwrap(), home.broker.as_ref().unwrap());
+    let block = shell_blocks(README, Some("On PostgreSQL and RabbitMQ")).remove(0);
+    let block = with_value(&block, "CAMPANILE_DATABASE__URL", &database.url);
+    let block = with_value(&block, "CAMPANILE_BROKER__URL", &broker.url);
+    let (servers, commands): (Vec<&str>, Vec<&str>) =
+        block.lines().partition(|line| line.starts_with("campanile serve"));
+    let in_shell = |script: &str, address: &str| {
+        let mut shell = shell(home.path());
+        shell.env("CAMPANILE_BROKER__PREFIX", &broker.prefix).env("CAMPANILE_SERVER__LISTEN", address);
+        shell.args(["-euc", script]);
+        shell
+    };
+    let ran = Ran::of(&mut in_shell(&commands.join("\n"), &free_address())).succeeded();
+    assert!(ran.contains("is up to date") && ran.contains("none waits"), "{ran}");
+
+    let exports: Vec<&str> = commands.into_iter().filter(|line| line.starts_with("export ")).collect();
+    let mut instances = Vec::new();
+    assert_eq!(servers.len(), 2, "{servers:?}");
+    for server in servers {
+        let (script, address) = (format!("{}\nexec {server}", exports.join("\n")), free_address());
+        let instance = Watched::start(&mut in_shell(&script, &address));
+        instance.line(&["listens on", &address]).await;
+        instances.push((instance, address));
+    }
+
+    // A service that shares the database emits as the README says.
+    database.execute(&blocks(README, Some("Emit from your own transaction"), "sql").remove(0)).await;
+    let key = std::fs::read_to_string(home.path().join("campanile-data/admin.key")).unwrap();
+    for event in ["order-7-created", "order-8-created"] {
+        for (_, address) in &instances {
+            let url = format!("http://{address}/v1/events/{event}");
+            let trace = until("the event is taken on", async || {
+                let answer = client().get(&url).bearer_auth(key.trim()).send().await.ok()?;
+                let trace: Value = serde_json::from_str(&answer.text().await.ok()?).ok()?;
+                (trace["event"]["status"] != "PENDING").then_some(trace)
+            })
+            .await;
+            assert_eq!(trace["event"]["event_type"], "ORDER_CREATED", "{trace}");
+        }
+    }
+    for (mut instance, _) in instances {
+        assert!(instance.terminate().success());
+    }
 }
 
 #[test]

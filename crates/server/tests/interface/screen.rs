@@ -4,6 +4,7 @@
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr;
 
 use crate::command::{Ran, Watched, cli};
 use crate::fresh::{Answer, Fresh, client, event};
@@ -45,13 +46,13 @@ fn on_screen(server: &Fresh, columns: Option<usize>, arguments: &[&str]) -> Comm
 }
 
 fn widest(text: &str) -> usize {
-    text.lines().map(|line| line.chars().count()).max().unwrap_or_default()
+    text.lines().map(UnicodeWidthStr::width).max().unwrap_or_default()
 }
 
 #[track_caller]
 fn assert_fits(text: &str, columns: usize) {
     for line in text.lines() {
-        assert!(line.chars().count() <= columns, "{} characters: {line}\n\n{text}", line.chars().count());
+        assert!(line.width() <= columns, "{} columns: {line}\n\n{text}", line.width());
     }
 }
 
@@ -91,6 +92,43 @@ async fn what_commands_print_fits_80_columns_and_uses_more_where_there_is_more()
     }
     // Something may be wrong with this machine; it is told in 80 columns all the same.
     assert_fits(&Ran::of(&mut on_screen(&server, Some(80), &["doctor"])).out, 80);
+}
+
+#[tokio::test]
+async fn wide_characters_count_as_wide() {
+    let server = world().await;
+    let people = json!([
+        {"user_type": "RESTAURANT_USER", "user_id": 70, "name": "山田 花子 🍣", "email": "hanako@example.com", "entity_type": "RESTAURANT",
+         "entity_id": 70, "role": "店長"},
+        {"user_type": "RESTAURANT_USER", "user_id": 71, "name": "鈴木一郎鈴木一郎鈴木一郎", "entity_type": "RESTAURANT", "entity_id": 70},
+    ]);
+    server.put("/v1/recipients", people).await;
+    let long = "予約リクエスト".repeat(5);
+    server
+        .emit(&json!([
+            event("寿司-🍣-1", "ORDER_CREATED", "RESTAURANT", 70),
+            event("寿司-2", &long, "食堂", 1)
+        ]))
+        .await;
+    for id in ["寿司-🍣-1", "寿司-2"] {
+        server.settled(id).await;
+    }
+    let tail = Watched::start(&mut on_screen(&server, Some(80), &["tail"]));
+    tail.line(&["食堂:1"]).await;
+    assert_fits(&tail.lines().join("\n"), 80);
+    let commands: [&[&str]; 6] = [
+        &["trace", "寿司-🍣-1"],
+        &["trace", "寿司-2"],
+        &["explain", "--type", "ORDER_CREATED", "--aggregate", "RESTAURANT:70"],
+        &["explain", "--type", &long, "--aggregate", "食堂:1"],
+        &["sends", "list"],
+        &["dead-letters", "list"],
+    ];
+    for arguments in commands {
+        for columns in [80, 160] {
+            assert_fits(&Ran::of(&mut on_screen(&server, Some(columns), arguments)).succeeded(), columns);
+        }
+    }
 }
 
 #[test]
@@ -193,6 +231,7 @@ async fn hints_carry_what_reaches_the_same_server() {
     assert!(said.contains(&hint), "{hint} is not in\n{said}");
     for (arguments, command) in [
         (["dead-letters", "list"].as_slice(), "dead-letters replay --id ID"),
+        (&["doctor"], "dead-letters list"),
         (&["dead-letters", "replay", "--event", "evt-moon"], "tail"),
     ] {
         let said = Ran::of(&mut on_screen(&server, Some(200), arguments)).succeeded();

@@ -21,6 +21,8 @@ mod examples;
 mod fresh;
 #[path = "../interface/groups.rs"]
 mod groups;
+#[path = "../interface/health.rs"]
+mod health;
 #[path = "../interface/listings.rs"]
 mod listings;
 #[path = "../interface/mails.rs"]

@@ -108,6 +108,19 @@ fn wait<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T 
     waited.join().expect("the servers are there")
 }
 
+/// A shell that runs this as its `"$0"`, with the same environment.
+pub fn in_shell(script: &str, command: &Command) -> Command {
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script]).arg(command.get_program());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
+}
+
 /// The binary with a clean environment and impatient retries.
 pub fn campanile(data_dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_campanile"));

@@ -34,13 +34,16 @@ impl Server {
     }
 
     pub fn start_with(home: &Home, variables: &[(&str, &str)]) -> Self {
+        let mut command = home.campanile();
+        Self::spawn(command.args(["serve", "--listen", "127.0.0.1:0"]).envs(variables.iter().copied()))
+    }
+
+    pub fn spawn(command: &mut Command) -> Self {
         // Before the child is there, so that nothing that fails leaves it behind.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::new();
-        let mut command = home.campanile();
-        command.args(["serve", "--listen", "127.0.0.1:0"]).envs(variables.iter().copied());
-        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the binary was built");
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary was built");
         let (log, kept) = (Arc::<Mutex<Vec<String>>>::default(), child.stderr.take());
         let keep = Arc::clone(&log);
         std::thread::spawn(move || {

@@ -56,6 +56,25 @@ fn at(stage: &Value) -> Timestamp {
     stage["at"].as_str().and_then(from_text).unwrap_or_else(|| panic!("{stage} has no time"))
 }
 
+pub async fn an_instance_tries_to_write_in_its_own_row(fixture: &Fixture) {
+    let (first, second) = (instance(fixture, "first").await, instance(fixture, "second").await);
+    let written = "SELECT count(*) FROM instance WHERE written_at IS NOT NULL";
+    assert_eq!(fixture.back_door.count(written).await, 0);
+    for _ in 0..2 {
+        fixture.store.heartbeat(first.id).await.expect("it can write");
+    }
+    assert_eq!(fixture.back_door.count(written).await, 1);
+    fixture.back_door.execute("DELETE FROM instance WHERE name = 'second'").await;
+    let error = fixture.store.heartbeat(second.id).await.expect_err("there is nothing to write to");
+    assert!(error.to_string().contains("restart"), "{error}");
+}
+
+pub async fn a_database_is_told_from_others(fixture: &Fixture) {
+    let identity = async || fixture.store.identity().await.expect("the database is there");
+    let ours = identity().await;
+    assert!(ours.len() == 16 && ours == identity().await, "{ours}");
+}
+
 pub async fn a_name_keeps_its_number(fixture: &Fixture) {
     let (first, second) = (instance(fixture, "first").await, instance(fixture, "second").await);
     assert_ne!(first.id, second.id);

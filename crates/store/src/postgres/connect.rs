@@ -41,12 +41,13 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(url: &str, ca_file: Option<&Path>) -> Result<Self, StoreError> {
-        let Url { rest, verify, ca_file: root } = Url::read(url)?;
+    /// `key` is where the URL was configured, such as `database.url`.
+    pub fn new(key: &str, url: &str, ca_file: Option<&Path>) -> Result<Self, StoreError> {
+        let Url { rest, verify, ca_file: root } = Url::read(key, url)?;
         let mut config: Config = rest.parse().map_err(|e: tokio_postgres::Error| {
             let why = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
             unusable(format!(
-                "database.url is not usable: {why}; expected something like postgres://user:password@host:5432/database"
+                "{key} is not usable: {why}; expected something like postgres://user:password@host:5432/database"
             ))
         })?;
         let ca_file = ca_file.map(Path::to_owned).or(root);
@@ -95,7 +96,7 @@ struct Url {
 }
 
 impl Url {
-    fn read(url: &str) -> Result<Self, StoreError> {
+    fn read(key: &str, url: &str) -> Result<Self, StoreError> {
         let Some((server, query)) = url.split_once('?') else {
             return Ok(Url { rest: url.to_owned(), verify: false, ca_file: None });
         };
@@ -104,9 +105,9 @@ impl Url {
             match option.split_once('=') {
                 Some(("sslmode", "verify-full")) => verify = true,
                 Some(("sslmode", "verify-ca")) => {
-                    return Err(unusable(
-                        "database.url: sslmode=verify-ca is not supported; use sslmode=verify-full, which also checks the host's name".to_owned(),
-                    ));
+                    return Err(unusable(format!(
+                        "{key}: sslmode=verify-ca is not supported; use sslmode=verify-full, which also checks the host's name"
+                    )));
                 }
                 Some(("sslmode", "allow")) => rest.push("sslmode=prefer"),
                 Some(("sslrootcert", file)) => ca_file = Some(PathBuf::from(file)),
@@ -237,7 +238,7 @@ mod tests {
 
     #[test]
     fn libpqs_words_are_understood() {
-        let read = |url: &str| Url::read(url).unwrap();
+        let read = |url: &str| Url::read("database.url", url).unwrap();
         let plain = Url { rest: "postgres://h/d".to_owned(), verify: false, ca_file: None };
         assert_eq!(read("postgres://h/d"), plain);
         assert_eq!(read("postgres://h/d?"), plain);
@@ -245,18 +246,20 @@ mod tests {
         assert_eq!(full.rest, "postgres://h/d?application_name=x");
         assert!(full.verify);
         assert_eq!(full.ca_file, Some(PathBuf::from("/ca.pem")));
-        assert!(Url::read("postgres://h/d?sslmode=verify-ca").is_err());
+        assert!(Url::read("database.url", "postgres://h/d?sslmode=verify-ca").is_err());
     }
 
     #[test]
     fn the_name_of_a_server_has_no_password() {
-        let server = Server::new("postgres://anna:secret@db.example:6543/shop", None).unwrap();
+        let server =
+            Server::new("database.url", "postgres://anna:secret@db.example:6543/shop", None).unwrap();
         assert_eq!(server.name(), "db.example:6543/shop");
     }
 
     #[test]
     fn a_url_that_can_not_be_used_says_why_and_tells_no_password() {
-        let error = Server::new("postgres://anna:secret@db:port/shop", None).err().unwrap().to_string();
-        assert!(error.contains("database.url") && !error.contains("secret"), "{error}");
+        let error = Server::new("database.direct_url", "postgres://anna:secret@db:port/shop", None);
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains("database.direct_url") && !error.contains("secret"), "{error}");
     }
 }

@@ -1,9 +1,10 @@
-//! Looking whether the database is well, without changing anything: each question is a read-only transaction with deadlines, and
-//! what can't be answered does not keep the rest from being asked.
+//! Looking whether the database is well, without changing anything: each question is a transaction with deadlines, read-only but for the
+//! one that tries to write, and what can't be answered does not keep the rest from being asked.
 
 mod grants;
 mod load;
 mod schema;
+mod writes;
 
 use std::time::Duration;
 
@@ -15,9 +16,9 @@ use tokio_postgres::{Client, Row};
 
 use super::connect::{self, Server};
 use super::migrate::OLDEST_SERVER;
-use super::{Params, Postgres, PostgresConfig};
-use crate::StoreError;
-use crate::examine::{PATIENCE, not_told, spoken};
+use super::{Params, Postgres, PostgresConfig, statement};
+use crate::examine::{Examined, Identity, PATIENCE, not_told, spoken};
+use crate::{StoreError, identity};
 
 /// For the whole way: names, every address, encryption, password.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
@@ -25,10 +26,10 @@ const CLOCK_DIFFERS: Duration = Duration::from_secs(1);
 const CLOCK_IS_WRONG: Duration = Duration::from_secs(30);
 
 impl Postgres {
-    pub async fn examine(config: &PostgresConfig) -> Vec<Finding> {
+    pub async fn examine(config: &PostgresConfig) -> Examined {
         let (mut session, answers) = match Session::open("database", "url", &config.url, config).await {
             Ok(opened) => opened,
-            Err(finding) => return vec![finding],
+            Err(finding) => return Examined { findings: vec![finding], identity: Identity::Unknown },
         };
         let mut findings = vec![answers];
         findings.extend(session.server().await);
@@ -52,12 +53,16 @@ impl Postgres {
             let allowed = grants.level != Level::Wrong;
             findings.push(grants);
             if allowed {
+                findings.push(session.writes().await);
                 findings.push(session.recipients().await);
                 findings.extend(session.instance().await);
                 findings.extend(session.backlog().await);
             }
+        } else {
+            findings.extend(session.writable().await);
         }
-        findings
+        let identity = if there { session.identity().await } else { Identity::NoTables };
+        Examined { findings, identity }
     }
 }
 
@@ -65,6 +70,12 @@ impl Postgres {
 struct Session {
     client: Client,
     server: Server,
+}
+
+/// Why a question has no answer.
+struct Failed {
+    code: Option<SqlState>,
+    why: String,
 }
 
 impl Session {
@@ -76,7 +87,8 @@ impl Session {
     ) -> Result<(Self, Finding), Finding> {
         let wrong =
             |error: StoreError| Finding::wrong(subject, error.to_string(), format!("correct database.{key}"));
-        let mut server = Server::new(url, config.ca_file.as_deref()).map_err(wrong)?;
+        let mut server =
+            Server::new(&format!("database.{key}"), url, config.ca_file.as_deref()).map_err(wrong)?;
         server.config.application_name("campanile doctor");
         let connecting = server.config.connect(server.tls.clone());
         let Ok(connected) = tokio::time::timeout(CONNECT_PATIENCE, connecting).await else {
@@ -92,24 +104,40 @@ impl Session {
 
     /// One question. Nothing is waited for: neither a lock that somebody holds, nor an answer that takes long.
     async fn ask(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, String> {
+        self.run(sql, params, true).await.map_err(|Failed { why, .. }| why)
+    }
+
+    async fn run(&mut self, sql: &str, params: Params<'_>, read_only: bool) -> Result<Vec<Row>, Failed> {
         let millis = PATIENCE.as_millis();
         let deadlines = format!(
             "SET LOCAL statement_timeout = '{millis}ms'; SET LOCAL lock_timeout = '1s'; SET LOCAL enable_seqscan = off"
         );
         let asked = async {
-            let transaction = self.client.build_transaction().read_only(true).start().await?;
+            let transaction = self.client.build_transaction();
+            // Saying "read write" would override what the server makes of those who say nothing.
+            let transaction = if read_only { transaction.read_only(true) } else { transaction };
+            let transaction = transaction.start().await?;
             transaction.batch_execute(&deadlines).await?;
             let rows = transaction.query(sql, params).await?;
-            transaction.rollback().await?;
+            transaction.commit().await?;
             Ok(rows)
         };
         match tokio::time::timeout(2 * PATIENCE, asked).await {
-            Ok(answer) => answer.map_err(|error: tokio_postgres::Error| match error.code() {
-                Some(&SqlState::QUERY_CANCELED) => format!("it takes longer than {PATIENCE:?}"),
-                _ => connect::error(&error).to_string(),
+            Ok(answer) => answer.map_err(|error: tokio_postgres::Error| {
+                let why = match error.code() {
+                    Some(&SqlState::QUERY_CANCELED) => format!("it takes longer than {PATIENCE:?}"),
+                    _ => connect::error(&error).to_string(),
+                };
+                Failed { code: error.code().cloned(), why }
             }),
-            Err(_) => Err(format!("no answer within {:?}", 2 * PATIENCE)),
+            Err(_) => Err(Failed { code: None, why: format!("no answer within {:?}", 2 * PATIENCE) }),
         }
+    }
+
+    /// Whoever may not read the tables is not told.
+    async fn identity(&mut self) -> Identity {
+        let rows = self.ask(statement::TABLES_MADE_AT, &[]).await.unwrap_or_default();
+        rows.first().map_or(Identity::Unknown, |row| Identity::Known(identity(&[row.get(0), row.get(1)])))
     }
 
     async fn server(&mut self) -> Vec<Finding> {
@@ -254,7 +282,7 @@ mod tests {
 
     #[test]
     fn encryption_is_asked_for_where_there_is_a_network() {
-        let remote = |url: &str| is_remote(&Server::new(url, None).unwrap());
+        let remote = |url: &str| is_remote(&Server::new("database.url", url, None).unwrap());
         assert!(remote("postgres://db.example/d") && remote("postgres://10.0.0.7/d"));
         assert!(!remote("postgres://localhost/d") && !remote("postgres://127.0.0.1:5499/d"));
         assert!(!remote("postgres://[::1]/d") && !remote("postgres:///d?host=/run/postgresql"));

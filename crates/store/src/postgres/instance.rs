@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use super::{Postgres, read, statement};
+use crate::instance::wrote;
 use crate::{Instance, InstanceId, InstanceStore, StoreError};
 
 #[async_trait]
@@ -10,5 +11,9 @@ impl InstanceStore for Postgres {
     async fn register_instance(&self, name: &str) -> Result<Instance, StoreError> {
         let rows = self.query(statement::REGISTER_INSTANCE, &[&name]).await?;
         Ok(Instance { id: InstanceId(read::get(read::only(&rows)?, "id")?), name: name.to_owned() })
+    }
+
+    async fn heartbeat(&self, InstanceId(id): InstanceId) -> Result<(), StoreError> {
+        wrote(self.execute(statement::HEARTBEAT, &[&id]).await?)
     }
 }

@@ -12,7 +12,7 @@ pub(super) const HISTORY: &str = "campanile.schema_history";
 pub(super) const OLDEST_SERVER: i32 = 150_000;
 
 /// Every migration, in order.
-pub(super) const MIGRATIONS: [(&str, &str); 10] = [
+pub(super) const MIGRATIONS: [(&str, &str); 11] = [
     ("V1__first_tables", include_str!("migrations/V1__first_tables.sql")),
     ("V2__sends", include_str!("migrations/V2__sends.sql")),
     ("V3__doubts", include_str!("migrations/V3__doubts.sql")),
@@ -23,6 +23,7 @@ pub(super) const MIGRATIONS: [(&str, &str); 10] = [
     ("V8__deferrals", include_str!("migrations/V8__deferrals.sql")),
     ("V9__stages", include_str!("migrations/V9__stages.sql")),
     ("V11__retain_horizon", include_str!("migrations/V11__retain_horizon.sql")),
+    ("V14__heartbeats", include_str!("migrations/V14__heartbeats.sql")),
 ];
 
 /// Answers the names of what was applied. Needs a session of its own, because the lock belongs to it.

@@ -40,7 +40,7 @@ use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
-use crate::{Signal, Store, StoreError};
+use crate::{Signal, Store, StoreError, identity};
 use connect::Server;
 use listen::Listener;
 use passed::Passed;
@@ -69,6 +69,14 @@ const SPARED: Duration = Duration::from_secs(1);
 /// With fewer connections than these, none is spent on that.
 const CONNECTIONS_TO_SPARE: usize = 8;
 
+impl PostgresConfig {
+    /// What can be told without connecting: the URLs make sense, and the authorities can be read.
+    pub fn check(&self) -> Result<(), StoreError> {
+        server(self)?;
+        direct_server(self).map(drop)
+    }
+}
+
 /// URLs hold passwords.
 impl std::fmt::Debug for PostgresConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -91,7 +99,7 @@ impl Postgres {
     /// Connects, and makes or upgrades the tables.
     pub async fn open(config: &PostgresConfig) -> Result<Self, StoreError> {
         migrate::run(config).await?;
-        let server = Server::new(&config.url, config.ca_file.as_deref())?;
+        let server = server(config)?;
         let pool = Pool::builder(server.manager())
             .max_size(config.max_connections)
             // The one that was used last has its plans and pages at hand; the others are for when more is asked at once.
@@ -115,7 +123,7 @@ impl Postgres {
 
     /// Host, port and database, for people; never the password.
     pub fn place(config: &PostgresConfig) -> Result<String, StoreError> {
-        Server::new(&config.url, config.ca_file.as_deref()).map(|server| server.name())
+        server(config).map(|server| server.name())
     }
 
     async fn client(&self) -> Result<Object, StoreError> {
@@ -164,6 +172,12 @@ impl Store for Postgres {
         "postgres"
     }
 
+    async fn identity(&self) -> Result<String, StoreError> {
+        let rows = self.query(statement::TABLES_MADE_AT, &[]).await?;
+        let row = read::only(&rows)?;
+        Ok(identity(&[read::get(row, "applied_on")?, read::get(row, "database")?]))
+    }
+
     async fn tell(&self, signal: Signal) -> Result<(), StoreError> {
         self.execute(statement::TELL, &[&listen::word(signal)]).await.map(drop)
     }
@@ -189,9 +203,15 @@ impl Store for Postgres {
     }
 }
 
+fn server(config: &PostgresConfig) -> Result<Server, StoreError> {
+    Server::new("database.url", &config.url, config.ca_file.as_deref())
+}
+
 fn direct_server(config: &PostgresConfig) -> Result<Server, StoreError> {
-    let url = if config.direct_url.is_empty() { &config.url } else { &config.direct_url };
-    Server::new(url, config.ca_file.as_deref())
+    if config.direct_url.is_empty() {
+        return server(config);
+    }
+    Server::new("database.direct_url", &config.direct_url, config.ca_file.as_deref())
 }
 
 async fn query(client: &Object, sql: &str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {

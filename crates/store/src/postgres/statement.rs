@@ -45,6 +45,7 @@ statements! {
     GIVE_UP_PROCESSED = "give_up_processed";
     GROUP_SETTINGS = "group_settings";
     GROUPS = "groups";
+    HEARTBEAT = "heartbeat";
     HOLD_LEASE = "hold_lease";
     INSERT_ATTEMPT = "insert_attempt";
     INSERT_CAPTURED = "insert_captured";
@@ -111,6 +112,7 @@ statements! {
     ROWS_LEFT = "rows_left";
     RULE_VERSION = "rule_version";
     SETTLE_SEND = "settle_send";
+    TABLES_MADE_AT = "tables_made_at";
     TAKE_DUE = "take_due";
     TELL = "tell";
     TRACE_DEAD_LETTERS = "trace_dead_letters";

@@ -1,5 +1,7 @@
 //! Looking whether the file is well, without changing anything and without its lock: a running instance is not disturbed.
 
+mod writes;
+
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -10,8 +12,10 @@ use campanile_domain::finding::Finding;
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use super::{Sqlite, lock, migrations};
-use crate::examine::{self, PATIENCE, Schema, not_told};
+use super::{Sqlite, lock, migrations, statement};
+use crate::examine::{self, Examined, Identity, PATIENCE, Schema, not_told};
+use crate::identity;
+use writes::writes;
 
 const MIB: u64 = 1024 * 1024;
 const LITTLE_ROOM_BYTES: u64 = 1024 * MIB;
@@ -20,42 +24,58 @@ const NO_ROOM_BYTES: u64 = 100 * MIB;
 const INTEGRITY_PATIENCE: Duration = Duration::from_secs(20);
 
 impl Sqlite {
-    pub async fn examine(path: &Path) -> Vec<Finding> {
+    pub async fn examine(path: &Path) -> Examined {
         let path = path.to_owned();
         let examined = tokio::task::spawn_blocking(move || examine(&path)).await;
-        examined.unwrap_or_else(|error| vec![not_told("database", &error.to_string())])
+        examined.unwrap_or_else(|error| unknown(not_told("database", &error.to_string())))
     }
 }
 
-pub(super) fn examine(path: &Path) -> Vec<Finding> {
+pub(super) fn examine(path: &Path) -> Examined {
     let folder = lock::folder_of(path);
     let metadata = match path.metadata() {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let what = format!("SQLite, {} is not there yet: `campanile serve` makes it", path.display());
-            return [Some(Finding::note("database", what)), disk(folder)].into_iter().flatten().collect();
+            let mut findings = vec![Finding::note("database", what)];
+            findings.extend(disk(folder));
+            findings.extend(existing(folder).map(|there| writes(path, there)));
+            return Examined { findings, identity: Identity::NoTables };
         }
-        Err(error) => return vec![unusable(path, &error.to_string())],
+        Err(error) => return unknown(unusable(path, &error.to_string())),
     };
     let connection = match open(path) {
         Ok(connection) => connection,
-        Err(error) => return vec![unusable(path, &error.to_string())],
+        Err(error) => return unknown(unusable(path, &error.to_string())),
     };
     let what = format!("SQLite, {} ({} MiB)", path.display(), metadata.len().div_ceil(MIB));
     let mut findings = vec![Finding::ok("database", what)];
     findings.extend(readable_by_others(path, folder, metadata.permissions().mode()));
     findings.extend(disk(folder));
+    findings.push(writes(path, folder));
     findings.push(instance(folder));
     findings.push(integrity(&connection, path));
-    match schema(&connection) {
-        Ok(Schema::Missing) => findings.push(Schema::Missing.finding(Ok(()))),
+    let identity = match schema(&connection) {
+        Ok(Schema::Missing) => {
+            findings.push(Schema::Missing.finding(Ok(())));
+            Identity::NoTables
+        }
         Ok(schema) => {
             findings.push(schema.finding(Ok(())));
             findings.extend(backlog(&connection));
+            let made_at = connection.query_row(statement::TABLES_MADE_AT, [], |row| row.get::<_, String>(0));
+            made_at.map_or(Identity::Unknown, |made_at| Identity::Known(identity(&[&made_at])))
         }
-        Err(why) => findings.push(not_told("tables", &why)),
-    }
-    findings
+        Err(why) => {
+            findings.push(not_told("tables", &why));
+            Identity::Unknown
+        }
+    };
+    Examined { findings, identity }
+}
+
+fn unknown(finding: Finding) -> Examined {
+    Examined { findings: vec![finding], identity: Identity::Unknown }
 }
 
 fn unusable(path: &Path, why: &str) -> Finding {
@@ -94,10 +114,16 @@ fn readable_by_others(path: &Path, folder: &Path, mode: u32) -> Option<Finding> 
 }
 
 fn disk(folder: &Path) -> Option<Finding> {
-    // A folder that is not there yet will lie on the disk of the first that is.
-    let there = folder.ancestors().find(|folder| folder.exists())?;
+    let there = existing(folder)?;
     let disk = rustix::fs::statvfs(there).ok()?;
     Some(room(disk.f_bavail * disk.f_frsize, there))
+}
+
+/// A folder that is not there yet will lie on the disk of the first that is.
+fn existing(folder: &Path) -> Option<&Path> {
+    let mut ancestors = folder.ancestors().filter(|folder| folder.exists());
+    // What is relative ends in the current folder.
+    ancestors.next().or_else(|| folder.is_relative().then(|| Path::new(".")))
 }
 
 fn room(free_bytes: u64, folder: &Path) -> Finding {
@@ -187,10 +213,20 @@ fn backlog(connection: &Connection) -> Vec<Finding> {
         connection.query_row(sql, [], |row| row.get::<_, Option<String>>(0))
     });
     let age = |at: String| time::from_text(&at).map(|at| time::between(at, Timestamp::now()));
+    let chunks = within(connection, PATIENCE, |connection| {
+        let sql =
+            "SELECT count(*), min(first_id) FROM publish_chunk WHERE lease_until IS NULL OR lease_until < ?1";
+        let now = time::to_text(Timestamp::now());
+        connection.query_row(sql, [now], |row| Ok((row.get::<_, u64>(0)?, row.get::<_, Option<String>>(1)?)))
+    });
     let letters = count("SELECT count(*) FROM dead_letter WHERE replayed_at IS NULL");
     let doubtful = count("SELECT count(*) FROM send_doubt");
     vec![
         oldest.map_or_else(|error| not_told("events", &why(&error)), |at| examine::waiting(at.and_then(age))),
+        chunks.map_or_else(
+            |error| not_told("publishing", &why(&error)),
+            |(count, first)| examine::unpublished(count, first.as_deref()),
+        ),
         letters.map_or_else(|error| not_told("dead letters", &why(&error)), examine::dead_letters),
         doubtful.map_or_else(|error| not_told("sends in doubt", &why(&error)), examine::in_doubt),
     ]

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use rusqlite::named_params;
 
 use super::{Sqlite, statement};
+use crate::instance::wrote;
 use crate::{Instance, InstanceId, InstanceStore, StoreError};
 
 #[async_trait]
@@ -15,6 +16,14 @@ impl InstanceStore for Sqlite {
             let id = session.first(statement::REGISTER_INSTANCE, params, |row| Ok(row.get("id")?))?;
             let id = id.ok_or_else(|| StoreError::Unusable("an instance has no number".to_owned()))?;
             Ok(Instance { id: InstanceId(id), name: name.clone() })
+        })
+        .await
+    }
+
+    async fn heartbeat(&self, InstanceId(id): InstanceId) -> Result<(), StoreError> {
+        self.write(move |session, now| {
+            let rows = session.change(statement::HEARTBEAT, named_params! { ":id": id, ":now": now })?;
+            wrote(rows.try_into().unwrap_or(u64::MAX))
         })
         .await
     }

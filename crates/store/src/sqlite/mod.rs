@@ -35,10 +35,10 @@ use async_trait::async_trait;
 use campanile_domain::time::{self, Timestamp};
 use refinery::Migration;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 use tokio::sync::Semaphore;
 
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, identity};
 use held::HeldEvents;
 use lock::EngineLock;
 use session::Session;
@@ -156,6 +156,13 @@ impl Store for Sqlite {
     fn name(&self) -> &'static str {
         "sqlite"
     }
+
+    async fn identity(&self) -> Result<String, StoreError> {
+        let made_at = |row: &Row| Ok(row.get::<_, String>(0)?);
+        let made_at =
+            self.read(move |session| session.first(statement::TABLES_MADE_AT, &[], made_at)).await?;
+        Ok(identity(&[&made_at.unwrap_or_default()]))
+    }
 }
 
 /// Several statements see the same state.
@@ -206,6 +213,7 @@ fn migrations() -> Result<Vec<Migration>, refinery::Error> {
         ("V8__deferrals", include_str!("migrations/V8__deferrals.sql")),
         ("V9__stages", include_str!("migrations/V9__stages.sql")),
         ("V11__retain_horizon", include_str!("migrations/V11__retain_horizon.sql")),
+        ("V14__heartbeats", include_str!("migrations/V14__heartbeats.sql")),
     ]
     .into_iter()
     .map(|(name, sql)| Migration::unapplied(name, sql))

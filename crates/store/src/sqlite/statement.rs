@@ -47,6 +47,7 @@ statements! {
     GIVE_UP_PROCESSED = "give_up_processed";
     GROUP_SETTINGS = "group_settings";
     GROUPS = "groups";
+    HEARTBEAT = "heartbeat";
     HOLD_LEASE = "hold_lease";
     INSERT_ATTEMPT = "insert_attempt";
     INSERT_CAPTURED = "insert_captured";
@@ -109,6 +110,7 @@ statements! {
     SEND_JOB = "send_job";
     SETTLE_SEND = "settle_send";
     START_SEND = "start_send";
+    TABLES_MADE_AT = "tables_made_at";
     TAKE_DUE = "take_due";
     TRACE_DEAD_LETTERS = "trace_dead_letters";
     TRACE_EVENT = "trace_event";

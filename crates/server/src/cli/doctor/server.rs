@@ -3,24 +3,41 @@
 use std::time::Duration;
 
 use campanile_domain::finding::Finding;
+use campanile_store::Identity;
 use serde_json::Value;
-
-use crate::config::Config;
 
 const SUBJECT: &str = "server";
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub async fn examine(config: &Config, url: Option<&str>) -> Finding {
-    let url = url.map_or_else(|| format!("http://{}", config.server.listen), str::to_owned);
-    let url = url.trim_end_matches('/');
-    match ask(url).await {
-        Ok((status, answer)) => answered(url, status, &answer),
+/// What answered, to be judged when it is known which database it should be.
+pub struct Asked<'a> {
+    url: &'a str,
+    answer: Result<(u16, Value), reqwest::Error>,
+}
+
+impl<'a> Asked<'a> {
+    pub async fn at(url: &'a str) -> Self {
+        Asked { url, answer: ask(url).await }
+    }
+
+    pub fn finding(&self, ours: &Identity) -> Finding {
+        match &self.answer {
+            Ok((_, answer)) if is_of_another_database(answer, ours) => elsewhere(self.url),
+            answer => finding(self.url, answer),
+        }
+    }
+}
+
+fn finding(url: &str, answer: &Result<(u16, Value), reqwest::Error>) -> Finding {
+    match answer {
+        Ok((status, answer)) => answered(url, *status, answer),
         Err(error) if error.is_connect() => Finding::note(SUBJECT, format!("none answers at {url}"))
             .with_remedy("start one with `campanile serve`, or name another by --url"),
         Err(error) if error.is_timeout() => Finding::wrong(
             SUBJECT,
             format!("{url} does not answer within {PATIENCE:?}"),
-            "look at its log; if it hangs, stop it and start it again: nothing is lost",
+            "is it Campanile (`ss -ltnp` says who listens there)? Then look at its log; if it hangs, stop it and start it again: nothing \
+             is lost. Otherwise choose another address in server.listen, or name the right one by --url",
         ),
         Err(error) => foreign(url, &error.to_string()),
     }
@@ -56,6 +73,24 @@ fn answered(url: &str, status: u16, answer: &Value) -> Finding {
     }
 }
 
+/// A server of an earlier release does not say.
+fn is_of_another_database(answer: &Value, ours: &Identity) -> bool {
+    let Some(theirs) = answer["database_id"].as_str() else { return false };
+    match ours {
+        Identity::Known(ours) => ours != theirs,
+        Identity::NoTables => true,
+        Identity::Unknown => false,
+    }
+}
+
+fn elsewhere(url: &str) -> Finding {
+    Finding::wrong(
+        SUBJECT,
+        format!("the Campanile that answers at {url} works on another database than the one looked at here"),
+        "name its configuration by --config, --data-dir or --database-url; or another server by --url, or in server.listen",
+    )
+}
+
 fn foreign(url: &str, why: &str) -> Finding {
     Finding::wrong(
         SUBJECT,
@@ -70,6 +105,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_server_of_another_database_is_told_from_ours() {
+        let known = |id: &str| Identity::Known(id.to_owned());
+        let theirs = json!({"database_id": "a"});
+        assert!(
+            !is_of_another_database(&theirs, &known("a")) && is_of_another_database(&theirs, &known("b"))
+        );
+        assert!(is_of_another_database(&theirs, &Identity::NoTables));
+        assert!(!is_of_another_database(&theirs, &Identity::Unknown));
+        assert!(!is_of_another_database(&json!({}), &known("a")));
+    }
 
     #[test]
     fn what_an_instance_says_of_itself_is_passed_on() {

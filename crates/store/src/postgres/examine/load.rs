@@ -34,6 +34,10 @@ const OLDEST: &str = "
         (SELECT created_at FROM campanile.event_outbox
          WHERE status = 'PENDING' AND fan_out_cursor IS NOT NULL AND lane = n ORDER BY lane, id LIMIT 1)) oldest";
 
+const UNPUBLISHED: &str = "
+    SELECT count(*), min(first_id::text) FROM campanile.publish_chunk
+    WHERE lease_until IS NULL OR lease_until < campanile.now()";
+
 impl Session {
     pub(super) async fn old_transactions(&mut self, older_than: Duration) -> Finding {
         const SUBJECT: &str = "transactions";
@@ -72,11 +76,19 @@ impl Session {
             }
             Err(why) => not_told("events", &why),
         };
+        let unpublished = match self.ask(UNPUBLISHED, &[]).await {
+            Ok(rows) => rows.first().map_or_else(
+                || not_told("publishing", "no answer"),
+                |row| examine::unpublished(row.get::<_, i64>(0).try_into().unwrap_or_default(), row.get(1)),
+            ),
+            Err(why) => not_told("publishing", &why),
+        };
         let letters =
             self.count("SELECT count(*) FROM campanile.dead_letter WHERE replayed_at IS NULL").await;
         let doubtful = self.count("SELECT count(*) FROM campanile.send_doubt").await;
         vec![
             oldest,
+            unpublished,
             letters.map_or_else(|why| not_told("dead letters", &why), examine::dead_letters),
             doubtful.map_or_else(|why| not_told("sends in doubt", &why), examine::in_doubt),
         ]

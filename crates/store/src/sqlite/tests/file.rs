@@ -37,7 +37,7 @@ fn deleting_the_lock_admits_no_second_engine() {
         let Err(StoreError::Unusable(message)) = refused else { panic!("{refused:?}") };
         assert!(message.contains("another Campanile is already running"), "{message}");
     }
-    let findings = examine(&folder.database());
+    let findings = examine(&folder.database()).findings;
     let held = format!("process {} runs on this file", std::process::id());
     assert!(findings.iter().any(|finding| finding.what == held), "{findings:?}");
 }

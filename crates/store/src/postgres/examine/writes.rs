@@ -1,0 +1,39 @@
+//! Whether the server takes writes. A server that was made read-only answers every question.
+
+use campanile_domain::finding::Finding;
+use tokio_postgres::error::SqlState;
+
+use super::{Failed, Session};
+use crate::examine::not_told;
+
+const SUBJECT: &str = "writes";
+
+const READ_ONLY: &str = "SELECT current_setting('default_transaction_read_only') = 'on'";
+/// Leaves a row as it is, and passes over one that somebody is just writing.
+const WRITE: &str = "UPDATE campanile.instance SET started_at = started_at
+    WHERE id = (SELECT id FROM campanile.instance ORDER BY id DESC LIMIT 1 FOR UPDATE SKIP LOCKED)";
+
+impl Session {
+    /// For a database without tables, which can only be asked.
+    pub(super) async fn writable(&mut self) -> Option<Finding> {
+        let rows = self.ask(READ_ONLY, &[]).await.ok()?;
+        let read_only = rows.first().is_some_and(|row| row.get(0));
+        read_only.then(|| refused("default_transaction_read_only is on"))
+    }
+
+    pub(super) async fn writes(&mut self) -> Finding {
+        match self.run(WRITE, &[], false).await {
+            Ok(_) => Finding::ok(SUBJECT, "the server takes them"),
+            Err(Failed { code: Some(SqlState::READ_ONLY_SQL_TRANSACTION | SqlState::DISK_FULL), why }) => {
+                refused(&why)
+            }
+            Err(Failed { why, .. }) => not_told(SUBJECT, &why),
+        }
+    }
+}
+
+fn refused(why: &str) -> Finding {
+    let remedy = "make room on the server's disk, or end what made it read-only: default_transaction_read_only, a failover, a \
+                  provider's limit; or name another in database.url";
+    Finding::wrong(SUBJECT, format!("the server takes none: {why}"), remedy)
+}

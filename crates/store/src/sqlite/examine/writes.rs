@@ -1,0 +1,47 @@
+//! Whether the disk takes writes, tried beside the database: a write into it would hold up an instance that runs.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use campanile_domain::finding::Finding;
+use rustix::fs::Access;
+
+const SUBJECT: &str = "writes";
+/// More than is left in the last block of a full disk.
+const PROBE_BYTES: usize = 64 * 1024;
+
+/// `folder` is where the file lies, or where its folder would be made.
+pub(super) fn writes(path: &Path, folder: &Path) -> Finding {
+    let log = |end: &str| PathBuf::from(format!("{}{end}", path.display()));
+    let files = [path.to_owned(), log("-wal"), log("-shm"), folder.join("campanile.lock")];
+    for file in files.iter().filter(|file| file.exists()) {
+        if let Err(error) = rustix::fs::access(file, Access::WRITE_OK) {
+            return refused(file, &error.into());
+        }
+    }
+    match try_in(folder) {
+        Ok(()) => Finding::ok(SUBJECT, format!("{} takes them", folder.display())),
+        Err(error) => refused(folder, &error),
+    }
+}
+
+/// Whenever this ends, nothing is left behind: the file has lost its name before it is written.
+fn try_in(folder: &Path) -> io::Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let path = folder.join(format!(".campanile-doctor-{}-{now}", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(&path)?;
+    file.write_all(&vec![0; PROBE_BYTES])?;
+    file.sync_all()
+}
+
+fn refused(place: &Path, why: &io::Error) -> Finding {
+    Finding::wrong(
+        SUBJECT,
+        format!("{} can't be written: {why}", place.display()),
+        "make room, mount the disk for writing, or let this user write there; or choose another place with --data-dir",
+    )
+}
