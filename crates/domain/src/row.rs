@@ -157,6 +157,10 @@ impl Row for Setting {
         if !user_types.has_entity_type(&self.entity_type) {
             self.check_user_type(user_types)?;
         }
+        check_roles(self.roles.as_deref())?;
+        if let Selector::Only(kind) = &self.kind {
+            crate::id::check(kind).map_err(|error| FieldError::new("kind", error.to_string()))?;
+        }
         if !self.entity_id.is_any() && !self.kind.is_any() {
             return Err(FieldError::new(
                 "kind",
@@ -296,11 +300,22 @@ impl Row for Audience {
         if let Some(path) = &self.entity_path {
             check_entity_path(path)?;
         }
+        check_roles(self.roles.as_deref())?;
         match &self.when {
             Some(when) => rules::check_when(when).map_err(|e| FieldError::new("when", e)),
             None => Ok(()),
         }
     }
+}
+
+/// Roles are texts as ids are.
+fn check_roles(roles: Option<&[String]>) -> Result<(), FieldError> {
+    let wrong = roles.into_iter().flatten().enumerate().find_map(|(index, role)| {
+        crate::id::check(role)
+            .err()
+            .map(|error| FieldError::new(&format!("roles/{index}"), error.to_string()))
+    });
+    wrong.map_or(Ok(()), Err)
 }
 
 fn check_entity_path(path: &str) -> Result<(), FieldError> {

@@ -123,6 +123,8 @@ async fn preferences_and_settings_that_are_wrong_are_refused() {
         (json!({"max_recipients": "three"}), "/max_recipients"),
         (json!({"roles": "MANAGER"}), "/roles"),
         (json!({"roles": [5]}), "/roles/0"),
+        (json!({"roles": ["MANAGER", "a\u{0}b"]}), "/roles/1"),
+        (json!({"kind": "a\u{0}b"}), "/kind"),
     ];
     assert_refused(&server, "/v1/settings", &of_groups).await;
 }
@@ -149,12 +151,17 @@ async fn rules_that_are_wrong_are_refused() {
         (json!({"recipient_type": "CUSTOMER", "entity_path": 5}), "/entity_path"),
         (json!({"entity_path": "/payload/customerId"}), "/entity_path"),
         (json!({"roles": "CHEF"}), "/roles"),
+        (json!({"roles": [""]}), "/roles/0"),
+        (json!({"roles": ["a\u{0}b"]}), "/roles/0"),
         (json!({"scope": "WORLD"}), "/scope"),
         (json!({"shared_read": "yes"}), "/shared_read"),
         (json!({"when": "payload.total >"}), "/when"),
         (json!({"when": ""}), "/when"),
         (json!({"when": "{{ payload.total }}"}), "/when"),
         (json!({"when": true}), "/when"),
+        (json!({"when": "payload.a == 'a\u{0}b'"}), "/when"),
+        (json!({"when": "('a\nb'|indent(100000000000000))|length > 1"}), "/when"),
+        (json!({"when": "payload.list | select('nope')"}), "/when"),
     ];
     assert_refused(&server, "/v1/audiences", &audiences).await;
     let templates = [
@@ -164,6 +171,12 @@ async fn rules_that_are_wrong_are_refused() {
         (json!({"html": "{% for %}"}), "/html"),
         (json!({"channel": "FAX"}), "/channel"),
         (json!({"subject": "Ciao"}), "/subject"),
+        (json!({"title": "a\u{0}b"}), "/title"),
+        (json!({"body": "a\u{0}b"}), "/body"),
+        (json!({"html": "a\u{0}b"}), "/html"),
+        (json!({"url": "https://a.example/\u{0}"}), "/url"),
+        (json!({"body": "{% if payload.a is nope %}{% endif %}"}), "/body"),
+        (json!({"body": "{{ payload.list | selectattr('a', 'nope') | list }}"}), "/body"),
     ];
     assert_refused(&server, "/v1/templates", &templates).await;
 }
