@@ -2,6 +2,7 @@
 //! beside them `recover` takes over what died, `measure` tells how long what waits has waited, and `rules` keeps the rules in
 //! memory.
 
+mod aside;
 mod backoff;
 mod clock;
 mod completion;
@@ -26,6 +27,7 @@ mod tell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aside::Renderings;
 use campanile_broker::Broker;
 use campanile_channels::Providers;
 use campanile_store::{Instance, Store, StoreError};
@@ -61,6 +63,7 @@ pub struct Engine {
     pub latencies: Arc<Latencies>,
     clock: Arc<DatabaseClock>,
     untold: Arc<Untold>,
+    renderings: Arc<Renderings>,
     /// How many batches may be received at the same time, besides those that are urgent.
     batches: Arc<Semaphore>,
 }
@@ -99,6 +102,7 @@ impl Engine {
             latencies: Arc::default(),
             clock: Arc::new(clock),
             untold: Arc::default(),
+            renderings: Arc::default(),
             batches,
         })
     }

@@ -156,6 +156,11 @@ impl<'a> Renderer<'a> {
         url::checked(&written).map_err(|error| format!("template {part}: {error}"))
     }
 
+    /// Whether a template took too long for somebody.
+    pub fn was_too_slow(&self) -> bool {
+        !self.too_slow.borrow().is_empty()
+    }
+
     /// Which templates are taken, to tell it to people.
     pub fn chosen(&self, channel: Option<Channel>, locale: Option<&str>) -> Chosen<'a> {
         let text = self.templates.find(&self.own_rows, channel, locale);
