@@ -14,6 +14,8 @@ use crate::{Error, time};
 pub const MAX_ID_CHARS: usize = 200;
 /// Of the payload as JSON, with a space behind every colon and comma, as PostgreSQL keeps it.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
+/// Of objects and arrays inside of each other.
+pub const MAX_PAYLOAD_DEPTH: usize = 64;
 
 /// How urgent an event is. `High` overtakes `Normal` overtakes `Low`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,7 +58,7 @@ impl Event {
         aggregate_id: impl Into<String>,
     ) -> Result<Self, Error> {
         Ok(Event {
-            event_id: name("event_id", event_id.into())?,
+            event_id: id(event_id.into())?,
             event_type: name("event_type", event_type.into())?,
             aggregate_type: name("aggregate_type", aggregate_type.into())?,
             aggregate_id: name("aggregate_id", aggregate_id.into())?,
@@ -74,8 +76,8 @@ impl Event {
         if !value.is_object() {
             return Err(bad(format!("must be a JSON object, is {}", kind(&value))));
         }
-        if holds_nul(&value) {
-            return Err(bad("must not contain the character NUL, which PostgreSQL can't store".to_owned()));
+        if let Some(flaw) = flaw(&value, MAX_PAYLOAD_DEPTH) {
+            return Err(bad(flaw));
         }
         let payload = as_stored(&value);
         if payload.len() > MAX_PAYLOAD_BYTES {
@@ -117,6 +119,14 @@ impl fmt::Debug for Event {
     }
 }
 
+/// Clients and proxies remove `.` and `..` from paths, so that nobody could ask for such an event.
+pub(crate) fn id(text: String) -> Result<String, Error> {
+    match text.as_str() {
+        "." | ".." => Err(Error::invalid("event_id", "must not be `.` or `..`: no URL can name it")),
+        _ => name("event_id", text),
+    }
+}
+
 pub(crate) fn name(field: &'static str, text: String) -> Result<String, Error> {
     let chars = text.chars().count();
     if chars == 0 {
@@ -145,12 +155,28 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn holds_nul(value: &Value) -> bool {
+/// What the engine would refuse, where so many more levels may follow.
+fn flaw(value: &Value, levels: usize) -> Option<String> {
+    let of_text = |text: &str| {
+        text.contains('\0')
+            .then(|| "must not contain the character NUL, which PostgreSQL can't store".to_owned())
+    };
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-        Value::String(text) => text.contains('\0'),
-        Value::Array(values) => values.iter().any(holds_nul),
-        Value::Object(object) => object.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)),
+        Value::Null | Value::Bool(_) => None,
+        Value::String(text) => of_text(text),
+        Value::Number(number) => {
+            let beyond =
+                |number: f64| !(-9_223_372_036_854_775_808.0..18_446_744_073_709_551_616.0).contains(&number);
+            (number.is_f64() && number.as_f64().is_some_and(beyond))
+                .then(|| "must only have numbers from -2^63 to 2^64-1: write larger ones as text".to_owned())
+        }
+        Value::Array(_) | Value::Object(_) if levels == 0 => {
+            Some(format!("must be nested at most {MAX_PAYLOAD_DEPTH} levels deep"))
+        }
+        Value::Array(values) => values.iter().find_map(|value| flaw(value, levels - 1)),
+        Value::Object(object) => {
+            object.iter().find_map(|(key, value)| of_text(key).or_else(|| flaw(value, levels - 1)))
+        }
     }
 }
 
@@ -207,6 +233,7 @@ mod tests {
         assert!(
             why(Event::new("a", "T", "ORDER", "\0")).starts_with("aggregate_id must not contain control")
         );
+        assert!(why(Event::new("..", "T", "ORDER", "7")).starts_with("event_id must not be `.`"));
         assert!(Event::new("ü".repeat(200), "T", "ORDER", "7").is_ok());
     }
 
@@ -241,6 +268,15 @@ mod tests {
             assert!(why(event().payload(&payload)).contains("NUL"), "{payload}");
         }
         assert!(event().payload(&json!({ "a": "\\u0000" })).is_ok());
+    }
+
+    #[test]
+    fn payload_has_numbers_and_levels_that_every_reader_knows() {
+        let nested = |levels: usize| (1..levels).fold(json!({}), |inner, _| json!({ "x": inner }));
+        assert!(event().payload(&nested(MAX_PAYLOAD_DEPTH)).is_ok());
+        assert!(why(event().payload(&nested(MAX_PAYLOAD_DEPTH + 1))).contains("at most 64 levels"));
+        assert!(event().payload(&json!({ "a": [u64::MAX, i64::MIN, 0.1] })).is_ok());
+        assert!(why(event().payload(&json!({ "a": 1e30 }))).contains("numbers from"));
     }
 
     #[test]

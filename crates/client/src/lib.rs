@@ -83,4 +83,4 @@ mod time;
 pub mod tokio_postgres;
 
 pub use error::Error;
-pub use event::{Event, MAX_ID_CHARS, MAX_PAYLOAD_BYTES, Priority};
+pub use event::{Event, MAX_ID_CHARS, MAX_PAYLOAD_BYTES, MAX_PAYLOAD_DEPTH, Priority};

@@ -2,7 +2,7 @@
 
 use ::rusqlite::{Connection, named_params};
 
-use crate::event::{Priority, name};
+use crate::event::{Priority, id};
 use crate::{Error, Event};
 
 /// An id whose event is long gone is still known.
@@ -38,7 +38,7 @@ pub fn emit_all(connection: &Connection, events: &[Event]) -> Result<Vec<bool>, 
 
 /// Asks that nobody is told of an event any more; who was told already, was. Answers whether nobody asked before.
 pub fn cancel(connection: &Connection, event_id: &str, reason: &str) -> Result<bool, Error> {
-    let event_id = name("event_id", event_id.to_owned())?;
+    let event_id = id(event_id.to_owned())?;
     let asked = connection.execute(CANCEL, named_params! { ":event_id": event_id, ":reason": reason });
     Ok(asked.map_err(Error::database)? > 0)
 }

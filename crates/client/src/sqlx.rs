@@ -2,7 +2,7 @@
 
 use ::sqlx::{PgExecutor, Row};
 
-use crate::event::{Priority, name};
+use crate::event::{Priority, id};
 use crate::postgres::{Batch, CANCEL, EMIT, EMIT_ALL};
 use crate::{Error, Event};
 
@@ -45,7 +45,7 @@ pub async fn emit_all<'c>(executor: impl PgExecutor<'c>, events: &[Event]) -> Re
 
 /// Asks that nobody is told of an event any more; who was told already, was. Answers whether nobody asked before.
 pub async fn cancel<'c>(executor: impl PgExecutor<'c>, event_id: &str, reason: &str) -> Result<bool, Error> {
-    let event_id = name("event_id", event_id.to_owned())?;
+    let event_id = id(event_id.to_owned())?;
     let asked = ::sqlx::query(CANCEL).bind(event_id).bind(reason).execute(executor).await;
     Ok(asked.map_err(Error::database)?.rows_affected() > 0)
 }

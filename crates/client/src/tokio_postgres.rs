@@ -3,7 +3,7 @@
 use ::tokio_postgres::GenericClient;
 use ::tokio_postgres::types::Type;
 
-use crate::event::{Priority, name};
+use crate::event::{Priority, id};
 use crate::postgres::{Batch, CANCEL, EMIT, EMIT_ALL};
 use crate::{Error, Event};
 
@@ -61,7 +61,7 @@ pub async fn cancel<C: GenericClient + ?Sized>(
     event_id: &str,
     reason: &str,
 ) -> Result<bool, Error> {
-    let event_id = name("event_id", event_id.to_owned())?;
+    let event_id = id(event_id.to_owned())?;
     let params: &[(&(dyn ::tokio_postgres::types::ToSql + Sync), Type)] =
         &[(&event_id, Type::TEXT), (&reason, Type::TEXT)];
     let asked = client.execute_typed(CANCEL, params).await.map_err(Error::database)?;

@@ -19,6 +19,8 @@ pub enum IdError {
     TooLong(usize),
     #[error("must not contain control characters such as NUL or line breaks")]
     Control,
+    #[error("must not be `.` or `..`: no URL can name it")]
+    Dots,
 }
 
 /// Checks what every id and name of a kind must hold.
@@ -35,8 +37,15 @@ pub fn check(text: &str) -> Result<(), IdError> {
     }
 }
 
+/// Checks an id that is a part of paths, as in `/v1/events/{id}`. Clients and proxies remove `.` and `..` from paths, also where
+/// they are percent-encoded.
+pub fn check_path(text: &str) -> Result<(), IdError> {
+    check(text)?;
+    if matches!(text, "." | "..") { Err(IdError::Dots) } else { Ok(()) }
+}
+
 macro_rules! text_id {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $name:ident, $check:path) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
         #[serde(transparent)]
@@ -45,7 +54,7 @@ macro_rules! text_id {
         impl $name {
             pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
                 let text = text.into();
-                check(&text)?;
+                $check(&text)?;
                 Ok($name(text))
             }
 
@@ -83,19 +92,22 @@ macro_rules! text_id {
 
 text_id!(
     /// Chosen by the producer; the same id is the same event, for ever.
-    EventId
+    EventId,
+    check_path
 );
-text_id!(EventType);
+text_id!(EventType, check);
 text_id!(
     /// `RESTAURANT_USER`, `CUSTOMER`, …: configuration says which there are.
-    UserTypeName
+    UserTypeName,
+    check
 );
 text_id!(
     /// Unique per user type only.
-    UserId
+    UserId,
+    check
 );
-text_id!(EntityType);
-text_id!(EntityId);
+text_id!(EntityType, check);
+text_id!(EntityId, check);
 
 /// Reads text, or a number as the text that it was written as.
 pub fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
@@ -199,6 +211,8 @@ mod tests {
         assert_eq!(EventId::new("a\0b"), Err(IdError::Control));
         assert_eq!(EventId::new("x".repeat(10_000)), Err(IdError::TooLong(10_000)));
         assert!(EventId::new("ü".repeat(200)).is_ok());
+        assert_eq!((EventId::new("."), EventId::new("..")), (Err(IdError::Dots), Err(IdError::Dots)));
+        assert!(EventId::new("...").is_ok() && UserId::new("..").is_ok());
     }
 
     #[test]

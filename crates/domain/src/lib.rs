@@ -9,6 +9,7 @@ pub mod fan_out;
 pub mod finding;
 pub mod id;
 pub mod message;
+pub mod payload;
 pub mod priority;
 pub mod quiet_hours;
 pub mod recipient;

@@ -39,7 +39,7 @@ struct Message<'a> {
 }
 
 pub fn encode(event: &Event, row: &OutboxRow) -> Vec<u8> {
-    let payload = (event.payload.get().len() <= MAX_PAYLOAD_BYTES).then_some(&*event.payload);
+    let payload = (event.payload.as_str().len() <= MAX_PAYLOAD_BYTES).then_some(event.payload.raw());
     let message = Message {
         v: 1,
         event_id: &event.event_id,

@@ -9,6 +9,19 @@ pub fn to_text(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
+/// `0001-01-01T00:00:00Z` and `9999-12-30T00:00:00Z`: what every database, and every time zone of it, can write.
+const FIRST: Timestamp = Timestamp::constant(-62_135_596_800, 0);
+const LAST: Timestamp = Timestamp::constant(253_402_128_000, 0);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("must lie between 0001-01-01T00:00:00Z and 9999-12-30T00:00:00Z")]
+pub struct OutOfRange;
+
+/// Whether every database can keep this moment.
+pub fn check(at: Timestamp) -> Result<(), OutOfRange> {
+    if (FIRST..=LAST).contains(&at) { Ok(()) } else { Err(OutOfRange) }
+}
+
 pub fn from_text(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }

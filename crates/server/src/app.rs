@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{BrokerChoice, Config, DatabaseChoice, LogFormat};
 use crate::data_folder;
+use crate::escape::Lines;
 use crate::http::{self, AdminKey, App};
 use crate::lease::Lease;
 use crate::open_files;
@@ -190,9 +191,11 @@ fn metrics_handle() -> PrometheusHandle {
 
 pub fn start_logging(config: &Config) {
     let filter = tracing_subscriber::EnvFilter::new(&config.log.filter);
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let coloured = config.log.format == LogFormat::Text && std::io::stderr().is_terminal();
+    let lines = move || Lines { out: std::io::stderr(), coloured };
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines).with_ansi(coloured);
     let started = match config.log.format {
-        LogFormat::Text => logs.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        LogFormat::Text => logs.try_init(),
         LogFormat::Json => logs.json().try_init(),
     };
     // Started already: a demo that is part of a test.

@@ -6,6 +6,7 @@ mod app;
 mod cli;
 mod config;
 mod data_folder;
+mod escape;
 #[cfg(feature = "failpoints")]
 mod failpoint;
 mod http;

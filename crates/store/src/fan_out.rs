@@ -219,6 +219,15 @@ impl FanOutStep {
     }
 }
 
+/// Why an event fails of which a column can't be used.
+pub fn unreadable(error: &StoreError) -> Failure {
+    let detail = match error {
+        StoreError::Refused(detail) => detail.clone(),
+        other => other.to_string(),
+    };
+    Failure::new("UNREADABLE", detail)
+}
+
 /// Up to 1000 rows of one queue and lane.
 #[derive(Debug)]
 pub struct NewChunk {

@@ -10,12 +10,15 @@ use super::CommandError;
 use super::invocation::Invocation;
 use crate::config::Config;
 use crate::data_folder::read_key;
+use crate::escape;
 
 #[derive(Debug)]
 pub struct Client {
     http: reqwest::Client,
     url: String,
     key: String,
+    /// Answers go to a program, as they are; else to a person's terminal.
+    as_json: bool,
     /// How a person reaches the same server.
     pub invocation: Invocation,
 }
@@ -25,13 +28,14 @@ impl Client {
     pub fn new(
         url: &str,
         key: Option<String>,
+        as_json: bool,
         config: &Config,
         invocation: Invocation,
     ) -> anyhow::Result<Self> {
         let configured = (!config.auth.admin_key.is_empty()).then(|| config.auth.admin_key.clone());
         let key = key.or(configured).map_or_else(|| kept_key(config), Ok)?;
         let http = reqwest::Client::builder().timeout(Duration::from_mins(1)).build()?;
-        Ok(Client { http, url: url.trim_end_matches('/').to_owned(), key, invocation })
+        Ok(Client { http, url: url.trim_end_matches('/').to_owned(), key, as_json, invocation })
     }
 
     pub async fn get(&self, path: &str) -> Result<Value, CommandError> {
@@ -60,7 +64,11 @@ impl Client {
         })?;
         let status = response.status();
         let text = response.text().await?;
-        let answer: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        let mut answer: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        // Problems are always told to a person.
+        if !self.as_json || !status.is_success() {
+            escape::for_people(&mut answer);
+        }
         if status.is_success() {
             return Ok(answer);
         }

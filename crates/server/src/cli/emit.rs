@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use anyhow::Context;
+use campanile_domain::payload::Payload;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -39,7 +40,7 @@ impl EventArgs {
         event.insert("aggregate_type".to_owned(), json!(aggregate_type));
         event.insert("aggregate_id".to_owned(), json!(aggregate_id));
         if let Some(payload) = &self.payload {
-            event.insert("payload".to_owned(), read_json("--payload", payload)?);
+            event.insert("payload".to_owned(), read_payload(payload)?);
         }
         if let Some(priority) = &self.priority {
             event.insert("priority".to_owned(), json!(priority));
@@ -48,9 +49,20 @@ impl EventArgs {
     }
 }
 
+/// Checked here, since a number or a key that is lost on the way to the server would be missed by nobody.
+pub fn read_payload(given: &str) -> Result<Value, CommandError> {
+    let payload = Payload::new(read_text("--payload", given)?);
+    payload.map(|payload| payload.value()).map_err(|error| CommandError::Usage(format!("--payload {error}")))
+}
+
 /// JSON as it is, @FILE, or @- for standard input; `flag` is who is blamed.
 pub fn read_json(flag: &str, given: &str) -> Result<Value, CommandError> {
-    let text = match given.strip_prefix('@') {
+    serde_json::from_str(&read_text(flag, given)?)
+        .map_err(|error| CommandError::Usage(format!("{flag} is not JSON: {error}")))
+}
+
+fn read_text(flag: &str, given: &str) -> Result<String, CommandError> {
+    Ok(match given.strip_prefix('@') {
         None => given.to_owned(),
         Some("-") => {
             let mut text = String::new();
@@ -60,8 +72,7 @@ pub fn read_json(flag: &str, given: &str) -> Result<Value, CommandError> {
         Some(file) => {
             std::fs::read_to_string(file).with_context(|| format!("{flag}: {file} can't be read"))?
         }
-    };
-    serde_json::from_str(&text).map_err(|error| CommandError::Usage(format!("{flag} is not JSON: {error}")))
+    })
 }
 
 #[derive(Debug, Args)]

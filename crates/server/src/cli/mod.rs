@@ -201,6 +201,6 @@ impl Common {
         let config = Config::load(flags)?;
         let url = self.url.clone().unwrap_or_else(|| format!("http://{}", config.server.listen));
         let invocation = Invocation::new(self.config.as_deref(), &url, &config);
-        Client::new(&url, self.key.clone(), &config, invocation)
+        Client::new(&url, self.key.clone(), self.json, &config, invocation)
     }
 }

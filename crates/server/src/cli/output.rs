@@ -6,6 +6,8 @@ use std::io::{ErrorKind, Write};
 
 use anyhow::Context;
 
+use crate::escape::escaped;
+
 /// Where nobody says how wide the output is: pipes and files.
 const DEFAULT_COLUMNS: usize = 80;
 const MIN_COLUMNS: usize = 40;
@@ -28,10 +30,10 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Prints text as it is.
+/// Prints text. What a terminal obeys beside lines and colours is escaped as JSON has it, which leaves DEL and others as they are.
 pub fn write(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(escaped(text, &['\n', '\t', '\u{1b}']).as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(ReaderGone.into()),
         other => other.context("standard output can't be written"),
     }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::client::Client;
-use super::emit::read_json;
+use super::emit::{read_json, read_payload};
 use super::output::say;
 use super::template_folder;
 use super::{CommandError, CommandResult};
@@ -122,7 +122,7 @@ impl Render {
             }
             return read_json("--event", &self.event);
         }
-        let payload = self.payload.as_deref().map(|payload| read_json("--payload", payload)).transpose()?;
+        let payload = self.payload.as_deref().map(read_payload).transpose()?;
         Ok(json!({ "event_type": self.event, "payload": payload.unwrap_or_else(|| json!({})) }))
     }
 

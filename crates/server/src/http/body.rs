@@ -1,12 +1,15 @@
 //! Reading what was sent: within a limit, as JSON, and into types. Whatever is wrong is named by position and field.
+//!
+//! Items stay text until their type is known: some types keep it to the letter, and no number or key is lost before they look.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::Pin;
 
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, header};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::Problem;
 use super::problem::FieldProblem;
@@ -15,14 +18,25 @@ pub const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
 /// What is too large is read up to here and dropped: who is cut off while sending sees a broken connection, and no answer.
 const MAX_DROPPED_BYTES: usize = 8 * MAX_BODY_BYTES;
 
-/// One JSON value, or several lines of it.
+/// A body that arrived to its end.
 #[derive(Debug)]
-pub enum Sent {
-    One(Value),
-    Many(Vec<Value>),
+pub struct Received {
+    bytes: Vec<u8>,
+    /// A JSON value on each line.
+    lines: bool,
 }
 
-pub async fn read(headers: &HeaderMap, body: Body) -> Result<Sent, Problem> {
+/// One JSON value, or several.
+#[derive(Debug)]
+pub enum Sent<'a> {
+    One(&'a RawValue),
+    Many(Vec<&'a RawValue>),
+}
+
+/// The fields of an object, each as its text.
+pub type Fields = BTreeMap<String, Box<RawValue>>;
+
+pub async fn read(headers: &HeaderMap, body: Body) -> Result<Received, Problem> {
     let declared = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|n| n.to_str().ok())
@@ -33,13 +47,30 @@ pub async fn read(headers: &HeaderMap, body: Body) -> Result<Sent, Problem> {
     }
     let bytes = whole(body).await?;
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    if content_type.starts_with("application/x-ndjson") || content_type.starts_with("application/jsonl") {
-        return lines(&bytes);
+    let lines =
+        content_type.starts_with("application/x-ndjson") || content_type.starts_with("application/jsonl");
+    Ok(Received { bytes, lines })
+}
+
+impl Received {
+    pub fn json(&self) -> Result<Sent<'_>, Problem> {
+        if self.lines {
+            return lines(&self.bytes);
+        }
+        let sent = if self.bytes.trim_ascii_start().starts_with(b"[") {
+            serde_json::from_slice(&self.bytes).map(Sent::Many)
+        } else {
+            serde_json::from_slice(&self.bytes).map(Sent::One)
+        };
+        sent.map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))
     }
-    match serde_json::from_slice(&bytes) {
-        Ok(Value::Array(items)) => Ok(Sent::Many(items)),
-        Ok(one) => Ok(Sent::One(one)),
-        Err(error) => Err(Problem::malformed(format!("the body is not JSON: {error}"))),
+
+    /// One value where several make no sense; `otherwise` says why.
+    pub fn one(&self, otherwise: &str) -> Result<&RawValue, Problem> {
+        match self.json()? {
+            Sent::One(value) => Ok(value),
+            Sent::Many(_) => Err(Problem::malformed(otherwise)),
+        }
     }
 }
 
@@ -62,7 +93,7 @@ async fn whole(mut body: Body) -> Result<Vec<u8>, Problem> {
     if seen <= MAX_BODY_BYTES { Ok(kept) } else { Err(Problem::too_large(MAX_BODY_BYTES)) }
 }
 
-fn lines(bytes: &[u8]) -> Result<Sent, Problem> {
+fn lines(bytes: &[u8]) -> Result<Sent<'_>, Problem> {
     let mut items = Vec::new();
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
@@ -77,13 +108,13 @@ fn lines(bytes: &[u8]) -> Result<Sent, Problem> {
 
 /// Each item as its type, or everything that is wrong.
 pub fn typed<T: DeserializeOwned>(
-    items: Vec<Value>,
+    items: &[&RawValue],
     check: impl Fn(&T) -> Result<(), FieldProblem>,
 ) -> Result<Vec<T>, Problem> {
     const MAX_PROBLEMS: usize = 100;
     let mut good = Vec::with_capacity(items.len());
     let mut wrong = Vec::new();
-    for (index, item) in items.into_iter().enumerate() {
+    for (index, item) in items.iter().enumerate() {
         let parsed = parse(item).and_then(|value| check(&value).map(|()| value));
         match parsed {
             Ok(value) => good.push(value),
@@ -96,14 +127,28 @@ pub fn typed<T: DeserializeOwned>(
     if wrong.is_empty() { Ok(good) } else { Err(Problem::invalid(wrong)) }
 }
 
-fn parse<T: DeserializeOwned>(item: Value) -> Result<T, FieldProblem> {
-    if !item.is_object() {
+/// An object's fields, of which some may then be filled in.
+pub fn fields(item: &RawValue) -> Result<Fields, Problem> {
+    parse(item).map_err(|problem| Problem::invalid(vec![problem]))
+}
+
+pub fn text(text: &str) -> Box<RawValue> {
+    to_raw_value(text).expect("text can be written as JSON")
+}
+
+/// An object of these fields.
+pub fn object(fields: &Fields) -> Box<RawValue> {
+    to_raw_value(fields).expect("an object of JSON values can be written")
+}
+
+fn parse<T: DeserializeOwned>(item: &RawValue) -> Result<T, FieldProblem> {
+    if !item.get().starts_with('{') {
         let detail = "must be a JSON object".to_owned();
         return Err(FieldProblem { index: 0, pointer: String::new(), detail });
     }
-    serde_path_to_error::deserialize(item).map_err(|error| {
+    serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(item.get())).map_err(|error| {
         let mut pointer = pointer(error.path());
-        let detail = error.into_inner().to_string();
+        let detail = without_place(error.inner());
         // What is missing is named only in the message; its place is inside what the path names.
         if let Some(field) = detail.strip_prefix("missing field `") {
             let field = field.split('`').next().unwrap_or_default();
@@ -111,6 +156,13 @@ fn parse<T: DeserializeOwned>(item: Value) -> Result<T, FieldProblem> {
         }
         FieldProblem { index: 0, pointer, detail }
     })
+}
+
+/// The pointer says where; a column of a text that was sent in one line helps nobody.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&place).map(str::to_owned).unwrap_or(text)
 }
 
 fn pointer(path: &serde_path_to_error::Path) -> String {
@@ -126,27 +178,31 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
 mod tests {
     use super::*;
     use campanile_domain::event::NewEvent;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    fn problem(event: Value) -> FieldProblem {
-        parse::<NewEvent>(event).unwrap_err()
+    fn parsed(event: &Value) -> Result<NewEvent, FieldProblem> {
+        parse(&to_raw_value(event).unwrap())
+    }
+
+    fn problem(event: &Value) -> FieldProblem {
+        parsed(event).unwrap_err()
     }
 
     #[test]
     fn problems_name_the_field() {
         let good = json!({"event_id": "1", "event_type": "T", "aggregate_type": "A", "aggregate_id": 5});
-        assert!(parse::<NewEvent>(good.clone()).is_ok());
+        assert!(parsed(&good).is_ok());
         let with = |field: &str, value: Value| {
             let mut event = good.clone();
             event[field] = value;
-            problem(event)
+            problem(&event)
         };
         assert_eq!(with("colour", json!("red")).pointer, "/colour");
         assert_eq!(with("event_id", json!("")).pointer, "/event_id");
         assert_eq!(with("payload", json!([])).pointer, "/payload");
         assert_eq!(with("priority", json!("URGENT")).pointer, "/priority");
         assert_eq!(with("aggregate_id", json!({})).pointer, "/aggregate_id");
-        assert_eq!(problem(json!({"event_id": "1"})).pointer, "/event_type");
-        assert_eq!(problem(json!(7)).detail, "must be a JSON object");
+        assert_eq!(problem(&json!({"event_id": "1"})).pointer, "/event_type");
+        assert_eq!(problem(&json!(7)).detail, "must be a JSON object");
     }
 }

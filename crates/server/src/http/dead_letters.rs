@@ -14,7 +14,7 @@ use campanile_store::{DeadLetterFilter, Replayed, StoreError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::body::{self, Sent};
+use super::body;
 use super::problem::FieldProblem;
 use super::query::Query;
 use super::{App, Problem};
@@ -147,10 +147,9 @@ impl Wanted {
 }
 
 pub async fn replay(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
-    let Sent::One(wanted) = body::read(&headers, body).await? else {
-        return Err(Problem::malformed("the body must be an object with filters, or {\"all\": true}"));
-    };
-    let Some(wanted) = body::typed(vec![wanted], Wanted::check)?.pop() else {
+    let received = body::read(&headers, body).await?;
+    let wanted = received.one("the body must be an object with filters, or {\"all\": true}")?;
+    let Some(wanted) = body::typed(&[wanted], Wanted::check)?.pop() else {
         return Err(Problem::malformed("the body is empty"));
     };
     let (limit, after) = (wanted.limit.unwrap_or(DEFAULT_REPLAYED), wanted.cursor);

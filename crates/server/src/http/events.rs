@@ -10,11 +10,11 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use campanile_domain::event::{Event, NewEvent};
 use campanile_domain::id::{EventId, EventType, UserId, UserRef, UserTypeName};
+use campanile_domain::payload::{Payload, PayloadError};
 use campanile_domain::time;
 use campanile_engine::pipeline::accept::{self, AcceptError};
 use campanile_engine::pipeline::decide;
 use campanile_store::{EventFilter, JsonRow, Trace, TraceFilter};
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::body::{self, Sent};
@@ -27,7 +27,8 @@ const MAX_EVENTS: usize = 1_000;
 const TRACE_USERS: usize = 200;
 
 pub async fn accept(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
-    let (items, single) = match body::read(&headers, body).await? {
+    let received = body::read(&headers, body).await?;
+    let (items, single) = match received.json()? {
         Sent::One(item) => (vec![item], true),
         Sent::Many(items) => (items, false),
     };
@@ -39,7 +40,7 @@ pub async fn accept(State(app): State<App>, headers: HeaderMap, body: Body) -> R
             detail,
         }]));
     }
-    let events: Vec<NewEvent> = body::typed(items, |_| Ok(()))?;
+    let events: Vec<NewEvent> = body::typed(&items, |_| Ok(()))?;
     let accepted = accept::accept(&app.engine, events).await.map_err(problem)?;
     let mut answers: Vec<Value> =
         accepted.iter().map(|a| json!({ "event_id": a.event_id, "created": a.created })).collect();
@@ -101,15 +102,22 @@ pub async fn trace(
     query.end("user_type, user_id, cursor")?;
     let no_such =
         || Problem::not_found(format!("no event has the id `{}`", id.chars().take(200).collect::<String>()));
-    let event_id = EventId::new(id.clone()).map_err(|_| no_such())?;
+    // Producers with SQL may have written an id that is refused here; it can be looked at all the same.
+    if id.contains('\0') {
+        return Err(no_such());
+    }
+    let event_id = EventId::stored(id.clone());
     let filter = TraceFilter { user: user.clone(), after, limit: TRACE_USERS };
     let trace = app.engine.store.trace(&event_id, filter).await?.ok_or_else(no_such)?;
     let mut decisions = trace.decisions.clone().and_then(into_array).unwrap_or_default();
     if let Some(user) = user {
         decisions.retain(|d| d["user_type"] == json!(user.user_type) && d["user_id"] == json!(user.user_id));
         if trace.decisions.is_none() && trace.processed.is_some() {
-            let computed = decide::explain_user(&app.engine, stored_event(&trace.event)?, &user).await?;
-            decisions = computed.iter().map(explain::shown).collect();
+            // An event that can't be read was not decided.
+            if let Ok(event) = stored_event(&trace.event) {
+                let computed = decide::explain_user(&app.engine, event, &user).await?;
+                decisions = computed.iter().map(explain::shown).collect();
+            }
         }
     }
     name_people(&mut decisions, &trace.people);
@@ -161,7 +169,7 @@ fn parse_cursor(cursor: &str) -> Result<UserRef, Problem> {
 }
 
 /// The event of a trace, to decide about it again.
-fn stored_event(row: &JsonRow) -> Result<Event, Problem> {
+fn stored_event(row: &JsonRow) -> Result<Event, PayloadError> {
     let text = |column: &str| row.get(column).and_then(Value::as_str).unwrap_or_default().to_owned();
     let moment = |column: &str| row.get(column).and_then(Value::as_str).and_then(time::from_text);
     let payload = row.get("payload").map(ToString::to_string).unwrap_or_default();
@@ -170,8 +178,7 @@ fn stored_event(row: &JsonRow) -> Result<Event, Problem> {
         event_type: EventType::stored(text("event_type")),
         aggregate_type: text("aggregate_type"),
         aggregate_id: text("aggregate_id"),
-        payload: RawValue::from_string(payload)
-            .map_err(|error| Problem::unusable_data(&format!("an event's payload is not JSON: {error}")))?,
+        payload: Payload::new(payload)?,
         priority: text("priority").parse().ok(),
         occurred_at: moment("occurred_at"),
         created_at: moment("created_at").unwrap_or_default(),

@@ -8,25 +8,22 @@ use campanile_domain::decision::Decision;
 use campanile_domain::event::NewEvent;
 use campanile_domain::time::Timestamp;
 use campanile_engine::pipeline::decide;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::body::{self, Sent};
+use super::body;
 use super::problem::FieldProblem;
 use super::{App, Problem};
 
 const MAX_RECIPIENTS: usize = 1_000;
 
 pub async fn explain(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
-    let Sent::One(mut event) = body::read(&headers, body).await? else {
-        return Err(Problem::malformed("one event at a time: the body must be an object"));
-    };
-    let mut at = None;
-    if let Value::Object(fields) = &mut event {
-        at = fields.remove("at").map(|at| moment(&at)).transpose()?;
-        // An event that will not be stored needs no id.
-        fields.entry("event_id").or_insert_with(|| json!("explain"));
-    }
-    let events: Vec<NewEvent> = body::typed(vec![event], |_| Ok(()))?;
+    let received = body::read(&headers, body).await?;
+    let mut fields = body::fields(received.one("one event at a time: the body must be an object")?)?;
+    let at = fields.remove("at").map(|at| moment(&at)).transpose()?;
+    // An event that will not be stored needs no id.
+    fields.entry("event_id".to_owned()).or_insert_with(|| body::text("explain"));
+    let events: Vec<NewEvent> = body::typed(&[&body::object(&fields)], |_| Ok(()))?;
     let explanation = decide::explain(&app.engine, &events[0], at, MAX_RECIPIENTS).await?;
     let failure =
         explanation.failure.map(|failure| json!({ "code": failure.code, "detail": failure.detail }));
@@ -47,9 +44,8 @@ pub fn shown(decision: &Decision) -> Value {
     shown
 }
 
-fn moment(at: &Value) -> Result<Timestamp, Problem> {
-    let parsed = at.as_str().and_then(|text| text.parse().ok());
-    parsed.ok_or_else(|| {
+fn moment(at: &RawValue) -> Result<Timestamp, Problem> {
+    serde_json::from_str(at.get()).map_err(|_| {
         let detail = "is not a moment: expected RFC 3339, such as 2026-01-21T23:00:00Z".to_owned();
         Problem::invalid(vec![FieldProblem { index: 0, pointer: "/at".to_owned(), detail }])
     })

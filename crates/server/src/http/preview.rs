@@ -15,9 +15,10 @@ use campanile_domain::time::Timestamp;
 use campanile_domain::user_type::UserTypes;
 use campanile_store::{RowFilter, Table};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::body::{self, Sent};
+use super::body;
 use super::problem::FieldProblem;
 use super::{App, Problem};
 
@@ -54,12 +55,11 @@ struct Draft {
 }
 
 pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
-    let Sent::One(mut given) = body::read(&headers, body).await? else {
-        return Err(Problem::malformed("one preview at a time: the body must be an object"));
-    };
+    let received = body::read(&headers, body).await?;
+    let given = received.one("one preview at a time: the body must be an object")?;
     let user_types = &app.engine.config.user_types;
-    fill_in(&mut given, user_types);
-    let mut previews: Vec<Preview> = body::typed(vec![given], |preview| check(preview, user_types))?;
+    let given = filled_in(given, user_types)?;
+    let mut previews: Vec<Preview> = body::typed(&[&given], |preview| check(preview, user_types))?;
     let Some(preview) = previews.pop() else { return Err(Problem::malformed("there is nothing to preview")) };
     let recipient = recipient(&app, &preview).await?;
     let channel = match preview.channel {
@@ -101,19 +101,21 @@ pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> 
 }
 
 /// What nobody needs to say for a look: an event that is not stored has no id, and a made-up recipient no key.
-fn fill_in(given: &mut Value, user_types: &UserTypes) {
-    if let Some(Value::Object(event)) = given.get_mut("event") {
-        for (field, value) in
-            [("event_id", "preview"), ("aggregate_type", "PREVIEW"), ("aggregate_id", "preview")]
-        {
-            event.entry(field).or_insert_with(|| json!(value));
+fn filled_in(given: &RawValue, user_types: &UserTypes) -> Result<Box<RawValue>, Problem> {
+    let mut given = body::fields(given)?;
+    let event = [("event_id", "preview"), ("aggregate_type", "PREVIEW"), ("aggregate_id", "preview")];
+    let recipient = [("user_type", made_up_type(user_types)), ("user_id", "preview")];
+    for (name, defaults) in [("event", event.as_slice()), ("recipient", recipient.as_slice())] {
+        let Some(object) = given.get_mut(name).filter(|object| object.get().starts_with('{')) else {
+            continue;
+        };
+        let mut fields = body::fields(object)?;
+        for (field, value) in defaults {
+            fields.entry((*field).to_owned()).or_insert_with(|| body::text(value));
         }
+        *object = body::object(&fields);
     }
-    if let Some(Value::Object(recipient)) = given.get_mut("recipient") {
-        for (field, value) in [("user_type", made_up_type(user_types)), ("user_id", "preview")] {
-            recipient.entry(field).or_insert_with(|| json!(value));
-        }
-    }
+    Ok(body::object(&given))
 }
 
 /// A customer where there are such; else anybody who is known.

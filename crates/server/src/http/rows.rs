@@ -12,6 +12,7 @@ use campanile_domain::recipient::{Entity, Recipient};
 use campanile_domain::row::{Audience, Preference, Route, Row, Setting, Template};
 use campanile_domain::user_type::UserTypes;
 use campanile_store::{JsonRow, RowFilter, Table};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::body::{self, Sent};
@@ -30,7 +31,8 @@ pub fn methods(table: Table) -> MethodRouter<App> {
 }
 
 async fn write(app: App, table: Table, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
-    let Sent::Many(items) = body::read(&headers, body).await? else {
+    let received = body::read(&headers, body).await?;
+    let Sent::Many(items) = received.json()? else {
         return Err(Problem::malformed("the body must be an array of rows"));
     };
     if items.len() > MAX_ROWS {
@@ -39,13 +41,13 @@ async fn write(app: App, table: Table, headers: HeaderMap, body: Body) -> Result
     }
     let user_types = &app.engine.config.user_types;
     let rows = match table {
-        Table::Recipients => checked::<Recipient>(items, user_types)?,
-        Table::Entities => checked::<Entity>(items, user_types)?,
-        Table::Preferences => checked::<Preference>(items, user_types)?,
-        Table::Settings => checked::<Setting>(items, user_types)?,
-        Table::Routing => checked::<Route>(items, user_types)?,
-        Table::Audiences => checked::<Audience>(items, user_types)?,
-        Table::Templates => checked::<Template>(items, user_types)?,
+        Table::Recipients => checked::<Recipient>(&items, user_types)?,
+        Table::Entities => checked::<Entity>(&items, user_types)?,
+        Table::Preferences => checked::<Preference>(&items, user_types)?,
+        Table::Settings => checked::<Setting>(&items, user_types)?,
+        Table::Routing => checked::<Route>(&items, user_types)?,
+        Table::Audiences => checked::<Audience>(&items, user_types)?,
+        Table::Templates => checked::<Template>(&items, user_types)?,
     };
     let written = app.engine.store.put_rows(table, rows).await.map_err(Problem::of_write)?;
     app.engine.rules.refresh(app.engine.store.as_ref()).await?;
@@ -53,7 +55,7 @@ async fn write(app: App, table: Table, headers: HeaderMap, body: Body) -> Result
 }
 
 /// Rows with every column, defaults filled in.
-fn checked<T: Row>(items: Vec<Value>, user_types: &UserTypes) -> Result<Vec<JsonRow>, Problem> {
+fn checked<T: Row>(items: &[&RawValue], user_types: &UserTypes) -> Result<Vec<JsonRow>, Problem> {
     let rows: Vec<T> = body::typed(items, |row: &T| {
         row.check(user_types).map_err(|e| FieldProblem {
             index: 0,

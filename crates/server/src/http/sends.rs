@@ -12,7 +12,7 @@ use campanile_store::{Resolved, SendCursor, SendFilter, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::body::{self, Sent};
+use super::body;
 use super::problem::FieldProblem;
 use super::query::Query;
 use super::{App, Problem};
@@ -112,10 +112,9 @@ async fn one<T: serde::de::DeserializeOwned>(
     body: Body,
     check: impl Fn(&T) -> Result<(), FieldProblem>,
 ) -> Result<T, Problem> {
-    let Sent::One(value) = body::read(headers, body).await? else {
-        return Err(Problem::malformed("the body must be one object: each send is decided about alone"));
-    };
-    body::typed(vec![value], check)?.pop().ok_or_else(|| Problem::malformed("the body is empty"))
+    let received = body::read(headers, body).await?;
+    let value = received.one("the body must be one object: each send is decided about alone")?;
+    body::typed(&[value], check)?.pop().ok_or_else(|| Problem::malformed("the body is empty"))
 }
 
 /// It is kept beside errors of attempts, which are one line.

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::command::{Ran, Watched, cli};
-use crate::fresh::{Fresh, event, with};
+use crate::fresh::{Fresh, encoded, event, with};
 use crate::support::home::campanile;
 use crate::support::{reservation, staff, until};
 
@@ -111,7 +111,12 @@ async fn mistakes_are_told_with_what_to_do() {
             1,
             ["--payload", "/none.json"],
         ),
-        (&["emit", "--type", "T", "--aggregate", "R:5", "--payload", "[]"], 1, ["/payload", "object"]),
+        (&["emit", "--type", "T", "--aggregate", "R:5", "--payload", "[]"], 2, ["--payload", "object"]),
+        (
+            &["emit", "--type", "T", "--aggregate", "R:5", "--payload", "{\"n\": 1e400}"],
+            2,
+            ["--payload", "`/n`"],
+        ),
         (&["emit", "--type", "T", "--aggregate", "R:5", "--priority", "URGENT"], 1, ["/priority", "HIGH"]),
         (&["emit", "--type", "T", "--aggregate", "R:"], 1, ["/aggregate_id", "empty"]),
         (&["emit", "--type", "T"], 2, ["--aggregate", "Usage"]),
@@ -197,4 +202,39 @@ async fn tail_shows_events_as_they_come_and_how_they_end() {
     .await;
     assert!(fresh.lines().iter().all(|line| !line.contains("old-")), "{:?}", fresh.lines());
     assert!(people.terminate().success());
+}
+
+/// What a producer may write with SQL, and what a terminal would obey.
+#[tokio::test]
+async fn nothing_that_sql_wrote_reaches_the_terminal_as_a_command() {
+    const HARMFUL: &str = "x\u{1b}[2J\u{9b}31m\u{7f}\u{202e}";
+    let server = Fresh::start();
+    let insert = format!(
+        "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id)
+         VALUES ('{HARMFUL}', 'T\n{HARMFUL}', 'A{HARMFUL}', '5');
+         INSERT INTO dead_letter (stage, event_id, recipient_type, recipient_id, reason, error, created_at)
+         VALUES ('send', '{HARMFUL}', 'T{HARMFUL}', '1{HARMFUL}', 'R{HARMFUL}', '{HARMFUL}\nbusy', '2026-01-21T10:15:30Z')"
+    );
+    server.execute(&insert).await;
+    let path = encoded(HARMFUL);
+    server.settled(&path).await;
+    let tail = Watched::start(campanile(server.folder()).args(["--url", &server.url, "tail"]));
+    let shown = tail.line(&["x\\u001b[2J"]).await;
+    let lists = [vec!["trace", HARMFUL], vec!["dead-letters", "list"]];
+    for list in lists {
+        for as_json in [false, true] {
+            let said =
+                if as_json { cli(&server, &[&["--json"], &list[..]].concat()) } else { cli(&server, &list) };
+            let said = said.succeeded();
+            assert!(!said.chars().any(|c| c != '\n' && c.is_control() || c == '\u{202e}'), "{said:?}");
+            assert!(said.contains("x\\u001b[2J\\u009b31m\\u007f\\u202e"), "{said:?}");
+        }
+    }
+    assert!(!shown.chars().any(char::is_control), "{shown:?}");
+    let printed = cli(&server, &["--json", "trace", HARMFUL]).json();
+    assert_eq!(printed["event"]["event_id"], HARMFUL, "programs get it as it is");
+    let unknown = "missing\u{1b}[2J";
+    let ran = cli(&server, &["trace", unknown]);
+    assert!(!ran.err.contains('\u{1b}'), "{ran:?}");
+    ran.failed(3, &["missing\\u001b[2J"]);
 }

@@ -39,6 +39,11 @@ impl Fresh {
         self.home.path()
     }
 
+    /// Runs a statement in the database, as a producer or an operator would.
+    pub async fn execute(&self, sql: &str) {
+        self.home.execute(sql).await;
+    }
+
     /// A request without a key.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         client().request(method, format!("{}{path}", self.url))

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use campanile_broker::{RabbitMq, RabbitMqConfig};
 use campanile_domain::user_type::UserTypes;
+use campanile_store::conformance::BackDoor;
 use campanile_store::postgres::back_door::Database;
+use campanile_store::sqlite::Clock;
+use campanile_store::sqlite::back_door::File;
 use tempfile::TempDir;
 
 use super::KEY;
@@ -41,6 +44,17 @@ impl Home {
 
     pub fn path(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Runs a statement on a connection of its own.
+    pub async fn execute(&self, sql: &str) {
+        match &self.database {
+            Some(database) => database.execute(sql).await,
+            None => {
+                let path = self.path().join("campanile.db");
+                File { path, clock: Clock::default() }.execute(sql).await;
+            }
+        }
     }
 
     /// The binary, for this place.

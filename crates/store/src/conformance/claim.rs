@@ -3,13 +3,14 @@
 use campanile_domain::channel::Channel;
 use campanile_domain::event::NewEvent;
 use campanile_domain::fan_out::Cursor;
+use campanile_domain::payload::Payload;
 use campanile_domain::priority::Priority::{High, Low, Normal};
 use campanile_domain::status::EventStatus;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Fixture;
-use super::given::{customer, event, found, ids, of_type, row, step_of, urgent};
-use crate::{Claim, EventFilter, FanOutClaim, Step, Table};
+use super::given::{customer, event, found, ids, of_type, row, step_of, text, urgent};
+use crate::{Acceptance, Claim, EventFilter, FanOutClaim, Step, Table};
 
 pub async fn nothing_waits_in_an_empty_database(fixture: &Fixture) {
     for claim in [Claim::Fresh { limit: 10 }, Claim::Unfinished { after: 0 }, Claim::These(vec![1, 2])] {
@@ -114,7 +115,7 @@ pub async fn an_event_comes_back_as_it_was_accepted(fixture: &Fixture) {
     assert_eq!(claimed.event.aggregate_id, given.aggregate_id);
     assert_eq!(claimed.event.priority, Some(High));
     assert_eq!(claimed.event.occurred_at, given.occurred_at);
-    assert_eq!(serde_json::from_str::<Value>(claimed.event.payload.get()).expect("JSON"), payload);
+    assert_eq!(claimed.event.payload.value(), payload);
     assert_eq!(claimed.event.body_hash(), given.body_hash());
     assert!(claimed.event.created_at <= claim.now() && before <= claim.now());
     assert!(!claimed.known && claimed.cursor.is_none() && claimed.cancelled.is_none());
@@ -249,4 +250,66 @@ pub async fn an_event_that_can_not_be_read_fails_and_is_told_of(fixture: &Fixtur
     assert_eq!(fixture.event_status("broken").await, "FAILED");
     assert_eq!(fixture.trace("broken").await.dead_letters.len(), 1);
     assert!(fixture.try_claim(Claim::Unfinished { after: 0 }).await.is_none());
+}
+
+/// What another process inserts, with this payload.
+async fn insert_with(fixture: &Fixture, id: &str, event_type: &str, payload: &str) {
+    fixture
+        .execute(&format!(
+            "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload)
+             VALUES ('{id}', '{event_type}', 'ORDER', '7', '{payload}')"
+        ))
+        .await;
+}
+
+pub async fn a_payload_that_readers_disagree_on_fails_its_event_and_is_shown_as_text(fixture: &Fixture) {
+    let deep = format!("{{\"x\": {}{}}}", "[".repeat(900), "]".repeat(900));
+    let payloads = [
+        (r#"{"n": 1e400}"#, "numbers"),
+        (r#"{"n": [18446744073709551616]}"#, "`/n/0`"),
+        (r#"{"n": 1e-400}"#, "read as 0"),
+        (r#"{"n": 1, "n": 2}"#, "the same key twice, at `/n`"),
+        (r#"{"n": "\u0000"}"#, "\\u0000"),
+        (r#"{"n": "\ud800"}"#, "surrogate"),
+        (deep.as_str(), "64 levels"),
+    ];
+    for (n, (payload, _)) in payloads.iter().enumerate() {
+        insert_with(fixture, &n.to_string(), "ORDER_CREATED", payload).await;
+    }
+    fixture.accept(&[event("good")]).await;
+    let claim = fixture.claim_fresh().await;
+    assert_eq!((ids(&*claim), claim.unreadable()), (vec!["good".to_owned()], payloads.len() as u64));
+    drop(claim);
+    for (n, (payload, words)) in payloads.iter().enumerate() {
+        let id = n.to_string();
+        let trace = fixture.trace(&id).await;
+        let error = text(&trace.event, "last_error");
+        assert!(error.starts_with("UNREADABLE: column payload ") && error.contains(words), "{error}");
+        assert_eq!((text(&trace.event, "status"), text(&trace.event, "payload")), ("FAILED", *payload));
+        assert_eq!(trace.dead_letters.len(), 1);
+        let again = fixture.store.accept(vec![event(&id)]).await.expect("the database is there");
+        assert_eq!(again, Acceptance::Conflicts(vec![0]), "{payload}");
+    }
+}
+
+pub async fn a_payload_is_kept_to_the_letter(fixture: &Fixture) {
+    let payload = r#"{"b": 1.50, "a": [0.12345678901234567890, 18446744073709551615, 1E2]}"#;
+    insert_with(fixture, "by SQL", "ORDER_CREATED", payload).await;
+    let payload = Payload::new(payload.to_owned()).expect("it is good");
+    fixture.accept(&[NewEvent { payload: payload.clone(), ..event("by HTTP") }]).await;
+    let claim = fixture.claim_fresh().await;
+    assert_eq!(ids(&*claim), ["by SQL", "by HTTP"]);
+    assert!(claim.events().iter().all(|claimed| claimed.event.payload == payload));
+}
+
+pub async fn names_that_http_refuses_fail_their_event(fixture: &Fixture) {
+    for (id, event_type) in [("..", "T"), (".", "T"), ("red\u{1b}[31m", "T"), ("a", "T\n")] {
+        insert_with(fixture, id, event_type, "{}").await;
+    }
+    let claim = fixture.claim_fresh().await;
+    assert_eq!((ids(&*claim).len(), claim.unreadable()), (0, 4));
+    drop(claim);
+    for id in ["..", ".", "red\u{1b}[31m", "a"] {
+        assert_eq!(fixture.event_status(id).await, "FAILED");
+    }
 }

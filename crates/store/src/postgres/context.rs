@@ -18,7 +18,9 @@ impl ContextStore for Postgres {
             query(&client, statement::KNOWN_EVENT, ids),
             people::recipients(&client, &pages),
         )?;
-        let events = events.iter().map(|row| read::event(row).map(|event| (event.event_id.clone(), event)));
+        let events = events
+            .iter()
+            .map(|row| read::decided_event(row, "priority").map(|event| (event.event_id.clone(), event)));
         Ok(Contexts {
             events: events.collect::<Result<_, _>>()?,
             people: people.into_iter().flatten().map(|person| (person.user(), person)).collect(),

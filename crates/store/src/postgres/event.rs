@@ -119,7 +119,7 @@ async fn insert(transaction: &Transaction, events: &[&NewEvent]) -> Result<usize
     let types: Vec<&str> = events.iter().map(|event| event.event_type.as_str()).collect();
     let aggregate_types: Vec<&str> = events.iter().map(|event| event.aggregate_type.as_str()).collect();
     let aggregate_ids: Vec<&str> = events.iter().map(|event| event.aggregate_id.as_str()).collect();
-    let payloads: Vec<String> = events.iter().map(|event| event.payload.to_json()).collect();
+    let payloads: Vec<&str> = events.iter().map(|event| event.payload.as_str()).collect();
     let priorities: Vec<Option<&str>> =
         events.iter().map(|event| event.priority.map(Priority::as_str)).collect();
     let times: Vec<Option<Timestamp>> = events.iter().map(|event| event.occurred_at).collect();
@@ -146,7 +146,7 @@ async fn known_bodies(
         known.insert(read::get(row, "event_id")?, BodyHash::stored(read::get::<String>(row, "body_hash")?));
     }
     for row in &stored {
-        known.insert(read::get(row, "event_id")?, read::event(row)?.body_hash());
+        known.insert(read::get(row, "event_id")?, read::body_hash(row));
     }
     Ok(known)
 }

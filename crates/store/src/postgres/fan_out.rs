@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use campanile_domain::event::{Event, Failure};
+use campanile_domain::event::Event;
 use campanile_domain::fan_out::{Cursor, Page};
 use campanile_domain::id::EntityRef;
 use campanile_domain::recipient::{Candidate, Group};
@@ -18,6 +18,7 @@ use super::commit::{self, Known};
 use super::passed::Passed;
 use super::transaction::Transaction;
 use super::{Postgres, event, people, read, statement};
+use crate::fan_out::unreadable;
 use crate::{Chunk, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStore, Store, StoreError};
 
 #[async_trait]
@@ -84,9 +85,9 @@ async fn claim_fresh(
     Ok(rows)
 }
 
-async fn give_up(transaction: Transaction, unreadable: &[(&Row, StoreError)]) -> Result<(), StoreError> {
-    for (row, error) in unreadable {
-        let failure = Failure::new("UNREADABLE", error.to_string());
+async fn give_up(transaction: Transaction, failed: &[(&Row, StoreError)]) -> Result<(), StoreError> {
+    for (row, error) in failed {
+        let failure = unreadable(error);
         event::give_up(&transaction, read::get(row, "id")?, read::get(row, "event_id")?, &failure).await?;
     }
     transaction.commit().await

@@ -115,7 +115,7 @@ fn chunk_rows(rows: &[Row]) -> Result<Vec<ChunkRow>, StoreError> {
         let seq: i64 = read::get(row, "id")?;
         let event = match events.get(&seq) {
             Some(event) => Arc::clone(event),
-            None => Arc::new(read::event_with_priority(row, "event_priority")?),
+            None => Arc::new(read::decided_event(row, "event_priority")?),
         };
         events.insert(seq, Arc::clone(&event));
         chunk.push(ChunkRow { row: outbox_row(row, &event)?, event });

@@ -1,16 +1,17 @@
 //! From rows to types and to JSON. What was checked when it was written is trusted when it is read; what others wrote into
 //! the tables by hand is an error that names the column.
 
+use std::error::Error;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use campanile_domain::event::Event;
+use campanile_domain::event::{BodyHash, Event};
 use campanile_domain::id::{EntityId, EntityRef, EntityType, EventId, EventType, NotificationId, SendKey};
 use campanile_domain::id::{UserId, UserRef, UserTypeName};
+use campanile_domain::payload::{self, Payload};
 use campanile_domain::send::{Deferral, History};
 use campanile_domain::time::{self, Timestamp};
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
@@ -40,17 +41,26 @@ pub fn only(rows: &[Row]) -> Result<&Row, StoreError> {
     rows.first().ok_or_else(|| StoreError::Unusable("a table that must have a row has none".to_owned()))
 }
 
+/// An event that nobody has decided about yet: producers write rows as they like, so everything is checked.
 pub fn event(row: &Row) -> Result<Event, StoreError> {
-    event_with_priority(row, "priority")
+    let event = decided_event(row, "priority")?;
+    event.check().map_err(|error| bad(error.column, error.detail))?;
+    Ok(event)
 }
 
-pub fn event_with_priority(row: &Row, priority: &str) -> Result<Event, StoreError> {
+/// What is remembered of an event. One that can't be read has no hash, so that no other body is the same.
+pub fn body_hash(row: &Row) -> BodyHash {
+    event(row).map_or_else(|_| BodyHash::stored(""), |event| event.body_hash())
+}
+
+/// An event that was checked when it was claimed.
+pub fn decided_event(row: &Row, priority: &str) -> Result<Event, StoreError> {
     Ok(Event {
         event_id: EventId::stored(get::<String>(row, "event_id")?),
         event_type: EventType::stored(get::<String>(row, "event_type")?),
         aggregate_type: get(row, "aggregate_type")?,
         aggregate_id: get(row, "aggregate_id")?,
-        payload: RawValue::from_string(get(row, "payload")?).map_err(|e| bad("payload", e))?,
+        payload: Payload::stored(get(row, "payload")?).map_err(|e| bad("payload", e))?,
         priority: maybe_parsed(row, priority)?,
         occurred_at: get(row, "occurred_at")?,
         created_at: get(row, "created_at")?,
@@ -149,12 +159,33 @@ fn json_value(row: &Row, index: usize) -> Result<Value, StoreError> {
         Type::INT2 => read::<i16>(row, index)?.map(Value::from),
         Type::INT4 => read::<i32>(row, index)?.map(Value::from),
         Type::INT8 => read::<i64>(row, index)?.map(Value::from),
-        Type::JSON | Type::JSONB => read::<Value>(row, index)?,
+        Type::JSON | Type::JSONB => {
+            read::<JsonText>(row, index)?.map(|JsonText(text)| match row.columns()[index].name() {
+                "payload" => payload::shown(text),
+                _ => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
+            })
+        }
         Type::UUID => read::<Uuid>(row, index)?.map(|id| Value::from(id.to_string())),
         Type::TIMESTAMPTZ => read::<Timestamp>(row, index)?.map(|at| Value::from(time::to_text(at))),
         _ => read::<String>(row, index)?.map(Value::from),
     };
     Ok(value.unwrap_or_default())
+}
+
+/// JSON as the database wrote it: it keeps some that can't be read, such as `1e400`.
+struct JsonText<'a>(&'a str);
+
+impl<'a> FromSql<'a> for JsonText<'a> {
+    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        // `jsonb` begins with the version of its form, which is 1.
+        let text =
+            if *ty == Type::JSONB { raw.strip_prefix(&[1]).ok_or("unknown form of jsonb")? } else { raw };
+        Ok(JsonText(std::str::from_utf8(text)?))
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        matches!(*ty, Type::JSON | Type::JSONB)
+    }
 }
 
 /// The rows of a table as the type that their column names spell. One that somebody wrote by hand and that can't be used is

@@ -134,6 +134,6 @@ async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) ->
 async fn remember(transaction: &Transaction, id: i64) -> Result<(), StoreError> {
     let rows = transaction.query(statement::FORGOTTEN_EVENT, &[&id]).await?;
     let Some(row) = rows.first() else { return Ok(()) };
-    let hash = read::event(row).map_or_else(|_| String::new(), |event| event.body_hash().as_str().to_owned());
-    transaction.execute(statement::REMEMBER_EVENT, &[&id, &hash]).await.map(drop)
+    let hash = read::body_hash(row);
+    transaction.execute(statement::REMEMBER_EVENT, &[&id, &hash.as_str()]).await.map(drop)
 }

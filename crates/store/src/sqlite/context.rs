@@ -15,7 +15,8 @@ impl ContextStore for Sqlite {
             let mut contexts = Contexts::default();
             for event_id in events {
                 let params = named_params! { ":event_id": event_id.as_str() };
-                let event = session.first(statement::KNOWN_EVENT, params, read::event)?;
+                let event = session
+                    .first(statement::KNOWN_EVENT, params, |row| read::decided_event(row, "priority"))?;
                 contexts.events.extend(event.map(|event| (event_id, event)));
             }
             for user in users {

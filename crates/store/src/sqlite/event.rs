@@ -106,7 +106,7 @@ fn accept(session: &Session, now: &str, events: &[NewEvent]) -> Result<Acceptanc
                 ":event_type": event.event_type.as_str(),
                 ":aggregate_type": event.aggregate_type,
                 ":aggregate_id": event.aggregate_id,
-                ":payload": event.payload.to_json(),
+                ":payload": event.payload.as_str(),
                 ":priority": event.priority.map(Priority::as_str),
                 ":occurred_at": event.occurred_at.map(time::to_text),
                 ":now": now,
@@ -119,8 +119,8 @@ fn accept(session: &Session, now: &str, events: &[NewEvent]) -> Result<Acceptanc
 /// The hash of the event with this id, whether it is still stored or only remembered.
 fn known_body(session: &Session, event_id: &EventId) -> Result<Option<BodyHash>, StoreError> {
     let params = named_params! { ":event_id": event_id.as_str() };
-    if let Some(event) = session.first(statement::KNOWN_EVENT, params, read::event)? {
-        return Ok(Some(event.body_hash()));
+    if let Some(hash) = session.first(statement::KNOWN_EVENT, params, |row| Ok(read::body_hash(row)))? {
+        return Ok(Some(hash));
     }
     session.first(statement::KNOWN_HASH, params, |row| Ok(BodyHash::stored(row.get::<_, String>(0)?)))
 }

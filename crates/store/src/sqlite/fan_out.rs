@@ -17,7 +17,7 @@ use serde_json::json;
 use super::held::Hold;
 use super::session::Session;
 use super::{Sqlite, event, outbox, people, read, settle, statement};
-use crate::fan_out::NextState;
+use crate::fan_out::{NextState, unreadable};
 use crate::{
     Chunk, ChunkId, Claim, ClaimedEvent, DeadLetter, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore,
     NewChunk, StoreError,
@@ -96,7 +96,7 @@ impl Unreadable {
         Ok(Unreadable {
             seq: row.get("id")?,
             event_id: String::from_utf8_lossy(event_id).into_owned(),
-            failure: Failure::new("UNREADABLE", error.to_string()),
+            failure: unreadable(error),
         })
     }
 

@@ -109,7 +109,7 @@ fn claim(session: &Session, now: &str, queue: &str, lease: Duration) -> Result<O
         let seq: i64 = row.get("id")?;
         let event = match events.get(&seq) {
             Some(event) => Arc::clone(event),
-            None => Arc::new(read::event_with_priority(row, "event_priority")?),
+            None => Arc::new(read::decided_event(row, "event_priority")?),
         };
         events.insert(seq, Arc::clone(&event));
         Ok(ChunkRow { row: outbox_row(row, &event)?, event })

@@ -4,15 +4,15 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use campanile_domain::event::Event;
+use campanile_domain::event::{BodyHash, Event};
 use campanile_domain::id::{EntityId, EntityRef, EntityType, EventId, EventType, NotificationId, SendKey};
 use campanile_domain::id::{UserId, UserRef, UserTypeName};
+use campanile_domain::payload::{self, Payload};
 use campanile_domain::send::{Deferral, History};
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::Row;
 use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::session::{Named, Session};
@@ -33,9 +33,11 @@ pub fn maybe_parsed<T: FromStr<Err: Display>>(row: &Row, column: &str) -> Result
     text.map(|text| text.parse().map_err(|e| bad(column, e))).transpose()
 }
 
-/// Producers in other processes may write times in any form that SQLite understands.
+/// Producers in other processes may write times in most forms that SQLite understands. It also takes days that no calendar has,
+/// such as 30 February; those are errors.
 pub fn maybe_time(row: &Row, column: &str) -> Result<Option<Timestamp>, StoreError> {
-    Ok(row.get::<_, Option<String>>(column)?.as_deref().and_then(time_of))
+    let text: Option<String> = row.get(column)?;
+    text.map(|text| time_of(&text).ok_or_else(|| bad(column, "no moment of the calendar"))).transpose()
 }
 
 fn time_of(text: &str) -> Option<Timestamp> {
@@ -44,20 +46,29 @@ fn time_of(text: &str) -> Option<Timestamp> {
         .or_else(|| time::from_text(&format!("{text}T00:00:00Z")))
 }
 
+/// An event that nobody has decided about yet: producers write rows as they like, so everything is checked.
 pub fn event(row: &Row) -> Result<Event, StoreError> {
-    event_with_priority(row, "priority")
+    let event = Event { occurred_at: maybe_time(row, "occurred_at")?, ..decided_event(row, "priority")? };
+    event.check().map_err(|error| bad(error.column, error.detail))?;
+    Ok(event)
 }
 
-pub fn event_with_priority(row: &Row, priority: &str) -> Result<Event, StoreError> {
+/// What is remembered of an event. One that can't be read has no hash, so that no other body is the same.
+pub fn body_hash(row: &Row) -> BodyHash {
+    event(row).map_or_else(|_| BodyHash::stored(""), |event| event.body_hash())
+}
+
+/// An event that was checked when it was claimed.
+pub fn decided_event(row: &Row, priority: &str) -> Result<Event, StoreError> {
     let payload: String = row.get("payload")?;
     Ok(Event {
         event_id: EventId::stored(row.get::<_, String>("event_id")?),
         event_type: EventType::stored(row.get::<_, String>("event_type")?),
         aggregate_type: row.get("aggregate_type")?,
         aggregate_id: row.get("aggregate_id")?,
-        payload: RawValue::from_string(payload).map_err(|e| bad("payload", e))?,
+        payload: Payload::stored(payload).map_err(|e| bad("payload", e))?,
         priority: maybe_parsed(row, priority)?,
-        occurred_at: maybe_time(row, "occurred_at")?,
+        occurred_at: maybe_time(row, "occurred_at").unwrap_or_default(),
         created_at: maybe_time(row, "created_at")?.unwrap_or_default(),
     })
 }
@@ -171,17 +182,8 @@ pub fn started_job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
 }
 
 /// Columns that hold JSON, and those that are true or false, whatever table they are of.
-const JSON_COLUMNS: [&str; 9] = [
-    "payload",
-    "properties",
-    "counts",
-    "decisions",
-    "attempts",
-    "addresses",
-    "push_tokens",
-    "roles",
-    "place",
-];
+const JSON_COLUMNS: [&str; 8] =
+    ["properties", "counts", "decisions", "attempts", "addresses", "push_tokens", "roles", "place"];
 const FLAG_COLUMNS: [&str; 4] = ["shared_read", "enabled", "mandatory", "active"];
 
 /// A row as an object with its column names. What should be JSON or UTF-8 and is not comes as text: an event that failed for
@@ -204,8 +206,13 @@ fn json_value(column: &str, value: ValueRef) -> Result<Value, StoreError> {
         ValueRef::Real(number) => Value::from(number),
         ValueRef::Text(text) => {
             let text = String::from_utf8_lossy(text);
-            let json = JSON_COLUMNS.contains(&column).then(|| serde_json::from_str(&text).ok()).flatten();
-            json.unwrap_or_else(|| Value::from(text))
+            match column {
+                "payload" => payload::shown(&text),
+                _ if JSON_COLUMNS.contains(&column) => {
+                    serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text))
+                }
+                _ => Value::from(text),
+            }
         }
         ValueRef::Blob(_) => return Err(bad(column, "binary data")),
     })

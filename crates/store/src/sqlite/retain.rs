@@ -127,10 +127,9 @@ fn delete_rows(session: &Session, id: i64, budget: &mut Budget) -> Result<(), St
 
 /// The id of an event is never forgotten, nor what its body was if that could be read.
 fn remember(session: &Session, now: &str, id: i64) -> Result<(), StoreError> {
-    let hash = session.first(statement::FORGOTTEN_EVENT, named_params! { ":id": id }, |row| {
-        Ok(read::event(row).map_or_else(|_| String::new(), |event| event.body_hash().as_str().to_owned()))
-    })?;
+    let params = named_params! { ":id": id };
+    let hash = session.first(statement::FORGOTTEN_EVENT, params, |row| Ok(read::body_hash(row)))?;
     let Some(hash) = hash else { return Ok(()) };
-    let params = named_params! { ":id": id, ":body_hash": hash, ":now": now };
+    let params = named_params! { ":id": id, ":body_hash": hash.as_str(), ":now": now };
     session.change(statement::REMEMBER_EVENT, params).map(drop)
 }

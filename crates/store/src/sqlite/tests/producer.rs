@@ -56,6 +56,7 @@ fn bad_events_are_refused() {
     let producer = folder.connect();
     let too_long = format!("'{}'", "x".repeat(201));
     let too_large = format!("'{{\"x\": \"{}\"}}'", "x".repeat(65_536));
+    let deeper_than_sqlite_reads = format!("'{{\"x\": {}{}}}'", "[".repeat(2_000), "]".repeat(2_000));
     let bad = [
         ("event_id", "''"),
         ("event_id", too_long.as_str()),
@@ -75,6 +76,7 @@ fn bad_events_are_refused() {
         ("payload", "'{} {}'"),
         ("payload", "'{a: 1}'"),
         ("payload", "'{}' || char(0) || 'x'"),
+        ("payload", &deeper_than_sqlite_reads),
         ("payload", "x'7b7d'"),
         ("payload", "NULL"),
         ("payload", too_large.as_str()),
@@ -179,20 +181,25 @@ async fn an_event_that_can_not_be_read_is_forgotten_but_for_its_id() {
 }
 
 #[tokio::test]
-async fn deeply_nested_payloads_stop_nobody() {
+async fn moments_that_no_calendar_has_fail_their_event() {
     let folder = Folder::new();
     let store = folder.open();
     let producer = folder.connect();
-    let deep = format!("'{{\"x\": {}{}}}'", "[".repeat(500), "]".repeat(500));
-    insert(&producer, &[("event_id", "'deep'"), ("payload", &deep)]).unwrap();
-    insert(&producer, &[("event_id", "'after'"), ("payload", "'{\"n\": 1e999}'")]).unwrap();
-    let claim = store.claim_events(Claim::Fresh { limit: 10 }).await.unwrap().unwrap();
-    assert_eq!(claim.events().len(), 2);
-    assert!(claim.events().iter().all(|claimed| !claimed.event.document()["event_id"].is_null()));
-    for claimed in claim.events() {
-        let filter = TraceFilter { limit: 10, ..TraceFilter::default() };
-        assert!(store.trace(&claimed.event.event_id, filter).await.unwrap().is_some());
+    let moments = [
+        "2026-02-30",
+        "2026-01-21 24:00",
+        "2026-01-21T24:00:00Z",
+        "0000-06-01",
+        "0000-06-01T00:00:00.000Z",
+        "9999-12-31",
+    ];
+    for (n, moment) in moments.iter().enumerate() {
+        insert(&producer, &[("event_id", &n.to_string()), ("occurred_at", &format!("'{moment}'"))]).unwrap();
     }
+    let claim = store.claim_events(Claim::Fresh { limit: 10 }).await.unwrap().unwrap();
+    assert_eq!((claim.events().len(), claim.unreadable()), (0, moments.len() as u64));
+    let named = "SELECT count(*) FROM event_outbox WHERE last_error LIKE 'UNREADABLE: column occurred_at %'";
+    assert_eq!(count(&producer, named), 6);
 }
 
 /// An event of which one recipient was told, behind this cursor.

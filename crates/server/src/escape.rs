@@ -1,0 +1,151 @@
+//! Text that others wrote, made harmless for terminals and logs. A control character may clear the screen or forge a line, and a
+//! bidirectional override may show a text backwards: such characters are shown as `\u001b`, the way JSON writes them.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::io;
+
+use serde_json::Value;
+
+/// Fields whose texts have lines. Of all others, a line break is shown as `\u000a`, so that nobody can write a line of a table.
+const TEXTS_WITH_LINES: [&str; 8] =
+    ["title", "body", "html", "url", "detail", "error", "last_error", "payload"];
+
+/// Control characters, and what changes the direction or the line of what follows.
+fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The text with all that is harmful escaped, but for what `keep` holds.
+pub fn escaped<'a>(text: &'a str, keep: &[char]) -> Cow<'a, str> {
+    let escape = |c: &char| is_harmful(*c) && !keep.contains(c);
+    if !text.chars().any(|c| escape(&c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if escape(&c) {
+            // All of them are of the first plane.
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Escapes every text of an answer, for a person to read.
+pub fn for_people(answer: &mut Value) {
+    match answer {
+        Value::Object(fields) => {
+            for (name, value) in fields.iter_mut() {
+                match value {
+                    Value::String(text) if TEXTS_WITH_LINES.contains(&name.as_str()) => {
+                        *text = escaped(text, &['\n', '\t']).into_owned();
+                    }
+                    other => for_people(other),
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(for_people),
+        Value::String(text) => *text = escaped(text, &[]).into_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Where log lines go. Each is written at once, so that its end is its only line break.
+#[derive(Debug)]
+pub struct Lines<W> {
+    pub out: W,
+    /// Lines are coloured, and their own sequences are kept. The formatter escapes those of others.
+    pub coloured: bool,
+}
+
+impl<W: io::Write> io::Write for Lines<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let (text, end) = text.strip_suffix('\n').map_or((&*text, ""), |text| (text, "\n"));
+        let keep: &[char] = if self.coloured { &['\u{1b}'] } else { &[] };
+        self.out.write_all(format!("{}{end}", escaped(text, keep)).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+
+    const HARMFUL: &str = "a\u{1b}[2J\u{9b}31m\u{7f}\r\n\u{202e}b";
+
+    #[test]
+    fn only_what_is_harmful_is_escaped() {
+        assert_eq!(escaped(HARMFUL, &[]), r"a\u001b[2J\u009b31m\u007f\u000d\u000a\u202eb");
+        assert!(matches!(escaped("Übung 🔔 \"quoted\" \\ שלום", &[]), Cow::Borrowed(_)));
+        let mut answer = json!({"event_id": "a\nb", "items": ["\u{9b}"], "error": "503\nbusy\u{1b}", "n": 1});
+        for_people(&mut answer);
+        let shown =
+            json!({"event_id": "a\\u000ab", "items": ["\\u009b"], "error": "503\nbusy\\u001b", "n": 1});
+        assert_eq!(answer, shown);
+    }
+
+    /// What a subscriber writes of an event with harmful fields and a harmful message.
+    fn logged(coloured: bool, as_json: bool) -> String {
+        #[derive(Clone, Default)]
+        struct Kept(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+        impl io::Write for Kept {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        impl<'a> MakeWriter<'a> for Kept {
+            type Writer = Lines<Kept>;
+            fn make_writer(&'a self) -> Lines<Kept> {
+                Lines { out: self.clone(), coloured: false }
+            }
+        }
+        let kept = Kept::default();
+        let out = kept.clone();
+        let logs = tracing_subscriber::fmt().with_ansi(false);
+        let log = || {
+            tracing::warn!(shown = %HARMFUL, debugged = ?HARMFUL, text = HARMFUL, "message {HARMFUL}");
+        };
+        if as_json {
+            tracing::subscriber::with_default(logs.json().with_writer(kept).finish(), log);
+        } else if coloured {
+            let writer = move || Lines { out: kept.clone(), coloured };
+            tracing::subscriber::with_default(logs.with_ansi(true).with_writer(writer).finish(), log);
+        } else {
+            tracing::subscriber::with_default(logs.with_writer(kept).finish(), log);
+        }
+        let bytes = out.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_log_line_is_one_line_without_anything_harmful() {
+        for as_json in [false, true] {
+            let line = logged(false, as_json);
+            let line = line.strip_suffix('\n').unwrap();
+            assert!(!line.chars().any(is_harmful), "{line:?}");
+            if as_json {
+                let read: Value = serde_json::from_str(line).unwrap();
+                assert_eq!(read["fields"]["shown"], HARMFUL);
+            }
+        }
+        let coloured = logged(true, false);
+        assert!(coloured.contains("\u{1b}[") && !coloured.contains("\u{1b}[2J"), "{coloured:?}");
+        assert_eq!(coloured.lines().count(), 1, "{coloured:?}");
+    }
+}
