@@ -34,6 +34,7 @@ use campanile_store::{Instance, Store, StoreError};
 use clock::DatabaseClock;
 use completion::Completion;
 
+pub use aside::aside;
 pub use config::EngineConfig;
 pub use latency::Latencies;
 pub use roles::{Role, Roles};

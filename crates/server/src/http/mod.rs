@@ -9,6 +9,7 @@ mod dead_letters;
 mod events;
 mod explain;
 mod health;
+mod heavy;
 mod places;
 mod preview;
 mod problem;
@@ -30,6 +31,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 pub use auth::AdminKey;
 pub use callbacks::TwilioCallbacks;
 pub use connections::{Limits, RESERVED_CONNECTIONS, Routers, serve};
+pub use heavy::Heavy;
 pub use places::{Places, places};
 use problem::Problem;
 
@@ -45,6 +47,7 @@ pub struct App {
     pub public_host: Option<String>,
     pub twilio_callbacks: Option<Arc<TwilioCallbacks>>,
     pub places: Places,
+    pub heavy: Heavy,
     /// A body that takes longer holds memory and a place that others wait for.
     pub body_timeout: Duration,
 }

@@ -15,12 +15,14 @@ use campanile_store::{JsonRow, RowFilter, Table};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::body::{self, Sent};
+use super::body::{self, Received, Sent};
 use super::problem::FieldProblem;
 use super::query::Query;
 use super::{App, Problem};
 
 const MAX_ROWS: usize = 10_000;
+/// Of all rows of a call, those in lists counted in: in memory a value takes some hundred bytes, and two in its text.
+const MAX_VALUES: usize = 250_000;
 
 type Given = Parameters<HashMap<String, String>>;
 
@@ -32,26 +34,37 @@ pub fn methods(table: Table) -> MethodRouter<App> {
 
 async fn write(app: App, table: Table, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
     let received = body::read(&headers, body).await?;
-    let Sent::Many(items) = received.json()? else {
-        return Err(Problem::malformed("the body must be an array of rows"));
+    // Templates are compiled, some for milliseconds each. As rows these take several times the memory of their text, until they are written.
+    let turn = match table {
+        Table::Templates => app.heavy.turn_of_heavy().await,
+        _ => app.heavy.turn(received.len()).await,
     };
-    if items.len() > MAX_ROWS {
-        let detail = format!("at most {MAX_ROWS} rows at a time, here are {}", items.len());
-        return Err(Problem::invalid(vec![FieldProblem { index: MAX_ROWS, pointer: String::new(), detail }]));
-    }
-    let user_types = &app.engine.config.user_types;
-    let rows = match table {
-        Table::Recipients => checked::<Recipient>(&items, user_types)?,
-        Table::Entities => checked::<Entity>(&items, user_types)?,
-        Table::Preferences => checked::<Preference>(&items, user_types)?,
-        Table::Settings => checked::<Setting>(&items, user_types)?,
-        Table::Routing => checked::<Route>(&items, user_types)?,
-        Table::Audiences => checked::<Audience>(&items, user_types)?,
-        Table::Templates => checked::<Template>(&items, user_types)?,
-    };
+    let rows = turn.run(|| rows_of(table, &received, &app.engine.config.user_types))?;
+    drop(received);
     let written = app.engine.store.put_rows(table, rows).await.map_err(Problem::of_write)?;
     app.engine.rules.refresh(app.engine.store.as_ref()).await?;
     Ok(Json(json!({ "written": written })))
+}
+
+fn rows_of(table: Table, received: &Received, user_types: &UserTypes) -> Result<Vec<JsonRow>, Problem> {
+    let Sent::Many(items) = received.json()? else {
+        return Err(Problem::malformed("the body must be an array of rows"));
+    };
+    let items = items.at_most(MAX_ROWS, "rows")?;
+    let values = received.count_values();
+    if values > MAX_VALUES {
+        let detail = format!("at most {MAX_VALUES} values at a time, here are {values}: send fewer rows");
+        return Err(Problem::invalid(vec![FieldProblem { index: 0, pointer: String::new(), detail }]));
+    }
+    match table {
+        Table::Recipients => checked::<Recipient>(&items, user_types),
+        Table::Entities => checked::<Entity>(&items, user_types),
+        Table::Preferences => checked::<Preference>(&items, user_types),
+        Table::Settings => checked::<Setting>(&items, user_types),
+        Table::Routing => checked::<Route>(&items, user_types),
+        Table::Audiences => checked::<Audience>(&items, user_types),
+        Table::Templates => checked::<Template>(&items, user_types),
+    }
 }
 
 /// Rows with every column, defaults filled in.

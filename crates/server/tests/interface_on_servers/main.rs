@@ -21,6 +21,8 @@ mod examples;
 mod fresh;
 #[path = "../interface/groups.rs"]
 mod groups;
+#[path = "../interface/heavy.rs"]
+mod heavy;
 #[path = "../interface/listings.rs"]
 mod listings;
 #[path = "../interface/mails.rs"]
