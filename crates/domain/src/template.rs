@@ -112,7 +112,15 @@ impl Templates {
     /// A row whose source does not compile is left out and named; rows are checked when written, so there should be none.
     pub fn new(rows: Vec<Template>) -> (Self, Vec<String>) {
         let mut templates = Templates { environment: environment(), ..Templates::default() };
-        let problems = rows.into_iter().filter_map(|row| templates.add(row).err()).collect();
+        let (canonical, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(has_canonical_locale);
+        let add = |row: Template| match templates.of_same_language(&row) {
+            Some(other) => Err(format!(
+                "template {} is not used: {other} is for the same language; delete one of them",
+                name(&row)
+            )),
+            None => templates.add(row),
+        };
+        let problems = canonical.into_iter().chain(others).map(add).filter_map(Result::err).collect();
         (templates, problems)
     }
 
@@ -123,8 +131,19 @@ impl Templates {
         Ok(templates)
     }
 
+    /// A row that is there in another spelling of its language, which only SQL can write.
+    fn of_same_language(&self, row: &Template) -> Option<&str> {
+        let rows = self.keys.get(&row.event_type)?.get(&row.channel)?;
+        let compiled = match &row.locale {
+            Selector::Any => rows.any.as_ref(),
+            Selector::Only(locale) => rows.only.get(&locale::normal(locale)),
+        };
+        compiled.map(|compiled| compiled.name.as_str())
+    }
+
+    /// Replaces the row of this language, if there is one.
     fn add(&mut self, row: Template) -> Result<(), String> {
-        let name = format!("{}/{}/{}", row.event_type, row.channel, row.locale);
+        let name = name(&row);
         // Before MJML is compiled, too.
         for (part, source) in sources(&row) {
             check_length(source).map_err(|error| format!("template {name}/{part} {error}"))?;
@@ -224,6 +243,17 @@ impl Templates {
     }
 }
 
+fn name(row: &Template) -> String {
+    format!("{}/{}/{}", row.event_type, row.channel, row.locale)
+}
+
+fn has_canonical_locale(row: &Template) -> bool {
+    match &row.locale {
+        Selector::Any => true,
+        Selector::Only(tag) => locale::canonical(tag) == *tag,
+    }
+}
+
 fn is_among(groups: &RowGroups, event_type: &EventType, channel: Channel) -> bool {
     let event_types = [Selector::Only(event_type.clone()), Selector::Any];
     let of = |event_type: &Selector<EventType>, channel: Selector<Channel>| {
@@ -263,6 +293,11 @@ pub fn in_words(event_type: &EventType) -> String {
 /// Whether this has the form of a language tag: `it`, `pt-BR`, `zh_Hant_HK`.
 pub fn is_locale(text: &str) -> bool {
     locale::is_tag(text)
+}
+
+/// `it_ch` → `it-CH`, as templates are stored.
+pub fn canonical_locale(tag: &str) -> String {
+    locale::canonical(tag)
 }
 
 /// Whether a row can be used at all.

@@ -299,6 +299,28 @@ fn what_is_rendered_once_is_rendered_for_each_language_and_zone() {
 }
 
 #[test]
+fn of_two_spellings_of_a_language_the_usual_one_counts_and_the_other_is_named() {
+    let rows =
+        ["IT", "it", "it_CH", "it-CH", "it-ch"].map(|locale| template("ORDER_CREATED", "*", locale, locale));
+    let (templates, problems) = Templates::new(rows.into());
+    let event_type = EventType::stored("ORDER_CREATED");
+    let mut renderer = Renderer::new(&templates, &event_type, &json!({}));
+    for (locale, text) in [("it", "it"), ("IT-CH", "it-CH")] {
+        assert_eq!(renderer.render(None, &person(&json!({"locale": locale}))).unwrap().title, text);
+    }
+    let named = |locale: &str, other: &str| {
+        format!(
+            "template ORDER_CREATED/*/{locale} is not used: ORDER_CREATED/*/{other} is for the same language; delete one of them"
+        )
+    };
+    assert_eq!(problems, [named("IT", "it"), named("it_CH", "it-CH"), named("it-ch", "it-CH")]);
+    // A draft stands in for the row of its language.
+    let drafted = templates.with(template("ORDER_CREATED", "*", "IT", "draft")).unwrap();
+    let mut renderer = Renderer::new(&drafted, &event_type, &json!({}));
+    assert_eq!(renderer.render(None, &person(&json!({"locale": "it"}))).unwrap().title, "draft");
+}
+
+#[test]
 fn the_language_is_that_of_the_text_for_html_and_previews_too() {
     let rows = vec![
         row(

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{MethodRouter, put};
 use campanile_domain::recipient::{Entity, Recipient};
 use campanile_domain::row::{Audience, Preference, Route, Row, Setting, Template};
+use campanile_domain::template::{canonical_locale, is_locale};
 use campanile_domain::user_type::UserTypes;
 use campanile_store::{JsonRow, RowFilter, Table};
 use serde_json::value::RawValue;
@@ -76,11 +77,15 @@ fn checked<T: Row>(items: &[&RawValue], user_types: &UserTypes) -> Result<Vec<Js
             detail: e.detail,
         })
     })?;
-    let object = |row: &T| match serde_json::to_value(row) {
+    if let Some((index, error)) = T::collision(&rows) {
+        let problem = FieldProblem { index, pointer: format!("/{}", error.field), detail: error.detail };
+        return Err(Problem::invalid(vec![problem]));
+    }
+    let object = |row: T| match serde_json::to_value(row.canonical()) {
         Ok(Value::Object(object)) => object,
         _ => JsonRow::new(),
     };
-    Ok(rows.iter().map(object).collect())
+    Ok(rows.into_iter().map(object).collect())
 }
 
 async fn list(app: App, table: Table, given: HashMap<String, String>) -> Result<Json<Value>, Problem> {
@@ -95,6 +100,7 @@ async fn list(app: App, table: Table, given: HashMap<String, String>) -> Result<
         return Err(Problem::bad_query(format!("active: `{active}` is neither `true` nor `false`")));
     }
     query.end(&format!("{}, cursor, limit", table.filters().collect::<Vec<_>>().join(", ")))?;
+    let columns = columns.into_iter().map(|(name, value)| (name, as_stored(table, name, value))).collect();
     let items = app.engine.store.list_rows(table, RowFilter { columns, after, limit }).await?;
     let next = items.last().filter(|_| items.len() == limit).map(|last| {
         let key: Vec<&Value> = table.key().iter().map(|name| &last[*name]).collect();
@@ -123,9 +129,21 @@ async fn delete(app: App, table: Table, given: HashMap<String, String>) -> Resul
         })?);
     }
     query.end(&table.key().join(", "))?;
-    if !app.engine.store.delete_row(table, key).await? {
+    let stored =
+        table.key().iter().zip(key.clone()).map(|(name, value)| as_stored(table, name, value)).collect();
+    // A row that SQL wrote may have a language in another spelling.
+    if !app.engine.store.delete_row(table, key).await? && !app.engine.store.delete_row(table, stored).await? {
         return Err(Problem::not_found("no row has this key"));
     }
     app.engine.rules.refresh(app.engine.store.as_ref()).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// A column of a key in the spelling in which it is written.
+fn as_stored(table: Table, column: &str, value: String) -> String {
+    if table == Table::Templates && column == "locale" && is_locale(&value) {
+        canonical_locale(&value)
+    } else {
+        value
+    }
 }

@@ -4,6 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::fresh::{Fresh, encoded, with};
+use crate::support::{staff, until};
 
 const PATHS: [&str; 7] = [
     "/v1/recipients",
@@ -179,6 +180,47 @@ async fn rules_that_are_wrong_are_refused() {
         (json!({"body": "{{ payload.list | selectattr('a', 'nope') | list }}"}), "/body"),
     ];
     assert_refused(&server, "/v1/templates", &templates).await;
+}
+
+#[tokio::test]
+async fn a_language_has_one_row_however_it_is_written() {
+    let server = Fresh::start();
+    server.put("/v1/recipients", staff()).await;
+    let row = |locale: &str, title: &str| json!({"event_type": "RESERVATION_REQUESTED", "locale": locale, "title": title});
+    let both = json!([row("it", "Ciao"), row("de", "Hallo"), row("IT", "Salve")]);
+    let refused = server.try_put("/v1/templates", &both).await;
+    refused.assert_problem(422, "invalid").assert_names(2, "/locale").assert_says(&["`IT`", "`it` of row 0"]);
+    let locales = async || {
+        let rows = server.items("/v1/templates?event_type=RESERVATION_REQUESTED").await;
+        rows.iter().map(|row| row["locale"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(locales().await.is_empty());
+    for (locale, title) in [("it", "Ciao"), ("IT", "Salve"), ("it_ch", "Grüezi"), ("it-CH", "Salve")] {
+        server.put("/v1/templates", json!([row(locale, title)])).await;
+    }
+    assert_eq!(locales().await, ["it", "it-CH"]);
+    let found = server.items("/v1/templates?event_type=RESERVATION_REQUESTED&locale=IT_ch").await;
+    assert_eq!((found.len(), &found[0]["title"]), (1, &json!("Salve")));
+
+    // What SQL wrote beside it does not count, and can be deleted.
+    let sql =
+        "INSERT INTO template (event_type, locale, title) VALUES ('RESERVATION_REQUESTED', 'IT', 'SQL')";
+    server.execute(sql).await;
+    let preview = json!({"event": {"event_type": "RESERVATION_REQUESTED"}, "locale": "IT"});
+    until("the rules are read again", async || {
+        server.put("/v1/templates", json!([row("fr", "Salut")])).await;
+        let french = with(&preview, &json!({"locale": "fr"}));
+        (server.post("/v1/templates/preview", &french).await.body["title"] == "Salut").then_some(())
+    })
+    .await;
+    assert_eq!(server.post("/v1/templates/preview", &preview).await.body["title"], "Salve");
+    let key = "/v1/templates?event_type=RESERVATION_REQUESTED&locale=IT";
+    for (status, left) in
+        [(204, ["fr", "it", "it-CH"].as_slice()), (204, &["fr", "it-CH"]), (404, &["fr", "it-CH"])]
+    {
+        assert_eq!(server.delete(key).await.status, status);
+        assert_eq!(locales().await, left);
+    }
 }
 
 #[tokio::test]
