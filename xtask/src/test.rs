@@ -106,7 +106,7 @@ fn run_tests(root: &Path, limit: Duration, filters: &[String], mut servers: Serv
 }
 
 /// Tests that need more of a server than its URL. A server of ours has it; of one that was given, whoever gave it may tell.
-const COMPANIONS: [(&str, &str, &str); 2] = [
+const COMPANIONS: [(&str, &str, &str); 3] = [
     (
         "CAMPANILE_TEST_CA_FILE",
         "postgres::tests::tls",
@@ -116,6 +116,11 @@ const COMPANIONS: [(&str, &str, &str); 2] = [
         "CAMPANILE_TEST_PGBOUNCER_URL",
         "a_pooler_in_session_mode_may_stand_between",
         "nobody says where a pooler of the given database is",
+    ),
+    (
+        "CAMPANILE_TEST_RABBITMQCTL",
+        "permissions::",
+        "nobody says how to give users of the given broker permissions",
     ),
 ];
 

@@ -205,24 +205,41 @@ impl<'a> Progress<'a> {
         Some(page.asking_for_dead_addresses(self.situation))
     }
 
-    /// Takes the page that was asked for. Fewer recipients than its limit mean that the target is done.
-    pub fn take(&mut self, candidates: &[Candidate], groups: &HashMap<EntityRef, Group>) {
+    /// Considers candidates of the page that was asked for, in their order, until `stop` says so behind one of them. Answers how many.
+    pub fn consider(
+        &mut self,
+        candidates: &[Candidate],
+        groups: &HashMap<EntityRef, Group>,
+        stop: impl Fn() -> bool,
+    ) -> usize {
         let targets = Arc::clone(&self.targets);
         let target = &targets[self.next_target];
-        let done = candidates.len() < self.room;
-        self.room -= candidates.len();
-        for candidate in candidates {
+        for (index, candidate) in candidates.iter().enumerate() {
             let told_already = self.cursor.walked.iter().any(|walked| walked.includes(&candidate.recipient));
             if !told_already && self.considered.insert(candidate.recipient.user()) {
-                self.consider(candidate, groups, target);
+                self.consider_one(candidate, groups, target);
+            }
+            if stop() {
+                return index + 1;
             }
         }
-        self.found_in_target |= !candidates.is_empty();
+        candidates.len()
+    }
+
+    /// Ends the page, of which so many were considered. Fewer recipients than its limit mean that the target is done. What was not
+    /// considered is left to the next step.
+    pub fn turn_page(&mut self, page: &[Candidate], considered: usize) {
+        let targets = Arc::clone(&self.targets);
+        let target = &targets[self.next_target];
+        let is_cut = considered < page.len();
+        let done = !is_cut && page.len() < self.room;
+        self.room = if is_cut { 0 } else { self.room - page.len() };
+        self.found_in_target |= considered > 0;
         if done {
             self.finish_target(target);
         } else {
             self.cursor.at = Some(owned(target.order()));
-            self.cursor.after = candidates.last().map(|last| Position::of(&last.recipient));
+            self.cursor.after = page[..considered].last().map(|last| Position::of(&last.recipient));
         }
         self.forget_passed_entities();
     }
@@ -260,7 +277,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    fn consider(&mut self, candidate: &Candidate, groups: &HashMap<EntityRef, Group>, target: &Target) {
+    fn consider_one(&mut self, candidate: &Candidate, groups: &HashMap<EntityRef, Group>, target: &Target) {
         let nothing = Group::default();
         let member_of = candidate.recipient.group();
         let group = groups.get(&member_of).unwrap_or(&nothing);

@@ -1,6 +1,7 @@
 //! The rows that operators write: preferences, settings, routing, audiences, templates. Reading one checks it, so
 //! that a rule that is stored can be applied.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -19,6 +20,17 @@ use crate::user_type::UserTypes;
 /// A row object with the column names of its table. `check` holds what a type alone can't say.
 pub trait Row: Serialize + DeserializeOwned + Send + Sync + 'static {
     fn check(&self, user_types: &UserTypes) -> Result<(), FieldError>;
+
+    /// As it is stored. Names that may be written in several ways are stored in one, so that they are one key.
+    #[must_use]
+    fn canonical(self) -> Self {
+        self
+    }
+
+    /// The first of these rows that has the key of another, though it is written differently. Which of them counts nobody could know.
+    fn collision(_: &[Self]) -> Option<(usize, FieldError)> {
+        None
+    }
 }
 
 /// Which field of a row is wrong, and why.
@@ -157,11 +169,9 @@ impl Row for Setting {
         if !user_types.has_entity_type(&self.entity_type) {
             self.check_user_type(user_types)?;
         }
+        check_roles(self.roles.as_deref())?;
         if let Selector::Only(kind) = &self.kind {
             plain_text("kind", Some(kind))?;
-        }
-        for role in self.roles.iter().flatten() {
-            plain_text("roles", Some(role))?;
         }
         if !self.entity_id.is_any() && !self.kind.is_any() {
             return Err(FieldError::new(
@@ -302,11 +312,22 @@ impl Row for Audience {
         if let Some(path) = &self.entity_path {
             check_entity_path(path)?;
         }
+        check_roles(self.roles.as_deref())?;
         match &self.when {
             Some(when) => rules::check_when(when).map_err(|e| FieldError::new("when", e)),
             None => Ok(()),
         }
     }
+}
+
+/// Roles are texts as ids are.
+fn check_roles(roles: Option<&[String]>) -> Result<(), FieldError> {
+    let wrong = roles.into_iter().flatten().enumerate().find_map(|(index, role)| {
+        crate::id::check(role)
+            .err()
+            .map(|error| FieldError::new(&format!("roles/{index}"), error.to_string()))
+    });
+    wrong.map_or(Ok(()), Err)
 }
 
 fn check_entity_path(path: &str) -> Result<(), FieldError> {
@@ -350,5 +371,25 @@ pub struct Template {
 impl Row for Template {
     fn check(&self, _: &UserTypes) -> Result<(), FieldError> {
         template::check(self)
+    }
+
+    fn canonical(self) -> Self {
+        let locale = match self.locale {
+            Selector::Any => Selector::Any,
+            Selector::Only(tag) => Selector::Only(template::canonical_locale(&tag)),
+        };
+        Template { locale, ..self }
+    }
+
+    fn collision(rows: &[Self]) -> Option<(usize, FieldError)> {
+        let mut tags = HashMap::new();
+        rows.iter().enumerate().find_map(|(index, row)| {
+            let Selector::Only(tag) = &row.locale else { return None };
+            let key = (&row.event_type, &row.channel, template::canonical_locale(tag));
+            let (first, other) = *tags.entry(key).or_insert((index, tag));
+            let detail =
+                || format!("`{tag}` is the same language as `{other}` of row {first}: leave one of them out");
+            (tag != other).then(|| (index, FieldError::new("locale", detail())))
+        })
     }
 }

@@ -286,9 +286,10 @@ proptest! {
     }
 
     #[test]
-    fn the_size_of_the_steps_changes_nothing(case in cases()) {
+    fn the_size_of_the_steps_changes_nothing(mut case in cases()) {
         let whole = case.world.fan_out_by(1_000, &case.event, case.now);
-        for room in [1, 2, 7] {
+        for (room, is_slow) in [(1, false), (2, false), (7, false), (7, true)] {
+            case.world.is_slow = is_slow;
             let steps = case.world.fan_out_by(room, &case.event, case.now);
             let contents = |told: &Told| told.rows.iter().map(content).collect::<Vec<_>>();
             prop_assert_eq!(contents(&steps), contents(&whole), "{} at a time", room);

@@ -88,7 +88,7 @@ fn when_no_condition_holds_the_aggregate_type_decides() {
 
 #[test]
 fn a_condition_that_is_no_expression_is_refused_when_written() {
-    for when in ["payload.total >", "{{ payload }}", "if x", "", &"x".repeat(5_000)] {
+    for when in ["payload.total >", "{{ payload }}", "if x", "", &"x".repeat(9_000)] {
         let row: Audience =
             serde_json::from_value(audience("a", "ADMIN_USER", &json!({"when": when}))).unwrap();
         assert_eq!(row.check(&UserTypes::default()).unwrap_err().field, "when", "{when}");

@@ -2,6 +2,7 @@
 //! beside them `recover` takes over what died, `measure` tells how long what waits has waited, and `rules` keeps the rules in
 //! memory.
 
+mod aside;
 mod backoff;
 mod clock;
 mod completion;
@@ -27,12 +28,14 @@ mod tell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aside::Renderings;
 use campanile_broker::Broker;
 use campanile_channels::Providers;
 use campanile_store::{Instance, Store, StoreError};
 use clock::DatabaseClock;
 use completion::Completion;
 
+pub use aside::aside;
 pub use config::EngineConfig;
 pub use latency::Latencies;
 pub use roles::{Role, Roles};
@@ -62,6 +65,7 @@ pub struct Engine {
     pub latencies: Arc<Latencies>,
     clock: Arc<DatabaseClock>,
     untold: Arc<Untold>,
+    renderings: Arc<Renderings>,
     /// How many batches may be received at the same time, besides those that are urgent.
     batches: Arc<Semaphore>,
 }
@@ -92,6 +96,7 @@ impl Engine {
             latencies: Arc::default(),
             clock: Arc::new(clock),
             untold: Arc::default(),
+            renderings: Arc::default(),
             batches,
         })
     }

@@ -10,6 +10,7 @@ use campanile_store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
+use crate::aside::aside;
 
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -46,7 +47,9 @@ impl RuleCache {
 /// The version is read first: a change in between is then read twice and not missed.
 async fn read(store: &dyn Store, user_types: &UserTypes) -> Result<(i64, Arc<Rules>), StoreError> {
     let version = store.rule_version().await?;
-    let (rules, problems) = Rules::new(user_types.clone(), store.rule_rows().await?);
+    let rows = store.rule_rows().await?;
+    // Templates are compiled.
+    let (rules, problems) = aside(|| Rules::new(user_types.clone(), rows));
     for problem in problems {
         tracing::error!(%problem, "a rule is wrong: write it again over HTTP, which says what is expected");
     }

@@ -14,6 +14,9 @@ const MAX_WEIGHT: usize = 64;
 const MAX_WEIGHT_IN_LOOP: usize = 16;
 /// The weights of all values that `set`, `with` and `for` keep: thousands of values may be kept, but not of large ones.
 const MAX_KEPT_WEIGHT: usize = 400;
+/// Comparisons, `in` and slices in a tag, times the weight of what it is about. Each may look at every item of a payload, which takes
+/// some milliseconds, and nothing looks at the time meanwhile.
+const MAX_LOOKS: usize = 32;
 const MAX_FILTERS: usize = 12;
 /// MiniJinja adds lists without copying them, up to 32 at once; behind that it copies, and a short list of numbers is long in memory.
 const MAX_SUMMANDS: usize = 16;
@@ -147,6 +150,11 @@ impl<'a> Tally<'a> {
                 "this is {place}put together from more than {limit} values, those of its parts counted in: write them in several tags"
             ));
         }
+        if looks(tokens).saturating_mul(weight) > MAX_LOOKS {
+            return Err(format!(
+                "one tag compares or slices more than {MAX_LOOKS} values, those of their parts counted in: use several tags"
+            ));
+        }
         Ok(weight)
     }
 }
@@ -210,22 +218,81 @@ fn has_step(tokens: &[Token<'_>]) -> bool {
     false
 }
 
+/// How often values are looked at from their beginning to their end. A text or number of the source is soon compared to anything.
+fn looks(tokens: &[Token<'_>]) -> usize {
+    let is_plain = |token: Option<&Token<'_>>| matches!(token, Some(Token::Text(_) | Token::Number));
+    let compares = |(at, token): &(usize, &Token<'_>)| match token {
+        Token::Sign("==" | "!=" | "<" | "<=" | ">" | ">=") => {
+            !is_plain(tokens.get(at + 1))
+                && !is_plain(at.checked_sub(1).and_then(|before| tokens.get(before)))
+        }
+        Token::Name("in") => {
+            let mut list = tokens[at + 1..].iter();
+            let plain = |token: &Token<'_>| is_plain(Some(token)) || *token == Token::Sign(",");
+            list.next() != Some(&Token::Sign("["))
+                || list.find(|token| !plain(token)) != Some(&Token::Sign("]"))
+        }
+        _ => false,
+    };
+    tokens.iter().enumerate().filter(compares).count() + slices(tokens)
+}
+
+/// What puts values together. A slice does, too: of a list it is no copy, but a way through what it is of.
 fn joints(tokens: &[Token<'_>]) -> usize {
+    let signs = tokens.iter().filter(|token| matches!(token, Token::Sign("~" | "+"))).count();
+    signs + slices(tokens) + commas(tokens)
+}
+
+fn slices(tokens: &[Token<'_>]) -> usize {
     let mut count = 0;
-    // Whether each open bracket is a list's or a mapping's; commas between arguments put nothing together.
-    let mut literals = Vec::new();
+    let mut open = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
-        let behind_value = at > 0 && matches!(tokens[at - 1], Token::Name(_) | Token::Sign(")" | "]"));
         match token {
-            Token::Sign("~" | "+") => count += 1,
-            Token::Sign("(" | "[") => literals.push(!behind_value),
-            Token::Sign("{") => literals.push(true),
-            Token::Sign(")" | "]" | "}") => drop(literals.pop()),
-            Token::Sign(",") if literals.last() == Some(&true) => count += 1,
+            Token::Sign("[") => open.push(is_behind_value(tokens, at)),
+            Token::Sign("(" | "{") => open.push(false),
+            Token::Sign(")" | "]" | "}") => drop(open.pop()),
+            Token::Sign(":") if open.last() == Some(&true) => count += 1,
             _ => {}
         }
     }
     count
+}
+
+/// Those of lists and mappings that hold more than texts and numbers of the source; commas between arguments put nothing together.
+fn commas(tokens: &[Token<'_>]) -> usize {
+    #[derive(Default)]
+    struct Open {
+        is_literal: bool,
+        commas: usize,
+        has_name: bool,
+    }
+    let mut count = 0;
+    let mut open: Vec<Open> = Vec::new();
+    for (at, token) in tokens.iter().enumerate() {
+        match (token, open.last_mut()) {
+            (Token::Sign("(" | "["), _) => {
+                open.push(Open { is_literal: !is_behind_value(tokens, at), ..Open::default() });
+            }
+            (Token::Sign("{"), _) => open.push(Open { is_literal: true, ..Open::default() }),
+            (Token::Sign(")" | "]" | "}"), Some(Open { is_literal, commas, has_name })) => {
+                count += if *is_literal && *has_name { *commas } else { 0 };
+                let has_name = *has_name;
+                open.pop();
+                if let Some(outer) = open.last_mut() {
+                    outer.has_name |= has_name;
+                }
+            }
+            (Token::Sign(","), Some(innermost)) => innermost.commas += 1,
+            (Token::Name(_), Some(innermost)) => innermost.has_name = true,
+            _ => {}
+        }
+    }
+    // What is not closed is no template either.
+    count + open.iter().map(|open| open.commas).sum::<usize>()
+}
+
+fn is_behind_value(tokens: &[Token<'_>], at: usize) -> bool {
+    at > 0 && matches!(tokens[at - 1], Token::Name(_) | Token::Sign(")" | "]"))
 }
 
 #[cfg(test)]
@@ -254,6 +321,10 @@ mod tests {
             format!("{{{{ p{} }}}}", " + p".repeat(16)),
             "{% for x in p[::-1] %}{% endfor %}".to_owned(),
             "{{ p[{'a': 1}['a']:9:n] }}".to_owned(),
+            format!("{{% if {} %}}{{% endif %}}", vec!["a.b == c.d"; 33].join(" and ")),
+            format!("{{% if {} %}}{{% endif %}}", vec!["'a' in b"; 33].join(" or ")),
+            format!("{{% if {} %}}{{% endif %}}", vec!["a[1:]"; 6].join(" or ")),
+            "{% set a = b + b + b + b + b + b + b + b + b %}{% if a == b and a == c and a == d and a == e %}{% endif %}".to_owned(),
         ] {
             assert!(check(&source).is_err(), "{source}");
         }
@@ -266,7 +337,7 @@ mod tests {
             ("c ~ c ~ c ~ c ~ c ~ c ~ c ~ c", MAX_KEPT_WEIGHT / 8),
             ("[c, c]", MAX_KEPT_WEIGHT / 2),
             ("c | upper", MAX_KEPT_WEIGHT),
-            ("c[1:]", MAX_KEPT_WEIGHT),
+            ("c[1:]", MAX_KEPT_WEIGHT / 2),
             ("range(1000)", MAX_KEPT_WEIGHT),
         ] {
             let sets = |count| {
@@ -303,6 +374,9 @@ mod tests {
             "{% if a %}{% set b = {'x': 1, 'y': 2} %}{% elif c %}{% set b = {'x': 3, 'y': 4} %}{% else %}{% set b = {'x': 5, 'y': 6} %}{% endif %}",
             "{% set months = ['gen', 'feb', 'mar', 'apr', 'mag', 'giu', 'lug', 'ago', 'set', 'ott', 'nov', 'dic'] %}{% for d in payload.days %}{{ d.day ~ ' ' ~ months[d.month] ~ ' ' ~ d.year }}{% endfor %}",
             "{{ payload.name[:40] ~ {'a': payload.list[1:], 'b': 2}['a'] }}",
+            &format!("{{% if {} %}}a{{% endif %}}", vec!["a.b == 'c' or a.d in ['e', 5]"; 20].join(" or ")),
+            &format!("{{% if {} %}}a{{% endif %}}", vec!["a.b == c.d"; 30].join(" and ")),
+            &format!("{{% set a = {{{}}}[b] %}}", vec!["'c': 1"; 50].join(", ")),
             "a * b {# * #} {{ '*' }}",
         ] {
             assert_eq!(check(source), Ok(()), "{source}");

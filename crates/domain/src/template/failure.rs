@@ -2,6 +2,7 @@
 //! the variable only while an expression stands in one line; so line breaks inside tags are taken for another white space,
 //! which still counts as a line here.
 
+use super::checkpoints;
 use super::mjml::Html;
 use super::tags::{LINE_BREAK_IN_TAG, TagKind, length_of_text, line_of, tags};
 
@@ -48,7 +49,7 @@ pub fn describe_in(error: &minijinja::Error, html: Option<&Html>) -> String {
     }
     let at = error.range().map(|range| range.start).or_else(|| Some(start_of_line(source?, error.line()?)));
     let line = match (html, at, source) {
-        (Some(html), Some(at), _) => Some(html.line(at)),
+        (Some(html), Some(at), _) => Some(html.line(checkpoints::place_before(&html.source, at))),
         (Some(_), None, _) => None,
         (None, Some(at), Some(source)) => Some(line_of(source, at)),
         (None, _, _) => error.line(),

@@ -1,10 +1,16 @@
-//! What templates can call beside MiniJinja's own: filters that have a limit where MiniJinja's have none, and some that are
-//! missing. Those that speak a language are in [`super::localized`].
+//! The filters and functions of templates, and no others: MiniJinja's own within limits on what they get and answer, some of ours
+//! where that is not enough, and some that MiniJinja lacks. Each looks at the time first. Those that speak a language are in
+//! [`super::localized`].
 
+use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
+use std::sync::LazyLock;
 
-use minijinja::value::{Kwargs, Rest, ValueIter, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, HtmlEscape, State, Value, filters};
+use minijinja::value::{Kwargs, Rest, StringInput, ValueIter, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value, filters};
+
+use super::escape::Escaped;
+use super::{deadline, localized};
 
 /// What one filter may answer. A body fits, even where every second letter of it has to be escaped.
 pub const MAX_TEXT_BYTES: usize = 128 * 1024;
@@ -12,49 +18,97 @@ pub const MAX_TEXT_BYTES: usize = 128 * 1024;
 const MAX_ITEMS: usize = 5_000;
 const MAX_RANGE: i64 = 1_000;
 
-/// Replaces what has no limit, and takes away what can't have one or is nobody's business.
+/// How much of text and items a filter or test takes. Any payload fits.
+const MAX_INPUT_BYTES: usize = 1024 * 1024;
+const ITEM_BYTES: usize = 24;
+/// More would be a text in a text.
+const MAX_TRIMMED_CHARS: usize = 100;
+
+/// What a filter or test may get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// It takes the same time for all, or sees to its limits itself.
+    Anything,
+    /// No more than [`MAX_INPUT_BYTES`] in each argument. A filter answers no more either.
+    Limited,
+}
+
+impl Takes {
+    pub fn check(self, given: &[Value]) -> Result<(), Error> {
+        if self == Takes::Anything { Ok(()) } else { given.iter().try_for_each(check_size) }
+    }
+}
+
+/// All there are: the environment begins without any.
+static FILTERS: LazyLock<Vec<(&str, Takes, Value)>> = LazyLock::new(|| {
+    use Takes::{Anything, Limited};
+    let mut all = vec![
+        ("abs", Anything, Value::from_function(filters::abs)),
+        ("attr", Anything, Value::from_function(filters::attr)),
+        ("bool", Anything, Value::from_function(filters::bool)),
+        ("capitalize", Limited, Value::from_function(filters::capitalize)),
+        ("count", Anything, Value::from_function(filters::length)),
+        ("d", Anything, Value::from_function(filters::default)),
+        ("default", Anything, Value::from_function(filters::default)),
+        ("dictsort", Limited, Value::from_function(filters::dictsort)),
+        ("e", Anything, Value::from_function(escape)),
+        ("escape", Anything, Value::from_function(escape)),
+        ("first", Anything, Value::from_function(filters::first)),
+        ("float", Anything, Value::from_function(filters::float)),
+        ("groupby", Limited, Value::from_function(filters::groupby)),
+        ("int", Anything, Value::from_function(filters::int)),
+        ("items", Limited, Value::from_function(filters::items)),
+        ("join", Anything, Value::from_function(join)),
+        ("last", Anything, Value::from_function(filters::last)),
+        ("length", Anything, Value::from_function(filters::length)),
+        ("lines", Limited, Value::from_function(filters::lines)),
+        ("list", Limited, Value::from_function(filters::list)),
+        ("lower", Limited, Value::from_function(filters::lower)),
+        ("map", Anything, Value::from_function(map)),
+        ("max", Limited, Value::from_function(filters::max)),
+        ("min", Limited, Value::from_function(filters::min)),
+        ("paragraphs", Anything, Value::from_function(paragraphs)),
+        ("reject", Limited, Value::from_function(filters::reject)),
+        ("rejectattr", Limited, Value::from_function(filters::rejectattr)),
+        ("replace", Anything, Value::from_function(replace)),
+        ("reverse", Limited, Value::from_function(filters::reverse)),
+        ("round", Anything, Value::from_function(filters::round)),
+        ("safe", Limited, Value::from_function(filters::safe)),
+        ("select", Limited, Value::from_function(filters::select)),
+        ("selectattr", Limited, Value::from_function(filters::selectattr)),
+        ("sort", Limited, Value::from_function(filters::sort)),
+        ("split", Limited, Value::from_function(filters::split)),
+        ("string", Anything, Value::from_function(string)),
+        ("sum", Anything, Value::from_function(sum)),
+        ("times", Anything, Value::from_function(times)),
+        ("title", Limited, Value::from_function(filters::title)),
+        ("trim", Limited, Value::from_function(trim)),
+        ("unique", Limited, Value::from_function(filters::unique)),
+        ("upper", Limited, Value::from_function(filters::upper)),
+        ("urlencode", Anything, Value::from_function(urlencode)),
+    ];
+    all.extend(localized::filters().map(|(name, filter)| (name, Anything, filter)));
+    all
+});
+
 pub fn add(environment: &mut Environment<'_>) {
-    for name in ["batch", "chain", "format", "indent", "pprint", "slice", "zip"] {
-        environment.remove_filter(name);
-    }
-    for name in ["debug", "dict", "namespace"] {
-        environment.remove_global(name);
-    }
-    for (name, filter) in [
-        ("dictsort", Value::from_function(filters::dictsort)),
-        ("groupby", Value::from_function(filters::groupby)),
-        ("lines", Value::from_function(filters::lines)),
-        ("list", Value::from_function(filters::list)),
-        ("reject", Value::from_function(filters::reject)),
-        ("rejectattr", Value::from_function(filters::rejectattr)),
-        ("reverse", Value::from_function(filters::reverse)),
-        ("select", Value::from_function(filters::select)),
-        ("selectattr", Value::from_function(filters::selectattr)),
-        ("sort", Value::from_function(filters::sort)),
-        ("split", Value::from_function(filters::split)),
-        ("unique", Value::from_function(filters::unique)),
-    ] {
-        environment.add_filter(name, move |state: &mut State, mut given: Rest<Value>, named: Kwargs| {
-            given.first().map_or(Ok(()), check_size)?;
+    for (name, takes, filter) in FILTERS.iter() {
+        environment.add_filter(*name, move |state: &mut State, mut given: Rest<Value>, named: Kwargs| {
+            deadline::check()?;
+            takes.check(&given)?;
             if named.args().next().is_some() {
                 given.push(Value::from(named));
             }
             let result = filter.call(state, &given)?;
-            check_size(&result)?;
+            takes.check(std::slice::from_ref(&result))?;
             Ok::<_, Error>(result)
         });
     }
-    environment.add_filter("escape", escape);
-    environment.add_filter("e", escape);
-    environment.add_filter("join", join);
-    environment.add_filter("map", map);
-    environment.add_filter("paragraphs", paragraphs);
-    environment.add_filter("replace", replace);
-    environment.add_filter("string", string);
-    environment.add_filter("sum", sum);
-    environment.add_filter("times", times);
-    environment.add_filter("urlencode", urlencode);
     environment.add_function("range", range);
+}
+
+pub fn is_known(name: &str) -> bool {
+    FILTERS.iter().any(|(known, ..)| *known == name)
 }
 
 fn too_large() -> Error {
@@ -66,17 +120,36 @@ pub fn missing(value: &Value) -> Error {
     value.get_attr("").err().unwrap_or_else(|| Error::from(ErrorKind::UndefinedError))
 }
 
-pub fn invalid(what: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+pub fn invalid(what: impl Into<Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidOperation, what)
 }
 
-/// Before a list is made of it, and of the list: a text of many letters is a list that is many times as large.
+/// Of what a filter gets, and of what it answers.
 fn check_size(value: &Value) -> Result<(), Error> {
-    match value.as_str() {
-        Some(text) if text.len() > MAX_TEXT_BYTES => Err(too_large()),
-        None if value.try_iter().is_ok_and(|mut items| items.nth(MAX_ITEMS).is_some()) => Err(too_many()),
-        _ => Ok(()),
+    if value.as_str().is_some_and(|text| text.len() > MAX_TEXT_BYTES) {
+        return Err(too_large());
     }
+    if value.as_str().is_none() && value.try_iter().is_ok_and(|mut items| items.nth(MAX_ITEMS).is_some()) {
+        return Err(too_many());
+    }
+    let mut left = MAX_INPUT_BYTES;
+    take_size(value, &mut left)
+}
+
+/// With everything inside, each time it is there: who sorts a list looks at the text of each item.
+fn take_size(value: &Value, left: &mut usize) -> Result<(), Error> {
+    let bytes = value.as_str().map_or(ITEM_BYTES, str::len);
+    *left = left.checked_sub(bytes).ok_or_else(|| {
+        invalid(format!("a value has more than {MAX_INPUT_BYTES} bytes, those of its items counted in"))
+    })?;
+    let Some(object) = value.as_object() else { return Ok(()) };
+    if let Some(mut pairs) = object.try_iter_pairs() {
+        return pairs.try_for_each(|(name, value)| {
+            take_size(&name, left)?;
+            take_size(&value, left)
+        });
+    }
+    object.try_iter().into_iter().flatten().try_for_each(|item| take_size(&item, left))
 }
 
 fn too_many() -> Error {
@@ -119,11 +192,18 @@ fn string(value: &Value) -> Result<Value, Error> {
     if value.as_str().is_some() { Ok(value.clone()) } else { text_of(value).map(Value::from) }
 }
 
-fn escape(state: &mut State, value: &Value) -> Result<Value, Error> {
-    if !value.is_safe() {
-        limited(HtmlEscape(&text_of(value)?))?;
+fn escape(value: &Value) -> Result<Value, Error> {
+    if value.is_safe() {
+        return Ok(value.clone());
     }
-    filters::escape(state, value)
+    limited(Escaped(&text_of(value)?)).map(Value::from_safe_string)
+}
+
+fn trim(value: StringInput<'_>, characters: Option<Cow<'_, str>>) -> Result<Value, Error> {
+    if characters.as_ref().is_some_and(|characters| characters.chars().nth(MAX_TRIMMED_CHARS).is_some()) {
+        return Err(invalid(format!("`trim` takes at most {MAX_TRIMMED_CHARS} characters")));
+    }
+    Ok(filters::trim(value, characters))
 }
 
 fn urlencode(value: &Value) -> Result<String, Error> {
@@ -150,7 +230,7 @@ fn join(state: &State, value: &Value, between: Option<&Value>) -> Result<Value, 
     let safe = any_safe && !matches!(state.auto_escape(), AutoEscape::None);
     let shown = |value: &Value| {
         let text = text_of(value)?;
-        if safe && !value.is_safe() { limited(HtmlEscape(&text)) } else { Ok(text) }
+        if safe && !value.is_safe() { limited(Escaped(&text)) } else { Ok(text) }
     };
     let between = shown(&between)?;
     let mut joined = String::new();
@@ -214,7 +294,7 @@ fn times(value: &Value, by: &Value) -> Result<Value, Error> {
 fn paragraphs(value: &Value) -> Result<Value, Error> {
     let text = text_of(value)?.replace('\r', "");
     let paragraph = |text: &str| {
-        let lines: Vec<String> = text.lines().map(|line| HtmlEscape(line).to_string()).collect();
+        let lines: Vec<String> = text.lines().map(|line| Escaped(line).to_string()).collect();
         format!("<p>{}</p>", lines.join("<br>"))
     };
     let mut html = String::new();
@@ -228,6 +308,7 @@ fn paragraphs(value: &Value) -> Result<Value, Error> {
 }
 
 fn range(first: i64, end: Option<i64>, step: Option<i64>) -> Result<Vec<i64>, Error> {
+    deadline::check()?;
     let (start, end) = end.map_or((0, first), |end| (first, end));
     let step = step.unwrap_or(1);
     if step == 0 {
@@ -244,14 +325,16 @@ fn range(first: i64, end: Option<i64>, step: Option<i64>) -> Result<Vec<i64>, Er
 
 #[cfg(test)]
 mod tests {
+    use super::super::predicates;
     use super::*;
     use minijinja::{UndefinedBehavior, context};
 
     fn render(source: &str) -> Result<String, String> {
-        let mut environment = Environment::new();
+        let mut environment = Environment::empty();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
         add(&mut environment);
+        predicates::add(&mut environment);
         let big = "&".repeat(60_000);
         let rows = vec![context! { n => "a<" }, context! { n => "b" }];
         let context = context! { big, rows, list => vec!["x"; 30_000] };

@@ -19,6 +19,24 @@ pub fn is_tag(text: &str) -> bool {
     is_language && parts_fit && count <= MAX_PARTS
 }
 
+/// The way in which BCP 47 writes a tag: `IT_ch` → `it-CH`, `ZH-hANT-hk` → `zh-Hant-HK`.
+pub fn canonical(tag: &str) -> String {
+    let mut behind_singleton = false;
+    let mut written = Vec::new();
+    for (index, part) in tag.split(['-', '_']).enumerate() {
+        let mut part = part.to_ascii_lowercase();
+        match part.len() {
+            _ if index == 0 || behind_singleton => {}
+            2 => part.make_ascii_uppercase(),
+            4 => part[..1].make_ascii_uppercase(),
+            _ => {}
+        }
+        behind_singleton |= part.len() == 1;
+        written.push(part);
+    }
+    written.join("-")
+}
+
 /// One way of writing it, so that two ways can be compared: `it_CH` → `it-ch`. What is too long to be one is cut.
 pub fn normal(locale: &str) -> String {
     let end = locale.match_indices(['-', '_']).nth(MAX_PARTS - 1).map_or(locale.len(), |(end, _)| end);
@@ -56,6 +74,20 @@ mod tests {
             "it-a-b-c-d-e",
         ] {
             assert!(!is_tag(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_tag_has_one_way_to_be_written() {
+        for (tag, canonical) in [
+            ("IT", "it"),
+            ("it_ch", "it-CH"),
+            ("ZH-hANT-hk", "zh-Hant-HK"),
+            ("es-419", "es-419"),
+            ("EN-x-US", "en-x-us"),
+        ] {
+            assert_eq!(super::canonical(tag), canonical);
+            assert_eq!(super::canonical(canonical), canonical);
         }
     }
 

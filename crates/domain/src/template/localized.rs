@@ -14,7 +14,7 @@ use icu_plurals::{PluralCategory, PluralOperands, PluralRules};
 use jiff::civil;
 use jiff::tz::TimeZone;
 use minijinja::value::{Kwargs, Object, ValueKind};
-use minijinja::{Environment, Error, State, Value};
+use minijinja::{Error, State, Value};
 
 use super::currency;
 use super::filters::{invalid, missing, text_of};
@@ -33,13 +33,15 @@ pub const BY_LOCALE: [&str; 6] = ["currency", "date", "datetime", "number", "plu
 /// Those of them that depend on where the reader is, too.
 pub const BY_ZONE: [&str; 3] = ["date", "datetime", "time"];
 
-pub fn add(environment: &mut Environment<'_>) {
-    environment.add_filter("currency", currency);
-    environment.add_filter("date", date);
-    environment.add_filter("datetime", datetime);
-    environment.add_filter("number", number);
-    environment.add_filter("plural", plural);
-    environment.add_filter("time", time);
+pub fn filters() -> [(&'static str, Value); 6] {
+    [
+        ("currency", Value::from_function(currency)),
+        ("date", Value::from_function(date)),
+        ("datetime", Value::from_function(datetime)),
+        ("number", Value::from_function(number)),
+        ("plural", Value::from_function(plural)),
+        ("time", Value::from_function(time)),
+    ]
 }
 
 /// Whoever a text is for, as far as its form depends on it.
@@ -53,8 +55,8 @@ impl Object for Reader {}
 
 impl Reader {
     /// A locale that is none falls back to the part of it that is one, and in the end to English.
-    pub fn new(locale: Option<&str>, zone: TimeZone) -> Self {
-        let mut tag = locale::normal(locale.unwrap_or(DEFAULT_LOCALE));
+    pub fn new(locale: &str, zone: TimeZone) -> Self {
+        let mut tag = locale::normal(locale);
         let locale = loop {
             match (Locale::try_from_str(&tag), tag.rsplit_once('-')) {
                 (Ok(locale), _) => break locale,
@@ -313,14 +315,15 @@ fn written(reader: &Reader, decimal: &Decimal) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::filters;
     use super::*;
-    use minijinja::UndefinedBehavior;
+    use minijinja::{Environment, UndefinedBehavior};
 
     fn render(locale: Option<&str>, zone: &str, expression: &str) -> Result<String, String> {
-        let mut environment = Environment::new();
+        let mut environment = Environment::empty();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        add(&mut environment);
-        let reader = Reader::new(locale, TimeZone::get(zone).unwrap());
+        filters::add(&mut environment);
+        let reader = Reader::new(locale.unwrap_or(DEFAULT_LOCALE), TimeZone::get(zone).unwrap());
         let context = Value::from(std::collections::BTreeMap::from([
             (READER, Value::from_object(reader)),
             ("at", Value::from("2026-01-21T18:30:05Z")),

@@ -1,19 +1,24 @@
 //! Where templates and `when` run: one environment with its limits, and which filters and tests it has.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use minijinja::{AutoEscape, Environment, UndefinedBehavior, context};
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior, Value};
 
+use super::checkpoints::{IN_TIME, MARK};
+use super::deadline::Deadline;
+use super::escape::Escaped;
 use super::failure::describe;
 use super::tags::{self, TagKind, Token};
-use super::{bounds, filters, localized};
+use super::{bounds, deadline, filters, predicates};
 
 const FUEL: u64 = 100_000;
 /// Loops in loops; a stack is not endless.
 const MAX_DEPTH: usize = 50;
 
 pub fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
+    let mut environment = Environment::empty();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|name| {
         if name.ends_with("/html") { AutoEscape::Html } else { AutoEscape::None }
@@ -21,23 +26,51 @@ pub fn environment() -> Environment<'static> {
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(MAX_DEPTH);
     environment.set_debug(true);
+    environment.set_formatter(write_value);
     filters::add(&mut environment);
-    localized::add(&mut environment);
+    predicates::add(&mut environment);
+    environment.add_function(IN_TIME, || deadline::check().map(|()| true));
     environment
 }
 
+/// What `{{ … }}` writes.
+fn write_value(output: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    deadline::check()?;
+    let written = match (state.auto_escape(), value.as_str()) {
+        (AutoEscape::None, _) => write!(output, "{value}"),
+        (_, Some(text)) if value.is_safe() => output.write_str(text),
+        (_, Some(text)) => write!(output, "{}", Escaped(text)),
+        (_, None) => write!(output, "{}", Escaped(&filters::text_of(value)?)),
+    };
+    written.map_err(Error::from)
+}
+
+/// Where a text is written, as long as it fits and there is time.
 #[derive(Debug)]
 pub struct Bounded {
     pub text: Vec<u8>,
-    pub limit: usize,
+    limit: usize,
+    pub too_late: bool,
+}
+
+impl Bounded {
+    pub fn new(text: Vec<u8>, limit: usize) -> Self {
+        Bounded { text, limit, too_late: false }
+    }
 }
 
 impl io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.text.len() + bytes.len() > self.limit {
-            return Err(io::ErrorKind::FileTooLarge.into());
+        if deadline::is_over() {
+            self.too_late = true;
+            return Err(io::ErrorKind::TimedOut.into());
         }
-        self.text.extend_from_slice(bytes);
+        for part in bytes.split(|byte| *byte == MARK) {
+            if self.text.len() + part.len() > self.limit {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            self.text.extend_from_slice(part);
+        }
         Ok(bytes.len())
     }
 
@@ -47,9 +80,9 @@ impl io::Write for Bounded {
 }
 
 /// MiniJinja looks for a filter when it is used; a misspelt one is told to who writes it, not to who should have got a mail.
-pub fn check_filters(environment: &Environment<'_>, source: &str) -> Result<(), String> {
+pub fn check_filters(source: &str) -> Result<(), String> {
     for tag in tags::tags(source).iter().filter(|tag| tag.kind != TagKind::Comment) {
-        check_names(environment, tag.inner)
+        check_names(tag.inner)
             .map_err(|error| format!("line {}: {error}", tags::line_of(source, tag.start)))?;
     }
     Ok(())
@@ -65,34 +98,61 @@ pub fn conditions() -> Environment<'static> {
 /// Whether an expression may be used as `when`.
 pub fn check_condition(source: &str) -> Result<(), String> {
     bounds::check_expression(source)?;
-    let environment = conditions();
-    environment.compile_expression(source).map_err(|error| describe(&error))?;
-    check_names(&environment, source)
+    conditions().compile_expression(source).map_err(|error| describe(&error))?;
+    check_names(source)
 }
 
-/// Whether every filter and test that stands in an expression is known.
-fn check_names(environment: &Environment<'_>, inner: &str) -> Result<(), String> {
-    let known = |kind: &str, name: &str| {
-        let asked =
-            environment.compile_expression(if kind == "filter" { "name is filter" } else { "name is test" });
-        asked.and_then(|asked| asked.eval(context! { name })).is_ok_and(|known| known.is_true())
-    };
+/// Whether an event is as an expression says. Rows that were written by SQL were checked by nobody.
+pub fn holds(conditions: &Environment<'_>, when: &str, document: &serde_json::Value) -> Result<bool, String> {
+    bounds::check_expression(when)?;
+    let _deadline = Deadline::begin();
+    let evaluated = catch_unwind(AssertUnwindSafe(|| {
+        conditions.compile_expression(when)?.eval(Value::from(Serde(document)))
+    }));
+    match evaluated {
+        Ok(Ok(value)) => Ok(value.is_true()),
+        Ok(Err(error)) => Err(describe(&error)),
+        Err(_) => Err("evaluating it panicked".to_owned()),
+    }
+}
+
+/// Whether every filter and test that stands in an expression is known, by itself or as a text that a filter calls it by.
+fn check_names(inner: &str) -> Result<(), String> {
     let tokens = tags::tokens(inner);
     for (at, token) in tokens.iter().enumerate() {
         let next = |ahead: usize| match tokens.get(at + ahead) {
             Some(Token::Name(name)) => Some(*name),
             _ => None,
         };
-        let (kind, name) = match token {
-            Token::Sign("|") => ("filter", next(1)),
-            Token::Name("is") if at > 0 && tokens[at - 1] != Token::Sign(".") => {
-                ("test", next(if next(1) == Some("not") { 2 } else { 1 }))
-            }
-            _ => continue,
-        };
-        if let Some(name) = name.filter(|name| !known(kind, name)) {
-            return Err(format!("there is no {kind} `{name}`"));
+        let filter = next(1).filter(|_| *token == Token::Sign("|"));
+        if let Some(name) = filter.filter(|name| !filters::is_known(name)) {
+            return Err(format!("there is no filter `{name}`"));
+        }
+        let is = *token == Token::Name("is") && at > 0 && tokens[at - 1] != Token::Sign(".");
+        let behind_is = if is { next(if next(1) == Some("not") { 2 } else { 1 }) } else { None };
+        let test = behind_is.or_else(|| test_in_text(filter?, &tokens[at + 2..]));
+        if let Some(name) = test.filter(|name| !predicates::is_known(name)) {
+            return Err(format!("there is no test `{name}`"));
         }
     }
     Ok(())
+}
+
+/// `select("odd")`, `selectattr("price", "gt", 5)`: behind the filter's name.
+fn test_in_text<'a>(filter: &str, behind: &[Token<'a>]) -> Option<&'a str> {
+    match (filter, behind) {
+        ("select" | "reject", [Token::Sign("("), Token::Text(test), Token::Sign("," | ")"), ..])
+        | (
+            "selectattr" | "rejectattr",
+            [
+                Token::Sign("("),
+                Token::Text(_),
+                Token::Sign(","),
+                Token::Text(test),
+                Token::Sign("," | ")"),
+                ..,
+            ],
+        ) => Some(test),
+        _ => None,
+    }
 }

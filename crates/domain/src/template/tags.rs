@@ -67,6 +67,11 @@ fn ends_line(byte: u8) -> bool {
 }
 
 pub fn tokens(inner: &str) -> Vec<Token<'_>> {
+    tokens_at(inner).into_iter().map(|(_, token)| token).collect()
+}
+
+/// Each with the place where it begins.
+pub fn tokens_at(inner: &str) -> Vec<(usize, Token<'_>)> {
     let mut tokens = Vec::new();
     let mut rest = inner;
     while let Some(first) = rest.chars().next() {
@@ -82,12 +87,13 @@ pub fn tokens(inner: &str) -> Vec<Token<'_>> {
             c => c.len_utf8(),
         };
         let (word, behind) = rest.split_at(length);
+        let at = inner.len() - rest.len();
         match first {
-            '\'' | '"' => tokens.push(Token::Text(word.trim_matches(first))),
-            c if c.is_alphabetic() || c == '_' => tokens.push(Token::Name(word)),
-            c if c.is_ascii_digit() => tokens.push(Token::Number),
+            '\'' | '"' => tokens.push((at, Token::Text(word.trim_matches(first)))),
+            c if c.is_alphabetic() || c == '_' => tokens.push((at, Token::Name(word))),
+            c if c.is_ascii_digit() => tokens.push((at, Token::Number)),
             c if c.is_whitespace() => {}
-            _ => tokens.push(Token::Sign(word)),
+            _ => tokens.push((at, Token::Sign(word))),
         }
         rest = behind;
     }

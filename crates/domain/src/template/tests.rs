@@ -1,6 +1,7 @@
 //! Which template is taken, and that no template hurts.
 
 use super::*;
+use crate::recipient::Recipient;
 use serde_json::json;
 
 fn template(event_type: &str, channel: &str, locale: &str, title: &str) -> Template {
@@ -272,10 +273,13 @@ fn an_error_in_html_names_the_line_that_was_written() {
 
 #[test]
 fn what_is_rendered_once_is_rendered_for_each_language_and_zone() {
-    let rows = vec![row(json!({
-        "event_type": "ORDER_CREATED", "title": "{{ payload.total | number }}", "body": "{{ payload.at | time }}",
-    }))];
-    let (templates, _) = Templates::new(rows);
+    let rows = ["it", "*"].map(|locale| {
+        row(json!({
+            "event_type": "ORDER_CREATED", "locale": locale, "title": "{{ payload.total | number }}",
+            "body": "{{ payload.at | time }}",
+        }))
+    });
+    let (templates, _) = Templates::new(rows.into());
     let event_type = EventType::stored("ORDER_CREATED");
     let document = json!({"payload": {"at": "2026-01-21T18:30:00Z", "total": 1234.5}});
     let mut renderer = Renderer::new(&templates, &event_type, &document);
@@ -288,8 +292,99 @@ fn what_is_rendered_once_is_rendered_for_each_language_and_zone() {
         assert_eq!(text(json!({"locale": "it", "time_zone": "Europe/London"})), "1234,5 18:30");
         assert_eq!(text(json!({"locale": "en", "time_zone": "Europe/Rome"})), "1,234.5 7:30 PM");
         assert_eq!(text(json!({})), "1,234.5 6:30 PM");
+        // Who reads German where there is no German reads English, dates included.
+        assert_eq!(text(json!({"locale": "de", "time_zone": "Europe/Rome"})), "1,234.5 7:30 PM");
     }
-    assert_eq!(renderer.impersonal.len(), 4);
+    assert_eq!(renderer.impersonal.len(), 4, "English is rendered once for each zone");
+}
+
+#[test]
+fn of_two_spellings_of_a_language_the_usual_one_counts_and_the_other_is_named() {
+    let rows =
+        ["IT", "it", "it_CH", "it-CH", "it-ch"].map(|locale| template("ORDER_CREATED", "*", locale, locale));
+    let (templates, problems) = Templates::new(rows.into());
+    let event_type = EventType::stored("ORDER_CREATED");
+    let mut renderer = Renderer::new(&templates, &event_type, &json!({}));
+    for (locale, text) in [("it", "it"), ("IT-CH", "it-CH")] {
+        assert_eq!(renderer.render(None, &person(&json!({"locale": locale}))).unwrap().title, text);
+    }
+    let named = |locale: &str, other: &str| {
+        format!(
+            "template ORDER_CREATED/*/{locale} is not used: ORDER_CREATED/*/{other} is for the same language; delete one of them"
+        )
+    };
+    assert_eq!(problems, [named("IT", "it"), named("it_CH", "it-CH"), named("it-ch", "it-CH")]);
+    // A draft stands in for the row of its language.
+    let drafted = templates.with(template("ORDER_CREATED", "*", "IT", "draft")).unwrap();
+    let mut renderer = Renderer::new(&drafted, &event_type, &json!({}));
+    assert_eq!(renderer.render(None, &person(&json!({"locale": "it"}))).unwrap().title, "draft");
+}
+
+#[test]
+fn the_language_is_that_of_the_text_for_html_and_previews_too() {
+    let rows = vec![
+        row(
+            json!({"event_type": "ORDER_CREATED", "title": "x", "html": "{{ payload.at | date }} {{ locale }}"}),
+        ),
+        row(json!({"event_type": "ORDER_CREATED", "locale": "it", "title": "{{ 1.5 | number }}"})),
+    ];
+    let (templates, _) = Templates::new(rows.clone());
+    let event_type = EventType::stored("ORDER_CREATED");
+    let renderer = Renderer::new(&templates, &event_type, &json!({"payload": {"at": "2026-01-21"}}));
+    let german = person(&json!({"locale": "de"}));
+    let text = Text { title: "x".to_owned(), body: String::new() };
+    assert_eq!(renderer.html(Channel::Email, &german, &text).unwrap().unwrap(), "Jan 21, 2026 en");
+    for (locale, language) in [(Some("de"), "en"), (Some("it_CH"), "it-CH"), (None, "en")] {
+        assert_eq!(renderer.chosen(Some(Channel::Email), locale).locale, language);
+    }
+}
+
+#[test]
+fn without_a_template_an_event_says_what_its_payload_says() {
+    let said = |payload: serde_json::Value| {
+        let templates = Templates::default();
+        let event_type = EventType::stored("ORDER_READY");
+        let mut renderer = Renderer::new(&templates, &event_type, &json!({"payload": payload}));
+        let text = renderer.render(Some(Channel::Push), &person(&json!({}))).unwrap();
+        (text.title, text.body)
+    };
+    let pair = |title: &str, body: &str| (title.to_owned(), body.to_owned());
+    assert_eq!(said(json!({"title": "Order 7 is ready", "body": "a\nb"})), pair("Order 7 is ready", "a\nb"));
+    assert_eq!(said(json!({"title": " ", "body": "b"})), pair("Order ready", "b"));
+    assert_eq!(said(json!({"title": 7, "body": ["b"]})), pair("Order ready", ""));
+    assert_eq!(said(json!(null)), pair("Order ready", ""));
+    assert_eq!(said(json!({"title": "a\u{0}b{{ c }}"})), pair("ab{{ c }}", ""));
+    let (title, body) = said(json!({"title": "è".repeat(2_000), "body": format!("x{}", "è".repeat(20_000))}));
+    assert_eq!((title.len(), body.len()), (2_048, 32 * 1024 - 1), "cut between letters");
+}
+
+#[test]
+fn control_characters_are_left_out() {
+    let source = "a\u{1}\u{7f}b\tc{{ '\\u0000' }}{{ payload.guest }}\u{85}";
+    let rows =
+        vec![row(json!({"event_type": "ORDER_CREATED", "title": source, "body": source, "html": source}))];
+    let (templates, _) = Templates::new(rows);
+    let event_type = EventType::stored("ORDER_CREATED");
+    let document = json!({"payload": {"guest": "d\u{0}\r\ne\rf\u{1b}[31m"}});
+    let mut renderer = Renderer::new(&templates, &event_type, &document);
+    let text = renderer.render(Some(Channel::Email), &person(&json!({}))).unwrap();
+    let clean = "ab\tcd\ne\nf[31m";
+    assert_eq!((text.title.as_str(), text.body.as_str()), (clean, clean));
+    assert_eq!(renderer.html(Channel::Email, &person(&json!({})), &text).unwrap().unwrap(), clean);
+}
+
+#[test]
+fn a_link_in_html_stays_a_link() {
+    let html = "<a href=\"{{ payload.url }}\">{{ payload.url }}</a> {{ [payload.url] | join | e }}";
+    let rows = vec![row(json!({"event_type": "ORDER_CREATED", "title": "x", "html": html}))];
+    let (templates, _) = Templates::new(rows);
+    let event_type = EventType::stored("ORDER_CREATED");
+    let document = json!({"payload": {"url": "https://a.example/?a='1'&b=\"2\""}});
+    let renderer = Renderer::new(&templates, &event_type, &document);
+    let text = Text { title: "x".to_owned(), body: String::new() };
+    let url = "https://a.example/?a=&#x27;1&#x27;&amp;b=&quot;2&quot;";
+    let expected = format!("<a href=\"{url}\">{url}</a> {url}");
+    assert_eq!(renderer.html(Channel::Email, &person(&json!({})), &text).unwrap().unwrap(), expected);
 }
 
 #[test]
@@ -391,3 +486,5 @@ fn a_link_is_that_of_the_row_whose_title_is_taken() {
     assert!(error.starts_with("template ORDER_CREATED/*/pt/url: `4` has no scheme"), "{error}");
     assert!(templates.has_url(&event_type, Channel::Push) && !templates.has_html(&event_type, Channel::Push));
 }
+
+mod limits;

@@ -32,6 +32,8 @@ pub struct World {
     pub recipients: Vec<Recipient>,
     pub preferences: Vec<Preference>,
     pub dead_addresses: Vec<DeadAddress>,
+    /// Whether a step has time for one recipient only.
+    pub is_slow: bool,
 }
 
 impl World {
@@ -154,7 +156,9 @@ impl World {
         while let Some(page) = progress.next_page() {
             let candidates = self.page(&page);
             let groups = candidates.iter().filter_map(|c| c.recipient.entity()).map(|e| self.group(e));
-            progress.take(&candidates, &groups.collect());
+            let groups = groups.collect();
+            let considered = progress.consider(&candidates, &groups, || self.is_slow);
+            progress.turn_page(&candidates, considered);
         }
         Ok(progress.finish())
     }

@@ -71,7 +71,7 @@ impl Ahead {
             let mut people = store.look_up(Event::clone(&next.event)).await?;
             let now = people.now();
             let decided = decide(&today, people.as_mut(), &[&next], room, now).await?;
-            Ok(decided.into_iter().next())
+            Ok(decided.into_iter().next().flatten())
         };
         let deciding = AbortOnDropHandle::new(tokio::spawn(Timed::new("fan_out", deciding)));
         let step = NextStep { cursor: cursor.clone(), rules, room, begun: Instant::now(), deciding };

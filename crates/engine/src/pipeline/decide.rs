@@ -9,42 +9,45 @@ use campanile_domain::decision::Decision;
 use campanile_domain::event::{BodyHash, Event, Failure, NewEvent};
 use campanile_domain::fan_out::{End, Page, Plan, Progress, Summary};
 use campanile_domain::id::{EntityRef, UserRef};
-use campanile_domain::recipient::Group;
+use campanile_domain::recipient::{Candidate, Group};
 use campanile_domain::rules::Rules;
 use campanile_domain::time::Timestamp;
 use campanile_store::{ClaimedEvent, FanOutClaim, StoreError};
 
+use super::step_clock::StepClock;
 use crate::Engine;
+use crate::aside::aside;
 
 /// What the fan-out of an event will write, and by what the event is known again.
 pub type Decided = (BodyHash, Result<Plan, Failure>);
 
+/// An event under way, by what it is known again; nothing where it is put off.
+type Undecided<'a> = Option<(BodyHash, Result<Progress<'a>, Failure>)>;
+
 /// What each event's fan-out will write. Considers at most `room` recipients of each event, in as few loads as its audiences need.
+/// When the step's time is over, events are put off, but for the first: `None`.
 pub async fn decide(
     rules: &Rules,
     claim: &mut dyn FanOutClaim,
     events: &[&ClaimedEvent],
     room: usize,
     now: Timestamp,
-) -> Result<Vec<Decided>, StoreError> {
-    let mut all: Vec<(BodyHash, Result<Progress, Failure>)> = events
-        .iter()
-        .map(|claimed| {
-            let document = claimed.event.document();
-            let cursor = claimed.cursor.clone().unwrap_or_default();
-            let progress = Progress::new(rules, &claimed.event, &document, cursor, room, now);
-            (claimed.event.body_hash_by(&document), progress)
-        })
-        .collect();
+) -> Result<Vec<Option<Decided>>, StoreError> {
+    let mut clock = StepClock::begin();
+    let mut all: Vec<Undecided> = Vec::with_capacity(events.len());
+    for claimed in events {
+        let is_put_off = !all.is_empty() && clock.is_over();
+        all.push((!is_put_off).then(|| clock.run(|| begin(rules, claimed, room, now))));
+    }
     let mut groups: HashMap<EntityRef, Group> = HashMap::new();
     loop {
-        let under_way = all.iter_mut().filter_map(|(_, progress)| progress.as_mut().ok());
-        let (waiting, pages): (Vec<&mut Progress>, Vec<Page>) =
-            under_way.filter_map(|p| p.next_page().map(|page| (p, page))).unzip();
+        let next_page = |undecided: &Undecided| undecided.as_ref()?.1.as_ref().ok()?.next_page();
+        let (waiting, pages): (Vec<usize>, Vec<Page>) =
+            all.iter().enumerate().filter_map(|(index, one)| Some((index, next_page(one)?))).unzip();
         if waiting.is_empty() {
             break;
         }
-        let candidates = claim.candidates(pages).await?;
+        let candidates = clock.wait(claim.candidates(pages)).await?;
         let mut unknown: Vec<EntityRef> = candidates
             .iter()
             .flatten()
@@ -54,17 +57,52 @@ pub async fn decide(
         unknown.sort_unstable();
         unknown.dedup();
         if !unknown.is_empty() {
-            let found = claim.groups(unknown.clone()).await?;
+            let found = clock.wait(claim.groups(unknown.clone())).await?;
             groups.extend(unknown.into_iter().map(|entity| (entity, Group::default())));
             groups.extend(found);
         }
-        for (progress, candidates) in waiting.into_iter().zip(&candidates) {
+        for (nth, (index, candidates)) in waiting.into_iter().zip(&candidates).enumerate() {
+            if nth > 0 && clock.is_over() {
+                all[index] = None;
+            }
+            let Some((_, Ok(progress))) = &mut all[index] else { continue };
             // A panic is this event's own fault, and counts against it like data that can't be used.
-            catch_unwind(AssertUnwindSafe(|| progress.take(candidates, &groups)))
+            catch_unwind(AssertUnwindSafe(|| consider(progress, candidates, &groups, &clock)))
                 .map_err(|_| StoreError::Refused("deciding panicked".to_owned()))?;
         }
     }
-    Ok(all.into_iter().map(|(hash, progress)| (hash, progress.map(Progress::finish))).collect())
+    let finished =
+        |(hash, progress): (BodyHash, Result<Progress, Failure>)| (hash, progress.map(Progress::finish));
+    Ok(all.into_iter().map(|undecided| undecided.map(finished)).collect())
+}
+
+fn begin<'a>(
+    rules: &'a Rules,
+    claimed: &'a ClaimedEvent,
+    room: usize,
+    now: Timestamp,
+) -> (BodyHash, Result<Progress<'a>, Failure>) {
+    let document = claimed.event.document();
+    let cursor = claimed.cursor.clone().unwrap_or_default();
+    let progress = Progress::new(rules, &claimed.event, &document, cursor, room, now);
+    (claimed.event.body_hash_by(&document), progress)
+}
+
+/// A page, as far as the step has time for it. What is not soon done is done aside.
+fn consider(
+    progress: &mut Progress,
+    page: &[Candidate],
+    groups: &HashMap<EntityRef, Group>,
+    clock: &StepClock,
+) {
+    let mut considered = 0;
+    if !clock.is_long() {
+        considered = progress.consider(page, groups, || clock.is_long());
+    }
+    if considered < page.len() {
+        considered += aside(|| progress.consider(&page[considered..], groups, || clock.is_over()));
+    }
+    progress.turn_page(page, considered);
 }
 
 /// What would be decided for an event; writes nothing.
@@ -89,7 +127,7 @@ pub async fn explain(
     let rules = engine.rules.current();
     let mut decided = decide(&rules, claim.as_mut(), &events.iter().collect::<Vec<_>>(), limit, now).await?;
     let nothing = Explanation { decisions: Vec::new(), summary: None, failure: None, truncated: false };
-    Ok(match decided.pop() {
+    Ok(match decided.pop().flatten() {
         None => nothing,
         Some((_, Err(failure))) => Explanation { failure: Some(failure), ..nothing },
         Some((_, Ok(plan))) => match plan.end {
@@ -121,7 +159,7 @@ pub async fn explain_user(
     let Some(candidate) = claim.candidates(vec![page]).await?.into_iter().flatten().next() else {
         return Ok(None);
     };
-    let targets = rules.targets(&event, &event.document()).unwrap_or_default();
+    let targets = aside(|| rules.targets(&event, &event.document())).unwrap_or_default();
     let Some(target) = targets.iter().find(|target| target.includes(&candidate.recipient)) else {
         return Ok(None);
     };

@@ -285,7 +285,7 @@ impl FanOut {
                     report.rows += batch.report.rows;
                     report.put_off += batch.report.put_off;
                     report.no_room.extend(batch.report.no_room);
-                    let again = batch.too_large.chunks(MAX_RECIPIENTS / LARGE);
+                    let again = batch.put_off.chunks(MAX_RECIPIENTS / LARGE);
                     claims.extend(again.map(|seqs| (Claim::These(seqs.to_vec()), MAX_RECIPIENTS)));
                 }
                 Err(StoreError::Refused(error)) => {
@@ -333,7 +333,7 @@ impl FanOut {
             _ => None,
         };
         let decided = match ahead {
-            Some(decided) => vec![decided],
+            Some(decided) => vec![Some(decided)],
             None => decide(&rules, claim.as_mut(), &to_decide, room.max(1), now).await?,
         };
         let mut batch = Batch::default();
@@ -344,8 +344,11 @@ impl FanOut {
             } else if let Some(reason) = &event.cancelled {
                 let cancelled = Step::Cancelled(reason.clone());
                 batch.add_step(event, event.event.body_hash(), Vec::new(), None, cancelled);
-            } else if let Some((hash, plan)) = decided.next() {
-                batch.add(event, hash, plan, share);
+            } else {
+                match decided.next().flatten() {
+                    Some((hash, plan)) => batch.add(event, hash, plan, share),
+                    None => batch.put_off.push(event.seq),
+                }
             }
         }
         if let ([event], [FanOutStep { step: Step::Continues(cursor), .. }]) = (&events[..], &batch.steps[..])

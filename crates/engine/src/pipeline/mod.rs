@@ -11,6 +11,7 @@ pub mod receive;
 pub mod rush;
 pub mod send;
 pub mod settle;
+mod step_clock;
 
 /// Rows are counted against only by the data's own faults, this often; then they are `FAILED`.
 pub const MAX_FAILURES: u32 = 5;

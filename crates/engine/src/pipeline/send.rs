@@ -18,11 +18,12 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
+use crate::aside::Renderings;
 use crate::backoff::Backoff;
 use crate::lease_end::LeaseEnd;
 use desk::Lane;
 use renew::{AnswerHold, Answers};
-use write::Contents;
+use write::{Contents, Written};
 
 pub use desk::{Attempted, Claimed, Desk, Outcomes, Places, Unsettled};
 
@@ -172,7 +173,7 @@ async fn attempt(
 ) -> Attempted {
     let Ready { claimed, contents, .. } = ready;
     match told_already(engine, chain, &claimed.job).await {
-        Ok(None) => ask(claimed, chain, &contents, Some(turn), answers).await,
+        Ok(None) => ask(claimed, chain, &contents, &engine.renderings, Some(turn), answers).await,
         Ok(Some(outcome)) => Attempted::without_provider(claimed, chain, outcome),
         Err(error) => {
             engine.signals.database.note_failure("send", &error);
@@ -211,6 +212,7 @@ async fn ask(
     claimed: Claimed,
     chain: &Chain,
     contents: &Contents,
+    renderings: &Renderings,
     turn: Option<OwnedSemaphorePermit>,
     answers: &Answers,
 ) -> Attempted {
@@ -220,7 +222,7 @@ async fn ask(
         let error = "every address that was left was declared dead while it waited".to_owned();
         return Attempted::without_provider(claimed, chain, Outcome::Rejected { error });
     }
-    let (html, url) = match contents.html(job).and_then(|html| Ok((html, contents.url(job)?))) {
+    let Written { html, url } = match contents.write(job, renderings).await {
         Ok(written) => written,
         Err(error) => return Attempted::without_provider(claimed, chain, Outcome::Unwritable { error }),
     };
@@ -334,7 +336,8 @@ mod tests {
         let chain = Chain::of(Arc::new(Capture));
         let contents = Contents::default();
         let answers = Answers::default();
-        let ask = |lease| ask(claimed(lease), &chain, &contents, None, &answers);
+        let renderings = Renderings::default();
+        let ask = |lease| ask(claimed(lease), &chain, &contents, &renderings, None, &answers);
         let in_time = ask(chain.deadline() * 2).await;
         assert_eq!(in_time.outcome, Outcome::Sent { external_id: None });
         let too_late = ask(chain.deadline()).await;

@@ -3,12 +3,15 @@
 //! Items stay text until their type is known: some types keep it to the letter, and no number or key is lost before they look.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::future::poll_fn;
+use std::marker::PhantomData;
 use std::pin::Pin;
 
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, header};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::Problem;
@@ -17,6 +20,8 @@ use super::problem::FieldProblem;
 pub const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
 /// What is too large is read up to here and dropped: who is cut off while sending sees a broken connection, and no answer.
 const MAX_DROPPED_BYTES: usize = 8 * MAX_BODY_BYTES;
+/// Rows or events of a call; no list takes more.
+pub const MAX_ITEMS: usize = 10_000;
 
 /// A body that arrived to its end.
 #[derive(Debug)]
@@ -30,7 +35,55 @@ pub struct Received {
 #[derive(Debug)]
 pub enum Sent<'a> {
     One(&'a RawValue),
-    Many(Vec<&'a RawValue>),
+    Many(Items<'a>),
+}
+
+/// The items of an array, or of lines.
+#[derive(Debug, Default)]
+pub struct Items<'a> {
+    /// No more than [`MAX_ITEMS`]: four million of them fit into a body, and take eight times its memory.
+    kept: Vec<&'a RawValue>,
+    count: usize,
+}
+
+impl<'a> Items<'a> {
+    fn push(&mut self, item: &'a RawValue) {
+        self.count += 1;
+        if self.kept.len() < MAX_ITEMS {
+            self.kept.push(item);
+        }
+    }
+
+    /// All of them, if there are no more than `max`.
+    pub fn at_most(self, max: usize, what: &str) -> Result<Vec<&'a RawValue>, Problem> {
+        if self.count > max.min(MAX_ITEMS) {
+            let detail = format!("at most {max} {what} at a time, here are {}", self.count);
+            return Err(Problem::invalid(vec![FieldProblem { index: max, pointer: String::new(), detail }]));
+        }
+        Ok(self.kept)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Array<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for Array<'a> {
+            type Value = Items<'a>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Items<'a>, A::Error> {
+                let mut items = Items::default();
+                while let Some(item) = array.next_element::<&'de RawValue>()? {
+                    items.push(item);
+                }
+                Ok(items)
+            }
+        }
+        deserializer.deserialize_seq(Array(PhantomData))
+    }
 }
 
 /// The fields of an object, each as its text.
@@ -53,6 +106,25 @@ pub async fn read(headers: &HeaderMap, body: Body) -> Result<Received, Problem> 
 }
 
 impl Received {
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// How many values the body has at most, by its commas that are in no text.
+    pub fn count_values(&self) -> usize {
+        let (mut count, mut in_text, mut escaped) = (1, false, false);
+        for byte in &self.bytes {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if in_text => escaped = true,
+                b'"' => in_text = !in_text,
+                b',' if !in_text => count += 1,
+                _ => {}
+            }
+        }
+        count
+    }
+
     pub fn json(&self) -> Result<Sent<'_>, Problem> {
         if self.lines {
             return lines(&self.bytes);
@@ -94,7 +166,7 @@ async fn whole(mut body: Body) -> Result<Vec<u8>, Problem> {
 }
 
 fn lines(bytes: &[u8]) -> Result<Sent<'_>, Problem> {
-    let mut items = Vec::new();
+    let mut items = Items::default();
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
             continue;

@@ -17,7 +17,7 @@ use campanile_engine::pipeline::decide;
 use campanile_store::{EventFilter, JsonRow, Trace, TraceFilter};
 use serde_json::{Value, json};
 
-use super::body::{self, Sent};
+use super::body::{self, Received, Sent};
 use super::problem::FieldProblem;
 use super::query::Query;
 use super::{App, Problem, explain, send_rows};
@@ -28,24 +28,23 @@ const TRACE_USERS: usize = 200;
 
 pub async fn accept(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
     let received = body::read(&headers, body).await?;
-    let (items, single) = match received.json()? {
-        Sent::One(item) => (vec![item], true),
-        Sent::Many(items) => (items, false),
-    };
-    if items.len() > MAX_EVENTS {
-        let detail = format!("at most {MAX_EVENTS} events at a time, here are {}", items.len());
-        return Err(Problem::invalid(vec![FieldProblem {
-            index: MAX_EVENTS,
-            pointer: String::new(),
-            detail,
-        }]));
-    }
-    let events: Vec<NewEvent> = body::typed(&items, |_| Ok(()))?;
+    let turn = app.heavy.turn(received.len()).await;
+    let (events, single) = turn.run(|| events_of(&received))?;
+    drop((turn, received));
     let accepted = accept::accept(&app.engine, events).await.map_err(problem)?;
     let mut answers: Vec<Value> =
         accepted.iter().map(|a| json!({ "event_id": a.event_id, "created": a.created })).collect();
     let answer = if single { answers.pop().unwrap_or_default() } else { Value::Array(answers) };
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
+}
+
+/// And whether it was one that is not in an array.
+fn events_of(received: &Received) -> Result<(Vec<NewEvent>, bool), Problem> {
+    let (items, single) = match received.json()? {
+        Sent::One(item) => (vec![item], true),
+        Sent::Many(items) => (items.at_most(MAX_EVENTS, "events")?, false),
+    };
+    Ok((body::typed(&items, |_| Ok(()))?, single))
 }
 
 fn problem(error: AcceptError) -> Problem {

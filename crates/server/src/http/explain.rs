@@ -11,7 +11,7 @@ use campanile_engine::pipeline::decide;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::body;
+use super::body::{self, Received};
 use super::problem::FieldProblem;
 use super::{App, Problem};
 
@@ -19,11 +19,9 @@ const MAX_RECIPIENTS: usize = 1_000;
 
 pub async fn explain(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
     let received = body::read(&headers, body).await?;
-    let mut fields = body::fields(received.one("one event at a time: the body must be an object")?)?;
-    let at = fields.remove("at").map(|at| moment(&at)).transpose()?;
-    // An event that will not be stored needs no id.
-    fields.entry("event_id".to_owned()).or_insert_with(|| body::text("explain"));
-    let events: Vec<NewEvent> = body::typed(&[&body::object(&fields)], |_| Ok(()))?;
+    let turn = app.heavy.turn(received.len()).await;
+    let (events, at) = turn.run(|| event_of(&received))?;
+    drop((turn, received));
     let explanation = decide::explain(&app.engine, &events[0], at, MAX_RECIPIENTS).await?;
     let failure =
         explanation.failure.map(|failure| json!({ "code": failure.code, "detail": failure.detail }));
@@ -34,6 +32,15 @@ pub async fn explain(State(app): State<App>, headers: HeaderMap, body: Body) -> 
         "failure": failure,
         "truncated": explanation.truncated,
     })))
+}
+
+/// The event, and when it happens.
+fn event_of(received: &Received) -> Result<(Vec<NewEvent>, Option<Timestamp>), Problem> {
+    let mut fields = body::fields(received.one("one event at a time: the body must be an object")?)?;
+    let at = fields.remove("at").map(|at| moment(&at)).transpose()?;
+    // An event that will not be stored needs no id.
+    fields.entry("event_id".to_owned()).or_insert_with(|| body::text("explain"));
+    Ok((body::typed(&[&body::object(&fields)], |_| Ok(()))?, at))
 }
 
 /// A decision with the name and role of whom it is about.

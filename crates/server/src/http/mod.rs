@@ -9,6 +9,7 @@ mod dead_letters;
 mod events;
 mod explain;
 mod health;
+mod heavy;
 mod log_limit;
 mod places;
 mod preview;
@@ -33,6 +34,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 pub use auth::AdminKey;
 pub use callbacks::TwilioCallbacks;
 pub use connections::{Limits, RESERVED_CONNECTIONS, Routers, serve};
+pub use heavy::Heavy;
 pub use places::{Places, places};
 use problem::Problem;
 use write_probe::WriteProbe;
@@ -49,6 +51,7 @@ pub struct App {
     pub public_host: Option<String>,
     pub twilio_callbacks: Option<Arc<TwilioCallbacks>>,
     pub places: Places,
+    pub heavy: Heavy,
     /// A body that takes longer holds memory and a place that others wait for.
     pub body_timeout: Duration,
     pub write_probe: Arc<WriteProbe>,

@@ -5,6 +5,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
 use campanile_domain::channel::Channel;
 use campanile_domain::event::NewEvent;
 use campanile_domain::id::UserRef;
@@ -18,9 +19,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::body;
+use super::body::{self, Received};
+use super::heavy::PreviewPlace;
 use super::problem::FieldProblem;
-use super::{App, Problem};
+use super::{App, Problem, places};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,14 +56,32 @@ struct Draft {
     url: Option<String>,
 }
 
-pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
-    let received = body::read(&headers, body).await?;
+pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> Response {
+    let received = match body::read(&headers, body).await {
+        Ok(received) => received,
+        Err(problem) => return problem.into_response(),
+    };
+    let Some(place) = app.heavy.preview() else { return places::refuse().await };
+    previewed(&app, &place, received).await.into_response()
+}
+
+async fn previewed(app: &App, place: &PreviewPlace, received: Received) -> Result<Json<Value>, Problem> {
+    let turn = app.heavy.turn(received.len()).await;
+    let preview = turn.run(|| asked(&received, &app.engine.config.user_types))?;
+    drop((turn, received));
+    let recipient = recipient(app, &preview).await?;
+    let turn = place.turn().await;
+    turn.run(|| rendered(app, preview, &recipient)).map(Json)
+}
+
+fn asked(received: &Received, user_types: &UserTypes) -> Result<Preview, Problem> {
     let given = received.one("one preview at a time: the body must be an object")?;
-    let user_types = &app.engine.config.user_types;
     let given = filled_in(given, user_types)?;
     let mut previews: Vec<Preview> = body::typed(&[&given], |preview| check(preview, user_types))?;
-    let Some(preview) = previews.pop() else { return Err(Problem::malformed("there is nothing to preview")) };
-    let recipient = recipient(&app, &preview).await?;
+    previews.pop().ok_or_else(|| Problem::malformed("there is nothing to preview"))
+}
+
+fn rendered(app: &App, preview: Preview, recipient: &Recipient) -> Result<Value, Problem> {
     let channel = match preview.channel {
         Selector::Any => None,
         Selector::Only(channel) => Some(channel),
@@ -80,24 +100,24 @@ pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> 
     let at_fault = if draft.is_some() { "/template" } else { "" };
     let unable = |detail| wrong(at_fault, detail);
     let drafted = match draft {
-        Some(draft) => Some(checked(draft, &app)?),
+        Some(draft) => Some(checked(draft, app)?),
         None => None,
     };
     let drafted = drafted.map(|draft| rules.templates.with(draft)).transpose().map_err(unable)?;
     let templates = drafted.as_ref().unwrap_or(&rules.templates);
     let document = preview.event.at(Timestamp::now()).document();
     let mut renderer = Renderer::new(templates, &event_type, &document);
-    let text = renderer.render(channel, &recipient).map_err(unable)?;
+    let text = renderer.render(channel, recipient).map_err(unable)?;
     let html = match channel {
-        Some(channel) => renderer.html(channel, &recipient, &text).map_err(unable)?,
+        Some(channel) => renderer.html(channel, recipient, &text).map_err(unable)?,
         None => None,
     };
-    let url = renderer.url(channel, &recipient).map_err(unable)?;
+    let url = renderer.url(channel, recipient).map_err(unable)?;
     let chosen = renderer.chosen(channel, recipient.locale.as_deref());
-    Ok(Json(json!({
+    Ok(json!({
         "title": text.title, "body": text.body, "html": html, "url": url,
         "template": chosen.text, "html_template": chosen.html, "locale": chosen.locale,
-    })))
+    }))
 }
 
 /// What nobody needs to say for a look: an event that is not stored has no id, and a made-up recipient no key.

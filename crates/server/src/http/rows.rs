@@ -10,17 +10,20 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{MethodRouter, put};
 use campanile_domain::recipient::{Entity, Recipient};
 use campanile_domain::row::{Audience, Preference, Route, Row, Setting, Template};
+use campanile_domain::template::{canonical_locale, is_locale};
 use campanile_domain::user_type::UserTypes;
 use campanile_store::{JsonRow, RowFilter, Table};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::body::{self, Sent};
+use super::body::{self, Received, Sent};
 use super::problem::FieldProblem;
 use super::query::Query;
 use super::{App, Problem};
 
 const MAX_ROWS: usize = 10_000;
+/// Of all rows of a call, those in lists counted in: in memory a value takes some hundred bytes, and two in its text.
+const MAX_VALUES: usize = 250_000;
 
 type Given = Parameters<HashMap<String, String>>;
 
@@ -32,26 +35,37 @@ pub fn methods(table: Table) -> MethodRouter<App> {
 
 async fn write(app: App, table: Table, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
     let received = body::read(&headers, body).await?;
-    let Sent::Many(items) = received.json()? else {
-        return Err(Problem::malformed("the body must be an array of rows"));
+    // Templates are compiled, some for milliseconds each. As rows these take several times the memory of their text, until they are written.
+    let turn = match table {
+        Table::Templates => app.heavy.turn_of_heavy().await,
+        _ => app.heavy.turn(received.len()).await,
     };
-    if items.len() > MAX_ROWS {
-        let detail = format!("at most {MAX_ROWS} rows at a time, here are {}", items.len());
-        return Err(Problem::invalid(vec![FieldProblem { index: MAX_ROWS, pointer: String::new(), detail }]));
-    }
-    let user_types = &app.engine.config.user_types;
-    let rows = match table {
-        Table::Recipients => checked::<Recipient>(&items, user_types)?,
-        Table::Entities => checked::<Entity>(&items, user_types)?,
-        Table::Preferences => checked::<Preference>(&items, user_types)?,
-        Table::Settings => checked::<Setting>(&items, user_types)?,
-        Table::Routing => checked::<Route>(&items, user_types)?,
-        Table::Audiences => checked::<Audience>(&items, user_types)?,
-        Table::Templates => checked::<Template>(&items, user_types)?,
-    };
+    let rows = turn.run(|| rows_of(table, &received, &app.engine.config.user_types))?;
+    drop(received);
     let written = app.engine.store.put_rows(table, rows).await.map_err(Problem::of_write)?;
     app.engine.rules.refresh(app.engine.store.as_ref()).await?;
     Ok(Json(json!({ "written": written })))
+}
+
+fn rows_of(table: Table, received: &Received, user_types: &UserTypes) -> Result<Vec<JsonRow>, Problem> {
+    let Sent::Many(items) = received.json()? else {
+        return Err(Problem::malformed("the body must be an array of rows"));
+    };
+    let items = items.at_most(MAX_ROWS, "rows")?;
+    let values = received.count_values();
+    if values > MAX_VALUES {
+        let detail = format!("at most {MAX_VALUES} values at a time, here are {values}: send fewer rows");
+        return Err(Problem::invalid(vec![FieldProblem { index: 0, pointer: String::new(), detail }]));
+    }
+    match table {
+        Table::Recipients => checked::<Recipient>(&items, user_types),
+        Table::Entities => checked::<Entity>(&items, user_types),
+        Table::Preferences => checked::<Preference>(&items, user_types),
+        Table::Settings => checked::<Setting>(&items, user_types),
+        Table::Routing => checked::<Route>(&items, user_types),
+        Table::Audiences => checked::<Audience>(&items, user_types),
+        Table::Templates => checked::<Template>(&items, user_types),
+    }
 }
 
 /// Rows with every column, defaults filled in.
@@ -63,11 +77,15 @@ fn checked<T: Row>(items: &[&RawValue], user_types: &UserTypes) -> Result<Vec<Js
             detail: e.detail,
         })
     })?;
-    let object = |row: &T| match serde_json::to_value(row) {
+    if let Some((index, error)) = T::collision(&rows) {
+        let problem = FieldProblem { index, pointer: format!("/{}", error.field), detail: error.detail };
+        return Err(Problem::invalid(vec![problem]));
+    }
+    let object = |row: T| match serde_json::to_value(row.canonical()) {
         Ok(Value::Object(object)) => object,
         _ => JsonRow::new(),
     };
-    Ok(rows.iter().map(object).collect())
+    Ok(rows.into_iter().map(object).collect())
 }
 
 async fn list(app: App, table: Table, given: HashMap<String, String>) -> Result<Json<Value>, Problem> {
@@ -82,6 +100,7 @@ async fn list(app: App, table: Table, given: HashMap<String, String>) -> Result<
         return Err(Problem::bad_query(format!("active: `{active}` is neither `true` nor `false`")));
     }
     query.end(&format!("{}, cursor, limit", table.filters().collect::<Vec<_>>().join(", ")))?;
+    let columns = columns.into_iter().map(|(name, value)| (name, as_stored(table, name, value))).collect();
     let items = app.engine.store.list_rows(table, RowFilter { columns, after, limit }).await?;
     let next = items.last().filter(|_| items.len() == limit).map(|last| {
         let key: Vec<&Value> = table.key().iter().map(|name| &last[*name]).collect();
@@ -111,9 +130,21 @@ async fn delete(app: App, table: Table, given: HashMap<String, String>) -> Resul
         })?);
     }
     query.end(&table.key().join(", "))?;
-    if !app.engine.store.delete_row(table, key).await? {
+    let stored =
+        table.key().iter().zip(key.clone()).map(|(name, value)| as_stored(table, name, value)).collect();
+    // A row that SQL wrote may have a language in another spelling.
+    if !app.engine.store.delete_row(table, key).await? && !app.engine.store.delete_row(table, stored).await? {
         return Err(Problem::not_found("no row has this key"));
     }
     app.engine.rules.refresh(app.engine.store.as_ref()).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// A column of a key in the spelling in which it is written.
+fn as_stored(table: Table, column: &str, value: String) -> String {
+    if table == Table::Templates && column == "locale" && is_locale(&value) {
+        canonical_locale(&value)
+    } else {
+        value
+    }
 }

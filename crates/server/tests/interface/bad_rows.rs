@@ -4,6 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::fresh::{Fresh, encoded, with};
+use crate::support::{staff, until};
 
 const PATHS: [&str; 7] = [
     "/v1/recipients",
@@ -181,7 +182,7 @@ async fn preferences_and_settings_that_are_wrong_are_refused() {
         (json!({"max_recipients": "three"}), "/max_recipients"),
         (json!({"roles": "MANAGER"}), "/roles"),
         (json!({"roles": [5]}), "/roles/0"),
-        (json!({"roles": ["CHEF\u{0}"]}), "/roles"),
+        (json!({"roles": ["CHEF", "a\u{0}b"]}), "/roles/1"),
         (json!({"kind": "BAR\u{0}"}), "/kind"),
         (json!({"entity_id": "5\u{0}"}), "/entity_id"),
     ];
@@ -210,12 +211,17 @@ async fn rules_that_are_wrong_are_refused() {
         (json!({"recipient_type": "CUSTOMER", "entity_path": 5}), "/entity_path"),
         (json!({"entity_path": "/payload/customerId"}), "/entity_path"),
         (json!({"roles": "CHEF"}), "/roles"),
+        (json!({"roles": [""]}), "/roles/0"),
+        (json!({"roles": ["a\u{0}b"]}), "/roles/0"),
         (json!({"scope": "WORLD"}), "/scope"),
         (json!({"shared_read": "yes"}), "/shared_read"),
         (json!({"when": "payload.total >"}), "/when"),
         (json!({"when": ""}), "/when"),
         (json!({"when": "{{ payload.total }}"}), "/when"),
         (json!({"when": true}), "/when"),
+        (json!({"when": "payload.a == 'a\u{0}b'"}), "/when"),
+        (json!({"when": "('a\nb'|indent(100000000000000))|length > 1"}), "/when"),
+        (json!({"when": "payload.list | select('nope')"}), "/when"),
     ];
     assert_refused(&server, "/v1/audiences", &audiences).await;
     let templates = [
@@ -225,8 +231,55 @@ async fn rules_that_are_wrong_are_refused() {
         (json!({"html": "{% for %}"}), "/html"),
         (json!({"channel": "FAX"}), "/channel"),
         (json!({"subject": "Ciao"}), "/subject"),
+        (json!({"title": "a\u{0}b"}), "/title"),
+        (json!({"body": "a\u{0}b"}), "/body"),
+        (json!({"html": "a\u{0}b"}), "/html"),
+        (json!({"url": "https://a.example/\u{0}"}), "/url"),
+        (json!({"body": "{% if payload.a is nope %}{% endif %}"}), "/body"),
+        (json!({"body": "{{ payload.list | selectattr('a', 'nope') | list }}"}), "/body"),
     ];
     assert_refused(&server, "/v1/templates", &templates).await;
+}
+
+#[tokio::test]
+async fn a_language_has_one_row_however_it_is_written() {
+    let server = Fresh::start();
+    server.put("/v1/recipients", staff()).await;
+    let row = |locale: &str, title: &str| json!({"event_type": "RESERVATION_REQUESTED", "locale": locale, "title": title});
+    let both = json!([row("it", "Ciao"), row("de", "Hallo"), row("IT", "Salve")]);
+    let refused = server.try_put("/v1/templates", &both).await;
+    refused.assert_problem(422, "invalid").assert_names(2, "/locale").assert_says(&["`IT`", "`it` of row 0"]);
+    let locales = async || {
+        let rows = server.items("/v1/templates?event_type=RESERVATION_REQUESTED").await;
+        rows.iter().map(|row| row["locale"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(locales().await.is_empty());
+    for (locale, title) in [("it", "Ciao"), ("IT", "Salve"), ("it_ch", "Grüezi"), ("it-CH", "Salve")] {
+        server.put("/v1/templates", json!([row(locale, title)])).await;
+    }
+    assert_eq!(locales().await, ["it", "it-CH"]);
+    let found = server.items("/v1/templates?event_type=RESERVATION_REQUESTED&locale=IT_ch").await;
+    assert_eq!((found.len(), &found[0]["title"]), (1, &json!("Salve")));
+
+    // What SQL wrote beside it does not count, and can be deleted.
+    let sql =
+        "INSERT INTO template (event_type, locale, title) VALUES ('RESERVATION_REQUESTED', 'IT', 'SQL')";
+    server.execute(sql).await;
+    let preview = json!({"event": {"event_type": "RESERVATION_REQUESTED"}, "locale": "IT"});
+    until("the rules are read again", async || {
+        server.put("/v1/templates", json!([row("fr", "Salut")])).await;
+        let french = with(&preview, &json!({"locale": "fr"}));
+        (server.post("/v1/templates/preview", &french).await.body["title"] == "Salut").then_some(())
+    })
+    .await;
+    assert_eq!(server.post("/v1/templates/preview", &preview).await.body["title"], "Salve");
+    let key = "/v1/templates?event_type=RESERVATION_REQUESTED&locale=IT";
+    for (status, left) in
+        [(204, ["fr", "it", "it-CH"].as_slice()), (204, &["fr", "it-CH"]), (404, &["fr", "it-CH"])]
+    {
+        assert_eq!(server.delete(key).await.status, status);
+        assert_eq!(locales().await, left);
+    }
 }
 
 #[tokio::test]

@@ -50,13 +50,14 @@ async fn a_mail_arrives_with_text_and_html_in_the_readers_language() {
             "body": "{{ recipient.name }}: {{ payload.guests }}", "html": html,
         })
     };
-    let mjml = "<mjml><mj-body><mj-section><mj-column><mj-text>Perché no, {{ payload.note }}?</mj-text></mj-column></mj-section></mj-body></mjml>";
+    let mjml = "<mjml><mj-body><mj-section><mj-column><mj-text>Perché no, {{ payload.note }}?</mj-text><mj-text>{{ payload.menu }}</mj-text></mj-column></mj-section></mj-body></mjml>";
     server
         .put("/v1/templates", json!([template("*", "New", "<p>no</p>"), template("it", "Così è", mjml)]))
         .await;
     let mut event = reservation("evt-1");
     event["payload"]["guests"] = json!(4);
     event["payload"]["note"] = json!("<b>São João</b>");
+    event["payload"]["menu"] = json!("https://trattoria.example/menu?day='fri'");
     server.emit(&event).await;
     let trace = server.settled("evt-1").await;
     let sends = of(&trace, "EMAIL");
@@ -69,6 +70,8 @@ async fn a_mail_arrives_with_text_and_html_in_the_readers_language() {
     assert_eq!(read["text"].as_str().unwrap().trim(), "Anna Rossi 🍕: 4");
     let html = read["html"].as_str().unwrap();
     assert!(html.contains("Perché no, &lt;b&gt;São João&lt;"), "what an event says is no HTML: {html}");
+    let menu = "https://trattoria.example/menu?day=&#x27;fri&#x27;";
+    assert!(html.contains(menu), "links stay readable: {html}");
     assert!(html.contains("<!doctype html") || html.contains("<html"), "{html}");
     let id = format!("<{}.email@example.org>", send["notification_id"].as_str().unwrap());
     assert_eq!(read["headers"]["Message-ID"], id.as_str());

@@ -18,6 +18,7 @@ mod fresh;
 mod groups;
 mod hardening;
 mod health;
+mod heavy;
 mod listings;
 mod mails;
 mod metrics;

@@ -32,6 +32,7 @@ async fn the_first_event_is_delivered_by_what_the_readme_says() {
     for part in [
         "{\"written\":1}",
         "accepted order-7-ready",
+        "Order 7 is ready",
         "Anna",
         "\"created\":true",
         "rows written",

@@ -179,7 +179,7 @@ async fn the_command_line_renders_what_the_preset_ships() {
         "lang=\"it\"",
         "John &lt;Doe&gt;",
         "Ospiti",
-        "href=\"https:&#x2f;&#x2f;a.example&#x2f;r?a=1&amp;b=2\"",
+        "href=\"https://a.example/r?a=1&amp;b=2\"",
         "Apri",
     ] {
         assert!(html.contains(part), "{part} is not in {html}");

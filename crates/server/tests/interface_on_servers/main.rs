@@ -23,6 +23,8 @@ mod fresh;
 mod groups;
 #[path = "../interface/health.rs"]
 mod health;
+#[path = "../interface/heavy.rs"]
+mod heavy;
 #[path = "../interface/listings.rs"]
 mod listings;
 #[path = "../interface/mails.rs"]

@@ -21,8 +21,8 @@ pub struct Batch {
     /// Events that are fanned out as a whole, with the number of their rows.
     pub whole: Vec<(i64, EventId, usize)>,
     pub report: Report,
-    /// Events that need a larger share of a transaction; nothing of them is written.
-    pub too_large: Vec<i64>,
+    /// Events that need a larger share of a transaction, or for which there was no time; nothing of them is written.
+    pub put_off: Vec<i64>,
 }
 
 /// How much of its transaction's room an event has.
@@ -51,7 +51,7 @@ impl Batch {
         let step = match (end, share) {
             (End::Continues(_), Share::Of(room)) if room < LARGE => {
                 self.report.put_off += rows.len();
-                return self.too_large.push(event.seq);
+                return self.put_off.push(event.seq);
             }
             // It begins again, alone, behind a cursor that stands at the start; others pass it.
             (End::Continues(_), Share::Of(_)) => {

@@ -1,23 +1,35 @@
 //! What messages say beyond their rows. Titles and bodies were written when the event was decided. The HTML of an e-mail is
 //! large, and the link of a push is its own, so both are rendered from the event when it is sent, and stored nowhere.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use campanile_channels::Chain;
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Event;
-use campanile_domain::id::UserRef;
+use campanile_domain::id::{EventId, UserRef};
 use campanile_domain::recipient::Recipient;
 use campanile_domain::rules::Rules;
 use campanile_domain::template::{Renderer, Text};
 use campanile_store::{Contexts, SendJob, StoreError};
 
 use crate::Engine;
+use crate::aside::Renderings;
 
 /// What some messages are written from; nothing, where their rows say all.
 #[derive(Debug, Default)]
-pub struct Contents(Option<(Contexts, Arc<Rules>)>);
+pub struct Contents {
+    looked_up: Option<(Contexts, Arc<Rules>)>,
+    /// Events for which a template took too long, and why. Their other messages are not tried.
+    too_slow: Mutex<HashMap<EventId, String>>,
+}
+
+/// Beside title and body.
+#[derive(Debug, Default)]
+pub struct Written {
+    pub html: Option<String>,
+    pub url: Option<String>,
+}
 
 /// For all of these, by one look. What is captured is captured as its row has it, so only the HTML is of interest: if it can't be
 /// written, that is seen before there is a mail server.
@@ -42,40 +54,55 @@ pub async fn contents<'a>(
     let events: BTreeSet<_> = jobs.filter(needs_event).map(|job| &job.event_id).collect();
     let (events, users) = (events.into_iter().cloned().collect(), users.into_iter().cloned().collect());
     let contexts = engine.store.contexts(events, users).await?;
-    Ok(Contents(Some((contexts, rules))))
+    Ok(Contents { looked_up: Some((contexts, rules)), too_slow: Mutex::default() })
 }
 
 impl Contents {
     /// Who it is for, if they are still there.
     pub fn name(&self, user: &UserRef) -> Option<&str> {
-        let (contexts, _) = self.0.as_ref()?;
+        let (contexts, _) = self.looked_up.as_ref()?;
         contexts.people.get(user)?.name.as_deref()
     }
 
-    /// Nothing, where no template has any; and for who has left, or of an event that is gone: they get the letter as its row has it.
-    /// An error names template, line and variable.
-    pub fn html(&self, job: &SendJob) -> Result<Option<String>, String> {
-        if job.key.channel != Channel::Email {
-            return Ok(None);
+    /// The HTML of an e-mail and the link of a push, by rendering; nothing where no template has any, and for who has left, or of an event that
+    /// is gone: they get the message as its row has it. An error names template, line and variable.
+    pub async fn write(&self, job: &SendJob, renderings: &Renderings) -> Result<Written, String> {
+        if !matches!(job.key.channel, Channel::Email | Channel::Push) {
+            return Ok(Written::default());
         }
-        let Some((rules, person, event)) = self.context(job) else { return Ok(None) };
-        let text = Text { title: job.title.clone(), body: job.body.clone() };
-        let renderer = Renderer::new(&rules.templates, &event.event_type, &event.document());
-        renderer.html(Channel::Email, person, &text)
+        let Some((rules, person, event)) = self.context(job) else { return Ok(Written::default()) };
+        renderings
+            .run(|| {
+                if let Some(reason) = self.too_slow().get(&job.event_id) {
+                    return Err(reason.clone());
+                }
+                let renderer = Renderer::new(&rules.templates, &event.event_type, &event.document());
+                let written = write(&renderer, job, person);
+                if let Err(reason) = &written
+                    && renderer.was_too_slow()
+                {
+                    self.too_slow().insert(job.event_id.clone(), reason.clone());
+                }
+                written
+            })
+            .await
     }
 
-    /// Where a click on a push leads; as with HTML, nothing where no template says so.
-    pub fn url(&self, job: &SendJob) -> Result<Option<String>, String> {
-        if job.key.channel != Channel::Push {
-            return Ok(None);
-        }
-        let Some((rules, person, event)) = self.context(job) else { return Ok(None) };
-        let renderer = Renderer::new(&rules.templates, &event.event_type, &event.document());
-        renderer.url(Some(Channel::Push), person)
+    fn too_slow(&self) -> MutexGuard<'_, HashMap<EventId, String>> {
+        self.too_slow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn context(&self, job: &SendJob) -> Option<(&Rules, &Recipient, &Event)> {
-        let (contexts, rules) = self.0.as_ref()?;
+        let (contexts, rules) = self.looked_up.as_ref()?;
         Some((rules, contexts.people.get(&job.user)?, contexts.events.get(&job.event_id)?))
     }
+}
+
+fn write(renderer: &Renderer<'_>, job: &SendJob, person: &Recipient) -> Result<Written, String> {
+    let text = || Text { title: job.title.clone(), body: job.body.clone() };
+    Ok(match job.key.channel {
+        Channel::Email => Written { html: renderer.html(Channel::Email, person, &text())?, url: None },
+        Channel::Push => Written { html: None, url: renderer.url(Some(Channel::Push), person)? },
+        Channel::Sms | Channel::Websocket | Channel::Slack => Written::default(),
+    })
 }

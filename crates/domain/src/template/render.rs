@@ -1,0 +1,273 @@
+//! What people read of one event: the texts, HTML and links of its templates for each recipient, within limits on time and size.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use minijinja::value::{Serde, merge_maps};
+use minijinja::{ErrorKind, Value};
+
+use super::deadline::{Deadline, too_slow};
+use super::failure::describe_in;
+use super::localized::{DEFAULT_LOCALE, READER, Reader};
+use super::mjml::Html;
+use super::sandbox::Bounded;
+use super::{Compiled, Needs, Templates, Text, in_words, plain_text, url};
+use crate::channel::Channel;
+use crate::id::EventType;
+use crate::quiet_hours::Zone;
+use crate::recipient::Recipient;
+use crate::row::Selector;
+
+pub const MAX_TITLE_BYTES: usize = 2 * 1024;
+/// Times the rows that are in memory at once, this bounds what they take.
+pub const MAX_BODY_BYTES: usize = 32 * 1024;
+/// Most titles and bodies fit, and need no larger place.
+const USUAL_BYTES: usize = 64;
+/// Rendered when it is sent, one at a time.
+const MAX_HTML_BYTES: usize = 256 * 1024;
+
+/// Renders the texts of one event. A text that does not speak of its recipient is rendered once, and one that depends on
+/// their language and zone only, once for each of these.
+#[derive(Debug)]
+pub struct Renderer<'a> {
+    templates: &'a Templates,
+    event_type: &'a EventType,
+    /// The rows that are for it alone.
+    own_rows: Selector<EventType>,
+    document: Value,
+    /// What is said where no template is, once somebody needed it.
+    without_template: Option<Text>,
+    pub(super) impersonal: HashMap<(&'a str, Option<Place>), Result<Text, String>>,
+    /// The parts of templates that took too long for somebody, and why. They are not tried again for others: an audience has
+    /// thousands of people.
+    too_slow: RefCell<HashMap<String, String>>,
+}
+
+/// Templates by the name `EVENT_TYPE/CHANNEL/LOCALE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen<'a> {
+    /// Whose title and body are taken; none where the event type is told in words.
+    pub text: Option<&'a str>,
+    pub html: Option<&'a str>,
+    /// What dates and numbers are written in.
+    pub locale: String,
+}
+
+/// How and where a text is read: its language and the reader's zone, as far as it depends on them.
+type Place = (String, Option<String>);
+
+impl<'a> Renderer<'a> {
+    pub fn new(templates: &'a Templates, event_type: &'a EventType, document: &serde_json::Value) -> Self {
+        let document = Value::from(Serde(document));
+        let own_rows = Selector::Only(event_type.clone());
+        Renderer {
+            templates,
+            event_type,
+            own_rows,
+            document,
+            without_template: None,
+            impersonal: HashMap::new(),
+            too_slow: RefCell::default(),
+        }
+    }
+
+    /// The text for a channel, or for the inbox. An error names template, line and variable.
+    pub fn render(&mut self, channel: Option<Channel>, recipient: &Recipient) -> Result<Text, String> {
+        let Some(template) = self.templates.find(&self.own_rows, channel, recipient.locale.as_deref()) else {
+            if self.without_template.is_none() {
+                self.without_template = Some(self.text_of_payload());
+            }
+            return Ok(self.without_template.clone().unwrap_or_default());
+        };
+        if template.needs.person {
+            return self.render_for(template, recipient);
+        }
+        let place = template.needs.locale.then(|| {
+            let zone = recipient.time_zone.as_ref().filter(|_| template.needs.zone);
+            (language(template, recipient), zone.map(|zone| zone.name().to_owned()))
+        });
+        let key = (template.name.as_str(), place);
+        if let Some(text) = self.impersonal.get(&key) {
+            return text.clone();
+        }
+        let text = self.render_for(template, recipient);
+        self.impersonal.insert(key, text.clone());
+        text
+    }
+
+    /// What an event says without a template: its own title and body, else its type in words. Never an error.
+    fn text_of_payload(&self) -> Text {
+        let payload = self.document.get_attr("payload").unwrap_or_default();
+        let text = |name: &str, max_bytes: usize| {
+            let value = payload.get_attr(name).ok()?;
+            let text = without_controls(value.as_str().filter(|text| !text.trim().is_empty())?.to_owned());
+            Some(text[..text.floor_char_boundary(max_bytes)].to_owned())
+        };
+        Text {
+            title: text("title", MAX_TITLE_BYTES).unwrap_or_else(|| in_words(self.event_type)),
+            body: text("body", MAX_BODY_BYTES).unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn render_for(&self, template: &Compiled, recipient: &Recipient) -> Result<Text, String> {
+        let context = self.context(template, template.needs, recipient, &[]);
+        let title = if template.untitled {
+            in_words(self.event_type)
+        } else {
+            self.part(&template.title, None, context.clone(), MAX_TITLE_BYTES)?
+        };
+        let body = if template.body_from_html {
+            let text = Text { title: title.clone(), body: String::new() };
+            plain_text::of_html(&self.html_for(template, template, recipient, &text)?, MAX_BODY_BYTES)
+        } else {
+            self.part(&template.body, None, context, MAX_BODY_BYTES)?
+        };
+        Ok(Text { title, body })
+    }
+
+    /// Whether [`Renderer::html`] would answer anything.
+    pub fn has_html(&self, channel: Channel, locale: Option<&str>) -> bool {
+        let text = self.templates.find(&self.own_rows, Some(channel), locale);
+        self.templates.find_html(text, channel, locale).is_some()
+    }
+
+    /// The HTML beside a text that [`Renderer::render`] made; nothing where no template has any. It can write `title` and `body`.
+    pub fn html(
+        &self,
+        channel: Channel,
+        recipient: &Recipient,
+        text: &Text,
+    ) -> Result<Option<String>, String> {
+        let locale = recipient.locale.as_deref();
+        let of_text = self.templates.find(&self.own_rows, Some(channel), locale);
+        let Some(of_html) = self.templates.find_html(of_text, channel, locale) else { return Ok(None) };
+        self.html_for(of_html, of_text.unwrap_or(of_html), recipient, text).map(Some)
+    }
+
+    /// Where a click leads, by the row whose title is taken; nothing where that says nothing.
+    pub fn url(&self, channel: Option<Channel>, recipient: &Recipient) -> Result<Option<String>, String> {
+        let template = self.templates.find(&self.own_rows, channel, recipient.locale.as_deref());
+        let Some((template, part)) = template.and_then(|found| Some((found, found.url.as_deref()?))) else {
+            return Ok(None);
+        };
+        let context = self.context(template, Needs::EVERYTHING, recipient, &[]);
+        let written = self.part(part, None, context, url::MAX_BYTES)?;
+        url::checked(&written).map_err(|error| format!("template {part}: {error}"))
+    }
+
+    /// Whether a template took too long for somebody.
+    pub fn was_too_slow(&self) -> bool {
+        !self.too_slow.borrow().is_empty()
+    }
+
+    /// Which templates are taken, to tell it to people.
+    pub fn chosen(&self, channel: Option<Channel>, locale: Option<&str>) -> Chosen<'a> {
+        let text = self.templates.find(&self.own_rows, channel, locale);
+        let html = channel.and_then(|channel| self.templates.find_html(text, channel, locale));
+        Chosen {
+            text: text.map(|text| text.name.as_str()),
+            html: html.map(|html| html.name.as_str()),
+            locale: text
+                .or(html)
+                .map_or_else(|| DEFAULT_LOCALE.to_owned(), |chosen| language_for(chosen, locale)),
+        }
+    }
+
+    fn html_for(
+        &self,
+        template: &Compiled,
+        of_text: &Compiled,
+        recipient: &Recipient,
+        text: &Text,
+    ) -> Result<String, String> {
+        // What was made from the HTML is not written into it again.
+        let body = if template.body_from_html && template.name == of_text.name { "" } else { &text.body };
+        let own = [
+            ("title", Value::from(text.title.as_str())),
+            ("body", Value::from(body)),
+            ("locale", Value::from(language(of_text, recipient))),
+        ];
+        let context = self.context(of_text, Needs::EVERYTHING, recipient, &own);
+        self.part(&format!("{}/html", template.name), template.html.as_ref(), context, MAX_HTML_BYTES)
+    }
+
+    fn context(
+        &self,
+        template: &Compiled,
+        needs: Needs,
+        recipient: &Recipient,
+        own: &[(&'static str, Value)],
+    ) -> Value {
+        let mut variables: BTreeMap<&'static str, Value> = own.iter().cloned().collect();
+        if needs.person {
+            variables.insert("recipient", Value::from(Serde(recipient)));
+        }
+        if needs.locale {
+            let zone = recipient.time_zone.clone().unwrap_or_else(Zone::utc);
+            let reader = Reader::new(&language(template, recipient), zone.tz().clone());
+            variables.insert(READER, Value::from_object(reader));
+        }
+        if variables.is_empty() {
+            return self.document.clone();
+        }
+        merge_maps([Value::from(variables), self.document.clone()])
+    }
+
+    /// `html` is what the part was compiled from, if it is HTML.
+    fn part(&self, name: &str, html: Option<&Html>, context: Value, limit: usize) -> Result<String, String> {
+        if let Some(reason) = self.too_slow.borrow().get(name) {
+            return Err(reason.clone());
+        }
+        let deadline = Deadline::begin();
+        let written = catch_unwind(AssertUnwindSafe(|| self.write_part(name, html, context, limit)));
+        let written = written.unwrap_or_else(|_| Err(format!("template {name}: rendering it panicked")));
+        match written {
+            Err(reason) if deadline.expired() => {
+                self.too_slow.borrow_mut().insert(name.to_owned(), reason.clone());
+                Err(reason)
+            }
+            written => written.map(without_controls),
+        }
+    }
+
+    fn write_part(
+        &self,
+        name: &str,
+        html: Option<&Html>,
+        context: Value,
+        limit: usize,
+    ) -> Result<String, String> {
+        let describe = |error: minijinja::Error| describe_in(&error, html);
+        let compiled = self.templates.environment.get_template(name).map_err(describe)?;
+        let mut output = Bounded::new(Vec::with_capacity(USUAL_BYTES), limit);
+        compiled.render_captured_to(context, &mut output).map_err(|error| match error.kind() {
+            // MiniJinja tells neither where nor why it could not write.
+            ErrorKind::WriteFailure if output.too_late => format!("template {name}: {}", too_slow()),
+            ErrorKind::WriteFailure => format!("template {name}: the output has more than {limit} bytes"),
+            _ => describe(error),
+        })?;
+        String::from_utf8(output.text).map_err(|_| format!("template {name}: the output is not text"))
+    }
+}
+
+/// What a text is in: who reads Dutch where there is no Dutch reads the default, dates and HTML included. A row for a language
+/// was found by the reader's, which may say more: `it-CH`.
+fn language(of_text: &Compiled, recipient: &Recipient) -> String {
+    language_for(of_text, recipient.locale.as_deref())
+}
+
+fn language_for(of_text: &Compiled, reader: Option<&str>) -> String {
+    let reader = reader.filter(|_| of_text.locale.is_some());
+    reader.or(of_text.locale.as_deref()).unwrap_or(DEFAULT_LOCALE).replace('_', "-")
+}
+
+/// What is rendered has no control characters but `\n` and `\t`: databases, terminals and mail servers stumble over the others.
+/// A carriage return is a line break.
+fn without_controls(text: String) -> String {
+    let stays = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    if text.chars().all(stays) {
+        return text;
+    }
+    text.replace("\r\n", "\n").replace('\r', "\n").chars().filter(|c| stays(*c)).collect()
+}

@@ -1,0 +1,84 @@
+//! Work that may keep a core busy for long, such as rendering. The runtime has few threads, and they serve HTTP and all loops.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::Semaphore;
+
+/// How long a task may work before others wait noticeably.
+pub const INLINE: Duration = Duration::from_millis(10);
+
+/// Does the work on this thread, while another takes over what else this thread has to do.
+pub fn aside<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        // There is no other thread.
+        _ => work(),
+    }
+}
+
+/// Renderings of messages that are being sent. While they are fast, each is done where it is needed; after a slow one they go aside,
+/// one at a time, until one was fast again.
+#[derive(Debug)]
+pub struct Renderings {
+    slow: AtomicBool,
+    turn: Semaphore,
+}
+
+impl Default for Renderings {
+    fn default() -> Self {
+        Renderings { slow: AtomicBool::new(false), turn: Semaphore::new(1) }
+    }
+}
+
+impl Renderings {
+    pub async fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        let turn = if self.slow.load(Ordering::Relaxed) { self.turn.acquire().await.ok() } else { None };
+        let begun = Instant::now();
+        let done = if turn.is_some() { aside(work) } else { work() };
+        self.slow.store(begun.elapsed() > INLINE, Ordering::Relaxed);
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    /// The runtime has one thread, which the work never lets go of: others go on only if it is done aside.
+    #[test]
+    fn others_go_on_while_slow_work_is_done() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let renderings = Arc::new(Renderings { slow: AtomicBool::new(true), ..Renderings::default() });
+        let turns = Arc::new(AtomicU32::new(0));
+        runtime.block_on(async {
+            let working = tokio::spawn({
+                let (renderings, turns) = (Arc::clone(&renderings), Arc::clone(&turns));
+                async move {
+                    renderings
+                        .run(|| {
+                            while turns.load(Ordering::Relaxed) < 10 {
+                                std::thread::yield_now();
+                            }
+                        })
+                        .await;
+                }
+            });
+            let other = tokio::spawn({
+                let turns = Arc::clone(&turns);
+                async move {
+                    for _ in 0..10 {
+                        turns.fetch_add(1, Ordering::Relaxed);
+                        tokio::task::yield_now().await;
+                    }
+                }
+            });
+            other.await.unwrap();
+            working.await.unwrap();
+        });
+    }
+}

@@ -1,0 +1,44 @@
+//! The time of one step of the fan-out. Deciding holds a claim, in a transaction on PostgreSQL, and a thread of the runtime; templates and
+//! conditions may take a hundred milliseconds for each recipient.
+
+use std::time::{Duration, Instant};
+
+use crate::aside::{INLINE, aside};
+
+/// A step that has decided for so long ends: the rest is left to the next ones. Claims last much longer.
+const MAX_STEP: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub struct StepClock {
+    worked: Duration,
+    /// Since the last wait.
+    resumed: Instant,
+}
+
+impl StepClock {
+    pub fn begin() -> Self {
+        StepClock { worked: Duration::ZERO, resumed: Instant::now() }
+    }
+
+    /// Waiting is no work, and lets others use the thread.
+    pub async fn wait<F: Future>(&mut self, future: F) -> F::Output {
+        self.worked += self.resumed.elapsed();
+        let done = future.await;
+        self.resumed = Instant::now();
+        done
+    }
+
+    /// Whether more work here would keep others waiting.
+    pub fn is_long(&self) -> bool {
+        self.resumed.elapsed() >= INLINE
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.worked + self.resumed.elapsed() >= MAX_STEP
+    }
+
+    /// Does some of the work, here or where it keeps nobody waiting.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        if self.is_long() { aside(work) } else { work() }
+    }
+}

@@ -1,0 +1,72 @@
+//! Requests that keep a core busy: large bodies that are parsed and checked, and previews of templates. They are worked on beside the
+//! threads that serve the others, and few at a time.
+
+use std::sync::Arc;
+
+use campanile_engine::aside;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Smaller bodies are parsed at once, where they arrive.
+const LARGE_BODY_BYTES: usize = 64 * 1024;
+const MAX_PARSED: usize = 2;
+/// Previews that are rendered or wait for that; others are turned away.
+const MAX_PREVIEWS: usize = 16;
+
+#[derive(Debug, Clone)]
+pub struct Heavy {
+    parsing: Arc<Semaphore>,
+    previews: Arc<Semaphore>,
+    /// All previews share one thread.
+    preview: Arc<Semaphore>,
+}
+
+impl Default for Heavy {
+    fn default() -> Self {
+        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+        Heavy { parsing: semaphore(MAX_PARSED), previews: semaphore(MAX_PREVIEWS), preview: semaphore(1) }
+    }
+}
+
+impl Heavy {
+    /// Waits until a body of this size may be parsed.
+    pub async fn turn(&self, body_bytes: usize) -> Turn {
+        if body_bytes <= LARGE_BODY_BYTES { Turn(None) } else { self.turn_of_heavy().await }
+    }
+
+    /// For a body that is much work whatever its size.
+    pub async fn turn_of_heavy(&self) -> Turn {
+        Turn::of(&self.parsing).await
+    }
+
+    /// Nothing, where too many wait already.
+    pub fn preview(&self) -> Option<PreviewPlace> {
+        let place = Arc::clone(&self.previews).try_acquire_owned().ok()?;
+        Some(PreviewPlace { _place: place, preview: Arc::clone(&self.preview) })
+    }
+}
+
+/// The right to keep a core busy, until it is dropped.
+#[derive(Debug)]
+pub struct Turn(Option<OwnedSemaphorePermit>);
+
+impl Turn {
+    async fn of(semaphore: &Arc<Semaphore>) -> Self {
+        Turn(Arc::clone(semaphore).acquire_owned().await.ok())
+    }
+
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        if self.0.is_some() { aside(work) } else { work() }
+    }
+}
+
+#[derive(Debug)]
+pub struct PreviewPlace {
+    _place: OwnedSemaphorePermit,
+    preview: Arc<Semaphore>,
+}
+
+impl PreviewPlace {
+    pub async fn turn(&self) -> Turn {
+        Turn::of(&self.preview).await
+    }
+}
