@@ -34,5 +34,5 @@ impl Error for Unresolved {}
 /// Whether an error of this type is behind it.
 pub fn is_caused_by<T: Error + 'static>(error: &reqwest::Error) -> bool {
     let mut causes = std::iter::successors(error.source(), |cause| (**cause).source());
-    causes.any(|cause| cause.is::<T>())
+    causes.any(<dyn Error>::is::<T>)
 }

@@ -40,13 +40,13 @@ impl OutageLog {
 
     /// A stage failed, and tries again until it succeeds.
     pub fn note_failure(&self, stage: &'static str, error: &dyn Display) {
-        let mut state = self.state();
+        let mut known = self.known();
         let now = Instant::now();
-        let is_due = state.last_warning.is_none_or(|last| now.duration_since(last) >= WARN_INTERVAL);
-        let outage = state.current.get_or_insert(Outage { since: now, stage, warned: false });
+        let is_due = known.last_warning.is_none_or(|last| now.duration_since(last) >= WARN_INTERVAL);
+        let outage = known.current.get_or_insert(Outage { since: now, stage, warned: false });
         if is_due {
             outage.warned = true;
-            state.last_warning = Some(now);
+            known.last_warning = Some(now);
             tracing::warn!(%error, stage, "work waits for the {}", self.name);
         } else {
             tracing::debug!(%error, stage, "a stage waits");
@@ -59,8 +59,8 @@ impl OutageLog {
         if !self.lasts.load(Ordering::Relaxed) {
             return;
         }
-        let mut state = self.state();
-        let Some(outage) = state.current.take_if(|outage| outage.stage == stage) else { return };
+        let mut known = self.known();
+        let Some(outage) = known.current.take_if(|outage| outage.stage == stage) else { return };
         self.lasts.store(false, Ordering::Relaxed);
         // Whoever was not told that it began need not know that it is over.
         if outage.warned {
@@ -68,7 +68,7 @@ impl OutageLog {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn known(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     fn current(log: &OutageLog) -> Option<(&'static str, bool)> {
-        log.state().current.as_ref().map(|outage| (outage.stage, outage.warned))
+        log.known().current.as_ref().map(|outage| (outage.stage, outage.warned))
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
         log.note_success("settle");
         log.note_failure("rules", &"gone");
         assert_eq!(current(&log), Some(("rules", false)));
-        log.state().last_warning = Instant::now().checked_sub(WARN_INTERVAL);
+        log.known().last_warning = Instant::now().checked_sub(WARN_INTERVAL);
         log.note_failure("rules", &"gone");
         assert_eq!(current(&log), Some(("rules", true)));
     }

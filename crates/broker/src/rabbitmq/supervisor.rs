@@ -30,11 +30,10 @@ pub(super) async fn run(shared: Arc<Shared>, first: Result<Link, BrokerError>) {
     loop {
         let error = match connected {
             Ok(link) => {
-                match outage.end() {
-                    Some(lasted) => {
-                        tracing::info!(broker = %shared.address, "RabbitMQ is back after {lasted:.1?}");
-                    }
-                    None => tracing::info!(broker = %shared.address, "connected to RabbitMQ"),
+                if let Some(lasted) = outage.end() {
+                    tracing::info!(broker = %shared.address, "RabbitMQ is back after {lasted:.1?}");
+                } else {
+                    tracing::info!(broker = %shared.address, "connected to RabbitMQ");
                 }
                 let (link, since) = (Arc::new(link), Instant::now());
                 let error = tend(&shared, &link).await;
