@@ -12,7 +12,7 @@ pub(super) const HISTORY: &str = "campanile.schema_history";
 pub(super) const OLDEST_SERVER: i32 = 150_000;
 
 /// Every migration, in order.
-pub(super) const MIGRATIONS: [(&str, &str); 9] = [
+pub(super) const MIGRATIONS: [(&str, &str); 10] = [
     ("V1__first_tables", include_str!("migrations/V1__first_tables.sql")),
     ("V2__sends", include_str!("migrations/V2__sends.sql")),
     ("V3__doubts", include_str!("migrations/V3__doubts.sql")),
@@ -22,6 +22,7 @@ pub(super) const MIGRATIONS: [(&str, &str); 9] = [
     ("V7__min_priority", include_str!("migrations/V7__min_priority.sql")),
     ("V8__deferrals", include_str!("migrations/V8__deferrals.sql")),
     ("V9__stages", include_str!("migrations/V9__stages.sql")),
+    ("V10__captured_html", include_str!("migrations/V10__captured_html.sql")),
 ];
 
 /// Answers the names of what was applied. Needs a session of its own, because the lock belongs to it.

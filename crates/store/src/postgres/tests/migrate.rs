@@ -35,6 +35,7 @@ async fn the_second_migration_has_nothing_to_do() {
         "V7__min_priority",
         "V8__deferrals",
         "V9__stages",
+        "V10__captured_html",
     ];
     assert_eq!(Postgres::migrate(&database.config()).await.unwrap(), all);
     assert!(Postgres::migrate(&database.config()).await.unwrap().is_empty());
