@@ -1,5 +1,6 @@
 //! From a received message to a settled send: the claims, leases and fences of delivery.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -253,10 +254,12 @@ pub(crate) fn address_hash(address: &str) -> String {
     })
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Capture {
-    /// The message is written to `captured_message` in the same transaction.
-    Keep,
+    /// The message is written to `captured_message` in the same transaction, with the HTML that it had.
+    Keep {
+        html: Option<Arc<str>>,
+    },
     None,
 }
 

@@ -248,7 +248,7 @@ async fn ask(
         outcome: answer.outcome,
         done: answer.done,
         provider: provider.to_owned(),
-        captures: chain.captures(),
+        capture: desk::capture(chain, html),
         duration: begun.elapsed(),
         begun: Some(begun),
         claimed,

@@ -179,7 +179,7 @@ fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlem
         history: attempted.claimed.job.history.with(&outcome, now),
         duration: attempted.duration,
         attempted_at: attempted.begun.map(|begun| engine.clock.at(begun)),
-        capture: if attempted.captures { Capture::Keep } else { Capture::None },
+        capture: attempted.capture.clone(),
     }
 }
 

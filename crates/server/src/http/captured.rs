@@ -4,10 +4,16 @@ use std::collections::HashMap;
 
 use axum::Json;
 use axum::extract::{Query as Parameters, State};
+use campanile_store::JsonRow;
 use serde_json::{Value, json};
 
 use super::query::Query;
 use super::{App, Problem, send_rows};
+
+/// A message may have HTML of 256 KB. A page that comes to more ends early.
+const MAX_HTML_BYTES: usize = 4 * 1024 * 1024;
+/// Messages that are read at a time.
+const BATCH: usize = 25;
 
 pub async fn list(
     State(app): State<App>,
@@ -15,11 +21,22 @@ pub async fn list(
 ) -> Result<Json<Value>, Problem> {
     let mut query = Query::new(given)?;
     let event_id = query.take("event_id");
-    let after = query.take_number("cursor")?.unwrap_or(0);
+    let mut after = query.take_number("cursor")?.unwrap_or(0);
     let limit = query.take_limit()?;
     query.end("event_id, cursor, limit")?;
-    let mut items = app.engine.store.list_captured(event_id, after, limit).await?;
+    let (mut items, mut html_bytes, mut more) = (Vec::new(), 0, true);
+    while more && items.len() < limit && html_bytes < MAX_HTML_BYTES {
+        let batch = BATCH.min(limit - items.len());
+        let found = app.engine.store.list_captured(event_id.clone(), after, batch).await?;
+        more = found.len() == batch;
+        after = found.last().and_then(|last| last.get("id")?.as_i64()).unwrap_or(after);
+        html_bytes += found.iter().map(html_len).sum::<usize>();
+        items.extend(found);
+    }
     send_rows::mask_webhooks("address", &mut items);
-    let next = items.last().filter(|_| items.len() == limit).and_then(|last| last.get("id")).cloned();
-    Ok(Json(json!({ "items": items, "next": next })))
+    Ok(Json(json!({ "items": items, "next": more.then_some(after) })))
+}
+
+fn html_len(message: &JsonRow) -> usize {
+    message.get("html").and_then(Value::as_str).map_or(0, str::len)
 }

@@ -211,6 +211,45 @@ async fn a_mail_server_that_refuses_our_password_is_named_at_the_first_refusal()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_captured_mail_has_its_html_and_large_ones_come_on_several_pages() {
+    let server = Fresh::start();
+    server.put("/v1/recipients", anna()).await;
+    let html = "<p>{{ recipient.name }}: {{ payload.note }}</p>";
+    let template = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "EMAIL", "title": "New", "body": "b", "html": html}]);
+    server.put("/v1/templates", template).await;
+    let mut event = reservation("evt-1");
+    event["payload"]["note"] = json!("<b>");
+    server.emit(&event).await;
+    server.settled("evt-1").await;
+    let captured = server.items("/v1/captured?event_id=evt-1").await;
+    let html_of = |channel: &str| {
+        let message = captured.iter().find(|message| message["channel"] == channel);
+        message.unwrap_or_else(|| panic!("{channel} is not in {captured:?}"))["html"].clone()
+    };
+    assert_eq!(html_of("EMAIL"), "<p>Anna Rossi 🍕: &lt;b&gt;</p>");
+    assert!(html_of("SMS").is_null() && html_of("PUSH").is_null());
+
+    let large = format!("<p>{}</p>", "x".repeat(200_000));
+    let template =
+        json!([{"event_type": "LARGE", "channel": "EMAIL", "title": "New", "body": "b", "html": large}]);
+    server.put("/v1/templates", template).await;
+    server.put("/v1/routing", json!([{"event_type": "LARGE", "channel": "EMAIL"}])).await;
+    let events: Vec<Value> =
+        (0..60).map(|n| crate::fresh::event(&format!("large-{n}"), "LARGE", "RESTAURANT", 5)).collect();
+    server.emit(&json!(events)).await;
+    for n in 0..60 {
+        server.settled(&format!("large-{n}")).await;
+    }
+    let page = server.get("/v1/captured?limit=1000").await;
+    assert!(
+        page["next"].is_u64() && page["items"].as_array().unwrap().len() < 60,
+        "a page has some megabytes"
+    );
+    let all = server.captured().await;
+    assert_eq!(all.keys().filter(|key| key.starts_with("large-")).count(), 60);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_next_mail_server_takes_over_from_one_that_is_down() {
     let python = Python::start(&[]);
     let server = start(&format!("smtp://127.0.0.1:1 {}", mail_server(python.port)));

@@ -79,7 +79,7 @@ async fn accept(fixture: &Fixture, event: NewEvent) -> Acceptance {
 
 fn sent(job: &SendJob) -> Settlement {
     let sent = outcome(job, SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH });
-    Settlement { capture: Capture::Keep, ..sent }
+    Settlement { capture: Capture::Keep { html: None }, ..sent }
 }
 
 fn in_doubt(job: &SendJob) -> Settlement {

@@ -46,10 +46,18 @@ pub async fn a_first_success_is_sent_and_leaves_no_attempt(fixture: &Fixture) {
 
 pub async fn a_captured_message_is_kept_if_it_was_sent(fixture: &Fixture) {
     let [a, b] = [fixture.sending("a", Email).await, fixture.sending("b", Sms).await];
-    let kept = |settlement: Settlement| Settlement { capture: Capture::Keep, ..settlement };
-    fixture.settle(vec![kept(sent(&a)), kept(failed(&b, REJECTED))]).await;
+    let c = fixture.sending("c", Email).await;
+    let with = |html: Option<&str>| Capture::Keep { html: html.map(Into::into) };
+    let kept = |settlement: Settlement, html| Settlement { capture: with(html), ..settlement };
+    let all = vec![
+        kept(sent(&a), Some("<p>è</p>")),
+        kept(failed(&b, REJECTED), Some("<p>no</p>")),
+        kept(sent(&c), None),
+    ];
+    fixture.settle(all).await;
     let messages = captured(fixture).await;
-    assert_eq!(messages.len(), 1);
+    assert_eq!(messages.len(), 2);
+    assert_eq!((&messages[0]["html"], &messages[1]["html"]), (&json!("<p>è</p>"), &json!(null)));
     let message = &messages[0];
     assert_eq!((text(message, "event_id"), text(message, "channel")), ("a", "EMAIL"));
     assert_eq!((text(message, "user_type"), text(message, "user_id")), ("CUSTOMER", "42"));
@@ -159,7 +167,7 @@ pub async fn an_outcome_without_its_claim_is_lost_and_nothing_is_written(fixture
     let job = fixture.sending("a", Email).await;
     let other = fixture.sending("b", Email).await;
     let forged = SendJob { claim: other.claim, ..job.clone() };
-    let kept = |settlement: Settlement| Settlement { capture: Capture::Keep, ..settlement };
+    let kept = |settlement: Settlement| Settlement { capture: Capture::Keep { html: None }, ..settlement };
     let lost = fixture
         .store
         .settle(vec![kept(sent(&forged))], vec![], InstanceId(1))
@@ -195,7 +203,7 @@ pub async fn of_two_outcomes_of_a_send_only_the_one_under_the_present_claim_coun
     let job = fixture.sending("a", Email).await;
     fixture.settle(vec![due_in(fixture, &job, Duration::ZERO).await]).await;
     let again = fixture.claim_due(Email, 1).await.pop().expect("it is due");
-    let kept = |settlement: Settlement| Settlement { capture: Capture::Keep, ..settlement };
+    let kept = |settlement: Settlement| Settlement { capture: Capture::Keep { html: None }, ..settlement };
     let both = vec![kept(sent(&job)), kept(sent(&again))];
     assert_eq!(fixture.settle(both).await, [job.key], "one of them was lost");
     assert_eq!(captured(fixture).await.len(), 1);

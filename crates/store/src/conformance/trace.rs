@@ -213,7 +213,7 @@ pub async fn captured_messages_are_listed_in_pages(fixture: &Fixture) {
     for (id, channel) in [("a", Email), ("b", Sms), ("c", Email), ("d", Sms)] {
         let job = fixture.sending(id, channel).await;
         let sent = outcome(&job, SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH });
-        fixture.settle(vec![Settlement { capture: Capture::Keep, ..sent }]).await;
+        fixture.settle(vec![Settlement { capture: Capture::Keep { html: None }, ..sent }]).await;
     }
     let captured = async |event_id: Option<&str>, after: i64| {
         let event_id = event_id.map(str::to_owned);

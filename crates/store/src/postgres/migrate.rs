@@ -12,7 +12,7 @@ pub(super) const HISTORY: &str = "campanile.schema_history";
 pub(super) const OLDEST_SERVER: i32 = 150_000;
 
 /// Every migration, in order.
-pub(super) const MIGRATIONS: [(&str, &str); 11] = [
+pub(super) const MIGRATIONS: [(&str, &str); 12] = [
     ("V1__first_tables", include_str!("migrations/V1__first_tables.sql")),
     ("V2__sends", include_str!("migrations/V2__sends.sql")),
     ("V3__doubts", include_str!("migrations/V3__doubts.sql")),
@@ -22,6 +22,7 @@ pub(super) const MIGRATIONS: [(&str, &str); 11] = [
     ("V7__min_priority", include_str!("migrations/V7__min_priority.sql")),
     ("V8__deferrals", include_str!("migrations/V8__deferrals.sql")),
     ("V9__stages", include_str!("migrations/V9__stages.sql")),
+    ("V10__captured_html", include_str!("migrations/V10__captured_html.sql")),
     ("V11__retain_horizon", include_str!("migrations/V11__retain_horizon.sql")),
     ("V14__heartbeats", include_str!("migrations/V14__heartbeats.sql")),
 ];

@@ -140,8 +140,14 @@ async fn write_attempts(transaction: &Transaction, held: &[&Settlement]) -> Resu
 }
 
 async fn write_captured(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
-    let captured: Vec<&Settlement> =
-        held.iter().filter(|s| s.capture == Capture::Keep && s.is_sent()).copied().collect();
+    let (captured, html): (Vec<&Settlement>, Vec<Option<&str>>) = held
+        .iter()
+        .filter(|s| s.is_sent())
+        .filter_map(|s| match &s.capture {
+            Capture::Keep { html } => Some((*s, html.as_deref())),
+            Capture::None => None,
+        })
+        .unzip();
     if captured.is_empty() {
         return Ok(());
     }
@@ -153,6 +159,7 @@ async fn write_captured(transaction: &Transaction, held: &[&Settlement]) -> Resu
         &column(&captured, |s| s.job.address.as_str()),
         &column(&captured, |s| s.job.title.as_str()),
         &column(&captured, |s| s.job.body.as_str()),
+        &html,
     ];
     transaction.execute(statement::INSERT_CAPTURED, params).await.map(drop)
 }

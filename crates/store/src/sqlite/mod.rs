@@ -212,6 +212,7 @@ fn migrations() -> Result<Vec<Migration>, refinery::Error> {
         ("V7__min_priority", include_str!("migrations/V7__min_priority.sql")),
         ("V8__deferrals", include_str!("migrations/V8__deferrals.sql")),
         ("V9__stages", include_str!("migrations/V9__stages.sql")),
+        ("V10__captured_html", include_str!("migrations/V10__captured_html.sql")),
         ("V11__retain_horizon", include_str!("migrations/V11__retain_horizon.sql")),
         ("V14__heartbeats", include_str!("migrations/V14__heartbeats.sql")),
     ]

@@ -58,13 +58,13 @@ pub fn settle(
             },
         )?;
     }
-    if settlement.capture == Capture::Keep && settlement.is_sent() {
+    if let (Capture::Keep { html }, true) = (&settlement.capture, settlement.is_sent()) {
         session.change(
             statement::INSERT_CAPTURED,
             named_params! {
                 ":event_id": job.event_id.as_str(), ":user_type": job.user.user_type.as_str(),
                 ":user_id": job.user.user_id.as_str(), ":channel": channel.as_str(), ":address": job.address,
-                ":title": job.title, ":body": job.body, ":at": now,
+                ":title": job.title, ":body": job.body, ":html": html.as_deref(), ":at": now,
             },
         )?;
     }

@@ -9,7 +9,7 @@ use campanile_channels::{Chain, Room};
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressDone, OnDoubt, Outcome};
-use campanile_store::{ClaimId, SendJob};
+use campanile_store::{Capture, ClaimId, SendJob};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout_at;
@@ -85,7 +85,7 @@ pub struct Attempted {
     pub outcome: Outcome,
     pub done: Vec<AddressDone>,
     pub provider: String,
-    pub captures: bool,
+    pub capture: Capture,
     pub duration: Duration,
     /// Absent where no provider was asked.
     pub begun: Option<Instant>,
@@ -348,6 +348,11 @@ impl Places {
     }
 }
 
+/// What is kept of a message by a chain that only captures.
+pub fn capture(chain: &Chain, html: Option<String>) -> Capture {
+    if chain.captures() { Capture::Keep { html: html.map(Into::into) } } else { Capture::None }
+}
+
 impl Attempted {
     /// Ended before anybody was asked.
     pub fn without_provider(claimed: Claimed, chain: &Chain, outcome: Outcome) -> Self {
@@ -356,7 +361,7 @@ impl Attempted {
             outcome,
             done: Vec::new(),
             provider: chain.first().name().to_owned(),
-            captures: chain.captures(),
+            capture: capture(chain, None),
             duration: Duration::ZERO,
             begun: None,
         }

@@ -31,8 +31,8 @@ pub struct Written {
     pub url: Option<String>,
 }
 
-/// For all of these, by one look. What is captured is captured as its row has it, so only the HTML is of interest: if it can't be
-/// written, that is seen before there is a mail server.
+/// For all of these, by one look. What is captured is captured as its row has it, with its HTML: if that can't be written, it is seen before
+/// there is a mail server.
 pub async fn contents<'a>(
     engine: &Engine,
     chain: &Chain,

@@ -1,3 +1,3 @@
 -- What `capture` sent.
-INSERT INTO captured_message (event_id, user_type, user_id, channel, address, title, body, at)
-VALUES (:event_id, :user_type, :user_id, :channel, :address, :title, :body, :at)
+INSERT INTO captured_message (event_id, user_type, user_id, channel, address, title, body, html, at)
+VALUES (:event_id, :user_type, :user_id, :channel, :address, :title, :body, :html, :at)
