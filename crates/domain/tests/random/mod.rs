@@ -68,6 +68,7 @@ fn worlds() -> impl Strategy<Value = World> {
                 (row.user_type.clone(), row.user_id.clone(), row.channel, row.event_type.clone())
             }),
             dead_addresses,
+            is_slow: false,
         }
     })
 }
