@@ -323,7 +323,7 @@ mod tests {
             "{{ p[{'a': 1}['a']:9:n] }}".to_owned(),
             format!("{{% if {} %}}{{% endif %}}", vec!["a.b == c.d"; 33].join(" and ")),
             format!("{{% if {} %}}{{% endif %}}", vec!["'a' in b"; 33].join(" or ")),
-            format!("{{% if {} %}}{{% endif %}}", vec!["a[1:]"; 6].join(" or ")),
+            format!("{{% if {} %}}{{% endif %}}", ["a[1:]"; 6].join(" or ")),
             "{% set a = b + b + b + b + b + b + b + b + b %}{% if a == b and a == c and a == d and a == e %}{% endif %}".to_owned(),
         ] {
             assert!(check(&source).is_err(), "{source}");

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use minijinja::value::{Serde, merge_maps};
 use minijinja::{ErrorKind, Value};
 
-use super::deadline::{Deadline, too_slow};
+use super::deadline::{Deadline, too_slow, was_missed};
 use super::failure::describe_in;
 use super::localized::{DEFAULT_LOCALE, READER, Reader};
 use super::mjml::Html;
@@ -219,11 +219,11 @@ impl<'a> Renderer<'a> {
         if let Some(reason) = self.too_slow.borrow().get(name) {
             return Err(reason.clone());
         }
-        let deadline = Deadline::begin();
+        let _deadline = Deadline::begin();
         let written = catch_unwind(AssertUnwindSafe(|| self.write_part(name, html, context, limit)));
         let written = written.unwrap_or_else(|_| Err(format!("template {name}: rendering it panicked")));
         match written {
-            Err(reason) if deadline.expired() => {
+            Err(reason) if was_missed() => {
                 self.too_slow.borrow_mut().insert(name.to_owned(), reason.clone());
                 Err(reason)
             }

@@ -17,7 +17,7 @@ fn body(source: &str) -> Template {
 }
 
 /// Rendered for two people, one after the other.
-fn rendered(template: Template, payload: serde_json::Value) -> [Result<Text, String>; 2] {
+fn rendered(template: Template, payload: &serde_json::Value) -> [Result<Text, String>; 2] {
     let (templates, problems) = Templates::new(vec![template]);
     assert_eq!(problems, Vec::<String>::new());
     let event_type = EventType::stored("ORDER_CREATED");
@@ -42,7 +42,7 @@ const TOO_SLOW: [&str; 10] = [
 #[test]
 fn a_template_has_a_hundred_milliseconds() {
     for source in TOO_SLOW {
-        let [first, _] = rendered(body(source), large_payload());
+        let [first, _] = rendered(body(source), &large_payload());
         let error = first.unwrap_err();
         assert!(error.starts_with("template ORDER_CREATED/*/*/body"), "{error}");
         assert!(error.contains("takes more than 100 ms"), "{source}: {error}");
@@ -52,7 +52,7 @@ fn a_template_has_a_hundred_milliseconds() {
 #[test]
 fn what_took_too_long_for_one_person_is_not_tried_for_the_next() {
     let source = format!("{{% if recipient.name == 'Anna' %}}{}{{% endif %}}", TOO_SLOW[0]);
-    let [anna, bruno] = rendered(body(&source), large_payload());
+    let [anna, bruno] = rendered(body(&source), &large_payload());
     assert!(anna.as_ref().unwrap_err().contains("takes more than 100 ms"), "{anna:?}");
     assert_eq!(bruno, anna, "Bruno's would have been written at once");
 }
@@ -69,7 +69,7 @@ fn a_when_has_a_hundred_milliseconds() {
 
 #[test]
 fn a_panic_is_an_error_of_its_template() {
-    let [first, second] = rendered(body("{% for a in [1] %}{{ loop.cycle() }}{% endfor %}"), json!({}));
+    let [first, second] = rendered(body("{% for a in [1] %}{{ loop.cycle() }}{% endfor %}"), &json!({}));
     assert_eq!(first.unwrap_err(), "template ORDER_CREATED/*/*/body: rendering it panicked");
     assert!(second.is_err());
 }
@@ -96,7 +96,7 @@ fn only_filters_and_tests_that_have_limits_are_offered() {
     ] {
         let error = check(&body(source)).unwrap_err();
         assert_eq!((error.field.as_str(), error.detail), ("body", format!("line 1: there is no {named}")));
-        assert!(rendered(body(source), json!({})).iter().all(Result::is_err), "{source}");
+        assert!(rendered(body(source), &json!({})).iter().all(Result::is_err), "{source}");
     }
     let when = "('a\nb'|indent(100000000000000))|length > 1";
     assert!(check_when(when).unwrap_err().contains("filter `indent`"));
@@ -114,11 +114,11 @@ fn a_when_has_eight_kilobytes() {
 #[test]
 fn large_payloads_are_compared_and_counted_as_far_as_it_makes_sense() {
     let list = json!({"list": vec![1; 30_000]});
-    let [text, _] = rendered(body("{{ payload.list | length }}{{ payload.list is defined }}"), list.clone());
+    let [text, _] = rendered(body("{{ payload.list | length }}{{ payload.list is defined }}"), &list);
     assert_eq!(text.unwrap().body, "30000True");
-    let [sorted, _] = rendered(body("{{ payload.list | sort }}"), list);
+    let [sorted, _] = rendered(body("{{ payload.list | sort }}"), &list);
     assert!(sorted.unwrap_err().contains("a list has more than 5000 items"));
-    let characters = rendered(body("{{ payload.a | trim(payload.a) }}"), json!({"a": "x".repeat(101)}));
+    let characters = rendered(body("{{ payload.a | trim(payload.a) }}"), &json!({"a": "x".repeat(101)}));
     assert!(characters[0].as_ref().unwrap_err().contains("at most 100 characters"));
 }
 
