@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{BrokerChoice, Config, DatabaseChoice, LogFormat, MAX_UNDELIVERED};
 use crate::data_folder;
-use crate::escape::Lines;
+use crate::escape::{Lines, log_fields};
 use crate::http::{self, AdminKey, App};
 use crate::lease::Lease;
 use crate::open_files;
@@ -195,7 +195,7 @@ pub fn start_logging(config: &Config) {
     let lines = move || Lines { out: std::io::stderr(), coloured };
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines).with_ansi(coloured);
     let started = match config.log.format {
-        LogFormat::Text => logs.try_init(),
+        LogFormat::Text => logs.fmt_fields(log_fields()).try_init(),
         LogFormat::Json => logs.json().try_init(),
     };
     // Started already: a demo that is part of a test.

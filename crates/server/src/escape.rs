@@ -2,10 +2,14 @@
 //! bidirectional override may show a text backwards: such characters are shown as `\u001b`, the way JSON writes them.
 
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::fmt::{Debug, Write};
 use std::io;
 
 use serde_json::Value;
+use tracing::field::Field;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 /// Fields whose texts have lines. Of all others, a line break is shown as `\u000a`, so that nobody can write a line of a table.
 const TEXTS_WITH_LINES: [&str; 8] =
@@ -54,11 +58,23 @@ pub fn for_people(answer: &mut Value) {
     }
 }
 
+/// How fields are written in log lines for people: each value is escaped before the line is coloured.
+pub fn log_fields() -> impl for<'a> FormatFields<'a> + 'static {
+    let field = |writer: &mut Writer<'_>, field: &Field, value: &dyn Debug| {
+        let text = format!("{value:?}");
+        match field.name() {
+            "message" => write!(writer, "{}", escaped(&text, &[])),
+            name => write!(writer, "{name}={}", escaped(&text, &[])),
+        }
+    };
+    debug_fn(field).delimited(" ")
+}
+
 /// Where log lines go. Each is written at once, so that its end is its only line break.
 #[derive(Debug)]
 pub struct Lines<W> {
     pub out: W,
-    /// Lines are coloured, and their own sequences are kept. The formatter escapes those of others.
+    /// Lines are coloured, and their own sequences are kept. [`log_fields`] escapes those of others.
     pub coloured: bool,
 }
 
@@ -125,9 +141,12 @@ mod tests {
             tracing::subscriber::with_default(logs.json().with_writer(kept).finish(), log);
         } else if coloured {
             let writer = move || Lines { out: kept.clone(), coloured };
-            tracing::subscriber::with_default(logs.with_ansi(true).with_writer(writer).finish(), log);
+            tracing::subscriber::with_default(
+                logs.with_ansi(true).fmt_fields(log_fields()).with_writer(writer).finish(),
+                log,
+            );
         } else {
-            tracing::subscriber::with_default(logs.with_writer(kept).finish(), log);
+            tracing::subscriber::with_default(logs.fmt_fields(log_fields()).with_writer(kept).finish(), log);
         }
         let bytes = out.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
