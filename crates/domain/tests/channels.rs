@@ -133,7 +133,7 @@ fn a_role_that_the_group_leaves_out_is_refused_by_role() {
 #[test]
 fn a_recipient_without_a_role_has_none_of_the_roles() {
     let world = World::new()
-        .setting(restaurant_setting(Channel::Email, &json!({"roles": ["WAITER", ""]})))
+        .setting(restaurant_setting(Channel::Email, &json!({"roles": ["WAITER", "CHEF"]})))
         .person(staff("1"))
         .person(with(staff("2"), &json!({"role": null})));
     let told = world.fan_out(&order_created(), AFTERNOON);
