@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
-/// How long a task may work before others wait noticeably.
-pub const INLINE: Duration = Duration::from_millis(10);
+/// How long a task may work before others wait noticeably. More than the deciding of a usual batch takes, since each move to another
+/// thread has its price.
+pub const INLINE: Duration = Duration::from_millis(20);
 
 /// Does the work on this thread, while another takes over what else this thread has to do.
 pub fn aside<T>(work: impl FnOnce() -> T) -> T {

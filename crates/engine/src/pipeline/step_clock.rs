@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::aside::{INLINE, aside};
 
 /// A step that has decided for so long ends: the rest is left to the next ones. Claims last much longer.
@@ -11,26 +13,28 @@ const MAX_STEP: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct StepClock {
     worked: Duration,
-    /// Since the last wait.
+    /// Since the last wait, by the wall clock and by the CPU time of this thread.
     resumed: Instant,
+    cpu_at_resume: Duration,
 }
 
 impl StepClock {
     pub fn begin() -> Self {
-        StepClock { worked: Duration::ZERO, resumed: Instant::now() }
+        StepClock { worked: Duration::ZERO, resumed: Instant::now(), cpu_at_resume: thread_cpu_time() }
     }
 
     /// Waiting is no work, and lets others use the thread.
     pub async fn wait<F: Future>(&mut self, future: F) -> F::Output {
         self.worked += self.resumed.elapsed();
         let done = future.await;
-        self.resumed = Instant::now();
+        (self.resumed, self.cpu_at_resume) = (Instant::now(), thread_cpu_time());
         done
     }
 
-    /// Whether more work here would keep others waiting.
+    /// Whether more work here would keep others waiting. The wall clock is cheap to read, but a thread that had to wait for a core has
+    /// not worked for long.
     pub fn is_long(&self) -> bool {
-        self.resumed.elapsed() >= INLINE
+        self.resumed.elapsed() >= INLINE && thread_cpu_time().saturating_sub(self.cpu_at_resume) >= INLINE
     }
 
     pub fn is_over(&self) -> bool {
@@ -41,4 +45,8 @@ impl StepClock {
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.is_long() { aside(work) } else { work() }
     }
+}
+
+fn thread_cpu_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
