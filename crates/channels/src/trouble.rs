@@ -51,7 +51,7 @@ struct Failing {
     since: Instant,
     failures: u64,
     /// Failures that no warning has counted.
-    untold: u64,
+    unreported: u64,
     told_at: Option<Instant>,
     /// The code with which it refused us; kept until it takes something.
     refusal: Option<Cow<'static, str>>,
@@ -86,7 +86,7 @@ impl Trouble {
         let State { failing, new } = &mut *state;
         let failing = failing.get_or_insert_with(|| Failing::since(now));
         failing.failures += 1;
-        failing.untold += 1;
+        failing.unreported += 1;
         let turns = refuses_us && failing.refusal.is_none();
         if refuses_us {
             failing.refusal = Some(code.clone());
@@ -101,7 +101,7 @@ impl Trouble {
             return;
         }
         failing.told_at = Some(now);
-        let failures = std::mem::take(&mut failing.untold);
+        let failures = std::mem::take(&mut failing.unreported);
         let seconds = now.duration_since(failing.since).as_secs();
         if refuses_us {
             tracing::warn!(provider, %code, failures, seconds, "a provider refuses us: see `campanile doctor`");
@@ -126,7 +126,7 @@ impl Trouble {
 
 impl Failing {
     fn since(now: Instant) -> Self {
-        Failing { since: now, failures: 0, untold: 0, told_at: None, refusal: None }
+        Failing { since: now, failures: 0, unreported: 0, told_at: None, refusal: None }
     }
 }
 
