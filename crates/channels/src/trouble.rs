@@ -62,7 +62,10 @@ impl Trouble {
     pub fn note(&self, provider: &str, answer: &Answer) {
         let was_asked = !matches!(
             answer.outcome,
-            Outcome::Paced { .. } | Outcome::NotAttempted { .. } | Outcome::Unwritable { .. }
+            Outcome::Paced { .. }
+                | Outcome::NotAttempted { .. }
+                | Outcome::Unwritable { .. }
+                | Outcome::Expired { .. }
         );
         if answer.is_failure() {
             self.fails(provider, answer.cause.clone().unwrap_or_else(|| Cause::new("unknown")));
@@ -140,4 +143,27 @@ fn may_tell_new(new: &mut Option<(Instant, u32)>, now: Instant) -> bool {
     };
     *count += 1;
     *count <= MAX_NEW
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_kept_until_the_provider_was_asked_and_took_something() {
+        let trouble = Trouble::default();
+        let refused = Answer::from(Outcome::Down { after: None, error: "no".to_owned() });
+        trouble.note("fcm", &refused.because(Cause::refusal("403")));
+        let unasked = [
+            Outcome::Expired { error: String::new() },
+            Outcome::Unwritable { error: String::new() },
+            Outcome::LET_GO,
+        ];
+        for outcome in unasked {
+            trouble.note("fcm", &outcome.into());
+            assert_eq!(trouble.refusal().as_deref(), Some("403"));
+        }
+        trouble.note("fcm", &Outcome::Sent { external_id: None }.into());
+        assert!(trouble.is_well() && trouble.refusal().is_none());
+    }
 }

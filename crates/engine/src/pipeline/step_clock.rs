@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::aside::{INLINE, aside};
 
-/// A step that has decided for so long ends: the rest is left to the next ones. Claims last much longer.
+/// The longest time that one step decides; the rest is left to the next ones. Claims last much longer.
 const MAX_STEP: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]

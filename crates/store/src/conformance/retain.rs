@@ -357,7 +357,7 @@ pub async fn an_event_that_was_brought_back_stays(fixture: &Fixture) {
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// Moves the horizon as an instance that has seen it and was up for so long.
+/// Moves the horizon as an instance that has seen it and was up for this time.
 async fn move_horizon(fixture: &Fixture, seen: Option<i64>, by: Duration) -> Option<Horizon> {
     fixture.store.move_horizon(30 * DAY, seen, by).await.expect("the database is there")
 }
