@@ -2,50 +2,45 @@
 //! beside them `recover` takes over what died, `measure` tells how long what waits has waited, and `rules` keeps the rules in
 //! memory.
 
-mod aside;
 mod backoff;
+mod blocking;
 mod clock;
-mod completion;
 pub mod config;
-mod doubt;
-mod latency;
-mod lease_end;
-mod measure;
-mod outage;
+mod idle_backoff;
+mod lease_deadline;
+mod operate;
 pub mod pipeline;
-mod recover;
-mod replay;
-mod rest;
-mod retain;
+mod recovery;
 pub mod roles;
-mod rules;
+mod rule_cache;
 mod signals;
-mod stage_cpu;
 mod supervisor;
 pub mod telemetry;
-mod tell;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use aside::Renderings;
+use blocking::Renderings;
 use campanile_broker::Broker;
 use campanile_channels::Providers;
 use campanile_store::{Instance, Store, StoreError};
 use clock::DatabaseClock;
-use completion::Completion;
 
-pub use aside::aside;
+pub use blocking::aside;
 pub use config::EngineConfig;
-pub use latency::Latencies;
 pub use roles::{Role, Roles};
-pub use rules::RuleCache;
+pub use rule_cache::RuleCache;
 pub use signals::Signals;
+pub use telemetry::latency::Latencies;
 
+use pipeline::close::{self, Completion};
+use pipeline::fan_out::burst;
 use pipeline::send::{Desk, Outcomes};
-use pipeline::{fan_out, publish, receive, rush, send, settle};
+use pipeline::{fan_out, publish, receive, send, settle};
+use recovery::retain;
+use signals::notify::{self, Untold};
 use supervisor::Supervisor;
-use tell::Untold;
+use telemetry::queue_age;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -147,7 +142,7 @@ impl Loops<'_> {
                 fan_out::run_beside(engine, beside.clone(), Arc::clone(&turns), stop)
             });
             self.take("fan_out", move |engine, _, stop| fan_out::run_along(engine, along.clone(), stop));
-            self.take("fan_out", move |engine, _, stop| rush::run(engine, stop));
+            self.take("fan_out", move |engine, _, stop| burst::run(engine, stop));
         }
         for (queue, handed) in handed {
             self.take("publish", move |engine, _, stop| {
@@ -163,17 +158,17 @@ impl Loops<'_> {
             self.take("dead letters", |engine, _, stop| receive::run_dead_letters(engine, stop));
         }
         if roles.use_broker() {
-            self.take("losses", |engine, _, stop| recover::run_losses(engine, stop));
+            self.take("losses", |engine, _, stop| recovery::run_losses(engine, stop));
         }
         if roles.has(Role::Recover) {
-            self.take("recover", recover::run);
+            self.take("recover", recovery::run);
             self.take("retain", |engine, _, stop| retain::run(engine, stop));
-            self.take("measure", |engine, _, stop| measure::run(engine, stop));
+            self.take("measure", |engine, _, stop| queue_age::run(engine, stop));
         }
-        self.take("close", |engine, _, stop| recover::run_close(engine, stop));
-        self.take("rules", |engine, _, stop| rules::run(engine, stop));
-        self.take("hear", |engine, _, stop| tell::run_hear(engine, stop));
-        self.take("tell", |engine, _, stop| tell::run_tell(engine, stop));
+        self.take("close", |engine, _, stop| close::run(engine, stop));
+        self.take("rules", |engine, _, stop| rule_cache::run(engine, stop));
+        self.take("hear", |engine, _, stop| notify::run_hear(engine, stop));
+        self.take("tell", |engine, _, stop| notify::run_tell(engine, stop));
     }
 
     fn start_sending(&mut self, outcomes: &Outcomes) {

@@ -7,8 +7,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::Signals;
-use crate::stage_cpu::Timed;
 use crate::telemetry::TASK_DEATHS;
+use crate::telemetry::stage_cpu::Timed;
 
 const PAUSE_AFTER_DEATH: Duration = Duration::from_secs(1);
 

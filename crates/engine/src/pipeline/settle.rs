@@ -12,9 +12,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::send::{Attempted, Desk, Outcomes};
 use crate::Engine;
 use crate::backoff::Backoff;
+use crate::pipeline::send::{Attempted, Desk, Outcomes};
 use crate::telemetry::{TAKEN_OVER, count_doubt, count_letters, count_lost, count_sends};
 
 const MAX_BATCH: usize = 500;

@@ -7,7 +7,7 @@ use campanile_domain::fan_out::{Cursor, End, MAX_DECISIONS, OutboxRow, Plan};
 use campanile_domain::id::{EntityRef, EventId};
 use campanile_store::{ChunkRow, ClaimedEvent, FanOutStep, Step};
 
-use super::Report;
+use crate::pipeline::fan_out::Report;
 
 /// An event that does not fit into a share of this size goes on by a cursor; smaller ones only need a larger share.
 pub const LARGE: usize = 250;

@@ -12,10 +12,10 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::Desk;
 use crate::Engine;
 use crate::backoff::Backoff;
-use crate::lease_end::LeaseEnd;
+use crate::lease_deadline::LeaseEnd;
+use crate::pipeline::send::Desk;
 
 /// An attempt whose answer takes longer leaves its permit to others: it only waits.
 const ANSWER_SOON: Duration = Duration::from_secs(1);

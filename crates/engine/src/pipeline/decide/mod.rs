@@ -1,6 +1,8 @@
 //! Who is told, over which channels. The decision itself is the domain's; here its pages are loaded for it, for a whole
 //! batch of events at once.
 
+mod step_clock;
+
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -14,9 +16,9 @@ use campanile_domain::rules::Rules;
 use campanile_domain::time::Timestamp;
 use campanile_store::{ClaimedEvent, FanOutClaim, StoreError};
 
-use super::step_clock::StepClock;
 use crate::Engine;
-use crate::aside::aside;
+use crate::blocking::aside;
+use step_clock::StepClock;
 
 /// What the fan-out of an event will write, and by what the event is known again.
 pub type Decided = (BodyHash, Result<Plan, Failure>);

@@ -1,4 +1,7 @@
-//! Beside the pipeline: takes over expired claims, publishes again what the broker lost, and closes finished events.
+//! Beside the pipeline: takes over expired claims, publishes again what the broker lost, and closes finished events
+//! that the stage `close` missed.
+
+pub mod retain;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,11 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
 use crate::backoff::Backoff;
-use crate::completion::{Complete, PATIENCE};
+use crate::idle_backoff::Rest;
 use crate::pipeline::publish::PublishError;
 use crate::pipeline::send::Desk;
 use crate::pipeline::settle;
-use crate::rest::Rest;
 use crate::telemetry::{QUEUE_DEPTH, REPUBLISHED};
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -29,10 +31,6 @@ const AFTER_AN_OUTAGE: Duration = Duration::from_secs(7);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Open events that are looked at in one round, in case a hint got lost; the next round goes on behind them.
 const SWEEP_PAGE: usize = 1_000;
-/// Lets the receipts of many rows become one look at their events; under load fewer and larger looks cost less.
-const CLOSE_DEBOUNCE: Duration = Duration::from_millis(50);
-const CLOSE_DEBOUNCE_OF_MANY: Duration = Duration::from_millis(250);
-const MANY_TO_CLOSE: usize = 50;
 
 pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
     let mut backoff = Backoff::new();
@@ -221,44 +219,4 @@ impl Sweep {
         }
         engine.store.close_events(open.into_iter().map(|(_, event_id)| event_id).collect()).await.map(drop)
     }
-}
-
-/// Closes events soon after their last row was received.
-pub async fn run_close(engine: Engine, stop: CancellationToken) {
-    let mut backoff = Backoff::new();
-    let mut debounce = CLOSE_DEBOUNCE;
-    while !stop.is_cancelled() {
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = engine.completion.changed.notified() => tokio::time::sleep(debounce).await,
-            // Nobody tells that the rest of an event was received elsewhere.
-            () = tokio::time::sleep(PATIENCE) => {}
-        }
-        let complete = engine.completion.take();
-        debounce = if complete.len() >= MANY_TO_CLOSE { CLOSE_DEBOUNCE_OF_MANY } else { CLOSE_DEBOUNCE };
-        if complete.is_empty() {
-            continue;
-        }
-        if let Err(error) = close(&engine, &complete).await {
-            engine.signals.database.note_failure("close", &error);
-            // Some may be closed by now; whoever looks knows.
-            engine
-                .completion
-                .maybe(complete.counted.into_iter().map(|(_, id)| id).chain(complete.candidates));
-            backoff.wait(&stop).await;
-        } else {
-            backoff.reset();
-            engine.signals.database.note_success("close");
-        }
-    }
-}
-
-async fn close(engine: &Engine, complete: &Complete) -> Result<(), StoreError> {
-    if !complete.counted.is_empty() {
-        engine.store.close_complete(complete.counted.iter().map(|(seq, _)| *seq).collect()).await?;
-    }
-    if !complete.candidates.is_empty() {
-        engine.store.close_events(complete.candidates.iter().cloned().collect()).await?;
-    }
-    Ok(())
 }

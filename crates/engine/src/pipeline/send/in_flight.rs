@@ -15,9 +15,9 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout_at;
 use tokio_util::task::TaskTracker;
 
-use super::renew::{Answers, ClaimLease};
 use crate::config::SendConfig;
-use crate::lease_end::LeaseEnd;
+use crate::lease_deadline::LeaseEnd;
+use crate::pipeline::send::renew::{Answers, ClaimLease};
 use crate::{Engine, Role};
 
 /// Outcomes that may wait for being written before nothing more is received.

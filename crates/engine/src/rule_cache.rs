@@ -10,7 +10,7 @@ use campanile_store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
-use crate::aside::aside;
+use crate::blocking::aside;
 
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 

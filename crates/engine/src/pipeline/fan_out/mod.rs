@@ -1,7 +1,10 @@
 //! Event → outbox rows. Claims a batch, decides, and commits all of it in one transaction with no broker inside; then hands
 //! the rows to publish in memory. A large audience goes on alone, chunk by chunk, while other events pass it.
 
+pub mod backpressure;
 mod batch;
+pub mod burst;
+mod lookahead;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,13 +18,13 @@ use campanile_store::{Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ahead::{Ahead, longest_step};
-use super::crowd::Rooms;
-use super::decide::decide;
-use super::publish::Handover;
-use super::rush::{self, Rush};
 use super::{MAX_FAILURES, publish};
 use crate::backoff::Backoff;
+use crate::pipeline::decide::decide;
+use crate::pipeline::fan_out::backpressure::Rooms;
+use crate::pipeline::fan_out::burst::Rush;
+use crate::pipeline::fan_out::lookahead::{Ahead, longest_step};
+use crate::pipeline::publish::Handover;
 use crate::telemetry::{FAN_OUT_EVENTS, FAN_OUT_ROWS, count_duplicates, count_letters, count_lost};
 use crate::{Engine, Role};
 use batch::{Batch, LARGE, Share, has_begun};
@@ -88,7 +91,7 @@ pub async fn run(engine: Engine, handover: Handover, turns: Arc<Turns>, stop: Ca
                 } else if rush.is_on() {
                     tokio::select! {
                         () = stop.cancelled() => return,
-                        () = tokio::time::sleep_until(begun + rush::EVERY) => {}
+                        () = tokio::time::sleep_until(begun + burst::EVERY) => {}
                     }
                 }
             }

@@ -14,7 +14,7 @@ use campanile_domain::template::{Renderer, Text};
 use campanile_store::{Contexts, SendJob, StoreError};
 
 use crate::Engine;
-use crate::aside::Renderings;
+use crate::blocking::Renderings;
 
 /// What some messages are written from; nothing, where their rows say all.
 #[derive(Debug, Default)]

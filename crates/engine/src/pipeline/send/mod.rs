@@ -1,8 +1,8 @@
 //! Claimed sends → providers. No transaction is open meanwhile.
 
-mod desk;
+mod in_flight;
+mod render;
 pub mod renew;
-mod write;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,14 +18,14 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
-use crate::aside::Renderings;
 use crate::backoff::Backoff;
-use crate::lease_end::LeaseEnd;
-use desk::Lane;
+use crate::blocking::Renderings;
+use crate::lease_deadline::LeaseEnd;
+use in_flight::Lane;
+use render::{Contents, Written};
 use renew::{AnswerHold, Answers};
-use write::{Contents, Written};
 
-pub use desk::{Attempted, Claimed, Desk, Outcomes, Places, Unsettled};
+pub use in_flight::{Attempted, Claimed, Desk, Outcomes, Places, Unsettled};
 
 /// Messages whose contents are asked for together.
 const MAX_TOGETHER: u16 = 100;
@@ -93,7 +93,7 @@ impl Stage<'_> {
         let mut found = Vec::with_capacity(batch.len());
         let mut batches = vec![batch];
         while let Some(batch) = batches.pop() {
-            match write::contents(self.engine, self.chain, batch.iter().map(|claimed| &claimed.job)).await {
+            match render::contents(self.engine, self.chain, batch.iter().map(|claimed| &claimed.job)).await {
                 Ok(contents) => {
                     let contents = Arc::new(contents);
                     found.extend(batch.into_iter().map(|claimed| (claimed, Arc::clone(&contents))));
@@ -248,7 +248,7 @@ async fn ask(
         outcome: answer.outcome,
         done: answer.done,
         provider: provider.to_owned(),
-        capture: desk::capture(chain, html),
+        capture: in_flight::capture(chain, html),
         duration: begun.elapsed(),
         begun: Some(begun),
         claimed,
@@ -328,7 +328,7 @@ pub async fn claim_due(
 mod tests {
     use campanile_channels::Capture;
 
-    use super::desk::tests::claimed;
+    use super::in_flight::tests::claimed;
     use super::*;
 
     #[tokio::test]

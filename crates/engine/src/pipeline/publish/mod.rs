@@ -17,11 +17,11 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::crowd::{Crowd, Rooms};
 use crate::Engine;
 use crate::backoff::Backoff;
-use crate::rest::Rest;
-use crate::stage_cpu::Timed;
+use crate::idle_backoff::Rest;
+use crate::pipeline::fan_out::backpressure::{Crowd, Rooms};
+use crate::telemetry::stage_cpu::Timed;
 use crate::telemetry::{PUBLISHED, REFUSED, count_letters, count_lost};
 
 /// Between fan-out and publish, for each queue, in memory: so many chunks, most of which are small, and so many rows in all of them.

@@ -1,5 +1,8 @@
 //! What wakes a stage before its tick. Nothing depends on a signal arriving.
 
+pub mod notify;
+pub mod outage;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +14,7 @@ use campanile_store::Signal;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, watch};
 
-use crate::outage::OutageLog;
+use crate::signals::outage::OutageLog;
 
 /// Whether chunks of a queue wait in the database.
 #[derive(Debug, Default)]

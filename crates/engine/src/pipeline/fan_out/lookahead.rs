@@ -12,10 +12,10 @@ use campanile_store::{ClaimedEvent, StoreError};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::decide::{Decided, decide};
-use super::publish::LOOPS;
 use crate::Engine;
-use crate::stage_cpu::Timed;
+use crate::pipeline::decide::{Decided, decide};
+use crate::pipeline::publish::LOOPS;
+use crate::telemetry::stage_cpu::Timed;
 
 /// Large events take turns; of so many a step is kept. Each has the rows of one step in memory.
 const MAX_EVENTS: usize = 4;

@@ -3,6 +3,10 @@
 //! A counter is there from the start, at zero, so that whoever waits for it to rise sees the first time, too. A gauge is there once
 //! it was measured, and only where it is: zero would say that all is well.
 
+pub mod latency;
+pub mod queue_age;
+pub mod stage_cpu;
+
 use campanile_domain::channel::Channel;
 use campanile_domain::status::SendStatus;
 

@@ -7,7 +7,7 @@ use campanile_store::{OldestWaiting, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
-use crate::rest::Rest;
+use crate::idle_backoff::Rest;
 use crate::telemetry::OLDEST_WAITING;
 
 const INTERVAL: Duration = Duration::from_secs(10);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::aside::{INLINE, aside};
+use crate::blocking::{INLINE, aside};
 
 /// The longest time that one step decides; the rest is left to the next ones. Claims last much longer.
 const MAX_STEP: Duration = Duration::from_secs(1);

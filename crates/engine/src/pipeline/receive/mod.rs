@@ -16,12 +16,12 @@ use campanile_store::{FailedMessage, InstanceId, NewSend, PublishStamp, Received
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::MAX_FAILURES;
-use super::send::Desk;
 use crate::Engine;
 use crate::backoff::Backoff;
-use crate::lease_end::LeaseEnd;
-use crate::stage_cpu::Timed;
+use crate::lease_deadline::LeaseEnd;
+use crate::pipeline::MAX_FAILURES;
+use crate::pipeline::send::Desk;
+use crate::telemetry::stage_cpu::Timed;
 use crate::telemetry::{RECEIVED, count_duplicates, count_letters, count_sends};
 
 const FORGED: &str = "UNKNOWN_MESSAGE";

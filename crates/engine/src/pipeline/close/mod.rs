@@ -1,0 +1,58 @@
+//! Events whose rows were all received → `PROCESSED`, a few times a second.
+
+mod completion;
+
+use std::time::Duration;
+
+use campanile_store::StoreError;
+use tokio_util::sync::CancellationToken;
+
+use crate::Engine;
+use crate::backoff::Backoff;
+pub use completion::Completion;
+use completion::{Complete, PATIENCE};
+
+/// Lets the receipts of many rows become one look at their events; under load fewer and larger looks cost less.
+const CLOSE_DEBOUNCE: Duration = Duration::from_millis(50);
+const CLOSE_DEBOUNCE_OF_MANY: Duration = Duration::from_millis(250);
+const MANY_TO_CLOSE: usize = 50;
+
+/// Closes events soon after their last row was received.
+pub async fn run(engine: Engine, stop: CancellationToken) {
+    let mut backoff = Backoff::new();
+    let mut debounce = CLOSE_DEBOUNCE;
+    while !stop.is_cancelled() {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = engine.completion.changed.notified() => tokio::time::sleep(debounce).await,
+            // Nobody tells that the rest of an event was received elsewhere.
+            () = tokio::time::sleep(PATIENCE) => {}
+        }
+        let complete = engine.completion.take();
+        debounce = if complete.len() >= MANY_TO_CLOSE { CLOSE_DEBOUNCE_OF_MANY } else { CLOSE_DEBOUNCE };
+        if complete.is_empty() {
+            continue;
+        }
+        if let Err(error) = close(&engine, &complete).await {
+            engine.signals.database.note_failure("close", &error);
+            // Some may be closed by now; whoever looks knows.
+            engine
+                .completion
+                .maybe(complete.counted.into_iter().map(|(_, id)| id).chain(complete.candidates));
+            backoff.wait(&stop).await;
+        } else {
+            backoff.reset();
+            engine.signals.database.note_success("close");
+        }
+    }
+}
+
+async fn close(engine: &Engine, complete: &Complete) -> Result<(), StoreError> {
+    if !complete.counted.is_empty() {
+        engine.store.close_complete(complete.counted.iter().map(|(seq, _)| *seq).collect()).await?;
+    }
+    if !complete.candidates.is_empty() {
+        engine.store.close_events(complete.candidates.iter().cloned().collect()).await?;
+    }
+    Ok(())
+}
