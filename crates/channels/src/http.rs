@@ -8,7 +8,7 @@ use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
 
-use crate::names::{SystemNames, Unresolved, is_caused_by};
+use crate::dns::{SystemNames, Unresolved, is_caused_by};
 
 use crate::{Answer, Cause};
 

@@ -2,19 +2,15 @@
 //! touches its own file and one line of the registry. Which of a channel's providers is asked, and how fast, is decided by its
 //! [`Chain`].
 
-mod breaker;
 mod capture;
-mod chain;
-mod fcm;
-mod gate;
+mod delivery;
+mod dns;
+mod email;
 mod http;
-mod names;
-mod pace;
+mod push;
 mod slack;
-mod smtp;
+pub mod sms;
 mod text;
-mod trouble;
-pub mod twilio;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -29,13 +25,15 @@ use campanile_domain::send::{AddressDone, Outcome};
 use campanile_domain::time::Timestamp;
 
 pub use capture::Capture;
-pub use chain::{Asked, Chain, Link, Room};
-pub use fcm::{Alert, Fcm, FcmConfig, KeyFileError, ServiceAccount};
-pub use pace::Pace;
+pub use delivery::chain::{Asked, Chain, Link, Room};
+pub use delivery::failure_log::Cause;
+pub use delivery::rate_limit::Pace;
+pub use email::{
+    Correspondent, Credentials, DomainLimits, ExtraHeader, NoHeader, Security, Smtp, SmtpConfig,
+};
+pub use push::{Alert, Fcm, FcmConfig, KeyFileError, ServiceAccount};
 pub use slack::{AllowedHost, Slack, SlackConfig, check_webhook};
-pub use smtp::{Correspondent, Credentials, DomainLimits, ExtraHeader, NoHeader, Security, Smtp, SmtpConfig};
-pub use trouble::Cause;
-pub use twilio::{Sender, Twilio, TwilioConfig, is_account_sid};
+pub use sms::{Sender, Twilio, TwilioConfig, is_account_sid};
 
 /// What is to be sent. The key is stable over all attempts: providers that know idempotency are given it.
 #[derive(Debug, Clone, Copy)]

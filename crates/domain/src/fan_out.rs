@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::channel::PerChannel;
-use crate::decide::{Situation, Tally, decide};
-use crate::decision::{Decision, Rulings, VerdictCounts};
 use crate::event::{Event, Failure};
 use crate::id::{EntityId, EntityRef, EntityType, EventId, NotificationId, SendKey, UserRef, UserTypeName};
+use crate::people::recipient::{Candidate, Group, Recipient};
+use crate::people::user_type::{BROADCAST_QUEUE, Webhook, queue_for};
 use crate::priority::Priority;
-use crate::recipient::{Candidate, Group, Recipient};
-use crate::row::Scope;
+use crate::rules::decide::{Situation, Tally, decide};
+use crate::rules::decision::{Decision, Rulings, VerdictCounts};
+use crate::rules::row::Scope;
 use crate::rules::{NO_RECIPIENTS, Reach, Rules, Target};
 use crate::send::TEMPLATE_ERROR;
 use crate::template::{Renderer, Text};
 use crate::time::Timestamp;
-use crate::user_type::{BROADCAST_QUEUE, Webhook, queue_for};
 
 /// Rows that are published together: of one queue, and with one confirm to wait for.
 pub const MAX_CHUNK_ROWS: usize = 1_000;

@@ -1,23 +1,16 @@
 //! The rules of Campanile as pure functions. Time, settings and rows come in as arguments; what to do comes out.
 //! No I/O happens here: databases, brokers and providers are the business of other crates.
 
-pub mod address;
 pub mod channel;
-pub mod decide;
-pub mod decision;
 pub mod event;
 pub mod fan_out;
 pub mod finding;
 pub mod id;
 pub mod message;
-pub mod payload;
+pub mod people;
 pub mod priority;
-pub mod quiet_hours;
-pub mod recipient;
-pub mod row;
 pub mod rules;
 pub mod send;
 pub mod status;
 pub mod template;
 pub mod time;
-pub mod user_type;

@@ -11,12 +11,12 @@ use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
 use proptest::test_runner::TestCaseError;
 
 use campanile_domain::channel::Channel;
-use campanile_domain::decision::{Decision, Verdict};
 use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::id::{EntityRef, UserRef};
+use campanile_domain::people::recipient::Recipient;
 use campanile_domain::priority::Priority;
-use campanile_domain::recipient::Recipient;
-use campanile_domain::row::{Preference, Route, Scope, Selector, Setting};
+use campanile_domain::rules::decision::{Decision, Verdict};
+use campanile_domain::rules::row::{Preference, Route, Scope, Selector, Setting};
 use campanile_domain::rules::{Reach, Target};
 
 use random::{Case, cases};

@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use campanile_domain::channel::Channel;
-use campanile_domain::decision::Verdict::{
+use campanile_domain::event::Event;
+use campanile_domain::people::user_type::UserTypes;
+use campanile_domain::priority::Priority;
+use campanile_domain::rules::decision::Verdict::{
     self, GroupOff, LowPriority, MaxRecipients, QuietHours, Role, Send,
 };
-use campanile_domain::event::Event;
-use campanile_domain::priority::Priority;
-use campanile_domain::row::{Audience, Row};
+use campanile_domain::rules::row::{Audience, Row};
 use campanile_domain::rules::{NO_AUDIENCE, NO_RECIPIENTS, RuleRows, Rules, check_when};
-use campanile_domain::user_type::UserTypes;
 
 use support::{
     AFTERNOON, Told, World, admin, agent, customer, entity, event, first_staff_preference, manager,

@@ -6,14 +6,14 @@ mod support;
 use serde_json::{Value, json};
 
 use campanile_domain::channel::Channel;
-use campanile_domain::decision::Verdict::{
+use campanile_domain::event::Event;
+use campanile_domain::people::user_type::{UserTypes, Webhook};
+use campanile_domain::priority::Priority;
+use campanile_domain::rules::decision::Verdict::{
     self, DeadAddress, GroupOff, LowPriority, MaxRecipients, NoAddress, NotRouted, QuietHours, Role, Send,
     Unsupported, UserOff,
 };
-use campanile_domain::event::Event;
-use campanile_domain::priority::Priority;
-use campanile_domain::row::{Preference, Row, Setting};
-use campanile_domain::user_type::{UserTypes, Webhook};
+use campanile_domain::rules::row::{Preference, Row, Setting};
 
 use support::{
     AFTERNOON, World, customer, event, first_staff_preference, manager, restaurant_setting, staff, urgent,

@@ -6,11 +6,11 @@ mod support;
 use serde_json::{Value, json};
 
 use campanile_domain::channel::Channel;
-use campanile_domain::decision::Verdict::{self, GroupOff, MaxRecipients, Role, Send, UserOff};
 use campanile_domain::event::Event;
-use campanile_domain::recipient::Recipient;
-use campanile_domain::row::{Row, Setting};
-use campanile_domain::user_type::{UserType, UserTypes};
+use campanile_domain::people::recipient::Recipient;
+use campanile_domain::people::user_type::{UserType, UserTypes};
+use campanile_domain::rules::decision::Verdict::{self, GroupOff, MaxRecipients, Role, Send, UserOff};
+use campanile_domain::rules::row::{Row, Setting};
 
 use support::{
     AFTERNOON, Told, World, admin, customer, event, first_staff_preference, manager, moment,

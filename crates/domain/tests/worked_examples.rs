@@ -8,8 +8,10 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use campanile_domain::channel::Channel;
-use campanile_domain::decision::Verdict::{self, GroupOff, NotRouted, QuietHours, Role, Send, UserOff};
 use campanile_domain::event::Event;
+use campanile_domain::rules::decision::Verdict::{
+    self, GroupOff, NotRouted, QuietHours, Role, Send, UserOff,
+};
 
 use support::{
     AFTERNOON, World, admin, agent, customer, event, first_staff_preference, manager, restaurant_setting,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use campanile_channels::Providers;
 use campanile_domain::channel::PerChannel;
+use campanile_domain::people::user_type::UserTypes;
 use campanile_domain::send::SendPolicy;
-use campanile_domain::user_type::UserTypes;
 
 use crate::roles::Roles;
 

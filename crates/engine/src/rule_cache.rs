@@ -4,8 +4,8 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use campanile_domain::people::user_type::UserTypes;
 use campanile_domain::rules::Rules;
-use campanile_domain::user_type::UserTypes;
 use campanile_store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use campanile_domain::event::Event;
 use campanile_domain::id::{EventId, UserRef};
-use campanile_domain::recipient::Recipient;
+use campanile_domain::people::recipient::Recipient;
 
 use crate::StoreError;
 

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use campanile_domain::channel::Channel;
 use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserTypeName};
-use campanile_domain::recipient::{Candidate, DeadAddress, Group, Recipient};
-use campanile_domain::row::{Preference, Selector, Setting};
+use campanile_domain::people::recipient::{Candidate, DeadAddress, Group, Recipient};
+use campanile_domain::rules::row::{Preference, Selector, Setting};
 
 /// Read leniently: what somebody wrote by hand into one row must not fail an event for everybody. Nobody is left out, either,
 /// because a page with a gap would be taken for the last one. `text` answers nothing for what can't be read at all.

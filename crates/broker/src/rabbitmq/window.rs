@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use campanile_domain::user_type::is_high;
+use campanile_domain::people::user_type::is_high;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 

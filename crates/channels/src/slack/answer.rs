@@ -5,9 +5,9 @@ use std::time::Duration;
 use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
 use reqwest::{Response, StatusCode};
 
-use super::guard::LeadsInside;
+use crate::dns::is_caused_by;
 use crate::http::{self, read, retry_after};
-use crate::names::is_caused_by;
+use crate::slack::guard::LeadsInside;
 use crate::{Answer, Cause};
 
 /// There was no answer, or nobody was asked because of where the webhook leads.

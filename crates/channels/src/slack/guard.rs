@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use crate::names::Unresolved;
+use crate::dns::Unresolved;
 
 /// Lets only public addresses through; `localhost` leads to this machine and nowhere else.
 pub struct Guard {

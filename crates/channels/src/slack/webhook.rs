@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use campanile_domain::address::webhook;
+use campanile_domain::people::address::webhook;
 use reqwest::Url;
 
 /// A host whose webhooks are taken, with a port if it is not the usual one: `hooks.slack.com`, `[::1]:8080`; or all hosts below a

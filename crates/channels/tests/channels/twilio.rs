@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_channels::twilio::{callback_url, segments};
+use campanile_channels::sms::{callback_url, segments};
 use campanile_channels::{Answer, Message, Provider, Sender, Twilio, TwilioConfig};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;

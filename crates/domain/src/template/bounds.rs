@@ -1,12 +1,12 @@
 //! What MiniJinja's fuel does not see. Fuel counts steps, and one step can double a text: thirty `{% set a = a ~ a %}` are
 //! few steps and a gigabyte. So a source is looked at before it is used: what each tag puts together is counted, and what it
 //! is put together from counts as much as it was counted itself. Together with the filters that have a limit of their own
-//! ([`super::filters`]), no value in a template is larger than [`MAX_WEIGHT`] times what a filter may answer, and all that
+//! ([`crate::template::filters`]), no value in a template is larger than [`MAX_WEIGHT`] times what a filter may answer, and all that
 //! are kept at once are no larger than [`MAX_KEPT_WEIGHT`] times that.
 
 use std::collections::HashMap;
 
-use super::tags::{Tag, TagKind, Token, line_of, tags, tokens};
+use crate::template::tags::{Tag, TagKind, Token, line_of, tags, tokens};
 
 /// How many values one value may be put together from, by `~`, by `+`, or as items of a list or mapping.
 const MAX_WEIGHT: usize = 64;

@@ -1,7 +1,7 @@
 //! Where a template asks for the time beside its filters and output: behind each statement tag, so that each turn of a loop
 //! does, and in the condition of a loop, `{% for a in b if c %}`, which may pass over everything without a turn.
 
-use super::tags::{TagKind, Token, tags, tokens_at};
+use crate::template::tags::{TagKind, Token, tags, tokens_at};
 
 /// Stands behind a tag as text, and is taken out again when it is written; no text has control characters.
 pub const MARK: u8 = 1;

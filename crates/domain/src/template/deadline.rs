@@ -1,6 +1,6 @@
 //! How long one rendering, or one `when`, may take. MiniJinja's fuel counts steps, and a step on a large text takes a thousand
 //! times as long as one on a small text. So filters, tests, functions, output and loops ask [`check`], which answers by
-//! the clock. What runs between two checks is bounded by [`super::bounds`].
+//! the clock. What runs between two checks is bounded by [`crate::template::bounds`].
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use minijinja::Error;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::filters::invalid;
+use crate::template::filters::invalid;
 
 pub const LIMIT: Duration = Duration::from_millis(100);
 /// How old this thread's last reading of its CPU time may be when a deadline begins.

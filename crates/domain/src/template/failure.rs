@@ -2,9 +2,9 @@
 //! the variable only while an expression stands in one line; so line breaks inside tags are taken for another white space,
 //! which still counts as a line here.
 
-use super::checkpoints;
-use super::mjml::Html;
-use super::tags::{LINE_BREAK_IN_TAG, TagKind, length_of_text, line_of, tags};
+use crate::template::checkpoints;
+use crate::template::mjml::Html;
+use crate::template::tags::{LINE_BREAK_IN_TAG, TagKind, length_of_text, line_of, tags};
 
 /// The name of a source that has none yet, since it is only being checked.
 pub const DRAFT: &str = "draft";

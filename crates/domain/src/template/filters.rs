@@ -1,6 +1,6 @@
 //! The filters and functions of templates, and no others: MiniJinja's own within limits on what they get and answer, some of ours
 //! where that is not enough, and some that MiniJinja lacks. Each looks at the time first. Those that speak a language are in
-//! [`super::localized`].
+//! [`crate::template::localized`].
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use minijinja::value::{Kwargs, Rest, StringInput, ValueIter, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value, filters};
 
-use super::escape::Escaped;
 use super::{deadline, localized};
+use crate::template::escape::Escaped;
 
 /// What one filter may answer. A body fits, even where every second letter of it has to be escaped.
 pub const MAX_TEXT_BYTES: usize = 128 * 1024;

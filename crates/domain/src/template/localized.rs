@@ -16,9 +16,9 @@ use jiff::tz::TimeZone;
 use minijinja::value::{Kwargs, Object, ValueKind};
 use minijinja::{Error, State, Value};
 
-use super::currency;
-use super::filters::{invalid, missing, text_of};
-use super::locale;
+use crate::template::currency;
+use crate::template::filters::{invalid, missing, text_of};
+use crate::template::locale;
 
 /// The variable that holds the [`Reader`]; no template can write its name.
 pub const READER: &str = " reader";

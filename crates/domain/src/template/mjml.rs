@@ -5,8 +5,8 @@
 use mrml::prelude::parser::{Error, ParserOptions};
 use mrml::prelude::render::RenderOptions;
 
-use super::markup::{self, Piece};
-use super::tags::{Tag, line_of, lines_of, tags};
+use crate::template::markup::{self, Piece};
+use crate::template::tags::{Tag, line_of, lines_of, tags};
 
 const MAX_HTML_BYTES: usize = 1024 * 1024;
 

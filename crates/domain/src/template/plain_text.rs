@@ -1,7 +1,7 @@
 //! HTML → the text that a person reads where no HTML is shown: blocks become lines, links keep their addresses, lists
-//! their marks. Own code over [`super::markup`], since what templates make is well formed and only some elements matter.
+//! their marks. Own code over [`crate::template::markup`], since what templates make is well formed and only some elements matter.
 
-use super::markup::{Piece, attribute, pieces};
+use crate::template::markup::{Piece, attribute, pieces};
 
 const SILENT: [&str; 6] = ["head", "script", "style", "template", "title", "svg"];
 const PARAGRAPHS: [&str; 13] =

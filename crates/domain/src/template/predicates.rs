@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use minijinja::value::Rest;
 use minijinja::{Environment, Error, State, Value, tests};
 
-use super::deadline;
-use super::filters::Takes;
+use crate::template::deadline;
+use crate::template::filters::Takes;
 
 /// All there are: the environment begins without any.
 static TESTS: LazyLock<Vec<(&str, Takes, Value)>> = LazyLock::new(|| {

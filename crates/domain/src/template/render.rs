@@ -7,17 +7,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use minijinja::value::{Serde, merge_maps};
 use minijinja::{ErrorKind, Value};
 
-use super::deadline::{Deadline, too_slow, was_missed};
-use super::failure::describe_in;
-use super::localized::{DEFAULT_LOCALE, READER, Reader};
-use super::mjml::Html;
-use super::sandbox::Bounded;
 use super::{Compiled, Needs, Templates, Text, in_words, plain_text, url};
 use crate::channel::Channel;
 use crate::id::EventType;
-use crate::quiet_hours::Zone;
-use crate::recipient::Recipient;
-use crate::row::Selector;
+use crate::people::recipient::Recipient;
+use crate::rules::quiet_hours::Zone;
+use crate::rules::row::Selector;
+use crate::template::deadline::{Deadline, too_slow, was_missed};
+use crate::template::failure::describe_in;
+use crate::template::localized::{DEFAULT_LOCALE, READER, Reader};
+use crate::template::mjml::Html;
+use crate::template::sandbox::Bounded;
 
 pub const MAX_TITLE_BYTES: usize = 2 * 1024;
 /// Times the rows that are in memory at once, this bounds what they take.

@@ -6,12 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior, Value};
 
-use super::checkpoints::{IN_TIME, MARK};
-use super::deadline::Deadline;
-use super::escape::Escaped;
-use super::failure::describe;
-use super::tags::{self, TagKind, Token};
 use super::{bounds, deadline, filters, predicates};
+use crate::template::checkpoints::{IN_TIME, MARK};
+use crate::template::deadline::Deadline;
+use crate::template::escape::Escaped;
+use crate::template::failure::describe;
+use crate::template::tags::{self, TagKind, Token};
 
 const FUEL: u64 = 100_000;
 /// Loops in loops; a stack is not endless.

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Event;
 use campanile_domain::id::EntityRef;
+use campanile_domain::people::recipient::{DeadAddress, Recipient};
+use campanile_domain::people::user_type::UserTypes;
 use campanile_domain::priority::Priority;
-use campanile_domain::recipient::{DeadAddress, Recipient};
-use campanile_domain::row::{Audience, Preference, Route, Row, Setting};
 use campanile_domain::rules::Target;
+use campanile_domain::rules::row::{Audience, Preference, Route, Row, Setting};
 use campanile_domain::time::Timestamp;
-use campanile_domain::user_type::UserTypes;
 
 use crate::support::{World, entity, event, moment, urgent};
 

@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::{Value, json};
 
 use campanile_domain::channel::Channel;
-use campanile_domain::decision::{Decision, Verdict};
 use campanile_domain::event::{Event, Failure, NewEvent};
 use campanile_domain::fan_out::{Cursor, End, OutboxRow, Page, Plan, Position, Progress, Summary};
 use campanile_domain::id::EntityRef;
+use campanile_domain::people::recipient::{Candidate, DeadAddress, Group, Recipient};
+use campanile_domain::people::user_type::UserTypes;
 use campanile_domain::priority::Priority;
-use campanile_domain::recipient::{Candidate, DeadAddress, Group, Recipient};
-use campanile_domain::row::{Audience, Preference, Route, Row, Setting, Template};
+use campanile_domain::rules::decision::{Decision, Verdict};
+use campanile_domain::rules::row::{Audience, Preference, Route, Row, Setting, Template};
 use campanile_domain::rules::{Reach, RuleRows, Rules};
 use campanile_domain::time::Timestamp;
-use campanile_domain::user_type::UserTypes;
 
 /// An afternoon on which nobody's usual quiet hours hold.
 pub const AFTERNOON: &str = "2026-01-15T15:00:00Z";

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, UserId, UserRef, UserTypeName};
-use campanile_domain::recipient::Recipient;
+use campanile_domain::people::recipient::Recipient;
 use campanile_domain::template::Renderer;
 use campanile_store::{DeadLetterFilter, JsonRow, Replayed, Rewritten, RowText, Store, StoreError};
 

@@ -5,7 +5,7 @@
 
 pub mod latency;
 pub mod queue_age;
-pub mod stage_cpu;
+pub(crate) mod stage_cpu;
 
 use campanile_domain::channel::Channel;
 use campanile_domain::status::SendStatus;

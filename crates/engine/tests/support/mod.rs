@@ -12,8 +12,8 @@ use campanile_channels::{Answer, Hold, Message, Provider, Providers};
 use campanile_domain::channel::PerChannel;
 use campanile_domain::event::NewEvent;
 use campanile_domain::id::EventId;
+use campanile_domain::people::user_type::UserTypes;
 use campanile_domain::send::{OnDoubt, Outcome, SendPolicy};
-use campanile_domain::user_type::UserTypes;
 use campanile_engine::config::{
     FanOutConfig, PublishConfig, ReceiveConfig, RecoverConfig, RetainConfig, SendConfig,
 };

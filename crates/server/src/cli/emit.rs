@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use anyhow::Context;
-use campanile_domain::payload::Payload;
+use campanile_domain::event::payload::Payload;
 use clap::Args;
 use serde_json::{Map, Value, json};
 

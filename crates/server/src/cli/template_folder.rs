@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use campanile_domain::row::Template;
+use campanile_domain::rules::row::Template;
 use campanile_domain::template;
 use serde_json::{Map, Value, json};
 

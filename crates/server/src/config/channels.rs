@@ -8,8 +8,8 @@ mod sms;
 
 use anyhow::{anyhow, bail};
 use campanile_channels::{Chain, Pace, Providers};
-use campanile_domain::address::is_this_machine;
 use campanile_domain::channel::Channel;
+use campanile_domain::people::address::is_this_machine;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
-use campanile_channels::twilio;
+use campanile_channels::sms;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::SendKey;
 use campanile_store::Receipt;
@@ -58,20 +58,20 @@ pub async fn twilio(
         .collect();
     let signature =
         headers.get("x-twilio-signature").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let url = twilio::callback_url(&callbacks.url, key);
-    let is_signed = |token: &String| twilio::verify_callback(token, url.as_str(), &fields, signature);
+    let url = sms::callback_url(&callbacks.url, key);
+    let is_signed = |token: &String| sms::verify_callback(token, url.as_str(), &fields, signature);
     if !callbacks.auth_tokens.iter().any(is_signed) {
         return Err(Problem::forbidden(
             "the signature is not Twilio's; is server.public_url the address that Twilio calls?",
         ));
     }
-    if let Some(receipt) = twilio::receipt(&fields) {
+    if let Some(receipt) = sms::receipt(&fields) {
         app.engine.store.note_receipt(key, noted(receipt)).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn noted(receipt: twilio::Receipt) -> Receipt {
+fn noted(receipt: sms::Receipt) -> Receipt {
     let behind = behind(&receipt);
     let text = match receipt.error_code {
         Some(code) => format!("{} ({code})", receipt.status),
@@ -82,14 +82,14 @@ fn noted(receipt: twilio::Receipt) -> Receipt {
 
 /// A text's way at Twilio: what does not come before this. What is final is followed by nothing but its being read; of what is in unknown
 /// words, nobody knows where it belongs, and it takes nothing back.
-fn behind(receipt: &twilio::Receipt) -> Vec<&'static str> {
+fn behind(receipt: &sms::Receipt) -> Vec<&'static str> {
     const WAY: [&str; 5] = ["accepted", "scheduled", "queued", "sending", "sent"];
     match receipt.status.as_str() {
         "read" => vec!["read"],
-        _ if receipt.is_final => twilio::FINAL.to_vec(),
+        _ if receipt.is_final => sms::FINAL.to_vec(),
         status => {
             let place = WAY.iter().position(|step| *step == status).unwrap_or_default();
-            [&WAY[place..], &twilio::FINAL[..]].concat()
+            [&WAY[place..], &sms::FINAL[..]].concat()
         }
     }
 }
@@ -103,7 +103,7 @@ mod tests {
         let behind = |status: &str| {
             let fields = [("MessageSid", "SM0123456789abcdef0123456789abcdef"), ("MessageStatus", status)];
             let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
-            behind(&twilio::receipt(&fields).unwrap())
+            behind(&sms::receipt(&fields).unwrap())
         };
         assert!(!behind("queued").contains(&"accepted") && behind("queued").contains(&"sent"));
         assert!(!behind("delivered").contains(&"sent") && behind("sent").contains(&"delivered"));

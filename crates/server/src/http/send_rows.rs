@@ -1,9 +1,9 @@
 //! How rows of sends are shown: with the id that an e-mail has for its readers, and without the secret of a webhook.
 
 use campanile_channels::Providers;
-use campanile_domain::address::webhook;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::SendKey;
+use campanile_domain::people::address::webhook;
 use campanile_store::JsonRow;
 use serde_json::{Value, json};
 

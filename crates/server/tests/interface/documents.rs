@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use campanile_domain::recipient::{Entity, Recipient};
-use campanile_domain::row::{Audience, Preference, Route, Row, Setting, Template};
+use campanile_domain::people::recipient::{Entity, Recipient};
+use campanile_domain::rules::row::{Audience, Preference, Route, Row, Setting, Template};
 use serde_json::{Value, json};
 
 use crate::command::Ran;

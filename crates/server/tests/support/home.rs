@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use campanile_broker::{RabbitMq, RabbitMqConfig};
-use campanile_domain::user_type::UserTypes;
+use campanile_domain::people::user_type::UserTypes;
 use campanile_store::conformance::BackDoor;
 use campanile_store::postgres::back_door::Database;
 use campanile_store::sqlite::Clock;

@@ -3,10 +3,10 @@
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::fan_out::{Page, Position};
 use campanile_domain::id::UserTypeName;
-use campanile_domain::recipient::Candidate;
-use campanile_domain::row::Selector;
+use campanile_domain::people::recipient::Candidate;
+use campanile_domain::people::user_type::Webhook;
 use campanile_domain::rules::Reach;
-use campanile_domain::user_type::Webhook;
+use campanile_domain::rules::row::Selector;
 use serde_json::{Value, json};
 
 use super::Fixture;

@@ -2,8 +2,8 @@
 
 use campanile_domain::channel::Channel;
 use campanile_domain::event::NewEvent;
+use campanile_domain::event::payload::Payload;
 use campanile_domain::fan_out::Cursor;
-use campanile_domain::payload::Payload;
 use campanile_domain::priority::Priority::{High, Low, Normal};
 use campanile_domain::status::EventStatus;
 use serde_json::json;

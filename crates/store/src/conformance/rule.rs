@@ -1,7 +1,7 @@
 //! What engines keep in memory: the rules, and the version that says when to read them again.
 
 use campanile_domain::channel::Channel;
-use campanile_domain::row::{Audience, Route, Selector, Setting, Template};
+use campanile_domain::rules::row::{Audience, Route, Selector, Setting, Template};
 use serde_json::{Value, json};
 
 use super::Fixture;

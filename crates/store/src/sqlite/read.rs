@@ -4,10 +4,10 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use campanile_domain::event::payload::{self, Payload};
 use campanile_domain::event::{BodyHash, Event};
 use campanile_domain::id::{EntityId, EntityRef, EntityType, EventId, EventType, NotificationId, SendKey};
 use campanile_domain::id::{UserId, UserRef, UserTypeName};
-use campanile_domain::payload::{self, Payload};
 use campanile_domain::send::{Deferral, History};
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::Row;

@@ -6,13 +6,13 @@ mod step_clock;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use campanile_domain::decide::{Situation, Tally, decide as rule};
-use campanile_domain::decision::Decision;
 use campanile_domain::event::{BodyHash, Event, Failure, NewEvent};
 use campanile_domain::fan_out::{End, Page, Plan, Progress, Summary};
 use campanile_domain::id::{EntityRef, UserRef};
-use campanile_domain::recipient::{Candidate, Group};
+use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::rules::Rules;
+use campanile_domain::rules::decide::{Situation, Tally, decide as rule};
+use campanile_domain::rules::decision::Decision;
 use campanile_domain::time::Timestamp;
 use campanile_store::{ClaimedEvent, FanOutClaim, StoreError};
 

@@ -9,9 +9,9 @@ use campanile_broker::{BrokerError, Consumer, DEAD_LETTER_QUEUE, Delivery, Stamp
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
 use campanile_domain::id::SendKey;
+use campanile_domain::people::user_type::is_high;
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
-use campanile_domain::user_type::is_high;
 use campanile_store::{FailedMessage, InstanceId, NewSend, PublishStamp, ReceivedKey, Signal, StoreError};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;

@@ -8,7 +8,7 @@ use campanile_channels::Chain;
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Event;
 use campanile_domain::id::{EventId, UserRef};
-use campanile_domain::recipient::Recipient;
+use campanile_domain::people::recipient::Recipient;
 use campanile_domain::rules::Rules;
 use campanile_domain::template::{Renderer, Text};
 use campanile_store::{Contexts, SendJob, StoreError};

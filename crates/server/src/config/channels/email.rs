@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use campanile_channels::{
     Correspondent, Credentials, DomainLimits, ExtraHeader, Link, Pace, Security, Smtp, SmtpConfig,
 };
-use campanile_domain::address::Mailbox;
+use campanile_domain::people::address::Mailbox;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};

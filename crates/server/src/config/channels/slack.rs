@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow, bail};
 use campanile_channels::{AllowedHost, Link, Slack as Provider, SlackConfig, check_webhook};
 use campanile_domain::channel::Channel;
-use campanile_domain::user_type::{UserType, Webhook};
+use campanile_domain::people::user_type::{UserType, Webhook};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Secret, Span};

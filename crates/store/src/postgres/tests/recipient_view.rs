@@ -3,7 +3,7 @@
 use campanile_domain::channel::PerChannel;
 use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
-use campanile_domain::recipient::Recipient;
+use campanile_domain::people::recipient::Recipient;
 use campanile_domain::rules::Reach;
 use serde_json::json;
 

@@ -1,0 +1,206 @@
+//! The providers of a channel, in the order in which they are asked. One that is down is passed over until it is well again, and
+//! what it could not take goes to the next in the same attempt: nothing was accepted, so nobody is told twice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use campanile_domain::send::Outcome;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::delivery::gate::{Gate, Gates};
+use crate::{Answer, Cause, Hold, Message, Pace, Provider};
+
+/// A provider keeps its deadline itself, since it knows best what an unfinished attempt means. This is for one that does not.
+const GRACE: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub struct Chain {
+    links: Vec<Link>,
+}
+
+/// One provider of a channel.
+#[derive(Debug)]
+pub struct Link {
+    name: String,
+    pub provider: Arc<dyn Provider>,
+    gates: Gates,
+    pace: Option<Pace>,
+}
+
+impl Link {
+    pub fn new(provider: Arc<dyn Provider>, pace: Option<Pace>) -> Self {
+        Link { name: provider.name().to_owned(), provider, gates: Gates::default(), pace }
+    }
+
+    /// As it stands in `notification_channel_send.provider`: the second of a channel is called `smtp-2`, say.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is passed over at present.
+    pub fn is_down(&self) -> bool {
+        self.closes_in(Instant::now()).is_some()
+    }
+
+    /// What is passed over at present: itself, or hosts that it leads to.
+    pub fn down(&self) -> Vec<String> {
+        self.gates.all().iter().filter(|gate| gate.is_down()).map(|gate| self.name_of(gate)).collect()
+    }
+
+    /// Who refuses us, and with which code, until it takes something.
+    pub fn refusals(&self) -> Vec<String> {
+        let refusal = |gate: &Arc<Gate>| Some(format!("{} ({})", self.name_of(gate), gate.refusal()?));
+        self.gates.all().iter().filter_map(refusal).collect()
+    }
+
+    fn name_of(&self, gate: &Gate) -> String {
+        gate.name(&self.name).into_owned()
+    }
+
+    fn closes_in(&self, now: Instant) -> Option<Duration> {
+        self.gates.own.breaker.closes_in(now)
+    }
+}
+
+/// An attempt that is over.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    pub answer: Answer,
+    /// Who was asked last, or would have been asked.
+    pub provider: &'a str,
+}
+
+/// Whether it is worth claiming something now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    Open,
+    /// Everybody was down, and one message may find out whether that is still so.
+    One,
+    /// Everybody is down for so long.
+    None(Duration),
+}
+
+impl Chain {
+    pub fn of(provider: Arc<dyn Provider>) -> Self {
+        Chain::new(vec![Link::new(provider, None)])
+    }
+
+    /// There must be one at least.
+    pub fn new(mut links: Vec<Link>) -> Self {
+        assert!(!links.is_empty(), "a channel has a provider");
+        for (place, link) in links.iter_mut().enumerate().skip(1) {
+            link.name = format!("{}-{}", link.provider.name(), place + 1);
+        }
+        Chain { links }
+    }
+
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// The provider that is asked first.
+    pub fn first(&self) -> &Link {
+        &self.links[0]
+    }
+
+    /// Whether messages are kept here and leave the house to nobody.
+    pub fn captures(&self) -> bool {
+        self.links.iter().all(|link| link.provider.captures())
+    }
+
+    /// No single attempt of any of them takes longer until the whole message is out.
+    pub fn deadline(&self) -> Duration {
+        self.links.iter().map(|link| link.provider.deadline()).max().unwrap_or_default() + GRACE
+    }
+
+    /// How many a second they take together; nothing, if one of them has no limit.
+    pub fn per_second(&self) -> Option<f64> {
+        self.links.iter().map(|link| link.pace.as_ref().map(Pace::per_second)).sum()
+    }
+
+    pub fn room(&self) -> Room {
+        let now = Instant::now();
+        let waits: Vec<Option<Duration>> = self.links.iter().map(|link| link.closes_in(now)).collect();
+        if waits.iter().any(Option::is_none) {
+            return Room::Open;
+        }
+        match waits.into_iter().flatten().min() {
+            None | Some(Duration::ZERO) => Room::One,
+            Some(wait) => Room::None(wait),
+        }
+    }
+
+    /// Waits until whoever would be asked may be asked by its pace. Who takes a message only then lets urgent ones overtake.
+    pub async fn paced(&self) {
+        let now = Instant::now();
+        let next = self.links.iter().find(|link| link.closes_in(now).is_none());
+        if let Some(pace) = next.and_then(|link| link.pace.as_ref()) {
+            sleep(pace.wait(now)).await;
+        }
+    }
+
+    /// One attempt. Nobody is asked who could take longer than the lease lasts. Who has no connection to spare is passed over, too.
+    pub async fn send(&self, message: &Message<'_>, hold: impl Hold) -> Asked<'_> {
+        let mut wait: Option<Duration> = None;
+        let (mut busy, mut down): (Option<Asked<'_>>, Option<Asked<'_>>) = (None, None);
+        for link in &self.links {
+            let now = Instant::now();
+            let gate = link.gates.of(link.provider.host(message).as_deref());
+            let pass = match gate.breaker.admit(now) {
+                Ok(pass) => pass,
+                Err(closed_for) => {
+                    wait = Some(wait.map_or(closed_for, |wait| wait.min(closed_for)));
+                    continue;
+                }
+            };
+            let deadline = link.provider.deadline() + GRACE;
+            if let Some(pace) = &link.pace {
+                match pace.reserve(now, hold.rest().saturating_sub(deadline)) {
+                    Ok(turn) => sleep(turn).await,
+                    Err(too_long) => {
+                        wait = Some(wait.map_or(too_long, |wait| wait.min(too_long)));
+                        continue;
+                    }
+                }
+            }
+            if hold.rest() <= deadline {
+                wait.get_or_insert_default();
+                continue;
+            }
+            let limit = deadline + link.provider.answer_timeout();
+            let answer = timeout(limit, link.provider.send_holding(message, &hold)).await;
+            let answer = answer.unwrap_or_else(|_| {
+                let error = format!("{} did not answer within {limit:?}", link.name);
+                Answer::from(Outcome::Unknown { error }).because(Cause::new("timeout"))
+            });
+            gate.learn(pass, &link.name, &answer);
+            let asked = Asked { answer, provider: &link.name };
+            match &asked.answer.outcome {
+                Outcome::Down { .. } => down = Some(both(down, asked)),
+                Outcome::NotAttempted { .. } => busy = Some(asked),
+                _ => return asked,
+            }
+        }
+        busy.or(down).unwrap_or_else(|| Asked {
+            answer: Outcome::NotAttempted { after: wait.unwrap_or_default() }.into(),
+            provider: &self.links[0].name,
+        })
+    }
+}
+
+/// Two were down: what both said, and the shorter of the waits they asked for.
+fn both<'a>(before: Option<Asked<'a>>, last: Asked<'a>) -> Asked<'a> {
+    let Some(before) = before else { return last };
+    let Asked { answer, provider } = last;
+    match (before.answer.outcome, answer.outcome) {
+        (Outcome::Down { after: a, error: said }, Outcome::Down { after: b, error }) => Asked {
+            answer: Outcome::Down {
+                after: a.zip(b).map(|(a, b)| a.min(b)),
+                error: format!("{said}; {provider}: {error}"),
+            }
+            .into(),
+            provider,
+        },
+        (_, outcome) => Asked { answer: Answer { outcome, ..answer }, provider },
+    }
+}

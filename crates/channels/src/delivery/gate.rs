@@ -1,0 +1,100 @@
+//! What is known of whoever a message would go to: whether it is left alone for a while, and whether it fails. A provider that leads to
+//! several hosts has a gate for each, so that one that is dead stops no other.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::time::Instant;
+
+use crate::delivery::breaker::{Breaker, Pass};
+use crate::delivery::failure_log::Trouble;
+use crate::{Answer, Health};
+
+/// Hosts that have a gate of their own; others share one until one of these is well again.
+const MAX_HOSTS: usize = 100;
+
+#[derive(Debug, Default)]
+pub struct Gate {
+    pub breaker: Breaker,
+    trouble: Trouble,
+    host: Option<String>,
+}
+
+impl Gate {
+    fn of(host: &str) -> Self {
+        Gate { host: Some(host.to_owned()), ..Gate::default() }
+    }
+
+    /// Notes what came of a message to the provider of this name.
+    pub fn learn(&self, pass: Pass<'_>, provider: &str, answer: &Answer) {
+        match answer.health {
+            Health::ByOutcome => pass.learn(&answer.outcome),
+            Health::Unknown => drop(pass),
+            Health::RefusesAll => pass.refused(),
+        }
+        self.trouble.note(&self.name(provider), answer);
+    }
+
+    /// As people are told.
+    pub fn name<'a>(&self, provider: &'a str) -> Cow<'a, str> {
+        match &self.host {
+            Some(host) => format!("{provider} at {host}").into(),
+            None => provider.into(),
+        }
+    }
+
+    pub fn is_down(&self) -> bool {
+        self.breaker.closes_in(Instant::now()).is_some()
+    }
+
+    /// The code with which it last refused us, if it took nothing since.
+    pub fn refusal(&self) -> Option<Cow<'static, str>> {
+        self.trouble.refusal()
+    }
+
+    fn is_well(&self) -> bool {
+        !self.is_down() && self.trouble.is_well()
+    }
+}
+
+/// The gates of one provider.
+#[derive(Debug)]
+pub struct Gates {
+    /// Of messages that lead to no host of their own.
+    pub own: Arc<Gate>,
+    by_host: Mutex<HashMap<String, Arc<Gate>>>,
+    others: Arc<Gate>,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Gates { own: Arc::default(), by_host: Mutex::default(), others: Arc::new(Gate::of("other hosts")) }
+    }
+}
+
+impl Gates {
+    pub fn of(&self, host: Option<&str>) -> Arc<Gate> {
+        let Some(host) = host else { return Arc::clone(&self.own) };
+        let mut gates = self.by_host.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gate) = gates.get(host) {
+            return Arc::clone(gate);
+        }
+        if gates.len() >= MAX_HOSTS {
+            gates.retain(|_, gate| !gate.is_well());
+        }
+        if gates.len() >= MAX_HOSTS {
+            return Arc::clone(&self.others);
+        }
+        Arc::clone(gates.entry(host.to_owned()).or_insert_with(|| Arc::new(Gate::of(host))))
+    }
+
+    pub fn all(&self) -> Vec<Arc<Gate>> {
+        let gates = self.by_host.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<Arc<Gate>> = gates.values().cloned().collect();
+        all.sort_by(|one, other| one.host.cmp(&other.host));
+        all.insert(0, Arc::clone(&self.own));
+        all.push(Arc::clone(&self.others));
+        all
+    }
+}

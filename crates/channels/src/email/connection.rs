@@ -1,0 +1,486 @@
+//! One conversation with an SMTP server, from its greeting to `QUIT`. Where the server offers PIPELINING, a message takes two round
+//! trips: the envelope, and the letter; and one where another waits, whose envelope goes along with the letter.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use campanile_domain::people::address::Mailbox;
+use futures_util::FutureExt;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::email::budget::Budget;
+use crate::email::extensions::Offers;
+use crate::email::message::stuffed;
+use crate::email::pool::{Announcement, Waiting};
+use crate::email::reply::{NoReply, Reply};
+use crate::email::server::{Credentials, Security, Server};
+use crate::email::tls;
+use crate::{Cause, Hold};
+
+/// Whom a letter is from and for, as the server is told.
+#[derive(Debug, Clone, Copy)]
+pub struct Envelope<'a> {
+    pub from: &'a Mailbox,
+    pub to: &'a Mailbox,
+}
+
+/// How far a message came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    From,
+    To,
+    Data,
+    /// The letter is out: whatever happens now, the server may have it.
+    Letter,
+}
+
+#[derive(Debug)]
+pub enum Delivery {
+    Accepted(Reply),
+    Refused {
+        at: Step,
+        reply: Reply,
+        /// The connection can't go on.
+        ends: bool,
+    },
+    /// There was no answer; why, in words.
+    Broken {
+        at: Step,
+        why: String,
+    },
+}
+
+impl Delivery {
+    /// Whether it ended without a word of the server's on anything that it could have accepted.
+    pub fn is_before(&self, step: Step) -> bool {
+        match self {
+            Delivery::Accepted(_) => false,
+            Delivery::Refused { at, .. } | Delivery::Broken { at, .. } => *at <= step,
+        }
+    }
+}
+
+/// Why a server can't be spoken to.
+#[derive(Debug)]
+pub struct NotOpen {
+    /// In words that go on after the server's name.
+    pub why: String,
+    pub cause: Cause,
+}
+
+impl NotOpen {
+    /// There is no way to log in.
+    fn refused(why: &str) -> Self {
+        NotOpen { why: why.to_owned(), cause: Cause::refusal("no way to log in") }
+    }
+}
+
+impl From<String> for NotOpen {
+    fn from(why: String) -> Self {
+        NotOpen { why, cause: Cause::new("unreachable") }
+    }
+}
+
+pub struct Connection {
+    stream: Box<dyn Stream>,
+    read: Vec<u8>,
+    offers: Offers,
+    is_encrypted: bool,
+    state: State,
+    pub messages: u32,
+    pub idle_since: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Ready,
+    /// The last message was refused, and the server is still in the middle of it.
+    InTheMiddle,
+    /// The server has heard the envelope of the next message, and waits for its letter.
+    Announced,
+    Lost,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for S {}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("offers", &self.offers)
+            .field("messages", &self.messages)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Connects, encrypts and logs in. What goes wrong is told in words that hold no secret.
+    pub async fn open(server: &Server, until: Instant) -> Result<Self, NotOpen> {
+        let socket = server.connect(until).await?;
+        // Small writes that wait for an answer each must not wait for each other.
+        let _ = socket.set_nodelay(true);
+        let mut connection = Connection::over(socket);
+        if server.security == Security::Implicit {
+            connection = connection.encrypted(server, until).await?;
+        }
+        connection.expect(220, "greets", until).await?;
+        connection.hello(server, until).await?;
+        let wants_tls = matches!(server.security, Security::Required | Security::IfOffered);
+        if wants_tls && connection.offers.starttls {
+            connection.say("STARTTLS\r\n", until).await?;
+            connection.expect(220, "answers STARTTLS", until).await?;
+            if !connection.read.is_empty() {
+                return Err("spoke before encryption began, so that somebody may be in between"
+                    .to_owned()
+                    .into());
+            }
+            connection = connection.encrypted(server, until).await?;
+            connection.hello(server, until).await?;
+        } else if server.security == Security::Required {
+            return Err("does not offer STARTTLS, and tls=required".to_owned().into());
+        }
+        if let Some(credentials) = &server.credentials {
+            connection.log_in(credentials, until).await?;
+        }
+        Ok(connection)
+    }
+
+    fn over(stream: impl Stream + 'static) -> Self {
+        Connection {
+            stream: Box::new(stream),
+            read: Vec::new(),
+            offers: Offers::default(),
+            is_encrypted: false,
+            state: State::Ready,
+            messages: 0,
+            idle_since: Instant::now(),
+        }
+    }
+
+    async fn encrypted(self, server: &Server, until: Instant) -> Result<Self, String> {
+        let name = ServerName::try_from(server.host.clone())
+            .map_err(|_| "has no name that a certificate could have".to_owned())?;
+        let stream = timeout_at(until, server.tls.connect(name, self.stream))
+            .await
+            .map_err(|_| "did not finish the TLS handshake in time".to_owned())?
+            .map_err(|error| tls::failed(&error))?;
+        Ok(Connection { is_encrypted: true, ..Connection::over(stream) })
+    }
+
+    async fn hello(&mut self, server: &Server, until: Instant) -> Result<(), NotOpen> {
+        self.say(&format!("EHLO {}\r\n", server.hello), until).await?;
+        let reply = self.reply(until).await?;
+        if reply.is_yes() {
+            self.offers = Offers::read(&reply);
+            return Ok(());
+        }
+        self.say(&format!("HELO {}\r\n", server.hello), until).await?;
+        self.expect(250, "answers HELO", until).await
+    }
+
+    async fn log_in(&mut self, credentials: &Credentials, until: Instant) -> Result<(), NotOpen> {
+        let Credentials { user, password } = credentials;
+        if self.offers.auth_plain {
+            let secret = BASE64_STANDARD.encode(format!("\0{user}\0{password}"));
+            self.say(&format!("AUTH PLAIN {secret}\r\n"), until).await?;
+        } else if self.offers.auth_login {
+            self.say("AUTH LOGIN\r\n", until).await?;
+            self.let_in(334, until).await?;
+            self.say(&format!("{}\r\n", BASE64_STANDARD.encode(user)), until).await?;
+            self.let_in(334, until).await?;
+            self.say(&format!("{}\r\n", BASE64_STANDARD.encode(password)), until).await?;
+        } else if self.is_encrypted {
+            return Err(NotOpen::refused(
+                "offers neither AUTH PLAIN nor AUTH LOGIN; leave user and password out?",
+            ));
+        } else {
+            return Err(NotOpen::refused("offers no way to log in without encryption; use tls=required?"));
+        }
+        self.let_in(235, until).await
+    }
+
+    /// A step of logging in. A 4xx may pass by itself.
+    async fn let_in(&mut self, code: u16, until: Instant) -> Result<(), NotOpen> {
+        let reply = self.reply(until).await?;
+        if reply.code == code {
+            return Ok(());
+        }
+        let refuses_us = reply.code >= 500;
+        let why = format!("does not accept user and password: {}", reply.words());
+        Err(NotOpen { why, cause: Cause { code: reply.numbers().into(), refuses_us } })
+    }
+
+    /// Whether nothing was heard since the last message: a server that is tired of us says so, or hangs up.
+    pub fn is_quiet(&mut self) -> bool {
+        self.is_usable()
+            && self.read.is_empty()
+            && self.stream.read_buf(&mut self.read).now_or_never().is_none()
+    }
+
+    /// Whether it may take another message.
+    pub fn is_usable(&self) -> bool {
+        self.state != State::Lost
+    }
+
+    pub fn offers(&self) -> &Offers {
+        &self.offers
+    }
+
+    /// Whether the envelope of the next message is out.
+    pub fn is_announced(&self) -> bool {
+        self.state == State::Announced
+    }
+
+    /// Sends one letter to one mailbox. When the server has agreed to take it, `next_in_line` is asked for somebody whose envelope may go
+    /// along with it, and who comes back with the outcome, unless the answer took too long to be waited for. The answer is awaited under `hold`.
+    pub async fn deliver(
+        &mut self,
+        envelope: Envelope<'_>,
+        letter: &[u8],
+        budget: Budget,
+        hold: &dyn Hold,
+        next_in_line: impl FnOnce(&Self) -> Option<Waiting>,
+    ) -> (Delivery, Option<Waiting>) {
+        self.messages += 1;
+        // Whoever gives up on the way leaves nobody knows what behind.
+        let before = std::mem::replace(&mut self.state, State::Lost);
+        let (mut next, mut announces) = (None, false);
+        let agreed = self.envelope(envelope, letter.len(), before, budget.envelope()).await;
+        let delivery = if let Err(refused) = agreed {
+            refused
+        } else {
+            next = next_in_line(self);
+            announces = next.is_some();
+            self.transfer(envelope.from, letter, &mut next, budget, hold).await
+        };
+        self.state = match &delivery {
+            Delivery::Accepted(_) if next.is_some() => State::Announced,
+            Delivery::Accepted(_) if !announces => State::Ready,
+            Delivery::Refused { ends: false, .. } if !announces => State::InTheMiddle,
+            // The server is in the middle of a message that nobody will finish, or that it may have refused for the one before.
+            _ => State::Lost,
+        };
+        self.idle_since = Instant::now();
+        (delivery, next)
+    }
+
+    async fn transfer(
+        &mut self,
+        from: &Mailbox,
+        letter: &[u8],
+        next: &mut Option<Waiting>,
+        budget: Budget,
+        hold: &dyn Hold,
+    ) -> Delivery {
+        let mut bytes = stuffed(letter);
+        let end = bytes.len();
+        if let Some(Announcement { to, bytes: size }) =
+            next.as_ref().and_then(|next| next.announcement.as_ref())
+        {
+            let commands = self.commands(Envelope { from, to }, *size);
+            bytes.extend(commands.iter().flat_map(|(_, command)| command.bytes()));
+        }
+        let mut written = 0;
+        if let Err(why) = self.write(&bytes, &mut written, budget.letter()).await {
+            // What was to leave last did not leave: an announcement, or the end of the letter. Who does not want the rest may have said why.
+            let is_out = written >= end && bytes.len() > end;
+            return match self.heard() {
+                Some(reply) if reply.code >= 400 => Delivery::Refused { at: Step::Data, reply, ends: true },
+                _ => Delivery::Broken { at: if is_out { Step::Letter } else { Step::Data }, why },
+            };
+        }
+        let reply = tokio::select! {
+            biased;
+            reply = self.answer(next, budget.answer()) => reply,
+            () = hold.await_answer() => Err("had not answered when we had to stop".to_owned()),
+        };
+        match reply {
+            Err(why) => Delivery::Broken { at: Step::Letter, why },
+            Ok(reply) if reply.is_yes() => Delivery::Accepted(reply),
+            Ok(reply) => Delivery::Refused { at: Step::Letter, ends: reply.code == 421, reply },
+        }
+    }
+
+    /// Who is next in line is let go if it takes long.
+    async fn answer(&mut self, next: &mut Option<Waiting>, until: Instant) -> Result<Reply, String> {
+        if let Ok(reply) = timeout(BOUND_FOR, self.reply(until)).await {
+            return reply;
+        }
+        *next = None;
+        self.reply(until).await
+    }
+
+    async fn envelope(
+        &mut self,
+        envelope: Envelope<'_>,
+        size: usize,
+        before: State,
+        until: Instant,
+    ) -> Result<(), Delivery> {
+        let commands = self.commands(envelope, size);
+        let reset = before == State::InTheMiddle;
+        let begin = if reset { "RSET\r\n" } else { "" };
+        let broken = |at| move |why| Delivery::Broken { at, why };
+        if self.offers.pipelining && before != State::Announced {
+            let all: String =
+                std::iter::once(begin).chain(commands.iter().map(|(_, c)| c.as_str())).collect();
+            self.say(&all, until).await.map_err(broken(Step::From))?;
+        }
+        if reset {
+            if !self.offers.pipelining {
+                self.say(begin, until).await.map_err(broken(Step::From))?;
+            }
+            self.reply(until).await.map_err(broken(Step::From))?;
+        }
+        let (mut refused, mut has_recipient) = (None, false);
+        for (at, command) in commands {
+            if !self.offers.pipelining {
+                self.say(&command, until).await.map_err(broken(at))?;
+            }
+            let reply = self.reply(until).await.map_err(broken(at))?;
+            let agreed = if at == Step::Data { reply.code == 354 } else { reply.is_yes() };
+            has_recipient |= at == Step::To && agreed;
+            match refused {
+                None if agreed => {}
+                // A letter of nothing would go to somebody.
+                Some(Delivery::Refused { ref mut ends, .. })
+                    if agreed && at == Step::Data && has_recipient =>
+                {
+                    *ends = true;
+                }
+                // It was asked for data before it refused the recipient: a letter of nothing ends that.
+                Some(_) if agreed && at == Step::Data => {
+                    self.say(".\r\n", until).await.map_err(broken(at))?;
+                    self.reply(until).await.map_err(broken(at))?;
+                }
+                Some(_) => {}
+                None => {
+                    let ends = reply.code == 421;
+                    refused = Some(Delivery::Refused { at, reply, ends });
+                    if ends || !self.offers.pipelining {
+                        break;
+                    }
+                }
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    fn commands(&self, envelope: Envelope<'_>, size: usize) -> [(Step, String); 3] {
+        let Envelope { from, to } = envelope;
+        let size = if self.offers.size { format!(" SIZE={size}") } else { String::new() };
+        let utf8 = if from.needs_utf8() || to.needs_utf8() { " SMTPUTF8" } else { "" };
+        [
+            (Step::From, format!("MAIL FROM:<{from}>{size}{utf8}\r\n")),
+            (Step::To, format!("RCPT TO:<{to}>\r\n")),
+            (Step::Data, "DATA\r\n".to_owned()),
+        ]
+    }
+
+    /// Says good-bye, if that can be done at once.
+    pub async fn quit(mut self) {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let _ = timeout(PATIENCE, async {
+            self.stream.write_all(b"QUIT\r\n").await?;
+            self.stream.flush().await?;
+            self.stream.read_buf(&mut self.read).await
+        })
+        .await;
+    }
+
+    async fn expect(&mut self, code: u16, what: &str, until: Instant) -> Result<(), NotOpen> {
+        let reply = self.reply(until).await?;
+        if reply.code == code {
+            return Ok(());
+        }
+        Err(NotOpen { why: format!("{what}: {}", reply.words()), cause: Cause::new(reply.numbers()) })
+    }
+
+    async fn say(&mut self, text: &str, until: Instant) -> Result<(), String> {
+        self.write(text.as_bytes(), &mut 0, until).await
+    }
+
+    /// Counts what has left us.
+    async fn write(&mut self, bytes: &[u8], written: &mut usize, until: Instant) -> Result<(), String> {
+        let all = timeout_at(until, async {
+            while *written < bytes.len() {
+                match self.stream.write(&bytes[*written..]).await? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    some => *written += some,
+                }
+            }
+            self.stream.flush().await
+        });
+        all.await.map_err(|_| TOO_LATE.to_owned())?.map_err(|error| hung_up(&error))
+    }
+
+    /// A reply that is here already.
+    fn heard(&mut self) -> Option<Reply> {
+        self.read.reserve(ROOM);
+        let _ = self.stream.read_buf(&mut self.read).now_or_never();
+        Reply::take(&mut self.read).ok().flatten()
+    }
+
+    async fn reply(&mut self, until: Instant) -> Result<Reply, String> {
+        loop {
+            match Reply::take(&mut self.read) {
+                Ok(Some(reply)) => return Ok(reply),
+                Ok(None) => {}
+                Err(NoReply) => return Err("says what is no SMTP".to_owned()),
+            }
+            self.read.reserve(ROOM);
+            let read = timeout_at(until, self.stream.read_buf(&mut self.read)).await;
+            match read.map_err(|_| TOO_LATE.to_owned())? {
+                Ok(0) => return Err("closed the connection instead of answering".to_owned()),
+                Ok(_) => {}
+                Err(error) => return Err(hung_up(&error)),
+            }
+        }
+    }
+}
+
+/// For what a server answers to a whole envelope, in one read.
+const ROOM: usize = 1024;
+/// So long until a letter is answered, and who was announced behind it is let go.
+const BOUND_FOR: Duration = Duration::from_secs(1);
+const TOO_LATE: &str = "did not answer in time";
+
+fn hung_up(error: &io::Error) -> String {
+    format!("broke the connection: {}", error.kind())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+
+    use super::*;
+
+    /// The announcement of the next is what leaves last then, so that a letter may be out although not everything could be written.
+    #[tokio::test]
+    async fn a_letter_whose_end_was_written_is_out_although_the_announcement_behind_it_was_not() {
+        let mailbox: Mailbox = "a@example.com".parse().unwrap();
+        let announcement = Announcement { to: mailbox.clone(), bytes: 7 };
+        let end = stuffed(b"letter").len();
+        for (taken, step) in [(end - 1, Step::Data), (end, Step::Letter), (end + 1, Step::Letter)] {
+            let (here, there) = duplex(taken);
+            let mut connection = Connection::over(here);
+            let mut next = Some(Waiting::in_no_line(announcement.clone()));
+            let budget = Budget::starting_now(Duration::from_secs(5), Duration::from_secs(5));
+            let hangs_up = async {
+                // By then it is full.
+                tokio::task::yield_now().await;
+                drop(there);
+            };
+            let (delivery, ()) = tokio::join!(
+                connection.transfer(&mailbox, b"letter", &mut next, budget, &|| Duration::MAX),
+                hangs_up
+            );
+            assert!(matches!(delivery, Delivery::Broken { at, .. } if at == step), "{taken}: {delivery:?}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What a server offers in its answer to EHLO.
+
+use campanile_domain::people::address::Mailbox;
+
+use crate::email::reply::Reply;
+
+/// What the server says that it can.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an extension that is offered or not")]
+pub struct Offers {
+    pub pipelining: bool,
+    pub starttls: bool,
+    pub smtputf8: bool,
+    pub auth_plain: bool,
+    pub auth_login: bool,
+    pub size: bool,
+    /// The largest letter, if there is a bound.
+    pub max_bytes: Option<usize>,
+}
+
+impl Offers {
+    pub fn read(reply: &Reply) -> Self {
+        let mut offers = Offers::default();
+        for line in reply.lines.iter().skip(1) {
+            let line = line.to_ascii_uppercase();
+            // Old servers write `AUTH=PLAIN`.
+            let mut words = line.split([' ', '=']);
+            match words.next() {
+                Some("PIPELINING") => offers.pipelining = true,
+                Some("STARTTLS") => offers.starttls = true,
+                Some("SMTPUTF8") => offers.smtputf8 = true,
+                Some("SIZE") => {
+                    offers.size = true;
+                    offers.max_bytes = words.next().and_then(|n| n.parse().ok()).filter(|bytes| *bytes > 0);
+                }
+                Some("AUTH") => words.for_each(|mechanism| match mechanism {
+                    "PLAIN" => offers.auth_plain = true,
+                    "LOGIN" => offers.auth_login = true,
+                    _ => {}
+                }),
+                _ => {}
+            }
+        }
+        offers
+    }
+
+    /// Why this server can't be asked for a letter of so many bytes, if so.
+    pub fn refuse(&self, to: &Mailbox, bytes: usize) -> Option<String> {
+        if to.needs_utf8() && !self.smtputf8 {
+            return Some(
+                "the mail server takes no addresses in other letters than ASCII (SMTPUTF8)".to_owned(),
+            );
+        }
+        let max = self.max_bytes.filter(|max| bytes > *max)?;
+        Some(format!("the letter has {bytes} bytes, and the mail server takes no more than {max}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offers_are_read_in_any_case() {
+        let lines = ["mx", "Pipelining", "SIZE 1000", "AUTH=LOGIN", "auth PLAIN CRAM-MD5", "8BITMIME"];
+        let reply = Reply { code: 250, enhanced: None, lines: lines.map(str::to_owned).to_vec() };
+        let offers = Offers::read(&reply);
+        assert!(offers.pipelining && offers.auth_login && offers.auth_plain && offers.size);
+        assert_eq!(offers.max_bytes, Some(1_000));
+        assert!(!offers.starttls && !offers.smtputf8);
+    }
+}

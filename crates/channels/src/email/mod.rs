@@ -1,0 +1,205 @@
+//! E-mail over SMTP: a pool of warm connections to one relay, one recipient per letter.
+//!
+//! What is known of an attempt that went wrong is told precisely: until the whole letter is out, the server can't have accepted it;
+//! from then on only its answer can tell.
+
+mod budget;
+mod connection;
+mod correspondent;
+mod domains;
+mod extensions;
+mod header;
+mod message;
+mod pool;
+mod relaying;
+mod reply;
+mod server;
+mod tls;
+mod verdict;
+
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use campanile_domain::channel::Channel;
+use campanile_domain::finding::Finding;
+use campanile_domain::id::SendKey;
+use campanile_domain::people::address::Mailbox;
+use campanile_domain::send::Outcome;
+
+use crate::{Answer, Hold, Message, Provider};
+use budget::Budget;
+use connection::{Connection, Envelope, NotOpen, Step};
+use domains::Domains;
+use message::Head;
+use pool::{Announcement, Limits, NotLent, Pool};
+use relaying::Relaying;
+use server::Server;
+
+pub use correspondent::Correspondent;
+pub use domains::DomainLimits;
+pub use header::{ExtraHeader, NoHeader};
+pub use server::{Credentials, Security};
+
+#[derive(Debug)]
+pub struct SmtpConfig {
+    /// As in a URL.
+    pub host: String,
+    pub port: u16,
+    pub security: Security,
+    pub credentials: Option<Credentials>,
+    /// The name that we greet with.
+    pub hello: String,
+    pub from: Correspondent,
+    /// Where bounces go; to `from` if nobody says otherwise.
+    pub envelope_from: Option<Mailbox>,
+    pub reply_to: Option<Correspondent>,
+    pub headers: Vec<ExtraHeader>,
+    pub connections: usize,
+    pub messages_per_connection: u32,
+    pub max_idle: Duration,
+    pub domains: DomainLimits,
+    /// No attempt takes longer until the letter is out.
+    pub deadline: Duration,
+    /// How long the answer to a letter that is out is awaited.
+    pub answer_timeout: Duration,
+}
+
+#[derive(Debug)]
+pub struct Smtp {
+    pool: Pool,
+    domains: Domains,
+    relaying: Relaying,
+    head: Head,
+    envelope_from: Mailbox,
+    deadline: Duration,
+    answer_timeout: Duration,
+}
+
+impl Smtp {
+    /// Connects to nobody yet. The server's certificate is checked against what this machine trusts, and against `ca_file`.
+    pub fn new(config: SmtpConfig, ca_file: Option<&Path>) -> Result<Self, String> {
+        let SmtpConfig { host, port, security, credentials, hello, from, deadline, answer_timeout, .. } =
+            config;
+        let limits = Limits {
+            connections: config.connections,
+            messages_per_connection: config.messages_per_connection,
+            max_idle: config.max_idle,
+        };
+        // URLs have IPv6 addresses in brackets, and neither sockets nor certificates do.
+        let host = host.trim_matches(['[', ']']).to_owned();
+        let server = Server { host, port, security, credentials, hello, tls: tls::connector(ca_file)? };
+        let domains = Domains::new(config.domains);
+        let relaying = Relaying::default();
+        let envelope_from = config.envelope_from.unwrap_or_else(|| from.mailbox.clone());
+        let head = Head { from, reply_to: config.reply_to, extra: config.headers };
+        Ok(Smtp {
+            pool: Pool::new(server, limits),
+            domains,
+            relaying,
+            head,
+            envelope_from,
+            deadline,
+            answer_timeout,
+        })
+    }
+
+    async fn mail(&self, message: &Message<'_>, hold: &dyn Hold) -> Answer {
+        let budget = Budget::starting_now(self.deadline, self.answer_timeout);
+        let to: Mailbox = match message.address.parse() {
+            Ok(to) => to,
+            Err(error) => return rejected(format!("the e-mail address can't be used: {error}")),
+        };
+        let _turn = match self.domains.turn(to.domain(), budget.turn()).await {
+            Ok(turn) => turn,
+            Err(after) => return Outcome::NotAttempted { after }.into(),
+        };
+        // Only now: many more may be let go than are sent.
+        let letter = message::write(message, &to, &self.head);
+        let announcement = Announcement { to: to.clone(), bytes: letter.len() };
+        let mut lent = match self.pool.lend(Some(announcement), budget).await {
+            Ok(lent) => lent,
+            Err(not_lent) => return self.not_lent(not_lent),
+        };
+        loop {
+            if let Some(why) = lent.connection.offers().refuse(&to, letter.len()) {
+                self.pool.give_back(lent, None);
+                return rejected(why);
+            }
+            let envelope = Envelope { from: &self.envelope_from, to: &to };
+            let next_in_line = |connection: &Connection| self.pool.next_in_line(connection);
+            let (delivery, next) =
+                lent.connection.deliver(envelope, &letter, budget, hold, next_in_line).await;
+            // A server may hang up on who was silent for long. It has nothing yet, so a new connection may try.
+            let hung_up = lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data);
+            if hung_up && budget.has_time_for_another() {
+                lent = match self.pool.replace(lent, budget).await {
+                    Ok(fresh) => fresh,
+                    Err(not_lent) => return self.not_lent(not_lent),
+                };
+                continue;
+            }
+            self.pool.give_back(lent, next);
+            return self.relaying.judged(verdict::answer(delivery, message.address), to.domain());
+        }
+    }
+
+    fn not_lent(&self, why: NotLent) -> Answer {
+        match why {
+            NotLent::Busy => Outcome::LET_GO.into(),
+            NotLent::Down(NotOpen { why, cause }) => {
+                let error = format!("the mail server {} {why}", self.pool.server().place());
+                Answer::from(Outcome::Down { after: None, error }).because(cause)
+            }
+        }
+    }
+}
+
+fn rejected(error: String) -> Answer {
+    Outcome::Rejected { error }.into()
+}
+
+#[async_trait]
+impl Provider for Smtp {
+    fn name(&self) -> &'static str {
+        "smtp"
+    }
+
+    fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    fn answer_timeout(&self) -> Duration {
+        self.answer_timeout
+    }
+
+    fn message_id(&self, key: SendKey) -> Option<String> {
+        Some(message::message_id(key, &self.head.from))
+    }
+
+    async fn send(&self, message: &Message<'_>) -> Answer {
+        self.mail(message, &|| Duration::MAX).await
+    }
+
+    async fn send_holding(&self, message: &Message<'_>, hold: &dyn Hold) -> Answer {
+        self.mail(message, hold).await
+    }
+
+    async fn examine(&self, channel: Channel) -> Finding {
+        let place = self.pool.server().place();
+        let is_sent = format!("{channel} is sent by smtp");
+        match self.pool.lend(None, Budget::starting_now(self.deadline, self.answer_timeout)).await {
+            Ok(lent) => {
+                self.pool.give_back(lent, None);
+                Finding::ok("channels", format!("{is_sent}: {place} lets us in"))
+            }
+            Err(NotLent::Busy) => Finding::note("channels", format!("{is_sent}: all connections are in use")),
+            Err(NotLent::Down(NotOpen { why, .. })) => Finding::wrong(
+                "channels",
+                format!("{is_sent}, but {place} {why}"),
+                "mails wait and are retried meanwhile; are host, port, tls, user and password in channels.email.url \
+                 right, and the server's certificate in channels.email.ca_file if it is your own?",
+            ),
+        }
+    }
+}

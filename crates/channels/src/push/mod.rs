@@ -1,0 +1,342 @@
+//! Pushes over FCM's HTTP v1 API: a recipient has several devices, and each is a request of its own, for FCM takes one token
+//! at a time. What became of each is told by itself, so that a later attempt asks only for those that are not done with.
+//!
+//! FCM knows no idempotency key, so doubt is told as doubt; a device that is told twice shows the later message in the place of the
+//! earlier.
+
+mod access;
+mod account;
+mod content;
+mod examine;
+mod reply;
+mod request;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use campanile_domain::channel::Channel;
+use campanile_domain::finding::Finding;
+use campanile_domain::people::address::is_push_token;
+use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
+use campanile_domain::time::Timestamp;
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::{Client, Url};
+use tokio::time::Instant;
+
+use crate::http::{self, Proxy};
+use crate::{Answer, Cause, Message, Provider};
+use access::Access;
+use content::{Content, Lifetime};
+use reply::{Device, Reply, reply};
+
+pub use account::{KeyFileError, ServiceAccount};
+pub use content::Alert;
+
+/// So many devices of a recipient are told at once.
+const AT_ONCE: usize = 10;
+
+#[derive(Debug)]
+pub struct FcmConfig {
+    /// Where the API is, without credentials: `https://fcm.googleapis.com`.
+    pub base: Url,
+    /// Its key file says, too, where access tokens are given out.
+    pub account: ServiceAccount,
+    /// No attempt takes longer, however many devices there are.
+    pub deadline: Duration,
+    /// How long after its event a push may reach a device that was away: FCM and we give it up then. FCM keeps it for 28 days at most.
+    pub ttl: Duration,
+    pub alert: Alert,
+}
+
+pub struct Fcm {
+    place: String,
+    account: ServiceAccount,
+    deadline: Duration,
+    ttl: Duration,
+    alert: Alert,
+    messages: Url,
+    access: Access,
+    http: Client,
+}
+
+impl fmt::Debug for Fcm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fcm")
+            .field("messages", &self.messages.as_str())
+            .field("account", &self.account)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Fcm {
+    /// Connects to nobody yet. The process must have its cryptography in place.
+    pub fn new(config: FcmConfig) -> Result<Self, reqwest::Error> {
+        let FcmConfig { base, account, deadline, ttl, alert } = config;
+        let messages = format!(
+            "{}/v1/projects/{}/messages:send",
+            base.as_str().trim_end_matches('/'),
+            account.project_id()
+        );
+        let messages = Url::parse(&messages).expect("what is appended to a URL is plain ASCII");
+        let plain = [&base, account.token_uri()].iter().any(|url| url.scheme() == "http");
+        let proxy = if plain { Proxy::Refused } else { Proxy::Allowed };
+        let http = http::client(deadline, deadline / LAST_PART, proxy)?;
+        let access = Access::new(account.clone(), http.clone(), deadline / 2);
+        Ok(Fcm { place: base.authority().to_owned(), account, deadline, ttl, alert, messages, access, http })
+    }
+}
+
+/// In the last quarter of an attempt no request is begun: it would hardly be answered in time and leave a doubt. Who is not
+/// connected after a quarter gives up, so that whatever was begun in time and not connected is known to have sent nothing.
+const LAST_PART: u32 = 4;
+
+/// Of one attempt.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    /// No request is begun later.
+    last_start: Instant,
+    until: Instant,
+}
+
+#[async_trait]
+impl Provider for Fcm {
+    fn name(&self) -> &'static str {
+        "fcm"
+    }
+
+    fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    async fn send(&self, message: &Message<'_>) -> Answer {
+        let Some(lifetime) = Lifetime::of(message.created_at, self.ttl, Timestamp::now()) else {
+            return Outcome::Expired { error: TOO_LATE.to_owned() }.into();
+        };
+        // No device is done with: once the template is mended, each may be told.
+        let content = match Content::of(message, &self.alert, lifetime) {
+            Ok(content) => content,
+            Err(why) => return rejected(why),
+        };
+        let (tokens, others): (Vec<_>, Vec<_>) =
+            tokens(message.address).partition(|token| is_push_token(token));
+        if tokens.is_empty() && others.is_empty() {
+            return rejected("there is no registration token");
+        }
+        let told = self.tell_all(&tokens, &content).await;
+        let told = tokens.into_iter().zip(told);
+        answer(told.chain(others.into_iter().map(|other| (other, no_token()))))
+    }
+
+    async fn examine(&self, channel: Channel) -> Finding {
+        self.look(channel).await
+    }
+}
+
+const TOO_LATE: &str = "its event is older than channels.push.ttl, so it was not sent";
+
+/// Each once, in their order.
+fn tokens(address: &str) -> impl Iterator<Item = &str> {
+    let mut seen = HashSet::new();
+    address.split(' ').filter(move |token| !token.is_empty() && seen.insert(*token))
+}
+
+fn no_token() -> Device {
+    let error = "the address is no registration token: those are of visible ASCII characters".to_owned();
+    Device::Done(AddressEnd::Rejected { error })
+}
+
+fn rejected(error: &str) -> Answer {
+    Outcome::Rejected { error: error.to_owned() }.into()
+}
+
+impl Fcm {
+    fn times(&self) -> Times {
+        let until = Instant::now() + self.deadline;
+        Times { last_start: until - self.deadline / LAST_PART, until }
+    }
+
+    /// What became of each, in their order.
+    async fn tell_all(&self, tokens: &[&str], content: &Content<'_>) -> Vec<Device> {
+        if tokens.is_empty() {
+            return Vec::new();
+        }
+        let times = self.times();
+        let bearer = match self.access.bearer(None, times.last_start).await {
+            Ok(bearer) => bearer,
+            Err(why) => return vec![why.into(); tokens.len()],
+        };
+        let asked = tokens.iter().enumerate().map(|(place, token)| {
+            let told = self.tell(token, content, &bearer, times);
+            async move { (place, told.await) }
+        });
+        // Whoever hangs keeps one place and holds up no other.
+        let mut told: Vec<(usize, Device)> =
+            stream::iter(asked.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await;
+        told.sort_by_key(|(place, _)| *place);
+        told.into_iter().map(|(_, device)| device).collect()
+    }
+
+    async fn tell(&self, token: &str, content: &Content<'_>, bearer: &HeaderValue, times: Times) -> Device {
+        match self.ask(&content.request(token, false), bearer, times).await {
+            Reply::Said(device) | Reply::Wrong(device) => device,
+            Reply::NotLetIn => refused("401", self.not_let_in()),
+            Reply::NotAllowed => refused("403", self.not_allowed()),
+        }
+    }
+
+    /// Asks once, and once more with another access token if this one is not accepted.
+    async fn ask(&self, request: &[u8], bearer: &HeaderValue, times: Times) -> Reply {
+        let reply = self.post(request, bearer, times).await;
+        if reply != Reply::NotLetIn {
+            return reply;
+        }
+        match self.access.bearer(Some(bearer), times.last_start).await {
+            Ok(another) => self.post(request, &another, times).await,
+            Err(why) => Reply::Said(why.into()),
+        }
+    }
+
+    async fn post(&self, request: &[u8], bearer: &HeaderValue, times: Times) -> Reply {
+        let now = Instant::now();
+        if now >= times.last_start {
+            let error = "there was no time left to ask FCM for this device".to_owned();
+            return Reply::Said(Device::Retry { after: None, error });
+        }
+        let request = self
+            .http
+            .post(self.messages.clone())
+            .timeout(times.until - now)
+            .header(AUTHORIZATION, bearer)
+            .header(CONTENT_TYPE, "application/json")
+            .body(request.to_vec());
+        match request.send().await {
+            Ok(response) => reply(response).await,
+            Err(error) => Reply::Said(unanswered(&error)),
+        }
+    }
+
+    fn not_let_in(&self) -> String {
+        format!(
+            "FCM does not accept the access tokens of {}: is the account still enabled?",
+            self.account.client_email()
+        )
+    }
+
+    fn not_allowed(&self) -> String {
+        format!(
+            "{} may not send for project {}: enable the Firebase Cloud Messaging API there, \
+             and give the account the role Firebase Cloud Messaging API Admin",
+            self.account.client_email(),
+            self.account.project_id()
+        )
+    }
+}
+
+fn refused(code: &'static str, error: String) -> Device {
+    Device::Down { after: None, error, cause: Cause::refusal(code) }
+}
+
+/// There was no answer. Only who was never connected can know that nothing was sent.
+fn unanswered(error: &reqwest::Error) -> Device {
+    let what = format!("FCM {}", http::silence(error));
+    if error.is_connect() {
+        Device::Down { after: None, error: what, cause: http::no_answer(error) }
+    } else {
+        Device::Unknown { error: what }
+    }
+}
+
+/// What became of all devices together.
+///
+/// | devices | outcome |
+/// |---|---|
+/// | all are done with, one at least was told | sent |
+/// | all are done with, none was told | rejected |
+/// | of one nobody can know | unknown |
+/// | none was told, and FCM is down for all that are left | down |
+/// | any other that is left | retry: who was told must not be told by another provider |
+fn answer<'a>(devices: impl Iterator<Item = (&'a str, Device)>) -> Answer {
+    let mut done = Vec::new();
+    let mut left = Left::default();
+    for (token, device) in devices {
+        match device {
+            Device::Done(end) => done.push(AddressDone { address: token.to_owned(), end }),
+            Device::Retry { after, error } => {
+                left.retried += 1;
+                left.note(after, error);
+            }
+            Device::Down { after, error, cause } => {
+                left.cause = left.cause.filter(|known| known.refuses_us).or(Some(cause));
+                left.note(after, error);
+            }
+            Device::Unknown { error } => {
+                left.unknown += 1;
+                left.note(None, error);
+            }
+        }
+    }
+    let told = done.iter().find_map(|device| match &device.end {
+        AddressEnd::Sent { external_id } => Some(external_id.clone()),
+        AddressEnd::Rejected { .. } | AddressEnd::Dead { .. } => None,
+    });
+    let all = done.len() + left.errors.len();
+    let cause = left.cause.take();
+    let outcome = match (told, left) {
+        (Some(external_id), left) if left.errors.is_empty() => Outcome::Sent { external_id },
+        (None, left) if left.errors.is_empty() => {
+            let reasons = done.iter().filter_map(|device| match &device.end {
+                AddressEnd::Rejected { error: reason } | AddressEnd::Dead { reason } => Some(reason.as_str()),
+                AddressEnd::Sent { .. } => None,
+            });
+            Outcome::Rejected { error: summary(reasons, all) }
+        }
+        (told, Left { errors, after, retried, unknown, .. }) => {
+            let error = summary(errors.iter().map(String::as_str), all);
+            match (unknown, retried, told) {
+                (0, 0, None) => Outcome::Down { after, error },
+                (0, _, _) => Outcome::Retry { after, error },
+                (_, _, _) => Outcome::Unknown { error },
+            }
+        }
+    };
+    Answer { done, cause, ..outcome.into() }
+}
+
+/// The devices that are not done with.
+#[derive(Default)]
+struct Left {
+    errors: Vec<String>,
+    after: Option<Duration>,
+    retried: usize,
+    unknown: usize,
+    /// Of those for which FCM is down; that it refuses us says more than another.
+    cause: Option<Cause>,
+}
+
+impl Left {
+    fn note(&mut self, after: Option<Duration>, error: String) {
+        self.after = self.after.max(after);
+        self.errors.push(error);
+    }
+}
+
+/// Each reason once, and of how many devices it is the reason. A single device needs no counting.
+fn summary<'a>(reasons: impl Iterator<Item = &'a str>, all: usize) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for reason in reasons {
+        match counts.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((reason, 1)),
+        }
+    }
+    let parts = counts.iter().map(|(reason, count)| match all {
+        1 => (*reason).to_owned(),
+        _ => format!("{count} of {all} devices: {reason}"),
+    });
+    parts.collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,128 @@
+//! Messages to Slack's incoming webhooks: one message, one `POST`, best effort. Where a webhook may lead, when it may be posted to, how
+//! a message looks and what an answer means are each in a file of its own; that a webhook gets an event once, however many share it, is left to the
+//! engine.
+//!
+//! The address of a message is the webhook, which is a secret: whoever knows it may post. None of it is in an error.
+
+mod answer;
+mod blocks;
+mod guard;
+mod pacing;
+mod webhook;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use campanile_domain::channel::Channel;
+use campanile_domain::finding::Finding;
+use campanile_domain::send::Outcome;
+use reqwest::Client;
+use reqwest::dns::Resolve;
+use tokio::time::Instant;
+
+use self::answer::Meaning;
+use self::guard::Guard;
+use self::pacing::Pacing;
+use crate::dns::SystemNames;
+use crate::http::{self, Proxy};
+use crate::{Answer, Message, Provider};
+
+pub use webhook::{AllowedHost, check_webhook};
+
+/// How long a webhook is left alone that is asked too often and does not say when to come back.
+const WAIT: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone)]
+pub struct SlackConfig {
+    /// A webhook of another host is refused: `hooks.slack.com`, as a rule.
+    pub allowed_hosts: Vec<AllowedHost>,
+    pub deadline: Duration,
+    /// Posts to one webhook, from this instance. More than nothing.
+    pub per_second: f64,
+}
+
+#[derive(Debug)]
+pub struct Slack {
+    config: SlackConfig,
+    pacing: Pacing,
+    http: Client,
+}
+
+impl Slack {
+    /// Connects to nobody yet. The process must have its cryptography in place.
+    pub fn new(config: SlackConfig) -> Result<Self, reqwest::Error> {
+        Self::with_names(config, Arc::new(SystemNames))
+    }
+
+    /// With names that are looked up by somebody else than the system. Their addresses are checked all the same.
+    pub fn with_names(config: SlackConfig, names: Arc<dyn Resolve>) -> Result<Self, reqwest::Error> {
+        // A proxy would look names up itself, and nobody would check where they lead.
+        let http =
+            http::builder(config.deadline / 2, Proxy::Refused).dns_resolver(Guard::new(names)).build()?;
+        let pacing = Pacing::per_second_of(config.per_second);
+        Ok(Slack { config, pacing, http })
+    }
+}
+
+#[async_trait]
+impl Provider for Slack {
+    fn name(&self) -> &'static str {
+        "slack"
+    }
+
+    fn deadline(&self) -> Duration {
+        self.config.deadline
+    }
+
+    fn host(&self, message: &Message<'_>) -> Option<String> {
+        let url = webhook::check(message.address, &self.config.allowed_hosts).ok()?;
+        Some(url.authority().to_owned())
+    }
+
+    async fn send(&self, message: &Message<'_>) -> Answer {
+        self.post(message).await
+    }
+
+    async fn examine(&self, channel: Channel) -> Finding {
+        let hosts: Vec<String> = self.config.allowed_hosts.iter().map(ToString::to_string).collect();
+        if hosts.is_empty() {
+            return Finding::wrong(
+                "channels",
+                format!("{channel} is sent by slack, but webhooks of no host are allowed"),
+                "name hooks.slack.com in channels.slack.allowed_hosts",
+            );
+        }
+        Finding::ok("channels", format!("{channel} is sent by slack to webhooks of {}", hosts.join(", ")))
+    }
+}
+
+impl Slack {
+    async fn post(&self, message: &Message<'_>) -> Answer {
+        let url = match webhook::check(message.address, &self.config.allowed_hosts) {
+            Ok(url) => url,
+            Err(error) => return Outcome::Rejected { error }.into(),
+        };
+        let Some(body) = blocks::body(message) else {
+            let error = "there is nothing to send: the template's title and body are empty".to_owned();
+            return Outcome::Rejected { error }.into();
+        };
+        let (webhook, key) = (message.address, message.key);
+        if let Err(after) = self.pacing.take_turn(webhook, key, Instant::now()) {
+            let error = "waits for its turn: others go to the same Slack webhook before it".to_owned();
+            return Outcome::Paced { after, error }.into();
+        }
+        let post = self.http.post(url).timeout(self.config.deadline).json(&body);
+        let response = match post.send().await {
+            Ok(response) => response,
+            Err(error) => return answer::unanswered(&error),
+        };
+        match answer::meaning(response, webhook).await {
+            Meaning::Final(answer) => answer,
+            Meaning::Busy(wait) => {
+                let after = self.pacing.refused(webhook, key, wait.unwrap_or(WAIT), Instant::now());
+                Outcome::Paced { after, error: "Slack is asked too often (429)".to_owned() }.into()
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What Twilio's answer means for a text, and for the number that it was for.
+//!
+//! It is decided by the status first, as Twilio advises, since error codes come and go; a code is trusted where it says more.
+
+use std::time::Duration;
+
+use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
+use reqwest::{Response, StatusCode};
+use serde::Deserialize;
+
+use crate::http::{read, retry_after};
+use crate::sms::is_message_sid;
+use crate::{Answer, Cause};
+
+/// What an answer means.
+///
+/// | status | outcome |
+/// |---|---|
+/// | 201 with a SID | sent |
+/// | another 2xx, or one that can't be read | unclear: it was accepted, as far as one can tell, and is never sent again by itself |
+/// | 400, 403 with an error of Twilio's about the sender, the callback, the queue or itself | down: no message is to blame |
+/// | 400, 403 with an error of Twilio's about the number | rejected, and the number is dead if it can't get texts at all |
+/// | 400 with another error of Twilio's | rejected: it is about this message |
+/// | 429 | down: by Twilio's word such a request is never processed |
+/// | 503 with an error of Twilio's | down: it says itself that it does not serve |
+/// | any other 5xx | unknown: Twilio says only that trying again is fine, and a gateway gives up on what is still at work behind it |
+/// | all others, such as 401, 403, 404, 3xx | down: it is misconfigured, and every message would fare the same |
+pub async fn meaning(response: Response, address: &str) -> Answer {
+    let status = response.status();
+    let after = retry_after(&response);
+    let body = read(response).await;
+    let code = body.as_deref().and_then(|body| serde_json::from_slice::<Refusal>(body).ok()).map(|r| r.code);
+    let outcome = match (status.as_u16(), code) {
+        (200..=299, _) => created(status, body.as_deref()),
+        (429, _) | (400..=499, Some(20429)) => down(after, "Twilio is asked too often (429)".to_owned()),
+        (400 | 403, Some(code)) if no_message_is_to_blame(code) => down(after, refusal(code)),
+        (400 | 403, Some(code)) if NOBODY_IS_THERE.contains(&code) => return dead(address, refusal(code)),
+        (400, Some(code)) => rejected(refusal(code)),
+        (403, Some(code)) if THE_RECIPIENT_IS_NOT_TEXTED.contains(&code) => rejected(refusal(code)),
+        (503, Some(code)) => down(after, format!("Twilio does not serve at the moment: {}", refusal(code))),
+        (500..=599, _) => {
+            Outcome::Unknown { error: format!("Twilio failed ({status}) and may have accepted it") }
+        }
+        (401 | 403, _) => {
+            let code = code.map(|code| format!(" ({})", refusal(code))).unwrap_or_default();
+            let what = format!("Twilio does not let this account do that{code}");
+            down(after, format!("{what}: check channels.sms.url and the account"))
+        }
+        _ => down(
+            after,
+            format!("what answers is hardly Twilio ({status}): check the host in channels.sms.url"),
+        ),
+    };
+    let code = code.map_or_else(|| status.as_u16().to_string(), |code| format!("{} {code}", status.as_u16()));
+    let refuses_us = matches!(status.as_u16(), 401 | 403) && matches!(outcome, Outcome::Down { .. });
+    Answer::from(outcome).because(if refuses_us { Cause::refusal(code) } else { Cause::new(code) })
+}
+
+/// Errors that every message gets as long as the sender is wrong.
+const THE_SENDER_IS_WRONG: [u32; 11] =
+    [21212, 21601, 21603, 21606, 21607, 21659, 21660, 21661, 21701, 21704, 21705];
+/// As long as where to tell of it is wrong.
+const THE_CALLBACK_IS_WRONG: u32 = 21609;
+/// As long as the sender has hours of work before it.
+const THE_QUEUE_IS_FULL: u32 = 21611;
+/// As long as Twilio is at work on itself.
+const IT_IS_MAINTAINED: u32 = 21730;
+
+fn no_message_is_to_blame(code: u32) -> bool {
+    THE_SENDER_IS_WRONG.contains(&code)
+        || [THE_CALLBACK_IS_WRONG, THE_QUEUE_IS_FULL, IT_IS_MAINTAINED].contains(&code)
+}
+
+/// The number can't get texts, whoever sends them: it is not one, or it is a landline, a short code, a premium number.
+const NOBODY_IS_THERE: [u32; 7] = [21211, 21214, 21217, 21265, 21268, 21614, 21635];
+/// Not by this account, for now: somebody may enable the country, verify the number, or text START.
+const THE_RECIPIENT_IS_NOT_TEXTED: [u32; 4] = [21408, 21608, 21610, 21612];
+
+/// In our own words where the code is a frequent one.
+fn refusal(code: u32) -> String {
+    let words = match code {
+        20003 => "wrong credentials",
+        21211 | 21214 | 21217 => "not a number that can be texted",
+        21265 => "a short code can't be texted",
+        21266 => "the number is the sender's own",
+        21268 => "a premium number can't be texted",
+        THE_CALLBACK_IS_WRONG => "it does not take the callback's URL: check server.public_url",
+        THE_QUEUE_IS_FULL => "the sender has more texts to send than it can in hours",
+        IT_IS_MAINTAINED => "it is being maintained, and takes texts again later",
+        code if THE_SENDER_IS_WRONG.contains(&code) => {
+            "the sender can't send texts: check `from` in channels.sms.url"
+        }
+        21408 => "texts to this country are not enabled",
+        21602 | 21619 => "there is no text",
+        21608 => "a trial account sends to verified numbers only",
+        21610 => "the recipient has unsubscribed, and gets texts again after texting START to the sender",
+        21612 => "this sender can't reach this number",
+        21614 => "not a mobile number",
+        21617 => "the text is longer than 1600 characters",
+        21635 => "a landline can't be texted",
+        _ => return format!("Twilio error {code}, see twilio.com/docs/api/errors/{code}"),
+    };
+    format!("Twilio error {code}, {words}")
+}
+
+#[derive(Deserialize)]
+struct Created {
+    sid: String,
+}
+
+/// Of Twilio's error only the code is kept: its message may quote the number.
+#[derive(Deserialize)]
+struct Refusal {
+    code: u32,
+}
+
+fn created(status: StatusCode, body: Option<&[u8]>) -> Outcome {
+    let created = body.and_then(|body| serde_json::from_slice::<Created>(body).ok());
+    match created {
+        Some(Created { sid }) if status == StatusCode::CREATED && is_message_sid(&sid) => {
+            Outcome::Sent { external_id: Some(sid) }
+        }
+        Some(_) | None => Outcome::Unclear {
+            error: format!(
+                "Twilio's answer ({status}) says yes and names no message: look there whether it was sent"
+            ),
+        },
+    }
+}
+
+fn dead(address: &str, error: String) -> Answer {
+    let end = AddressEnd::Dead { reason: error.clone() };
+    let done = vec![AddressDone { address: address.to_owned(), end }];
+    Answer { done, ..Outcome::Rejected { error }.into() }
+}
+
+fn rejected(error: String) -> Outcome {
+    Outcome::Rejected { error }
+}
+
+fn down(after: Option<Duration>, error: String) -> Outcome {
+    Outcome::Down { after, error }
+}

@@ -1,0 +1,227 @@
+//! People and the groups that they belong to, as rows; and a recipient with everything that decides about them.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::channel::Channel;
+use crate::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
+use crate::people::address::{Mailbox, e164, is_e164, is_push_token, webhook};
+use crate::people::user_type::{UserTypes, Webhook};
+use crate::rules::quiet_hours::Zone;
+use crate::rules::row::{FieldError, Preference, Row, Setting, yes};
+use crate::template::is_locale;
+
+/// `MANAGER` ranks first wherever `max_recipients` has to choose.
+pub const FIRST_ROLE: &str = "MANAGER";
+
+/// In a setting, every entity of a type; as a group, everybody of a user type who belongs to no entity.
+pub const EVERY_ENTITY: &str = "*";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipient {
+    pub user_type: UserTypeName,
+    pub user_id: UserId,
+    #[serde(default)]
+    pub entity_type: Option<EntityType>,
+    #[serde(default)]
+    pub entity_id: Option<EntityId>,
+    #[serde(default)]
+    pub role: Option<String>,
+    #[serde(default)]
+    pub name: Option<String>,
+    #[serde(default)]
+    pub email: Option<String>,
+    #[serde(default)]
+    pub phone: Option<String>,
+    #[serde(default)]
+    pub push_tokens: Vec<String>,
+    #[serde(default)]
+    pub slack_webhook: Option<String>,
+    #[serde(default)]
+    pub locale: Option<String>,
+    #[serde(default)]
+    pub time_zone: Option<Zone>,
+    #[serde(default = "yes")]
+    pub active: bool,
+}
+
+impl Recipient {
+    pub fn user(&self) -> UserRef {
+        UserRef { user_type: self.user_type.clone(), user_id: self.user_id.clone() }
+    }
+
+    pub fn entity(&self) -> Option<EntityRef> {
+        Some(EntityRef { entity_type: self.entity_type.clone()?, entity_id: self.entity_id.clone()? })
+    }
+
+    pub fn has_entity(&self) -> bool {
+        self.entity_type.is_some() && self.entity_id.is_some()
+    }
+
+    /// Whose settings and shared state count for this recipient: their entity, or everybody of their user type where they have
+    /// none, as (`ADMIN_USER`, `*`).
+    pub fn group(&self) -> EntityRef {
+        self.entity().unwrap_or_else(|| EntityRef {
+            entity_type: EntityType::stored(self.user_type.as_str()),
+            entity_id: EntityId::stored(EVERY_ENTITY),
+        })
+    }
+
+    /// 0 for the first role, 1 for all others.
+    pub fn rank(&self) -> i64 {
+        i64::from(self.role.as_deref() != Some(FIRST_ROLE))
+    }
+
+    /// Every address of the channel; an empty one is none, and each counts once. A web socket needs none: whoever is connected is reached.
+    /// Who has no Slack webhook is told at that of their user type, if there is one.
+    pub fn addresses<'a>(&'a self, channel: Channel, default_webhook: Option<&'a Webhook>) -> Vec<&'a str> {
+        let mut addresses: Vec<&str> = match channel {
+            Channel::Email => self.email.as_deref().into_iter().collect(),
+            Channel::Push => self.push_tokens.iter().map(String::as_str).collect(),
+            Channel::Sms => self.phone.as_deref().into_iter().collect(),
+            Channel::Websocket => return vec![""],
+            Channel::Slack => self.slack_webhook.as_deref().into_iter().collect(),
+        };
+        addresses.retain(|address| !address.is_empty());
+        if addresses.is_empty() && channel == Channel::Slack {
+            addresses.extend(default_webhook.map(Webhook::as_str));
+        }
+        if addresses.len() > 1 {
+            let mut seen = HashSet::new();
+            addresses.retain(|address| seen.insert(*address));
+        }
+        addresses
+    }
+}
+
+impl Row for Recipient {
+    fn check(&self, user_types: &UserTypes) -> Result<(), FieldError> {
+        let user_type = known_user_type(user_types, "user_type", &self.user_type)?;
+        match (&self.entity_type, &self.entity_id) {
+            (Some(_), None) => return Err(FieldError::new("entity_id", "is missing beside entity_type")),
+            (None, Some(_)) => return Err(FieldError::new("entity_type", "is missing beside entity_id")),
+            (Some(entity_type), Some(_)) if user_type.entity_type.as_ref() != Some(entity_type) => {
+                let belongs =
+                    user_type.entity_type.as_ref().map_or("no entity".to_owned(), |t| format!("a {t}"));
+                let detail = format!("a {} belongs to {belongs}, not to `{entity_type}`", self.user_type);
+                return Err(FieldError::new("entity_type", detail));
+            }
+            (Some(_), Some(entity_id)) if entity_id.as_str() == EVERY_ENTITY => {
+                return Err(FieldError::new("entity_id", "`*` stands for every entity and can't name one"));
+            }
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+        for (field, text) in [("role", &self.role), ("name", &self.name)] {
+            plain_text(field, text.as_deref())?;
+        }
+        if self.locale.as_deref().is_some_and(|locale| !is_locale(locale)) {
+            return Err(FieldError::new("locale", "is no language tag such as `it` or `pt-PT`"));
+        }
+        self.check_addresses()
+    }
+}
+
+impl Recipient {
+    /// None of them is shown: they may be secrets, and answers are logged by others.
+    fn check_addresses(&self) -> Result<(), FieldError> {
+        if let Some(email) = &self.email {
+            let why = match email.parse::<Mailbox>() {
+                Ok(_) if email.trim() == email => None,
+                Ok(_) => Some("it has blanks around it".to_owned()),
+                Err(why) => Some(why.to_string()),
+            };
+            if let Some(why) = why {
+                let detail = format!("is no e-mail address such as name@example.com: {why}");
+                return Err(FieldError::new("email", detail));
+            }
+        }
+        if let Some(phone) = self.phone.as_deref().filter(|phone| !is_e164(phone)) {
+            let why = e164(phone).err().unwrap_or("write + and the digits only");
+            let detail = format!("is no phone number in E.164, such as +390550100001: {why}");
+            return Err(FieldError::new("phone", detail));
+        }
+        if let Some(at) = self.push_tokens.iter().position(|token| !is_push_token(token)) {
+            let detail = "is no registration token: those are of visible ASCII characters, without blanks";
+            return Err(FieldError::new(&format!("push_tokens/{at}"), detail));
+        }
+        match self.slack_webhook.as_deref().map(webhook) {
+            Some(Err(why)) => {
+                let detail = format!("is no webhook such as https://hooks.slack.com/services/...: {why}");
+                Err(FieldError::new("slack_webhook", detail))
+            }
+            None | Some(Ok(_)) => Ok(()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entity {
+    pub entity_type: EntityType,
+    pub entity_id: EntityId,
+    #[serde(default)]
+    pub kind: Option<String>,
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+impl Row for Entity {
+    fn check(&self, _: &UserTypes) -> Result<(), FieldError> {
+        if self.entity_id.as_str() == EVERY_ENTITY {
+            return Err(FieldError::new("entity_id", "`*` stands for every entity and can't name one"));
+        }
+        if self.kind.as_deref() == Some("*") {
+            return Err(FieldError::new("kind", "`*` stands for every kind and can't name one"));
+        }
+        plain_text("kind", self.kind.as_deref())?;
+        plain_text("name", self.name.as_deref())
+    }
+}
+
+/// A recipient with what decides about their channels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    pub recipient: Recipient,
+    pub preferences: Vec<Preference>,
+    pub dead_addresses: Vec<DeadAddress>,
+}
+
+/// An address that a provider declared dead; never sent to again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadAddress {
+    pub channel: Channel,
+    pub address: String,
+    pub reason: String,
+}
+
+/// An entity's kind and its own settings; the defaults of its type are part of the rules.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Group {
+    pub kind: Option<String>,
+    pub settings: Vec<Setting>,
+}
+
+pub(crate) fn known_user_type<'a>(
+    user_types: &'a UserTypes,
+    field: &str,
+    name: &UserTypeName,
+) -> Result<&'a crate::people::user_type::UserType, FieldError> {
+    user_types.get(name).ok_or_else(|| {
+        FieldError::new(field, format!("unknown user type `{name}`: configured are {}", user_types.names()))
+    })
+}
+
+const MAX_TEXT_CHARS: usize = 2_000;
+
+pub(crate) fn plain_text(field: &str, text: Option<&str>) -> Result<(), FieldError> {
+    let Some(text) = text else { return Ok(()) };
+    if text.chars().any(char::is_control) {
+        return Err(FieldError::new(field, "must not contain control characters such as line breaks"));
+    }
+    if text.chars().count() > MAX_TEXT_CHARS {
+        return Err(FieldError::new(field, format!("must have at most {MAX_TEXT_CHARS} characters")));
+    }
+    Ok(())
+}

@@ -1,0 +1,395 @@
+//! The rows that operators write: preferences, settings, routing, audiences, templates. Reading one checks it, so
+//! that a rule that is stored can be applied.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::channel::Channel;
+use crate::id::{EntityId, EntityType, EventType, UserId, UserTypeName};
+use crate::people::recipient::{known_user_type, plain_text};
+use crate::people::user_type::UserTypes;
+use crate::priority::Priority;
+use crate::rules;
+use crate::rules::quiet_hours::{HourMinute, QuietHours, QuietHoursMode};
+use crate::template;
+
+/// A row object with the column names of its table. `check` holds what a type alone can't say.
+pub trait Row: Serialize + DeserializeOwned + Send + Sync + 'static {
+    fn check(&self, user_types: &UserTypes) -> Result<(), FieldError>;
+
+    /// As it is stored. Names that may be written in several ways are stored in one, so that they are one key.
+    #[must_use]
+    fn canonical(self) -> Self {
+        self
+    }
+
+    /// The first of these rows that has the key of another, though it is written differently. Which of them counts nobody could know.
+    fn collision(_: &[Self]) -> Option<(usize, FieldError)> {
+        None
+    }
+}
+
+/// Which field of a row is wrong, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {detail}")]
+pub struct FieldError {
+    pub field: String,
+    pub detail: String,
+}
+
+impl FieldError {
+    pub fn new(field: &str, detail: impl Into<String>) -> Self {
+        FieldError { field: field.to_owned(), detail: detail.into() }
+    }
+}
+
+/// `*`, or one thing only.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Selector<T> {
+    #[default]
+    Any,
+    Only(T),
+}
+
+impl<T: PartialEq> Selector<T> {
+    pub fn selects(&self, value: &T) -> bool {
+        match self {
+            Selector::Any => true,
+            Selector::Only(only) => only == value,
+        }
+    }
+
+    pub fn is_any(&self) -> bool {
+        *self == Selector::Any
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Selector<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Selector::Any => f.write_str("*"),
+            Selector::Only(only) => only.fmt(f),
+        }
+    }
+}
+
+impl<T: fmt::Display> Serialize for Selector<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Selector<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match crate::id::text_or_number(deserializer)?.as_str() {
+            "*" => Ok(Selector::Any),
+            text => text.parse().map(Selector::Only).map_err(D::Error::custom),
+        }
+    }
+}
+
+/// The default of what is on unless somebody switches it off.
+pub(crate) fn yes() -> bool {
+    true
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preference {
+    pub user_type: UserTypeName,
+    pub user_id: UserId,
+    pub channel: Channel,
+    #[serde(default)]
+    pub event_type: Selector<EventType>,
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    #[serde(default)]
+    pub min_priority: Option<Priority>,
+    #[serde(default)]
+    pub quiet_hours_start: Option<HourMinute>,
+    #[serde(default)]
+    pub quiet_hours_end: Option<HourMinute>,
+    #[serde(default)]
+    pub quiet_hours_mode: QuietHoursMode,
+}
+
+impl Preference {
+    pub fn quiet_hours(&self) -> Option<QuietHours> {
+        quiet_hours(self.quiet_hours_start, self.quiet_hours_end, self.quiet_hours_mode)
+    }
+}
+
+impl Row for Preference {
+    fn check(&self, user_types: &UserTypes) -> Result<(), FieldError> {
+        known_user_type(user_types, "user_type", &self.user_type)?;
+        check_quiet_hours(self.quiet_hours_start, self.quiet_hours_end)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    pub entity_type: EntityType,
+    #[serde(default)]
+    pub entity_id: Selector<EntityId>,
+    #[serde(default)]
+    pub kind: Selector<String>,
+    pub channel: Channel,
+    #[serde(default)]
+    pub event_type: Selector<EventType>,
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    #[serde(default)]
+    pub max_recipients: Option<u32>,
+    #[serde(default)]
+    pub min_priority: Option<Priority>,
+    /// Who may get this channel; absent means every role.
+    #[serde(default)]
+    pub roles: Option<Vec<String>>,
+    #[serde(default)]
+    pub quiet_hours_start: Option<HourMinute>,
+    #[serde(default)]
+    pub quiet_hours_end: Option<HourMinute>,
+    #[serde(default)]
+    pub quiet_hours_mode: QuietHoursMode,
+}
+
+impl Setting {
+    pub fn quiet_hours(&self) -> Option<QuietHours> {
+        quiet_hours(self.quiet_hours_start, self.quiet_hours_end, self.quiet_hours_mode)
+    }
+}
+
+impl Row for Setting {
+    fn check(&self, user_types: &UserTypes) -> Result<(), FieldError> {
+        if !user_types.has_entity_type(&self.entity_type) {
+            self.check_user_type(user_types)?;
+        }
+        check_roles(self.roles.as_deref())?;
+        if let Selector::Only(kind) = &self.kind {
+            plain_text("kind", Some(kind))?;
+        }
+        if !self.entity_id.is_any() && !self.kind.is_any() {
+            return Err(FieldError::new(
+                "kind",
+                "a setting is for one entity or for a kind, not both: leave one of them `*`",
+            ));
+        }
+        check_quiet_hours(self.quiet_hours_start, self.quiet_hours_end)
+    }
+}
+
+impl Setting {
+    /// Users without an entity have settings by their user type: `CUSTOMER`, for every one of them.
+    fn check_user_type(&self, user_types: &UserTypes) -> Result<(), FieldError> {
+        let name = UserTypeName::stored(self.entity_type.as_str());
+        let Some(user_type) = user_types.get(&name) else {
+            let detail = format!(
+                "`{}` is neither an entity type nor a user type without an entity; known are {}",
+                self.entity_type,
+                user_types.group_types()
+            );
+            return Err(FieldError::new("entity_type", detail));
+        };
+        if let Some(entity_type) = &user_type.entity_type {
+            let detail = format!("a {name} belongs to a {entity_type}: write `{entity_type}` here");
+            return Err(FieldError::new("entity_type", detail));
+        }
+        let whole = format!("a {name} has no entity: a setting is for all of them, with `*` or nothing here");
+        if !self.entity_id.is_any() {
+            return Err(FieldError::new("entity_id", whole));
+        }
+        if !self.kind.is_any() {
+            return Err(FieldError::new("kind", whole));
+        }
+        Ok(())
+    }
+}
+
+fn quiet_hours(
+    start: Option<HourMinute>,
+    end: Option<HourMinute>,
+    mode: QuietHoursMode,
+) -> Option<QuietHours> {
+    Some(QuietHours { start: start?, end: end?, mode })
+}
+
+fn check_quiet_hours(start: Option<HourMinute>, end: Option<HourMinute>) -> Result<(), FieldError> {
+    match (start, end) {
+        (Some(start), Some(end)) if start == end => Err(FieldError::new(
+            "quiet_hours_end",
+            "must differ from quiet_hours_start; leave both out for no quiet hours",
+        )),
+        (Some(_), None) => Err(FieldError::new("quiet_hours_end", "is missing beside quiet_hours_start")),
+        (None, Some(_)) => Err(FieldError::new("quiet_hours_start", "is missing beside quiet_hours_end")),
+        (Some(_), Some(_)) | (None, None) => Ok(()),
+    }
+}
+
+/// When a routed send goes out. Sends that wait will join here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum DeliveryStrategy {
+    #[default]
+    Immediate,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    #[serde(default)]
+    pub event_type: Selector<EventType>,
+    pub channel: Channel,
+    #[serde(default)]
+    pub mandatory: bool,
+    #[serde(default)]
+    pub delivery_strategy: DeliveryStrategy,
+    /// Events below it don't use this channel.
+    #[serde(default)]
+    pub min_priority: Option<Priority>,
+    #[serde(default)]
+    pub priority: Option<Priority>,
+}
+
+impl Row for Route {
+    fn check(&self, _: &UserTypes) -> Result<(), FieldError> {
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Scope {
+    /// Every active member; their own switches and thresholds are ignored.
+    Team,
+    #[default]
+    Personal,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Audience {
+    pub event_type: EventType,
+    pub name: String,
+    /// A user type, or `ALL`.
+    pub recipient_type: UserTypeName,
+    /// JSON pointers into the event, separated by blanks; the first that leads to something counts.
+    #[serde(default)]
+    pub entity_path: Option<String>,
+    #[serde(default)]
+    pub roles: Option<Vec<String>>,
+    #[serde(default)]
+    pub scope: Scope,
+    #[serde(default)]
+    pub shared_read: bool,
+    #[serde(default)]
+    pub when: Option<String>,
+}
+
+impl Row for Audience {
+    fn check(&self, user_types: &UserTypes) -> Result<(), FieldError> {
+        crate::id::check(&self.name).map_err(|e| FieldError::new("name", e.to_string()))?;
+        if self.event_type.as_str() == "*" {
+            return Err(FieldError::new("event_type", "an audience is for one event type; `*` is not one"));
+        }
+        if self.recipient_type.as_str() == rules::EVERYBODY {
+            if self.entity_path.is_some() {
+                return Err(FieldError::new("entity_path", "an audience of ALL has no entity: leave it out"));
+            }
+            if self.shared_read {
+                return Err(FieldError::new(
+                    "shared_read",
+                    "an audience of ALL shares nothing: leave it out, or make an audience for each user type",
+                ));
+            }
+        } else {
+            known_user_type(user_types, "recipient_type", &self.recipient_type)?;
+        }
+        if let Some(path) = &self.entity_path {
+            check_entity_path(path)?;
+        }
+        check_roles(self.roles.as_deref())?;
+        match &self.when {
+            Some(when) => rules::check_when(when).map_err(|e| FieldError::new("when", e)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Roles are texts as ids are.
+fn check_roles(roles: Option<&[String]>) -> Result<(), FieldError> {
+    let wrong = roles.into_iter().flatten().enumerate().find_map(|(index, role)| {
+        crate::id::check(role)
+            .err()
+            .map(|error| FieldError::new(&format!("roles/{index}"), error.to_string()))
+    });
+    wrong.map_or(Ok(()), Err)
+}
+
+fn check_entity_path(path: &str) -> Result<(), FieldError> {
+    plain_text("entity_path", Some(path))?;
+    let wrong = |what: &str| {
+        let detail = format!(
+            "{what}: expected JSON pointers into the event separated by blanks, such as /payload/restaurantId"
+        );
+        FieldError::new("entity_path", detail)
+    };
+    let mut pointers = path.split_whitespace().peekable();
+    if pointers.peek().is_none() {
+        return Err(wrong("is empty"));
+    }
+    match pointers.find(|pointer| !pointer.starts_with('/')) {
+        Some(pointer) => Err(wrong(&format!("`{pointer}` does not begin with `/`"))),
+        None => Ok(()),
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Template {
+    #[serde(default)]
+    pub event_type: Selector<EventType>,
+    /// `*` is the inbox, and what a channel without a template of its own takes.
+    #[serde(default)]
+    pub channel: Selector<Channel>,
+    #[serde(default)]
+    pub locale: Selector<String>,
+    pub title: String,
+    #[serde(default)]
+    pub body: String,
+    #[serde(default)]
+    pub html: Option<String>,
+    /// Where a click leads.
+    #[serde(default)]
+    pub url: Option<String>,
+}
+
+impl Row for Template {
+    fn check(&self, _: &UserTypes) -> Result<(), FieldError> {
+        template::check(self)
+    }
+
+    fn canonical(self) -> Self {
+        let locale = match self.locale {
+            Selector::Any => Selector::Any,
+            Selector::Only(tag) => Selector::Only(template::canonical_locale(&tag)),
+        };
+        Template { locale, ..self }
+    }
+
+    fn collision(rows: &[Self]) -> Option<(usize, FieldError)> {
+        let mut tags = HashMap::new();
+        rows.iter().enumerate().find_map(|(index, row)| {
+            let Selector::Only(tag) = &row.locale else { return None };
+            let key = (&row.event_type, &row.channel, template::canonical_locale(tag));
+            let (first, other) = *tags.entry(key).or_insert((index, tag));
+            let detail =
+                || format!("`{tag}` is the same language as `{other}` of row {first}: leave one of them out");
+            (tag != other).then(|| (index, FieldError::new("locale", detail())))
+        })
+    }
+}
