@@ -17,7 +17,7 @@ use super::invocation::{Invocation, quoted};
 use super::output::{columns, say, wrapped};
 use super::preset::{load, load_restaurant};
 use super::serve::Backend;
-use super::{CommandError, CommandResult, picture};
+use super::{CommandError, CommandResult, trace_table};
 use crate::app::{self, Served};
 use crate::config::Config;
 use crate::data_folder::make_private;
@@ -132,7 +132,7 @@ async fn show(served: &Served, config: &Config, prefix: &str) -> Result<bool, Co
     for event in &events {
         let event_id = event["event_id"].as_str().unwrap_or_default();
         let trace = arrived(&client, event_id).await?;
-        say!("{}\n", picture::short(&trace, &place(&world, event)))?;
+        say!("{}\n", trace_table::short(&trace, &place(&world, event)))?;
         let tally = Tally::of(&trace);
         all &= tally.missing == 0 && trace["event"]["status"] == "PROCESSED";
         sent += tally.sent;

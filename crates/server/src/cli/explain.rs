@@ -7,7 +7,7 @@ use super::CommandResult;
 use super::client::Client;
 use super::emit::EventArgs;
 use super::output::say;
-use super::picture;
+use super::trace_table;
 
 #[derive(Debug, Args)]
 pub struct Explain {
@@ -29,7 +29,7 @@ impl Explain {
             say!("{answer}")?;
             return Ok(());
         }
-        say!("{}", picture::decisions(&self.event.event_type, &self.event.aggregate, &answer))?;
+        say!("{}", trace_table::decisions(&self.event.event_type, &self.event.aggregate, &answer))?;
         Ok(())
     }
 }

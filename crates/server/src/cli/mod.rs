@@ -12,7 +12,6 @@ mod explain;
 mod invocation;
 mod listing;
 pub(crate) mod output;
-mod picture;
 mod preset;
 mod sends;
 mod serve;
@@ -21,6 +20,7 @@ mod tail;
 mod template;
 mod template_folder;
 mod trace;
+mod trace_table;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use super::client::{Client, encoded};
 use super::dead_letters::{age, text};
 use super::listing::{Row, listing, one_line, or_dash};
 use super::output::{self, columns, cut, say, wrapped};
-use super::picture::NO_INBOX_YET;
+use super::trace_table::NO_INBOX_YET;
 use super::{CommandError, CommandResult};
 
 /// A page of the server may have fewer than were asked for, or none; so many are asked for before the question is given back.

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::client::{Client, encoded};
 use super::output::say;
-use super::{CommandError, CommandResult, picture};
+use super::{CommandError, CommandResult, trace_table};
 
 #[derive(Debug, Args)]
 pub struct Trace {
@@ -28,7 +28,7 @@ impl Trace {
         if as_json {
             say!("{answer}")?;
         } else {
-            say!("{}", picture::trace(&answer))?;
+            say!("{}", trace_table::trace(&answer))?;
         }
         Ok(())
     }

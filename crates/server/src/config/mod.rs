@@ -31,7 +31,7 @@ pub use load::{Flags, variable_names};
 pub use send::Sends;
 
 /// The reference: every key, commented and with its default.
-pub const REFERENCE: &str = include_str!("../campanile.toml");
+pub const REFERENCE: &str = include_str!("../../campanile.toml");
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
