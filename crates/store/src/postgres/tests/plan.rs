@@ -15,14 +15,14 @@ use crate::{RowFilter, Table};
 /// Scans that are meant, though they go through all that an index or a table has. Each is a statement, the index or the table,
 /// and why.
 const MEANT: &[(&str, &str, &str)] = &[
-    ("begin_horizon", "event_outbox_pkey", "from the beginning, up to a thousand"),
-    ("claim_unfinished", "event_outbox_unfinished", "a queue: the index has only what has begun"),
-    ("open_events", "event_outbox_unfinished", "the index has only what has begun"),
-    ("default_settings", "entity_notification_settings_defaults", "all that the index has is asked for"),
-    ("delete_old_captured", "captured_message_pkey", "from the beginning, up to a limit"),
-    ("oldest_waiting", "publish_chunk_pkey", "from the beginning, up to a hundred"),
-    ("oldest_waiting", "event_outbox_open", "from the beginning, up to a thousand"),
-    ("rule_version", "rule_version", "it has one row"),
+    ("retain/begin_horizon", "event_outbox_pkey", "from the beginning, up to a thousand"),
+    ("fan_out/claim_unfinished", "event_outbox_unfinished", "a queue: the index has only what has begun"),
+    ("event/open_events", "event_outbox_unfinished", "the index has only what has begun"),
+    ("rule/default_settings", "entity_notification_settings_defaults", "all that the index has is asked for"),
+    ("retain/delete_old_captured", "captured_message_pkey", "from the beginning, up to a limit"),
+    ("queue_age/oldest_waiting", "publish_chunk_pkey", "from the beginning, up to a hundred"),
+    ("queue_age/oldest_waiting", "event_outbox_open", "from the beginning, up to a thousand"),
+    ("rule/rule_version", "rule_version", "it has one row"),
 ];
 
 /// Listings walk the key from its beginning, and stop at their limit.
@@ -30,49 +30,49 @@ const LISTED_IN_KEY_ORDER: &str = "list ";
 
 /// Sorts that are meant, of what was read from tables: it is little.
 const SORTED: &[(&str, &str)] = &[
-    ("claim_unfinished", "large events that are under way: few, and they take turns"),
-    ("open_events", "large events that are under way: few"),
-    ("trace_sends", "a page of users"),
+    ("fan_out/claim_unfinished", "large events that are under way: few, and they take turns"),
+    ("event/open_events", "large events that are under way: few"),
+    ("trace/trace_sends", "a page of users"),
     ("members", "people of one entity"),
     ("more members", "people of one entity"),
 ];
 
 /// The index that each of these relies on.
 const INDEXES: &[(&str, &str)] = &[
-    ("claim_fresh", "event_outbox_fresh"),
-    ("claim_unfinished", "event_outbox_unfinished"),
-    ("claim_these", "event_outbox_pkey"),
-    ("claim_chunk", "publish_chunk_order"),
-    ("take_due", "send_due_pkey"),
-    ("next_due", "send_due_pkey"),
-    ("expired_claims", "send_claim_expiry"),
-    ("open_events", "event_outbox_open"),
-    ("oldest_waiting", "event_outbox_fresh"),
-    ("oldest_waiting", "event_outbox_unfinished"),
-    ("oldest_waiting", "publish_chunk_pkey"),
-    ("oldest_waiting", "outbox_pkey"),
-    ("oldest_waiting", "event_outbox_open"),
-    ("oldest_waiting", "send_due_pkey"),
-    ("oldest_waiting", "send_claim_expiry"),
-    ("open_events", "event_outbox_unfinished"),
-    ("list_doubts", "send_doubt_pkey"),
-    ("list_due", "send_due_pkey"),
-    ("list_sends", "send_pkey"),
-    ("list_sends_of", "outbox_recipient"),
-    ("lost_rows", "outbox_recipient"),
-    ("close_complete", "event_outbox_pkey"),
-    ("close_events", "event_outbox_event_id_key"),
-    ("close_events", "outbox_recipient"),
-    ("replay_event", "event_outbox_event_id_key"),
-    ("page_user", "recipient_pkey"),
-    ("page_entity", "recipient_walk"),
-    ("page_everybody", "recipient_walk"),
-    ("settle_send", "send_pkey"),
-    ("receive", "outbox_pkey"),
-    ("receive", "event_outbox_event_id_key"),
-    ("receive_send", "send_pkey"),
-    ("chunk_rows", "outbox_pkey"),
-    ("confirm_rows", "outbox_pkey"),
+    ("fan_out/claim_fresh", "event_outbox_fresh"),
+    ("fan_out/claim_unfinished", "event_outbox_unfinished"),
+    ("fan_out/claim_these", "event_outbox_pkey"),
+    ("outbox/claim_chunk", "publish_chunk_order"),
+    ("send/take_due", "send_due_pkey"),
+    ("send/next_due", "send_due_pkey"),
+    ("send/expired_claims", "send_claim_expiry"),
+    ("event/open_events", "event_outbox_open"),
+    ("queue_age/oldest_waiting", "event_outbox_fresh"),
+    ("queue_age/oldest_waiting", "event_outbox_unfinished"),
+    ("queue_age/oldest_waiting", "publish_chunk_pkey"),
+    ("queue_age/oldest_waiting", "outbox_pkey"),
+    ("queue_age/oldest_waiting", "event_outbox_open"),
+    ("queue_age/oldest_waiting", "send_due_pkey"),
+    ("queue_age/oldest_waiting", "send_claim_expiry"),
+    ("event/open_events", "event_outbox_unfinished"),
+    ("send_admin/list_doubts", "send_doubt_pkey"),
+    ("send_admin/list_due", "send_due_pkey"),
+    ("send_admin/list_sends", "send_pkey"),
+    ("send_admin/list_sends_of", "outbox_recipient"),
+    ("outbox/lost_rows", "outbox_recipient"),
+    ("event/close_complete", "event_outbox_pkey"),
+    ("event/close_events", "event_outbox_event_id_key"),
+    ("event/close_events", "outbox_recipient"),
+    ("dead_letter/replay_event", "event_outbox_event_id_key"),
+    ("audience/page_user", "recipient_pkey"),
+    ("audience/page_entity", "recipient_walk"),
+    ("audience/page_everybody", "recipient_walk"),
+    ("settle/settle_send", "send_pkey"),
+    ("send/receive", "outbox_pkey"),
+    ("send/receive", "event_outbox_event_id_key"),
+    ("send/receive_send", "send_pkey"),
+    ("outbox/chunk_rows", "outbox_pkey"),
+    ("outbox/confirm_rows", "outbox_pkey"),
 ];
 
 /// Every statement with its name: those of files, and those that are made from the descriptions of tables.
@@ -285,7 +285,12 @@ fn every_sql_file_is_a_statement() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgres/sql");
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
-        .map(|file| file.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+        .map(|noun| noun.unwrap())
+        .flat_map(|noun| {
+            let folder = noun.file_name().into_string().unwrap();
+            let verbs = std::fs::read_dir(noun.path()).unwrap();
+            verbs.map(move |verb| format!("{folder}/{}", verb.unwrap().path().file_stem().unwrap().display()))
+        })
         .collect();
     let mut names: Vec<&str> = statement::ALL.iter().map(|(name, _)| *name).collect();
     files.sort();

@@ -10,33 +10,37 @@ use crate::{RowFilter, Table};
 
 /// Scans that are meant. Each is a statement, the beginning of a line of its plan, and why.
 const MEANT: &[(&str, &str, &str)] = &[
-    ("begin_horizon", "SCAN event_outbox", "the first thousand of its key"),
-    ("begin_horizon", "SCAN first", "these"),
-    ("begin_horizon", "SCAN oldest", "one row"),
-    ("list_doubts", "SCAN k", "a page of sends"),
-    ("list_due", "SCAN k", "a page of sends"),
-    ("list_sends", "SCAN k", "a page of sends"),
-    ("list_sends_of", "SCAN k", "a page of sends"),
+    ("retain/begin_horizon", "SCAN event_outbox", "the first thousand of its key"),
+    ("retain/begin_horizon", "SCAN first", "these"),
+    ("retain/begin_horizon", "SCAN oldest", "one row"),
+    ("send_admin/list_doubts", "SCAN k", "a page of sends"),
+    ("send_admin/list_due", "SCAN k", "a page of sends"),
+    ("send_admin/list_sends", "SCAN k", "a page of sends"),
+    ("send_admin/list_sends_of", "SCAN k", "a page of sends"),
     (
-        "open_events",
+        "event/open_events",
         "SCAN event_outbox USING INDEX event_outbox_unfinished",
         "the index has only what has begun",
     ),
-    ("open_events", "SCAN (subquery-1)", "a page of events"),
-    ("open_events", "SCAN (subquery-3)", "a page of events"),
-    ("delete_old_captured", "SCAN captured_message", "the first of its key, up to the limit"),
-    ("delete_old_captured", "SCAN (subquery-1)", "these"),
-    ("delete_stray_letters", "SCAN (subquery-1)", "up to the limit"),
+    ("event/open_events", "SCAN (subquery-1)", "a page of events"),
+    ("event/open_events", "SCAN (subquery-3)", "a page of events"),
+    ("retain/delete_old_captured", "SCAN captured_message", "the first of its key, up to the limit"),
+    ("retain/delete_old_captured", "SCAN (subquery-1)", "these"),
+    ("retain/delete_stray_letters", "SCAN (subquery-1)", "up to the limit"),
     (
-        "default_settings",
+        "rule/default_settings",
         "SCAN s USING INDEX entity_notification_settings_defaults",
         "all that the index has is asked for",
     ),
-    ("oldest_waiting", "SCAN publish_chunk", "the first hundred of its key"),
-    ("oldest_waiting", "SCAN event_outbox USING INDEX event_outbox_open", "the first thousand of the index"),
-    ("release_chunks", "SCAN publish_chunk", "once, at start, and only what waits has a chunk"),
-    ("rule_version", "SCAN rule_version", "it has one row"),
-    ("trace_users", "SCAN (subquery-1)", "a page of users"),
+    ("queue_age/oldest_waiting", "SCAN publish_chunk", "the first hundred of its key"),
+    (
+        "queue_age/oldest_waiting",
+        "SCAN event_outbox USING INDEX event_outbox_open",
+        "the first thousand of the index",
+    ),
+    ("outbox/release_chunks", "SCAN publish_chunk", "once, at start, and only what waits has a chunk"),
+    ("rule/rule_version", "SCAN rule_version", "it has one row"),
+    ("trace/trace_users", "SCAN (subquery-1)", "a page of users"),
 ];
 
 /// Listings walk the key from its beginning, and stop at their limit.
@@ -44,14 +48,14 @@ const LISTED_IN_KEY_ORDER: &str = "list ";
 
 /// Sorts that are meant: what is sorted is little.
 const SORTED: &[(&str, &str)] = &[
-    ("claim_these", "the events that the caller named"),
-    ("claim_unfinished", "large events that are under way: few, and they take turns"),
-    ("list_doubts", "a page of sends"),
-    ("list_due", "a page of sends"),
-    ("list_sends", "a page of sends"),
-    ("list_sends_of", "a page of sends"),
-    ("trace_users", "a page of users"),
-    ("open_events", "a page of events, and large ones that are under way"),
+    ("fan_out/claim_these", "the events that the caller named"),
+    ("fan_out/claim_unfinished", "large events that are under way: few, and they take turns"),
+    ("send_admin/list_doubts", "a page of sends"),
+    ("send_admin/list_due", "a page of sends"),
+    ("send_admin/list_sends", "a page of sends"),
+    ("send_admin/list_sends_of", "a page of sends"),
+    ("trace/trace_users", "a page of users"),
+    ("event/open_events", "a page of events, and large ones that are under way"),
 ];
 
 /// Every statement with its name: those of files, and those that are made from the descriptions of tables.
@@ -152,7 +156,12 @@ fn every_sql_file_is_a_statement() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/sqlite/sql");
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
-        .map(|file| file.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+        .map(|noun| noun.unwrap())
+        .flat_map(|noun| {
+            let folder = noun.file_name().into_string().unwrap();
+            let verbs = std::fs::read_dir(noun.path()).unwrap();
+            verbs.map(move |verb| format!("{folder}/{}", verb.unwrap().path().file_stem().unwrap().display()))
+        })
         .collect();
     let mut names: Vec<&str> = statement::ALL.iter().map(|(name, _)| *name).collect();
     files.sort();
