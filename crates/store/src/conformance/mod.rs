@@ -24,7 +24,6 @@ mod post;
 mod publish;
 mod receipt;
 mod receive;
-pub mod released;
 mod retain;
 mod row;
 mod rule;

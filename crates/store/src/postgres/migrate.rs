@@ -7,25 +7,14 @@ use super::connect::{self, Server};
 use super::{PostgresConfig, direct_server};
 use crate::StoreError;
 
-pub(super) const HISTORY: &str = "campanile.schema_history";
+const HISTORY: &str = "campanile.schema_history";
 /// The first release that is tested against.
 pub(super) const OLDEST_SERVER: i32 = 150_000;
 
-/// Every migration, in order.
-pub(super) const MIGRATIONS: [(&str, &str); 12] = [
-    ("V1__first_tables", include_str!("migrations/V1__first_tables.sql")),
-    ("V2__sends", include_str!("migrations/V2__sends.sql")),
-    ("V3__doubts", include_str!("migrations/V3__doubts.sql")),
-    ("V4__spared_signals", include_str!("migrations/V4__spared_signals.sql")),
-    ("V5__template_url", include_str!("migrations/V5__template_url.sql")),
-    ("V6__posts", include_str!("migrations/V6__posts.sql")),
-    ("V7__min_priority", include_str!("migrations/V7__min_priority.sql")),
-    ("V8__deferrals", include_str!("migrations/V8__deferrals.sql")),
-    ("V9__stages", include_str!("migrations/V9__stages.sql")),
-    ("V10__captured_html", include_str!("migrations/V10__captured_html.sql")),
-    ("V11__retain_horizon", include_str!("migrations/V11__retain_horizon.sql")),
-    ("V14__heartbeats", include_str!("migrations/V14__heartbeats.sql")),
-];
+/// Every migration, in order. From the first published version on, one that is here is never edited, and a later one only
+/// adds (decision 0015).
+pub(super) const MIGRATIONS: [(&str, &str); 1] =
+    [("V1__first_tables", include_str!("migrations/V1__first_tables.sql"))];
 
 /// Answers the names of what was applied. Needs a session of its own, because the lock belongs to it.
 pub async fn run(config: &PostgresConfig) -> Result<Vec<String>, StoreError> {
@@ -56,7 +45,7 @@ pub async fn run(config: &PostgresConfig) -> Result<Vec<String>, StoreError> {
     Ok(report.applied_migrations().iter().map(ToString::to_string).collect())
 }
 
-pub fn migrations() -> Result<Vec<refinery::Migration>, refinery::Error> {
+fn migrations() -> Result<Vec<refinery::Migration>, refinery::Error> {
     MIGRATIONS.iter().map(|(name, sql)| refinery::Migration::unapplied(name, sql)).collect()
 }
 

@@ -200,25 +200,13 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error>
     Ok(connection)
 }
 
-/// By version. A released one is never edited, and a later one leaves the statements of the release before working
-/// (decision 0015). So a file that a newer release has upgraded can still be opened.
+/// Every migration, in order. From the first published version on, one that is here is never edited, and a later one only
+/// adds (decision 0015). So a file that a newer release has upgraded can still be opened.
 fn migrations() -> Result<Vec<Migration>, refinery::Error> {
-    [
-        ("V1__first_tables", include_str!("migrations/V1__first_tables.sql")),
-        ("V2__leases", include_str!("migrations/V2__leases.sql")),
-        ("V3__sends", include_str!("migrations/V3__sends.sql")),
-        ("V5__template_url", include_str!("migrations/V5__template_url.sql")),
-        ("V6__posts", include_str!("migrations/V6__posts.sql")),
-        ("V7__min_priority", include_str!("migrations/V7__min_priority.sql")),
-        ("V8__deferrals", include_str!("migrations/V8__deferrals.sql")),
-        ("V9__stages", include_str!("migrations/V9__stages.sql")),
-        ("V10__captured_html", include_str!("migrations/V10__captured_html.sql")),
-        ("V11__retain_horizon", include_str!("migrations/V11__retain_horizon.sql")),
-        ("V14__heartbeats", include_str!("migrations/V14__heartbeats.sql")),
-    ]
-    .into_iter()
-    .map(|(name, sql)| Migration::unapplied(name, sql))
-    .collect()
+    [("V1__first_tables", include_str!("migrations/V1__first_tables.sql"))]
+        .into_iter()
+        .map(|(name, sql)| Migration::unapplied(name, sql))
+        .collect()
 }
 
 fn migrate(connection: &mut Connection) -> Result<(), refinery::Error> {

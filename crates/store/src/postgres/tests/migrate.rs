@@ -48,29 +48,6 @@ async fn a_schema_of_a_newer_release_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_was_in_doubt_before_is_listed_since_its_last_attempt() {
-    let database = Database::empty().await;
-    let mut client = database.connect().await;
-    client.batch_execute("CREATE SCHEMA campanile").await.unwrap();
-    let first = &migrate::migrations().unwrap()[..1];
-    let mut runner = refinery::Runner::new(first);
-    runner.set_migration_table_name(migrate::HISTORY).run_async(&mut client).await.unwrap();
-    database
-        .execute(
-            "INSERT INTO send (notification_id, channel, recipient_address, status, created_at)
-             SELECT gen_random_uuid(), 'SMS', '+39', 'IN_DOUBT', '2026-01-21T10:15:30Z' FROM generate_series(1, 3);
-             INSERT INTO send_attempt (notification_id, channel, at, outcome, duration_ms)
-             SELECT notification_id, 'SMS', at, 'UNKNOWN', 5
-             FROM (SELECT notification_id FROM send LIMIT 1) s, unnest(ARRAY['2026-01-21T10:16:00Z', '2026-01-21T10:17:00Z']::timestamptz[]) at",
-        )
-        .await;
-    assert_eq!(Postgres::migrate(&database.config()).await.unwrap().len(), migrate::MIGRATIONS.len() - 1);
-    let since = |time: &str| format!("SELECT count(*) FROM send_doubt WHERE since = '2026-01-21T10:{time}Z'");
-    assert_eq!(database.count(&since("17:00")).await, 1);
-    assert_eq!(database.count(&since("15:30")).await, 2);
-}
-
-#[tokio::test]
 async fn the_documented_roles_are_enough_to_migrate_and_to_run() {
     let database = Database::empty().await;
     let owner = Role::new(&database, "owner").await;

@@ -9,7 +9,6 @@ mod plan;
 mod producer;
 mod reach;
 mod recipient_view;
-mod released;
 mod role;
 mod seed;
 mod tls;

@@ -1,12 +1,19 @@
+-- All tables of Campanile, by noun: events, outbox, notifications, sends, people, rules, records, instances.
+--
 -- Times are text, UTC with milliseconds and a fixed width, so that text order is time order.
--- Tables with a view of the promised name over them: outbox (notification_outbox), send (notification_channel_send).
+-- Two promised names are views: notification_outbox over outbox, notification_channel_send over send.
+
+
+-- Events
 
 CREATE TABLE event_outbox (
     id             INTEGER PRIMARY KEY AUTOINCREMENT,
     event_id       TEXT NOT NULL UNIQUE
-                   CHECK (typeof(event_id) = 'text' AND length(event_id) BETWEEN 1 AND 200 AND instr(event_id, char(0)) = 0),
+                   CHECK (typeof(event_id) = 'text' AND length(event_id) BETWEEN 1 AND 200
+                          AND instr(event_id, char(0)) = 0),
     event_type     TEXT NOT NULL
-                   CHECK (typeof(event_type) = 'text' AND length(event_type) BETWEEN 1 AND 200 AND instr(event_type, char(0)) = 0),
+                   CHECK (typeof(event_type) = 'text' AND length(event_type) BETWEEN 1 AND 200
+                          AND instr(event_type, char(0)) = 0),
     aggregate_type TEXT NOT NULL
                    CHECK (typeof(aggregate_type) = 'text' AND length(aggregate_type) BETWEEN 1 AND 200
                           AND instr(aggregate_type, char(0)) = 0),
@@ -14,7 +21,8 @@ CREATE TABLE event_outbox (
                    CHECK (typeof(aggregate_id) = 'text' AND length(aggregate_id) BETWEEN 1 AND 200
                           AND instr(aggregate_id, char(0)) = 0),
     payload        TEXT NOT NULL DEFAULT '{}'
-                   CHECK (typeof(payload) = 'text' AND length(CAST(payload AS BLOB)) <= 65536 AND instr(payload, char(0)) = 0
+                   CHECK (typeof(payload) = 'text' AND length(CAST(payload AS BLOB)) <= 65536
+                          AND instr(payload, char(0)) = 0
                           AND json_valid(payload) AND json_type(payload) = 'object'),
     priority       TEXT CHECK (priority IN ('HIGH', 'NORMAL', 'LOW')),
     status         TEXT NOT NULL DEFAULT 'PENDING'
@@ -23,13 +31,14 @@ CREATE TABLE event_outbox (
     last_error     TEXT,
     occurred_at    TEXT
                    CHECK (occurred_at IS NULL
-                          OR occurred_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' AND julianday(occurred_at) IS NOT NULL),
+                          OR occurred_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'
+                             AND julianday(occurred_at) IS NOT NULL),
     created_at     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     published_at   TEXT,
     processed_at   TEXT,
-    -- The order of claims: 0 for HIGH, 1 for NORMAL, 2 for LOW; from the route where the event names no priority.
+    -- The order of claims: 0 for HIGH, 1 for NORMAL, 2 for LOW. The trigger event_outbox_lane sets it.
     lane           INTEGER NOT NULL DEFAULT 1,
-    -- How far the fan-out of a large audience has come (JSON).
+    -- The progress of the fan-out through a large audience (JSON).
     fan_out_cursor TEXT
 );
 CREATE INDEX event_outbox_fresh ON event_outbox (lane, id) WHERE status = 'PENDING' AND fan_out_cursor IS NULL;
@@ -40,13 +49,31 @@ CREATE INDEX event_outbox_type ON event_outbox (event_type, id);
 CREATE INDEX event_outbox_failed ON event_outbox (id) WHERE status = 'FAILED';
 CREATE INDEX event_outbox_cancelled ON event_outbox (id) WHERE status = 'CANCELLED';
 
+-- Sets the lane of a new event, so that a plain INSERT by a producer is claimed in the right order, too.
+-- An event without a priority takes that of its event type's routes, else that of the routes of '*'.
+CREATE TRIGGER event_outbox_lane AFTER INSERT ON event_outbox
+WHEN NEW.priority IN ('HIGH', 'LOW')
+  OR NEW.priority IS NULL
+     AND EXISTS (SELECT 1 FROM event_type_channel_routing
+                 WHERE event_type IN (NEW.event_type, '*') AND priority IN ('HIGH', 'LOW'))
+BEGIN
+    UPDATE event_outbox
+    SET lane = coalesce(
+        CASE NEW.priority WHEN 'HIGH' THEN 0 WHEN 'LOW' THEN 2 END,
+        (SELECT min(CASE priority WHEN 'HIGH' THEN 0 WHEN 'LOW' THEN 2 ELSE 1 END)
+         FROM event_type_channel_routing WHERE event_type = NEW.event_type),
+        (SELECT min(CASE priority WHEN 'HIGH' THEN 0 WHEN 'LOW' THEN 2 ELSE 1 END)
+         FROM event_type_channel_routing WHERE event_type = '*'))
+    WHERE id = NEW.id;
+END;
+
 CREATE TABLE event_cancel (
     event_id   TEXT PRIMARY KEY,
     reason     TEXT,
     created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 );
 
--- What is known of an event id for ever, and what was decided, for as long as it is kept.
+-- Every event id ever seen, with the hash of its body. The decisions expire; id and hash never do.
 CREATE TABLE processed_event (
     event_id   TEXT PRIMARY KEY,
     body_hash  TEXT NOT NULL,
@@ -58,6 +85,9 @@ CREATE TABLE processed_event (
     instance   TEXT NOT NULL,
     created_at TEXT NOT NULL
 );
+
+
+-- Outbox
 
 CREATE TABLE outbox (
     notification_id   TEXT NOT NULL,
@@ -78,7 +108,7 @@ CREATE TABLE outbox (
     shared_read       INTEGER NOT NULL,
     queue             TEXT NOT NULL,
     chunk_id          INTEGER,
-    -- Only FAILED and CANCELLED are stored; notification_outbox derives the rest.
+    -- Only FAILED and CANCELLED are stored; the view notification_outbox derives the others.
     status            TEXT,
     retry_count       INTEGER NOT NULL DEFAULT 0,
     last_error        TEXT,
@@ -87,7 +117,7 @@ CREATE TABLE outbox (
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX outbox_recipient ON outbox (event_id, recipient_type, recipient_id, channel);
 
--- Up to 1000 outbox rows of one queue that wait to be published. A lease that has passed may be taken over.
+-- Up to 1000 outbox rows of one queue that wait to be published. An expired lease may be taken over.
 CREATE TABLE publish_chunk (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     queue       TEXT NOT NULL,
@@ -97,6 +127,9 @@ CREATE TABLE publish_chunk (
     lease_until TEXT
 );
 CREATE INDEX publish_chunk_order ON publish_chunk (queue, lane, id);
+
+
+-- Notifications
 
 CREATE TABLE event_notification (
     event_id     TEXT NOT NULL,
@@ -128,15 +161,8 @@ CREATE TABLE notification (
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX notification_recipient ON notification (event_id, user_type, user_id);
 
--- One claim of up to a batch of sends. Its id is the fencing token: it rises with every claim.
-CREATE TABLE send_claim (
-    id          INTEGER PRIMARY KEY AUTOINCREMENT,
-    instance    TEXT NOT NULL,
-    lease_until TEXT NOT NULL,
-    -- The notifications whose sends it holds (JSON array).
-    notifications TEXT NOT NULL
-);
-CREATE INDEX send_claim_expiry ON send_claim (lease_until);
+
+-- Sends
 
 CREATE TABLE send (
     notification_id   TEXT NOT NULL,
@@ -145,18 +171,44 @@ CREATE TABLE send (
     status            TEXT NOT NULL
                       CHECK (status IN ('DUE', 'SENDING', 'SENT', 'FAILED', 'IN_DOUBT', 'CANCELLED')),
     attempt_count     INTEGER NOT NULL DEFAULT 0,
+    -- The id of its send_claim.
     lease             INTEGER,
     provider          TEXT,
     external_id       TEXT,
     receipt           TEXT,
     receipt_at        TEXT,
     last_error        TEXT,
+    -- When it was received.
     created_at        TEXT NOT NULL,
     sent_at           TEXT,
+    -- Since when it is deferred, and how often it was. Null for nearly every send.
+    deferred_since    TEXT,
+    deferrals         INTEGER,
+    -- Whether the provider had the whole message and did not answer.
+    unanswered        INTEGER,
+    -- Who did what, as numbers of `instance`, and when: for the trace. The settlement's time is sent_at, or that of
+    -- the last send_attempt. A claim sets attempted_at, attempted_by and settled_by in advance, so that settling
+    -- does not make the row longer. These times are milliseconds since 1970, which take a quarter of the space of text.
+    published_at      INTEGER,
+    attempted_at      INTEGER,
+    published_by      INTEGER,
+    received_by       INTEGER,
+    attempted_by      INTEGER,
+    settled_by        INTEGER,
     PRIMARY KEY (notification_id, channel)
 ) WITHOUT ROWID;
 
--- Sends that wait for their time: retries, and first attempts for which nobody had room.
+-- One claim of up to a batch of sends. Its id is the fencing token: it rises with every claim.
+CREATE TABLE send_claim (
+    id            INTEGER PRIMARY KEY AUTOINCREMENT,
+    instance      TEXT NOT NULL,
+    lease_until   TEXT NOT NULL,
+    -- The notifications whose sends it holds (JSON array).
+    notifications TEXT NOT NULL
+);
+CREATE INDEX send_claim_expiry ON send_claim (lease_until);
+
+-- Sends that wait for their time: retries, and first attempts for which there was no capacity.
 CREATE TABLE send_due (
     channel         TEXT NOT NULL,
     lane            INTEGER NOT NULL,
@@ -166,6 +218,75 @@ CREATE TABLE send_due (
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX send_due_send ON send_due (notification_id, channel);
 
+-- Which sends are in doubt, and since when. Triggers keep it, whoever changes the status.
+CREATE TABLE send_doubt (
+    since           TEXT NOT NULL,
+    notification_id TEXT NOT NULL,
+    channel         TEXT NOT NULL,
+    PRIMARY KEY (since, notification_id, channel)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX send_doubt_send ON send_doubt (notification_id, channel);
+CREATE TRIGGER send_doubt_begins AFTER UPDATE OF status ON send
+WHEN NEW.status = 'IN_DOUBT' AND OLD.status <> 'IN_DOUBT'
+BEGIN
+    INSERT OR IGNORE INTO send_doubt (since, notification_id, channel)
+    VALUES (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), NEW.notification_id, NEW.channel);
+END;
+CREATE TRIGGER send_doubt_ends AFTER UPDATE OF status ON send
+WHEN OLD.status = 'IN_DOUBT' AND NEW.status <> 'IN_DOUBT'
+BEGIN
+    DELETE FROM send_doubt WHERE notification_id = NEW.notification_id AND channel = NEW.channel;
+END;
+
+-- The outcome of each address of a send that has several, such as the tokens of a push.
+-- Addresses without an outcome are in send.recipient_address.
+CREATE TABLE send_address (
+    notification_id TEXT NOT NULL,
+    channel         TEXT NOT NULL,
+    address         TEXT NOT NULL,
+    outcome         TEXT NOT NULL CHECK (outcome IN ('SENT', 'REJECTED', 'DEAD')),
+    external_id     TEXT,
+    error           TEXT,
+    at              TEXT NOT NULL,
+    PRIMARY KEY (notification_id, channel, address)
+) WITHOUT ROWID;
+
+-- Which send posts an event to a webhook that several recipients share.
+-- The webhook is a secret, so only its SHA-256 is here.
+CREATE TABLE event_post (
+    event_id        TEXT NOT NULL,
+    address_hash    TEXT NOT NULL,
+    notification_id TEXT NOT NULL,
+    at              TEXT NOT NULL,
+    -- The send_claim under which it may have been posted.
+    lease           INTEGER,
+    PRIMARY KEY (event_id, address_hash)
+) WITHOUT ROWID;
+
+CREATE VIEW notification_channel_send AS
+SELECT s.notification_id || ':' || s.channel AS id, s.notification_id, s.channel, s.recipient_address, s.status,
+       s.attempt_count, d.due_at AS next_attempt_at, s.lease, c.lease_until, s.provider, s.external_id, s.receipt,
+       s.receipt_at, s.last_error, s.created_at, s.sent_at, s.deferred_since, coalesce(s.deferrals, 0) AS deferrals
+FROM send s
+LEFT JOIN send_due d ON d.notification_id = s.notification_id AND d.channel = s.channel
+LEFT JOIN send_claim c ON c.id = s.lease AND s.status = 'SENDING';
+
+-- Stands here and not beside outbox, because it reads send.
+CREATE VIEW notification_outbox AS
+SELECT o.notification_id || ':' || o.channel AS id, o.event_id, o.recipient_type, o.recipient_id, o.channel,
+       o.title, o.body, o.recipient_address, o.priority, o.available_at,
+       CASE
+           WHEN o.status IS NOT NULL THEN o.status
+           WHEN EXISTS (SELECT 1 FROM send s WHERE s.notification_id = o.notification_id AND s.channel = o.channel)
+               THEN 'DELIVERED'
+           WHEN EXISTS (SELECT 1 FROM publish_chunk c WHERE c.id = o.chunk_id) THEN 'PENDING'
+           ELSE 'PUBLISHED'
+       END AS status,
+       o.retry_count, o.last_error, o.created_at, o.notification_id, o.audience, o.entity_type, o.entity_id,
+       o.shared_read
+FROM outbox o;
+
+-- Every attempt that was not a first success.
 CREATE TABLE send_attempt (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     notification_id TEXT NOT NULL,
@@ -174,38 +295,14 @@ CREATE TABLE send_attempt (
     provider        TEXT,
     outcome         TEXT NOT NULL,
     error           TEXT,
-    duration_ms     INTEGER NOT NULL
+    duration_ms     INTEGER NOT NULL,
+    -- Whose attempt it was: a number of `instance`.
+    instance        INTEGER
 );
 CREATE INDEX send_attempt_send ON send_attempt (notification_id, channel);
 
-CREATE TABLE captured_message (
-    id         INTEGER PRIMARY KEY AUTOINCREMENT,
-    event_id   TEXT NOT NULL,
-    user_type  TEXT NOT NULL,
-    user_id    TEXT NOT NULL,
-    channel    TEXT NOT NULL,
-    address    TEXT NOT NULL,
-    title      TEXT NOT NULL,
-    body       TEXT NOT NULL,
-    at         TEXT NOT NULL
-);
-CREATE INDEX captured_message_event ON captured_message (event_id, id);
 
-CREATE TABLE dead_letter (
-    id             INTEGER PRIMARY KEY AUTOINCREMENT,
-    stage          TEXT NOT NULL,
-    event_id       TEXT,
-    recipient_type TEXT,
-    recipient_id   TEXT,
-    channel        TEXT,
-    provider       TEXT,
-    reason         TEXT NOT NULL,
-    error          TEXT NOT NULL,
-    message        TEXT,
-    created_at     TEXT NOT NULL,
-    replayed_at    TEXT
-);
-CREATE INDEX dead_letter_event ON dead_letter (event_id, id);
+-- People
 
 CREATE TABLE entity (
     entity_type TEXT NOT NULL,
@@ -258,6 +355,9 @@ CREATE TABLE user_notification_preferences (
     PRIMARY KEY (user_type, user_id, channel, event_type)
 ) WITHOUT ROWID;
 
+
+-- Rules
+
 CREATE TABLE entity_notification_settings (
     entity_type       TEXT NOT NULL,
     entity_id         TEXT NOT NULL DEFAULT '*',
@@ -266,6 +366,8 @@ CREATE TABLE entity_notification_settings (
     event_type        TEXT NOT NULL DEFAULT '*',
     enabled           INTEGER NOT NULL DEFAULT 1,
     max_recipients    INTEGER,
+    -- Below this priority the group does not use the channel.
+    min_priority      TEXT,
     roles             TEXT,
     quiet_hours_start TEXT,
     quiet_hours_end   TEXT,
@@ -282,10 +384,12 @@ CREATE TABLE event_type_channel_routing (
     delay_seconds     INTEGER,
     window_seconds    INTEGER,
     max_items         INTEGER,
+    -- Below this priority the event type does not use the channel.
+    min_priority      TEXT,
     priority          TEXT,
     PRIMARY KEY (event_type, channel)
 ) WITHOUT ROWID;
-
+-- Stands before the triggers, so that the first rule_version is 1.
 INSERT INTO event_type_channel_routing (event_type, channel, mandatory)
 VALUES ('*', 'WEBSOCKET', 1), ('*', 'EMAIL', 0), ('*', 'PUSH', 0), ('*', 'SMS', 0);
 
@@ -308,61 +412,101 @@ CREATE TABLE template (
     title      TEXT NOT NULL,
     body       TEXT NOT NULL DEFAULT '',
     html       TEXT,
+    -- Where a click on a notification leads: a template like the title, rendered when the message is sent.
+    url        TEXT,
     PRIMARY KEY (event_type, channel, locale)
 ) WITHOUT ROWID;
 
--- Rises with every change of what engines keep in memory, whoever makes it.
+-- Rises with every change of the rules that engines keep in memory, whoever makes it.
 CREATE TABLE rule_version (version INTEGER NOT NULL);
-INSERT INTO rule_version VALUES (1);
+INSERT INTO rule_version (version) VALUES (1);
 
-CREATE TRIGGER event_audience_insert AFTER INSERT ON event_audience BEGIN UPDATE rule_version SET version = version + 1; END;
-CREATE TRIGGER event_audience_update AFTER UPDATE ON event_audience BEGIN UPDATE rule_version SET version = version + 1; END;
-CREATE TRIGGER event_audience_delete AFTER DELETE ON event_audience BEGIN UPDATE rule_version SET version = version + 1; END;
-CREATE TRIGGER routing_insert AFTER INSERT ON event_type_channel_routing BEGIN UPDATE rule_version SET version = version + 1; END;
-CREATE TRIGGER routing_update AFTER UPDATE ON event_type_channel_routing BEGIN UPDATE rule_version SET version = version + 1; END;
-CREATE TRIGGER routing_delete AFTER DELETE ON event_type_channel_routing BEGIN UPDATE rule_version SET version = version + 1; END;
-CREATE TRIGGER template_insert AFTER INSERT ON template BEGIN UPDATE rule_version SET version = version + 1; END;
-CREATE TRIGGER template_update AFTER UPDATE ON template BEGIN UPDATE rule_version SET version = version + 1; END;
-CREATE TRIGGER template_delete AFTER DELETE ON template BEGIN UPDATE rule_version SET version = version + 1; END;
-CREATE TRIGGER settings_insert AFTER INSERT ON entity_notification_settings WHEN NEW.entity_id = '*' BEGIN UPDATE rule_version SET version = version + 1; END;
-CREATE TRIGGER settings_update AFTER UPDATE ON entity_notification_settings WHEN '*' IN (OLD.entity_id, NEW.entity_id) BEGIN UPDATE rule_version SET version = version + 1; END;
-CREATE TRIGGER settings_delete AFTER DELETE ON entity_notification_settings WHEN OLD.entity_id = '*' BEGIN UPDATE rule_version SET version = version + 1; END;
+CREATE TRIGGER event_audience_insert AFTER INSERT ON event_audience
+BEGIN UPDATE rule_version SET version = version + 1; END;
+CREATE TRIGGER event_audience_update AFTER UPDATE ON event_audience
+BEGIN UPDATE rule_version SET version = version + 1; END;
+CREATE TRIGGER event_audience_delete AFTER DELETE ON event_audience
+BEGIN UPDATE rule_version SET version = version + 1; END;
+CREATE TRIGGER routing_insert AFTER INSERT ON event_type_channel_routing
+BEGIN UPDATE rule_version SET version = version + 1; END;
+CREATE TRIGGER routing_update AFTER UPDATE ON event_type_channel_routing
+BEGIN UPDATE rule_version SET version = version + 1; END;
+CREATE TRIGGER routing_delete AFTER DELETE ON event_type_channel_routing
+BEGIN UPDATE rule_version SET version = version + 1; END;
+CREATE TRIGGER template_insert AFTER INSERT ON template
+BEGIN UPDATE rule_version SET version = version + 1; END;
+CREATE TRIGGER template_update AFTER UPDATE ON template
+BEGIN UPDATE rule_version SET version = version + 1; END;
+CREATE TRIGGER template_delete AFTER DELETE ON template
+BEGIN UPDATE rule_version SET version = version + 1; END;
+-- An entity's own settings are read with its event; only the defaults are kept in memory.
+CREATE TRIGGER settings_insert AFTER INSERT ON entity_notification_settings WHEN NEW.entity_id = '*'
+BEGIN UPDATE rule_version SET version = version + 1; END;
+CREATE TRIGGER settings_update AFTER UPDATE ON entity_notification_settings WHEN '*' IN (OLD.entity_id, NEW.entity_id)
+BEGIN UPDATE rule_version SET version = version + 1; END;
+CREATE TRIGGER settings_delete AFTER DELETE ON entity_notification_settings WHEN OLD.entity_id = '*'
+BEGIN UPDATE rule_version SET version = version + 1; END;
 
--- Sorts an event into its lane, so that a plain INSERT by a producer is claimed in the right order, too. Routes are those of
--- the event type, else those of '*'.
-CREATE TRIGGER event_outbox_lane AFTER INSERT ON event_outbox
-WHEN NEW.priority IN ('HIGH', 'LOW')
-  OR NEW.priority IS NULL
-     AND EXISTS (SELECT 1 FROM event_type_channel_routing
-                 WHERE event_type IN (NEW.event_type, '*') AND priority IN ('HIGH', 'LOW'))
-BEGIN
-    UPDATE event_outbox
-    SET lane = coalesce(
-        CASE NEW.priority WHEN 'HIGH' THEN 0 WHEN 'LOW' THEN 2 END,
-        (SELECT min(CASE priority WHEN 'HIGH' THEN 0 WHEN 'LOW' THEN 2 ELSE 1 END)
-         FROM event_type_channel_routing WHERE event_type = NEW.event_type),
-        (SELECT min(CASE priority WHEN 'HIGH' THEN 0 WHEN 'LOW' THEN 2 ELSE 1 END)
-         FROM event_type_channel_routing WHERE event_type = '*'))
-    WHERE id = NEW.id;
-END;
 
-CREATE VIEW notification_outbox AS
-SELECT o.notification_id || ':' || o.channel AS id, o.event_id, o.recipient_type, o.recipient_id, o.channel, o.title, o.body,
-       o.recipient_address, o.priority, o.available_at,
-       CASE
-           WHEN o.status IS NOT NULL THEN o.status
-           WHEN EXISTS (SELECT 1 FROM send s WHERE s.notification_id = o.notification_id AND s.channel = o.channel)
-               THEN 'DELIVERED'
-           WHEN EXISTS (SELECT 1 FROM publish_chunk c WHERE c.id = o.chunk_id) THEN 'PENDING'
-           ELSE 'PUBLISHED'
-       END AS status,
-       o.retry_count, o.last_error, o.created_at, o.notification_id, o.audience, o.entity_type, o.entity_id, o.shared_read
-FROM outbox o;
+-- Records
 
-CREATE VIEW notification_channel_send AS
-SELECT s.notification_id || ':' || s.channel AS id, s.notification_id, s.channel, s.recipient_address, s.status,
-       s.attempt_count, d.due_at AS next_attempt_at, s.lease, c.lease_until, s.provider, s.external_id, s.receipt,
-       s.receipt_at, s.last_error, s.created_at, s.sent_at
-FROM send s
-LEFT JOIN send_due d ON d.notification_id = s.notification_id AND d.channel = s.channel
-LEFT JOIN send_claim c ON c.id = s.lease AND s.status = 'SENDING';
+-- What the provider `capture` "sent".
+CREATE TABLE captured_message (
+    id        INTEGER PRIMARY KEY AUTOINCREMENT,
+    event_id  TEXT NOT NULL,
+    user_type TEXT NOT NULL,
+    user_id   TEXT NOT NULL,
+    channel   TEXT NOT NULL,
+    address   TEXT NOT NULL,
+    title     TEXT NOT NULL,
+    body      TEXT NOT NULL,
+    -- Of an e-mail that has HTML.
+    html      TEXT,
+    at        TEXT NOT NULL
+);
+CREATE INDEX captured_message_event ON captured_message (event_id, id);
+
+CREATE TABLE dead_letter (
+    id             INTEGER PRIMARY KEY AUTOINCREMENT,
+    stage          TEXT NOT NULL,
+    event_id       TEXT,
+    recipient_type TEXT,
+    recipient_id   TEXT,
+    channel        TEXT,
+    provider       TEXT,
+    reason         TEXT NOT NULL,
+    error          TEXT NOT NULL,
+    message        TEXT,
+    created_at     TEXT NOT NULL,
+    replayed_at    TEXT
+);
+CREATE INDEX dead_letter_event ON dead_letter (event_id, id);
+
+
+-- Instances
+
+-- The number of each instance's name. Other rows hold the number, because names are long.
+CREATE TABLE instance (
+    id         INTEGER PRIMARY KEY,
+    name       TEXT NOT NULL UNIQUE,
+    -- Of its last start.
+    started_at TEXT NOT NULL,
+    -- When it last tried whether it can write, for /readyz. No index holds it.
+    written_at TEXT
+);
+
+-- Work that only one holder may do at a time.
+CREATE TABLE lease (
+    name        TEXT PRIMARY KEY,
+    holder      TEXT NOT NULL,
+    lease_until TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- Rows that arrived before this moment are deleted. It moves with the uptime of instances, so that a clock that jumps
+-- ahead deletes nothing. One row, which is missing until there is something to keep.
+CREATE TABLE retain_horizon (
+    id      INTEGER PRIMARY KEY CHECK (id = 1),
+    horizon TEXT NOT NULL,
+    -- Rises with each move, so that only one of several instances moves it.
+    moves   INTEGER NOT NULL
+);

@@ -125,6 +125,22 @@ async fn a_file_that_is_opened_again_has_what_was_written() {
 }
 
 #[tokio::test]
+async fn a_file_that_a_later_release_upgraded_can_still_be_used() {
+    let folder = Folder::new();
+    drop(folder.open());
+    folder
+        .connect()
+        .execute_batch(
+            "ALTER TABLE event_outbox ADD COLUMN later TEXT;
+             INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
+             VALUES (9999, 'later', '2026-01-21T10:15:30Z', '7')",
+        )
+        .unwrap();
+    let store = folder.open();
+    assert_eq!(store.accept(vec![event("a")]).await.unwrap(), Acceptance::Accepted(vec![true]));
+}
+
+#[tokio::test]
 async fn leases_of_the_process_before_are_over() {
     let folder = Folder::new();
     assert_eq!(folder.open().hold("broker", "the one before", LEASE).await.unwrap(), Held::Ours);

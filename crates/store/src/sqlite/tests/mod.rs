@@ -5,7 +5,6 @@ mod file;
 mod group;
 mod plan;
 mod producer;
-mod released;
 mod retain;
 mod seed;
 

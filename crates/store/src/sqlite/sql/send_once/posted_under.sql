@@ -1,3 +1,3 @@
--- Whether a send may have posted under a claim. Of a row that an earlier release wrote it is not known, so it may. Primary key.
+-- Whether a send may have posted under a claim. Primary key.
 SELECT count(*) AS posted FROM event_post
-WHERE event_id = :event_id AND address_hash = :address_hash AND notification_id = :notification_id AND (lease IS NULL OR lease = :lease)
+WHERE event_id = :event_id AND address_hash = :address_hash AND notification_id = :notification_id AND lease = :lease

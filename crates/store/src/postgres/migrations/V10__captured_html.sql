@@ -1,2 +1,0 @@
--- The HTML of a captured e-mail, where it had any.
-ALTER TABLE campanile.captured_message ADD COLUMN html text;

@@ -1,2 +1,0 @@
--- When an instance last tried whether it can write, for /readyz. No index holds it.
-ALTER TABLE instance ADD COLUMN written_at TEXT;

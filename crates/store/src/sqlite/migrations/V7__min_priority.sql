@@ -1,3 +1,0 @@
--- Below which priority a channel is not used: of an event type, and of a group.
-ALTER TABLE event_type_channel_routing ADD COLUMN min_priority TEXT;
-ALTER TABLE entity_notification_settings ADD COLUMN min_priority TEXT;
