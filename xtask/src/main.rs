@@ -27,13 +27,13 @@ struct CommandLine {
 enum Task {
     /// Checks format, style and lints, then runs every test; with filters, runs only the tests that match.
     Test(test::Options),
-    /// Checks what rustfmt and clippy do not know: sizes, names, layers, dependencies.
+    /// Checks file sizes, names, layers and dependencies.
     Tidy,
-    /// Runs the engine under faults for minutes instead of seconds.
+    /// Runs the fault tests for minutes instead of seconds.
     Soak(soak::Options),
-    /// Keeps the servers that tests need up until Ctrl-C, and says how to find them.
+    /// Runs the servers that tests need until Ctrl-C, and prints their URLs.
     Servers,
-    /// Started by the others to look after the servers.
+    /// Internal: supervises the servers.
     #[command(hide = true)]
     Keep(servers::Wanted),
 }

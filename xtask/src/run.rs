@@ -41,14 +41,14 @@ pub fn within(limit: Duration, what: &str, command: &Command) -> Result<()> {
 /// The same, and what the command has written to its output; its errors are shown.
 pub fn output_within(limit: Duration, what: &str, command: &Command) -> Result<String> {
     let written = succeed(limit, what, command, Stdio::piped())?;
-    String::from_utf8(written).with_context(|| format!("{what} writes something else than UTF-8"))
+    String::from_utf8(written).with_context(|| format!("{what} does not write UTF-8"))
 }
 
 fn succeed(limit: Duration, what: &str, command: &Command, output: Stdio) -> Result<Vec<u8>> {
     let (end, written) = run(limit, command, output)?;
     match end {
         End::Succeeded => Ok(written),
-        End::Failed(status) => bail!("{what} failed ({status}); what is wrong stands above"),
+        End::Failed(status) => bail!("{what} failed ({status}); see its output above"),
         End::OutOfTime => bail!("{what} ran out of time after {} s", limit.as_secs()),
     }
 }

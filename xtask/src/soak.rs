@@ -18,7 +18,7 @@ pub struct Options {
     /// How long to run.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     minutes: u32,
-    /// Repeats the faults of an earlier run, which printed its seed; by default every run draws its own.
+    /// Seed of an earlier run, to repeat its faults [default: random].
     #[arg(long)]
     seed: Option<u64>,
     /// Only rounds of this name, such as `servers-2`; may be given several times.
@@ -38,7 +38,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     let limit = Duration::from_mins((options.minutes + ALLOWANCE_MINUTES).into());
     torture.run(limit, &format!("the soak with seed {seed}"), &arguments, &variables)?;
 
-    println!("\nSoaked for {} minutes with seed {seed}, and all is well.", options.minutes);
+    println!("\nSoak passed: {} minutes with seed {seed}.", options.minutes);
     Ok(())
 }
 

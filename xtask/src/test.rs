@@ -40,7 +40,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
         check_lints(root, limit)?;
     }
     run_tests(root, limit, &options.filters, servers)?;
-    println!("\nAll is well.");
+    println!("\nAll checks passed.");
     Ok(())
 }
 
@@ -50,7 +50,7 @@ fn check_format(root: &Path, limit: Duration) -> Result<()> {
         works(cargo(root, &["fmt", "--version"])),
         "rustfmt is not installed; run `rustup component add rustfmt`"
     );
-    within(limit, "the format check (`cargo fmt` mends it)", &cargo(root, &["fmt", "--all", "--check"]))
+    within(limit, "the format check (run `cargo fmt`)", &cargo(root, &["fmt", "--all", "--check"]))
 }
 
 fn check_lints(root: &Path, limit: Duration) -> Result<()> {
@@ -87,7 +87,7 @@ fn run_tests(root: &Path, limit: Duration, filters: &[String], mut servers: Serv
     let mut tests = cargo(root, call);
     tests.args(FEATURES).arg("--").args(filters).envs(&variables);
     for (variable, test, why) in without_companions(&variables) {
-        println!("LEFT OUT: `{test}`, since {why}; set {variable} to run it");
+        println!("SKIPPED: `{test}`, because {why}; set {variable} to run it");
         tests.args(["--skip", test]);
     }
     within(left_until(deadline), "the tests", &tests)?;
@@ -107,21 +107,13 @@ fn run_tests(root: &Path, limit: Duration, filters: &[String], mut servers: Serv
 
 /// Tests that need more of a server than its URL. A server of ours has it; of one that was given, whoever gave it may tell.
 const COMPANIONS: [(&str, &str, &str); 3] = [
-    (
-        "CAMPANILE_TEST_CA_FILE",
-        "postgres::tests::tls",
-        "nobody says by which authority the given database's certificate is",
-    ),
+    ("CAMPANILE_TEST_CA_FILE", "postgres::tests::tls", "the CA of the database's certificate is unknown"),
     (
         "CAMPANILE_TEST_PGBOUNCER_URL",
         "a_pooler_in_session_mode_may_stand_between",
-        "nobody says where a pooler of the given database is",
+        "the pooler of the database is unknown",
     ),
-    (
-        "CAMPANILE_TEST_RABBITMQCTL",
-        "permissions::",
-        "nobody says how to give users of the given broker permissions",
-    ),
+    ("CAMPANILE_TEST_RABBITMQCTL", "permissions::", "rabbitmqctl of the broker is unknown"),
 ];
 
 fn without_companions(

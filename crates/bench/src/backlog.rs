@@ -58,7 +58,7 @@ async fn work_off(bench: &Bench, world: &mut World) -> Result<Backlog> {
     let (sample, high) = tokio::join!(window_of(world, &engine, bench.window), urgent);
     let (sample, high) = (sample?, high?);
     let left = "SELECT count(*) FROM (SELECT 1 FROM publish_chunk LIMIT 1) c";
-    ensure!(world.database.number(left).await? > 0.0, "all that waited was done before the time was up");
+    ensure!(world.database.number(left).await? > 0.0, "the backlog was processed before the window ended");
     engine.stop().await?;
     Ok(Backlog { rows: events * shape.notifications(), sample, high })
 }

@@ -70,8 +70,10 @@ pub async fn measure(bench: &Bench, report: &mut Report, connections: &[u16]) ->
             }));
         }
     }
-    let title =
-        format!("E-MAIL: letters a second by SMTP, PostgreSQL + RabbitMQ, medians of {} runs", bench.runs);
+    let title = format!(
+        "E-MAIL: messages per second over SMTP, PostgreSQL + RabbitMQ, medians of {} runs",
+        bench.runs
+    );
     let columns =
         ["network", "smtp-source alone", "claim to settled", "share", "event to settled, 1 × 1", "share"];
     report.add("email", &title, &columns, &rows, json!(kept));
@@ -111,14 +113,14 @@ async fn sends_alone(bench: &Bench, port: u16, connections: u16, theirs: Rate) -
     let begun = Instant::now();
     #[expect(clippy::cast_precision_loss, reason = "a count of rows")]
     while waiting().await? < (events * 100) as f64 {
-        ensure!(begun.elapsed() < RECEIVE_LIMIT, "the letters are not received");
+        ensure!(begun.elapsed() < RECEIVE_LIMIT, "the messages were not received in time");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     receiving.stop().await?;
     world.database.run("CHECKPOINT").await?;
     let sending = world.start_roles("api,send,recover").await?;
     let sample = window_of(&world, &sending, bench.window).await?;
-    ensure!(waiting().await? > 0.0, "all letters were sent before the time was up");
+    ensure!(waiting().await? > 0.0, "all messages were sent before the window ended");
     sending.stop().await?;
     world.demolish(bench).await?;
     Ok(sample.rate)
@@ -136,7 +138,7 @@ async fn source(sink: &Sink, port: u16, connections: u16, window: Duration) -> R
             .status()
             .await
             .context("smtp-source of Postfix can't be started")?;
-        ensure!(status.success(), "smtp-source ended badly: {status}");
+        ensure!(status.success(), "smtp-source failed: {status}");
         let took = begun.elapsed();
         #[expect(
             clippy::cast_precision_loss,
@@ -180,7 +182,7 @@ impl Sink {
         let process = command.spawn().context("smtp-sink can't be started: install Debian's postfix")?;
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-            ensure!(begun.elapsed() < START_LIMIT, "smtp-sink does not come up");
+            ensure!(begun.elapsed() < START_LIMIT, "smtp-sink did not start");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(Sink { program, port, _process: process, _folder: folder })

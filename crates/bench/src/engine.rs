@@ -65,9 +65,10 @@ impl Engine {
         let mut child = command.spawn().with_context(|| format!("{} can't be started", binary.display()))?;
         let pid = child.id().context("it has a number")?;
         let mut lines = BufReader::new(child.stdout.take().context("its output is piped")?).lines();
-        let first =
-            tokio::time::timeout(START_LIMIT, lines.next_line()).await.context("it does not come up")??;
-        let first = first.context("it ended before it was up; what is wrong stands above")?;
+        let first = tokio::time::timeout(START_LIMIT, lines.next_line())
+            .await
+            .context("the engine did not start")??;
+        let first = first.context("the engine exited during start; see its output above")?;
         let url = first.rsplit(' ').next().unwrap_or_default().to_owned();
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let http = reqwest::Client::builder().timeout(ANSWER_LIMIT).build()?;
@@ -90,7 +91,7 @@ impl Engine {
         let status =
             tokio::time::timeout(STOP_LIMIT, self.child.wait()).await.context("it does not stop")??;
         // What its deadline leaves unfinished is left to the next, and it says so by a one.
-        ensure!(status.code().is_some_and(|code| code <= 1), "the engine ended badly: {status}");
+        ensure!(status.code().is_some_and(|code| code <= 1), "the engine failed: {status}");
         Ok(())
     }
 }
@@ -107,7 +108,7 @@ impl Meter {
 
     pub async fn all(&self) -> Result<String> {
         let answer =
-            self.http.get(format!("{}/metrics", self.url)).send().await.context("the engine is gone")?;
+            self.http.get(format!("{}/metrics", self.url)).send().await.context("cannot reach the engine")?;
         Ok(answer.error_for_status()?.text().await?)
     }
 }

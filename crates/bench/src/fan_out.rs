@@ -16,7 +16,7 @@ use crate::sustained::{WARM_UP, median};
 use crate::world::{Backend, World};
 
 const SIZES: [usize; 4] = [1, 100, 10_000, 1_000_000];
-/// For the stage with nothing beside it, as the limit is measured.
+/// For the stage with no large event it, as the limit is measured.
 const ALONE: usize = 1_000_000;
 /// How long one event may take.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -40,7 +40,7 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     world.demolish(bench).await
 }
 
-/// Rows per second of the stage with nothing beside it, and of inserts alone, in turns.
+/// Rows per second of the stage with no large event it, and of inserts alone, in turns.
 struct Alone {
     rates: Vec<f64>,
     limits: Vec<f64>,
@@ -120,18 +120,18 @@ async fn all_sizes(bench: &Bench, world: &mut World, alone: &Alone, report: &mut
         "HIGH: p50 / p99 / max ms",
     ];
     rows.push(vec![
-        "nothing beside".to_owned(),
+        "no large event".to_owned(),
         String::new(),
         String::new(),
         String::new(),
         three(&quiet[0]),
         three(&quiet[1]),
     ]);
-    let title = "FAN-OUT: one event to many; all else goes on meanwhile";
+    let title = "FAN-OUT: one event with many recipients, under concurrent load";
     let kept = json!({ "limits": alone.limits, "sizes": kept, "stage_alone": alone.rates, "stage_alone_share": alone.share(), "quiet": { "others": quiet[0], "high": quiet[1] } });
     report.add("fan_out", title, &columns, &rows, kept);
     Report::remark(&format!(
-        "The limit is inserts of 1000 rows on one connection with nothing beside them: {}/s.",
+        "The limit is inserts of 1000 rows on one connection with no large event them: {}/s.",
         per_second(limit)
     ));
     Ok(())

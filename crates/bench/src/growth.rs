@@ -65,7 +65,7 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let columns =
         [vec!["3 × 3 on PostgreSQL + RabbitMQ with", "per second", "of empty"], Latency::columns().to_vec()]
             .concat();
-    let title = "GROWTH: the greatest rate, and latency at a tenth of it";
+    let title = "GROWTH: maximum rate, and latency at 10% of it";
     report.add("growth", title, &columns, &rows, json!({ "history": kept, "backlog": backlog }));
     Ok(())
 }

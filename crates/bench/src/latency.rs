@@ -26,7 +26,7 @@ pub async fn measure(bench: &Bench, report: &mut Report, greatest: f64) -> Resul
         kept.push(json!({ "share": share, "asked_for": greatest * share, "rate": done, "latency": latency }));
     }
     let columns = [vec!["PostgreSQL + RabbitMQ at", "probes"], Latency::columns().to_vec()].concat();
-    let title = "LATENCY: from before the transaction to the provider's having the request";
+    let title = "LATENCY: from the start of the transaction to the provider's receipt of the request";
     report.add("latency", title, &columns, &rows, json!(kept));
     Ok(())
 }
@@ -44,7 +44,10 @@ async fn nothing_waits(world: &World) -> Result<()> {
     let open = "SELECT count(*) FROM (SELECT 1 FROM event_outbox WHERE status = 'PUBLISHED' LIMIT 1) o";
     let begun = Instant::now();
     while world.database.number(open).await? > 0.0 {
-        ensure!(begun.elapsed() < PATIENCE, "what an earlier run left is not done within {PATIENCE:?}");
+        ensure!(
+            begun.elapsed() < PATIENCE,
+            "the backlog of an earlier run was not processed within {PATIENCE:?}"
+        );
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     Ok(())
@@ -68,6 +71,6 @@ pub async fn with_load(world: &mut World, rate: Rate, length: Duration) -> Resul
     let (latency, done) = (latency?, done?);
     load.stop().await?;
     engine.stop().await?;
-    ensure!(done > rate / 2.0, "a load of {rate:.0}/s was asked for, and only {done:.0}/s were done");
+    ensure!(done > rate / 2.0, "requested load {rate:.0}/s, achieved only {done:.0}/s");
     Ok((latency, done))
 }

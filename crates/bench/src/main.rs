@@ -59,32 +59,32 @@ struct Options {
     /// Recipients x channels of an event in the pipeline [default: 1x1, 3x3 and 100x2]; the first is that of the steps, too [default: 3x3]
     #[arg(long, value_name = "RxC")]
     shape: Vec<Shape>,
-    /// Over how many connections e-mail is sent [default: 1, 10 and 50]
+    /// SMTP connections for the e-mail benchmark [default: 1, 10 and 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=500))]
     connections: Vec<u16>,
-    /// How long a rate is sustained, in seconds
+    /// Measurement window in seconds
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(5..=600))]
     seconds: u64,
-    /// Medians are of so many runs
+    /// Number of runs; results are medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=20))]
     runs: u64,
     /// Also with 10 million rows of history
     #[arg(long)]
     large: bool,
-    /// Where the JSON is written [default: standard output, behind the tables]
+    /// Output file for JSON [default: standard output, after the tables]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The PostgreSQL to measure with; databases are made and removed in it [default: one of its own]
+    /// PostgreSQL URL; the benchmark creates and drops databases there [default: starts its own]
     #[arg(long, value_name = "URL", env = "CAMPANILE_TEST_DATABASE_URL")]
     database_url: Option<String>,
-    /// The RabbitMQ to measure with; queues are made and removed in it [default: one of its own]
+    /// RabbitMQ URL; the benchmark creates and deletes queues there [default: starts its own]
     #[arg(long, value_name = "URL", env = "CAMPANILE_TEST_BROKER_URL")]
     broker_url: Option<String>,
     /// A setting of the engine, such as `CAMPANILE_RECEIVE__WORKERS=2`; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
-    /// Business services that write the events of the pipeline while it is measured, each event in a transaction of its own
-    /// [default: none, all are written before]
+    /// Concurrent producers during the pipeline benchmark, one transaction per event
+    /// [default: none, all events are inserted before]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = clap::value_parser!(u16).range(0..=64))]
     producers: u16,
     /// The program to measure [default: the one of this checkout, which is built]
@@ -100,14 +100,14 @@ enum Part {
     Limit,
     /// From commit to the channel, at 1%, 10% and 50% of the greatest rate.
     Latency,
-    /// Rate and latency with much history, and with much that waits.
+    /// Rate and latency with a large history and with a large backlog.
     Growth,
-    /// One event to very many.
+    /// One event with many recipients.
     #[value(name = "fan_out")]
     FanOut,
     /// Resident memory, idle and under load.
     Memory,
-    /// Mails per second over SMTP, beside a program that does nothing but send.
+    /// E-mails per second over SMTP, compared with smtp-source.
     Email,
     /// CPU time by stage, statements and round trips.
     Steps,

@@ -156,13 +156,7 @@ pub async fn limits(bench: &Bench, report: &mut Report) -> Result<()> {
         .map(|(name, _, rates)| vec![(*name).to_owned(), per_second(median(rates.clone()))])
         .collect();
     let kept = limits.iter().map(|(_, key, rates)| ((*key).to_owned(), json!(rates))).collect();
-    let title = format!("LIMITS: what this machine can do at most, medians of {} runs", bench.runs);
-    report.add(
-        "limit",
-        &title,
-        &["with nothing else beside it", "per second"],
-        &rows,
-        serde_json::Value::Object(kept),
-    );
+    let title = format!("LIMITS: maximum rates of this machine, medians of {} runs", bench.runs);
+    report.add("limit", &title, &["measured alone", "per second"], &rows, serde_json::Value::Object(kept));
     Ok(())
 }

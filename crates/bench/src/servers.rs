@@ -33,7 +33,7 @@ impl Servers {
         let (own, variables) =
             tokio::time::timeout(START_LIMIT, start(database_url.as_ref(), broker_url.as_ref()))
                 .await
-                .context("the servers did not come up in time")??;
+                .context("the servers did not start in time")??;
         let url = |given: Option<String>, name: &str| {
             given
                 .or_else(|| variables.get(name).cloned())
@@ -48,7 +48,7 @@ async fn start(
     database_url: Option<&String>,
     broker_url: Option<&String>,
 ) -> Result<(Child, BTreeMap<String, String>)> {
-    eprintln!("No servers are named: starting a PostgreSQL and a RabbitMQ of our own.");
+    eprintln!("No server URLs given; starting PostgreSQL and RabbitMQ.");
     let mut command: Command = tool::cargo(&["xtask", "servers"]).into();
     for (name, url) in [(DATABASE_URL, database_url), (BROKER_URL, broker_url)] {
         match url {
@@ -70,5 +70,5 @@ async fn start(
             return Ok((child, variables));
         }
     }
-    bail!("`cargo xtask servers` ended before the servers were up; what is wrong stands above")
+    bail!("`cargo xtask servers` exited before the servers were ready; see its output above")
 }

@@ -59,7 +59,7 @@ async fn of_one_run(bench: &Bench, world: &mut World, report: &mut Report, shape
         .filter(|(_, us)| *us >= 0.05)
         .map(|(stage, us)| vec![stage.clone(), number(*us)])
         .collect();
-    let title = "STEPS: where the engine's own time goes";
+    let title = "STEPS: CPU time of the engine by stage";
     let columns = [&format!("{shape} on PostgreSQL + RabbitMQ"), "µs of a core each"];
     report.add("stages", title, &columns, &rows, json!(stages));
     let cells = |s: &Statement| {
@@ -70,7 +70,7 @@ async fn of_one_run(bench: &Bench, world: &mut World, report: &mut Report, shape
     let total: f64 = statements.iter().map(|statement| statement.calls).sum();
     let kept =
         json!({ "round_trips_per_1000": trips, "statements_per_1000": total, "statements": statements });
-    report.add("statements", "STEPS: what the database is asked", &columns, &rows, kept);
+    report.add("statements", "STEPS: database statements", &columns, &rows, kept);
     let statements = if counts { format!("{total:.1} statements and ") } else { String::new() };
     Report::remark(&format!("{statements}{trips:.1} round trips to the database per 1000 notifications."));
     if !counts {

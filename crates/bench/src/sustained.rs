@@ -59,7 +59,9 @@ pub async fn sustained(
         first += events;
         match sample {
             Some(sample) => return Ok((sample, first)),
-            None => eprintln!("  all events were done before the time was up; again, with twice as many"),
+            None => {
+                eprintln!("  all events were processed before the window ended; repeating with twice as many")
+            }
         }
         events *= 2;
     }
@@ -124,7 +126,7 @@ pub async fn window_of(world: &World, engine: &Engine, window: Duration) -> Resu
     let known = count_sent(&world.database, from, to).await?;
     ensure!(
         (known - sent).abs() <= sent * TOLERANCE,
-        "the engine said that it had sent {sent} meanwhile, and the database knows of {known}"
+        "the engine reports {sent} sends, the database has {known}"
     );
     Ok(Sample { rate: sent / took.as_secs_f64(), cpu, wal_bytes, memory })
 }

@@ -198,7 +198,9 @@ pub enum BrokerError {
     Unreachable(String),
     /// Back off and call again; this counts against no message either. [`Broker::restore`] makes the queue, and that it is gone was
     /// logged when it was noticed.
-    #[error("the queue `{0}` is not there: it is made when what was in it is safe")]
+    #[error(
+        "the queue `{0}` is missing; it is declared again once its messages are scheduled to be republished"
+    )]
     Lost(String),
     /// Stop: the broker was dropped, and will not be back.
     #[error("the broker is closed")]

@@ -74,11 +74,13 @@ pub fn no_answer(error: &reqwest::Error) -> Cause {
 /// Why there was no answer, in words that hold nothing of the request.
 pub fn silence(error: &reqwest::Error) -> &'static str {
     match (error.is_connect(), error.is_timeout()) {
-        (true, true) => "can't be reached in time",
-        (true, false) if is_caused_by::<Unresolved>(error) => "can't be reached: its name does not resolve",
-        (true, false) => "can't be reached",
+        (true, true) => "could not be reached before the timeout",
+        (true, false) if is_caused_by::<Unresolved>(error) => {
+            "is unreachable: its host name does not resolve"
+        }
+        (true, false) => "is unreachable",
         (false, true) => "did not answer in time",
-        (false, false) => "closed the connection instead of answering",
+        (false, false) => "closed the connection without a response",
     }
 }
 

@@ -32,7 +32,7 @@ impl fmt::Display for Error {
         match self {
             Error::Invalid { field, why } => write!(f, "{field} {why}"),
             Error::Database(error) => {
-                write!(f, "the database did not take it: {error}")?;
+                write!(f, "the database rejected the event: {error}")?;
                 let mut told = error.to_string();
                 let mut cause = error.source();
                 while let Some(error) = cause {

@@ -45,7 +45,7 @@ pub struct Served {
 pub async fn serve(config: Config) -> anyhow::Result<Served> {
     let listener = TcpListener::bind(config.server.listen).await.with_context(|| {
         format!(
-            "{} can't be listened on; choose another with --listen or server.listen",
+            "cannot listen on {}; choose another address with --listen or server.listen",
             config.server.listen
         )
     })?;
@@ -98,7 +98,7 @@ fn http_limits(config: &Config) -> http::Limits {
         tracing::warn!(
             possible,
             wanted = server.max_connections,
-            "the limit on open files allows fewer connections: raise it (ulimit -Hn), or lower server.max_connections"
+            "the open file limit allows fewer connections than server.max_connections; raise it (ulimit -Hn) or lower server.max_connections"
         );
     }
     http::Limits {
@@ -165,10 +165,10 @@ impl Served {
         }
         if answered.is_err() {
             self.http.abort();
-            tracing::warn!("some requests had not ended, and were cut off");
+            tracing::warn!("requests still running at the stop were aborted");
         }
         if !finished {
-            bail!("not everything was finished within {deadline:?}; the next start takes over the rest");
+            bail!("not all work finished within {deadline:?}; the next start resumes it");
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ fn metrics_handle() -> PrometheusHandle {
             let recorder = PrometheusBuilder::new().build_recorder();
             let handle = recorder.handle();
             if metrics::set_global_recorder(recorder).is_err() {
-                tracing::warn!("metrics are recorded elsewhere already");
+                tracing::warn!("a metrics recorder is already installed");
             }
             handle
         })

@@ -25,7 +25,7 @@ pub fn make_private(folder: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(|| {
-        format!("the data folder {} can't be made; choose another with --data-dir", folder.display())
+        format!("cannot create the data folder {}; choose another with --data-dir", folder.display())
     })
 }
 
@@ -38,25 +38,25 @@ pub fn admin_key(config: &Config) -> anyhow::Result<String> {
     match read_key(&path) {
         Ok(key) => Ok(key),
         Err(error) if error.kind() == ErrorKind::NotFound => make_key(&config.data_dir, &path),
-        Err(error) => Err(error).with_context(|| format!("the admin key {} can't be read", path.display())),
+        Err(error) => Err(error).with_context(|| format!("cannot read the admin key {}", path.display())),
     }
 }
 
 pub fn read_key(path: &Path) -> std::io::Result<String> {
     let key = std::fs::read_to_string(path)?.trim().to_owned();
-    if key.is_empty() { Err(std::io::Error::other("it is empty")) } else { Ok(key) }
+    if key.is_empty() { Err(std::io::Error::other("the file is empty")) } else { Ok(key) }
 }
 
 /// 256 random bits, and shown once if somebody is looking.
 fn make_key(folder: &Path, path: &Path) -> anyhow::Result<String> {
     let key = format!("cmp_{}", random::<32>()?);
     let kept = keep(&key, folder, path)
-        .with_context(|| format!("the admin key can't be kept in {}", path.display()))?;
+        .with_context(|| format!("cannot write the admin key to {}", path.display()))?;
     if !kept {
         return Ok(read_key(path)?);
     }
     if std::io::stdout().is_terminal() {
-        drop(say!("The admin key, shown this once and kept in {}:\n\n    {key}\n", path.display()));
+        drop(say!("Admin key (shown once, stored in {}):\n\n    {key}\n", path.display()));
     }
     Ok(key)
 }
@@ -86,6 +86,6 @@ fn keep(key: &str, folder: &Path, path: &Path) -> anyhow::Result<bool> {
 
 pub fn random<const BYTES: usize>() -> anyhow::Result<String> {
     let mut random = [0u8; BYTES];
-    getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no random numbers for a key: {error}"))?;
+    getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("cannot generate a key: {error}"))?;
     Ok(random.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
 }

@@ -36,12 +36,16 @@ impl Lease {
             // Who renews its lease is alive.
             if seen.is_some_and(|before| rest > before) {
                 bail!(
-                    "`{}` already runs on this database with the in-process broker, which serves one instance: stop it first, or set broker.url to a RabbitMQ to run several",
+                    "`{}` already uses this database with the in-process broker, which supports one instance; stop it, or set broker.url to RabbitMQ to run several",
                     name(&holder)
                 );
             }
             if seen.is_none() {
-                tracing::warn!(holder, ?rest, "waiting for the lease of an instance that may have died");
+                tracing::warn!(
+                    holder,
+                    ?rest,
+                    "waiting for the broker lease of a possibly dead instance to expire"
+                );
             }
             seen = Some(rest);
             tokio::time::sleep(LOOK_EVERY.min(rest)).await;
@@ -57,7 +61,10 @@ impl Lease {
         match lost.wait_for(Option::is_some).await {
             Ok(holder) => {
                 let holder = holder.clone().unwrap_or_default();
-                anyhow::anyhow!("this instance slept past its lease, and `{}` took over", name(&holder))
+                anyhow::anyhow!(
+                    "this instance lost its broker lease (it did not renew in time), and `{}` took over",
+                    name(&holder)
+                )
             }
             Err(_) => std::future::pending().await,
         }
@@ -66,7 +73,7 @@ impl Lease {
     pub async fn let_go(self) {
         self.keeper.abort();
         if let Err(error) = self.store.let_go(NAME, &self.holder).await {
-            tracing::warn!(%error, "the lease of the in-process broker will pass by itself");
+            tracing::warn!(%error, "cannot release the in-process broker lease; it expires on its own");
         }
     }
 }
@@ -86,7 +93,7 @@ async fn keep(store: Arc<dyn Store>, holder: String, lost: watch::Sender<Option<
                 return;
             }
             Err(error) => {
-                tracing::warn!(%error, "the lease of the in-process broker could not be renewed yet");
+                tracing::warn!(%error, "cannot renew the in-process broker lease; retrying");
             }
         }
     }

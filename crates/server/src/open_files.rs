@@ -8,7 +8,7 @@ pub fn raise_limit() -> Option<u64> {
     match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
         Ok(()) => maximum,
         Err(error) => {
-            tracing::warn!(%error, "the limit on open files can't be raised");
+            tracing::warn!(%error, "cannot raise the open file limit");
             current
         }
     }

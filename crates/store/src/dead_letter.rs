@@ -108,13 +108,13 @@ pub(crate) struct RowOf<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Skipped(pub String);
 
-pub(crate) const NOT_KEPT: &str = "what it speaks of is not kept any more";
+pub(crate) const NOT_KEPT: &str = "its event, row or send is no longer stored";
 
 impl Letter {
     pub fn subject(&self) -> Result<Subject<'_>, Skipped> {
         let skipped = |why: &str| Err(Skipped(why.to_owned()));
         let Some(event_id) = self.event_id.as_deref() else {
-            return skipped("it belongs to no event that is known");
+            return skipped("it names no known event");
         };
         let row = self.recipient.as_ref().zip(self.channel.as_deref()).map(
             |((recipient_type, recipient_id), channel)| RowOf {
@@ -130,9 +130,9 @@ impl Letter {
             ("publish" | "receive", Some(row)) => Ok(Subject::Row(row)),
             ("send", Some(row)) => Ok(Subject::Send(row)),
             ("fan_out" | "publish" | "receive" | "send", None) => {
-                skipped("it does not say of whom it speaks")
+                skipped("it names no recipient and channel")
             }
-            (stage, _) => Err(Skipped(format!("the stage {stage} is not known"))),
+            (stage, _) => Err(Skipped(format!("unknown stage {stage}"))),
         }
     }
 }
@@ -141,8 +141,8 @@ impl Letter {
 pub(crate) fn text_of<'a>(letter: &Letter, rewritten: &'a Rewritten) -> Result<&'a RowText, Skipped> {
     match rewritten.get(&letter.id) {
         Some(Ok(text)) => Ok(text),
-        Some(Err(why)) => Err(Skipped(format!("its text still can't be written: {why}"))),
-        None => Err(Skipped("its text was not written anew".to_owned())),
+        Some(Err(why)) => Err(Skipped(format!("its text still can't be rendered: {why}"))),
+        None => Err(Skipped("its text was not rendered again".to_owned())),
     }
 }
 
@@ -150,9 +150,9 @@ pub(crate) fn text_of<'a>(letter: &Letter, rewritten: &'a Rewritten) -> Result<&
 pub(crate) fn event_skipped(status: Option<EventStatus>) -> Skipped {
     let Some(status) = status else { return Skipped(NOT_KEPT.to_owned()) };
     Skipped(match status {
-        EventStatus::Pending => "its event is on its way already".to_owned(),
+        EventStatus::Pending => "its event is already being processed".to_owned(),
         EventStatus::Published | EventStatus::Processed | EventStatus::Failed | EventStatus::Cancelled => {
-            format!("its event is {}: what was decided of it stays", status.as_str())
+            format!("its event is {}; an event that was already decided is not replayed", status.as_str())
         }
     })
 }
@@ -160,9 +160,9 @@ pub(crate) fn event_skipped(status: Option<EventStatus>) -> Skipped {
 /// Why a row is not published again: the status that is stored of it, and the one of its send.
 pub(crate) fn row_skipped(stored: Option<&str>, send: Option<SendStatus>) -> Skipped {
     Skipped(match (stored, send) {
-        (_, Some(_)) => "its message was received".to_owned(),
+        (_, Some(_)) => "its message was already received".to_owned(),
         (Some(status), None) => format!("its row is {status}"),
-        (None, None) => "its row is on its way already".to_owned(),
+        (None, None) => "its row is already being published".to_owned(),
     })
 }
 

@@ -222,7 +222,7 @@ impl Verdict {
 
     /// What is kept as the send's error, if something new is.
     pub(crate) fn last_error(self, note: Option<&str>) -> Option<String> {
-        let note = note.unwrap_or("a person says that it did not arrive");
+        let note = note.unwrap_or("an operator reported that it did not arrive");
         (self == Verdict::Failed).then(|| format!("{SETTLED}: {note}"))
     }
 }

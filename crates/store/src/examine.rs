@@ -59,18 +59,20 @@ impl Schema {
         const SUBJECT: &str = "tables";
         let behind = |what: String| match may_migrate {
             Ok(()) => Finding::note(SUBJECT, what)
-                .with_remedy("run `campanile migrate`; `campanile serve` does it by itself, too"),
+                .with_remedy("run `campanile migrate`, or start `campanile serve`, which migrates at start"),
             Err(remedy) => Finding::wrong(SUBJECT, what, remedy),
         };
         match self {
-            Schema::Missing => behind("not made yet".to_owned()),
+            Schema::Missing => behind("not created yet".to_owned()),
             Schema::Older(missing) => {
                 behind(format!("older than this release: {} not applied yet", missing.join(", ")))
             }
             Schema::UpToDate => Finding::ok(SUBJECT, "up to date"),
             Schema::Newer(last) => Finding::note(
                 SUBJECT,
-                format!("newer than this release (V{last}): it still works, and what is newer goes unused"),
+                format!(
+                    "newer than this release (V{last}); this release still works, and ignores what was added"
+                ),
             ),
         }
     }
@@ -85,12 +87,12 @@ fn version(name: &str) -> i64 {
 pub(crate) fn waiting(oldest: Option<Duration>) -> Finding {
     const SUBJECT: &str = "events";
     match oldest {
-        None => Finding::ok(SUBJECT, "none waits"),
+        None => Finding::ok(SUBJECT, "none pending"),
         Some(age) if age < EVENT_WAITS_LONG => {
-            Finding::ok(SUBJECT, format!("the oldest waits for {}", spoken(age)))
+            Finding::ok(SUBJECT, format!("the oldest has been pending for {}", spoken(age)))
         }
-        Some(age) => Finding::note(SUBJECT, format!("the oldest waits for {}", spoken(age)))
-            .with_remedy("is an instance with the role fan_out running? `campanile tail` shows what moves"),
+        Some(age) => Finding::note(SUBJECT, format!("the oldest has been pending for {}", spoken(age)))
+            .with_remedy("check that an instance with the role fan_out is running; `campanile tail` shows events as they are processed"),
     }
 }
 
@@ -98,7 +100,7 @@ pub(crate) fn waiting(oldest: Option<Duration>) -> Finding {
 pub(crate) fn unpublished(chunks: u64, first_id: Option<&str>) -> Finding {
     const SUBJECT: &str = "publishing";
     if chunks == 0 {
-        return Finding::ok(SUBJECT, "nothing waits for the broker");
+        return Finding::ok(SUBJECT, "no batch waits for the broker");
     }
     let age = first_id.and_then(made_at).map(|at| time::between(at, Timestamp::now())).unwrap_or_default();
     let waiting = if chunks == 1 { "1 batch waits".to_owned() } else { format!("{chunks} batches wait") };
@@ -107,7 +109,7 @@ pub(crate) fn unpublished(chunks: u64, first_id: Option<&str>) -> Finding {
         return Finding::ok(SUBJECT, what);
     }
     Finding::note(SUBJECT, what).with_remedy(
-        "is an instance with the role publish running, and the broker well? /readyz of that instance says which queue is full",
+        "check that an instance with the role publish is running and the broker is reachable; /readyz of that instance names the full queue",
     )
 }
 
@@ -131,16 +133,14 @@ pub(crate) fn in_doubt(count: u64) -> Finding {
     const SUBJECT: &str = "sends in doubt";
     match count {
         0 => Finding::ok(SUBJECT, "none"),
-        count => Finding::note(SUBJECT, format!("{count}, of which nobody knows whether they went out"))
-            .with_remedy(
-                "`campanile trace EVENT_ID` shows each; ask the provider before anything is sent again",
-            ),
+        count => Finding::note(SUBJECT, format!("{count}; it is unknown whether they were delivered"))
+            .with_remedy("`campanile trace EVENT_ID` shows each; check with the provider before resending"),
     }
 }
 
 /// For a check that was given up or refused.
 pub(crate) fn not_told(subject: &'static str, why: &str) -> Finding {
-    Finding::note(subject, format!("can't be told: {why}"))
+    Finding::note(subject, format!("not checked: {why}"))
 }
 
 /// In the largest unit that fits.

@@ -28,7 +28,7 @@ pub(crate) fn wrote(rows: u64) -> Result<(), StoreError> {
     match rows {
         1 => Ok(()),
         _ => Err(StoreError::Unusable(
-            "the table instance has no row for this instance any more; restart it".to_owned(),
+            "the table `instance` has no row for this instance; restart the instance".to_owned(),
         )),
     }
 }

@@ -19,7 +19,13 @@ pub fn recipient(
 ) -> Recipient {
     // The value is not logged: it may be an address.
     let unusable = |column: &str| {
-        tracing::error!(table = "recipient", user_type, user_id, column, "unusable, and taken for empty");
+        tracing::error!(
+            table = "recipient",
+            user_type,
+            user_id,
+            column,
+            "invalid value in recipient column; treated as empty"
+        );
     };
     let text = |column: &str| text(column).inspect_err(|()| unusable(column)).ok().flatten();
     let time_zone =

@@ -114,7 +114,7 @@ impl Instance {
             tokio::time::sleep(length).await;
             let same = self.state().life.as_ref().map(|life| life.pid) == pid;
             if self.signal(Signal::CONT, |_| ()) && same {
-                self.journal.count("woke after the lease");
+                self.journal.count("resumed after the lease expired");
             }
         }
         self.state().paused = false;
@@ -249,7 +249,7 @@ impl Instance {
                 self.journal.count("killed at a failpoint");
                 self.journal.count(failpoint);
             }
-            (Some(0), ..) if term.is_some() => self.journal.count("stopped in order"),
+            (Some(0), ..) if term.is_some() => self.journal.count("stopped cleanly"),
             // What could not be finished in time is left to others, and it says so.
             (Some(1), ..) if term.is_some() => self.journal.count("stopped, leaving something"),
             // Without its database it can't start; a service manager tries again.
@@ -258,10 +258,10 @@ impl Instance {
             (_, Some(15), _) if term.is_some() && !up => self.journal.count("stopped while starting"),
             // The in-process broker may run once: who slept past its lease gives way.
             (Some(1), ..) if pause && self.to_broker.is_none() => {
-                self.journal.count("gave way after a pause");
+                self.journal.count("lost its lease after a pause");
             }
             _ => self.journal.find(format!(
-                "{} ended by itself: {status}; see {}",
+                "{} exited unexpectedly: {status}; see {}",
                 self.name,
                 self.log.display()
             )),

@@ -65,7 +65,7 @@ pub async fn check(world: &World, known: &Known) -> Result<()> {
                 }
             }
             [] => journal.find(format!("lost: {key:?} has no send")),
-            several => journal.find(format!("told twice: {key:?} has {} sends", several.len())),
+            several => journal.find(format!("duplicate: {key:?} has {} sends", several.len())),
         }
     }
     check_nothing_else(&book, &expected, journal);
@@ -77,7 +77,7 @@ pub async fn check(world: &World, known: &Known) -> Result<()> {
         journal.find("the disk was never so full that the database noticed, so nothing was shown");
     }
     if expected.events.is_empty() || book.provider.accepted.is_empty() {
-        journal.find("nobody was told anything, so nothing was shown");
+        journal.find("no message was sent, so the round proves nothing");
     }
     Ok(())
 }
@@ -176,7 +176,7 @@ fn judge(book: &Book, due: Due, key: &Key, send: &Send, journal: &Journal) -> Op
         Due::Live => (send.status != "SENT").then_some("lost"),
         Due::Captured => match (send.status.as_str(), book.captured.get(key)) {
             ("SENT", Some((1, address))) => {
-                (*address != address_of(&key.1, &key.2)).then_some("told somebody else")
+                (*address != address_of(&key.1, &key.2)).then_some("sent to the wrong address")
             }
             (_, None) => Some("lost"),
             (_, Some((1, _))) => Some("captured, and the send does not know it"),
@@ -201,11 +201,11 @@ fn texted(book: &Book, key: &Key, send: &Send, journal: &Journal) -> Option<&'st
     match (send.status.as_str(), accepted, book.on_doubt) {
         ("SENT", 0, _) => Some("lost: the provider never saw it"),
         ("SENT", n, OnDoubt::Hold) => {
-            (n != 1 || send.doubts != 0).then_some("told twice, although doubts are held")
+            (n != 1 || send.doubts != 0).then_some("sent twice, although doubts are held")
         }
-        ("SENT", n, OnDoubt::Resend) if n > 1 + send.doubts => Some("told twice outside of every doubt"),
+        ("SENT", n, OnDoubt::Resend) if n > 1 + send.doubts => Some("sent twice without a doubt"),
         ("SENT", n, OnDoubt::Resend) => {
-            journal.add("told again within a doubt", u64::from(n - 1));
+            journal.add("sent again because of a doubt", u64::from(n - 1));
             None
         }
         ("IN_DOUBT", 0, _) => {
@@ -216,7 +216,7 @@ fn texted(book: &Book, key: &Key, send: &Send, journal: &Journal) -> Option<&'st
             journal.count("held in doubt, had arrived");
             None
         }
-        ("IN_DOUBT", ..) => Some("held, and told twice"),
+        ("IN_DOUBT", ..) => Some("held, and sent twice"),
         _ => Some("neither sent nor in doubt"),
     }
 }
@@ -224,16 +224,16 @@ fn texted(book: &Book, key: &Key, send: &Send, journal: &Journal) -> Option<&'st
 /// Nobody got what nobody was to get.
 fn check_nothing_else(book: &Book, expected: &Expected, journal: &Journal) {
     for id in book.events.keys().filter(|id| !expected.events.contains(*id)) {
-        journal.find(format!("{id} is there, and nobody wrote it"));
+        journal.find(format!("{id} exists, but no producer wrote it"));
     }
     for key in book.sends.keys().filter(|key| !expected.sends.contains_key(*key)) {
-        journal.find(format!("a send that nobody decided: {key:?}"));
+        journal.find(format!("a send without a decision: {key:?}"));
     }
     for key in book.captured.keys().filter(|key| expected.sends.get(*key) != Some(&Due::Captured)) {
-        journal.find(format!("captured, and nobody was to get it: {key:?}"));
+        journal.find(format!("unexpected captured message: {key:?}"));
     }
     for text in book.provider.accepted.keys().filter(|text| !expected.texts.contains(*text)) {
-        journal.find(format!("texted, and nobody was to get it: {text:?}"));
+        journal.find(format!("unexpected SMS: {text:?}"));
     }
     for (key, reasons) in
         book.letters.iter().filter(|(key, _)| expected.sends.get(*key) != Some(&Due::Rejected))

@@ -71,7 +71,7 @@ impl Load {
                 (Ended::Committed, true) => "transactions committed by campanile.emit",
                 (Ended::Committed, false) => "transactions committed by INSERT",
                 (Ended::RolledBack, _) => "transactions rolled back",
-                (Ended::Unknown, _) => "transactions of which nobody heard",
+                (Ended::Unknown, _) => "transactions with unknown outcome",
             });
             let pause =
                 Duration::from_millis(1_000 * events.len() as u64 / world.round.events_per_second.max(1));
@@ -128,7 +128,7 @@ impl Load {
             world.journal.count(match ended {
                 Ended::Committed => "transactions committed by INSERT",
                 Ended::RolledBack => "transactions rolled back",
-                Ended::Unknown => "transactions of which nobody heard",
+                Ended::Unknown => "transactions with unknown outcome",
             });
             self.keep(page.to_vec(), ended);
             last = ended;

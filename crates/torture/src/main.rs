@@ -48,22 +48,22 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Faults drawn from a seed, for minutes.
+    /// Random faults from a seed, for some minutes.
     Soak {
         #[command(flatten)]
         common: Common,
         #[arg(long, default_value_t = 10)]
         minutes: u64,
-        /// Draws the same faults again.
+        /// Seed; repeats the same faults.
         #[arg(long)]
         seed: u64,
     },
-    /// Every fault once, always the same.
+    /// Every fault once, in a fixed order.
     Selection {
         #[command(flatten)]
         common: Common,
     },
-    /// Started by the others: accepts messages, and keeps the ledger.
+    /// Internal: the fake provider process.
     #[command(hide = true)]
     Provider(provider::Options),
 }
@@ -146,7 +146,7 @@ fn wanted(mut rounds: Vec<Round>, only: &[String]) -> Result<Vec<Round>> {
 async fn play(round: Round, common: &Common, seed: u64, report: &mut Report) {
     let name = round.name;
     if round.small_disk && !SmallDisk::possible() {
-        report.leave_out(name, "the right to mount a file system");
+        report.leave_out(name, "permission to mount a file system");
         return;
     }
     println!(

@@ -24,7 +24,7 @@ impl Report {
         self.rounds += 1;
         let Outcome { counts, findings, left_out } = outcome.unwrap_or_else(|error| Outcome {
             counts: BTreeMap::new(),
-            findings: vec![format!("the round could not be played: {error:#}")],
+            findings: vec![format!("the round could not be run: {error:#}")],
             left_out: Vec::new(),
         });
         let count = |what| counts.get(what).copied().unwrap_or(0);
@@ -35,7 +35,7 @@ impl Report {
             count("killed") + count("killed at a failpoint"),
             count("doubts"),
             took.as_secs_f64(),
-            if findings.is_empty() { "lost 0, twice 0" } else { "NOT WELL" }
+            if findings.is_empty() { "lost 0, duplicates 0" } else { "FAILED" }
         );
         for finding in findings.iter().take(SHOWN) {
             println!("  FOUND: {finding}");
@@ -54,20 +54,20 @@ impl Report {
 
     pub fn conclude(&self) -> Result<()> {
         let faults: Vec<&str> = Fault::ALL.iter().map(|fault| fault.name()).collect();
-        println!("\nWhat was done to it, in {} rounds:", self.rounds);
+        println!("\nInjected faults in {} rounds:", self.rounds);
         self.print(&faults);
-        println!("\nWhere it died by itself:");
+        println!("\nFailpoints reached:");
         self.print(&FAILPOINTS);
-        println!("\nWhat came of it:");
+        println!("\nResults:");
         let others = self.counts.keys().filter(|what| !faults.contains(what) && !FAILPOINTS.contains(what));
         self.print(&others.copied().collect::<Vec<_>>());
         for (what, why) in &self.left_out {
-            println!("LEFT OUT: {what}; {why} is missing");
+            println!("SKIPPED: {what}; {why} is missing");
         }
         if !self.findings.is_empty() {
-            bail!("{} things were found:\n  {}", self.findings.len(), self.findings.join("\n  "));
+            bail!("{} problems found:\n  {}", self.findings.len(), self.findings.join("\n  "));
         }
-        println!("\nLost 0, told twice outside of a doubt 0, stuck 0, unexplained dead letters 0.");
+        println!("\nLost 0, duplicates without a doubt 0, stuck 0, unexplained dead letters 0.");
         Ok(())
     }
 

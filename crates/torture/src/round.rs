@@ -100,7 +100,7 @@ pub async fn run(round: Round, servers: &Servers, binary: &Path, seed: u64) -> R
     let folder = tempfile::Builder::new().prefix("campanile-torture-").tempdir()?;
     let outcome = run_in(folder.path(), round, servers, binary, seed).await;
     if !outcome.as_ref().is_ok_and(|outcome| outcome.findings.is_empty()) {
-        println!("  kept, to be looked at: {}", folder.keep().display());
+        println!("  files kept in {}", folder.keep().display());
     }
     outcome
 }
@@ -125,7 +125,7 @@ async fn run_in(folder: &Path, round: Round, servers: &Servers, binary: &Path, s
     };
     let (happened, ()) = tokio::join!(happening, producing);
     if let Err(error) = happened {
-        world.journal.find(format!("the harness could not go on: {error:#}"));
+        world.journal.find(format!("the harness failed: {error:#}"));
         heal_servers(&world).await?;
     }
     heal(&world).await?;
@@ -291,7 +291,7 @@ async fn await_quiet(world: &World) {
             Ok(under_way) if under_way.is_empty() => break,
             Ok(under_way) => under_way,
             Err(error) => {
-                world.journal.note(format_args!("the database can't be asked: {error:#}"));
+                world.journal.note(format_args!("cannot query the database: {error:#}"));
                 BTreeMap::from([("unknown", u64::MAX)])
             }
         };

@@ -27,7 +27,7 @@ pub fn whatever_is_missing(wanted: Wanted) -> Result<()> {
     install(&missing, right())?;
     match programs::find(&Places::of_this_machine(), wanted) {
         Ok(_) => Ok(()),
-        Err(missing) => bail!("Debian's packages are not enough here: {}", request(&missing)),
+        Err(missing) => bail!("Debian's packages are not sufficient: {}", request(&missing)),
     }
 }
 
@@ -54,7 +54,7 @@ fn install(missing: &[Missing], right: Right) -> Result<()> {
     if within(LIMIT, "the installation", &install).is_ok() {
         return Ok(());
     }
-    headline("Install: once more, with fresh lists of packages");
+    headline("Install: retrying after apt-get update");
     within(LIMIT, "`apt-get update`", &update)?;
     within(LIMIT, "the installation", &install)
 }

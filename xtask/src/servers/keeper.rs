@@ -84,7 +84,7 @@ fn start_all(group: &ProcessGroup, programs: &Programs, deadline: Instant) -> Re
         group.await_text(&pool, pgbouncer::READY, deadline)?;
     }
     // Without its epmd, RabbitMQ takes half a minute to give up.
-    ensure!(!group.lost_a_port(), "somebody else takes the ports of the servers, again and again");
+    ensure!(!group.lost_a_port(), "the ports of the servers are repeatedly taken by other processes");
     if let Some(process) = broker {
         group.await_text(&process, rabbitmq::READY, deadline)?;
     }

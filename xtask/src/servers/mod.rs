@@ -124,24 +124,21 @@ impl Keeper {
         }
         // A group of its own, so that Ctrl-C does not reach it: it has to clean up after that.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().context("cannot start the keeper of the servers")?;
-        let report = process.stdout.take().context("the keeper of the servers has no output")?;
+        let mut process = command.spawn().context("cannot start the server supervisor")?;
+        let report = process.stdout.take().context("the server supervisor has no output")?;
         Ok(Self { process, report: BufReader::new(report), started: Instant::now() })
     }
 
     fn ready(&mut self) -> Result<Variables> {
         let mut line = String::new();
-        self.report.read_line(&mut line).context("cannot hear the keeper of the servers")?;
+        self.report.read_line(&mut line).context("cannot read from the server supervisor")?;
         if line.is_empty() {
-            bail!("the keeper of the servers died before they were up");
+            bail!("the server supervisor died before the servers were ready");
         }
-        match serde_json::from_str(&line).context("cannot understand the keeper of the servers")? {
+        match serde_json::from_str(&line).context("cannot parse the report of the server supervisor")? {
             Report::Failed(why) => bail!("{why}"),
             Report::Ready(variables) => {
-                println!(
-                    "Servers are up, {:.1} s after they were asked for.",
-                    self.started.elapsed().as_secs_f32()
-                );
+                println!("Servers ready after {:.1} s.", self.started.elapsed().as_secs_f32());
                 Ok(variables)
             }
         }
@@ -165,10 +162,10 @@ pub fn run() -> Result<()> {
     let Some(keeper) = &mut servers.keeper else {
         bail!("{DATABASE_URL} and {BROKER_URL} name servers already; there is nothing to start");
     };
-    println!("They stay until Ctrl-C. For tests in another terminal:\n\n{}\n", exports(&variables));
+    println!("Press Ctrl-C to stop them. For tests in another terminal:\n\n{}\n", exports(&variables));
     // The keeper speaks once; its end is all that can still come.
-    keeper.report.read_line(&mut String::new()).context("cannot hear the keeper of the servers")?;
-    bail!("the keeper of the servers died")
+    keeper.report.read_line(&mut String::new()).context("cannot read from the server supervisor")?;
+    bail!("the server supervisor died")
 }
 
 fn exports(variables: &Variables) -> String {

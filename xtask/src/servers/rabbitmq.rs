@@ -149,7 +149,7 @@ fn secret() -> Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut bytes))
-        .context("there is no chance")?;
+        .context("cannot read random bytes")?;
     Ok(u128::from_ne_bytes(bytes).to_string())
 }
 

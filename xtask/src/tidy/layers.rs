@@ -68,13 +68,12 @@ fn check_member(member: &Member) -> Vec<Violation> {
 fn confined(member: &str, dependency: &str) -> Option<String> {
     let rule = CONFINED.iter().find(|rule| rule.packages.contains(&dependency))?;
     let allowed = rule.to == member || rule.except.contains(&member);
-    (!allowed)
-        .then(|| format!("{} is the only crate that knows {dependency}; call {} instead", rule.to, rule.to))
+    (!allowed).then(|| format!("only {} may depend on {dependency}; call {} instead", rule.to, rule.to))
 }
 
 fn impure(member: &str, dependency: &str) -> Option<String> {
     (member == PURE && IMPURE.contains(&dependency))
-        .then(|| format!("{PURE} is pure; take {dependency} to the crate that calls it"))
+        .then(|| format!("{PURE} is pure; move {dependency} to the calling crate"))
 }
 
 /// A crate may depend on itself: so its own tests get at what it offers behind a feature.
@@ -89,7 +88,7 @@ fn upward(member: &str, dependency: &str) -> Option<String> {
 
 fn familiar(member: &str, dependency: &str) -> Option<String> {
     (member == STRANGER && layer(dependency).is_some())
-        .then(|| format!("{member} sees HTTP and SQL, and none of our own crates such as {dependency}"))
+        .then(|| format!("{member} may use HTTP and SQL only, not our crate {dependency}"))
 }
 
 fn layer(name: &str) -> Option<u8> {

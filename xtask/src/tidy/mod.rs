@@ -36,9 +36,13 @@ pub fn run(root: &Path) -> Result<()> {
         println!("{note}");
     }
     match violations.len() {
-        0 => println!("tidy: {} files and {} packages are in order", files.len(), workspace.used().count()),
-        1 => bail!("tidy found 1 thing to mend"),
-        count => bail!("tidy found {count} things to mend"),
+        0 => println!(
+            "tidy: checked {} files and {} packages, no problems",
+            files.len(),
+            workspace.used().count()
+        ),
+        1 => bail!("tidy found 1 problem"),
+        count => bail!("tidy found {count} problems"),
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ pub fn check(file: &File) -> Option<Violation> {
     if first.is_some_and(|line| line.trim_start().starts_with(mark)) {
         return None;
     }
-    Some(Violation::new(&file.path, 1, format!("does not open with `{mark}`; say there {advice}")))
+    Some(Violation::new(&file.path, 1, format!("does not start with `{mark}`; describe there {advice}")))
 }
 
 #[cfg(test)]

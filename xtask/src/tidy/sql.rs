@@ -59,7 +59,7 @@ fn lonely(files: &[File], of: &str, twins_in: &str) -> Vec<Violation> {
         .difference(&twins)
         .filter(|name| !ALONE.iter().any(|(alone, _)| alone == *name))
         .map(|name| {
-            let message = format!("has no twin; write {twins_in}{name}, or remove what nothing calls");
+            let message = format!("has no counterpart; write {twins_in}{name}, or remove this file");
             Violation::new(format!("{of}{name}"), 1, message)
         })
         .collect()

@@ -12,9 +12,9 @@ const IN_CODE: [(&str, &str); 7] = [
     ("todo!(", "finish it"),
     ("unimplemented!(", "finish it"),
     ("dbg!(", "remove it, or log with `tracing`"),
-    ("#[allow(", "mend what the lint found, or write `#[expect(…, reason = \"…\")]`"),
-    ("#![allow(", "mend what the lint found, or write `#![expect(…, reason = \"…\")]`"),
-    ("#[ignore", "mend the test or remove it; what takes long belongs into `cargo xtask soak`"),
+    ("#[allow(", "fix what the lint found, or write `#[expect(…, reason = \"…\")]`"),
+    ("#![allow(", "fix what the lint found, or write `#![expect(…, reason = \"…\")]`"),
+    ("#[ignore", "fix or remove the test; slow tests belong in `cargo xtask soak`"),
     ("thread::sleep", "wait for what should happen instead"),
 ];
 
@@ -32,7 +32,7 @@ pub fn check(file: &File) -> Vec<Violation> {
     };
     for (index, line) in file.text.lines().enumerate() {
         if line.contains(UNFINISHED) {
-            report(index, UNFINISHED, "mend it, or write down elsewhere what is left to do");
+            report(index, UNFINISHED, "fix it, or file an issue");
         }
     }
     let mut tests = is_all_tests(file);

@@ -111,7 +111,7 @@ impl Shared {
     pub(super) fn add(&self, slot: &Arc<Slot>) -> Result<u16, Fault> {
         let mut channels = lock(&self.channels);
         let free = (1..=self.channel_max).find(|id| !channels.contains_key(id));
-        let id = free.ok_or_else(|| Fault::broken("the connection has no channel left"))?;
+        let id = free.ok_or_else(|| Fault::broken("the connection has no free channel"))?;
         channels.insert(id, Arc::clone(slot));
         Ok(id)
     }
@@ -366,7 +366,7 @@ impl Reader<'_> {
 
 impl From<Malformed> for Fault {
     fn from(_: Malformed) -> Self {
-        Self::broken("the broker said something that AMQP 0-9-1 does not know")
+        Self::broken("the broker sent an invalid AMQP 0-9-1 frame")
     }
 }
 

@@ -115,7 +115,7 @@ impl Frames {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) if error.kind() == ErrorKind::Interrupted => {}
                 Ok(Err(error)) => return Err(Fault::broken(error)),
-                Err(_) => return Err(Fault::broken("the broker has fallen silent")),
+                Err(_) => return Err(Fault::broken("no heartbeat from the broker")),
             }
         }
         Ok(())

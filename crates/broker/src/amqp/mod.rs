@@ -48,7 +48,7 @@ pub(crate) enum Fault {
     #[error("it does not answer")]
     Silent,
     /// Somebody answers, who is no broker of this kind.
-    #[error("what answers there does not speak AMQP 0-9-1 as RabbitMQ does")]
+    #[error("the server does not speak AMQP 0-9-1")]
     Alien,
 }
 

@@ -62,7 +62,7 @@ impl Address {
         };
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong("names no host"))?;
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(wrong("has options behind `?` or `#`, of which there are none"));
+            return Err(wrong("has a query or fragment, which is not supported"));
         }
         let decoded = |text: &str, default: &str| {
             let text = percent_decode_str(text).decode_utf8().map_err(|_| wrong("is not UTF-8"))?;
@@ -127,7 +127,7 @@ impl Address {
         let Self { user, vhost, .. } = self;
         if let Fault::Alien = fault {
             return BrokerError::Misconfigured(format!(
-                "{self} answers, but does not speak AMQP 0-9-1; is the port in `broker.url` right? Ports with TLS need \
+                "{self} does not speak AMQP 0-9-1; check the port in `broker.url`. TLS ports need \
                  `amqps://`"
             ));
         }
@@ -137,7 +137,7 @@ impl Address {
                  user by `rabbitmqctl add_user` (`guest` may connect from the broker's own machine only)"
             )),
             Some(NOT_ALLOWED) => BrokerError::Misconfigured(format!(
-                "RabbitMQ at {self} does not let user `{user}` into the virtual host `{vhost}`: {fault}; correct it \
+                "RabbitMQ at {self} denies user `{user}` access to the virtual host `{vhost}`: {fault}; correct it \
                  in `broker.url`, or use `rabbitmqctl add_vhost` and `rabbitmqctl set_permissions`"
             )),
             _ => self.unreachable(fault),

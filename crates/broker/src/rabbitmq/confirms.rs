@@ -129,13 +129,13 @@ impl State {
     fn answer(&mut self, key: u64, place: usize, taken: bool) {
         let Some(batch) = self.batches.get_mut(&key) else { return };
         if !taken {
-            let reason = "the broker could not take it".to_owned();
+            let reason = "the broker rejected it (nack)".to_owned();
             batch.answers[place] = Confirm::Refused { reason };
         }
         let id = &batch.messages[place].id;
         if let Some(index) = self.returned.iter().position(|(returned, _)| returned == id) {
             let (_, reason) = self.returned.swap_remove(index);
-            batch.answers[place] = Confirm::Refused { reason: format!("no queue took it: {reason}") };
+            batch.answers[place] = Confirm::Refused { reason: format!("returned as unroutable: {reason}") };
         }
         batch.missing -= 1;
         if batch.missing == 0
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(other.answers().await, Some(vec![ACCEPTED]));
         confirms.confirmed(2, false, false);
         confirms.confirmed(2, true, true);
-        let refused = Confirm::Refused { reason: "the broker could not take it".to_owned() };
+        let refused = Confirm::Refused { reason: "the broker rejected it (nack)".to_owned() };
         assert_eq!(one.answers().await, Some(vec![ACCEPTED, refused]));
     }
 

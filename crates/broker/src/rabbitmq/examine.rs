@@ -16,7 +16,7 @@ pub(super) async fn examine(config: &RabbitMqConfig) -> Vec<Finding> {
     match connect(config).await {
         Ok((address, topology, connection)) => {
             let mut findings =
-                vec![Finding::ok(BROKER, format!("RabbitMQ, {address} answers, and lets us in"))];
+                vec![Finding::ok(BROKER, format!("RabbitMQ at {address} accepts the connection"))];
             let permissions = permissions::examine(&topology, &connection, &address).await;
             let permissions = permissions.unwrap_or_else(|error| wrong(BROKER, &error));
             let may_declare = permissions.level == Level::Ok;
@@ -59,20 +59,20 @@ async fn examine_topology(topology: &Topology, connection: &Connection, may_decl
     }
     let all = topology.queues().count();
     if missing.len() == all {
-        findings.push(Finding::note(TOPOLOGY, "no queue is there yet: `campanile serve` makes them"));
+        findings.push(Finding::note(TOPOLOGY, "no queue exists yet; `campanile serve` declares them"));
         return findings;
     }
     findings.extend(examine_mailing_queue(topology, connection, &mut looker, may_declare).await);
     if !missing.is_empty() {
         let what = format!(
-            "missing: {}; an instance that runs makes them again, and publishes again what was in them",
+            "missing: {}; a running instance declares them again and republishes their messages",
             missing.join(", ")
         );
         findings.push(Finding::note(TOPOLOGY, what));
     } else if findings.is_empty() {
         findings.push(Finding::ok(
             TOPOLOGY,
-            format!("all {all} queues are there and as they should be; {ready} messages are ready"),
+            format!("all {all} queues exist with the expected arguments; {ready} messages are ready"),
         ));
     }
     findings
@@ -91,7 +91,7 @@ async fn examine_mailing_queue(
         Ok(Seen::Silent) => return Some(silent(topology, MAILING_QUEUE)),
         Ok(Seen::Missing) => {
             let name = topology.name(MAILING_QUEUE);
-            let what = format!("missing: {name}; an instance makes it when it connects");
+            let what = format!("missing: {name}; an instance declares it when it connects");
             return Some(Finding::note(TOPOLOGY, what));
         }
         Err(error) => Err(error),
@@ -105,7 +105,11 @@ fn silent(topology: &Topology, queue: &str) -> Finding {
         "restart RabbitMQ, or delete the queue (`rabbitmqctl delete_queue {name}`): an instance that runs makes it again, and \
          publishes again what was in it"
     );
-    Finding::wrong(TOPOLOGY, format!("RabbitMQ does not answer where it is about the queue `{name}`"), remedy)
+    Finding::wrong(
+        TOPOLOGY,
+        format!("RabbitMQ does not respond to requests about the queue `{name}`"),
+        remedy,
+    )
 }
 
 /// What went wrong is told with what to do about it.
@@ -114,7 +118,7 @@ fn wrong(subject: &'static str, error: &BrokerError) -> Finding {
     match (text.split_once("; "), error) {
         (Some((what, remedy)), _) => Finding::wrong(subject, what, remedy),
         (None, BrokerError::Unreachable(_)) => {
-            Finding::wrong(subject, text, "is it running, and are host and port in broker.url right?")
+            Finding::wrong(subject, text, "check that it is running, and host and port in broker.url")
         }
         (None, _) => Finding::wrong(subject, text, "correct broker.url"),
     }

@@ -46,7 +46,7 @@ pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
     let first = !shared.looked.swap(true, Ordering::Relaxed);
     if first && missing.len() == shared.loads.len() {
         // Nobody has used this broker before, so that there is nothing to lose.
-        tracing::info!("RabbitMQ has no queues of ours yet: they are made");
+        tracing::info!("no Campanile queues exist in RabbitMQ yet; declaring them");
     } else {
         for queue in missing {
             warn_of_loss(queue);
@@ -70,7 +70,10 @@ pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
 }
 
 pub(super) fn warn_of_loss(queue: &str) {
-    tracing::warn!(queue, "a queue is not in RabbitMQ: it is made, and what was in it is published again");
+    tracing::warn!(
+        queue,
+        "a queue is not in RabbitMQ: it is made, and what was messages are published again"
+    );
 }
 
 impl Link {
@@ -100,7 +103,8 @@ impl Link {
         if let Some(reason) = self.blocked() {
             return Err(reason);
         }
-        let publisher = self.publishers.get(queue).ok_or_else(|| format!("nobody publishes to `{queue}`"))?;
+        let publisher =
+            self.publishers.get(queue).ok_or_else(|| format!("no publisher for queue `{queue}`"))?;
         if let Ok(answered) = timeout(CONFIRM_WITHIN, publisher.publish(messages)).await {
             return answered.map_err(|fault| fault.to_string());
         }
@@ -122,7 +126,7 @@ impl Link {
         self.publishers
             .values()
             .find_map(Publisher::blocked)
-            .map(|reason| format!("it takes no messages at present ({reason})"))
+            .map(|reason| format!("it is blocked and accepts no messages ({reason})"))
     }
 }
 

@@ -175,8 +175,8 @@ impl Broker for RabbitMq {
         match &*self.shared.state.borrow() {
             State::Up(link) => link.blocked(),
             State::Down(reason) => Some(reason.clone()),
-            State::New => Some("it is being connected to".to_owned()),
-            State::Closed => Some("it is closed".to_owned()),
+            State::New => Some("connecting".to_owned()),
+            State::Closed => Some("closed".to_owned()),
         }
     }
 
@@ -278,7 +278,7 @@ impl Shared {
         match &*self.state.borrow() {
             State::Up(link) => Ok(Arc::clone(link)),
             State::Down(reason) => Err(BrokerError::Unreachable(reason.clone())),
-            State::New => Err(BrokerError::Unreachable("it is being connected to".to_owned())),
+            State::New => Err(BrokerError::Unreachable("connecting".to_owned())),
             State::Closed => Err(BrokerError::Closed),
         }
     }
@@ -326,9 +326,9 @@ impl Shared {
         self.left_alone.lock().unwrap_or_else(PoisonError::into_inner).insert(queue.to_owned(), until);
         tracing::warn!(
             queue = self.topology.name(queue),
-            "RabbitMQ does not answer where it is about this queue: what is meant for it waits, and all else goes on. If this \
-             does not pass, restart RabbitMQ, or delete the queue by `rabbitmqctl delete_queue`: it is made again, and what was \
-             in it is published again"
+            "RabbitMQ does not respond to requests about this queue; its messages wait, other queues continue. If this \
+             persists, restart RabbitMQ, or delete the queue with `rabbitmqctl delete_queue`: it is declared again and its \
+             messages are published again"
         );
     }
 

@@ -120,7 +120,7 @@ impl Lane {
 }
 
 fn unconfirmed() -> Fault {
-    Fault::broken("the connection broke before the broker had confirmed")
+    Fault::broken("the connection was lost before the broker confirmed")
 }
 
 fn outgoing(message: &Message) -> Outgoing<'_> {

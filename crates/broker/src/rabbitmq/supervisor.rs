@@ -51,7 +51,7 @@ pub(super) async fn run(shared: Arc<Shared>, first: Result<Link, BrokerError>) {
             other => other.to_string(),
         };
         if outage.is_news(&reason) {
-            tracing::warn!(broker = %shared.address, reason, "RabbitMQ cannot be used; it is tried again and again");
+            tracing::warn!(broker = %shared.address, reason, "RabbitMQ is unavailable; retrying");
         }
         shared.enter(State::Down(reason));
         sleep(jittered(backoff)).await;
@@ -91,7 +91,7 @@ async fn tend(shared: &Arc<Shared>, link: &Arc<Link>) -> BrokerError {
         fault = link.ended() => topology::broken(fault),
         Some(ended) = watches.join_next() => match ended {
             Ok(error) => error,
-            Err(died) => BrokerError::Unreachable(format!("looking at its queues failed: {died}")),
+            Err(died) => BrokerError::Unreachable(format!("checking its queues failed: {died}")),
         }
     }
 }

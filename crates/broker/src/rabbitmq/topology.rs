@@ -262,13 +262,13 @@ fn is_its_failure(error: &BrokerError, name: &str) -> bool {
 fn foreign(kind: &str, name: &str, wanted: &str, fault: &Fault) -> BrokerError {
     match fault.code() {
         Some(RESOURCE_LOCKED) => BrokerError::Misconfigured(format!(
-            "the {kind} `{name}` exists already, and belongs to another connection alone, where Campanile declares it \
-             for everybody ({wanted}): {fault}; close that connection, which deletes it, use another virtual host, or \
+            "the {kind} `{name}` already exists as exclusive to another connection, but Campanile declares it \
+             as shared ({wanted}): {fault}; close that connection, use another virtual host, or \
              set `broker.prefix`"
         )),
         Some(PRECONDITION_FAILED) => BrokerError::Misconfigured(format!(
-            "the {kind} `{name}` exists already, and is not as Campanile declares it ({wanted}): {fault}; delete it \
-             once nobody needs it (`rabbitmqctl delete_queue`, or the management page), use another virtual host, or set \
+            "the {kind} `{name}` already exists with other arguments than Campanile's ({wanted}): {fault}; delete it \
+             when it is no longer needed (`rabbitmqctl delete_queue`, or the management page), use another virtual host, or set \
              `broker.prefix`"
         )),
         Some(ACCESS_REFUSED) => BrokerError::Misconfigured(format!(

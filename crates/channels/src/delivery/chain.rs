@@ -87,7 +87,7 @@ impl Chain {
 
     /// There must be one at least.
     pub fn new(mut links: Vec<Link>) -> Self {
-        assert!(!links.is_empty(), "a channel has a provider");
+        assert!(!links.is_empty(), "a channel needs at least one provider");
         for (place, link) in links.iter_mut().enumerate().skip(1) {
             link.name = format!("{}-{}", link.provider.name(), place + 1);
         }

@@ -34,7 +34,7 @@ impl Cause {
     }
 }
 
-/// Whether a provider fails at present, and since when.
+/// Whether a provider is failing at present, and since when.
 #[derive(Debug, Default)]
 pub struct Trouble(Mutex<State>);
 
@@ -107,9 +107,9 @@ impl Trouble {
         let failures = std::mem::take(&mut failing.unreported);
         let seconds = now.duration_since(failing.since).as_secs();
         if refuses_us {
-            tracing::warn!(provider, %code, failures, seconds, "a provider refuses us: see `campanile doctor`");
+            tracing::warn!(provider, %code, failures, seconds, "a provider rejects our credentials or sender; run `campanile doctor`");
         } else {
-            tracing::warn!(provider, %code, failures, seconds, "a provider fails");
+            tracing::warn!(provider, %code, failures, seconds, "a provider is failing");
         }
     }
 
@@ -118,7 +118,7 @@ impl Trouble {
         // What was never told needs no end.
         if failing.told_at.is_some() {
             let seconds = failing.since.elapsed().as_secs();
-            tracing::info!(provider, failures = failing.failures, seconds, "a provider works again");
+            tracing::info!(provider, failures = failing.failures, seconds, "a provider has recovered");
         }
     }
 

@@ -135,7 +135,7 @@ impl Connection {
             connection.say("STARTTLS\r\n", until).await?;
             connection.expect(220, "answers STARTTLS", until).await?;
             if !connection.read.is_empty() {
-                return Err("spoke before encryption began, so that somebody may be in between"
+                return Err("sent data before TLS started; the connection may be intercepted"
                     .to_owned()
                     .into());
             }
@@ -164,7 +164,7 @@ impl Connection {
 
     async fn encrypted(self, server: &Server, until: Instant) -> Result<Self, String> {
         let name = ServerName::try_from(server.host.clone())
-            .map_err(|_| "has no name that a certificate could have".to_owned())?;
+            .map_err(|_| "has a host name that no certificate can be issued for".to_owned())?;
         let stream = timeout_at(until, server.tls.connect(name, self.stream))
             .await
             .map_err(|_| "did not finish the TLS handshake in time".to_owned())?
@@ -196,10 +196,12 @@ impl Connection {
             self.say(&format!("{}\r\n", BASE64_STANDARD.encode(password)), until).await?;
         } else if self.is_encrypted {
             return Err(NotOpen::refused(
-                "offers neither AUTH PLAIN nor AUTH LOGIN; leave user and password out?",
+                "offers neither AUTH PLAIN nor AUTH LOGIN; remove user and password from channels.email.url",
             ));
         } else {
-            return Err(NotOpen::refused("offers no way to log in without encryption; use tls=required?"));
+            return Err(NotOpen::refused(
+                "offers no login without encryption; set tls=required in channels.email.url",
+            ));
         }
         self.let_in(235, until).await
     }
@@ -297,7 +299,7 @@ impl Connection {
         let reply = tokio::select! {
             biased;
             reply = self.answer(next, budget.answer()) => reply,
-            () = hold.await_answer() => Err("had not answered when we had to stop".to_owned()),
+            () = hold.await_answer() => Err("had not answered before shutdown".to_owned()),
         };
         match reply {
             Err(why) => Delivery::Broken { at: Step::Letter, why },
@@ -431,12 +433,12 @@ impl Connection {
             match Reply::take(&mut self.read) {
                 Ok(Some(reply)) => return Ok(reply),
                 Ok(None) => {}
-                Err(NoReply) => return Err("says what is no SMTP".to_owned()),
+                Err(NoReply) => return Err("does not speak SMTP".to_owned()),
             }
             self.read.reserve(ROOM);
             let read = timeout_at(until, self.stream.read_buf(&mut self.read)).await;
             match read.map_err(|_| TOO_LATE.to_owned())? {
-                Ok(0) => return Err("closed the connection instead of answering".to_owned()),
+                Ok(0) => return Err("closed the connection without a response".to_owned()),
                 Ok(_) => {}
                 Err(error) => return Err(hung_up(&error)),
             }

@@ -47,12 +47,10 @@ impl Offers {
     /// Why this server can't be asked for a letter of so many bytes, if so.
     pub fn refuse(&self, to: &Mailbox, bytes: usize) -> Option<String> {
         if to.needs_utf8() && !self.smtputf8 {
-            return Some(
-                "the mail server takes no addresses in other letters than ASCII (SMTPUTF8)".to_owned(),
-            );
+            return Some("the mail server does not accept non-ASCII addresses (SMTPUTF8)".to_owned());
         }
         let max = self.max_bytes.filter(|max| bytes > *max)?;
-        Some(format!("the letter has {bytes} bytes, and the mail server takes no more than {max}"))
+        Some(format!("the message has {bytes} bytes; the mail server accepts at most {max}"))
     }
 }
 

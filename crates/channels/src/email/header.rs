@@ -29,7 +29,7 @@ pub struct ExtraHeader {
 pub enum NoHeader {
     #[error("a header's name has letters, digits and dashes, up to 70 of them")]
     Name,
-    #[error("every mail has this header by itself")]
+    #[error("this header is set by Campanile")]
     Ours,
     #[error("a header's value is one line without control characters, and not empty")]
     Control,

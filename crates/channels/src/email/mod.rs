@@ -191,14 +191,14 @@ impl Provider for Smtp {
         match self.pool.lend(None, Budget::starting_now(self.deadline, self.answer_timeout)).await {
             Ok(lent) => {
                 self.pool.give_back(lent, None);
-                Finding::ok("channels", format!("{is_sent}: {place} lets us in"))
+                Finding::ok("channels", format!("{is_sent}: login at {place} succeeded"))
             }
             Err(NotLent::Busy) => Finding::note("channels", format!("{is_sent}: all connections are in use")),
             Err(NotLent::Down(NotOpen { why, .. })) => Finding::wrong(
                 "channels",
                 format!("{is_sent}, but {place} {why}"),
-                "mails wait and are retried meanwhile; are host, port, tls, user and password in channels.email.url \
-                 right, and the server's certificate in channels.email.ca_file if it is your own?",
+                "mails are retried meanwhile; check host, port, tls, user and password in channels.email.url, \
+                 and channels.email.ca_file if the server uses a private CA",
             ),
         }
     }

@@ -29,13 +29,13 @@ impl Server {
     /// What goes wrong is told in words.
     pub async fn connect(&self, until: Instant) -> Result<TcpStream, String> {
         let connect = async {
-            let unknown = |_| format!("can't be reached: cannot resolve the name {}", self.host);
+            let unknown = |_| format!("is unreachable: host name {} does not resolve", self.host);
             let found = lookup_host((self.host.as_str(), self.port)).await.map_err(unknown)?;
             let addresses: Vec<SocketAddr> = found.collect();
-            let refused = |error: io::Error| format!("can't be reached: {}", error.kind());
+            let refused = |error: io::Error| format!("is unreachable: {}", error.kind());
             TcpStream::connect(&addresses[..]).await.map_err(refused)
         };
-        timeout_at(until, connect).await.map_err(|_| "can't be reached in time".to_owned())?
+        timeout_at(until, connect).await.map_err(|_| "could not be reached before the timeout".to_owned())?
     }
 }
 

@@ -51,17 +51,17 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
 
 /// Why there is no TLS, and what to do about a certificate that nobody vouches for.
 pub fn failed(error: &io::Error) -> String {
-    const REMEDY: &str = "give its authority, or the server's own certificate, as channels.email.ca_file";
+    const REMEDY: &str = "set channels.email.ca_file to the authority's or the server's own certificate";
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match inner {
         Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => format!(
-            "and we can't agree on TLS: its certificate is of an authority that this machine does not trust; {REMEDY}"
+            "failed the TLS handshake: its certificate was issued by an untrusted authority; {REMEDY}"
         ),
         // Among them that it says to be an authority, as self-signed ones do.
         Some(Error::InvalidCertificate(CertificateError::Other(_))) => {
-            format!("and we can't agree on TLS: {error}; {REMEDY}")
+            format!("failed the TLS handshake: {error}; {REMEDY}")
         }
-        _ => format!("and we can't agree on TLS: {error}"),
+        _ => format!("failed the TLS handshake: {error}"),
     }
 }
 

@@ -66,7 +66,7 @@ pub fn answer(delivery: Delivery, address: &str) -> Answer {
     match delivery {
         Delivery::Accepted(reply) => Outcome::Sent { external_id: external_id(&reply) }.into(),
         Delivery::Broken { at: Step::Letter, why } => {
-            let error = format!("the mail server {why}, after it had the whole letter");
+            let error = format!("the mail server {why}, after it had received the whole message");
             Answer::from(Outcome::Unanswered { error }).because(Cause::new("no answer"))
         }
         Delivery::Broken { why, .. } => {
@@ -81,9 +81,9 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
     let subject = match at {
         Step::From => "the sender",
         Step::To => "the recipient",
-        Step::Data | Step::Letter => "the letter",
+        Step::Data | Step::Letter => "the message",
     };
-    let error = format!("the mail server does not take {subject}: {}", reply.words());
+    let error = format!("the mail server rejected {subject}: {}", reply.words());
     let cause = Cause::new(reply.numbers());
     let outcome = match (reply.code, reply.enhanced) {
         (421 | 454, _) | (400..=499, Some((3, _))) => Outcome::Down { after: None, error },

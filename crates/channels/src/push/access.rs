@@ -137,7 +137,7 @@ impl Access {
                 Ok(bearer)
             }
             Err(why) => {
-                tracing::debug!(error = why.error, "there is no access token");
+                tracing::debug!(error = why.error, "no access token for FCM could be obtained");
                 *failed = Some(Failed { at: Instant::now(), why: why.clone() });
                 Err(why)
             }
@@ -147,10 +147,7 @@ impl Access {
     async fn ask(&self) -> Result<(HeaderValue, Duration), NoAccess> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let assertion = self.account.assertion(SCOPE, now).map_err(|_| {
-            refused(
-                "key",
-                "nothing can be signed with the service account's key: replace the key file".to_owned(),
-            )
+            refused("key", "the service account's key cannot sign: replace the key file".to_owned())
         })?;
         let request = self
             .http
@@ -168,7 +165,7 @@ impl Access {
         let body = http::read(response).await.unwrap_or_default();
         if status == StatusCode::OK {
             return token(&body)
-                .ok_or_else(|| passing("200", format!("{} answered without an access token", self.place())));
+                .ok_or_else(|| passing("200", format!("{} returned no access token", self.place())));
         }
         let code = serde_json::from_slice::<Refusal>(&body).ok().map(|refusal| refusal.error);
         let code = code.filter(|code| is_code(code));
@@ -176,7 +173,7 @@ impl Access {
         match (status.as_u16(), code.as_deref()) {
             (429 | 500..=599, _) => Err(NoAccess {
                 after,
-                ..passing(number, format!("{} does not serve at the moment ({status})", self.place()))
+                ..passing(number, format!("{} is temporarily unavailable ({status})", self.place()))
             }),
             (_, Some(code @ "invalid_grant")) => Err(refused(
                 format!("{number} {code}"),
@@ -189,14 +186,14 @@ impl Access {
             (400 | 401 | 403, Some(code)) => Err(refused(
                 format!("{number} {code}"),
                 format!(
-                    "{} refuses the service account ({code}): does it still exist, and is it enabled?",
+                    "{} refuses the service account ({code}): check that it exists and is enabled",
                     self.place()
                 ),
             )),
             _ => Err(refused(
                 number,
                 format!(
-                    "what answers at {} gives out no access tokens ({status}): check `token_uri` in the key file",
+                    "{} is not a token endpoint ({status}): check `token_uri` in the key file",
                     self.place()
                 ),
             )),

@@ -39,17 +39,13 @@ impl fmt::Debug for ServiceAccount {
 pub enum KeyFileError {
     #[error("the key file is not JSON (line {line}, column {column}): {ANOTHER}")]
     NotJson { line: usize, column: usize },
-    #[error(
-        "this is the file that apps are built with (google-services.json), not the key of a service account: {ANOTHER}"
-    )]
+    #[error("this is an app's google-services.json, not a service account key: {ANOTHER}")]
     OfTheApp,
-    #[error(
-        "the key file is not one of a service account, since its `type` is not `service_account`: {ANOTHER}"
-    )]
+    #[error("the key file is not a service account key: its `type` is not `service_account`; {ANOTHER}")]
     AnotherType,
     #[error("the key file has no `{0}`: {ANOTHER}")]
     Missing(&'static str),
-    #[error("`{0}` in the key file is not one of Google's: {ANOTHER}")]
+    #[error("`{0}` in the key file is invalid: {ANOTHER}")]
     Invalid(&'static str),
     #[error(
         "`private_key` in the key file is not an RSA key in PEM (PKCS#8) of at least 2048 bits; were its line breaks lost? {ANOTHER}"

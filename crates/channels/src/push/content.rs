@@ -75,7 +75,7 @@ impl<'a> Content<'a> {
     pub fn of(message: &Message<'a>, alert: &'a Alert, lifetime: Lifetime) -> Result<Self, &'static str> {
         let [title, body] = [message.title, message.body].map(shown);
         if title.is_empty() && body.is_empty() {
-            return Err("there is nothing to send: the template's title and body are empty");
+            return Err("nothing to send: the template's title and body are empty");
         }
         let ttl = lifetime.rest_seconds();
         let mut content = Content {
@@ -94,7 +94,7 @@ impl<'a> Content<'a> {
         let frame = content.request("", false).len() - 2 * STAND_IN.len();
         let room = MAX_BYTES.saturating_sub(frame);
         if message.url.is_some() && room < MIN_TEXT_BYTES {
-            return Err("the template's url is too long: it leaves no room for title and body");
+            return Err("the template's url is too long: no space is left for title and body");
         }
         // A long title leaves three quarters to the body, if the body needs them.
         content.title = shortened(title, (room / 4).max(room.saturating_sub(length(&body))));

@@ -14,11 +14,11 @@ use crate::push::content::{Alert, Content, Lifetime};
 use crate::push::reply::{Device, Reply};
 
 const SUBJECT: &str = "channels";
-const WAIT: &str = "pushes wait and are retried meanwhile; is the way to the host open, and is it FCM's?";
+const WAIT: &str =
+    "pushes are retried meanwhile; check channels.push.url and that the host is reachable from here";
 const OPEN: &str =
-    "pushes wait and are retried meanwhile; is the way to the host of `token_uri` in the key file open?";
-const REPLACE: &str =
-    "pushes wait and are retried meanwhile; correct the clock, or replace the key file by a new one";
+    "pushes are retried meanwhile; check that the host of `token_uri` in the key file is reachable from here";
+const REPLACE: &str = "pushes are retried meanwhile; correct the clock, or replace the key file";
 /// No device has it.
 const NOBODY: &str = "nobody";
 
@@ -39,16 +39,16 @@ impl Fcm {
         match self.ask(&harmless(), &bearer, times).await {
             Reply::Wrong(_) | Reply::Said(Device::Done(_)) => Finding::ok(
                 SUBJECT,
-                format!("{is_sent}: {place} lets {account} send for project {}", self.account.project_id()),
+                format!("{is_sent}: {place} accepts {account} for project {}", self.account.project_id()),
             ),
             Reply::NotLetIn => Finding::wrong(
                 SUBJECT,
                 format!("{is_sent}, but {place}: {}", self.not_let_in()),
-                "replace the key file by one of an account that is enabled",
+                "replace the key file with one of an enabled service account",
             ),
             Reply::NotAllowed => Finding::wrong(
                 SUBJECT,
-                format!("{is_sent}, but {place} does not allow it"),
+                format!("{is_sent}, but {place} denies permission"),
                 self.not_allowed(),
             ),
             Reply::Said(Device::Down { error, .. }) => {
@@ -69,7 +69,7 @@ fn harmless() -> Vec<u8> {
         event_type: "EXAMINE",
         address: NOBODY,
         name: None,
-        title: "Campanile looks whether it may send",
+        title: "Campanile checks whether it may send",
         body: "",
         html: None,
         url: None,

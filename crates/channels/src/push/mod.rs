@@ -125,7 +125,7 @@ impl Provider for Fcm {
         let (tokens, others): (Vec<_>, Vec<_>) =
             tokens(message.address).partition(|token| is_push_token(token));
         if tokens.is_empty() && others.is_empty() {
-            return rejected("there is no registration token");
+            return rejected("the recipient has no registration token");
         }
         let told = self.tell_all(&tokens, &content).await;
         let told = tokens.into_iter().zip(told);
@@ -137,7 +137,7 @@ impl Provider for Fcm {
     }
 }
 
-const TOO_LATE: &str = "its event is older than channels.push.ttl, so it was not sent";
+const TOO_LATE: &str = "not sent: the event is older than channels.push.ttl";
 
 /// Each once, in their order.
 fn tokens(address: &str) -> impl Iterator<Item = &str> {
@@ -146,7 +146,8 @@ fn tokens(address: &str) -> impl Iterator<Item = &str> {
 }
 
 fn no_token() -> Device {
-    let error = "the address is no registration token: those are of visible ASCII characters".to_owned();
+    let error =
+        "the address is not a registration token: a token has only printable ASCII characters".to_owned();
     Device::Done(AddressEnd::Rejected { error })
 }
 
@@ -204,7 +205,7 @@ impl Fcm {
     async fn post(&self, request: &[u8], bearer: &HeaderValue, times: Times) -> Reply {
         let now = Instant::now();
         if now >= times.last_start {
-            let error = "there was no time left to ask FCM for this device".to_owned();
+            let error = "the attempt's deadline was reached before this device's request".to_owned();
             return Reply::Said(Device::Retry { after: None, error });
         }
         let request = self

@@ -68,29 +68,29 @@ pub async fn reply(response: Response) -> Reply {
     let code = problem.as_ref().and_then(Problem::code).unwrap_or_default();
     match (status, code) {
         (404, "UNREGISTERED") => {
-            dead("FCM says that the app is gone from the device or has a new token (UNREGISTERED)")
+            dead("the app was uninstalled or has a new registration token (FCM: UNREGISTERED)")
         }
         (403, "SENDER_ID_MISMATCH") => rejected(
-            "FCM says that the token is of another Firebase project than the service account (SENDER_ID_MISMATCH)",
+            "the registration token belongs to another Firebase project than the service account (FCM: SENDER_ID_MISMATCH)",
         ),
         (401, "THIRD_PARTY_AUTH_ERROR" | "APNS_AUTH_ERROR") => Reply::Said(Device::Retry {
             after,
             error: format!(
-                "FCM is not let in by the device's own push service ({code}): \
+                "the device's push service rejected FCM's credentials ({code}): \
                  check the APNs key or the web push certificate in the Firebase console"
             ),
         }),
         (429, "QUOTA_EXCEEDED") => Reply::Said(Device::Retry {
             after: after.or(Some(A_MINUTE)),
-            error: "more was sent than FCM allows for the project or the device (QUOTA_EXCEEDED)".to_owned(),
+            error: "FCM's quota for the project or the device is exceeded (QUOTA_EXCEEDED)".to_owned(),
         }),
-        (429, _) => down(after.or(Some(A_MINUTE)), "429", "FCM is asked too often (429)".to_owned()),
+        (429, _) => down(after.or(Some(A_MINUTE)), "429", "FCM rate limit exceeded (429)".to_owned()),
         (503, code) if code == "UNAVAILABLE" || problem.as_ref().is_some_and(|p| p.is("UNAVAILABLE")) => {
-            down(after, "503 UNAVAILABLE", "FCM does not serve at the moment (UNAVAILABLE)".to_owned())
+            down(after, "503 UNAVAILABLE", "FCM is temporarily unavailable (UNAVAILABLE)".to_owned())
         }
-        (500..=599, _) => {
-            Reply::Said(Device::Unknown { error: format!("FCM failed ({status}) and may have accepted it") })
-        }
+        (500..=599, _) => Reply::Said(Device::Unknown {
+            error: format!("FCM failed ({status}) and may have accepted the message"),
+        }),
         (401, _) => Reply::NotLetIn,
         (403, _) => Reply::NotAllowed,
         (400, _) => match problem {
@@ -118,19 +118,17 @@ fn stranger(status: u16) -> Reply {
         None,
         status.to_string(),
         format!(
-            "what answers is hardly FCM, or does not know the project ({status}): check the address and the key file"
+            "unexpected response ({status}): the host is not FCM, or the project does not exist; check channels.push.url and the key file"
         ),
     )
 }
 
 fn wrong(problem: &Problem) -> Reply {
     let end = if problem.is_about_the_token() {
-        AddressEnd::Dead {
-            reason: "FCM says that this is no registration token (INVALID_ARGUMENT)".to_owned(),
-        }
+        AddressEnd::Dead { reason: "not a registration token (FCM: INVALID_ARGUMENT)".to_owned() }
     } else {
         let field = problem.field().map(|field| format!(", field {field}")).unwrap_or_default();
-        AddressEnd::Rejected { error: format!("FCM does not take this message (INVALID_ARGUMENT{field})") }
+        AddressEnd::Rejected { error: format!("FCM rejected this message (INVALID_ARGUMENT{field})") }
     };
     Reply::Wrong(Device::Done(end))
 }
@@ -142,7 +140,9 @@ fn accepted(status: u16, body: Option<&[u8]>) -> Device {
             Device::Done(AddressEnd::Sent { external_id: Some(name) })
         }
         Some(_) | None => Device::Unknown {
-            error: format!("FCM's answer ({status}) names no message and may mean that it has it"),
+            error: format!(
+                "FCM's response ({status}) has no message name; the message may have been accepted"
+            ),
         },
     }
 }

@@ -13,8 +13,7 @@ use crate::{Answer, Cause};
 /// There was no answer, or nobody was asked because of where the webhook leads.
 pub fn unanswered(error: &reqwest::Error) -> Answer {
     if is_caused_by::<LeadsInside>(error) {
-        let error =
-            "the Slack webhook's host leads to no public address: it may be this house's own".to_owned();
+        let error = "the Slack webhook's host does not resolve to a public address".to_owned();
         return Outcome::Rejected { error }.into();
     }
     http::unanswered("Slack", error)
@@ -45,13 +44,15 @@ pub async fn meaning(response: Response, address: &str) -> Meaning {
         200 if word == Some("ok") => Outcome::Sent { external_id: None },
         429 => return Meaning::Busy(after),
         300..=399 => {
-            let error = format!("the Slack webhook leads elsewhere ({status}), which is not followed");
+            let error = format!("the Slack webhook redirects ({status}); redirects are not followed");
             Outcome::Rejected { error }
         }
         400..=499 => return Meaning::Final(refused(status, word, address)),
-        500..=599 => Outcome::Unknown { error: format!("Slack failed ({status}) and may have posted it") },
+        500..=599 => {
+            Outcome::Unknown { error: format!("Slack failed ({status}) and may have posted the message") }
+        }
         _ => Outcome::Unknown {
-            error: format!("Slack's answer ({status}) is not its usual one and may mean that it has it"),
+            error: format!("unexpected response from Slack ({status}); the message may have been posted"),
         },
     };
     Meaning::Final(Answer::from(outcome).because(Cause::new(status.as_u16().to_string())))
@@ -60,9 +61,9 @@ pub async fn meaning(response: Response, address: &str) -> Meaning {
 /// Nothing that Slack says is repeated but a word of its own: whoever answers may say anything.
 fn refused(status: StatusCode, word: Option<&str>, address: &str) -> Answer {
     let Some((word, meaning)) = WORDS.iter().find(|(known, _)| Some(*known) == word) else {
-        return Outcome::Rejected { error: format!("Slack refuses it ({status})") }.into();
+        return Outcome::Rejected { error: format!("Slack rejected the message ({status})") }.into();
     };
-    let error = format!("Slack refuses it ({word}): {meaning}");
+    let error = format!("Slack rejected the message ({word}): {meaning}");
     let done = if NOBODY_IS_THERE.contains(word) {
         let end = AddressEnd::Dead { reason: error.clone() };
         vec![AddressDone { address: address.to_owned(), end }]
@@ -80,9 +81,9 @@ const WORDS: [(&str, &str); 17] = [
     ("action_prohibited", "an administrator has restricted posting"),
     ("channel_is_archived", "the channel is archived"),
     ("channel_not_found", "there is no such channel"),
-    ("invalid_blocks", "it does not take the message as it is written"),
-    ("invalid_blocks_format", "it does not take the message as it is written"),
-    ("invalid_payload", "it does not take the message as it is written"),
+    ("invalid_blocks", "the message format is invalid"),
+    ("invalid_blocks_format", "the message format is invalid"),
+    ("invalid_payload", "the message format is invalid"),
     ("invalid_token", "the webhook is not valid any more"),
     ("missing_text_or_fallback_or_attachments", "there is no text"),
     ("no_active_hooks", "the webhook is disabled"),
@@ -92,6 +93,6 @@ const WORDS: [(&str, &str); 17] = [
     ("no_text", "there is no text"),
     ("posting_to_general_channel_denied", "an administrator has restricted posting to this channel"),
     ("team_disabled", "the workspace is not active any more"),
-    ("too_many_attachments", "it does not take the message as it is written"),
+    ("too_many_attachments", "the message format is invalid"),
     ("user_not_found", "there is no such user"),
 ];

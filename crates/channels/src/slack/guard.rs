@@ -44,7 +44,7 @@ pub struct LeadsInside;
 
 impl fmt::Display for LeadsInside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name leads to no public address")
+        f.write_str("the name does not resolve to a public address")
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
         let both = ["10.0.0.1", "1.1.1.1", "::1"];
         assert_eq!(looked_up("hooks.slack.com", &both).await, Some(vec!["1.1.1.1".to_owned()]));
         assert_eq!(looked_up("hooks.slack.com", &["10.0.0.1", "::1"]).await, None);
-        assert_eq!(looked_up("hooks.slack.com", &[]).await, Some(vec![]), "it leads nowhere");
+        assert_eq!(looked_up("hooks.slack.com", &[]).await, Some(vec![]), "it has no host or path");
     }
 
     #[tokio::test]

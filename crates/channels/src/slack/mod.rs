@@ -89,8 +89,8 @@ impl Provider for Slack {
         if hosts.is_empty() {
             return Finding::wrong(
                 "channels",
-                format!("{channel} is sent by slack, but webhooks of no host are allowed"),
-                "name hooks.slack.com in channels.slack.allowed_hosts",
+                format!("{channel} is sent by slack, but channels.slack.allowed_hosts is empty"),
+                "add hooks.slack.com to channels.slack.allowed_hosts",
             );
         }
         Finding::ok("channels", format!("{channel} is sent by slack to webhooks of {}", hosts.join(", ")))
@@ -104,12 +104,12 @@ impl Slack {
             Err(error) => return Outcome::Rejected { error }.into(),
         };
         let Some(body) = blocks::body(message) else {
-            let error = "there is nothing to send: the template's title and body are empty".to_owned();
+            let error = "nothing to send: the template's title and body are empty".to_owned();
             return Outcome::Rejected { error }.into();
         };
         let (webhook, key) = (message.address, message.key);
         if let Err(after) = self.pacing.take_turn(webhook, key, Instant::now()) {
-            let error = "waits for its turn: others go to the same Slack webhook before it".to_owned();
+            let error = "rate limited: earlier messages to the same Slack webhook come first".to_owned();
             return Outcome::Paced { after, error }.into();
         }
         let post = self.http.post(url).timeout(self.config.deadline).json(&body);
@@ -121,7 +121,7 @@ impl Slack {
             Meaning::Final(answer) => answer,
             Meaning::Busy(wait) => {
                 let after = self.pacing.refused(webhook, key, wait.unwrap_or(WAIT), Instant::now());
-                Outcome::Paced { after, error: "Slack is asked too often (429)".to_owned() }.into()
+                Outcome::Paced { after, error: "Slack rate limit exceeded (429)".to_owned() }.into()
             }
         }
     }

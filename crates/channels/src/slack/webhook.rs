@@ -67,9 +67,7 @@ impl fmt::Display for AllowedHost {
 pub fn check(text: &str, allowed: &[AllowedHost]) -> Result<Url, String> {
     let url = webhook(text).map_err(|why| format!("the Slack webhook can't be used: {why}"))?;
     if !allowed.iter().any(|host| host.allows(&url)) {
-        return Err(
-            "the Slack webhook is of a host that channels.slack.allowed_hosts does not name".to_owned()
-        );
+        return Err("the Slack webhook's host is not in channels.slack.allowed_hosts".to_owned());
     }
     Ok(url)
 }

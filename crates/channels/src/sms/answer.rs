@@ -32,23 +32,25 @@ pub async fn meaning(response: Response, address: &str) -> Answer {
     let code = body.as_deref().and_then(|body| serde_json::from_slice::<Refusal>(body).ok()).map(|r| r.code);
     let outcome = match (status.as_u16(), code) {
         (200..=299, _) => created(status, body.as_deref()),
-        (429, _) | (400..=499, Some(20429)) => down(after, "Twilio is asked too often (429)".to_owned()),
+        (429, _) | (400..=499, Some(20429)) => down(after, "Twilio rate limit exceeded (429)".to_owned()),
         (400 | 403, Some(code)) if no_message_is_to_blame(code) => down(after, refusal(code)),
         (400 | 403, Some(code)) if NOBODY_IS_THERE.contains(&code) => return dead(address, refusal(code)),
         (400, Some(code)) => rejected(refusal(code)),
         (403, Some(code)) if THE_RECIPIENT_IS_NOT_TEXTED.contains(&code) => rejected(refusal(code)),
-        (503, Some(code)) => down(after, format!("Twilio does not serve at the moment: {}", refusal(code))),
+        (503, Some(code)) => down(after, format!("Twilio is temporarily unavailable: {}", refusal(code))),
         (500..=599, _) => {
-            Outcome::Unknown { error: format!("Twilio failed ({status}) and may have accepted it") }
+            Outcome::Unknown { error: format!("Twilio failed ({status}) and may have accepted the message") }
         }
         (401 | 403, _) => {
             let code = code.map(|code| format!(" ({})", refusal(code))).unwrap_or_default();
-            let what = format!("Twilio does not let this account do that{code}");
+            let what = format!("the Twilio account lacks permission{code}");
             down(after, format!("{what}: check channels.sms.url and the account"))
         }
         _ => down(
             after,
-            format!("what answers is hardly Twilio ({status}): check the host in channels.sms.url"),
+            format!(
+                "unexpected response ({status}), probably not from Twilio: check the host in channels.sms.url"
+            ),
         ),
     };
     let code = code.map_or_else(|| status.as_u16().to_string(), |code| format!("{} {code}", status.as_u16()));
@@ -84,9 +86,9 @@ fn refusal(code: u32) -> String {
         21265 => "a short code can't be texted",
         21266 => "the number is the sender's own",
         21268 => "a premium number can't be texted",
-        THE_CALLBACK_IS_WRONG => "it does not take the callback's URL: check server.public_url",
-        THE_QUEUE_IS_FULL => "the sender has more texts to send than it can in hours",
-        IT_IS_MAINTAINED => "it is being maintained, and takes texts again later",
+        THE_CALLBACK_IS_WRONG => "the callback URL is rejected: check server.public_url",
+        THE_QUEUE_IS_FULL => "the sender's queue at Twilio is full",
+        IT_IS_MAINTAINED => "Twilio is under maintenance",
         code if THE_SENDER_IS_WRONG.contains(&code) => {
             "the sender can't send texts: check `from` in channels.sms.url"
         }
@@ -122,7 +124,7 @@ fn created(status: StatusCode, body: Option<&[u8]>) -> Outcome {
         }
         Some(_) | None => Outcome::Unclear {
             error: format!(
-                "Twilio's answer ({status}) says yes and names no message: look there whether it was sent"
+                "Twilio accepted the message ({status}) but returned no SID: check in the Twilio console whether it was sent"
             ),
         },
     }

@@ -150,17 +150,16 @@ impl Provider for Twilio {
             Ok(StatusCode::OK) => Finding::ok(SUBJECT, format!("{is_sent}: {place} knows account {account}")),
             Ok(StatusCode::UNAUTHORIZED) => Finding::wrong(
                 SUBJECT,
-                format!("{is_sent}, but {place} does not let account {account} in"),
+                format!("{is_sent}, but {place} rejects the credentials of account {account}"),
                 "correct the account SID and the auth token in channels.sms.url",
             ),
-            Ok(status) => Finding::note(
-                SUBJECT,
-                format!("{is_sent}: {place} answers {status} to who asks for account {account}"),
-            ),
+            Ok(status) => {
+                Finding::note(SUBJECT, format!("{is_sent}: {place} returned {status} for account {account}"))
+            }
             Err(error) => Finding::wrong(
                 SUBJECT,
                 format!("{is_sent}, but {place} {}", silence(&error)),
-                "texts wait and are retried meanwhile; are the host in channels.sms.url and the way to it right?",
+                "texts are retried meanwhile; check the host in channels.sms.url and that it is reachable from here",
             ),
         }
     }
@@ -175,7 +174,7 @@ impl Twilio {
         let [title, body] = [message.title, message.body].map(without_controls);
         let text = if body.trim().is_empty() { title } else { body };
         if text.trim().is_empty() {
-            return rejected("there is nothing to send: the template's title and body are empty");
+            return rejected("nothing to send: the template's title and body are empty");
         }
         let text = segments::cut(&text, self.config.max_segments);
         let callback = self.config.status_callback.as_ref().map(|base| callback_url(base, message.key));

@@ -341,7 +341,7 @@ async fn who_is_not_connected_in_time_has_sent_nothing() {
     let google = gives_out_tokens().await;
     let answer = push(&fcm(&address.to_string(), &google.address, Duration::from_secs(1)), TOKEN).await;
     assert_eq!(kinds(&answer), ("down", Vec::new()), "{answer:?}");
-    assert_says(&answer, &["can't be reached in time"]);
+    assert_says(&answer, &["could not be reached before the timeout"]);
 }
 
 #[tokio::test]
@@ -722,5 +722,5 @@ async fn a_name_that_does_not_resolve_is_said() {
     let nowhere = format!("{}.invalid", "a".repeat(64));
     let answer = push(&fcm(&nowhere, &google.address, PATIENT), TOKEN).await;
     assert_eq!(kinds(&answer), ("down", vec![]));
-    assert_says(&answer, &["FCM can't be reached: its name does not resolve"]);
+    assert_says(&answer, &["FCM is unreachable: its host name does not resolve"]);
 }

@@ -452,5 +452,5 @@ async fn a_host_whose_name_does_not_resolve_is_told_from_one_that_is_away() {
     let config = SlackConfig { allowed_hosts, deadline: PATIENT, per_second: 1_000.0 };
     let slack = Slack::with_names(config, Arc::new(NoNames)).unwrap();
     let outcome = post(&slack, "https://hooks.example/services/T0/B0/x", "Title", "Body").await.outcome;
-    assert_eq!(outcome.error(), Some("Slack can't be reached: its name does not resolve"), "{outcome:?}");
+    assert_eq!(outcome.error(), Some("Slack is unreachable: its host name does not resolve"), "{outcome:?}");
 }

@@ -378,7 +378,7 @@ async fn who_can_not_connect_has_sent_nothing() {
     let nowhere = format!("{}.invalid", "a".repeat(64));
     let outcome = text(&twilio(&nowhere, FROM, PATIENT), "+390551234567", "T", "B").await;
     assert!(matches!(outcome, Outcome::Down { .. }), "{outcome:?}");
-    assert_discreet(&outcome, &["Twilio can't be reached: its name does not resolve"]);
+    assert_discreet(&outcome, &["Twilio is unreachable: its host name does not resolve"]);
 }
 
 /// A listener with a full backlog lets nobody in and refuses nobody.
@@ -397,7 +397,7 @@ async fn who_is_not_let_in_has_sent_nothing() {
     let twilio = twilio(&address.to_string(), FROM, Duration::from_secs(1));
     let outcome = text(&twilio, "+390551234567", "T", "B").await;
     assert!(matches!(outcome, Outcome::Down { .. }), "{outcome:?}");
-    assert_discreet(&outcome, &["can't be reached in time"]);
+    assert_discreet(&outcome, &["could not be reached before the timeout"]);
 }
 
 #[tokio::test]

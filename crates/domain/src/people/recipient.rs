@@ -100,8 +100,8 @@ impl Row for Recipient {
     fn check(&self, user_types: &UserTypes) -> Result<(), FieldError> {
         let user_type = known_user_type(user_types, "user_type", &self.user_type)?;
         match (&self.entity_type, &self.entity_id) {
-            (Some(_), None) => return Err(FieldError::new("entity_id", "is missing beside entity_type")),
-            (None, Some(_)) => return Err(FieldError::new("entity_type", "is missing beside entity_id")),
+            (Some(_), None) => return Err(FieldError::new("entity_id", "is required with entity_type")),
+            (None, Some(_)) => return Err(FieldError::new("entity_type", "is required with entity_id")),
             (Some(entity_type), Some(_)) if user_type.entity_type.as_ref() != Some(entity_type) => {
                 let belongs =
                     user_type.entity_type.as_ref().map_or("no entity".to_owned(), |t| format!("a {t}"));
@@ -117,7 +117,7 @@ impl Row for Recipient {
             plain_text(field, text.as_deref())?;
         }
         if self.locale.as_deref().is_some_and(|locale| !is_locale(locale)) {
-            return Err(FieldError::new("locale", "is no language tag such as `it` or `pt-PT`"));
+            return Err(FieldError::new("locale", "is not a language tag such as `it` or `pt-PT`"));
         }
         self.check_addresses()
     }
@@ -129,26 +129,28 @@ impl Recipient {
         if let Some(email) = &self.email {
             let why = match email.parse::<Mailbox>() {
                 Ok(_) if email.trim() == email => None,
-                Ok(_) => Some("it has blanks around it".to_owned()),
+                Ok(_) => Some("it has leading or trailing spaces".to_owned()),
                 Err(why) => Some(why.to_string()),
             };
             if let Some(why) = why {
-                let detail = format!("is no e-mail address such as name@example.com: {why}");
+                let detail = format!("is not an e-mail address such as name@example.com: {why}");
                 return Err(FieldError::new("email", detail));
             }
         }
         if let Some(phone) = self.phone.as_deref().filter(|phone| !is_e164(phone)) {
             let why = e164(phone).err().unwrap_or("write + and the digits only");
-            let detail = format!("is no phone number in E.164, such as +390550100001: {why}");
+            let detail = format!("is not an E.164 phone number, such as +390550100001: {why}");
             return Err(FieldError::new("phone", detail));
         }
         if let Some(at) = self.push_tokens.iter().position(|token| !is_push_token(token)) {
-            let detail = "is no registration token: those are of visible ASCII characters, without blanks";
+            let detail =
+                "is not a registration token: only printable ASCII characters without spaces are allowed";
             return Err(FieldError::new(&format!("push_tokens/{at}"), detail));
         }
         match self.slack_webhook.as_deref().map(webhook) {
             Some(Err(why)) => {
-                let detail = format!("is no webhook such as https://hooks.slack.com/services/...: {why}");
+                let detail =
+                    format!("is not a webhook URL such as https://hooks.slack.com/services/...: {why}");
                 Err(FieldError::new("slack_webhook", detail))
             }
             None | Some(Ok(_)) => Ok(()),

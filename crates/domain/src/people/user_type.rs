@@ -56,7 +56,7 @@ impl UserTypes {
             return Err("user_types: at least one user type is needed".to_owned());
         }
         if let Some(pair) = types.windows(2).find(|pair| pair[0].name == pair[1].name) {
-            return Err(format!("user_types: `{}` is there twice", pair[0].name));
+            return Err(format!("user_types: `{}` is defined twice", pair[0].name));
         }
         if let Some(all) = types.iter().find(|t| t.name.as_str() == "ALL") {
             return Err(format!("user_types: `{}` means everybody and can't name a user type", all.name));

@@ -199,7 +199,7 @@ impl Setting {
             let detail = format!("a {name} belongs to a {entity_type}: write `{entity_type}` here");
             return Err(FieldError::new("entity_type", detail));
         }
-        let whole = format!("a {name} has no entity: a setting is for all of them, with `*` or nothing here");
+        let whole = format!("users of type {name} have no entity; leave this field out or set it to `*`");
         if !self.entity_id.is_any() {
             return Err(FieldError::new("entity_id", whole));
         }
@@ -224,8 +224,8 @@ fn check_quiet_hours(start: Option<HourMinute>, end: Option<HourMinute>) -> Resu
             "quiet_hours_end",
             "must differ from quiet_hours_start; leave both out for no quiet hours",
         )),
-        (Some(_), None) => Err(FieldError::new("quiet_hours_end", "is missing beside quiet_hours_start")),
-        (None, Some(_)) => Err(FieldError::new("quiet_hours_start", "is missing beside quiet_hours_end")),
+        (Some(_), None) => Err(FieldError::new("quiet_hours_end", "is required with quiet_hours_start")),
+        (None, Some(_)) => Err(FieldError::new("quiet_hours_start", "is required with quiet_hours_end")),
         (Some(_), Some(_)) | (None, None) => Ok(()),
     }
 }
@@ -277,7 +277,7 @@ pub struct Audience {
     pub name: String,
     /// A user type, or `ALL`.
     pub recipient_type: UserTypeName,
-    /// JSON pointers into the event, separated by blanks; the first that leads to something counts.
+    /// JSON pointers into the event, separated by spaces; the first that leads to something counts.
     #[serde(default)]
     pub entity_path: Option<String>,
     #[serde(default)]
@@ -334,7 +334,7 @@ fn check_entity_path(path: &str) -> Result<(), FieldError> {
     plain_text("entity_path", Some(path))?;
     let wrong = |what: &str| {
         let detail = format!(
-            "{what}: expected JSON pointers into the event separated by blanks, such as /payload/restaurantId"
+            "{what}: expected JSON pointers into the event separated by spaces, such as /payload/restaurantId"
         );
         FieldError::new("entity_path", detail)
     };
@@ -388,7 +388,7 @@ impl Row for Template {
             let key = (&row.event_type, &row.channel, template::canonical_locale(tag));
             let (first, other) = *tags.entry(key).or_insert((index, tag));
             let detail =
-                || format!("`{tag}` is the same language as `{other}` of row {first}: leave one of them out");
+                || format!("`{tag}` is the same language as `{other}` in row {first}; remove one of them");
             (tag != other).then(|| (index, FieldError::new("locale", detail())))
         })
     }

@@ -78,14 +78,14 @@ fn check_tokens<'a>(kind: TagKind, inner: &'a str, tally: &mut Tally<'a>) -> Res
     }
     let tokens = tokens(inner);
     if tokens.len() > MAX_TOKENS {
-        return Err(format!("one tag has more than {MAX_TOKENS} words and signs: use several tags"));
+        return Err(format!("one tag has more than {MAX_TOKENS} tokens: use several tags"));
     }
     let keyword = match (kind, tokens.first()) {
         (TagKind::Statement, Some(Token::Name(name))) => *name,
         _ => "",
     };
     if tokens.iter().any(|token| matches!(token, Token::Sign("*" | "**"))) {
-        return Err("`*` is not there, since it repeats texts, too: write `| times(3)`".to_owned());
+        return Err("`*` is not supported; use `| times(3)`".to_owned());
     }
     if tokens.iter().filter(|token| **token == Token::Sign("|")).count() > MAX_FILTERS {
         return Err(format!("one tag has more than {MAX_FILTERS} filters: use several tags"));
@@ -94,12 +94,12 @@ fn check_tokens<'a>(kind: TagKind, inner: &'a str, tally: &mut Tally<'a>) -> Res
         return Err(format!("one tag adds more than {MAX_SUMMANDS} values: use `sum`, or several tags"));
     }
     if has_step(&tokens) {
-        return Err("a slice has no step, since going backwards copies it: use `| reverse`".to_owned());
+        return Err("slices with a step are not supported; use `| reverse`".to_owned());
     }
     match keyword {
-        "filter" => Err("`{% filter %}` is not there: use the filter where the value is written".to_owned()),
+        "filter" => Err("`{% filter %}` is not supported; apply the filter to the value".to_owned()),
         "set" if !tokens.contains(&Token::Sign("=")) => {
-            Err("`{% set %}` needs a value: `{% set name = value %}`; a block can't be kept".to_owned())
+            Err("`{% set %}` needs a value: `{% set name = value %}`; a block cannot be assigned".to_owned())
         }
         "for" if tokens.contains(&Token::Name("recursive")) => {
             Err("a loop can't be recursive: write one loop for each level".to_owned())
@@ -130,7 +130,7 @@ impl<'a> Tally<'a> {
         }
         if self.kept > MAX_KEPT_WEIGHT {
             return Err(format!(
-                "all that is kept up to here is put together from more than {MAX_KEPT_WEIGHT} values: keep less with `set`, `with` and `for`"
+                "variables set up to here combine more than {MAX_KEPT_WEIGHT} values; use fewer `set`, `with` and `for`"
             ));
         }
         Ok(())
@@ -147,12 +147,12 @@ impl<'a> Tally<'a> {
             if self.open_loops > 0 { (MAX_WEIGHT_IN_LOOP, "in a loop ") } else { (MAX_WEIGHT, "") };
         if weight > limit {
             return Err(format!(
-                "this is {place}put together from more than {limit} values, those of its parts counted in: write them in several tags"
+                "this expression {place}combines more than {limit} values, nested ones included; split it into several tags"
             ));
         }
         if looks(tokens).saturating_mul(weight) > MAX_LOOKS {
             return Err(format!(
-                "one tag compares or slices more than {MAX_LOOKS} values, those of their parts counted in: use several tags"
+                "one tag compares or slices more than {MAX_LOOKS} values, nested ones included; use several tags"
             ));
         }
         Ok(weight)

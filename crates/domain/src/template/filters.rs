@@ -139,9 +139,9 @@ fn check_size(value: &Value) -> Result<(), Error> {
 /// With everything inside, each time it is there: who sorts a list looks at the text of each item.
 fn take_size(value: &Value, left: &mut usize) -> Result<(), Error> {
     let bytes = value.as_str().map_or(ITEM_BYTES, str::len);
-    *left = left.checked_sub(bytes).ok_or_else(|| {
-        invalid(format!("a value has more than {MAX_INPUT_BYTES} bytes, those of its items counted in"))
-    })?;
+    *left = left
+        .checked_sub(bytes)
+        .ok_or_else(|| invalid(format!("a value has more than {MAX_INPUT_BYTES} bytes, items included")))?;
     let Some(object) = value.as_object() else { return Ok(()) };
     if let Some(mut pairs) = object.try_iter_pairs() {
         return pairs.try_for_each(|(name, value)| {

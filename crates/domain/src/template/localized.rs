@@ -69,11 +69,11 @@ impl Reader {
 
     fn of(state: &State) -> Result<std::sync::Arc<Reader>, Error> {
         let reader = state.lookup(READER).and_then(|reader| reader.downcast_object::<Reader>());
-        reader.ok_or_else(|| invalid("this filter has to be written out behind a `|`"))
+        reader.ok_or_else(|| invalid("this filter can only be used after a `|`"))
     }
 
     fn unable(&self, error: impl Display) -> Error {
-        invalid(format!("nobody knows how `{}` writes this: {error}", self.locale))
+        invalid(format!("cannot be formatted in locale `{}`: {error}", self.locale))
     }
 }
 

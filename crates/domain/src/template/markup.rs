@@ -112,12 +112,12 @@ pub fn check(source: &str) -> Result<(), String> {
             Piece::Text(_) => {}
             Piece::Open { name: "mj-include", .. } => {
                 return Err(format!(
-                    "line {}: `mj-include` is not there, a template is one row: copy what it would include",
+                    "line {}: `mj-include` is not supported; copy the included source into this template",
                     line(at)
                 ));
             }
             Piece::Open { name, .. } if name.starts_with("mj-") && !MJML.contains(&name) => {
-                return Err(format!("line {}: `{name}` is no element of MJML", line(at)));
+                return Err(format!("line {}: `{name}` is not an MJML element", line(at)));
             }
             Piece::Open { name, closed, .. } => {
                 if !closed && !VOID.contains(&name) {
@@ -132,7 +132,7 @@ pub fn check(source: &str) -> Result<(), String> {
                 Some((_, opened)) if opened == name => {}
                 Some((opened_at, opened)) => {
                     return Err(format!(
-                        "line {}: `</{name}>` stands where `<{opened}>` of line {} has to be closed",
+                        "line {}: found `</{name}>` where `<{opened}>` of line {} must be closed",
                         line(at),
                         line(opened_at)
                     ));

@@ -38,7 +38,7 @@ pub fn compile(source: &str) -> Result<Html, String> {
     let marked = take_out(source, &tags, &mark, Breaks::Stay);
     markup::check(&marked)?;
     if !marked.contains("<mj-body") {
-        return Err("has no `<mj-body>`, so there is nothing to show".to_owned());
+        return Err("has no `<mj-body>`".to_owned());
     }
     let options = ParserOptions::default();
     mrml::parse_with_options(&marked, &options).map_err(|error| describe(&error, &marked))?;
@@ -59,7 +59,7 @@ pub fn compile(source: &str) -> Result<Html, String> {
 fn unused_word(source: &str) -> Result<String, String> {
     let mut words = (0..100).map(|number| format!("jinja{number}x"));
     let unused = words.find(|word| !source.contains(word));
-    unused.ok_or_else(|| "has too many words such as `jinja0x`: leave some out".to_owned())
+    unused.ok_or_else(|| "contains every placeholder from `jinja0x` to `jinja99x`; remove one".to_owned())
 }
 
 /// Of line breaks inside tags: whether they stay behind them, so that lines keep their numbers, or go.
@@ -134,7 +134,7 @@ fn put_back(source: &str, tags: &[Tag<'_>], mark: &str, html: &str) -> Result<Ht
     match tags.iter().zip(&kept).find(|(_, kept)| !**kept) {
         None => Ok(Html { source: whole, lines: Some(lines) }),
         Some((tag, _)) => Err(format!(
-            "line {}: MJML keeps nothing that stands where `{}` does: put it into a text, an attribute, or between elements of the body",
+            "line {}: MJML drops `{}` at this position; move it into a text, an attribute, or between elements of the body",
             line_of(source, tag.start),
             source[tag.start..tag.end].chars().take(80).collect::<String>(),
         )),

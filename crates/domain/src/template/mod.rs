@@ -305,7 +305,7 @@ pub fn check(row: &Template) -> Result<(), FieldError> {
     if let Selector::Only(locale) = &row.locale
         && !is_locale(locale)
     {
-        let detail = "is no language tag such as `it` or `pt-BR`, nor `*` for any language";
+        let detail = "is not a language tag such as `it` or `pt-BR`, nor `*` for any language";
         return Err(FieldError::new("locale", detail));
     }
     for (field, source) in sources(row) {

@@ -18,7 +18,7 @@ pub fn checked(written: &str) -> Result<Option<String>, String> {
     };
     if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err(no_link(
-            "has a blank or a control character; use `| urlencode` for what comes from an event",
+            "has a space or a control character; use `| urlencode` for what comes from an event",
         ));
     }
     let Some((scheme, rest)) = url.split_once("://") else { return Err(no_link("has no scheme")) };
@@ -32,7 +32,7 @@ pub fn checked(written: &str) -> Result<Option<String>, String> {
     }
     if rest.is_empty() || rest.starts_with(['/', '?', '#']) && scheme.to_ascii_lowercase().starts_with("http")
     {
-        return Err(no_link("leads nowhere"));
+        return Err(no_link("has no host or path"));
     }
     Ok(Some(url.to_owned()))
 }

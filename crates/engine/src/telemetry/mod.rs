@@ -39,33 +39,27 @@ pub const OLDEST_WAITING: &str = "campanile_oldest_waiting_seconds";
 pub const QUEUE_DEPTH: &str = "campanile_queue_depth";
 
 const COUNTERS: [(&str, &str); 16] = [
-    (EVENTS_ACCEPTED, "New events that came by HTTP"),
-    (FAN_OUT_EVENTS, "Events that were decided about, a step of a large one counting as one"),
-    (FAN_OUT_ROWS, "Outbox rows that were written"),
-    (PUBLISHED, "Rows that the broker confirmed"),
-    (REFUSED, "Rows that the broker refused, each time"),
-    (RECEIVED, "Messages that were received for the first time"),
-    (REPUBLISHED, "Rows that the broker lost and that wait to be published again"),
-    (DELETED_ROWS, "Old rows that were deleted"),
-    (TAKEN_OVER, "Sends of a dead instance that were settled in its place"),
-    (SENDS, "Outcomes of sends that were written; DUE is a retry"),
-    (
-        DOUBTS,
-        "Attempts of which nobody knows whether they reached anybody, by what came of it: resend, hold or fail",
-    ),
-    (DEAD_LETTERS, "Dead letters that were written, by the stage that gave up"),
-    (DUPLICATES_REFUSED, "What came again and was not done again, by the stage that found it known"),
-    (LEASE_LOSSES, "What came too late, since somebody else had taken over what was held"),
-    (TASK_DEATHS, "Loops that died and were started again"),
-    (STAGE_CPU, "Time of a core that the loops of a stage took; drivers and attempts are not in it"),
+    (EVENTS_ACCEPTED, "Events accepted over HTTP"),
+    (FAN_OUT_EVENTS, "Events fanned out; each chunk of a large event counts as one"),
+    (FAN_OUT_ROWS, "Outbox rows written"),
+    (PUBLISHED, "Outbox rows confirmed by the broker"),
+    (REFUSED, "Outbox rows rejected by the broker, per attempt"),
+    (RECEIVED, "Messages received, without duplicates"),
+    (REPUBLISHED, "Outbox rows lost by the broker and queued for republishing"),
+    (DELETED_ROWS, "Rows deleted by retention"),
+    (TAKEN_OVER, "Sends taken over from dead instances"),
+    (SENDS, "Send outcomes by status; DUE is a retry"),
+    (DOUBTS, "Attempts with unknown delivery, by resolution: resend, hold or fail"),
+    (DEAD_LETTERS, "Dead letters written, by stage"),
+    (DUPLICATES_REFUSED, "Duplicates skipped, by stage"),
+    (LEASE_LOSSES, "Leases lost to another instance, by resource"),
+    (TASK_DEATHS, "Tasks that died and were restarted"),
+    (STAGE_CPU, "CPU time of a stage's tasks in microseconds, without drivers and provider calls"),
 ];
 
 const GAUGES: [(&str, &str); 2] = [
-    (
-        OLDEST_WAITING,
-        "How long the oldest that waits for a stage has waited; NaN while the database can't be asked",
-    ),
-    (QUEUE_DEPTH, "Undelivered messages of a queue"),
+    (OLDEST_WAITING, "Age of the oldest item waiting for a stage; NaN while the database is unavailable"),
+    (QUEUE_DEPTH, "Undelivered messages in a queue"),
 ];
 
 /// Counters without labels.
@@ -132,7 +126,7 @@ pub(crate) fn count_doubt(channel: Channel, status: SendStatus, doubts: u64) {
     metrics::counter!(DOUBTS, "channel" => channel.as_str(), "then" => then).increment(doubts);
 }
 
-/// Dead letters that were written, by the stage that gave up.
+/// Dead letters written, by stage.
 pub(crate) fn count_letters(stage: &'static str, letters: u64) {
     metrics::counter!(DEAD_LETTERS, "stage" => stage).increment(letters);
 }

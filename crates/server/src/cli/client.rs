@@ -56,11 +56,7 @@ impl Client {
             request = request.json(body);
         }
         let response = request.send().await.map_err(|error| {
-            anyhow!(
-                "no answer from {}: is a server running there? start one with `{}` ({error})",
-                self.url,
-                self.invocation.serve()
-            )
+            anyhow!("cannot reach {} ({error}); start a server with `{}`", self.url, self.invocation.serve())
         })?;
         let status = response.status();
         let text = response.text().await?;
@@ -88,7 +84,7 @@ fn kept_key(config: &Config) -> anyhow::Result<String> {
     };
     read_key(&path).with_context(|| {
         format!(
-            "no key: give --key, or --data-dir of a server on this machine ({} can't be read)",
+            "no API key: use --key, or --data-dir of a server on this machine (cannot read {})",
             path.display()
         )
     })
@@ -108,7 +104,7 @@ pub fn encoded(text: &str) -> String {
 
 fn describe(status: StatusCode, problem: &Value) -> String {
     let Some(detail) = problem.get("detail").and_then(Value::as_str) else {
-        return format!("the server answered {status}");
+        return format!("the server returned {status}");
     };
     let mut lines = vec![detail.to_owned()];
     for error in problem.get("errors").and_then(Value::as_array).into_iter().flatten() {

@@ -9,21 +9,21 @@ use crate::config::{Config, Flags, REFERENCE};
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Say whether `serve` would accept the configuration, with the same flags
+    /// Check that `serve` accepts the configuration and flags
     Check(Serve),
-    /// Print the configuration in force, secrets left out
+    /// Print the effective configuration with secrets redacted
     Print(Print),
 }
 
 pub fn check(flags: &Flags) -> CommandResult {
     Config::load_to_serve(flags)?;
-    say!("the configuration is right")?;
+    say!("the configuration is valid")?;
     Ok(())
 }
 
 #[derive(Debug, Args)]
 pub struct Print {
-    /// Print the reference instead: every key, commented, with its default
+    /// Print the reference configuration: every key with its default and a comment
     #[arg(long)]
     reference: bool,
 }

@@ -15,9 +15,9 @@ use super::{CommandError, CommandResult};
 
 #[derive(Debug, Subcommand)]
 pub enum DeadLetters {
-    /// Show what failed for good, the oldest first
+    /// List dead letters, oldest first
     List(List),
-    /// Send what failed on its way again; whoever was told already is not told twice
+    /// Replay dead letters; recipients that were already notified are not notified again
     Replay(Replay),
 }
 
@@ -25,10 +25,10 @@ pub enum DeadLetters {
 pub struct List {
     #[command(flatten)]
     filter: Filter,
-    /// Also those that were replayed already
+    /// Include replayed dead letters
     #[arg(long)]
     all: bool,
-    /// At most so many, up to 1000
+    /// Maximum number to list, up to 1000
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: usize,
 }
@@ -37,10 +37,10 @@ pub struct List {
 pub struct Replay {
     #[command(flatten)]
     filter: Filter,
-    /// Everything that was not replayed yet, which has to be said where nothing else is
+    /// Replay every dead letter that was not replayed yet; required without a filter
     #[arg(long)]
     all: bool,
-    /// At most so many [default: 10000]
+    /// Maximum number to replay [default: 10000]
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }
@@ -48,26 +48,26 @@ pub struct Replay {
 /// Letters for which everything that is given is so.
 #[derive(Debug, Args)]
 struct Filter {
-    /// This letter
+    /// The dead letter with this id
     #[arg(long, value_name = "N")]
     id: Option<i64>,
-    /// Those of this event
+    /// Dead letters of this event
     #[arg(long, value_name = "ID")]
     event: Option<String>,
-    #[arg(long, value_name = "STAGE", help = "Where it failed: fan_out, publish, receive or send")]
+    #[arg(long, value_name = "STAGE", help = "Stage that failed: fan_out, publish, receive or send")]
     stage: Option<String>,
     /// EMAIL, PUSH, SMS, WEBSOCKET or SLACK
     #[arg(long, value_name = "CHANNEL")]
     channel: Option<String>,
-    /// Those that this provider did not send
+    /// Dead letters of this provider
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
-    #[arg(long, value_name = "CODE", help = "The code of what went wrong, such as NO_RECIPIENTS")]
+    #[arg(long, value_name = "CODE", help = "Error code, such as NO_RECIPIENTS")]
     reason: Option<String>,
-    /// A part of the error's text
+    /// Text that the error contains
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
-    /// Begin behind this letter
+    /// Start after the dead letter with this id
     #[arg(long, value_name = "N")]
     cursor: Option<i64>,
 }
@@ -122,10 +122,10 @@ impl List {
         let columns = columns();
         output::write(&table(letters, self.all, Timestamp::now(), columns))?;
         if let Some(last) = page["next"].as_i64() {
-            say!("there may be more: go on with --cursor {last}")?;
+            say!("there may be more; continue with --cursor {last}")?;
         }
         let replay = client.invocation.command_lines("dead-letters replay --id ID", 4, columns);
-        say!("\nto try again, by id or any of the filters of list:\n{replay}")?;
+        say!("\nto replay, by id or by any filter of list:\n{replay}")?;
         Ok(())
     }
 }
@@ -145,9 +145,9 @@ impl Replay {
         let narrows = body.keys().any(|name| name != "cursor");
         if narrows == self.all {
             let what = if narrows {
-                "--all replays everything, and the filters only some: give one or the other"
+                "--all cannot be combined with filters; use one or the other"
             } else {
-                "which dead letters? give --id, --event, --stage, --channel, --provider, --reason or --error; or --all"
+                "no filter: use --id, --event, --stage, --channel, --provider, --reason or --error, or --all"
             };
             return Err(CommandError::Usage(what.to_owned()));
         }
@@ -183,7 +183,7 @@ async fn replayed_before(client: &Client, id: i64) -> Result<String, CommandErro
         return Err(CommandError::NotFound(format!("no dead letter has the id {id}")));
     };
     match letter["replayed_at"].as_str() {
-        Some(at) => Ok(format!("nothing to replay: dead letter {id} was replayed already, at {at}")),
+        Some(at) => Ok(format!("nothing to replay: dead letter {id} was already replayed at {at}")),
         None => Err(CommandError::NotFound(format!("dead letter {id} does not match the other filters"))),
     }
 }
@@ -197,13 +197,13 @@ fn outcome(answer: &Value, invocation: &Invocation, columns: usize) -> String {
         0 => "nothing to replay\n".to_owned(),
         count => {
             let tail = invocation.command_lines("tail", 4, columns);
-            format!("replayed {count}: see what becomes of it with\n{tail}\n")
+            format!("replayed {count}; follow the events with\n{tail}\n")
         }
     };
     let skipped = answer["skipped"].as_array().map(Vec::as_slice).unwrap_or_default();
     let total = count(answer, "skipped_total");
     if total > 0 {
-        let _ = writeln!(out, "left alone {total}:");
+        let _ = writeln!(out, "skipped {total}:");
     }
     for letter in skipped {
         let line = format!("{}  {}", letter["id"], text(letter, "reason"));
@@ -213,7 +213,7 @@ fn outcome(answer: &Value, invocation: &Invocation, columns: usize) -> String {
         let _ = writeln!(out, "  … and {more} more");
     }
     if let Some(last) = answer["next"].as_i64() {
-        let _ = writeln!(out, "there may be more: go on with --cursor {last}");
+        let _ = writeln!(out, "there may be more; continue with --cursor {last}");
     }
     out
 }

@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// End when everything has arrived, with code 0 only if it has
+    /// Exit when all sends have finished; exit code 0 only if all succeeded
     #[arg(long)]
     exit: bool,
     /// Where to listen [default: 127.0.0.1:8400, or a free port if that is taken]
@@ -77,7 +77,7 @@ impl Demo {
             }
         };
         shown?;
-        if ended { Ok(()) } else { Err(anyhow::anyhow!("not everything arrived within {PATIENCE:?}").into()) }
+        if ended { Ok(()) } else { Err(anyhow::anyhow!("not all sends finished within {PATIENCE:?}").into()) }
     }
 
     /// A taken port is no reason not to see the demo, unless it was asked for.
@@ -87,7 +87,7 @@ impl Demo {
             Err(_) if self.listen.is_none() => {
                 Ok(TcpListener::bind(SocketAddr::new(configured.ip(), 0)).await?)
             }
-            Err(error) => Err(error).with_context(|| format!("{configured} can't be listened on")),
+            Err(error) => Err(error).with_context(|| format!("cannot listen on {configured}")),
         }
     }
 }
@@ -98,12 +98,12 @@ fn fresh_folder(data_dir: &Path) -> anyhow::Result<PathBuf> {
         let name = if number == 1 { "demo".to_owned() } else { format!("demo-{number}") };
         let folder = data_dir.join(name);
         make_private(&folder)?;
-        let ours = try_lock(&folder).with_context(|| format!("{} can't be locked", folder.display()))?;
+        let ours = try_lock(&folder).with_context(|| format!("cannot lock {}", folder.display()))?;
         if ours.is_some() {
             for file in ["campanile.db", "campanile.db-wal", "campanile.db-shm", "admin.key"] {
                 match std::fs::remove_file(folder.join(file)) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        return Err(error).with_context(|| format!("{} can't be emptied", folder.display()));
+                        return Err(error).with_context(|| format!("cannot empty {}", folder.display()));
                     }
                     _ => {}
                 }
@@ -111,7 +111,7 @@ fn fresh_folder(data_dir: &Path) -> anyhow::Result<PathBuf> {
             return Ok(folder);
         }
     }
-    anyhow::bail!("a hundred demos run in {} already", data_dir.display())
+    anyhow::bail!("99 demos already run in {}; stop one", data_dir.display())
 }
 
 /// Loads the world, emits the events, and prints what came of each. Answers whether everything arrived.
@@ -143,8 +143,8 @@ async fn show(served: &Served, config: &Config, prefix: &str) -> Result<bool, Co
     }
     let count = events.len();
     let total = format!(
-        "{count} events: {sent} sends arrived ({captured} captured here instead of leaving this machine), \
-         {kept} are kept for the inbox, which is not there yet, {withheld} withheld for the reasons above."
+        "{count} events: {sent} sent ({captured} captured locally, not delivered), \
+         {kept} held for the inbox (not implemented yet), {withheld} suppressed for the reasons above."
     );
     say!("{}", wrapped(&total, 0, 0, columns()))?;
     Ok(all)
@@ -215,7 +215,7 @@ async fn stay(served: Served, config: &Config, prefix: &str) -> CommandResult {
     let commands = commands.map(|command| invocation.command_lines(&command, 4, columns)).join("\n");
     let key = quoted(&config.data_dir.join("admin.key").display().to_string());
     let asked = say!(
-        "\nStill up at {url}, until Ctrl-C.\nAsk it, from another terminal in this folder:\n\n{commands}\n    \
+        "\nRunning at {url}; press Ctrl-C to stop.\nTry these from another terminal in this folder:\n\n{commands}\n    \
          curl -H \"Authorization: Bearer $(cat {key})\" \\\n        {url}/v1/captured\n"
     );
     // Nobody reads: nobody would see how to ask it.

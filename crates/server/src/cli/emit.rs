@@ -18,7 +18,7 @@ pub struct EventArgs {
     /// The event's type, such as `RESERVATION_REQUESTED`
     #[arg(long = "type", value_name = "TYPE")]
     pub event_type: String,
-    /// What it is about, such as `RESTAURANT:5`
+    /// The aggregate, such as `RESTAURANT:5`
     #[arg(long, value_name = "TYPE:ID")]
     pub aggregate: String,
     /// The payload: a JSON object, @FILE, or @- for standard input
@@ -69,9 +69,7 @@ fn read_text(flag: &str, given: &str) -> Result<String, CommandError> {
             std::io::stdin().read_to_string(&mut text)?;
             text
         }
-        Some(file) => {
-            std::fs::read_to_string(file).with_context(|| format!("{flag}: {file} can't be read"))?
-        }
+        Some(file) => std::fs::read_to_string(file).with_context(|| format!("{flag}: cannot read {file}"))?,
     })
 }
 
@@ -79,7 +77,7 @@ fn read_text(flag: &str, given: &str) -> Result<String, CommandError> {
 pub struct Emit {
     #[command(flatten)]
     event: EventArgs,
-    /// The event's id; the same id again is the same event [default: a new one]
+    /// The event id; emitting an id again has no effect [default: a new id]
     #[arg(long, value_name = "ID")]
     id: Option<String>,
 }
@@ -95,9 +93,9 @@ impl Emit {
             say!("{answer}")?;
         } else if answer["created"] == json!(true) {
             let trace = client.invocation.command_lines(&format!("trace {}", quoted(&id)), 4, columns());
-            say!("accepted {id}\nsee what happens:\n{trace}")?;
+            say!("accepted {id}\nfollow it with:\n{trace}")?;
         } else {
-            say!("{}", wrapped(&format!("known already: {id}; nobody is told again"), 0, 0, columns()))?;
+            say!("{}", wrapped(&format!("already accepted: {id}; nothing is sent again"), 0, 0, columns()))?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use super::trace_table;
 pub struct Explain {
     #[command(flatten)]
     event: EventArgs,
-    /// As if it were then (RFC 3339), for quiet hours
+    /// Evaluate at this time (RFC 3339), for example to test quiet hours
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
 }

@@ -35,7 +35,7 @@ pub fn listing(header: &[&str], note: &str, rows: &[Row], columns: usize) -> Str
         rows.iter().map(|row| block(header, row, columns)).collect()
     };
     if out.contains('…') {
-        format!("{out}the rest of what ends with … is shown by --json\n")
+        format!("{out}text ending in … is truncated; --json shows all of it\n")
     } else {
         out
     }
@@ -106,7 +106,7 @@ mod tests {
         assert!(lines[1].starts_with("1   SENT    evt-1  üü") && lines[1].ends_with("ü…"), "{shown}");
         assert_eq!(lines[1].chars().count(), 60);
         assert_eq!(lines[2], "2   SENT    -      busy");
-        assert_eq!(lines[3], "the rest of what ends with … is shown by --json");
+        assert_eq!(lines[3], "text ending in … is truncated; --json shows all of it");
         assert!(!listing(&HEADER, "ERROR", &rows, 100).contains('…'));
     }
 

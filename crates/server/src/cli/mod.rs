@@ -38,7 +38,7 @@ use serve::{Backend, Serve};
 /// What still reads when the command is done is waited for so long, and then left behind.
 const LAST_READS: Duration = Duration::from_secs(1);
 
-/// Tells everybody whom an event concerns, once: e-mail, push, SMS, web socket, Slack.
+/// Self-hosted notification engine: e-mail, push, SMS, WebSocket and Slack.
 #[derive(Debug, Parser)]
 #[command(name = "campanile", version, propagate_version = true)]
 struct Cli {
@@ -53,49 +53,49 @@ struct Common {
     /// A configuration file; `campanile config print` shows every key
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where the embedded database and the admin key are kept [default: ./campanile-data]
+    /// Folder of the embedded database and the admin key [default: ./campanile-data]
     #[arg(long, global = true, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
-    /// The server to speak to [default: the configured address on this machine]
+    /// The server's URL [default: the configured address on this machine]
     #[arg(long, global = true, env = "CAMPANILE_URL", value_name = "URL")]
     url: Option<String>,
-    /// The key to present [default: the data folder's admin.key]
+    /// The API key [default: admin.key in the data folder]
     #[arg(long, global = true, value_name = "KEY")]
     key: Option<String>,
-    /// Print the server's JSON instead of a text for people
+    /// Print JSON instead of text
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show the whole pipeline at work, on the embedded defaults
+    /// Run the whole pipeline with example data and no configuration
     Demo(demo::Demo),
     /// Run the server
     Serve(Serve),
-    /// Make or upgrade the tables, and end
+    /// Create or upgrade the database schema, then exit
     Migrate(serve::Migrate),
-    /// Load rules that ship with Campanile
+    /// Load a built-in set of rules
     #[command(subcommand)]
     Preset(preset::Preset),
-    /// Hand in an event
+    /// Emit an event
     Emit(emit::Emit),
-    /// What happened to an event: who was considered, what was decided and why, where each row is
+    /// Show an event's recipients, decisions and delivery status
     Trace(trace::Trace),
-    /// Who would be told of an event, and why not the others; nothing is sent
+    /// Show who would be notified of an event and why; sends nothing
     Explain(explain::Explain),
-    /// Watch events as they come
+    /// Follow new events
     Tail(tail::Tail),
-    /// See what a template makes of an event, or load templates from a folder
+    /// Render a template, or load templates from a folder
     #[command(subcommand)]
     Template(template::TemplateCommand),
-    /// What nobody tries again by itself: look at it, or send it on its way again
+    /// List or replay dead letters (permanent failures)
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLetters),
-    /// What became of each send; and what to do with those of which nobody knows whether they arrived
+    /// List sends, and resolve sends whose delivery is unknown (IN_DOUBT)
     #[command(subcommand)]
     Sends(sends::Sends),
-    /// Say what is reachable, what is misconfigured, and what to do about it; nothing is changed
+    /// Diagnose connectivity and configuration problems; changes nothing
     Doctor(doctor::Doctor),
     /// Check or print the configuration
     #[command(subcommand)]
@@ -128,7 +128,7 @@ pub fn run() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("campanile: no threads to run on: {error}");
+            eprintln!("campanile: cannot start the runtime: {error}");
             return ExitCode::FAILURE;
         }
     };

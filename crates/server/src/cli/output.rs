@@ -19,7 +19,7 @@ pub struct ReaderGone;
 
 impl std::fmt::Display for ReaderGone {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("nobody reads the output any more")
+        f.write_str("standard output was closed")
     }
 }
 
@@ -36,7 +36,7 @@ pub fn write(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(escaped(text, &['\n', '\t', '\u{1b}']).as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(ReaderGone.into()),
-        other => other.context("standard output can't be written"),
+        other => other.context("cannot write to standard output"),
     }
 }
 

@@ -14,7 +14,7 @@ const LAYOUT: &str = include_str!("../../presets/layout.mjml");
 
 #[derive(Debug, Subcommand)]
 pub enum Preset {
-    /// Write the audiences, routing and templates of a preset; rows with the same keys are replaced
+    /// Write a preset's audiences, routing and templates, replacing rows with the same keys
     Load {
         /// `restaurant`: reservations, orders, partners, chats and registrations, in English, Italian and Portuguese
         #[arg(value_parser = ["restaurant"])]
@@ -51,7 +51,7 @@ pub async fn load(client: &Client, rows: &str) -> Result<u64, super::CommandErro
 }
 
 fn parsed(rows: &str) -> anyhow::Result<Value> {
-    serde_json::from_str(rows).context("a preset that ships with the binary is JSON")
+    serde_json::from_str(rows).context("the built-in preset is not valid JSON")
 }
 
 /// Writes each array of an object to the path of its name.

@@ -23,11 +23,11 @@ const MAX_LISTED: usize = 20;
 
 #[derive(Debug, Subcommand)]
 pub enum Sends {
-    /// Show sends: those in doubt or due as they wait, all others the newest first
+    /// List sends: IN_DOUBT and DUE oldest first, others newest first
     List(List),
-    /// Send once more what is in doubt; who was told already is told again
+    /// Resend sends in doubt; recipients that already got the message get it twice
     Resend(Resend),
-    /// Say what became of sends in doubt, where you know
+    /// Settle sends in doubt whose outcome you know
     Settle(Settle),
 }
 
@@ -37,10 +37,10 @@ pub struct List {
     status: Option<String>,
     #[command(flatten)]
     filter: Filter,
-    /// At most so many, up to 1000
+    /// Maximum number to list, up to 1000
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: usize,
-    /// Begin where a list ended
+    /// Continue after an earlier list
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
 }
@@ -55,7 +55,7 @@ pub struct Resend {
 pub struct Settle {
     #[command(flatten)]
     chosen: Chosen,
-    /// What became of them
+    /// The outcome
     #[arg(long = "as", value_name = "END", value_enum, ignore_case = true)]
     end: End,
 }
@@ -70,15 +70,15 @@ enum End {
 /// Which sends in doubt are meant.
 #[derive(Debug, Args)]
 struct Chosen {
-    /// Sends by their id, as `sends list` shows it
+    /// Send ids, as shown by `sends list`
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// Every send in doubt that matches the filters, or simply every one
+    /// Every send in doubt that matches the filters
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     filter: Filter,
-    /// Why: it is kept with the send
+    /// A note stored with the send
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 }
@@ -89,13 +89,13 @@ struct Filter {
     /// EMAIL, PUSH, SMS, WEBSOCKET or SLACK
     #[arg(long, value_name = "CHANNEL")]
     channel: Option<String>,
-    /// Those of this event
+    /// Sends of this event
     #[arg(long, value_name = "ID")]
     event: Option<String>,
-    /// Those of this user
+    /// Sends to this user
     #[arg(long, value_name = "TYPE:ID")]
     user: Option<String>,
-    /// Those that this provider was asked to send
+    /// Sends of this provider
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
 }
@@ -158,12 +158,12 @@ impl List {
         let columns = columns();
         output::write(&table(&page.items, Timestamp::now(), columns))?;
         if let Some(next) = &page.next {
-            say!("there may be more: go on with --cursor '{next}'")?;
+            say!("there may be more; continue with --cursor '{next}'")?;
         }
         if page.items.iter().any(|send| send["status"] == "IN_DOUBT") {
             let [resend, settle] = ["sends resend ID", "sends settle ID --as SENT|FAILED"]
                 .map(|command| client.invocation.command_lines(command, 4, columns));
-            say!("\nto end a doubt:\n{resend}\n{settle}")?;
+            say!("\nto resolve a send in doubt:\n{resend}\n{settle}")?;
         }
         Ok(())
     }
@@ -205,7 +205,7 @@ impl Chosen {
         let given = self.filter.given()?;
         let by_filter = self.all || !given.is_empty();
         if by_filter != self.ids.is_empty() || (!given.is_empty() && !self.all) {
-            let what = "which sends? give their ids, or --all, which --channel, --event, --user and --provider narrow";
+            let what = "no sends selected: give ids, or --all with optional --channel, --event, --user and --provider";
             return Err(CommandError::Usage(what.to_owned()));
         }
         if let [id] = &self.ids[..] {
@@ -236,7 +236,7 @@ impl Chosen {
         }
         // Who was named and left alone is a failure. Of all that match, somebody else may have been faster.
         let failed = if self.all { done == 0 && !left.is_empty() } else { !left.is_empty() };
-        if failed { Err(anyhow!("{} of {} were left alone", left.len(), ids.len()).into()) } else { Ok(()) }
+        if failed { Err(anyhow!("{} of {} were skipped", left.len(), ids.len()).into()) } else { Ok(()) }
     }
 }
 
@@ -264,11 +264,11 @@ async fn all_in_doubt(
 fn outcome(verb: &str, done: usize, left: &[(&String, String)]) -> String {
     let mut out = match (verb, done) {
         (_, 0) => "nothing was changed\n".to_owned(),
-        ("resend", done) => format!("{done} are due again: they go out at once\n"),
+        ("resend", done) => format!("{done} are due again and will be sent now\n"),
         (_, done) => format!("settled {done}\n"),
     };
     if !left.is_empty() {
-        let _ = writeln!(out, "left alone {}:", left.len());
+        let _ = writeln!(out, "skipped {}:", left.len());
     }
     for (_, why) in left.iter().take(MAX_LISTED) {
         let _ = writeln!(out, "{}", wrapped(why, 2, 4, columns()));

@@ -21,7 +21,7 @@ pub struct Serve {
     /// Where to listen [default: 127.0.0.1:8400]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// What this instance runs, separated by commas, of `api`, `fan_out`, `publish`, `receive`, `send`, `mailings`,
+    /// Roles of this instance, separated by commas: `api`, `fan_out`, `publish`, `receive`, `send`, `mailings`,
     /// `recover` [default: all]
     #[arg(long, value_name = "ROLES", value_parser = roles)]
     pub roles: Option<String>,
@@ -56,7 +56,10 @@ impl Serve {
         // A server goes on when nobody reads what it says.
         drop(say!("Campanile listens on http://{}", served.address));
         if !served.captured.is_empty() {
-            drop(say!("{} are captured, not sent: see GET /v1/captured", served.captured.join(", ")));
+            drop(say!(
+                "{} messages are captured, not sent; see GET /v1/captured",
+                served.captured.join(", ")
+            ));
         }
         let lost = tokio::select! {
             () = &mut told_to_stop => None,
@@ -82,7 +85,7 @@ impl Migrate {
         let place = match config.database.choice(&config.data_dir)? {
             DatabaseChoice::Sqlite { path } => {
                 data_folder::make(&config)?;
-                Sqlite::open(&path).context("the tables can't be made or upgraded")?;
+                Sqlite::open(&path).context("cannot create or upgrade the schema")?;
                 path.display().to_string()
             }
             DatabaseChoice::Postgres(postgres) => {

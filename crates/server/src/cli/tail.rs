@@ -19,7 +19,7 @@ const MAX_PAGES_AGAIN: usize = 5;
 
 #[derive(Debug, Args)]
 pub struct Tail {
-    /// Begin with so many that are there already
+    /// Number of existing events to show first
     #[arg(long, short = 'n', default_value_t = 10)]
     lines: usize,
 }

@@ -14,9 +14,9 @@ use super::{CommandError, CommandResult};
 
 #[derive(Debug, Subcommand)]
 pub enum TemplateCommand {
-    /// Show what a recipient would read; nothing is sent
+    /// Render a message as a recipient would see it; sends nothing
     Render(Render),
-    /// Write the templates of a folder, all or nothing; rows with the same keys are replaced, others stay
+    /// Load all templates of a folder in one transaction, replacing rows with the same keys
     Load {
         /// Files such as `ORDER_CREATED/EMAIL.it.txt` and `ORDER_CREATED/EMAIL.it.mjml`; `any` stands for `*`
         folder: PathBuf,
@@ -34,13 +34,13 @@ pub struct Render {
     /// EMAIL, PUSH, SMS, WEBSOCKET or SLACK [default: the inbox]
     #[arg(long, value_name = "CHANNEL")]
     channel: Option<String>,
-    /// The language to read it in [default: the recipient's]
+    /// Locale [default: the recipient's]
     #[arg(long, value_name = "LOCALE")]
     locale: Option<String>,
-    /// For this recipient [default: nobody in particular]
+    /// Render for this user [default: an example recipient]
     #[arg(long, value_name = "TYPE:ID", conflicts_with = "recipient")]
     user: Option<String>,
-    /// For a made-up recipient: a JSON object, @FILE, or @-
+    /// Render for an example recipient: a JSON object, @FILE, or @-
     #[arg(long, value_name = "JSON|@FILE")]
     recipient: Option<String>,
     /// Only the HTML
@@ -78,8 +78,7 @@ impl Render {
         let html = answer["html"].as_str();
         if let Some(file) = &self.out {
             let html = html.ok_or_else(|| self.no_html())?;
-            std::fs::write(file, html)
-                .with_context(|| format!("--out: {} can't be written", file.display()))?;
+            std::fs::write(file, html).with_context(|| format!("--out: cannot write {}", file.display()))?;
         }
         if as_json {
             say!("{answer}")?;
@@ -117,7 +116,7 @@ impl Render {
     fn event(&self) -> Result<Value, CommandError> {
         if self.event.starts_with(['{', '@']) {
             if self.payload.is_some() {
-                let what = "--payload goes with an event type; this event has its payload in it";
+                let what = "--payload requires an event type; this event already contains its payload";
                 return Err(CommandError::Usage(what.to_owned()));
             }
             return read_json("--event", &self.event);
@@ -128,8 +127,7 @@ impl Render {
 
     fn no_html(&self) -> CommandError {
         let channel = self.channel.as_deref().unwrap_or("the inbox").to_uppercase();
-        anyhow!("no template for this event and {channel} has HTML: give one `html` with PUT /v1/templates")
-            .into()
+        anyhow!("no template for this event and {channel} has HTML; set `html` with PUT /v1/templates").into()
     }
 
     fn shown(&self, answer: &Value) -> String {
@@ -138,7 +136,8 @@ impl Render {
         if self.text {
             return words;
         }
-        let template = answer["template"].as_str().unwrap_or("none, so the title is the event type in words");
+        let template =
+            answer["template"].as_str().unwrap_or("none (the title is derived from the event type)");
         let html = match (answer["html"].as_str(), &self.out) {
             (None, _) => "none".to_owned(),
             (Some(html), None) => {

@@ -20,7 +20,7 @@ pub fn read(folder: &Path) -> anyhow::Result<Vec<Value>> {
     for event_type in entries(folder)? {
         if !event_type.is_dir() {
             bail!(
-                "{} is not a folder: templates lie in folders named as their event type",
+                "{} is not a folder; put templates in folders named after their event type",
                 event_type.display()
             );
         }
@@ -30,20 +30,23 @@ pub fn read(folder: &Path) -> anyhow::Result<Vec<Value>> {
             let row = &mut rows.entry(key).or_insert_with(|| (file.clone(), Map::new())).1;
             for (field, value) in fields {
                 if row.insert(field.to_owned(), value).is_some() {
-                    bail!("{}: its template has a second {field}: keep one of them", file.display());
+                    bail!("{}: duplicate {field} for this template; remove one", file.display());
                 }
             }
         }
     }
     if rows.is_empty() {
-        bail!("{} has no templates: expected files such as ORDER_CREATED/EMAIL.it.txt", folder.display());
+        bail!(
+            "{} contains no templates; expected files such as ORDER_CREATED/EMAIL.it.txt",
+            folder.display()
+        );
     }
     rows.into_iter().map(|(key, (file, row))| checked(key, &file, row)).collect()
 }
 
 /// In order, but for what hides and what explains.
 fn entries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let unreadable = || format!("{} can't be read", folder.display());
+    let unreadable = || format!("cannot read {}", folder.display());
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder).with_context(unreadable)? {
         let path = entry.with_context(unreadable)?.path();
@@ -81,15 +84,15 @@ fn named(file: &Path, event_type: &str) -> anyhow::Result<(Key, String)> {
 
 fn fields(file: &Path, extension: &str) -> anyhow::Result<Vec<(&'static str, Value)>> {
     let length = fs::metadata(file).map(|metadata| metadata.len());
-    let length = length.with_context(|| format!("{} can't be read", file.display()))?;
+    let length = length.with_context(|| format!("cannot read {}", file.display()))?;
     if length > template::MAX_SOURCE_BYTES as u64 {
         bail!("{} has more than {} bytes", file.display(), template::MAX_SOURCE_BYTES);
     }
-    let text = fs::read_to_string(file).with_context(|| format!("{} can't be read", file.display()))?;
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     // Some editors begin a file with a mark that nobody sees; in a subject or before `<mjml` it would matter.
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     if extension == "mjml" && !text.trim_start().starts_with("<mjml") {
-        bail!("{} does not begin with <mjml, so it would go out as it stands: name it .html", file.display());
+        bail!("{} does not start with <mjml and would be sent unchanged; rename it to .html", file.display());
     }
     if extension == "url" {
         return Ok(vec![("url", json!(text.trim()))]);
@@ -100,10 +103,7 @@ fn fields(file: &Path, extension: &str) -> anyhow::Result<Vec<(&'static str, Val
     let text = text.replace("\r\n", "\n");
     let (title, body) = text.split_once('\n').unwrap_or((&text, ""));
     if !body.is_empty() && !body.starts_with('\n') {
-        bail!(
-            "{}: the first line is the title, and an empty line has to part it from the body",
-            file.display()
-        );
+        bail!("{}: put an empty line between the title (first line) and the body", file.display());
     }
     Ok(vec![("title", json!(title.trim())), ("body", json!(body.trim()))])
 }

@@ -42,7 +42,7 @@ pub fn trace(trace: &Value) -> String {
         let _ = writeln!(out, "\n{}\n{stages}", bold("Stages"));
     }
     if let Some(next) = trace["next"].as_str() {
-        let _ = writeln!(out, "more recipients behind {next}: ask for one with --user TYPE:ID");
+        let _ = writeln!(out, "more recipients after {next}; show one with --user TYPE:ID");
     }
     out.trim_end().to_owned()
 }
@@ -59,7 +59,7 @@ pub fn short(trace: &Value, place: &str) -> String {
 /// What `explain` answers.
 pub fn decisions(event_type: &str, aggregate: &str, answer: &Value) -> String {
     if let Some(detail) = answer["failure"]["detail"].as_str() {
-        let line = format!("nobody would be told: {}: {detail}", text(&answer["failure"], "code"));
+        let line = format!("no recipients: {}: {detail}", text(&answer["failure"], "code"));
         return wrapped(&line, 0, 2, columns());
     }
     let people = answer["decisions"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -71,10 +71,10 @@ pub fn decisions(event_type: &str, aggregate: &str, answer: &Value) -> String {
     };
     let mut out = format!("{}\n{}", table(&heading, people, cell), details(people));
     for audience in answer["empty_audiences"].as_array().into_iter().flatten() {
-        let _ = writeln!(out, "nobody in {}", audience.as_str().unwrap_or_default());
+        let _ = writeln!(out, "no recipients in audience {}", audience.as_str().unwrap_or_default());
     }
     if answer["truncated"] == true {
-        let _ = writeln!(out, "… and more recipients than are shown");
+        let _ = writeln!(out, "… and more recipients");
     }
     out.trim_end().to_owned()
 }
@@ -108,7 +108,7 @@ fn summary(trace: &Value) -> String {
             let verdicts = wrapped(&verdicts.join(", "), 13, 13, columns());
             let _ = writeln!(out, "  {channel:<10} {}", verdicts.trim_start());
         }
-        let _ = writeln!(out, "one recipient's own: --user TYPE:ID");
+        let _ = writeln!(out, "show one recipient with --user TYPE:ID");
     }
     out
 }

@@ -105,7 +105,7 @@ impl SecretUrl {
             return Ok(self.0.clone());
         }
         let text = std::fs::read_to_string(file)
-            .with_context(|| format!("{section}.url_file {} can't be read", file.display()))?;
+            .with_context(|| format!("cannot read {section}.url_file {}", file.display()))?;
         Ok(text.trim().to_owned())
     }
 
@@ -200,7 +200,7 @@ impl Serialize for SecretUrls {
 /// A URL without what may be secret in it.
 fn scheme(url: &str) -> String {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_scheme(scheme));
-    scheme.map_or_else(|| "what is given".to_owned(), |scheme| format!("{scheme}:…"))
+    scheme.map_or_else(|| "the value".to_owned(), |scheme| format!("{scheme}:…"))
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -230,7 +230,7 @@ mod tests {
         let several = SecretUrls(SecretUrl("smtp://a:s1@one smtp://b:s2@two?tls=none".to_owned()));
         assert_eq!(several.redacted(), "smtp://a:(redacted)@one smtp://b:(redacted)@two?tls=none");
         assert_eq!(redacted("postgres://one:5432,[::1]:5433/shop"), "postgres://one:5432,[::1]:5433/shop");
-        assert_eq!(scheme("host=db password=secret:x"), "what is given");
+        assert_eq!(scheme("host=db password=secret:x"), "the value");
         assert_eq!(scheme("mysql://anna:secret@db"), "mysql:…");
     }
 

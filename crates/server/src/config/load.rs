@@ -26,7 +26,7 @@ impl Config {
         let mut builder = config::Config::builder().add_source(File::from_str(REFERENCE, FileFormat::Toml));
         if let Some(file) = &flags.file {
             let text = std::fs::read_to_string(file)
-                .with_context(|| format!("the configuration file {} can't be read", file.display()))?;
+                .with_context(|| format!("cannot read the configuration file {}", file.display()))?;
             builder = builder.add_source(File::from_str(&text, FileFormat::Toml));
         }
         let variables = variables();
@@ -51,7 +51,7 @@ impl Config {
                 builder = builder.set_override(key, value.as_str())?;
             }
         }
-        let loaded = builder.build().context("the configuration can't be read")?;
+        let loaded = builder.build().context("cannot read the configuration")?;
         let config: Config = serde_path_to_error::deserialize(loaded).map_err(|error| {
             let path = error.path().to_string();
             let variable = format!("CAMPANILE_{}", path.replace('.', "__").to_uppercase());

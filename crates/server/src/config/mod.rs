@@ -92,7 +92,10 @@ impl Server {
             matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none()
         });
         url.map(Some).with_context(|| {
-            format!("server.public_url: `{}` is no URL; use https://campanile.example.com", self.public_url)
+            format!(
+                "server.public_url: `{}` is not a valid URL; use https://campanile.example.com",
+                self.public_url
+            )
         })
     }
 }
@@ -112,8 +115,8 @@ impl Auth {
             return Ok(Some(self.admin_key.clone()));
         }
         let Some(file) = given(&self.admin_key_file) else { return Ok(None) };
-        let key = read_key(&file)
-            .with_context(|| format!("auth.admin_key_file {} can't be read", file.display()))?;
+        let key =
+            read_key(&file).with_context(|| format!("cannot read auth.admin_key_file {}", file.display()))?;
         Ok(Some(key))
     }
 }
@@ -255,14 +258,14 @@ impl Config {
         let missing = self.roles()?.missing();
         // Nobody else can run what this instance leaves out.
         let alone = match (&database, &broker) {
-            (DatabaseChoice::Sqlite { .. }, _) => Some("SQLite serves one instance"),
-            (_, BrokerChoice::InProcess) => Some("the in-process broker serves one instance"),
+            (DatabaseChoice::Sqlite { .. }, _) => Some("SQLite supports one instance"),
+            (_, BrokerChoice::InProcess) => Some("the in-process broker supports one instance"),
             (DatabaseChoice::Postgres(_), BrokerChoice::RabbitMq(_)) => None,
         };
         if let Some(why) = alone.filter(|_| !missing.is_empty()) {
             let missing: Vec<&str> = missing.into_iter().map(campanile_engine::Role::as_str).collect();
             bail!(
-                "engine.roles: {why}, and nobody would run {}; add them, or use PostgreSQL and RabbitMQ",
+                "engine.roles: {why}, but this instance does not run {}; add these roles, or use PostgreSQL and RabbitMQ",
                 missing.join(", ")
             );
         }
@@ -280,11 +283,11 @@ impl Config {
             }
         }
         if self.engine.lease.0 < Duration::from_secs(2) {
-            bail!("engine.lease: must be at least 2s, so that an attempt fits into it");
+            bail!("engine.lease: must be at least 2s, so that a send attempt fits");
         }
         if self.recover.republish_after.0 < Duration::from_secs(1) {
             bail!(
-                "recover.republish_after: must be at least 1s, or what is under way would be published again"
+                "recover.republish_after: must be at least 1s, or rows in progress would be published again"
             );
         }
         self.send.check()?;

@@ -23,18 +23,18 @@ impl Sends {
     pub fn check(&self) -> anyhow::Result<()> {
         for (channel, send) in [("push", &self.push), ("sms", &self.sms), ("slack", &self.slack)] {
             if send.defer_for.is_some() {
-                bail!("send.{channel}.defer_for: only e-mail is deferred; leave it out");
+                bail!("send.{channel}.defer_for: only valid for e-mail; remove it");
             }
         }
         for (channel, send) in [("email", &self.email), ("push", &self.push), ("sms", &self.sms)] {
             if send.wait_for.is_some() {
-                bail!("send.{channel}.wait_for: only Slack is waited for; leave it out");
+                bail!("send.{channel}.wait_for: only valid for Slack; remove it");
             }
         }
         if self.slack.max_attempts.is_some() {
             bail!(
-                "send.slack.max_attempts: a Slack post has one attempt; leave it out (send.slack.wait_for says how \
-                 long it waits for a busy webhook)"
+                "send.slack.max_attempts: Slack messages have one attempt; remove it (send.slack.wait_for limits how \
+                 long a message waits for a rate-limited webhook)"
             );
         }
         Ok(())

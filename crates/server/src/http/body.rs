@@ -57,7 +57,7 @@ impl<'a> Items<'a> {
     /// All of them, if there are no more than `max`.
     pub fn at_most(self, max: usize, what: &str) -> Result<Vec<&'a RawValue>, Problem> {
         if self.count > max.min(MAX_ITEMS) {
-            let detail = format!("at most {max} {what} at a time, here are {}", self.count);
+            let detail = format!("at most {max} {what} per request, got {}", self.count);
             return Err(Problem::invalid(vec![FieldProblem { index: max, pointer: String::new(), detail }]));
         }
         Ok(self.kept)
@@ -151,7 +151,7 @@ async fn whole(mut body: Body) -> Result<Vec<u8>, Problem> {
     let mut seen = 0;
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
         let frame = frame
-            .map_err(|error| Problem::malformed(format!("the body did not arrive to its end: {error}")))?;
+            .map_err(|error| Problem::malformed(format!("the body was not received completely: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
         seen += data.len();
         if seen <= MAX_BODY_BYTES {

@@ -47,11 +47,11 @@ pub async fn twilio(
         _ => Problem::malformed(error.body_text()),
     })?;
     let Some(callbacks) = app.twilio_callbacks.as_deref() else {
-        return Err(Problem::not_found("no callbacks of Twilio are expected: server.public_url is not set"));
+        return Err(Problem::not_found("Twilio callbacks are disabled because server.public_url is not set"));
     };
     let key: Option<SendKey> = send.and_then(|send| send.parse().ok());
     let Some(key) = key.filter(|key| key.channel == Channel::Sms) else {
-        return Err(Problem::bad_query("send: not the id of a text"));
+        return Err(Problem::bad_query("send: not the id of an SMS send"));
     };
     let fields: Vec<(String, String)> = url::form_urlencoded::parse(&body)
         .map(|(name, value)| (name.into_owned(), value.into_owned()))
@@ -62,7 +62,7 @@ pub async fn twilio(
     let is_signed = |token: &String| sms::verify_callback(token, url.as_str(), &fields, signature);
     if !callbacks.auth_tokens.iter().any(is_signed) {
         return Err(Problem::forbidden(
-            "the signature is not Twilio's; is server.public_url the address that Twilio calls?",
+            "invalid Twilio signature; check that server.public_url is the address that Twilio calls",
         ));
     }
     if let Some(receipt) = sms::receipt(&fields) {

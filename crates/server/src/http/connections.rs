@@ -71,20 +71,24 @@ pub async fn serve(listener: TcpListener, routers: Routers, limits: Limits, stop
         let (slot, router, limits, keep_alive) = match all.take_slot() {
             Taken::Free(slot) => (slot, &routers.all, limits, true),
             Taken::Evicted(slot) => {
-                log_full(&full, "took the place of the longest idle one", "server.max_connections are open");
+                log_full(
+                    &full,
+                    "replaced the connection that was idle longest",
+                    "server.max_connections reached",
+                );
                 (slot, &routers.all, limits, true)
             }
             Taken::Full => match reserved.take_slot() {
                 Taken::Free(slot) | Taken::Evicted(slot) => {
                     log_full(
                         &full,
-                        "got the health routes only",
-                        "server.max_connections are serving requests",
+                        "can reach only the health endpoints",
+                        "server.max_connections reached, all busy",
                     );
                     (slot, &routers.reserved, short, false)
                 }
                 Taken::Full => {
-                    log_full(&full, "were closed", "server.max_connections are serving requests");
+                    log_full(&full, "were closed", "server.max_connections reached, all busy");
                     continue;
                 }
             },

@@ -100,11 +100,11 @@ impl Wanted {
         }
         match (self.all, self.narrows()) {
             (false, false) => {
-                let detail = "give a filter (id, event_id, stage, channel, provider, reason, error), or `\"all\": true`";
+                let detail = "set a filter (id, event_id, stage, channel, provider, reason, error), or `\"all\": true`";
                 return Err(wrong("all", detail.to_owned()));
             }
             (true, true) => {
-                let detail = "`all` replays everything, and the filters only some: give one or the other";
+                let detail = "`all` cannot be combined with filters; use one or the other";
                 return Err(wrong("all", detail.to_owned()));
             }
             (true, false) | (false, true) => {}

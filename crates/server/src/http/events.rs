@@ -55,9 +55,11 @@ fn problem(error: AcceptError) -> Problem {
     };
     match error {
         AcceptError::Contradictory(positions) => {
-            Problem::invalid(at(positions, "the id of an earlier event in the same call, with another body"))
+            Problem::invalid(at(positions, "duplicate event_id in this request with a different body"))
         }
-        AcceptError::Conflicts(positions) => Problem::conflict(at(positions, "known with another body")),
+        AcceptError::Conflicts(positions) => {
+            Problem::conflict(at(positions, "already accepted with a different body"))
+        }
         AcceptError::Store(error) => Problem::of_write(error),
     }
 }
@@ -94,13 +96,13 @@ pub async fn trace(
     id: Result<Path<String>, PathRejection>,
     Parameters(given): Parameters<HashMap<String, String>>,
 ) -> Result<Json<Value>, Problem> {
-    let Path(id) = id.map_err(|_| Problem::not_found("no event has an id that is not UTF-8"))?;
+    let Path(id) = id.map_err(|_| Problem::not_found("the event id is not valid UTF-8"))?;
     let mut query = Query::new(given)?;
     let user = user(query.take("user_type"), query.take("user_id"))?;
     let after = query.take("cursor").map(|cursor| parse_cursor(&cursor)).transpose()?;
     query.end("user_type, user_id, cursor")?;
     let no_such =
-        || Problem::not_found(format!("no event has the id `{}`", id.chars().take(200).collect::<String>()));
+        || Problem::not_found(format!("event `{}` not found", id.chars().take(200).collect::<String>()));
     // Producers with SQL may have written an id that is refused here; it can be looked at all the same.
     if id.contains('\0') {
         return Err(no_such());
@@ -159,12 +161,12 @@ fn user(user_type: Option<String>, user_id: Option<String>) -> Result<Option<Use
             let user_id = UserId::new(user_id).map_err(|e| Problem::bad_query(format!("user_id: {e}")))?;
             Ok(Some(UserRef { user_type, user_id }))
         }
-        _ => Err(Problem::bad_query("user_type and user_id go together: a user id alone names nobody")),
+        _ => Err(Problem::bad_query("user_type and user_id must be given together")),
     }
 }
 
 fn parse_cursor(cursor: &str) -> Result<UserRef, Problem> {
-    let wrong = || Problem::bad_query("cursor: not one that this server gave");
+    let wrong = || Problem::bad_query("cursor: not a cursor returned by this server");
     let (user_type, user_id) = cursor.split_once(' ').ok_or_else(wrong)?;
     user(Some(user_type.to_owned()), Some(user_id.to_owned()))?.ok_or_else(wrong)
 }

@@ -36,7 +36,7 @@ pub async fn explain(State(app): State<App>, headers: HeaderMap, body: Body) -> 
 
 /// The event, and when it happens.
 fn event_of(received: &Received) -> Result<(Vec<NewEvent>, Option<Timestamp>), Problem> {
-    let mut fields = body::fields(received.one("one event at a time: the body must be an object")?)?;
+    let mut fields = body::fields(received.one("the body must be a single object")?)?;
     let at = fields.remove("at").map(|at| moment(&at)).transpose()?;
     // An event that will not be stored needs no id.
     fields.entry("event_id".to_owned()).or_insert_with(|| body::text("explain"));
@@ -53,7 +53,7 @@ pub fn shown(decision: &Decision) -> Value {
 
 fn moment(at: &RawValue) -> Result<Timestamp, Problem> {
     serde_json::from_str(at.get()).map_err(|_| {
-        let detail = "is not a moment: expected RFC 3339, such as 2026-01-21T23:00:00Z".to_owned();
+        let detail = "is not a time: expected RFC 3339, such as 2026-01-21T23:00:00Z".to_owned();
         Problem::invalid(vec![FieldProblem { index: 0, pointer: "/at".to_owned(), detail }])
     })
 }

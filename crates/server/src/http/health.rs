@@ -27,7 +27,7 @@ pub async fn ready(State(app): State<App>) -> Response {
     components.insert("database".to_owned(), json!(database.err().unwrap_or_else(|| "ok".to_owned())));
     components.insert("broker".to_owned(), json!(broker));
     let engine = match app.engine.signals.last_death() {
-        Some(at) if at.elapsed() < RECENTLY => "a loop died and was started again: see the log",
+        Some(at) if at.elapsed() < RECENTLY => "a task died and was restarted; see the log",
         _ => "ok",
     };
     components.insert("engine".to_owned(), json!(engine));
@@ -44,33 +44,35 @@ pub async fn ready(State(app): State<App>) -> Response {
 
 fn providers(chain: &Chain) -> String {
     if chain.captures() {
-        return "capture: nothing leaves this machine".to_owned();
+        return "capture: messages are not sent".to_owned();
     }
     let refusals: Vec<String> = chain.links().iter().flat_map(Link::refusals).collect();
     let down: Vec<String> = chain.links().iter().flat_map(Link::down).collect();
-    let troubles: Vec<String> =
-        [("refuses us, see `campanile doctor`", refusals), ("down and passed over", down)]
-            .into_iter()
-            .filter(|(_, providers)| !providers.is_empty())
-            .map(|(trouble, providers)| format!("{trouble}: {}", providers.join(", ")))
-            .collect();
+    let troubles: Vec<String> = [
+        ("rejects our credentials or account, see `campanile doctor`", refusals),
+        ("down, using the next provider", down),
+    ]
+    .into_iter()
+    .filter(|(_, providers)| !providers.is_empty())
+    .map(|(trouble, providers)| format!("{trouble}: {}", providers.join(", ")))
+    .collect();
     if troubles.is_empty() { "ok".to_owned() } else { troubles.join("; ") }
 }
 
 fn broker(app: &App) -> String {
     let broker = &app.engine.broker;
     if !app.engine.config.roles.use_broker() {
-        return "not used by the roles of this instance".to_owned();
+        return "not used by this instance's roles".to_owned();
     }
     if let Some(trouble) = broker.trouble() {
-        return format!("away, so that messages wait in the database: {trouble}");
+        return format!("unavailable, messages wait in the database: {trouble}");
     }
     let full: Vec<String> =
         broker.depths().into_iter().map(|(queue, _)| queue).filter(|queue| broker.is_full(queue)).collect();
     if full.is_empty() {
         "ok".to_owned()
     } else {
-        format!("full, so that messages wait in the database: {}", full.join(", "))
+        format!("full, messages wait in the database: {}", full.join(", "))
     }
 }
 

@@ -84,7 +84,7 @@ fn router(app: App) -> Router {
     let guarded = guarded
         .layer(axum::middleware::from_fn_with_state(app.clone(), places::take_place))
         .layer(axum::middleware::from_fn_with_state(app.clone(), auth::require_key));
-    let nothing = || async { Problem::not_found("there is nothing at this path") };
+    let nothing = || async { Problem::not_found("path not found") };
     finish(health_routes().merge(callback_routes()).merge(guarded).fallback(nothing), app)
 }
 
@@ -97,7 +97,7 @@ fn callback_routes() -> Router<App> {
 }
 
 fn health_only(app: App) -> Router {
-    let nothing = || async { Problem::not_found("there is nothing at this path") };
+    let nothing = || async { Problem::not_found("path not found") };
     finish(health_routes().fallback(nothing), app)
 }
 

@@ -60,7 +60,7 @@ pub async fn take_callback_place(
 
 /// Says when to come again, and ends the connection, which others need.
 pub async fn refuse() -> Response {
-    let problem = Problem::unavailable("too many requests are being served just now: try again");
+    let problem = Problem::unavailable("too many requests; try again later");
     ([(header::RETRY_AFTER, "5"), (header::CONNECTION, "close")], problem).into_response()
 }
 

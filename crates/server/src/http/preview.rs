@@ -75,10 +75,10 @@ async fn previewed(app: &App, place: &PreviewPlace, received: Received) -> Resul
 }
 
 fn asked(received: &Received, user_types: &UserTypes) -> Result<Preview, Problem> {
-    let given = received.one("one preview at a time: the body must be an object")?;
+    let given = received.one("the body must be a single object")?;
     let given = filled_in(given, user_types)?;
     let mut previews: Vec<Preview> = body::typed(&[&given], |preview| check(preview, user_types))?;
-    previews.pop().ok_or_else(|| Problem::malformed("there is nothing to preview"))
+    previews.pop().ok_or_else(|| Problem::malformed("the body is empty"))
 }
 
 fn rendered(app: &App, preview: Preview, recipient: &Recipient) -> Result<Value, Problem> {
@@ -152,10 +152,10 @@ fn check(preview: &Preview, user_types: &UserTypes) -> Result<(), FieldProblem> 
         detail: detail.to_owned(),
     };
     if preview.user.is_some() && preview.recipient.is_some() {
-        return Err(wrong("/user", "a preview is for one recipient: leave out `user` or `recipient`"));
+        return Err(wrong("/user", "set either `user` or `recipient`, not both"));
     }
     if preview.locale.as_deref().is_some_and(|locale| !is_locale(locale)) {
-        return Err(wrong("/locale", "is no language tag such as `it` or `pt-BR`"));
+        return Err(wrong("/locale", "is not a language tag such as `it` or `pt-BR`"));
     }
     match preview.recipient.as_ref().map(|recipient| recipient.check(user_types)) {
         Some(Err(error)) => Err(wrong(&format!("/recipient/{}", error.field), &error.detail)),
@@ -190,7 +190,7 @@ async fn recipient(app: &App, preview: &Preview) -> Result<Recipient, Problem> {
 /// For a look at a template that speaks of nobody.
 fn nobody(user_types: &UserTypes) -> Result<Recipient, Problem> {
     serde_json::from_value(json!({ "user_type": made_up_type(user_types), "user_id": "preview" }))
-        .map_err(|error| Problem::unusable_data(&format!("a made-up recipient can't be read: {error}")))
+        .map_err(|error| Problem::unusable_data(&format!("cannot read the example recipient: {error}")))
 }
 
 async fn stored(app: &App, user: &UserRef) -> Result<Recipient, Problem> {
@@ -200,8 +200,8 @@ async fn stored(app: &App, user: &UserRef) -> Result<Recipient, Problem> {
     ];
     let filter = RowFilter { columns, after: None, limit: 1 };
     let Some(row) = app.engine.store.list_rows(Table::Recipients, filter).await?.pop() else {
-        return Err(Problem::not_found(format!("no recipient is {} {}", user.user_type, user.user_id)));
+        return Err(Problem::not_found(format!("recipient {} {} not found", user.user_type, user.user_id)));
     };
     serde_json::from_value(Value::Object(row))
-        .map_err(|error| Problem::unusable_data(&format!("a recipient can't be read: {error}")))
+        .map_err(|error| Problem::unusable_data(&format!("cannot read the recipient: {error}")))
 }

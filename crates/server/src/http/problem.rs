@@ -36,14 +36,14 @@ impl Problem {
     }
 
     pub fn malformed(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "urn:campanile:malformed", "The body can't be read", detail)
+        Self::new(StatusCode::BAD_REQUEST, "urn:campanile:malformed", "Invalid body", detail)
     }
 
     pub fn invalid(errors: Vec<FieldProblem>) -> Self {
         let detail = match &errors[..] {
             [one] if one.pointer.is_empty() => one.detail.clone(),
             [one] => format!("[{}] {}: {}", one.index, one.pointer, one.detail),
-            many => format!("{} things are wrong; nothing was written", many.len()),
+            many => format!("{} problems found; nothing was written", many.len()),
         };
         let problem = Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -55,7 +55,7 @@ impl Problem {
     }
 
     pub fn conflict(errors: Vec<FieldProblem>) -> Self {
-        let detail = "an event with this id and another body was accepted before; nothing was changed";
+        let detail = "an event with this id and a different body was already accepted; nothing was changed";
         let problem = Self::new(StatusCode::CONFLICT, "urn:campanile:conflict", "The id is taken", detail);
         Problem { errors, ..problem }
     }
@@ -79,17 +79,17 @@ impl Problem {
     }
 
     pub fn method_not_allowed() -> Self {
-        let detail = "the path is right, the method is not";
+        let detail = "this path does not support this method";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "urn:campanile:method", "Method not allowed", detail)
     }
 
     pub fn too_large(limit_bytes: usize) -> Self {
-        let detail = format!("the body has more than {limit_bytes} bytes: send less at a time");
+        let detail = format!("the body exceeds {limit_bytes} bytes; send fewer items per request");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "urn:campanile:too-large", "The body is too large", detail)
     }
 
     pub fn too_slow(patience: Duration) -> Self {
-        let detail = format!("the body did not arrive within {patience:?}");
+        let detail = format!("the body was not received within {patience:?}");
         Self::new(StatusCode::REQUEST_TIMEOUT, "urn:campanile:too-slow", "The body is too slow", detail)
     }
 
@@ -101,13 +101,13 @@ impl Problem {
     pub fn unusable_data(detail: &str) -> Self {
         static LIMIT: LogLimit = LogLimit::new();
         if let Some(requests) = LIMIT.count() {
-            tracing::error!(%detail, requests, "the database holds data that can't be used");
+            tracing::error!(%detail, requests, "invalid data in the database");
         }
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "urn:campanile:internal",
-            "Stored data can't be used",
-            format!("the request is right, but data in the database can't be used: {detail}"),
+            "Invalid stored data",
+            format!("the request is valid, but the database contains invalid data: {detail}"),
         )
     }
 
@@ -117,7 +117,7 @@ impl Problem {
             StoreError::Refused(detail) => {
                 static LIMIT: LogLimit = LogLimit::new();
                 if let Some(requests) = LIMIT.count() {
-                    tracing::error!(%detail, requests, "the database refused what was checked");
+                    tracing::error!(%detail, requests, "the database rejected a validated write");
                 }
                 Self::new(
                     StatusCode::UNPROCESSABLE_ENTITY,
@@ -135,18 +135,18 @@ impl Problem {
     }
 
     pub fn unauthorized() -> Self {
-        let detail = "give the admin key as `Authorization: Bearer KEY`; without configuration it is in admin.key in the data folder";
-        Self::new(StatusCode::UNAUTHORIZED, "urn:campanile:unauthorized", "A key is needed", detail)
+        let detail = "send the admin key as `Authorization: Bearer KEY`; by default it is stored in admin.key in the data folder";
+        Self::new(StatusCode::UNAUTHORIZED, "urn:campanile:unauthorized", "Authentication required", detail)
     }
 
     pub fn two_hosts() -> Self {
-        let detail = "a request has one `Host` header; which of several is meant nobody can know";
+        let detail = "a request must have exactly one `Host` header";
         Self::new(StatusCode::BAD_REQUEST, "urn:campanile:host", "More than one host", detail)
     }
 
     pub fn foreign_host(host: &str) -> Self {
         let detail = format!(
-            "this server answers on loopback names only, not as `{host}`; set server.listen to open it"
+            "this server accepts only loopback host names, not `{host}`; set server.listen to expose it"
         );
         Self::new(StatusCode::MISDIRECTED_REQUEST, "urn:campanile:host", "Wrong host", detail)
     }
@@ -167,14 +167,14 @@ impl From<StoreError> for Problem {
             StoreError::Unavailable(_) | StoreError::Unusable(_) | StoreError::Lost(_) => {
                 static LIMIT: LogLimit = LogLimit::new();
                 if let Some(requests) = LIMIT.count() {
-                    tracing::error!(%error, requests, "requests can't be served for want of the database");
+                    tracing::error!(%error, requests, "requests failed because the database is unavailable");
                 }
-                let detail = "the database is not available just now: try again";
+                let detail = "the database is unavailable; try again later";
                 Self::unavailable(detail)
             }
             StoreError::Refused(detail) => Self::unusable_data(&detail),
             StoreError::ReadOnly(detail) => {
-                Self::new(StatusCode::CONFLICT, "urn:campanile:read-only", "Not written here", detail)
+                Self::new(StatusCode::CONFLICT, "urn:campanile:read-only", "Read-only", detail)
             }
         }
     }

@@ -54,7 +54,7 @@ fn rows_of(table: Table, received: &Received, user_types: &UserTypes) -> Result<
     let items = items.at_most(MAX_ROWS, "rows")?;
     let values = received.count_values();
     if values > MAX_VALUES {
-        let detail = format!("at most {MAX_VALUES} values at a time, here are {values}: send fewer rows");
+        let detail = format!("at most {MAX_VALUES} values per request, got {values}; send fewer rows");
         return Err(Problem::invalid(vec![FieldProblem { index: 0, pointer: String::new(), detail }]));
     }
     match table {
@@ -113,7 +113,7 @@ fn parse_cursor(table: Table, cursor: &str) -> Result<Vec<String>, Problem> {
     let key: Option<Vec<String>> = serde_json::from_str(cursor).ok();
     // A NUL may be hidden in an escape.
     key.filter(|key| key.len() == table.key().len() && key.iter().all(|part| !part.contains('\0')))
-        .ok_or_else(|| Problem::bad_query("cursor: not one that this server gave for this list"))
+        .ok_or_else(|| Problem::bad_query("cursor: not a cursor of this list"))
 }
 
 async fn delete(app: App, table: Table, given: HashMap<String, String>) -> Result<StatusCode, Problem> {
@@ -123,10 +123,7 @@ async fn delete(app: App, table: Table, given: HashMap<String, String>) -> Resul
         // What is left out is what a row has that leaves it out.
         let value = query.take(name).or_else(|| table.is_selector(name).then(|| "*".to_owned()));
         key.push(value.ok_or_else(|| {
-            Problem::bad_query(format!(
-                "{name} is missing: a row is deleted by its key, {}",
-                table.key().join(", ")
-            ))
+            Problem::bad_query(format!("{name} is missing; the key of a row is {}", table.key().join(", ")))
         })?);
     }
     query.end(&table.key().join(", "))?;

@@ -39,7 +39,7 @@ pub async fn list(
         limit: query.take_limit()?,
     };
     if let Some(cursor) = query.take("cursor") {
-        let wrong = || Problem::bad_query("cursor: not one that this server gave for these filters");
+        let wrong = || Problem::bad_query("cursor: not a cursor for these filters");
         filter.after = Some(filter.cursor(&cursor).ok_or_else(wrong)?);
     }
     query.end("status, channel, event_id, user_type, user_id, provider, cursor, limit")?;
@@ -114,7 +114,7 @@ async fn one<T: serde::de::DeserializeOwned>(
     check: impl Fn(&T) -> Result<(), FieldProblem>,
 ) -> Result<T, Problem> {
     let received = body::read(headers, body).await?;
-    let value = received.one("the body must be one object: each send is decided about alone")?;
+    let value = received.one("the body must be a single object")?;
     body::typed(&[value], check)?.pop().ok_or_else(|| Problem::malformed("the body is empty"))
 }
 
@@ -142,7 +142,7 @@ async fn resolve(
     let key: SendKey = id.parse().map_err(|error| Problem::not_found(format!("{error}")))?;
     match app.engine.resolve(key, verdict, note).await.map_err(Problem::of_write)? {
         Resolved::Done => Ok(Json(json!({ "id": key.to_string(), "status": verdict.status().as_str() }))),
-        Resolved::Unknown => Err(Problem::not_found(format!("there is no send `{key}`"))),
+        Resolved::Unknown => Err(Problem::not_found(format!("send `{key}` not found"))),
         Resolved::NotInDoubt(status) => Err(Problem::not_in_doubt(format!("{key} {}", instead(status)))),
     }
 }
@@ -151,11 +151,11 @@ async fn resolve(
 fn instead(status: SendStatus) -> &'static str {
     match status {
         SendStatus::Failed => {
-            "is FAILED, not IN_DOUBT: to try it again, replay its dead letter (POST /v1/dead-letters/replay)"
+            "is FAILED, not IN_DOUBT; to retry, replay its dead letter (POST /v1/dead-letters/replay)"
         }
-        SendStatus::Sent => "is SENT already, not IN_DOUBT; nothing was changed",
-        SendStatus::Due => "is DUE, not IN_DOUBT: it goes out by itself",
-        SendStatus::Sending => "is SENDING, not IN_DOUBT: it is just going out",
+        SendStatus::Sent => "is already SENT, not IN_DOUBT; nothing was changed",
+        SendStatus::Due => "is DUE, not IN_DOUBT; it will be sent automatically",
+        SendStatus::Sending => "is SENDING, not IN_DOUBT; it is being sent now",
         SendStatus::Cancelled => "is CANCELLED, not IN_DOUBT; nothing was changed",
         SendStatus::InDoubt => "is IN_DOUBT",
     }

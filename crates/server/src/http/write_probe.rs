@@ -26,7 +26,7 @@ impl WriteProbe {
         }
         let result = match timeout(TIMEOUT, engine.store.heartbeat(engine.instance.id)).await {
             Ok(written) => written.map_err(|error| error.to_string()),
-            Err(_) => Err(format!("a write is not done within {TIMEOUT:?}")),
+            Err(_) => Err(format!("a write did not finish within {TIMEOUT:?}")),
         };
         *last = Some((Instant::now(), result.clone()));
         result

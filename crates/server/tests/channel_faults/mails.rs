@@ -239,7 +239,7 @@ async fn stopped_while_the_mail_server_thinks(backend: Backend) {
     let trace = server.settled("evt-1").await;
     assert_eq!(email(&trace)["status"], "IN_DOUBT", "{trace}");
     let error = email(&trace)["last_error"].as_str().unwrap();
-    assert!(error.contains("had not answered when we had to stop"), "{error}");
+    assert!(error.contains("had not answered before shutdown"), "{error}");
 }
 
 async fn a_mail_server_that_refuses_us(backend: Backend) {

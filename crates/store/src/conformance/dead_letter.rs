@@ -245,7 +245,7 @@ pub async fn a_row_without_its_text_is_replayed_once_it_has_one(fixture: &Fixtur
     let commit = FanOutCommit { failed_rows: vec![row], ..commit_of(vec![step], vec![]) };
     fan_out.commit(commit).await.expect("nobody was faster");
     assert_eq!(fixture.close(&["a"]).await, 1);
-    assert_eq!(skipped(fixture, ALL).await, ["its text was not written anew"]);
+    assert_eq!(skipped(fixture, ALL).await, ["its text was not rendered again"]);
     let id = list(fixture, ALL).await[0]["id"].as_i64().expect("it has an id");
     let replay = async |text: Result<RowText, String>| {
         let replayed = fixture.store.replay(ALL, Rewritten::from([(id, text)])).await;

@@ -41,7 +41,7 @@ impl Known {
     /// What was thought to be new is not: the batch is bisected until that event is alone.
     fn failed(self, client: &Object, error: &tokio_postgres::Error) -> StoreError {
         if self == Known::Nothing && error.code() == Some(&SqlState::UNIQUE_VIOLATION) {
-            return StoreError::Refused("something of one of the events was there already".to_owned());
+            return StoreError::Refused("rows of one of the events already exist".to_owned());
         }
         super::failed(client, error)
     }
@@ -84,7 +84,7 @@ pub async fn write(
     );
     let (changed, _, _, ids) = (changed?, remembered?, shared?, ids?);
     if changed < steps.len() as u64 {
-        return Err(StoreError::Lost("one of the events was changed by somebody else".to_owned()));
+        return Err(StoreError::Lost("one of the events was changed by another instance".to_owned()));
     }
     let mut ids = ids.iter().map(|row| read::get(row, "id")).collect::<Result<Vec<i64>, _>>()?;
     ids.sort_unstable();

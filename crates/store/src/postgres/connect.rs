@@ -132,12 +132,12 @@ fn tls(verify: bool, ca_file: Option<&Path>) -> Result<ClientConfig, StoreError>
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(file) = ca_file {
         let bad =
-            |why: String| unusable(format!("the authorities in {} can't be used: {why}", file.display()));
+            |why: String| unusable(format!("the CA certificates in {} can't be used: {why}", file.display()));
         let certificates: Vec<_> = CertificateDer::pem_file_iter(file)
             .and_then(Iterator::collect)
             .map_err(|e| bad(e.to_string()))?;
         if certificates.is_empty() {
-            return Err(bad("it holds no certificate".to_owned()));
+            return Err(bad("the file contains no certificate".to_owned()));
         }
         for certificate in certificates {
             roots.add(certificate).map_err(|e| bad(e.to_string()))?;

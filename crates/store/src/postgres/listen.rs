@@ -37,7 +37,7 @@ impl Listener {
         let task = tokio::spawn(async move {
             loop {
                 if let Err(error) = listen(&server, &teller).await {
-                    tracing::warn!(%error, "what others write is found by polling until notifications can be heard again");
+                    tracing::warn!(%error, "the LISTEN connection failed; polling until it is re-established");
                 }
                 tokio::time::sleep(PAUSE).await;
             }

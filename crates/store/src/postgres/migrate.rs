@@ -28,7 +28,7 @@ pub async fn run(config: &PostgresConfig) -> Result<Vec<String>, StoreError> {
     let cannot = |error: &dyn std::error::Error| {
         let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
         StoreError::Unusable(format!(
-            "the tables of {} can't be made or upgraded: {error}{cause}; the user of database.direct_url (or database.url) must own the schema campanile, or be allowed to create it: run `campanile migrate` once as such a user",
+            "can't create or upgrade the tables of {}: {error}{cause}; the user of database.direct_url (or database.url) must own the schema campanile, or be allowed to create it: run `campanile migrate` once as such a user",
             server.name()
         ))
     };
@@ -77,7 +77,7 @@ async fn check_server(client: &Client, server: &Server) -> Result<(), StoreError
     }
     if encoding != "UTF8" {
         return Err(StoreError::Unusable(format!(
-            "the database {} has the encoding {encoding}; make one with ENCODING 'UTF8'",
+            "the database {} has the encoding {encoding}; create one with ENCODING 'UTF8'",
             server.name()
         )));
     }
@@ -87,7 +87,7 @@ async fn check_server(client: &Client, server: &Server) -> Result<(), StoreError
 async fn connect_to(server: &Server) -> Result<Client, StoreError> {
     let cannot = |error: tokio_postgres::Error| match connect::error(&error) {
         StoreError::Unavailable(why) => StoreError::Unusable(format!(
-            "the database {} can't be reached: {why}; is it running, and is database.url right?",
+            "the database {} can't be reached: {why}; check that it is running and that database.url is correct",
             server.name()
         )),
         other => StoreError::Unusable(format!("the database {} can't be used: {other}", server.name())),

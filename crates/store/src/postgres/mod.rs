@@ -109,7 +109,7 @@ impl Postgres {
             .runtime(Runtime::Tokio1)
             .post_create(connect::prepare_session())
             .build()
-            .map_err(|e| StoreError::Unusable(format!("no pool of connections can be made: {e}")))?;
+            .map_err(|e| StoreError::Unusable(format!("can't create the connection pool: {e}")))?;
         let listener = Arc::new(Listener::start(direct_server(config)?));
         let store = Postgres { pool, listener, passed: Arc::default() };
         store.check_recipients().await?;

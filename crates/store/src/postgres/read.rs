@@ -21,7 +21,7 @@ use crate::{ClaimId, Devices, JsonRow, NewSend, SendJob, StoreError};
 
 /// A value that does not fit its column's meaning.
 pub fn bad(column: &str, error: impl Display) -> StoreError {
-    StoreError::Refused(format!("column {column} holds something unusable: {error}"))
+    StoreError::Refused(format!("column {column} holds an invalid value: {error}"))
 }
 
 pub fn get<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<T, StoreError> {
@@ -38,7 +38,9 @@ pub fn maybe_parsed<T: FromStr<Err: Display>>(row: &Row, column: &str) -> Result
 
 /// The one row that a statement always answers.
 pub fn only(rows: &[Row]) -> Result<&Row, StoreError> {
-    rows.first().ok_or_else(|| StoreError::Unusable("a table that must have a row has none".to_owned()))
+    rows.first().ok_or_else(|| {
+        StoreError::Unusable("a table with one required row is empty; restore it from a backup".to_owned())
+    })
 }
 
 /// An event that nobody has decided about yet: producers write rows as they like, so everything is checked.
@@ -197,7 +199,7 @@ pub fn usable<T: DeserializeOwned>(table: &str, key: &[&str], rows: &[Row]) -> R
             Ok(row) => found.push(row),
             Err(error) => {
                 let key: Vec<String> = key.iter().filter_map(|column| row.try_get(column).ok()).collect();
-                tracing::error!(table, ?key, %error, "a row can't be used, and is skipped");
+                tracing::error!(table, ?key, %error, "invalid row skipped");
             }
         }
     }

@@ -64,7 +64,7 @@ impl Postgres {
     async fn check_ours(&self, table: Table) -> Result<(), StoreError> {
         if table == Table::Recipients && !self.recipients_are_ours().await? {
             return Err(StoreError::ReadOnly(
-                "campanile.recipient is a view: change the tables that it is made from".to_owned(),
+                "campanile.recipient is a view; change the tables behind it".to_owned(),
             ));
         }
         Ok(())

@@ -209,7 +209,10 @@ fn write_step(
         },
     )?;
     if changed == 0 {
-        return Err(StoreError::Lost(format!("event {} was changed by somebody else", step.event.event_id)));
+        return Err(StoreError::Lost(format!(
+            "event {} was changed by another process",
+            step.event.event_id
+        )));
     }
     write_processed(session, now, instance, step)?;
     if let Some(letter) = step.letter() {

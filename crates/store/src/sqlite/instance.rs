@@ -14,7 +14,9 @@ impl InstanceStore for Sqlite {
         self.write(move |session, now| {
             let params = named_params! { ":name": name, ":now": now };
             let id = session.first(statement::REGISTER_INSTANCE, params, |row| Ok(row.get("id")?))?;
-            let id = id.ok_or_else(|| StoreError::Unusable("an instance has no number".to_owned()))?;
+            let id = id.ok_or_else(|| {
+                StoreError::Unusable("the database returned no id for this instance".to_owned())
+            })?;
             Ok(Instance { id: InstanceId(id), name: name.clone() })
         })
         .await

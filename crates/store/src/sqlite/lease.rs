@@ -41,5 +41,5 @@ fn hold(session: &Session, now: &str, name: &str, holder: &str, lease: Duration)
             time::from_text(now).zip(time::from_text(&until)).map(|(now, until)| time::between(now, until));
         Ok(Held::By { holder: row.get("holder")?, rest: rest.unwrap_or_default() })
     })?;
-    held.ok_or_else(|| StoreError::Unavailable(format!("the lease {name} is neither free nor held")))
+    held.ok_or_else(|| StoreError::Unavailable(format!("could not take or read the lease {name}")))
 }

@@ -42,7 +42,7 @@ pub fn take(path: &Path) -> Result<EngineLock, StoreError> {
     let folder = folder_of(path);
     std::fs::create_dir_all(folder).map_err(|e| {
         StoreError::Unusable(format!(
-            "the data folder {} can't be made: {e}; choose another with --data-dir",
+            "can't create the data folder {}: {e}; choose another with --data-dir",
             folder.display()
         ))
     })?;
@@ -61,7 +61,7 @@ pub fn take(path: &Path) -> Result<EngineLock, StoreError> {
     })?;
     match OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            Err(StoreError::Unusable(format!("the database {} can't be made: {error}", path.display())))
+            Err(StoreError::Unusable(format!("can't create the database {}: {error}", path.display())))
         }
         _ => Ok(lock),
     }

@@ -143,7 +143,7 @@ impl Sqlite {
             drop(permit);
             result
         });
-        read.await.map_err(|e| StoreError::Unavailable(format!("a reader died: {e}")))?
+        read.await.map_err(|e| StoreError::Unavailable(format!("a read task failed: {e}")))?
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{ClaimId, Devices, JsonRow, SendJob, StoreError};
 
 /// A value that does not fit its column's meaning.
 pub fn bad(column: &str, error: impl Display) -> StoreError {
-    StoreError::Refused(format!("column {column} holds something unusable: {error}"))
+    StoreError::Refused(format!("column {column} holds an invalid value: {error}"))
 }
 
 pub fn parsed<T: FromStr<Err: Display>>(row: &Row, column: &str) -> Result<T, StoreError> {
@@ -231,7 +231,7 @@ pub fn usable<T: DeserializeOwned>(
         typed(table, row).map_or_else(
             |error| {
                 let key = key.iter().map(|column| lossy(row, column)).collect::<Result<Vec<_>, _>>()?;
-                tracing::error!(table, ?key, %error, "a row can't be used, and is skipped");
+                tracing::error!(table, ?key, %error, "invalid row skipped");
                 Ok(None)
             },
             |row| Ok(Some(row)),
@@ -242,7 +242,7 @@ pub fn usable<T: DeserializeOwned>(
 
 fn typed<T: DeserializeOwned>(table: &str, row: &Row) -> Result<T, StoreError> {
     serde_json::from_value(Value::Object(json_row(row)?))
-        .map_err(|e| StoreError::Refused(format!("a row of {table} holds something unusable: {e}")))
+        .map_err(|e| StoreError::Refused(format!("a row of {table} holds an invalid value: {e}")))
 }
 
 /// Text that need not be UTF-8.

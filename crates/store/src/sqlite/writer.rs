@@ -30,7 +30,7 @@ impl Writer {
         thread::Builder::new()
             .name("sqlite-writer".to_owned())
             .spawn(move || run(&connection, &queue))
-            .map_err(|e| StoreError::Unavailable(format!("no thread to write with: {e}")))?;
+            .map_err(|e| StoreError::Unavailable(format!("can't start the writer thread: {e}")))?;
         Ok(Writer { jobs })
     }
 

@@ -110,8 +110,8 @@ impl Fault {
             Fault::RestartDatabaseFast => "PostgreSQL: fast restart",
             Fault::RestartDatabaseImmediately => "PostgreSQL: immediate restart",
             Fault::RefuseDatabaseConnections => "PostgreSQL: refuses connections",
-            Fault::LockOfAStranger => "PostgreSQL: a table locked by a stranger",
-            Fault::OldSnapshot => "PostgreSQL: a reader with an old snapshot",
+            Fault::LockOfAStranger => "PostgreSQL: a table locked by another session",
+            Fault::OldSnapshot => "PostgreSQL: a long-running reader (old snapshot)",
             Fault::CloseBrokerConnections => "RabbitMQ: connections closed",
             Fault::CloseBrokerChannels => "RabbitMQ: channels closed",
             Fault::RestartBroker => "RabbitMQ: restart",
@@ -129,7 +129,7 @@ impl Fault {
             Fault::BusyProvider => "provider: 429",
             Fault::BrokenProvider => "provider: 503",
             Fault::ProviderHangsUp => "provider: accepts, then hangs up",
-            Fault::SilentProvider => "provider: accepts, then says nothing",
+            Fault::SilentProvider => "provider: accepts, then does not respond",
             Fault::DiskFull => "disk full",
         }
     }

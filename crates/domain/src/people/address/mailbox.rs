@@ -24,11 +24,11 @@ pub enum NoMailbox {
     NoAt,
     #[error("it has a line break or another control character")]
     Control,
-    #[error("what stands before its @ is not allowed there")]
+    #[error("the part before the @ is invalid")]
     Local,
-    #[error("it has a name around it: only name@domain, without < and >, is an address")]
+    #[error("it includes a display name; use name@domain without < and >")]
     Name,
-    #[error("what stands behind its @ is no domain")]
+    #[error("the part after the @ is not a domain")]
     Domain,
     #[error("it is longer than 254 bytes")]
     TooLong,

@@ -17,12 +17,12 @@ pub fn e164(text: &str) -> Result<String, &'static str> {
             '（' => plain.push('('),
             '）' => plain.push(')'),
             c if is_space(c) || is_dash(c) || matches!(c, '.' | '．') => {}
-            _ => return Err("it holds what is no part of a number"),
+            _ => return Err("it contains characters that are not part of a phone number"),
         }
     }
     // Some countries drop this zero when called from abroad, others do not: a guess would text a stranger.
     if plain.contains("(0)") {
-        return Err("it has a (0), which is not dialled from everywhere: write it as it is from abroad");
+        return Err("it contains (0); write the number as dialled from abroad");
     }
     plain.retain(|c| !matches!(c, '(' | ')'));
     let digits = match plain.strip_prefix('+') {
@@ -41,7 +41,7 @@ pub fn e164(text: &str) -> Result<String, &'static str> {
     Ok(format!("+{digits}"))
 }
 
-const NO_COUNTRY: &str = "it is not written with + and its country code";
+const NO_COUNTRY: &str = "it lacks + and the country code";
 
 /// Between digits on one line: no tab, no line break.
 fn is_space(c: char) -> bool {

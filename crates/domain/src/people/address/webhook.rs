@@ -13,9 +13,9 @@ pub fn webhook(text: &str) -> Result<Url, &'static str> {
         return Err("it is longer than 2000 bytes");
     }
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('\\') {
-        return Err("it has characters in it that no URL has");
+        return Err("it contains characters that are invalid in a URL");
     }
-    let url = Url::parse(text).map_err(|_| "it is no URL: those begin with https://")?;
+    let url = Url::parse(text).map_err(|_| "it is not a URL; it must begin with https://")?;
     if !matches!(url.scheme(), "https" | "http") {
         return Err("it does not begin with https://");
     }
@@ -23,7 +23,7 @@ pub fn webhook(text: &str) -> Result<Url, &'static str> {
         return Err("it has a user or a password in it");
     }
     if url.scheme() == "http" && !is_this_machine(&url) {
-        return Err("it begins with http://, which would show it to everybody on the way; use https://");
+        return Err("http:// is not encrypted; use https://");
     }
     Ok(url)
 }

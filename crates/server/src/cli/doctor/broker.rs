@@ -14,12 +14,16 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     let rabbitmq = match config.broker_choice() {
         Ok(BrokerChoice::RabbitMq(rabbitmq)) => rabbitmq,
         Ok(BrokerChoice::InProcess) => {
-            return vec![Finding::ok(SUBJECT, "inside the process, which serves one instance")];
+            return vec![Finding::ok(SUBJECT, "in-process broker (supports one instance)")];
         }
         Err(error) => return vec![Finding::wrong(SUBJECT, format!("{error:#}"), "correct broker.url")],
     };
     tokio::time::timeout(PATIENCE, RabbitMq::examine(&rabbitmq)).await.unwrap_or_else(|_| {
-        let what = format!("RabbitMQ does not answer within {PATIENCE:?}");
-        vec![Finding::wrong(SUBJECT, what, "is it running, and are host and port in broker.url right?")]
+        let what = format!("RabbitMQ did not respond within {PATIENCE:?}");
+        vec![Finding::wrong(
+            SUBJECT,
+            what,
+            "check that it is running and that host and port in broker.url are correct",
+        )]
     })
 }

@@ -19,12 +19,12 @@ fn folder(path: &Path) -> Finding {
     let shown = path.display();
     match path.metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            Finding::note(SUBJECT, format!("{shown} is not there yet: `campanile serve` makes it"))
+            Finding::note(SUBJECT, format!("{shown} does not exist yet; `campanile serve` creates it"))
         }
         Err(error) => Finding::wrong(
             SUBJECT,
-            format!("{shown} can't be looked into: {error}"),
-            "choose another with --data-dir, or let this user enter it",
+            format!("cannot open {shown}: {error}"),
+            "choose another with --data-dir, or grant this user access",
         ),
         Ok(found) if !found.is_dir() => {
             Finding::wrong(SUBJECT, format!("{shown} is not a folder"), "choose another with --data-dir")
@@ -32,7 +32,7 @@ fn folder(path: &Path) -> Finding {
         Ok(found) => match Access::of(&found) {
             Access::Owner(mode) => Finding::ok(SUBJECT, format!("{shown}, mode {mode:o}")),
             Access::Others(mode) => {
-                Finding::note(SUBJECT, format!("others may enter {shown}, mode {mode:o}"))
+                Finding::note(SUBJECT, format!("{shown} is accessible to other users, mode {mode:o}"))
                     .with_remedy(format!("chmod 700 {shown}"))
             }
         },
@@ -55,20 +55,20 @@ fn our_key(subject: &'static str, path: &Path) -> Finding {
     let shown = path.display();
     match read_key(path).and_then(|_| path.metadata()) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            Finding::note(subject, format!("{shown} is not there yet: `campanile serve` makes it"))
+            Finding::note(subject, format!("{shown} does not exist yet; `campanile serve` creates it"))
         }
         Err(error) => Finding::wrong(
             subject,
-            format!("{shown} can't be read: {error}"),
-            "let this user read it, or remove it: the next start makes a new one",
+            format!("cannot read {shown}: {error}"),
+            "grant this user read access, or remove it; the next start creates a new one",
         ),
         Ok(found) => match Access::of(&found) {
             Access::Owner(mode) => Finding::ok(subject, format!("{shown}, mode {mode:o}")),
             Access::Others(mode) => Finding::wrong(
                 subject,
-                format!("others may read {shown}, mode {mode:o}"),
+                format!("{shown} is readable by other users, mode {mode:o}"),
                 format!(
-                    "chmod 600 {shown}; if somebody has read it, remove it: the next start makes a new one"
+                    "chmod 600 {shown}; if the key may be compromised, remove it; the next start creates a new one"
                 ),
             ),
         },
@@ -80,12 +80,14 @@ fn given_key(subject: &'static str, path: &Path) -> Finding {
     let shown = path.display();
     match read_key(path).and_then(|_| path.metadata()) {
         Err(error) => {
-            Finding::wrong(subject, format!("{shown} can't be read: {error}"), "correct auth.admin_key_file")
+            Finding::wrong(subject, format!("cannot read {shown}: {error}"), "correct auth.admin_key_file")
         }
         Ok(found) => match Access::of(&found) {
             Access::Owner(mode) => Finding::ok(subject, format!("{shown}, mode {mode:o}")),
-            Access::Others(mode) => Finding::note(subject, format!("others may read {shown}, mode {mode:o}"))
-                .with_remedy(format!("chmod 600 {shown}")),
+            Access::Others(mode) => {
+                Finding::note(subject, format!("{shown} is readable by other users, mode {mode:o}"))
+                    .with_remedy(format!("chmod 600 {shown}"))
+            }
         },
     }
 }

@@ -51,8 +51,8 @@ impl Doctor {
         }
         match findings.iter().filter(|finding| finding.level == Level::Wrong).count() {
             0 => Ok(()),
-            1 => Err(anyhow!("one thing is wrong").into()),
-            count => Err(anyhow!("{count} things are wrong").into()),
+            1 => Err(anyhow!("1 problem found").into()),
+            count => Err(anyhow!("{count} problems found").into()),
         }
     }
 }
@@ -68,8 +68,8 @@ async fn examine(config: &Config, flags: &Flags, url: &str) -> Vec<Finding> {
     let (database, broker, channels, server) =
         tokio::join!(database(config), broker::examine(config), channels(config), Asked::at(url));
     let from = flags.file.as_ref().map_or_else(
-        || "no file is given, so defaults are in force".to_owned(),
-        |file| format!("{} makes sense", file.display()),
+        || "no configuration file; using defaults".to_owned(),
+        |file| format!("{} is valid", file.display()),
     );
     let mut findings = vec![Finding::ok("configuration", from)];
     findings.extend(environment());
@@ -84,7 +84,7 @@ async fn examine(config: &Config, flags: &Flags, url: &str) -> Vec<Finding> {
 /// Names alone, since values may be secret. Somebody who looks into the file only wonders where they come from.
 fn environment() -> Option<Finding> {
     let names = config::variable_names();
-    (!names.is_empty()).then(|| Finding::ok("environment", format!("it sets {}", names.join(", "))))
+    (!names.is_empty()).then(|| Finding::ok("environment", format!("sets {}", names.join(", "))))
 }
 
 async fn database(config: &Config) -> Examined {
@@ -103,7 +103,7 @@ async fn channels(config: &Config) -> Vec<Finding> {
     let providers = match config.providers() {
         Ok(providers) => providers,
         Err(error) => {
-            return vec![Finding::wrong("channels", format!("{error:#}"), "correct what it names")];
+            return vec![Finding::wrong("channels", format!("{error:#}"), "fix the key named above")];
         }
     };
     let mut findings = Vec::new();
@@ -119,13 +119,13 @@ async fn channels(config: &Config) -> Vec<Finding> {
     }
     if let Some(sender) = config.channels.email.assumed_sender() {
         let what = format!(
-            "mails are from {}, since channels.email.from is not set: most mail servers refuse a stranger's address",
+            "e-mail is sent from {} because channels.email.from is not set; many mail servers reject an unknown sender",
             sender.mailbox
         );
         findings.push(Finding::note("channels", what));
     }
     if !captured.is_empty() {
-        let what = format!("{} are captured, not sent: see GET /v1/captured", captured.join(", "));
+        let what = format!("{} messages are captured, not sent; see GET /v1/captured", captured.join(", "));
         findings.push(Finding::note("channels", what));
     }
     findings

@@ -31,13 +31,13 @@ impl<'a> Asked<'a> {
 fn finding(url: &str, answer: &Result<(u16, Value), reqwest::Error>) -> Finding {
     match answer {
         Ok((status, answer)) => answered(url, *status, answer),
-        Err(error) if error.is_connect() => Finding::note(SUBJECT, format!("none answers at {url}"))
-            .with_remedy("start one with `campanile serve`, or name another by --url"),
+        Err(error) if error.is_connect() => Finding::note(SUBJECT, format!("no server is running at {url}"))
+            .with_remedy("start one with `campanile serve`, or set --url"),
         Err(error) if error.is_timeout() => Finding::wrong(
             SUBJECT,
-            format!("{url} does not answer within {PATIENCE:?}"),
-            "is it Campanile (`ss -ltnp` says who listens there)? Then look at its log; if it hangs, stop it and start it again: nothing \
-             is lost. Otherwise choose another address in server.listen, or name the right one by --url",
+            format!("{url} did not respond within {PATIENCE:?}"),
+            "check with `ss -ltnp` that Campanile listens there, and read its log; if it hangs, restart it: nothing \
+             is lost. Otherwise change server.listen, or set --url to the right address",
         ),
         Err(error) => foreign(url, &error.to_string()),
     }
@@ -53,7 +53,7 @@ async fn ask(url: &str) -> Result<(u16, Value), reqwest::Error> {
 
 fn answered(url: &str, status: u16, answer: &Value) -> Finding {
     let Some(components) = answer["components"].as_object() else {
-        return foreign(url, &format!("it answers {status} to /readyz"));
+        return foreign(url, &format!("/readyz returned {status}"));
     };
     let unwell: Vec<String> = components
         .iter()
@@ -68,7 +68,7 @@ fn answered(url: &str, status: u16, answer: &Value) -> Finding {
         _ => Finding::wrong(
             SUBJECT,
             format!("{url} is not ready: {unwell}"),
-            "it becomes ready by itself once that is mended",
+            "it becomes ready once that is fixed",
         ),
     }
 }
@@ -86,16 +86,16 @@ fn is_of_another_database(answer: &Value, ours: &Identity) -> bool {
 fn elsewhere(url: &str) -> Finding {
     Finding::wrong(
         SUBJECT,
-        format!("the Campanile that answers at {url} works on another database than the one looked at here"),
-        "name its configuration by --config, --data-dir or --database-url; or another server by --url, or in server.listen",
+        format!("the server at {url} uses a different database than the one checked here"),
+        "set --config, --data-dir or --database-url to its configuration, or --url or server.listen to another server",
     )
 }
 
 fn foreign(url: &str, why: &str) -> Finding {
     Finding::wrong(
         SUBJECT,
-        format!("something answers at {url} that is not Campanile: {why}"),
-        "choose another address in server.listen, or name the right one by --url",
+        format!("the server at {url} is not Campanile: {why}"),
+        "change server.listen, or set --url to the right address",
     )
 }
 

@@ -76,7 +76,7 @@ impl Email {
             return Ok(None);
         };
         if name.is_some() {
-            bail!("{key}: bounces go to an address, which has no name here; use bounces@example.com");
+            bail!("{key}: must be an address without a display name, such as bounces@example.com");
         }
         Ok(Some(mailbox))
     }
@@ -84,11 +84,11 @@ impl Email {
     fn headers(&self) -> anyhow::Result<Vec<ExtraHeader>> {
         let key = "channels.email.headers";
         if self.headers.len() > MAX_HEADERS {
-            bail!("{key}: there are {} of them, and mails get at most {MAX_HEADERS}", self.headers.len());
+            bail!("{key}: {} headers are configured; the maximum is {MAX_HEADERS}", self.headers.len());
         }
         let answers = self.headers.keys().any(|name| name.eq_ignore_ascii_case("reply-to"));
         if answers && !self.reply_to.trim().is_empty() {
-            bail!("{key}: Reply-To is given here and as channels.email.reply_to; leave one out");
+            bail!("{key}: Reply-To is set here and in channels.email.reply_to; remove one");
         }
         let header = |(name, value): (&String, &String)| {
             ExtraHeader::parse(name, value)
@@ -109,18 +109,18 @@ impl Email {
     ) -> anyhow::Result<(SmtpConfig, Option<Pace>)> {
         let security = security(&mut address)?;
         let host = address.url.host_str().filter(|host| !host.is_empty());
-        let host = host.with_context(|| format!("{KEY}: there is no host; {SMTP}"))?.to_owned();
+        let host = host.with_context(|| format!("{KEY}: the host is missing; {SMTP}"))?.to_owned();
         if !["", "/"].contains(&address.url.path()) {
             bail!(
-                "{KEY}: there is a / behind the host; if it is part of the password write it as %2F, else leave it \
-                 out; {SMTP}"
+                "{KEY}: unexpected / after the host; encode a / in the password as %2F, or remove \
+                 it; {SMTP}"
             );
         }
         let port = address.url.port().unwrap_or(if security == Security::Implicit { 465 } else { 587 });
         let credentials = credentials(&address, security)?;
         let hello = address.option("hello")?.unwrap_or_else(|| from.mailbox.domain().to_owned());
         if hello.is_empty() || !hello.bytes().all(|byte| byte.is_ascii_graphic()) {
-            bail!("{KEY}: `hello` is the name that this machine greets with, such as mail.example.com");
+            bail!("{KEY}: `hello` must be a host name, such as mail.example.com");
         }
         let at_once = address.number("domain_connections", 1, 1_000)?;
         let domains = DomainLimits { at_once, per_second: address.per_second("domain_rate")? };
@@ -169,14 +169,14 @@ fn security(address: &mut Address) -> anyhow::Result<Security> {
     let tls = address.option("tls")?;
     match (address.url.scheme(), tls.as_deref()) {
         ("smtps", None) => Ok(Security::Implicit),
-        ("smtps", Some(_)) => bail!("{KEY}: smtps:// is encrypted from the first byte; leave `tls` out"),
+        ("smtps", Some(_)) => bail!("{KEY}: smtps:// always uses TLS; remove the option `tls`"),
         ("smtp", Some("required")) => Ok(Security::Required),
         // What goes over the loopback is read by nobody else.
         ("smtp", None) => Ok(if here { Security::IfOffered } else { Security::Required }),
         ("smtp", Some("if-offered")) => Ok(Security::IfOffered),
         ("smtp", Some("none")) => Ok(Security::None),
         ("smtp", Some(_)) => bail!("{KEY}: `tls` is `required`, `if-offered` or `none`; {SMTP}"),
-        _ => bail!("{KEY}: it begins with neither smtp:// nor smtps://; {SMTP}"),
+        _ => bail!("{KEY}: must start with smtp:// or smtps://; {SMTP}"),
     }
 }
 
@@ -187,10 +187,10 @@ fn credentials(address: &Address, security: Security) -> anyhow::Result<Option<C
     }
     let decoded = |text: &str| percent_decode_str(text).decode_utf8().map(String::from);
     let (Ok(user), Some(Ok(password))) = (decoded(url.username()), url.password().map(decoded)) else {
-        bail!("{KEY}: there is a user and no password; {SMTP}");
+        bail!("{KEY}: the password is missing; {SMTP}");
     };
     if !matches!(security, Security::Implicit | Security::Required) && !is_this_machine(url) {
-        bail!("{KEY}: the password would be read on the way; use tls=required");
+        bail!("{KEY}: the password would be sent unencrypted; use tls=required");
     }
     Ok(Some(Credentials { user, password }))
 }
@@ -199,13 +199,13 @@ fn correspondent(key: &str, text: &str) -> anyhow::Result<Option<Correspondent>>
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let parsed: Correspondent = text
-        .parse()
-        .map_err(|error| anyhow!("{key}: `{text}` is no address: {error}; use `Name <name@example.com>`"))?;
+    let parsed: Correspondent = text.parse().map_err(|error| {
+        anyhow!("{key}: `{text}` is not a valid address: {error}; use `Name <name@example.com>`")
+    })?;
     if parsed.mailbox.needs_utf8() {
         bail!(
-            "{key}: `{text}` has other letters than ASCII before its @, which few mail servers take; use an \
-             address without them (the name may have any)"
+            "{key}: `{text}` has non-ASCII characters before the @, which many mail servers reject; use an \
+             ASCII address (the display name may contain any characters)"
         );
     }
     Ok(Some(parsed))

@@ -59,9 +59,9 @@ struct Address {
 
 impl Address {
     fn parse(key: &'static str, text: &str, remedy: &'static str) -> anyhow::Result<Self> {
-        let url = Url::parse(text).map_err(|error| anyhow!("{key}: no URL ({error}); {remedy}"))?;
+        let url = Url::parse(text).map_err(|error| anyhow!("{key}: not a valid URL ({error}); {remedy}"))?;
         if url.fragment().is_some() {
-            bail!("{key}: there is a # in it; if it is part of a password write it as %23; {remedy}");
+            bail!("{key}: contains #; encode a # in the password as %23; {remedy}");
         }
         let options =
             url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
@@ -112,10 +112,8 @@ impl Address {
         let Address { key, remedy, .. } = self;
         // `smtp://user:12?34@host` has no option, but a password with a question mark.
         if self.url.query().is_some_and(|options| options.contains('@')) {
-            bail!(
-                "{key}: there is an @ behind the ?; write special characters of a password as %3F and so on; {remedy}"
-            );
+            bail!("{key}: contains @ after ?; percent-encode special characters of the password; {remedy}");
         }
-        bail!("{key}: there is no option `{name}`; {remedy}")
+        bail!("{key}: unknown option `{name}`; {remedy}")
     }
 }

@@ -34,9 +34,7 @@ impl Push {
         let deadline = self.deadline.of_an_attempt("channels.push")?;
         let Span(ttl) = self.ttl;
         if !(Duration::from_mins(1)..=MAX_TTL).contains(&ttl) {
-            bail!(
-                "channels.push.ttl: must lie between 1m and 672h (four weeks), which is as long as FCM keeps a push"
-            );
+            bail!("channels.push.ttl: must be between 1m and 672h (four weeks, the maximum of FCM)");
         }
         let alert = self.alert()?;
         let mut address = Address::parse(KEY, &self.url, FCM)?;
@@ -49,11 +47,11 @@ impl Push {
         let base = address.base()?;
         let Some(file) = given(&self.key_file) else { return Ok(Vec::new()) };
         let json = std::fs::read_to_string(&file)
-            .with_context(|| format!("channels.push.key_file {} can't be read", file.display()))?;
+            .with_context(|| format!("cannot read channels.push.key_file {}", file.display()))?;
         let account = ServiceAccount::parse(&json)
             .map_err(|error| anyhow!("channels.push.key_file {}: {error}", file.display()))?;
         let fcm = Fcm::new(FcmConfig { base, account, deadline, ttl, alert });
-        let fcm = fcm.context("channels.push: the HTTP client can't be made")?;
+        let fcm = fcm.context("channels.push: cannot create the HTTP client")?;
         Ok(vec![Link::new(Arc::new(fcm), pace)])
     }
 

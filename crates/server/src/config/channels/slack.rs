@@ -26,14 +26,14 @@ impl Slack {
         let deadline = self.deadline.of_an_attempt("channels.slack")?;
         let per_second = self.rate;
         if !(0.001..=1_000.0).contains(&per_second) {
-            bail!("channels.slack.rate: must lie between 0.001 and 1000 posts a second, is {per_second}");
+            bail!("channels.slack.rate: must be between 0.001 and 1000 messages per second, is {per_second}");
         }
         let allowed_hosts = self.hosts()?;
         if allowed_hosts.is_empty() {
             return Ok(Vec::new());
         }
         let slack = Provider::new(SlackConfig { allowed_hosts, deadline, per_second });
-        let slack = slack.context("channels.slack: the HTTP client can't be made")?;
+        let slack = slack.context("channels.slack: cannot create the HTTP client")?;
         Ok(vec![Link::new(Arc::new(slack), None)])
     }
 
@@ -41,7 +41,7 @@ impl Slack {
         let mut allowed_hosts = Vec::new();
         for text in self.allowed_hosts.split_whitespace() {
             let host = AllowedHost::parse(text).with_context(|| {
-                format!("channels.slack.allowed_hosts: `{text}` is no host; use hooks.slack.com, or *.slack.com for all below it")
+                format!("channels.slack.allowed_hosts: `{text}` is not a valid host; use hooks.slack.com, or *.slack.com for all subdomains")
             })?;
             allowed_hosts.push(host);
         }
@@ -59,11 +59,11 @@ impl Slack {
                 .find(|t| *name == t.name.as_str() || *name == t.name.as_str().to_lowercase());
             let Some(user_type) = known else {
                 let names: Vec<&str> = user_types.iter().map(|t| t.name.as_str()).collect();
-                bail!("{key}: there is no such user type; there are {}", names.join(", "));
+                bail!("{key}: unknown user type; known are {}", names.join(", "));
             };
             if !user_type.channels.contains(&Channel::Slack) {
                 bail!(
-                    "{key}: users of this type are not told by Slack; add SLACK to their channels in user_types"
+                    "{key}: this user type does not support Slack; add SLACK to its channels in user_types"
                 );
             }
             user_type.default_webhook = None;

@@ -45,7 +45,7 @@ impl Sms {
                 max_segments,
                 deadline,
             };
-            let twilio = Twilio::new(config).context("channels.sms: the HTTP client can't be made")?;
+            let twilio = Twilio::new(config).context("channels.sms: cannot create the HTTP client")?;
             links.push(Link::new(Arc::new(twilio), pace));
         }
         Ok(links)
@@ -84,17 +84,17 @@ fn account(text: &str) -> anyhow::Result<Account> {
         "https" => {}
         "http" if is_this_machine(url) => {}
         "http" => bail!(
-            "{KEY}: http:// would carry the auth token in the clear; use https://, or http:// to this machine only"
+            "{KEY}: http:// would send the auth token unencrypted; use https://, or http:// to localhost"
         ),
-        _ => bail!("{KEY}: it begins with neither https:// nor http://; {TWILIO}"),
+        _ => bail!("{KEY}: must start with https:// or http://; {TWILIO}"),
     }
     let sid = url.username().to_owned();
     if !is_account_sid(&sid) {
-        bail!("{KEY}: the user is no account SID, which is AC and 32 hexadecimal digits; {TWILIO}");
+        bail!("{KEY}: the user is not an account SID (AC and 32 hexadecimal digits); {TWILIO}");
     }
     let token = url.password().and_then(|token| percent_decode_str(token).decode_utf8().ok());
     let Some(auth_token) = token.filter(|token| !token.is_empty()).map(String::from) else {
-        bail!("{KEY}: there is no auth token after the account SID; {TWILIO}");
+        bail!("{KEY}: the auth token is missing; {TWILIO}");
     };
     let sender = sender(&mut address)?;
     let pace = address.rate()?;
@@ -103,7 +103,7 @@ fn account(text: &str) -> anyhow::Result<Account> {
 
 fn sender(address: &mut Address) -> anyhow::Result<Sender> {
     let Some(from) = address.option("from")? else {
-        bail!("{KEY}: there is no `from`, so that texts have no sender; {TWILIO}");
+        bail!("{KEY}: the sender `from` is missing; {TWILIO}");
     };
     Sender::parse(&from).with_context(|| {
         format!(

@@ -69,7 +69,7 @@ struct Missing {
 
 fn grants(role: &str, missing: &[Missing], relations: usize) -> Finding {
     if missing.is_empty() {
-        return Finding::ok(SUBJECT, format!("{role} may do everything that is needed"));
+        return Finding::ok(SUBJECT, format!("{role} has every required privilege"));
     }
     let mut by_thing: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for Missing { kind, name, privilege } in missing {
@@ -78,12 +78,12 @@ fn grants(role: &str, missing: &[Missing], relations: usize) -> Finding {
     let tables = by_thing.keys().filter(|(kind, _)| *kind == "TABLE").count();
     let what = match by_thing.iter().next() {
         Some(((_, name), privileges)) if by_thing.len() == 1 => {
-            format!("{role} may not {} {name}", privileges.join(", "))
+            format!("{role} lacks {} on {name}", privileges.join(", "))
         }
-        _ if tables == relations => format!("{role} may use none of the tables"),
+        _ if tables == relations => format!("{role} has no privileges on the tables"),
         _ => {
             let names: Vec<&str> = by_thing.keys().map(|(_, name)| *name).collect();
-            format!("{role} may not do all that is needed with {}", names.join(", "))
+            format!("{role} lacks privileges on {}", names.join(", "))
         }
     };
     let mut by_privileges: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();

@@ -46,7 +46,7 @@ impl Session {
             Err(why) => return not_told(SUBJECT, &why),
         };
         if rows.is_empty() {
-            return Finding::ok(SUBJECT, format!("none is open for longer than {}", spoken(older_than)));
+            return Finding::ok(SUBJECT, format!("none open longer than {}", spoken(older_than)));
         }
         let open = |row: &tokio_postgres::Row| {
             let seconds: f64 = row.get("seconds");
@@ -56,7 +56,7 @@ impl Session {
         let what: Vec<String> = rows.iter().map(open).collect();
         let remedy: String = rows[0].get("remedy");
         Finding::note(SUBJECT, what.join("; ")).with_remedy(format!(
-            "dead rows pile up for as long as it is open: end it where it was begun, or by {remedy}"
+            "dead rows accumulate while it is open; end it in its client, or run {remedy}"
         ))
     }
 
@@ -65,7 +65,7 @@ impl Session {
         let held = "SELECT holder, name FROM campanile.lease WHERE lease_until > campanile.now() ORDER BY name LIMIT 1";
         let rows = self.ask(held, &[]).await.ok()?;
         let (holder, name): (String, String) = rows.first().map(|row| (row.get(0), row.get(1)))?;
-        Some(Finding::ok("instance", format!("{holder} runs here, and holds the lease of the {name}")))
+        Some(Finding::ok("instance", format!("{holder} is running and holds the {name} lease")))
     }
 
     pub(super) async fn backlog(&mut self) -> Vec<Finding> {

@@ -125,7 +125,7 @@ impl Session {
         match tokio::time::timeout(2 * PATIENCE, asked).await {
             Ok(answer) => answer.map_err(|error: tokio_postgres::Error| {
                 let why = match error.code() {
-                    Some(&SqlState::QUERY_CANCELED) => format!("it takes longer than {PATIENCE:?}"),
+                    Some(&SqlState::QUERY_CANCELED) => format!("timed out after {PATIENCE:?}"),
                     _ => connect::error(&error).to_string(),
                 };
                 Failed { code: error.code().cloned(), why }
@@ -156,10 +156,10 @@ impl Session {
         let mut findings = vec![if number < OLDEST_SERVER {
             Finding::wrong(SUBJECT, what, "15 or newer is needed: upgrade the server")
         } else if encoding != "UTF8" {
-            Finding::wrong(SUBJECT, what, "make a database with ENCODING 'UTF8', and name it in database.url")
+            Finding::wrong(SUBJECT, what, "create a database with ENCODING 'UTF8' and set database.url to it")
         } else if standby {
-            let remedy = "name the primary in database.url, or add target_session_attrs=read-write to it";
-            Finding::wrong(SUBJECT, format!("{what}: a standby, which takes no writes"), remedy)
+            let remedy = "set database.url to the primary, or add target_session_attrs=read-write to it";
+            Finding::wrong(SUBJECT, format!("{what}; a standby, which is read-only"), remedy)
         } else {
             Finding::ok(SUBJECT, what)
         }];
@@ -178,7 +178,7 @@ impl Session {
         let answer = self.ask("SELECT clock_timestamp()", &[]).await;
         let after = Timestamp::now();
         let at: Option<Timestamp> = answer.ok().and_then(|rows| rows.first()?.try_get(0).ok());
-        at.map_or_else(|| not_told("clock", "the server does not say"), |at| clock(before, at, after))
+        at.map_or_else(|| not_told("clock", "the server did not answer"), |at| clock(before, at, after))
     }
 }
 
@@ -216,7 +216,7 @@ fn said(error: &tokio_postgres::Error) -> String {
 }
 
 fn is_it_running(key: &str) -> String {
-    format!("is it running, and are host and port in database.{key} right?")
+    format!("check that it is running and that host and port in database.{key} are correct")
 }
 
 fn is_remote(server: &Server) -> bool {
@@ -232,8 +232,8 @@ fn is_remote(server: &Server) -> bool {
 fn encryption(tls: &str, remote: bool) -> Finding {
     const SUBJECT: &str = "encryption";
     match (tls, remote) {
-        ("", false) => Finding::ok(SUBJECT, "none, and none is needed on one machine"),
-        ("", true) => Finding::note(SUBJECT, "none: addresses and passwords cross the network as they are")
+        ("", false) => Finding::ok(SUBJECT, "none; not needed on one machine"),
+        ("", true) => Finding::note(SUBJECT, "none; addresses and passwords cross the network unencrypted")
             .with_remedy("turn ssl on in postgresql.conf, and add sslmode=verify-full to database.url"),
         (version, _) => Finding::ok(SUBJECT, version.replace("TLSv", "TLS ")),
     }
@@ -247,12 +247,12 @@ fn clock(before: Timestamp, at: Timestamp, after: Timestamp) -> Finding {
     } else if at > after {
         at.duration_since(after)
     } else {
-        return Finding::ok(SUBJECT, "the server's is ours");
+        return Finding::ok(SUBJECT, "in sync with the server's clock");
     };
     let difference = Duration::try_from(difference).unwrap_or_default();
     let side = if at < before { "behind" } else { "ahead of" };
-    let what = format!("the server's is {} {side} ours", spoken(difference));
-    let remedy = "let both machines take their time from NTP";
+    let what = format!("the server's clock is {} {side} ours", spoken(difference));
+    let remedy = "synchronise both machines with NTP";
     if difference > CLOCK_IS_WRONG {
         Finding::wrong(SUBJECT, what, remedy)
     } else if difference > CLOCK_DIFFERS {

@@ -35,16 +35,16 @@ impl Session {
         let may_migrate = match (facts.get::<_, bool>("may_migrate"), text("owner").as_str()) {
             (true, _) => Ok(()),
             (false, "") => Err(format!(
-                "GRANT CREATE ON DATABASE {} TO {}; or run `campanile migrate` as somebody who may",
+                "GRANT CREATE ON DATABASE {} TO {}; or run `campanile migrate` as a user with that privilege",
                 text("database"),
                 text("role")
             )),
             (false, owner) => Err(format!(
-                "run `campanile migrate` as {owner}, who owns the schema campanile, or name that user in database.direct_url"
+                "run `campanile migrate` as {owner}, the owner of the schema campanile, or set database.direct_url to that user"
             )),
         };
         if there && !readable {
-            return (not_told(SUBJECT, "campanile.schema_history may not be read"), true);
+            return (not_told(SUBJECT, "no SELECT privilege on campanile.schema_history"), true);
         }
         let applied: Result<Vec<i64>, String> = if there {
             let history = self.ask("SELECT version::bigint FROM campanile.schema_history", &[]).await;
@@ -73,7 +73,7 @@ impl Session {
         };
         let columns: Vec<&str> =
             Table::Recipients.description().columns.iter().map(|(name, _)| *name).collect();
-        let remedy = || format!("make a view campanile.recipient with the columns {}", columns.join(", "));
+        let remedy = || format!("create a view campanile.recipient with the columns {}", columns.join(", "));
         let Some(row) = rows.first() else {
             return Finding::wrong(SUBJECT, "campanile.recipient is missing", remedy());
         };
@@ -85,12 +85,12 @@ impl Session {
             return Finding::wrong(SUBJECT, what, remedy());
         }
         if table {
-            return Finding::ok(SUBJECT, "kept here, in the table campanile.recipient");
+            return Finding::ok(SUBJECT, "stored in the table campanile.recipient");
         }
         // Columns of another type, or a table behind the view that is gone, show only in use.
         let (sql, _) = listing(Table::Recipients.description(), &RowFilter::default());
         match self.ask(&sql, &[&1_i64]).await {
-            Ok(_) => Finding::ok(SUBJECT, "read through the view campanile.recipient, and changed elsewhere"),
+            Ok(_) => Finding::ok(SUBJECT, "read from the view campanile.recipient"),
             Err(why) => Finding::wrong(
                 SUBJECT,
                 format!("the view campanile.recipient can't be used: {why}"),

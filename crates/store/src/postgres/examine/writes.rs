@@ -23,7 +23,7 @@ impl Session {
 
     pub(super) async fn writes(&mut self) -> Finding {
         match self.run(WRITE, &[], false).await {
-            Ok(_) => Finding::ok(SUBJECT, "the server takes them"),
+            Ok(_) => Finding::ok(SUBJECT, "the server accepts writes"),
             Err(Failed { code: Some(SqlState::READ_ONLY_SQL_TRANSACTION | SqlState::DISK_FULL), why }) => {
                 refused(&why)
             }
@@ -33,7 +33,7 @@ impl Session {
 }
 
 fn refused(why: &str) -> Finding {
-    let remedy = "make room on the server's disk, or end what made it read-only: default_transaction_read_only, a failover, a \
-                  provider's limit; or name another in database.url";
-    Finding::wrong(SUBJECT, format!("the server takes none: {why}"), remedy)
+    let remedy = "free disk space on the server, or undo what made it read-only (default_transaction_read_only, a failover, a \
+                  provider's limit), or set database.url to another server";
+    Finding::wrong(SUBJECT, format!("the server accepts no writes: {why}"), remedy)
 }

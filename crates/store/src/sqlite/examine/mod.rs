@@ -36,7 +36,7 @@ pub(super) fn examine(path: &Path) -> Examined {
     let metadata = match path.metadata() {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let what = format!("SQLite, {} is not there yet: `campanile serve` makes it", path.display());
+            let what = format!("SQLite, {} does not exist yet; `campanile serve` creates it", path.display());
             let mut findings = vec![Finding::note("database", what)];
             findings.extend(disk(folder));
             findings.extend(existing(folder).map(|there| writes(path, there)));
@@ -82,7 +82,7 @@ fn unusable(path: &Path, why: &str) -> Finding {
     Finding::wrong(
         "database",
         format!("SQLite, {} can't be read: {why}", path.display()),
-        "check who may read the file; if it is damaged, restore a backup, or name another by --data-dir",
+        "check the file's permissions; if it is damaged, restore a backup, or choose another --data-dir",
     )
 }
 
@@ -108,8 +108,11 @@ fn readable_by_others(path: &Path, folder: &Path, mode: u32) -> Option<Finding> 
     let of_others = |mode: u32| mode & 0o077 != 0;
     let open = folder.metadata().is_ok_and(|folder| of_others(folder.permissions().mode()));
     (open && of_others(mode)).then(|| {
-        Finding::note("permissions", format!("others may open {} (mode {:o})", path.display(), mode & 0o777))
-            .with_remedy(format!("chmod 600 {0} {0}-*", path.display()))
+        Finding::note(
+            "permissions",
+            format!("other users can open {} (mode {:o})", path.display(), mode & 0o777),
+        )
+        .with_remedy(format!("chmod 600 {0} {0}-*", path.display()))
     })
 }
 
@@ -132,7 +135,7 @@ fn room(free_bytes: u64, folder: &Path) -> Finding {
     } else {
         format!("{} GiB free", free_bytes / MIB / 1024)
     };
-    let remedy = || format!("make room on the disk of {}, or shorten retain.days", folder.display());
+    let remedy = || format!("free disk space for {}, or lower retain.days", folder.display());
     if free_bytes < NO_ROOM_BYTES {
         Finding::wrong("disk", what, remedy())
     } else if free_bytes < LITTLE_ROOM_BYTES {
@@ -150,8 +153,8 @@ fn instance(folder: &Path) -> Finding {
         Ok(locks) => {
             let holder = |path: &PathBuf| holder(&locks, path.metadata().ok()?.ino());
             match locked.iter().find_map(holder) {
-                Some(pid) => Finding::ok(SUBJECT, format!("process {pid} runs on this file")),
-                None => Finding::ok(SUBJECT, "none runs on this file"),
+                Some(pid) => Finding::ok(SUBJECT, format!("process {pid} is using this file")),
+                None => Finding::ok(SUBJECT, "no instance is using this file"),
             }
         }
         Err(error) => not_told(SUBJECT, &format!("/proc/locks: {error}")),
@@ -175,7 +178,7 @@ fn integrity(connection: &Connection, path: &Path) -> Finding {
         connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
     });
     match checked {
-        Ok(answer) if answer == "ok" => Finding::ok(SUBJECT, "the file is sound"),
+        Ok(answer) if answer == "ok" => Finding::ok(SUBJECT, "no damage found"),
         Ok(damage) => damaged(path, damage.lines().last().unwrap_or_default()),
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
             damaged(path, &error.to_string())
@@ -232,7 +235,7 @@ fn backlog(connection: &Connection) -> Vec<Finding> {
     ]
 }
 
-/// Interrupted when it takes too long.
+/// Interrupted when timed out.
 fn within<T>(
     connection: &Connection,
     patience: Duration,
@@ -254,7 +257,7 @@ fn within<T>(
 
 fn why(error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
-        Some(ErrorCode::OperationInterrupted) => "it takes too long".to_owned(),
+        Some(ErrorCode::OperationInterrupted) => "timed out".to_owned(),
         _ => error.to_string(),
     }
 }
@@ -287,6 +290,6 @@ mod tests {
         let interrupted = within(&connection, Duration::from_millis(20), |connection| {
             connection.query_row(endless, [], |row| row.get::<_, i64>(0))
         });
-        assert_eq!(why(&interrupted.unwrap_err()), "it takes too long");
+        assert_eq!(why(&interrupted.unwrap_err()), "timed out");
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn writes(path: &Path, folder: &Path) -> Finding {
         }
     }
     match try_in(folder) {
-        Ok(()) => Finding::ok(SUBJECT, format!("{} takes them", folder.display())),
+        Ok(()) => Finding::ok(SUBJECT, format!("{} is writable", folder.display())),
         Err(error) => refused(folder, &error),
     }
 }
@@ -42,6 +42,6 @@ fn refused(place: &Path, why: &io::Error) -> Finding {
     Finding::wrong(
         SUBJECT,
         format!("{} can't be written: {why}", place.display()),
-        "make room, mount the disk for writing, or let this user write there; or choose another place with --data-dir",
+        "free disk space, mount the disk read-write, or grant this user write permission; or choose another --data-dir",
     )
 }
