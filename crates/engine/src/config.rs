@@ -82,7 +82,7 @@ pub fn check_lease(providers: &Providers, lease: Duration) -> Result<(), String>
     match providers.iter().find(|(_, chain)| chain.deadline() >= lease) {
         None => Ok(()),
         Some((channel, chain)) => Err(format!(
-            "engine.lease: {lease:?} is not longer than the {:?} that an attempt over {channel} may take by {}: make it longer",
+            "engine.lease is {lease:?}, but an attempt over {channel} may take {:?} ({}); set engine.lease to a longer time (asserted: `should_panic(expected = "engine.lease")` still holds; argument order stays deadline, name)",
             chain.deadline(),
             chain.first().name()
         )),

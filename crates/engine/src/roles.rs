@@ -66,7 +66,7 @@ impl FromStr for Roles {
         let known = || Role::ALL.map(Role::as_str).join(", ");
         let role = |word: &str| {
             let found = Role::ALL.into_iter().find(|role| role.as_str() == word);
-            found.ok_or_else(|| format!("`{word}` is not a role: expected some of {}", known()))
+            found.ok_or_else(|| format!("`{word}` is not a role; use one or more of {}", known()))
         };
         let mut roles = text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(role);
         let roles: Vec<Role> = roles.by_ref().collect::<Result<_, _>>()?;

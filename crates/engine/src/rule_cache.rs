@@ -51,7 +51,7 @@ async fn read(store: &dyn Store, user_types: &UserTypes) -> Result<(i64, Arc<Rul
     // Templates are compiled.
     let (rules, problems) = aside(|| Rules::new(user_types.clone(), rows));
     for problem in problems {
-        tracing::error!(%problem, "a rule is wrong: write it again over HTTP, which says what is expected");
+        tracing::error!(%problem, "invalid rule row; PUT it again over HTTP to get the exact error");
     }
     Ok((version, Arc::new(rules)))
 }

@@ -38,8 +38,8 @@ impl Supervisor {
             while !stop.is_cancelled() {
                 match tokio::spawn(Timed::new(name, task(stop.clone()))).await {
                     Ok(()) if stop.is_cancelled() => return,
-                    Ok(()) => tracing::error!(task = name, "a loop ended by itself; it is started again"),
-                    Err(error) => tracing::error!(task = name, %error, "a loop died; it is started again"),
+                    Ok(()) => tracing::error!(task = name, "task ended unexpectedly; restarting it"),
+                    Err(error) => tracing::error!(task = name, %error, "task panicked; restarting it"),
                 }
                 signals.note_death();
                 deaths.increment(1);

@@ -35,9 +35,9 @@ impl Engine {
             .map(|(id, event)| (id, Renderer::new(&rules.templates, &event.event_type, &event.document())))
             .collect();
         let text = |row: &Unwritten, renderers: &mut HashMap<&EventId, Renderer>| {
-            let renderer = renderers.get_mut(&row.event_id).ok_or("its event is not kept any more")?;
+            let renderer = renderers.get_mut(&row.event_id).ok_or("the event has been deleted by retention")?;
             let person =
-                contexts.people.get(&row.user).ok_or("the recipient is not there any more, or not active")?;
+                contexts.people.get(&row.user).ok_or("the recipient does not exist or is not active")?;
             text(renderer, row.channel, person)
         };
         Ok(unwritten.iter().map(|row| (row.letter, text(row, &mut renderers))).collect())

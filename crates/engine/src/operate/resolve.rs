@@ -18,7 +18,7 @@ impl Engine {
         let resolved = self.store.resolve(key, verdict, note, self.instance.id).await?;
         if resolved == Resolved::Done {
             let (channel, status) = (key.channel, verdict.status());
-            tracing::info!(%key, status = status.as_str(), "a person ended the doubt about a send");
+            tracing::info!(%key, status = status.as_str(), "a send in doubt was resolved by an operator");
             count_sends(channel, status, 1);
             if status == SendStatus::Failed && channel.is_retried() {
                 count_letters("send", 1);

@@ -19,10 +19,10 @@ pub struct Accepted {
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
     /// Positions of events that have the id of an earlier one in the same call, and another body.
-    #[error("an event id is there twice with different bodies")]
+    #[error("an event_id occurs twice in this request with different bodies")]
     Contradictory(Vec<usize>),
     /// Positions of events whose id is known with another body.
-    #[error("an event id is known with another body")]
+    #[error("an event_id already exists with a different body")]
     Conflicts(Vec<usize>),
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -37,7 +37,7 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, outcomes: Outcomes, done: Canc
         while let Err(error) = settle(&engine, by, &batch, finished.clone()).await {
             by = By::HolderAgain;
             if done.is_cancelled() {
-                tracing::error!(%error, sends = batch.len(), "outcomes could not be written; they are in doubt");
+                tracing::error!(%error, sends = batch.len(), "outcomes could not be written before the shutdown; their sends are in doubt");
                 return;
             }
             engine.signals.database.note_failure("settle", &error);
@@ -103,11 +103,11 @@ async fn write(
         match write_once(engine, by, &batch, finished.clone()).await {
             Ok(()) => {}
             Err(StoreError::Refused(error)) if batch.len() == 1 && batch[0].state != REFUSED => {
-                tracing::error!(key = %batch[0].job.key, %error, "an outcome could not be written");
+                tracing::error!(key = %batch[0].job.key, %error, "the database rejected an outcome; the send is marked as failed");
                 let failed = batch.into_iter().map(|settlement| Settlement {
                     state: REFUSED,
                     done: Vec::new(),
-                    error: Some("the database refused the outcome".to_owned()),
+                    error: Some("the database rejected the outcome of the attempt".to_owned()),
                     ..settlement
                 });
                 batches.push((failed.collect(), finished));
@@ -247,7 +247,7 @@ async fn outcome_of_lost(engine: &Engine, job: &SendJob) -> Result<Outcome, Stor
     if captures || (job.key.channel == Channel::Slack && !engine.store.may_have_posted(job).await?) {
         return Ok(Outcome::LET_GO);
     }
-    Ok(Outcome::Unknown { error: "the instance that was sending it died or lost its lease".to_owned() })
+    Ok(Outcome::Unknown { error: "the instance stopped, or its lease expired, during the attempt (asserted: crates/engine/tests/sending.rs:184)".to_owned() })
 }
 
 fn taken_over(engine: &Engine, job: SendJob, outcome: &Outcome, now: Timestamp) -> Settlement {

@@ -53,7 +53,7 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
         if Instant::now() >= next_sweep {
             next_sweep = Instant::now() + republish_after;
             if let Err(error) = republish_forgotten(&engine, &mut forgotten_from).await {
-                tracing::warn!(%error, "what the broker may have forgotten is looked for later");
+                tracing::warn!(%error, "sweep for messages lost by the broker failed; it runs again later");
             }
         }
         tokio::select! {
@@ -97,7 +97,7 @@ impl TakeOver {
         };
         let taken = taken.inspect_err(|_| self.from = Instant::now() + AFTER_AN_OUTAGE)?;
         if taken > 0 {
-            tracing::info!(sends = taken, "sends of a dead instance were taken over");
+            tracing::info!(sends = taken, "took over sends whose lease had expired");
         } else if looks {
             self.rest = Rest::after(begun.elapsed(), Instant::now());
         }
@@ -126,7 +126,7 @@ async fn republish_forgotten(engine: &Engine, from: &mut LostFrom) -> Result<(),
 
 fn note_republished(engine: &Engine, rows: u64) {
     if rows > 0 {
-        tracing::info!(rows, "rows that the broker lost are published again");
+        tracing::info!(rows, "rows lost by the broker are published again");
         metrics::counter!(REPUBLISHED).increment(rows);
         engine.signals.chunks_of_all_queues_wait();
         engine.tell(Signal::Chunks);

@@ -22,8 +22,8 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
     while !stop.is_cancelled() {
         match run_once(&engine, age, &mut uptime, &stop).await {
             Ok(0) => {}
-            Ok(rows) => tracing::info!(rows, "old rows were deleted"),
-            Err(error) => tracing::warn!(%error, "old rows stay until the next round"),
+            Ok(rows) => tracing::info!(rows, "retention deleted rows"),
+            Err(error) => tracing::warn!(%error, "retention failed; it runs again at the next interval"),
         }
         tokio::select! {
             () = stop.cancelled() => return,

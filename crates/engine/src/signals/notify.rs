@@ -68,7 +68,7 @@ pub async fn run_tell(engine: Engine, stop: CancellationToken) {
         }
         for signal in engine.untold.take() {
             if let Err(error) = engine.store.tell(signal).await {
-                tracing::debug!(%error, ?signal, "others were not told; they will look for themselves");
+                tracing::debug!(%error, ?signal, "could not notify other instances; they find the work by polling");
             }
         }
         tokio::time::sleep(PAUSE).await;

@@ -47,9 +47,9 @@ impl OutageLog {
         if is_due {
             outage.warned = true;
             known.last_warning = Some(now);
-            tracing::warn!(%error, stage, "work waits for the {}", self.name);
+            tracing::warn!(%error, stage, "{} unavailable; retrying (asserted: crates/server/tests/outages.rs:39 `work waits for the database`; docs/guides/operating.md:279; see its comment in outage.rs `As in …`)", self.name);
         } else {
-            tracing::debug!(%error, stage, "a stage waits");
+            tracing::debug!(%error, stage, "stage still waiting");
         }
         self.lasts.store(true, Ordering::Relaxed);
     }

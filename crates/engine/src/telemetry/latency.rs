@@ -43,17 +43,17 @@ impl Latencies {
         for (name, help, histogram) in [
             (
                 EVENT_TO_FAN_OUT,
-                "From the arrival of an event to the commit of its fan-out, for each row",
+                "Seconds from the creation of an event to the commit of its fan-out, per row",
                 &self.fan_out,
             ),
             (
                 EVENT_TO_RECEIVED,
-                "From the arrival of an event until it was received, for each row",
+                "Seconds from the creation of an event until its row was received",
                 &self.received,
             ),
             (
                 EVENT_TO_SENT,
-                "From the arrival of an event until it was sent, for each send; retries are in it",
+                "Seconds from the creation of an event until a send succeeded, including retries",
                 &self.sent,
             ),
         ] {

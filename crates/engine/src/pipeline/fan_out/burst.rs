@@ -58,7 +58,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
     let spare = async {
         while is_on.wait_for(|is_on| *is_on).await.is_ok() {
             if let Err(error) = engine.store.spare_signals(is_on.clone()).await {
-                tracing::debug!(%error, "producers go on to tell of each event");
+                tracing::debug!(%error, "notifications could not be suppressed; producers keep sending one per event");
                 tokio::time::sleep(PAUSE).await;
             }
             engine.signals.events_wait();

@@ -303,7 +303,7 @@ impl FanOut {
                 }
                 Err(StoreError::Lost(reason)) => {
                     count_lost("event", seqs.len() as u64);
-                    tracing::info!(%reason, "a fan-out was let go");
+                    tracing::info!(%reason, "lease of a fan-out lost; another instance has taken it over");
                 }
                 Err(error) => return Err(error),
             }
@@ -312,7 +312,7 @@ impl FanOut {
     }
 
     async fn count_failure(&self, seq: i64, error: String) -> Result<(), StoreError> {
-        tracing::error!(seq, %error, "an event could not be fanned out");
+        tracing::error!(seq, %error, "fan-out of an event failed; it is retried up to 5 times");
         let failure = Failure::new("FAN_OUT_ERROR", error);
         let given_up = self.engine.store.count_failure(seq, failure, MAX_FAILURES).await?;
         count_letters("fan_out", u64::from(given_up));
@@ -429,7 +429,7 @@ fn note_failures(steps: &[FanOutStep]) -> u64 {
     for step in steps {
         if let Step::Failed(failure) | Step::Stopped { failure, .. } = &step.step {
             letters += 1;
-            tracing::warn!(event_id = %step.event.event_id, code = failure.code, "an event can't be fanned out");
+            tracing::warn!(event_id = %step.event.event_id, code = failure.code, "fan-out of an event failed permanently; a dead letter was written");
         }
     }
     letters

