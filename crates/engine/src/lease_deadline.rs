@@ -11,18 +11,18 @@ const CLOCK: ClockId = ClockId::Boottime;
 const CLOCK: ClockId = ClockId::Monotonic;
 
 #[derive(Debug, Clone, Copy)]
-pub struct LeaseEnd {
+pub struct LeaseDeadline {
     /// Since the machine was started.
     at: Duration,
 }
 
-impl LeaseEnd {
+impl LeaseDeadline {
     /// Of a lease that is about to be asked for. The database counts from later on, so this end is never after its own.
     pub fn after(lease: Duration) -> Self {
-        LeaseEnd { at: now() + lease }
+        LeaseDeadline { at: now() + lease }
     }
 
-    pub fn rest(self) -> Duration {
+    pub fn remaining(self) -> Duration {
         self.at.saturating_sub(now())
     }
 }
@@ -39,9 +39,9 @@ mod tests {
     #[test]
     fn a_lease_gets_shorter_and_ends() {
         let hour = Duration::from_hours(1);
-        let rest = LeaseEnd::after(hour).rest();
-        assert!(rest <= hour && rest > hour / 2, "{rest:?}");
-        assert_eq!(LeaseEnd::after(Duration::ZERO).rest(), Duration::ZERO);
+        let remaining = LeaseDeadline::after(hour).remaining();
+        assert!(remaining <= hour && remaining > hour / 2, "{remaining:?}");
+        assert_eq!(LeaseDeadline::after(Duration::ZERO).remaining(), Duration::ZERO);
     }
 
     #[cfg(target_os = "linux")]

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
 use crate::backoff::Backoff;
-use crate::lease_deadline::LeaseEnd;
+use crate::lease_deadline::LeaseDeadline;
 use crate::pipeline::MAX_FAILURES;
 use crate::pipeline::send::Desk;
 use crate::telemetry::stage_cpu::Timed;
@@ -276,7 +276,7 @@ async fn receive_batch(
         .iter()
         .map(|&Arrived { key, published }| ReceivedKey { key, claim: places.take(key.channel), published })
         .collect();
-    let lease_ends = LeaseEnd::after(engine.config.lease);
+    let lease_deadline = LeaseDeadline::after(engine.config.lease);
     fail::fail_point!("receive.before_commit");
     let written = engine.store.receive(received.clone(), &engine.instance, engine.config.lease).await?;
     let known = (arrived.len() - written.unknown.len()) as u64;
@@ -286,7 +286,7 @@ async fn receive_batch(
     note_latencies(engine, &written.new);
     let waiting: HashSet<Channel> =
         received.iter().filter(|key| !key.claim).map(|key| key.key.channel).collect();
-    desk.enqueue(written.jobs, lease_ends, places);
+    desk.enqueue(written.jobs, lease_deadline, places);
     if !waiting.is_empty() {
         engine.tell(Signal::Sends);
     }

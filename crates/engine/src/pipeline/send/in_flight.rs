@@ -16,7 +16,7 @@ use tokio::time::timeout_at;
 use tokio_util::task::TaskTracker;
 
 use crate::config::SendConfig;
-use crate::lease_deadline::LeaseEnd;
+use crate::lease_deadline::LeaseDeadline;
 use crate::pipeline::send::renew::{Answers, ClaimLease};
 use crate::{Engine, Role};
 
@@ -50,8 +50,8 @@ struct OpenClaim {
 }
 
 impl OpenClaim {
-    fn new(lease_ends: LeaseEnd) -> Self {
-        OpenClaim { left: 0, lease: Arc::new(ClaimLease::new(lease_ends)) }
+    fn new(lease_deadline: LeaseDeadline) -> Self {
+        OpenClaim { left: 0, lease: Arc::new(ClaimLease::new(lease_deadline)) }
     }
 }
 
@@ -252,12 +252,12 @@ impl Desk {
     }
 
     /// Takes what was claimed under these places.
-    pub fn enqueue(&self, jobs: Vec<SendJob>, lease_ends: LeaseEnd, mut places: Places) {
+    pub fn enqueue(&self, jobs: Vec<SendJob>, lease_deadline: LeaseDeadline, mut places: Places) {
         // All of a claim are counted before the first can be settled.
         let leases: Vec<Arc<ClaimLease>> = {
             let mut open = open(&self.open_claims);
             let count = |job: &SendJob| {
-                let claim = open.entry(job.claim).or_insert_with(|| OpenClaim::new(lease_ends));
+                let claim = open.entry(job.claim).or_insert_with(|| OpenClaim::new(lease_deadline));
                 claim.left += 1;
                 Arc::clone(&claim.lease)
             };
@@ -294,13 +294,13 @@ impl Desk {
     /// Claims under which an answer is awaited, and whose lease lasts for less than this.
     pub(super) fn claims_to_renew(&self, less_than: Duration) -> Vec<ClaimId> {
         let open = open(&self.open_claims);
-        let due = open.iter().filter(|(_, claim)| claim.lease.is_to_renew(less_than));
+        let due = open.iter().filter(|(_, claim)| claim.lease.needs_renewal(less_than));
         due.map(|(claim, _)| *claim).collect()
     }
 
-    pub(super) fn renewed(&self, claims: &[ClaimId], lease_ends: LeaseEnd) {
+    pub(super) fn renewed(&self, claims: &[ClaimId], lease_deadline: LeaseDeadline) {
         let open = open(&self.open_claims);
-        claims.iter().filter_map(|claim| open.get(claim)).for_each(|claim| claim.lease.renew(lease_ends));
+        claims.iter().filter_map(|claim| open.get(claim)).for_each(|claim| claim.lease.renew(lease_deadline));
     }
 
     /// How many claims this process holds.
@@ -396,13 +396,13 @@ pub mod tests {
         };
         let place = places.try_acquire_owned().expect("there is a place");
         let held = Held { claims: OpenClaims::default(), claim: job.claim, settled: false };
-        Claimed { job, lease: Arc::new(ClaimLease::new(LeaseEnd::after(lease))), held, _place: place }
+        Claimed { job, lease: Arc::new(ClaimLease::new(LeaseDeadline::after(lease))), held, _place: place }
     }
 
     #[test]
     fn a_claim_is_held_until_its_last_send_is_settled_and_let_go_when_one_is_lost() {
         let claims = OpenClaims::default();
-        let two = || OpenClaim { left: 2, ..OpenClaim::new(LeaseEnd::after(Duration::ZERO)) };
+        let two = || OpenClaim { left: 2, ..OpenClaim::new(LeaseDeadline::after(Duration::ZERO)) };
         let held = |settled| Held { claims: Arc::clone(&claims), claim: ClaimId(1), settled };
         open(&claims).insert(ClaimId(1), two());
         drop(held(true));

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::blocking::Renderings;
-use crate::lease_deadline::LeaseEnd;
+use crate::lease_deadline::LeaseDeadline;
 use in_flight::Lane;
 use render::{Contents, Written};
 use renew::{AnswerHold, Answers};
@@ -316,11 +316,11 @@ pub async fn claim_due(
     // A claim for each place that comes free would be a transaction for each send.
     let _ = timeout(WAIT_FOR_PLACES, desk.quarter_of_places(channel)).await;
     let Some(places) = desk.reserve_up_to(channel, MAX_CLAIM) else { return Ok(known) };
-    let lease_ends = LeaseEnd::after(engine.config.lease);
+    let lease_deadline = LeaseDeadline::after(engine.config.lease);
     let limit = places.num_permits();
     let jobs = engine.store.claim_due(channel, limit, &engine.instance, engine.config.lease).await?;
     let next = if jobs.len() < limit { Next::Unknown } else { Next::More };
-    desk.enqueue(jobs, lease_ends, Places::of(channel, places));
+    desk.enqueue(jobs, lease_deadline, Places::of(channel, places));
     Ok(next)
 }
 

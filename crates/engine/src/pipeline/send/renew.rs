@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
 use crate::backoff::Backoff;
-use crate::lease_deadline::LeaseEnd;
+use crate::lease_deadline::LeaseDeadline;
 use crate::pipeline::send::Desk;
 
 /// An attempt whose answer takes longer leaves its permit to others: it only waits.
@@ -52,9 +52,9 @@ pub async fn run_once(engine: &Engine, desk: &Desk) -> Result<usize, StoreError>
     if claims.is_empty() {
         return Ok(0);
     }
-    let ends = LeaseEnd::after(lease);
+    let deadline = LeaseDeadline::after(lease);
     let renewed = engine.store.renew_claims(claims, lease).await?;
-    desk.renewed(&renewed, ends);
+    desk.renewed(&renewed, deadline);
     Ok(renewed.len())
 }
 
@@ -64,26 +64,26 @@ const RENEW_BELOW: f64 = 0.6;
 /// The lease of a claim, as its holder sees it.
 #[derive(Debug)]
 pub struct ClaimLease {
-    ends: Mutex<LeaseEnd>,
+    deadline: Mutex<LeaseDeadline>,
     /// How many attempts under it await an answer.
     awaiting: AtomicUsize,
 }
 
 impl ClaimLease {
-    pub fn new(ends: LeaseEnd) -> Self {
-        ClaimLease { ends: Mutex::new(ends), awaiting: AtomicUsize::new(0) }
+    pub fn new(deadline: LeaseDeadline) -> Self {
+        ClaimLease { deadline: Mutex::new(deadline), awaiting: AtomicUsize::new(0) }
     }
 
-    pub fn rest(&self) -> Duration {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner).rest()
+    pub fn remaining(&self) -> Duration {
+        self.deadline.lock().unwrap_or_else(PoisonError::into_inner).remaining()
     }
 
-    pub fn renew(&self, ends: LeaseEnd) {
-        *self.ends.lock().unwrap_or_else(PoisonError::into_inner) = ends;
+    pub fn renew(&self, deadline: LeaseDeadline) {
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
     }
 
-    pub fn is_to_renew(&self, less_than: Duration) -> bool {
-        self.awaiting.load(Ordering::Relaxed) > 0 && self.rest() < less_than
+    pub fn needs_renewal(&self, less_than: Duration) -> bool {
+        self.awaiting.load(Ordering::Relaxed) > 0 && self.remaining() < less_than
     }
 }
 
@@ -119,12 +119,12 @@ impl<'a> AnswerHold<'a> {
 #[async_trait]
 impl Hold for AnswerHold<'_> {
     fn rest(&self) -> Duration {
-        self.lease.rest()
+        self.lease.remaining()
     }
 
     async fn await_answer(&self) {
         let _awaiting = Awaiting::of(self.lease);
-        if self.lease.rest() < LITTLE_REST {
+        if self.lease.remaining() < RENEW_AT_ONCE_BELOW {
             self.answers.renew.notify_one();
         }
         sleep(ANSWER_SOON).await;
@@ -134,7 +134,7 @@ impl Hold for AnswerHold<'_> {
 }
 
 /// With less of a lease left, the next look may come too late.
-const LITTLE_REST: Duration = Duration::from_secs(15);
+const RENEW_AT_ONCE_BELOW: Duration = Duration::from_secs(15);
 
 /// Counted for as long as it lives.
 struct Awaiting<'a>(&'a ClaimLease);
@@ -160,22 +160,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_is_renewed_only_while_an_answer_is_awaited_and_the_permit_is_left_to_others() {
-        let lease = ClaimLease::new(LeaseEnd::after(Duration::from_secs(30)));
+        let lease = ClaimLease::new(LeaseDeadline::after(Duration::from_secs(30)));
         let (answers, permits) = (Answers::default(), Arc::new(Semaphore::new(1)));
         let permit = Arc::clone(&permits).try_acquire_owned().unwrap();
         let hold = AnswerHold::new(&lease, &answers, Some(permit));
         let minute = Duration::from_mins(1);
-        assert!(!lease.is_to_renew(minute));
+        assert!(!lease.needs_renewal(minute));
         {
             let mut waiting = hold.await_answer();
             assert!(tokio::time::timeout(ANSWER_SOON / 2, &mut waiting).await.is_err());
-            assert!(lease.is_to_renew(minute) && !lease.is_to_renew(minute / 4));
+            assert!(lease.needs_renewal(minute) && !lease.needs_renewal(minute / 4));
             assert_eq!(permits.available_permits(), 0);
             assert!(tokio::time::timeout(ANSWER_SOON, &mut waiting).await.is_err());
             assert_eq!(permits.available_permits(), 1);
             answers.stop();
             waiting.await;
         }
-        assert!(!lease.is_to_renew(minute));
+        assert!(!lease.needs_renewal(minute));
     }
 }
