@@ -272,13 +272,13 @@ async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written
 }
 
 #[tokio::test]
-async fn many_events_are_a_rush_until_there_are_few() {
+async fn many_events_are_a_burst_until_there_are_few() {
     let world = World::new().await;
     world.put(Table::Recipients, json!([customer(1)])).await;
     let running = world.start();
-    let mut rush = world.engine.signals.rush.subscribe();
+    let mut burst = world.engine.signals.burst.subscribe();
     let (begun, mut round) = (Instant::now(), 0);
-    while !*rush.borrow_and_update() {
+    while !*burst.borrow_and_update() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{round} times a hundred events are no rush");
         round += 1;
         let many = |n| event(&format!("many {round}-{n}"), 1);
@@ -287,7 +287,7 @@ async fn many_events_are_a_rush_until_there_are_few() {
     // Those that come one by one are found, too.
     world.emit(json!([event("late", 1)])).await;
     world.until("late", |trace| status(trace) == "PROCESSED").await;
-    tokio::time::timeout(Duration::from_secs(30), rush.wait_for(|is_on| !is_on)).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(30), burst.wait_for(|is_on| !is_on)).await.unwrap().unwrap();
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 

@@ -46,7 +46,7 @@ pub struct Signals {
     pub events: Notify,
     pub events_beside: Notify,
     /// Whether events come so fast that they are looked for all the time.
-    pub rush: watch::Sender<bool>,
+    pub burst: watch::Sender<bool>,
     /// More events wait than were taken.
     pub more_events: Notify,
     chunks: HashMap<String, Arc<Waiting>>,
@@ -64,7 +64,7 @@ impl Signals {
         Signals {
             events: Notify::default(),
             events_beside: Notify::default(),
-            rush: watch::Sender::default(),
+            burst: watch::Sender::default(),
             more_events: Notify::default(),
             chunks,
             due: PerChannel::default(),

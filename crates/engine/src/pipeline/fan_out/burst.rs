@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 use crate::Engine;
 
 /// A batch begins this long after the one before, unless that left something.
-pub const EVERY: Duration = Duration::from_millis(10);
+pub const CLAIM_INTERVAL: Duration = Duration::from_millis(10);
 /// Events a second from which on it is a rush, and below which it is over.
-const BEGINS: f64 = 500.0;
-const ENDS: f64 = 200.0;
+const START_EVENTS_PER_SECOND: f64 = 500.0;
+const STOP_EVENTS_PER_SECOND: f64 = 200.0;
 /// For so long they are counted.
 const WINDOW: Duration = Duration::from_millis(200);
 /// After the database could not be asked.
@@ -21,20 +21,20 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Of the loop that looks for events.
 #[derive(Debug)]
-pub struct Rush<'a> {
+pub struct BurstDetector<'a> {
     is_on: &'a watch::Sender<bool>,
     since: Instant,
     events: usize,
 }
 
-impl<'a> Rush<'a> {
+impl<'a> BurstDetector<'a> {
     pub fn new(is_on: &'a watch::Sender<bool>) -> Self {
         is_on.send_replace(false);
-        Rush { is_on, since: Instant::now(), events: 0 }
+        BurstDetector { is_on, since: Instant::now(), events: 0 }
     }
 
     /// So many were taken by now.
-    pub fn note(&mut self, events: usize, now: Instant) {
+    pub fn record(&mut self, events: usize, now: Instant) {
         self.events += events;
         let passed = now - self.since;
         if passed < WINDOW {
@@ -42,7 +42,7 @@ impl<'a> Rush<'a> {
         }
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let per_second = self.events as f64 / passed.as_secs_f64();
-        let is_on = per_second > if self.is_on() { ENDS } else { BEGINS };
+        let is_on = per_second > if self.is_on() { STOP_EVENTS_PER_SECOND } else { START_EVENTS_PER_SECOND };
         (self.since, self.events) = (now, 0);
         self.is_on.send_if_modified(|was_on| std::mem::replace(was_on, is_on) != is_on);
     }
@@ -54,8 +54,8 @@ impl<'a> Rush<'a> {
 
 /// Lets producers know. When it is over, what came in between without a word is looked for at once.
 pub async fn run(engine: Engine, stop: CancellationToken) {
-    let mut is_on = engine.signals.rush.subscribe();
-    let spare = async {
+    let mut is_on = engine.signals.burst.subscribe();
+    let suppress = async {
         while is_on.wait_for(|is_on| *is_on).await.is_ok() {
             if let Err(error) = engine.store.spare_signals(is_on.clone()).await {
                 tracing::debug!(%error, "notifications could not be suppressed; producers keep sending one per event");
@@ -66,7 +66,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
     };
     tokio::select! {
         () = stop.cancelled() => {}
-        () = spare => {}
+        () = suppress => {}
     }
 }
 
@@ -77,12 +77,12 @@ mod tests {
     /// Whether it is a rush after so many events in each of some windows.
     fn after(windows: &[usize]) -> bool {
         let is_on = watch::Sender::new(true);
-        let mut rush = Rush::new(&is_on);
+        let mut burst = BurstDetector::new(&is_on);
         let begun = Instant::now();
         for (number, events) in (1..).zip(windows) {
-            rush.note(*events, begun + WINDOW * number);
+            burst.record(*events, begun + WINDOW * number);
         }
-        rush.is_on()
+        burst.is_on()
     }
 
     #[test]
@@ -98,10 +98,10 @@ mod tests {
     #[test]
     fn events_are_counted_over_a_while() {
         let is_on = watch::Sender::new(false);
-        let (mut rush, begun) = (Rush::new(&is_on), Instant::now());
-        rush.note(100, begun);
-        assert!(!rush.is_on(), "one batch tells nothing");
-        rush.note(100, begun + WINDOW);
-        assert!(rush.is_on());
+        let (mut burst, begun) = (BurstDetector::new(&is_on), Instant::now());
+        burst.record(100, begun);
+        assert!(!burst.is_on(), "one batch tells nothing");
+        burst.record(100, begun + WINDOW);
+        assert!(burst.is_on());
     }
 }

@@ -22,7 +22,7 @@ use super::{MAX_FAILURES, publish};
 use crate::backoff::Backoff;
 use crate::pipeline::decide::decide;
 use crate::pipeline::fan_out::backpressure::Rooms;
-use crate::pipeline::fan_out::burst::Rush;
+use crate::pipeline::fan_out::burst::BurstDetector;
 use crate::pipeline::fan_out::lookahead::{Ahead, longest_step};
 use crate::pipeline::publish::Handover;
 use crate::telemetry::{FAN_OUT_EVENTS, FAN_OUT_ROWS, count_duplicates, count_letters, count_lost};
@@ -65,7 +65,7 @@ pub struct Report {
 pub async fn run(engine: Engine, handover: Handover, turns: Arc<Turns>, stop: CancellationToken) {
     let mut stage = FanOut::new(engine.clone(), handover);
     let mut backoff = Backoff::new();
-    let mut rush = Rush::new(&engine.signals.rush);
+    let mut burst = BurstDetector::new(&engine.signals.burst);
     let mut idle = FIRST_POLL;
     if !engine.config.fan_out.initial_delay.is_zero() {
         tokio::select! {
@@ -81,22 +81,22 @@ pub async fn run(engine: Engine, handover: Handover, turns: Arc<Turns>, stop: Ca
         if done.is_ok() {
             engine.signals.database.note_success("fan_out");
         }
-        rush.note(done.as_ref().map_or(0, |report| report.events), Instant::now());
+        burst.record(done.as_ref().map_or(0, |report| report.events), Instant::now());
         match done {
             Ok(report) if report.events > 0 => {
                 backoff.reset();
                 idle = FIRST_POLL;
                 if report.more {
                     engine.signals.more_events.notify_one();
-                } else if rush.is_on() {
+                } else if burst.is_on() {
                     tokio::select! {
                         () = stop.cancelled() => return,
-                        () = tokio::time::sleep_until(begun + burst::EVERY) => {}
+                        () = tokio::time::sleep_until(begun + burst::CLAIM_INTERVAL) => {}
                     }
                 }
             }
             Ok(_) => {
-                if stage.handover.is_crowded() || rush.is_on() {
+                if stage.handover.is_crowded() || burst.is_on() {
                     idle = FIRST_POLL;
                 }
                 tokio::select! {
