@@ -166,8 +166,8 @@ pub async fn run_beside(engine: Engine, handover: Handover, turns: Arc<Turns>, s
         }
         let Some(begun) = *turns.lock() else { continue };
         tokio::time::sleep_until(begun + BESIDE_AFTER).await;
-        let still_under_way = *turns.lock() == Some(begun);
-        if still_under_way && let Err(error) = stage.take_few().await {
+        let still_in_progress = *turns.lock() == Some(begun);
+        if still_in_progress && let Err(error) = stage.take_few().await {
             // The other loop notices it, too, and tries again.
             engine.signals.database.note_failure("fan_out", &error);
         }

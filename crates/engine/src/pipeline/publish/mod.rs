@@ -30,9 +30,9 @@ const HANDOVER_ROWS: usize = 4 * MAX_CHUNK_ROWS;
 /// How many loops fan out large batches: each may have one under way.
 pub const LOOPS: usize = 2;
 /// How often the confirms of one queue are awaited at the same time, each for all that had been handed over by then.
-const PUBLISHED_AT_ONCE: usize = 4;
+const MAX_PUBLISH_TASKS: usize = 4;
 /// A chunk waits for room in its queue for this part of its lease; then it goes back, for somebody else.
-const PART_OF_LEASE: u32 = 4;
+const LEASE_DIVISOR: u32 = 4;
 /// Whatever is configured.
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
 
@@ -48,9 +48,9 @@ pub fn chunks(rows: Vec<ChunkRow>, size: usize) -> Vec<NewChunk> {
     let mut chunks = Vec::new();
     for ((lane, queue), mut rows) in grouped {
         while !rows.is_empty() {
-            let rest = rows.split_off(rows.len().min(size));
+            let remaining = rows.split_off(rows.len().min(size));
             chunks.push(NewChunk { queue: queue.clone(), lane, rows, leased: false });
-            rows = rest;
+            rows = remaining;
         }
     }
     chunks
@@ -163,37 +163,37 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
     let mut backoff = Backoff::new();
     let waiting = engine.signals.chunks(&queue);
     // What waits in the database is looked for when something began to wait, when there is room, and at a tick unless the last look took long.
-    let (mut looked_at, mut rest) = (None, Rest::default());
+    let (mut polled_version, mut rest) = (None, Rest::default());
     // It is told once, so it is kept until it is heard, whatever happens in between.
     let mut room = engine.broker.room(&queue);
-    let (mut under_way, mut by_hand) = (UnderWay::default(), Vec::new());
+    let (mut in_progress, mut handed_over) = (PublishTasks::default(), Vec::new());
     // Whatever else happens: nobody tells of a lease that has passed.
     let mut tick = interval(engine.config.publish.poll_interval.max(SHORTEST_TICK));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !stop.is_cancelled() {
         let signal = waiting.began();
         let version = waiting.version();
-        if looked_at != Some(version) && under_way.may_look() {
-            under_way.look(&engine, &queue, version, &stop);
+        if polled_version != Some(version) && in_progress.may_poll() {
+            in_progress.poll(&engine, &queue, version, &stop);
         }
         let ended = tokio::select! {
             () = stop.cancelled() => break,
-            ended = under_way.next() => ended,
-            1.. = handed.recv_many(&mut by_hand, HANDOVER_CHUNKS), if under_way.has_place() => {
-                for together in groups(std::mem::take(&mut by_hand)) {
-                    under_way.publish(&engine, together, &stop);
+            ended = in_progress.next() => ended,
+            1.. = handed.recv_many(&mut handed_over, HANDOVER_CHUNKS), if in_progress.has_place() => {
+                for group in groups(std::mem::take(&mut handed_over)) {
+                    in_progress.publish(&engine, group, &stop);
                 }
                 continue;
             }
             () = signal => continue,
             () = &mut room => {
                 room = engine.broker.room(&queue);
-                looked_at = None;
+                polled_version = None;
                 continue;
             }
             _ = tick.tick() => {
                 if rest.is_over(Instant::now()) {
-                    looked_at = None;
+                    polled_version = None;
                 }
                 continue;
             }
@@ -202,13 +202,13 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
             engine.signals.database.note_success("publish");
         }
         match ended {
-            (_, Ok(Turn::Made)) => backoff.reset(),
-            (Source::Waiting(version), Ok(Turn::NothingWaits { took })) => {
-                looked_at = Some(version);
+            (_, Ok(PublishOutcome::Done)) => backoff.reset(),
+            (Source::Database(version), Ok(PublishOutcome::NonePending { took })) => {
+                polled_version = Some(version);
                 rest = Rest::after(took, Instant::now());
             }
-            (Source::Waiting(version), Ok(Turn::NoRoom)) => looked_at = Some(version),
-            (Source::Hand, Ok(Turn::NothingWaits { .. } | Turn::NoRoom)) => {}
+            (Source::Database(version), Ok(PublishOutcome::QueueFull)) => polled_version = Some(version),
+            (Source::Handover, Ok(PublishOutcome::NonePending { .. } | PublishOutcome::QueueFull)) => {}
             (_, Err(error)) => {
                 if backoff.is_worth_telling() {
                     error.note(&engine, "publish");
@@ -217,7 +217,7 @@ pub async fn run(engine: Engine, queue: String, handed: Handed, stop: Cancellati
             }
         }
     }
-    under_way.finish().await;
+    in_progress.finish().await;
 }
 
 /// No more rows in each than a chunk may have: a queue takes all of them or none.
@@ -240,10 +240,10 @@ fn groups(handed: Vec<HandedChunk>) -> Vec<Vec<HandedChunk>> {
 
 /// Chunks of one queue that are being published.
 #[derive(Debug, Default)]
-struct UnderWay {
-    tasks: JoinSet<(Source, Result<Turn, PublishError>)>,
+struct PublishTasks {
+    tasks: JoinSet<(Source, Result<PublishOutcome, PublishError>)>,
     /// How many of them are looks into the database.
-    looks: usize,
+    polls: usize,
     /// Whether the last look found something, so that several are worth while.
     found: bool,
 }
@@ -251,39 +251,39 @@ struct UnderWay {
 /// Where a chunk comes from: by hand, or out of the database, with what had begun to wait when it was looked for.
 #[derive(Debug, Clone, Copy)]
 enum Source {
-    Hand,
-    Waiting(u64),
+    Handover,
+    Database(u64),
 }
 
-impl UnderWay {
+impl PublishTasks {
     fn has_place(&self) -> bool {
-        self.tasks.len() < PUBLISHED_AT_ONCE
+        self.tasks.len() < MAX_PUBLISH_TASKS
     }
 
     /// What waits is older than what comes by hand, and must not starve, nor starve that.
-    fn may_look(&self) -> bool {
-        self.looks < if self.found { PUBLISHED_AT_ONCE / 2 } else { 1 }
+    fn may_poll(&self) -> bool {
+        self.polls < if self.found { MAX_PUBLISH_TASKS / 2 } else { 1 }
     }
 
     fn publish(&mut self, engine: &Engine, handed: Vec<HandedChunk>, stop: &CancellationToken) {
         let (engine, stop) = (engine.clone(), stop.clone());
         let publishing = async move {
             let (chunks, _rows): (Vec<_>, Vec<_>) = handed.into_iter().map(|h| (h.chunk, h.rows)).unzip();
-            (Source::Hand, publish(&engine, chunks, &stop).await)
+            (Source::Handover, publish(&engine, chunks, &stop).await)
         };
         self.tasks.spawn(Timed::new("publish", publishing));
     }
 
-    fn look(&mut self, engine: &Engine, queue: &str, version: u64, stop: &CancellationToken) {
+    fn poll(&mut self, engine: &Engine, queue: &str, version: u64, stop: &CancellationToken) {
         let (engine, queue, stop) = (engine.clone(), queue.to_owned(), stop.clone());
-        let looking =
-            async move { (Source::Waiting(version), publish_waiting(&engine, &queue, &stop).await) };
-        self.tasks.spawn(Timed::new("publish", looking));
-        self.looks += 1;
+        let polling =
+            async move { (Source::Database(version), publish_pending_chunk(&engine, &queue, &stop).await) };
+        self.tasks.spawn(Timed::new("publish", polling));
+        self.polls += 1;
     }
 
     /// What became of the next one; never, while there is none.
-    async fn next(&mut self) -> (Source, Result<Turn, PublishError>) {
+    async fn next(&mut self) -> (Source, Result<PublishOutcome, PublishError>) {
         let (source, result) = match self.tasks.join_next().await {
             Some(Ok(ended)) => ended,
             Some(Err(died)) => match died.try_into_panic() {
@@ -292,9 +292,9 @@ impl UnderWay {
             },
             None => std::future::pending().await,
         };
-        if let Source::Waiting(_) = source {
-            self.looks -= 1;
-            self.found = matches!(result, Ok(Turn::Made));
+        if let Source::Database(_) = source {
+            self.polls -= 1;
+            self.found = matches!(result, Ok(PublishOutcome::Done));
         }
         (source, result)
     }
@@ -306,14 +306,14 @@ impl UnderWay {
 
 /// Whether it is worth going on at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    Made,
+pub enum PublishOutcome {
+    Done,
     /// Wait for more. To find it out took so long.
-    NothingWaits {
+    NonePending {
         took: Duration,
     },
     /// Wait for room.
-    NoRoom,
+    QueueFull,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -336,15 +336,15 @@ impl PublishError {
 
 /// Publishes one chunk of the queue that waits in the database, if there is one. It is claimed although the queue may be full, and waits for room
 /// beside what was handed over: else that, which is there already, would take all the room, for ever.
-pub async fn publish_waiting(
+pub async fn publish_pending_chunk(
     engine: &Engine,
     queue: &str,
     stop: &CancellationToken,
-) -> Result<Turn, PublishError> {
+) -> Result<PublishOutcome, PublishError> {
     let begun = Instant::now();
     match engine.store.claim_chunk(queue, engine.config.lease).await? {
         Some(chunk) => publish(engine, vec![chunk], stop).await,
-        None => Ok(Turn::NothingWaits { took: begun.elapsed() }),
+        None => Ok(PublishOutcome::NonePending { took: begun.elapsed() }),
     }
 }
 
@@ -354,8 +354,8 @@ pub async fn publish(
     engine: &Engine,
     chunks: Vec<Chunk>,
     stop: &CancellationToken,
-) -> Result<Turn, PublishError> {
-    let Some(queue) = chunks.first().map(|chunk| chunk.queue.clone()) else { return Ok(Turn::Made) };
+) -> Result<PublishOutcome, PublishError> {
+    let Some(queue) = chunks.first().map(|chunk| chunk.queue.clone()) else { return Ok(PublishOutcome::Done) };
     let rows = chunks.iter().flat_map(|chunk| &chunk.rows);
     let encoded = |ChunkRow { row, event }: &ChunkRow| Message {
         id: row.key.to_string(),
@@ -363,7 +363,7 @@ pub async fn publish(
         stamp: None,
     };
     let messages: Vec<Message> = rows.map(encoded).collect();
-    let mut gives_up = pin!(timeout(engine.config.lease / PART_OF_LEASE, stop.cancelled()));
+    let mut deadline = pin!(timeout(engine.config.lease / LEASE_DIVISOR, stop.cancelled()));
     fail::fail_point!("publish.before_confirm");
     let published = loop {
         let room = engine.broker.room(&queue);
@@ -373,7 +373,7 @@ pub async fn publish(
         }
         tokio::select! {
             biased;
-            _ = &mut gives_up => break published,
+            _ = &mut deadline => break published,
             () = room => {}
         }
     };
@@ -381,11 +381,11 @@ pub async fn publish(
     match published {
         Ok(Published::Confirmed(confirms)) => {
             note_confirms(engine, chunks, confirms).await?;
-            Ok(Turn::Made)
+            Ok(PublishOutcome::Done)
         }
         Ok(Published::Full) => {
             release(engine, &chunks).await?;
-            Ok(Turn::NoRoom)
+            Ok(PublishOutcome::QueueFull)
         }
         Err(error) => {
             release(engine, &chunks).await?;
@@ -411,7 +411,7 @@ async fn note_confirms(
     confirms: Vec<Confirm>,
 ) -> Result<(), StoreError> {
     let mut confirms = confirms.into_iter();
-    let (mut whole, mut in_part) = (Vec::new(), Vec::new());
+    let (mut whole, mut partly_confirmed) = (Vec::new(), Vec::new());
     for chunk in chunks {
         let refused: Vec<_> = chunk
             .rows
@@ -423,13 +423,13 @@ async fn note_confirms(
             })
             .collect();
         metrics::counter!(PUBLISHED).increment((chunk.rows.len() - refused.len()) as u64);
-        if refused.is_empty() { whole.push(chunk.id) } else { in_part.push((chunk, refused)) }
+        if refused.is_empty() { whole.push(chunk.id) } else { partly_confirmed.push((chunk, refused)) }
     }
     if !whole.is_empty() {
-        let ours = engine.store.chunks_published(&whole).await?;
-        count_lost("chunk", (whole.len() as u64).saturating_sub(ours));
+        let deleted = engine.store.chunks_published(&whole).await?;
+        count_lost("chunk", (whole.len() as u64).saturating_sub(deleted));
     }
-    for (chunk, refused) in in_part {
+    for (chunk, refused) in partly_confirmed {
         note_refusals(engine, chunk, refused).await?;
     }
     Ok(())

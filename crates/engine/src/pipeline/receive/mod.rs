@@ -60,9 +60,9 @@ async fn consume(
     backoff: &mut Backoff,
 ) -> Result<(), BrokerError> {
     let mut consumer = engine.broker.consume(queue, engine.config.receive.prefetch).await?;
-    let mut under_way = Batches::new(engine, desk, queue, stop);
-    let ended = under_way.run(consumer.as_mut(), backoff).await;
-    while let Some(written) = under_way.tasks.join_next().await {
+    let mut in_progress = Batches::new(engine, desk, queue, stop);
+    let ended = in_progress.run(consumer.as_mut(), backoff).await;
+    while let Some(written) = in_progress.tasks.join_next().await {
         // A connection that broke takes no acknowledgement; then the batch comes again, and is skipped.
         acknowledge(consumer.as_mut(), written).await.ok();
     }
@@ -103,10 +103,10 @@ impl Pace {
 
     /// How long to gather. Whoever comes while nothing is under way need not wait for others. Small batches beside others cost more than
     /// they gain; and where many come, a batch costs so much less per message that even a longer wait gets all of them through sooner.
-    fn linger(&self, linger: Duration, under_way: bool, now: Instant) -> Duration {
+    fn linger(&self, linger: Duration, in_progress: bool, now: Instant) -> Duration {
         if self.per_second >= BUSY_PER_SECOND {
             (linger * BUSY_LINGERS).saturating_sub(now.saturating_duration_since(self.last_batch))
-        } else if under_way {
+        } else if in_progress {
             linger
         } else {
             Duration::ZERO
