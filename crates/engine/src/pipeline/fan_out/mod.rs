@@ -367,7 +367,7 @@ impl FanOut {
             return Ok(batch);
         }
         let mut chunks = publish::chunks(std::mem::take(&mut batch.rows), self.engine.config.publish.batch);
-        let places = self.handover.reserve(chunks.iter_mut());
+        let slots = self.handover.reserve(chunks.iter_mut());
         let waiting: Vec<String> = chunks.iter().filter(|c| !c.leased).map(|c| c.queue.clone()).collect();
         let no_room = chunks.iter().map(|chunk| &chunk.queue).filter(|queue| !self.handover.has_place(queue));
         batch.report.no_room = no_room.cloned().collect();
@@ -409,8 +409,8 @@ impl FanOut {
                 self.engine.completion.expect(seq, event_id, rows);
             }
         }
-        for (place, chunk) in places.into_iter().zip(leased) {
-            place.send(chunk);
+        for (slot, chunk) in slots.into_iter().zip(leased) {
+            slot.send(chunk);
         }
         for queue in &waiting {
             self.engine.signals.chunks(queue).begin();

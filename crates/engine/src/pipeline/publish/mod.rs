@@ -60,20 +60,20 @@ pub fn chunks(rows: Vec<ChunkRow>, size: usize) -> Vec<NewChunk> {
 /// taken.
 #[derive(Debug, Clone)]
 pub struct Handover {
-    queues: Arc<HashMap<String, Places>>,
+    queues: Arc<HashMap<String, Slots>>,
     crowd: Arc<Crowd>,
 }
 
 /// Those of one queue: so many chunks, and no more rows than this in all of them.
 #[derive(Debug)]
-struct Places {
+struct Slots {
     chunks: Sender<HandedChunk>,
     rows: Arc<Semaphore>,
 }
 
 /// A place for one chunk.
 #[derive(Debug)]
-pub struct Place {
+pub struct Slot {
     chunk: OwnedPermit<HandedChunk>,
     rows: OwnedSemaphorePermit,
 }
@@ -85,17 +85,17 @@ pub struct HandedChunk {
 }
 
 /// Publish's side: the chunks of one queue.
-pub type Handed = Arc<Mutex<Receiver<HandedChunk>>>;
+pub type ChunkReceiver = Arc<Mutex<Receiver<HandedChunk>>>;
 
-pub fn handover(queues: Vec<String>) -> (Handover, Vec<(String, Handed)>) {
-    let mut places = HashMap::new();
+pub fn handover(queues: Vec<String>) -> (Handover, Vec<(String, ChunkReceiver)>) {
+    let mut slots = HashMap::new();
     let mut handed = Vec::new();
     for queue in queues {
-        let (chunks, take) = mpsc::channel(HANDOVER_CHUNKS);
-        places.insert(queue.clone(), Places { chunks, rows: Arc::new(Semaphore::new(HANDOVER_ROWS)) });
-        handed.push((queue, Arc::new(Mutex::new(take))));
+        let (chunks, receiver) = mpsc::channel(HANDOVER_CHUNKS);
+        slots.insert(queue.clone(), Slots { chunks, rows: Arc::new(Semaphore::new(HANDOVER_ROWS)) });
+        handed.push((queue, Arc::new(Mutex::new(receiver))));
     }
-    (Handover { queues: Arc::new(places), crowd: Arc::default() }, handed)
+    (Handover { queues: Arc::new(slots), crowd: Arc::default() }, handed)
 }
 
 impl Handover {
@@ -120,11 +120,11 @@ impl Handover {
     }
 
     /// Marks chunks for which there is a place as leased, and keeps the places, in order.
-    pub fn reserve<'a>(&self, chunks: impl Iterator<Item = &'a mut NewChunk>) -> Vec<Place> {
+    pub fn reserve<'a>(&self, chunks: impl Iterator<Item = &'a mut NewChunk>) -> Vec<Slot> {
         let reserve = |chunk: &mut NewChunk| {
-            let place = self.queues.get(&chunk.queue)?.reserve(chunk.rows.len());
-            chunk.leased = place.is_some();
-            place
+            let slot = self.queues.get(&chunk.queue)?.reserve(chunk.rows.len());
+            chunk.leased = slot.is_some();
+            slot
         };
         chunks.filter_map(reserve).collect()
     }
@@ -133,32 +133,32 @@ impl Handover {
 /// One that is published elsewhere waits in the database anyway.
 impl Rooms for Handover {
     fn room(&self, queues: &[String]) -> usize {
-        let places = queues.iter().filter_map(|queue| self.queues.get(queue));
-        places.map(|places| places.rows.available_permits()).sum()
+        let slots = queues.iter().filter_map(|queue| self.queues.get(queue));
+        slots.map(|slots| slots.rows.available_permits()).sum()
     }
 
     fn has_place(&self, queue: &str) -> bool {
-        self.queues.get(queue).is_none_or(|places| {
-            places.chunks.capacity() > 0 && places.rows.available_permits() >= LOOPS * MAX_CHUNK_ROWS
+        self.queues.get(queue).is_none_or(|slots| {
+            slots.chunks.capacity() > 0 && slots.rows.available_permits() >= LOOPS * MAX_CHUNK_ROWS
         })
     }
 }
 
-impl Places {
-    fn reserve(&self, rows: usize) -> Option<Place> {
+impl Slots {
+    fn reserve(&self, rows: usize) -> Option<Slot> {
         let rows = Arc::clone(&self.rows).try_acquire_many_owned(u32::try_from(rows).ok()?).ok()?;
-        Some(Place { chunk: self.chunks.clone().try_reserve_owned().ok()?, rows })
+        Some(Slot { chunk: self.chunks.clone().try_reserve_owned().ok()?, rows })
     }
 }
 
-impl Place {
+impl Slot {
     pub fn send(self, chunk: Chunk) {
         self.chunk.send(HandedChunk { chunk, rows: self.rows });
     }
 }
 
 /// Publishes to one queue, all that has been handed over at a time: most chunks are small, and confirms take their time.
-pub async fn run(engine: Engine, queue: String, handed: Handed, stop: CancellationToken) {
+pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: CancellationToken) {
     let mut handed = handed.lock().await;
     let mut backoff = Backoff::new();
     let waiting = engine.signals.chunks(&queue);
