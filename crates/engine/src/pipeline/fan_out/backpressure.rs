@@ -7,72 +7,72 @@ use std::time::{Duration, Instant};
 
 /// A batch goes on all the same when nothing has moved for so long, for the sake of those who wait for another queue. Longer than a chunk takes
 /// to be published.
-const PATIENCE: Duration = Duration::from_millis(500);
+const STALL_TIMEOUT: Duration = Duration::from_millis(500);
 /// While still nothing moves, the next one follows sooner.
-const PATIENCE_WHEN_STUCK: Duration = Duration::from_millis(100);
+const REPEATED_STALL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Who looked and found more of the crowd does not look again for so long.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(500);
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// One for all loops that fan out.
 #[derive(Debug, Default)]
-pub struct Crowd {
+pub struct Backpressure {
     state: Mutex<State>,
-    next_look: Mutex<Option<Instant>>,
+    next_probe: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
 enum State {
     #[default]
-    Nobody,
-    Waiting(Waiting),
+    Clear,
+    Blocked(Blocked),
     /// Nothing moved. A batch is on its way; if it finds as little room, the next need not wait long.
-    Stuck {
-        room: usize,
+    Stalled {
+        free_rows: usize,
     },
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct Blocked {
     queues: Vec<String>,
-    room: usize,
-    moved: Instant,
-    patience: Duration,
+    free_rows: usize,
+    last_progress: Instant,
+    stall_timeout: Duration,
 }
 
 /// What a crowd looks at: how many more rows these queues take, and whether a queue takes another batch of each loop.
-pub trait Rooms {
-    fn room(&self, queues: &[String]) -> usize;
-    fn has_place(&self, queue: &str) -> bool;
+pub trait QueueCapacity {
+    fn free_rows(&self, queues: &[String]) -> usize;
+    fn has_capacity(&self, queue: &str) -> bool;
 }
 
-impl Crowd {
+impl Backpressure {
     /// After a batch these queues have no room for another.
-    pub fn note(&self, queues: Vec<String>, rooms: &impl Rooms, now: Instant) {
-        let room = rooms.room(&queues);
+    pub fn record_full(&self, queues: Vec<String>, capacity: &impl QueueCapacity, now: Instant) {
+        let free_rows = capacity.free_rows(&queues);
         let mut state = lock(&self.state);
-        let patience = match &*state {
-            State::Stuck { room: before } if *before == room => PATIENCE_WHEN_STUCK,
-            State::Stuck { .. } | State::Nobody => PATIENCE,
-            State::Waiting(_) => return,
+        let stall_timeout = match &*state {
+            State::Stalled { free_rows: before } if *before == free_rows => REPEATED_STALL_TIMEOUT,
+            State::Stalled { .. } | State::Clear => STALL_TIMEOUT,
+            State::Blocked(_) => return,
         };
-        *state = State::Waiting(Waiting { queues, room, moved: now, patience });
+        *state = State::Blocked(Blocked { queues, free_rows, last_progress: now, stall_timeout });
     }
 
     /// Whether only what is urgent goes on.
-    pub fn is_there(&self, rooms: &impl Rooms, now: Instant) -> bool {
+    pub fn update_blocked(&self, capacity: &impl QueueCapacity, now: Instant) -> bool {
         let mut state = lock(&self.state);
-        let State::Waiting(waiting) = &mut *state else { return false };
-        let room = rooms.room(&waiting.queues);
+        let State::Blocked(blocked) = &mut *state else { return false };
+        let free_rows = capacity.free_rows(&blocked.queues);
         // What is urgent, and what the other loops had begun, takes room without anything moving.
-        if room > waiting.room {
-            (waiting.moved, waiting.patience) = (now, PATIENCE);
+        if free_rows > blocked.free_rows {
+            (blocked.last_progress, blocked.stall_timeout) = (now, STALL_TIMEOUT);
         }
-        waiting.room = room;
-        if waiting.queues.iter().all(|queue| rooms.has_place(queue)) {
-            *state = State::Nobody;
-        } else if now.duration_since(waiting.moved) > waiting.patience {
-            *state = State::Stuck { room };
+        blocked.free_rows = free_rows;
+        if blocked.queues.iter().all(|queue| capacity.has_capacity(queue)) {
+            *state = State::Clear;
+        } else if now.duration_since(blocked.last_progress) > blocked.stall_timeout {
+            *state = State::Stalled { free_rows };
         } else {
             return true;
         }
@@ -80,13 +80,13 @@ impl Crowd {
     }
 
     /// Whether a few events may be looked at although only what is urgent goes on.
-    pub fn may_look(&self, now: Instant) -> bool {
-        lock(&self.next_look).is_none_or(|next| now >= next)
+    pub fn may_probe(&self, now: Instant) -> bool {
+        lock(&self.next_probe).is_none_or(|next| now >= next)
     }
 
     /// What came of it: whether some of them were for a queue that has no room.
-    pub fn looked(&self, found_more: bool, now: Instant) {
-        *lock(&self.next_look) = found_more.then(|| now + LOOK_AGAIN_AFTER);
+    pub fn record_probe(&self, found_blocked: bool, now: Instant) {
+        *lock(&self.next_probe) = found_blocked.then(|| now + PROBE_INTERVAL);
     }
 }
 
@@ -102,65 +102,65 @@ mod tests {
     use super::*;
 
     /// Of one queue, which takes chunks from ten rows on.
-    struct Room(Cell<usize>);
+    struct TestQueue(Cell<usize>);
 
-    impl Rooms for Room {
-        fn room(&self, _: &[String]) -> usize {
+    impl QueueCapacity for TestQueue {
+        fn free_rows(&self, _: &[String]) -> usize {
             self.0.get()
         }
 
-        fn has_place(&self, _: &str) -> bool {
+        fn has_capacity(&self, _: &str) -> bool {
             self.0.get() >= 10
         }
     }
 
     #[test]
-    fn a_crowd_that_moves_is_waited_for_until_there_is_room() {
-        let (crowd, room, begun) = (Crowd::default(), Room(Cell::new(0)), Instant::now());
-        assert!(!crowd.is_there(&room, begun));
-        crowd.note(vec!["a".to_owned()], &room, begun);
+    fn a_blocked_queue_that_makes_progress_is_waited_for_until_there_is_room() {
+        let (backpressure, queue, begun) = (Backpressure::default(), TestQueue(Cell::new(0)), Instant::now());
+        assert!(!backpressure.update_blocked(&queue, begun));
+        backpressure.record_full(vec!["a".to_owned()], &queue, begun);
         for step in 1..10 {
-            room.0.set(step as usize);
-            assert!(crowd.is_there(&room, begun + PATIENCE * step), "{step}");
+            queue.0.set(step as usize);
+            assert!(backpressure.update_blocked(&queue, begun + STALL_TIMEOUT * step), "{step}");
         }
-        room.0.set(10);
-        assert!(!crowd.is_there(&room, begun + PATIENCE * 9));
+        queue.0.set(10);
+        assert!(!backpressure.update_blocked(&queue, begun + STALL_TIMEOUT * 9));
     }
 
     #[test]
-    fn who_finds_others_looks_on_and_who_finds_more_of_the_crowd_waits() {
-        let (crowd, begun) = (Crowd::default(), Instant::now());
-        assert!(crowd.may_look(begun));
-        crowd.looked(false, begun);
-        assert!(crowd.may_look(begun));
-        crowd.looked(true, begun);
-        assert!(!crowd.may_look(begun + LOOK_AGAIN_AFTER / 2));
-        assert!(crowd.may_look(begun + LOOK_AGAIN_AFTER));
+    fn a_probe_that_finds_other_queues_is_repeated_at_once_and_one_that_finds_blocked_queues_waits() {
+        let (backpressure, begun) = (Backpressure::default(), Instant::now());
+        assert!(backpressure.may_probe(begun));
+        backpressure.record_probe(false, begun);
+        assert!(backpressure.may_probe(begun));
+        backpressure.record_probe(true, begun);
+        assert!(!backpressure.may_probe(begun + PROBE_INTERVAL / 2));
+        assert!(backpressure.may_probe(begun + PROBE_INTERVAL));
     }
 
     #[test]
-    fn room_that_others_take_is_no_move() {
-        let (crowd, room, begun) = (Crowd::default(), Room(Cell::new(5)), Instant::now());
-        crowd.note(vec!["a".to_owned()], &room, begun);
-        room.0.set(4);
-        assert!(crowd.is_there(&room, begun + PATIENCE));
-        room.0.set(3);
-        assert!(!crowd.is_there(&room, begun + PATIENCE * 2));
+    fn capacity_that_others_take_is_no_progress() {
+        let (backpressure, queue, begun) = (Backpressure::default(), TestQueue(Cell::new(5)), Instant::now());
+        backpressure.record_full(vec!["a".to_owned()], &queue, begun);
+        queue.0.set(4);
+        assert!(backpressure.update_blocked(&queue, begun + STALL_TIMEOUT));
+        queue.0.set(3);
+        assert!(!backpressure.update_blocked(&queue, begun + STALL_TIMEOUT * 2));
     }
 
     #[test]
-    fn one_that_does_not_move_is_passed_and_then_sooner() {
-        let (crowd, room, begun) = (Crowd::default(), Room(Cell::new(3)), Instant::now());
-        crowd.note(vec!["a".to_owned()], &room, begun);
-        assert!(crowd.is_there(&room, begun + PATIENCE));
-        let later = begun + PATIENCE * 2;
-        assert!(!crowd.is_there(&room, later));
-        crowd.note(vec!["a".to_owned()], &room, later);
-        assert!(crowd.is_there(&room, later));
-        assert!(!crowd.is_there(&room, later + PATIENCE_WHEN_STUCK * 2));
+    fn a_stalled_queue_is_passed_and_then_sooner() {
+        let (backpressure, queue, begun) = (Backpressure::default(), TestQueue(Cell::new(3)), Instant::now());
+        backpressure.record_full(vec!["a".to_owned()], &queue, begun);
+        assert!(backpressure.update_blocked(&queue, begun + STALL_TIMEOUT));
+        let later = begun + STALL_TIMEOUT * 2;
+        assert!(!backpressure.update_blocked(&queue, later));
+        backpressure.record_full(vec!["a".to_owned()], &queue, later);
+        assert!(backpressure.update_blocked(&queue, later));
+        assert!(!backpressure.update_blocked(&queue, later + REPEATED_STALL_TIMEOUT * 2));
 
-        room.0.set(4);
-        crowd.note(vec!["a".to_owned()], &room, later);
-        assert!(crowd.is_there(&room, later + PATIENCE), "it has moved meanwhile");
+        queue.0.set(4);
+        backpressure.record_full(vec!["a".to_owned()], &queue, later);
+        assert!(backpressure.update_blocked(&queue, later + STALL_TIMEOUT), "it has moved meanwhile");
     }
 }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::{MAX_FAILURES, publish};
 use crate::backoff::Backoff;
 use crate::pipeline::decide::decide;
-use crate::pipeline::fan_out::backpressure::Rooms;
+use crate::pipeline::fan_out::backpressure::QueueCapacity;
 use crate::pipeline::fan_out::burst::BurstDetector;
 use crate::pipeline::fan_out::lookahead::{Ahead, longest_step};
 use crate::pipeline::publish::Handover;
@@ -47,7 +47,7 @@ const BESIDE_AFTER: Duration = Duration::from_millis(5);
 /// Events that are taken beside it at once, unless they are urgent.
 const FEW: usize = 25;
 /// The rows that a look at what is not for a crowded queue may come to.
-const ROWS_PER_LOOK: f64 = 100.0;
+const ROWS_PER_PROBE: f64 = 100.0;
 
 /// What a step came to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct Report {
     /// Rows of events that turned out too large for their batch: not written, and counted for the size of the next.
     pub put_off: usize,
     /// Queues that have no room for another batch.
-    pub no_room: Vec<String>,
+    pub full_queues: Vec<String>,
     /// As many events were taken as may be at once: more of them wait.
     pub more: bool,
 }
@@ -96,7 +96,7 @@ pub async fn run(engine: Engine, handover: Handover, turns: Arc<Turns>, stop: Ca
                 }
             }
             Ok(_) => {
-                if stage.handover.is_crowded() || burst.is_on() {
+                if stage.handover.update_blocked() || burst.is_on() {
                     idle = FIRST_POLL;
                 }
                 tokio::select! {
@@ -221,18 +221,18 @@ impl FanOut {
 
     /// A batch of fresh events. While a queue has no room: what is urgent, and a few others as long as they are for other queues.
     async fn take_fresh(&mut self, limit: usize) -> Result<Report, StoreError> {
-        let crowded = self.handover.is_crowded();
-        let look = crowded && self.handover.may_look();
-        let claim = match (crowded, look) {
+        let blocked = self.handover.update_blocked();
+        let probe = blocked && self.handover.may_probe();
+        let claim = match (blocked, probe) {
             (false, _) => Claim::Fresh { limit },
-            (true, true) => Claim::Fresh { limit: self.events_of(ROWS_PER_LOOK).clamp(1, FEW.min(limit)) },
+            (true, true) => Claim::Fresh { limit: self.events_of(ROWS_PER_PROBE).clamp(1, FEW.min(limit)) },
             (true, false) => Claim::Urgent { limit },
         };
         let mut fresh = self.step(claim, MAX_RECIPIENTS).await?;
-        if look && fresh.events > 0 {
-            self.handover.looked(!fresh.no_room.is_empty());
-        } else if !crowded && !fresh.no_room.is_empty() {
-            self.handover.note_crowd(std::mem::take(&mut fresh.no_room));
+        if probe && fresh.events > 0 {
+            self.handover.record_probe(!fresh.full_queues.is_empty());
+        } else if !blocked && !fresh.full_queues.is_empty() {
+            self.handover.record_full_queues(std::mem::take(&mut fresh.full_queues));
         }
         fresh.more = fresh.events >= limit;
         if fresh.events > 0 {
@@ -245,19 +245,19 @@ impl FanOut {
 
     /// One batch of fresh events, then one chunk of a large one, so that neither starves the other.
     pub async fn run_once(&mut self) -> Result<Report, StoreError> {
-        let (crowded, after) = (self.handover.is_crowded(), self.last_large);
+        let (blocked, after) = (self.handover.update_blocked(), self.last_large);
         let fresh = self.take_fresh(self.limit()).await?;
         let room = if fresh.events == 0 { MAX_RECIPIENTS } else { CHUNK_RECIPIENTS };
-        let claim = if crowded { Claim::UrgentUnfinished { after } } else { Claim::Unfinished { after } };
+        let claim = if blocked { Claim::UrgentUnfinished { after } } else { Claim::Unfinished { after } };
         let mut chunk = self.step(claim, room).await?;
-        if !crowded && !chunk.no_room.is_empty() {
-            self.handover.note_crowd(std::mem::take(&mut chunk.no_room));
+        if !blocked && !chunk.full_queues.is_empty() {
+            self.handover.record_full_queues(std::mem::take(&mut chunk.full_queues));
         }
         Ok(Report {
             events: fresh.events + chunk.events,
             rows: fresh.rows + chunk.rows,
             put_off: fresh.put_off,
-            no_room: Vec::new(),
+            full_queues: Vec::new(),
             more: fresh.more,
         })
     }
@@ -287,7 +287,7 @@ impl FanOut {
                     report.events += batch.report.events;
                     report.rows += batch.report.rows;
                     report.put_off += batch.report.put_off;
-                    report.no_room.extend(batch.report.no_room);
+                    report.full_queues.extend(batch.report.full_queues);
                     let again = batch.put_off.chunks(MAX_RECIPIENTS / LARGE);
                     claims.extend(again.map(|seqs| (Claim::These(seqs.to_vec()), MAX_RECIPIENTS)));
                 }
@@ -355,7 +355,7 @@ impl FanOut {
             }
         }
         if let ([event], [FanOutStep { step: Step::Continues(cursor), .. }]) = (&events[..], &batch.steps[..])
-            && !self.handover.is_crowded()
+            && !self.handover.update_blocked()
         {
             self.ahead.begin(&self.engine, rules, event, cursor, room);
         }
@@ -369,8 +369,8 @@ impl FanOut {
         let mut chunks = publish::chunks(std::mem::take(&mut batch.rows), self.engine.config.publish.batch);
         let slots = self.handover.reserve(chunks.iter_mut());
         let waiting: Vec<String> = chunks.iter().filter(|c| !c.leased).map(|c| c.queue.clone()).collect();
-        let no_room = chunks.iter().map(|chunk| &chunk.queue).filter(|queue| !self.handover.has_place(queue));
-        batch.report.no_room = no_room.cloned().collect();
+        let full_queues = chunks.iter().map(|chunk| &chunk.queue).filter(|queue| !self.handover.has_capacity(queue));
+        batch.report.full_queues = full_queues.cloned().collect();
         let failed_rows = std::mem::take(&mut batch.failed_rows);
         // Whose last row may have been received, or failed, already.
         let ended =

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::idle_backoff::Rest;
-use crate::pipeline::fan_out::backpressure::{Crowd, Rooms};
+use crate::pipeline::fan_out::backpressure::{Backpressure, QueueCapacity};
 use crate::telemetry::stage_cpu::Timed;
 use crate::telemetry::{PUBLISHED, REFUSED, count_letters, count_lost};
 
@@ -61,7 +61,7 @@ pub fn chunks(rows: Vec<ChunkRow>, size: usize) -> Vec<NewChunk> {
 #[derive(Debug, Clone)]
 pub struct Handover {
     queues: Arc<HashMap<String, Slots>>,
-    crowd: Arc<Crowd>,
+    backpressure: Arc<Backpressure>,
 }
 
 /// Those of one queue: so many chunks, and no more rows than this in all of them.
@@ -95,28 +95,28 @@ pub fn handover(queues: Vec<String>) -> (Handover, Vec<(String, ChunkReceiver)>)
         slots.insert(queue.clone(), Slots { chunks, rows: Arc::new(Semaphore::new(HANDOVER_ROWS)) });
         handed.push((queue, Arc::new(Mutex::new(receiver))));
     }
-    (Handover { queues: Arc::new(slots), crowd: Arc::default() }, handed)
+    (Handover { queues: Arc::new(slots), backpressure: Arc::default() }, handed)
 }
 
 impl Handover {
     /// Whether a queue has no room, so that only what is urgent is fanned out.
-    pub fn is_crowded(&self) -> bool {
-        self.crowd.is_there(self, Instant::now())
+    pub fn update_blocked(&self) -> bool {
+        self.backpressure.update_blocked(self, Instant::now())
     }
 
     /// These queues have no room for another batch.
-    pub fn note_crowd(&self, queues: Vec<String>) {
-        self.crowd.note(queues, self, Instant::now());
+    pub fn record_full_queues(&self, queues: Vec<String>) {
+        self.backpressure.record_full(queues, self, Instant::now());
     }
 
     /// Whether a few events may be looked at although there is a crowd.
-    pub fn may_look(&self) -> bool {
-        self.crowd.may_look(Instant::now())
+    pub fn may_probe(&self) -> bool {
+        self.backpressure.may_probe(Instant::now())
     }
 
     /// They were, and some were for a queue without room, or none.
-    pub fn looked(&self, found_more: bool) {
-        self.crowd.looked(found_more, Instant::now());
+    pub fn record_probe(&self, found_blocked: bool) {
+        self.backpressure.record_probe(found_blocked, Instant::now());
     }
 
     /// Marks chunks for which there is a place as leased, and keeps the places, in order.
@@ -131,13 +131,13 @@ impl Handover {
 }
 
 /// One that is published elsewhere waits in the database anyway.
-impl Rooms for Handover {
-    fn room(&self, queues: &[String]) -> usize {
+impl QueueCapacity for Handover {
+    fn free_rows(&self, queues: &[String]) -> usize {
         let slots = queues.iter().filter_map(|queue| self.queues.get(queue));
         slots.map(|slots| slots.rows.available_permits()).sum()
     }
 
-    fn has_place(&self, queue: &str) -> bool {
+    fn has_capacity(&self, queue: &str) -> bool {
         self.queues.get(queue).is_none_or(|slots| {
             slots.chunks.capacity() > 0 && slots.rows.available_permits() >= LOOPS * MAX_CHUNK_ROWS
         })
@@ -179,7 +179,7 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
         let ended = tokio::select! {
             () = stop.cancelled() => break,
             ended = in_progress.next() => ended,
-            1.. = handed.recv_many(&mut handed_over, HANDOVER_CHUNKS), if in_progress.has_place() => {
+            1.. = handed.recv_many(&mut handed_over, HANDOVER_CHUNKS), if in_progress.has_capacity() => {
                 for group in groups(std::mem::take(&mut handed_over)) {
                     in_progress.publish(&engine, group, &stop);
                 }
@@ -256,7 +256,7 @@ enum Source {
 }
 
 impl PublishTasks {
-    fn has_place(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         self.tasks.len() < MAX_PUBLISH_TASKS
     }
 
