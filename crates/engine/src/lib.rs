@@ -133,15 +133,15 @@ impl Loops<'_> {
         let (handover, handed) =
             publish::handover(if roles.has(Role::Publish) { queues.clone() } else { Vec::new() });
         if roles.has(Role::FanOut) {
-            let turns = Arc::<fan_out::Turns>::default();
-            let (ours, beside, along) = (Arc::clone(&turns), handover.clone(), handover.clone());
+            let batch_in_progress = Arc::<fan_out::BatchInProgress>::default();
+            let (main_batch, urgent_handover, extra_handover) = (Arc::clone(&batch_in_progress), handover.clone(), handover.clone());
             self.take("fan_out", move |engine, _, stop| {
-                fan_out::run(engine, handover.clone(), Arc::clone(&ours), stop)
+                fan_out::run(engine, handover.clone(), Arc::clone(&main_batch), stop)
             });
             self.take("fan_out", move |engine, _, stop| {
-                fan_out::run_beside(engine, beside.clone(), Arc::clone(&turns), stop)
+                fan_out::run_urgent_worker(engine, urgent_handover.clone(), Arc::clone(&batch_in_progress), stop)
             });
-            self.take("fan_out", move |engine, _, stop| fan_out::run_along(engine, along.clone(), stop));
+            self.take("fan_out", move |engine, _, stop| fan_out::run_extra_worker(engine, extra_handover.clone(), stop));
             self.take("fan_out", move |engine, _, stop| burst::run(engine, stop));
         }
         for (queue, handed) in handed {

@@ -126,7 +126,7 @@ async fn what_is_for_another_queue_passes_one_that_has_no_room() {
 }
 
 #[tokio::test]
-async fn large_events_take_turns() {
+async fn large_events_alternate() {
     let world = World::new().await;
     let people: Vec<Value> = (1..=5_000).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
@@ -205,8 +205,8 @@ async fn what_was_decided_ahead_is_forgotten_where_somebody_else_went_on() {
     let (handover, _chunks) = publish::handover(Vec::new());
     let mut instances = [(); 2].map(|()| FanOut::new(world.engine.clone(), handover.clone()));
     // As many as it takes, and one more: nobody spends a turn on what is written already.
-    for turn in (0..2).cycle().take(7) {
-        instances[turn].run_once().await.unwrap();
+    for instance in (0..2).cycle().take(7) {
+        instances[instance].run_once().await.unwrap();
     }
     let trace = world.trace("news").await;
     assert_eq!(status(&trace), "PUBLISHED");

@@ -44,7 +44,7 @@ impl Waiting {
 pub struct Signals {
     /// An event was accepted; for the loop of the fan-out, and for the one beside it.
     pub events: Notify,
-    pub events_beside: Notify,
+    pub events_for_urgent_worker: Notify,
     /// Whether events come so fast that they are looked for all the time.
     pub burst: watch::Sender<bool>,
     /// More events wait than were taken.
@@ -63,7 +63,7 @@ impl Signals {
         let chunks = queues.into_iter().map(|queue| (queue, Arc::default())).collect();
         Signals {
             events: Notify::default(),
-            events_beside: Notify::default(),
+            events_for_urgent_worker: Notify::default(),
             burst: watch::Sender::default(),
             more_events: Notify::default(),
             chunks,
@@ -76,7 +76,7 @@ impl Signals {
 
     pub fn events_wait(&self) {
         self.events.notify_one();
-        self.events_beside.notify_one();
+        self.events_for_urgent_worker.notify_one();
     }
 
     /// Of one queue; a queue that nobody knows has nothing that waits.

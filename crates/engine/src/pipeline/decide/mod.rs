@@ -26,20 +26,20 @@ pub type Decided = (BodyHash, Result<Plan, Failure>);
 /// An event under way, by what it is known again; nothing where it is put off.
 type Undecided<'a> = Option<(BodyHash, Result<Progress<'a>, Failure>)>;
 
-/// What each event's fan-out will write. Considers at most `room` recipients of each event, in as few loads as its audiences need.
+/// What each event's fan-out will write. Considers at most `recipient_limit` recipients of each event, in as few loads as its audiences need.
 /// When the step's time is over, events are put off, but for the first: `None`.
 pub async fn decide(
     rules: &Rules,
     claim: &mut dyn FanOutClaim,
     events: &[&ClaimedEvent],
-    room: usize,
+    recipient_limit: usize,
     now: Timestamp,
 ) -> Result<Vec<Option<Decided>>, StoreError> {
     let mut clock = StepClock::begin();
     let mut all: Vec<Undecided> = Vec::with_capacity(events.len());
     for claimed in events {
         let is_put_off = !all.is_empty() && clock.is_over();
-        all.push((!is_put_off).then(|| clock.run(|| begin(rules, claimed, room, now))));
+        all.push((!is_put_off).then(|| clock.run(|| begin(rules, claimed, recipient_limit, now))));
     }
     let mut groups: HashMap<EntityRef, Group> = HashMap::new();
     loop {
@@ -81,12 +81,12 @@ pub async fn decide(
 fn begin<'a>(
     rules: &'a Rules,
     claimed: &'a ClaimedEvent,
-    room: usize,
+    recipient_limit: usize,
     now: Timestamp,
 ) -> (BodyHash, Result<Progress<'a>, Failure>) {
     let document = claimed.event.document();
     let cursor = claimed.cursor.clone().unwrap_or_default();
-    let progress = Progress::new(rules, &claimed.event, &document, cursor, room, now);
+    let progress = Progress::new(rules, &claimed.event, &document, cursor, recipient_limit, now);
     (claimed.event.body_hash_by(&document), progress)
 }
 

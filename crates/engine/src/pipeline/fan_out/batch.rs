@@ -29,7 +29,7 @@ pub struct Batch {
 #[derive(Debug, Clone, Copy)]
 pub enum Share {
     Whole,
-    Of(usize),
+    UpTo(usize),
 }
 
 /// Whether some recipients of the event were told already.
@@ -49,12 +49,12 @@ impl Batch {
         };
         let Plan { rows, decisions, entities, end } = plan;
         let step = match (end, share) {
-            (End::Continues(_), Share::Of(room)) if room < LARGE => {
+            (End::Continues(_), Share::UpTo(recipient_limit)) if recipient_limit < LARGE => {
                 self.report.put_off += rows.len();
                 return self.put_off.push(event.seq);
             }
             // It begins again, alone, behind a cursor that stands at the start; others pass it.
-            (End::Continues(_), Share::Of(_)) => {
+            (End::Continues(_), Share::UpTo(_)) => {
                 self.report.put_off += rows.len();
                 return self.add_step(event, hash, Vec::new(), None, Step::Continues(Cursor::default()));
             }

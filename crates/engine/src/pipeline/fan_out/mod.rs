@@ -23,7 +23,7 @@ use crate::backoff::Backoff;
 use crate::pipeline::decide::decide;
 use crate::pipeline::fan_out::backpressure::QueueCapacity;
 use crate::pipeline::fan_out::burst::BurstDetector;
-use crate::pipeline::fan_out::lookahead::{Ahead, longest_step};
+use crate::pipeline::fan_out::lookahead::{Lookahead, max_step_recipients};
 use crate::pipeline::publish::Handover;
 use crate::telemetry::{FAN_OUT_EVENTS, FAN_OUT_ROWS, count_duplicates, count_letters, count_lost};
 use crate::{Engine, Role};
@@ -43,9 +43,9 @@ const FIRST_ROWS_PER_EVENT: f64 = 10.0;
 const MIN_BATCH: usize = 25;
 const FIRST_POLL: Duration = Duration::from_millis(10);
 /// A batch that has been under way for so long was there before the event that came now, and makes it wait.
-const BESIDE_AFTER: Duration = Duration::from_millis(5);
+const URGENT_WORKER_DELAY: Duration = Duration::from_millis(5);
 /// Events that are taken beside it at once, unless they are urgent.
-const FEW: usize = 25;
+const SMALL_BATCH: usize = 25;
 /// The rows that a look at what is not for a crowded queue may come to.
 const ROWS_PER_PROBE: f64 = 100.0;
 
@@ -62,7 +62,7 @@ pub struct Report {
     pub more: bool,
 }
 
-pub async fn run(engine: Engine, handover: Handover, turns: Arc<Turns>, stop: CancellationToken) {
+pub async fn run(engine: Engine, handover: Handover, batch_in_progress: Arc<BatchInProgress>, stop: CancellationToken) {
     let mut stage = FanOut::new(engine.clone(), handover);
     let mut backoff = Backoff::new();
     let mut burst = BurstDetector::new(&engine.signals.burst);
@@ -75,9 +75,9 @@ pub async fn run(engine: Engine, handover: Handover, turns: Arc<Turns>, stop: Ca
     }
     while !stop.is_cancelled() {
         let signal = engine.signals.events.notified();
-        let (begun, turn) = (Instant::now(), Turn::begin(&turns));
+        let (begun, batch_guard) = (Instant::now(), BatchGuard::begin(&batch_in_progress));
         let done = stage.run_once().await;
-        drop(turn);
+        drop(batch_guard);
         if done.is_ok() {
             engine.signals.database.note_success("fan_out");
         }
@@ -115,14 +115,14 @@ pub async fn run(engine: Engine, handover: Handover, turns: Arc<Turns>, stop: Ca
 
 /// While more events wait than a batch takes, another batch at the same time: claim, decision and commit of one follow each other, and leave
 /// the database or this process idle.
-pub async fn run_along(engine: Engine, handover: Handover, stop: CancellationToken) {
+pub async fn run_extra_worker(engine: Engine, handover: Handover, stop: CancellationToken) {
     let mut stage = FanOut::new(engine.clone(), handover);
     while !stop.is_cancelled() {
         tokio::select! {
             () = stop.cancelled() => return,
             () = engine.signals.more_events.notified() => {}
         }
-        if let Err(error) = stage.take_fresh(stage.limit()).await {
+        if let Err(error) = stage.run_new_batch(stage.limit()).await {
             // The other loop notices it, too, and tries again.
             engine.signals.database.note_failure("fan_out", &error);
         }
@@ -131,25 +131,25 @@ pub async fn run_along(engine: Engine, handover: Handover, stop: CancellationTok
 
 /// When the batch began that is under way, if there is one.
 #[derive(Debug, Default)]
-pub struct Turns(Mutex<Option<Instant>>);
+pub struct BatchInProgress(Mutex<Option<Instant>>);
 
-impl Turns {
+impl BatchInProgress {
     fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A batch that is under way, until it is dropped, by a panic too.
-struct Turn<'a>(&'a Turns);
+struct BatchGuard<'a>(&'a BatchInProgress);
 
-impl<'a> Turn<'a> {
-    fn begin(turns: &'a Turns) -> Self {
-        *turns.lock() = Some(Instant::now());
-        Turn(turns)
+impl<'a> BatchGuard<'a> {
+    fn begin(batch_in_progress: &'a BatchInProgress) -> Self {
+        *batch_in_progress.lock() = Some(Instant::now());
+        BatchGuard(batch_in_progress)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for BatchGuard<'_> {
     fn drop(&mut self) {
         *self.0.lock() = None;
     }
@@ -157,22 +157,22 @@ impl Drop for Turn<'_> {
 
 /// Beside the other loop: takes what came while that one is in the middle of something longer. What is urgent first, and of the rest little
 /// at a time, so that it is soon there again.
-pub async fn run_beside(engine: Engine, handover: Handover, turns: Arc<Turns>, stop: CancellationToken) {
+pub async fn run_urgent_worker(engine: Engine, handover: Handover, batch_in_progress: Arc<BatchInProgress>, stop: CancellationToken) {
     let mut stage = FanOut::new(engine.clone(), handover);
     while !stop.is_cancelled() {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = engine.signals.events_beside.notified() => {}
+            () = engine.signals.events_for_urgent_worker.notified() => {}
         }
-        let Some(begun) = *turns.lock() else { continue };
-        tokio::time::sleep_until(begun + BESIDE_AFTER).await;
-        let still_in_progress = *turns.lock() == Some(begun);
-        if still_in_progress && let Err(error) = stage.take_few().await {
+        let Some(begun) = *batch_in_progress.lock() else { continue };
+        tokio::time::sleep_until(begun + URGENT_WORKER_DELAY).await;
+        let still_in_progress = *batch_in_progress.lock() == Some(begun);
+        if still_in_progress && let Err(error) = stage.run_urgent_batch().await {
             // The other loop notices it, too, and tries again.
             engine.signals.database.note_failure("fan_out", &error);
         }
         // Where events come one behind the other, some of them together.
-        tokio::time::sleep(BESIDE_AFTER).await;
+        tokio::time::sleep(URGENT_WORKER_DELAY).await;
     }
 }
 
@@ -183,7 +183,7 @@ pub struct FanOut {
     rows_per_event: f64,
     /// Large events take turns: the last that had one.
     last_large: i64,
-    ahead: Ahead,
+    lookahead: Lookahead,
 }
 
 impl FanOut {
@@ -193,17 +193,17 @@ impl FanOut {
             handover,
             rows_per_event: FIRST_ROWS_PER_EVENT,
             last_large: 0,
-            ahead: Ahead::default(),
+            lookahead: Lookahead::default(),
         }
     }
 
     /// How many events to take at once.
     fn limit(&self) -> usize {
-        self.events_of(ROWS_PER_BATCH).max(MIN_BATCH).min(self.engine.config.fan_out.batch)
+        self.events_for_rows(ROWS_PER_BATCH).max(MIN_BATCH).min(self.engine.config.fan_out.batch)
     }
 
     /// How many come to so many rows, by what events came to lately.
-    fn events_of(&self, rows: f64) -> usize {
+    fn events_for_rows(&self, rows: f64) -> usize {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -213,60 +213,60 @@ impl FanOut {
         events
     }
 
-    async fn take_few(&mut self) -> Result<(), StoreError> {
+    async fn run_urgent_batch(&mut self) -> Result<(), StoreError> {
         self.step(Claim::Urgent { limit: self.limit() }, MAX_RECIPIENTS).await?;
-        self.take_fresh(FEW.min(self.limit())).await?;
+        self.run_new_batch(SMALL_BATCH.min(self.limit())).await?;
         Ok(())
     }
 
     /// A batch of fresh events. While a queue has no room: what is urgent, and a few others as long as they are for other queues.
-    async fn take_fresh(&mut self, limit: usize) -> Result<Report, StoreError> {
+    async fn run_new_batch(&mut self, limit: usize) -> Result<Report, StoreError> {
         let blocked = self.handover.update_blocked();
         let probe = blocked && self.handover.may_probe();
         let claim = match (blocked, probe) {
             (false, _) => Claim::Fresh { limit },
-            (true, true) => Claim::Fresh { limit: self.events_of(ROWS_PER_PROBE).clamp(1, FEW.min(limit)) },
+            (true, true) => Claim::Fresh { limit: self.events_for_rows(ROWS_PER_PROBE).clamp(1, SMALL_BATCH.min(limit)) },
             (true, false) => Claim::Urgent { limit },
         };
-        let mut fresh = self.step(claim, MAX_RECIPIENTS).await?;
-        if probe && fresh.events > 0 {
-            self.handover.record_probe(!fresh.full_queues.is_empty());
-        } else if !blocked && !fresh.full_queues.is_empty() {
-            self.handover.record_full_queues(std::mem::take(&mut fresh.full_queues));
+        let mut report = self.step(claim, MAX_RECIPIENTS).await?;
+        if probe && report.events > 0 {
+            self.handover.record_probe(!report.full_queues.is_empty());
+        } else if !blocked && !report.full_queues.is_empty() {
+            self.handover.record_full_queues(std::mem::take(&mut report.full_queues));
         }
-        fresh.more = fresh.events >= limit;
-        if fresh.events > 0 {
+        report.more = report.events >= limit;
+        if report.events > 0 {
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-            let now = (fresh.rows + fresh.put_off) as f64 / fresh.events as f64;
+            let now = (report.rows + report.put_off) as f64 / report.events as f64;
             self.rows_per_event = (0.7 * self.rows_per_event + 0.3 * now).max(1.0);
         }
-        Ok(fresh)
+        Ok(report)
     }
 
     /// One batch of fresh events, then one chunk of a large one, so that neither starves the other.
     pub async fn run_once(&mut self) -> Result<Report, StoreError> {
         let (blocked, after) = (self.handover.update_blocked(), self.last_large);
-        let fresh = self.take_fresh(self.limit()).await?;
-        let room = if fresh.events == 0 { MAX_RECIPIENTS } else { CHUNK_RECIPIENTS };
+        let report = self.run_new_batch(self.limit()).await?;
+        let recipient_limit = if report.events == 0 { MAX_RECIPIENTS } else { CHUNK_RECIPIENTS };
         let claim = if blocked { Claim::UrgentUnfinished { after } } else { Claim::Unfinished { after } };
-        let mut chunk = self.step(claim, room).await?;
+        let mut chunk = self.step(claim, recipient_limit).await?;
         if !blocked && !chunk.full_queues.is_empty() {
             self.handover.record_full_queues(std::mem::take(&mut chunk.full_queues));
         }
         Ok(Report {
-            events: fresh.events + chunk.events,
-            rows: fresh.rows + chunk.rows,
-            put_off: fresh.put_off,
+            events: report.events + chunk.events,
+            rows: report.rows + chunk.rows,
+            put_off: report.put_off,
             full_queues: Vec::new(),
-            more: fresh.more,
+            more: report.more,
         })
     }
 
     /// Claims, decides, commits. A batch that the database refuses is bisected until the culprit is alone.
-    async fn step(&mut self, claim: Claim, room: usize) -> Result<Report, StoreError> {
+    async fn step(&mut self, claim: Claim, recipient_limit: usize) -> Result<Report, StoreError> {
         let mut report = Report::default();
-        let mut claims = vec![(claim, room)];
-        while let Some((claim, room)) = claims.pop() {
+        let mut claims = vec![(claim, recipient_limit)];
+        while let Some((claim, recipient_limit)) = claims.pop() {
             let Some(claimed) = self.engine.store.claim_events(claim).await? else { continue };
             count_letters("fan_out", claimed.unreadable());
             if claimed.events().is_empty() {
@@ -278,9 +278,9 @@ impl FanOut {
             {
                 self.last_large = event.seq;
             }
-            let written = self.batch(claimed, room).await;
+            let written = self.batch(claimed, recipient_limit).await;
             if written.is_err() {
-                self.ahead.forget(&seqs);
+                self.lookahead.forget(&seqs);
             }
             match written {
                 Ok(batch) => {
@@ -297,8 +297,8 @@ impl FanOut {
                         self.count_failure(culprit, error).await?;
                     } else {
                         let (left, right) = seqs.split_at(seqs.len() / 2);
-                        claims.push((Claim::These(right.to_vec()), room));
-                        claims.push((Claim::These(left.to_vec()), room));
+                        claims.push((Claim::These(right.to_vec()), recipient_limit));
+                        claims.push((Claim::These(left.to_vec()), recipient_limit));
                     }
                 }
                 Err(StoreError::Lost(reason)) => {
@@ -319,25 +319,25 @@ impl FanOut {
         Ok(())
     }
 
-    async fn batch(&mut self, mut claim: Box<dyn FanOutClaim>, room: usize) -> Result<Batch, StoreError> {
+    async fn batch(&mut self, mut claim: Box<dyn FanOutClaim>, recipient_limit: usize) -> Result<Batch, StoreError> {
         let events = claim.events().to_vec();
         let to_decide: Vec<&ClaimedEvent> =
             events.iter().filter(|e| !e.known && e.cancelled.is_none()).collect();
         let rules = self.engine.rules.current();
-        let room = match &events[..] {
+        let recipient_limit = match &events[..] {
             [event] if !has_begun(event) => MAX_RECIPIENTS_ALONE,
-            [event] => room.min(longest_step(&rules, event)),
-            many => room / many.len(),
+            [event] => recipient_limit.min(max_step_recipients(&rules, event)),
+            many => recipient_limit / many.len(),
         };
-        let share = if events.len() == 1 { Share::Whole } else { Share::Of(room) };
+        let share = if events.len() == 1 { Share::Whole } else { Share::UpTo(recipient_limit) };
         let now = claim.now();
-        let ahead = match to_decide[..] {
-            [event] => self.ahead.take(event, &rules, room).await,
+        let lookahead = match to_decide[..] {
+            [event] => self.lookahead.take(event, &rules, recipient_limit).await,
             _ => None,
         };
-        let decided = match ahead {
+        let decided = match lookahead {
             Some(decided) => vec![Some(decided)],
-            None => decide(&rules, claim.as_mut(), &to_decide, room.max(1), now).await?,
+            None => decide(&rules, claim.as_mut(), &to_decide, recipient_limit.max(1), now).await?,
         };
         let mut batch = Batch::default();
         let mut decided = decided.into_iter();
@@ -357,7 +357,7 @@ impl FanOut {
         if let ([event], [FanOutStep { step: Step::Continues(cursor), .. }]) = (&events[..], &batch.steps[..])
             && !self.handover.update_blocked()
         {
-            self.ahead.begin(&self.engine, rules, event, cursor, room);
+            self.lookahead.begin(&self.engine, rules, event, cursor, recipient_limit);
         }
         self.commit(claim, batch).await
     }

@@ -28,7 +28,7 @@ use crate::telemetry::{PUBLISHED, REFUSED, count_letters, count_lost};
 const HANDOVER_CHUNKS: usize = 256;
 const HANDOVER_ROWS: usize = 4 * MAX_CHUNK_ROWS;
 /// How many loops fan out large batches: each may have one under way.
-pub const LOOPS: usize = 2;
+pub const FAN_OUT_WORKERS: usize = 2;
 /// How often the confirms of one queue are awaited at the same time, each for all that had been handed over by then.
 const MAX_PUBLISH_TASKS: usize = 4;
 /// A chunk waits for room in its queue for this part of its lease; then it goes back, for somebody else.
@@ -139,7 +139,7 @@ impl QueueCapacity for Handover {
 
     fn has_capacity(&self, queue: &str) -> bool {
         self.queues.get(queue).is_none_or(|slots| {
-            slots.chunks.capacity() > 0 && slots.rows.available_permits() >= LOOPS * MAX_CHUNK_ROWS
+            slots.chunks.capacity() > 0 && slots.rows.available_permits() >= FAN_OUT_WORKERS * MAX_CHUNK_ROWS
         })
     }
 }

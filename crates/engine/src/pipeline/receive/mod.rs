@@ -36,7 +36,7 @@ const BUSY_PER_SECOND: f64 = 2_000.0;
 const BUSY_LINGERS: u32 = 5;
 
 /// So few messages don't wait for others to be settled.
-const FEW: usize = 20;
+const SMALL_BATCH: usize = 20;
 
 pub async fn run(engine: Engine, desk: Arc<Desk>, queue: String, stop: CancellationToken) {
     let mut backoff = Backoff::new();
@@ -149,7 +149,7 @@ impl<'a> Batches<'a> {
         let urgent = self.urgent;
         let written = async move {
             let mut backoff = Backoff::new();
-            if !urgent && deliveries.len() > FEW {
+            if !urgent && deliveries.len() > SMALL_BATCH {
                 tokio::select! {
                     () = stop.cancelled() => {}
                     () = desk.keeps_up() => {}

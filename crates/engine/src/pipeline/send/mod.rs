@@ -56,7 +56,7 @@ struct Stage<'a> {
 struct Ready {
     claimed: Claimed,
     contents: Arc<Contents>,
-    _ahead: Option<OwnedSemaphorePermit>,
+    _lookahead: Option<OwnedSemaphorePermit>,
 }
 
 impl Stage<'_> {
@@ -67,19 +67,19 @@ impl Stage<'_> {
         loop {
             let mut batch = Vec::new();
             let next = async {
-                let ahead = Arc::clone(&room).acquire_many_owned(MAX_TOGETHER.into()).await;
+                let lookahead = Arc::clone(&room).acquire_many_owned(MAX_TOGETHER.into()).await;
                 lane.recv_many(&mut batch, MAX_TOGETHER.into()).await;
-                ahead.ok()
+                lookahead.ok()
             };
-            let mut ahead = tokio::select! {
+            let mut lookahead = tokio::select! {
                 biased;
                 () = self.drain.cancelled() => break,
-                ahead = next => ahead,
+                lookahead = next => lookahead,
             };
             for (claimed, contents) in self.with_contents(batch).await {
-                let place = ahead.as_mut().and_then(|ahead| ahead.split(1));
+                let place = lookahead.as_mut().and_then(|lookahead| lookahead.split(1));
                 // Whoever takes it is there until this is dropped.
-                let _ = ready.send(Ready { claimed, contents, _ahead: place });
+                let _ = ready.send(Ready { claimed, contents, _lookahead: place });
             }
         }
         while let Ok(claimed) = lane.try_recv() {
