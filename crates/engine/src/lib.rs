@@ -35,7 +35,7 @@ pub use telemetry::latency::Latencies;
 
 use pipeline::close::{self, Completion};
 use pipeline::fan_out::burst;
-use pipeline::send::{Desk, Outcomes};
+use pipeline::send::{InFlightQueue, OutcomeReceiver};
 use pipeline::{fan_out, publish, receive, send, settle};
 use recovery::retain;
 use signals::notify::{self, Untold};
@@ -99,10 +99,10 @@ impl Engine {
     /// Starts the loops of this instance's roles.
     pub fn start(&self) -> Running {
         telemetry::register();
-        let (desk, outcomes) = Desk::new(self);
+        let (in_flight, outcomes) = InFlightQueue::new(self);
         let mut loops = Loops {
             engine: self,
-            desk: &desk,
+            in_flight: &in_flight,
             taking: Supervisor::new(&self.signals),
             sending: Supervisor::new(&self.signals),
             settling: Supervisor::new(&self.signals),
@@ -112,7 +112,7 @@ impl Engine {
             loops.start_sending(&outcomes);
         }
         let Loops { taking, sending, settling, .. } = loops;
-        Running { taking, sending, settling, desk }
+        Running { taking, sending, settling, in_flight }
     }
 }
 
@@ -120,7 +120,7 @@ impl Engine {
 /// in this order.
 struct Loops<'a> {
     engine: &'a Engine,
-    desk: &'a Arc<Desk>,
+    in_flight: &'a Arc<InFlightQueue>,
     taking: Supervisor,
     sending: Supervisor,
     settling: Supervisor,
@@ -151,8 +151,8 @@ impl Loops<'_> {
         }
         if roles.has(Role::Receive) {
             for queue in queues {
-                self.take("receive", move |engine, desk, stop| {
-                    receive::run(engine, desk, queue.clone(), stop)
+                self.take("receive", move |engine, in_flight, stop| {
+                    receive::run(engine, in_flight, queue.clone(), stop)
                 });
             }
             self.take("dead letters", |engine, _, stop| receive::run_dead_letters(engine, stop));
@@ -171,31 +171,31 @@ impl Loops<'_> {
         self.take("tell", |engine, _, stop| notify::run_tell(engine, stop));
     }
 
-    fn start_sending(&mut self, outcomes: &Outcomes) {
+    fn start_sending(&mut self, outcomes: &OutcomeReceiver) {
         for (channel, _) in self.engine.providers.iter() {
-            self.take("due", move |engine, desk, stop| send::run_due(engine, desk, channel, stop));
-            let (engine, desk) = (self.engine.clone(), Arc::clone(self.desk));
+            self.take("due", move |engine, in_flight, stop| send::run_due(engine, in_flight, channel, stop));
+            let (engine, in_flight) = (self.engine.clone(), Arc::clone(self.in_flight));
             self.sending
-                .run("send", move |drain| send::run(engine.clone(), Arc::clone(&desk), channel, drain));
+                .run("send", move |drain| send::run(engine.clone(), Arc::clone(&in_flight), channel, drain));
         }
         // Answers are awaited, and leases renewed, until the last attempt is over.
-        let (engine, desk) = (self.engine.clone(), Arc::clone(self.desk));
-        self.settling.run("renew", move |done| send::renew::run(engine.clone(), Arc::clone(&desk), done));
-        let (engine, desk, outcomes) = (self.engine.clone(), Arc::clone(self.desk), Arc::clone(outcomes));
+        let (engine, in_flight) = (self.engine.clone(), Arc::clone(self.in_flight));
+        self.settling.run("renew", move |done| send::renew::run(engine.clone(), Arc::clone(&in_flight), done));
+        let (engine, in_flight, outcomes) = (self.engine.clone(), Arc::clone(self.in_flight), Arc::clone(outcomes));
         self.settling.run("settle", move |done| {
-            settle::run(engine.clone(), Arc::clone(&desk), Arc::clone(&outcomes), done)
+            settle::run(engine.clone(), Arc::clone(&in_flight), Arc::clone(&outcomes), done)
         });
     }
 
     fn take<F>(
         &mut self,
         name: &'static str,
-        mut task: impl FnMut(Engine, Arc<Desk>, CancellationToken) -> F + Send + 'static,
+        mut task: impl FnMut(Engine, Arc<InFlightQueue>, CancellationToken) -> F + Send + 'static,
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (engine, desk) = (self.engine.clone(), Arc::clone(self.desk));
-        self.taking.run(name, move |stop| task(engine.clone(), Arc::clone(&desk), stop));
+        let (engine, in_flight) = (self.engine.clone(), Arc::clone(self.in_flight));
+        self.taking.run(name, move |stop| task(engine.clone(), Arc::clone(&in_flight), stop));
     }
 }
 
@@ -208,7 +208,7 @@ pub struct Running {
     taking: Supervisor,
     sending: Supervisor,
     settling: Supervisor,
-    desk: Arc<Desk>,
+    in_flight: Arc<InFlightQueue>,
 }
 
 impl Running {
@@ -220,7 +220,7 @@ impl Running {
         let orderly = async move {
             self.taking.stop().await;
             self.sending.stop().await;
-            self.desk.finish(answers_until).await;
+            self.in_flight.finish(answers_until).await;
             self.settling.stop().await;
         };
         tokio::time::timeout(deadline, orderly).await.is_ok()

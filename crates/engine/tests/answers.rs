@@ -11,7 +11,7 @@ use campanile_channels::Providers;
 use campanile_domain::channel::Channel;
 use campanile_domain::send::Outcome;
 use campanile_engine::EngineConfig;
-use campanile_engine::pipeline::send::Desk;
+use campanile_engine::pipeline::send::InFlightQueue;
 use campanile_engine::pipeline::settle;
 use campanile_store::conformance::BackDoor;
 use campanile_store::{JsonRow, Table, Trace};
@@ -106,7 +106,7 @@ async fn a_claim_is_renewed_while_an_answer_is_awaited() {
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     world.until("e1", |trace| sends(trace).contains(&"EMAIL SENDING".to_owned())).await;
-    let (other, _) = Desk::new(&world.engine);
+    let (other, _) = InFlightQueue::new(&world.engine);
     let begun = Instant::now();
     while begun.elapsed() < lease * 3 {
         assert_eq!(settle::take_over_expired(&world.engine, &other).await.unwrap(), 0);

@@ -10,7 +10,7 @@ use campanile_channels::Providers;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::send::{OnDoubt, Outcome};
 use campanile_engine::EngineConfig;
-use campanile_engine::pipeline::send::{self, Desk, Next};
+use campanile_engine::pipeline::send::{self, InFlightQueue, Next};
 use campanile_engine::pipeline::settle;
 
 use campanile_store::Table;
@@ -122,7 +122,7 @@ async fn a_lease_that_no_attempt_fits_into_is_refused_at_the_start() {
 }
 
 #[tokio::test]
-async fn what_finds_no_place_waits_in_the_database_and_not_for_the_next_tick() {
+async fn what_gets_no_permit_waits_in_the_database_and_not_for_the_next_tick() {
     let mut config = config();
     config.send = PerChannel::from_fn(|channel| {
         let mut send = config.send.get(channel).clone();
@@ -171,7 +171,7 @@ async fn a_claim_that_was_taken_over_writes_nothing() {
     let first = email(&trace)["lease"].clone();
     world.back_door.advance(Duration::from_secs(10)).await;
     // Another instance, which does not hold the claim itself.
-    let (other, _) = Desk::new(&world.engine);
+    let (other, _) = InFlightQueue::new(&world.engine);
     assert_eq!(settle::take_over_expired(&world.engine, &other).await.unwrap(), 1);
     world
         .until("e1", |trace| email(trace)["attempt_count"] == json!(1) && email(trace)["lease"] != first)
@@ -206,23 +206,23 @@ async fn a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here() {
     let mut many = config();
     many.send.get_mut(Channel::Email).concurrency = 40;
     here.config = Arc::new(many);
-    let ((desk, _outcomes), (dead, _)) = (Desk::new(&here), Desk::new(&here));
+    let ((in_flight, _outcomes), (dead, _)) = (InFlightQueue::new(&here), InFlightQueue::new(&here));
     for n in 0..=30 {
         let id = format!("e{n}");
         world.emit(json!([event(&id, 1)])).await;
         world.until(&id, |trace| sends(trace).contains(&"EMAIL DUE".to_owned())).await;
-        let holder = if n == 30 { &dead } else { &desk };
+        let holder = if n == 30 { &dead } else { &in_flight };
         send::claim_due(&here, holder, Channel::Email, Next::Unknown).await.unwrap();
     }
     world.back_door.advance(here.config.lease * 2).await;
-    assert_eq!(settle::take_over_expired(&here, &desk).await.unwrap(), 1);
+    assert_eq!(settle::take_over_expired(&here, &in_flight).await.unwrap(), 1);
     assert!(sends(&world.trace("e30").await).contains(&"EMAIL DUE".to_owned()));
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
 /// All that a dead instance had claimed is in doubt, also what it had not begun.
 #[tokio::test]
-async fn no_more_is_claimed_of_what_leaves_the_house_than_may_be_in_doubt() {
+async fn no_more_is_claimed_of_what_goes_to_a_provider_than_may_be_in_doubt() {
     for (on_doubt, expected) in [(OnDoubt::Hold, 4), (OnDoubt::Resend, 32)] {
         let hanging = Arc::new(Told { hangs: true, ..Told::default() });
         let mut config = config();

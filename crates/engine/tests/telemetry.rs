@@ -11,7 +11,7 @@ use campanile_channels::Providers;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::send::{OnDoubt, Outcome};
 use campanile_engine::pipeline::fan_out::FanOut;
-use campanile_engine::pipeline::send::Desk;
+use campanile_engine::pipeline::send::InFlightQueue;
 use campanile_engine::pipeline::{publish, settle};
 use campanile_engine::{Engine, EngineConfig};
 use campanile_store::Table;
@@ -306,7 +306,7 @@ async fn a_claim_that_is_taken_over_is_counted_on_both_sides() {
     world.back_door.advance(Duration::from_secs(10)).await;
     // Two other instances; one is the first.
     for _ in 0..2 {
-        let (other, _) = Desk::new(&world.engine);
+        let (other, _) = InFlightQueue::new(&world.engine);
         settle::take_over_expired(&world.engine, &other).await.unwrap();
         metrics.assert("campanile_taken_over_total", 1.0);
         metrics.assert(r#"campanile_doubts_total{channel="EMAIL",then="resend"}"#, 1.0);

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
 use crate::backoff::Backoff;
-use crate::pipeline::send::{Attempted, Desk, Outcomes};
+use crate::pipeline::send::{Attempted, InFlightQueue, OutcomeReceiver};
 use crate::telemetry::{TAKEN_OVER, count_doubt, count_letters, count_lost, count_sends};
 
 const MAX_BATCH: usize = 500;
@@ -22,7 +22,7 @@ const MAX_BATCH: usize = 500;
 const ENOUGH: usize = 100;
 const GATHER: Duration = Duration::from_millis(5);
 
-pub async fn run(engine: Engine, desk: Arc<Desk>, outcomes: Outcomes, done: CancellationToken) {
+pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, outcomes: OutcomeReceiver, done: CancellationToken) {
     let mut outcomes = outcomes.lock().await;
     let mut backoff = Backoff::new();
     loop {
@@ -31,7 +31,7 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, outcomes: Outcomes, done: Canc
         if batch.is_empty() {
             return;
         }
-        let finished = desk.last_of(batch.iter().map(|attempted| attempted.claimed.job.claim));
+        let finished = in_flight.finished_claims(batch.iter().map(|attempted| attempted.claimed.job.claim));
         // The outcome of an attempt is known only here, so it is written however long the database is away.
         let mut by = By::Holder;
         while let Err(error) = settle(&engine, by, &batch, finished.clone()).await {
@@ -217,14 +217,14 @@ fn jitter() -> f64 {
 }
 
 /// Takes over claims whose lease has passed: nobody can know whether their attempts reached the provider.
-pub async fn take_over_expired(engine: &Engine, desk: &Desk) -> Result<usize, StoreError> {
+pub async fn take_over_expired(engine: &Engine, in_flight: &InFlightQueue) -> Result<usize, StoreError> {
     const MAX_CLAIMS: usize = 20;
     let mut taken = 0;
     loop {
         // What this process holds itself it will settle itself: it knows the outcomes, however late it may write them. So it looks
         // behind those, too.
-        let mut expired = engine.store.expired_claims(MAX_CLAIMS + desk.open_claims()).await?;
-        expired.retain(|claim| !desk.holds(claim.claim));
+        let mut expired = engine.store.expired_claims(MAX_CLAIMS + in_flight.open_claims()).await?;
+        expired.retain(|claim| !in_flight.holds(claim.claim));
         if expired.is_empty() {
             return Ok(taken);
         }
@@ -276,20 +276,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn outcomes_in_company_wait_for_more_and_a_single_one_for_nothing() {
-        let (put, mut outcomes) = mpsc::unbounded_channel();
+        let (sender, mut outcomes) = mpsc::unbounded_channel();
         let (done, begun) = (CancellationToken::new(), Instant::now());
-        put.send(1).unwrap();
+        sender.send(1).unwrap();
         assert_eq!(next_batch(&mut outcomes, &done).await, [1]);
-        (0..ENOUGH).for_each(|n| put.send(n).unwrap());
+        (0..ENOUGH).for_each(|n| sender.send(n).unwrap());
         assert_eq!(next_batch(&mut outcomes, &done).await.len(), ENOUGH);
         assert_eq!(begun.elapsed(), Duration::ZERO);
 
-        (2..=3).for_each(|n| put.send(n).unwrap());
+        (2..=3).for_each(|n| sender.send(n).unwrap());
         let late = async {
             sleep(GATHER / 2).await;
-            put.send(4).unwrap();
+            sender.send(4).unwrap();
             sleep(GATHER).await;
-            put.send(5).unwrap();
+            sender.send(5).unwrap();
         };
         let (batch, ()) = tokio::join!(next_batch(&mut outcomes, &done), late);
         assert_eq!(batch, [2, 3, 4]);

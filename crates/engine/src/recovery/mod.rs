@@ -14,7 +14,7 @@ use crate::Engine;
 use crate::backoff::Backoff;
 use crate::idle_backoff::Rest;
 use crate::pipeline::publish::PublishError;
-use crate::pipeline::send::Desk;
+use crate::pipeline::send::InFlightQueue;
 use crate::pipeline::settle;
 use crate::telemetry::{QUEUE_DEPTH, REPUBLISHED};
 
@@ -32,14 +32,14 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Open events that are looked at in one round, in case a hint got lost; the next round goes on behind them.
 const SWEEP_PAGE: usize = 1_000;
 
-pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
+pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     let republish_after = engine.config.recover.republish_after;
     let (mut sweep, mut next_sweep) = (Sweep::default(), Instant::now() + FIRST_SWEEP.min(republish_after));
     let mut take_over = TakeOver::new();
     let mut forgotten_from = LostFrom::default();
     while !stop.is_cancelled() {
-        match run_once(&engine, &desk, &mut sweep, &mut take_over).await {
+        match run_once(&engine, &in_flight, &mut sweep, &mut take_over).await {
             Ok(()) => {
                 backoff.reset();
                 engine.signals.database.note_success("recover");
@@ -65,11 +65,11 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, stop: CancellationToken) {
 
 async fn run_once(
     engine: &Engine,
-    desk: &Desk,
+    in_flight: &InFlightQueue,
     sweep: &mut Sweep,
     take_over: &mut TakeOver,
 ) -> Result<(), StoreError> {
-    take_over.run_once(engine, desk).await?;
+    take_over.run_once(engine, in_flight).await?;
     sweep.run_once(engine).await
 }
 
@@ -86,11 +86,11 @@ impl TakeOver {
         TakeOver { from: Instant::now(), rest: Rest::default() }
     }
 
-    async fn run_once(&mut self, engine: &Engine, desk: &Desk) -> Result<(), StoreError> {
+    async fn run_once(&mut self, engine: &Engine, in_flight: &InFlightQueue) -> Result<(), StoreError> {
         let begun = Instant::now();
         let looks = begun >= self.from && self.rest.is_over(begun);
         let taken = if looks {
-            settle::take_over_expired(engine, desk).await
+            settle::take_over_expired(engine, in_flight).await
         } else {
             // An outage is noticed all the same.
             engine.store.now().await.map(|_| 0)

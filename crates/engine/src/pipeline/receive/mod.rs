@@ -20,7 +20,7 @@ use crate::Engine;
 use crate::backoff::Backoff;
 use crate::lease_deadline::LeaseDeadline;
 use crate::pipeline::MAX_FAILURES;
-use crate::pipeline::send::Desk;
+use crate::pipeline::send::InFlightQueue;
 use crate::telemetry::stage_cpu::Timed;
 use crate::telemetry::{RECEIVED, count_duplicates, count_letters, count_sends};
 
@@ -38,10 +38,10 @@ const BUSY_LINGERS: u32 = 5;
 /// So few messages don't wait for others to be settled.
 const SMALL_BATCH: usize = 20;
 
-pub async fn run(engine: Engine, desk: Arc<Desk>, queue: String, stop: CancellationToken) {
+pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, queue: String, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     while !stop.is_cancelled() {
-        if let Err(error) = consume(&engine, &desk, &queue, &stop, &mut backoff).await {
+        if let Err(error) = consume(&engine, &in_flight, &queue, &stop, &mut backoff).await {
             if backoff.is_worth_telling() {
                 engine.signals.note_broker("receive", &error);
             }
@@ -54,13 +54,13 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, queue: String, stop: Cancellat
 /// they claimed must reach its desk.
 async fn consume(
     engine: &Engine,
-    desk: &Arc<Desk>,
+    in_flight: &Arc<InFlightQueue>,
     queue: &str,
     stop: &CancellationToken,
     backoff: &mut Backoff,
 ) -> Result<(), BrokerError> {
     let mut consumer = engine.broker.consume(queue, engine.config.receive.prefetch).await?;
-    let mut in_progress = Batches::new(engine, desk, queue, stop);
+    let mut in_progress = Batches::new(engine, in_flight, queue, stop);
     let ended = in_progress.run(consumer.as_mut(), backoff).await;
     while let Some(written) = in_progress.tasks.join_next().await {
         // A connection that broke takes no acknowledgement; then the batch comes again, and is skipped.
@@ -72,7 +72,7 @@ async fn consume(
 /// The batches of one queue, several at a time: while one is written, the next is gathered.
 struct Batches<'a> {
     engine: &'a Engine,
-    desk: &'a Arc<Desk>,
+    in_flight: &'a Arc<InFlightQueue>,
     /// What is urgent does not wait for others to be received, or to be settled.
     urgent: bool,
     stop: &'a CancellationToken,
@@ -115,10 +115,10 @@ impl Pace {
 }
 
 impl<'a> Batches<'a> {
-    fn new(engine: &'a Engine, desk: &'a Arc<Desk>, queue: &str, stop: &'a CancellationToken) -> Self {
+    fn new(engine: &'a Engine, in_flight: &'a Arc<InFlightQueue>, queue: &str, stop: &'a CancellationToken) -> Self {
         Batches {
             engine,
-            desk,
+            in_flight,
             urgent: is_high(queue),
             stop,
             tasks: JoinSet::new(),
@@ -145,19 +145,19 @@ impl<'a> Batches<'a> {
 
     fn start(&mut self, deliveries: Vec<Delivery>) {
         self.pace.batch(deliveries.len(), Instant::now());
-        let (engine, desk, stop) = (self.engine.clone(), Arc::clone(self.desk), self.stop.clone());
+        let (engine, in_flight, stop) = (self.engine.clone(), Arc::clone(self.in_flight), self.stop.clone());
         let urgent = self.urgent;
         let written = async move {
             let mut backoff = Backoff::new();
             if !urgent && deliveries.len() > SMALL_BATCH {
                 tokio::select! {
                     () = stop.cancelled() => {}
-                    () = desk.keeps_up() => {}
+                    () = in_flight.settle_capacity() => {}
                 }
             }
-            let _turn = if urgent { None } else { engine.batches.acquire().await.ok() };
+            let _permit = if urgent { None } else { engine.batches.acquire().await.ok() };
             // While the database is away the batch is kept, unacknowledged: giving it back would only send it in a circle.
-            while let Err(error) = receive(&engine, &desk, &deliveries).await {
+            while let Err(error) = receive(&engine, &in_flight, &deliveries).await {
                 if stop.is_cancelled() {
                     return Vec::new();
                 }
@@ -184,7 +184,7 @@ async fn acknowledge(
 }
 
 /// Writes a batch; what can't be read or is unknown becomes a dead letter, and the rest goes on.
-pub async fn receive(engine: &Engine, desk: &Desk, deliveries: &[Delivery]) -> Result<(), StoreError> {
+pub async fn receive(engine: &Engine, in_flight: &InFlightQueue, deliveries: &[Delivery]) -> Result<(), StoreError> {
     let mut keys = Vec::with_capacity(deliveries.len());
     let mut failed = Vec::new();
     for delivery in deliveries {
@@ -201,7 +201,7 @@ pub async fn receive(engine: &Engine, desk: &Desk, deliveries: &[Delivery]) -> R
     keys.sort_unstable_by_key(|arrived| arrived.key);
     let with_repetitions = keys.len();
     keys.dedup_by_key(|arrived| arrived.key);
-    failed.extend(receive_keys(engine, desk, &keys).await?);
+    failed.extend(receive_keys(engine, in_flight, &keys).await?);
     count_duplicates("receive", (with_repetitions - keys.len()) as u64);
     fail_messages(engine, failed).await
 }
@@ -232,13 +232,13 @@ async fn fail_messages(engine: &Engine, failed: Vec<FailedMessage>) -> Result<()
 /// A batch that the database refuses is bisected until the culprit is alone. Answers what has failed.
 async fn receive_keys(
     engine: &Engine,
-    desk: &Desk,
+    in_flight: &InFlightQueue,
     keys: &[Arrived],
 ) -> Result<Vec<FailedMessage>, StoreError> {
     let mut failed = Vec::new();
     let mut batches: Vec<(&[Arrived], u32)> = vec![(keys, 1)];
     while let Some((batch, tries)) = batches.pop() {
-        match receive_batch(engine, desk, batch).await {
+        match receive_batch(engine, in_flight, batch).await {
             Ok(unknown) => failed.extend(unknown.into_iter().map(|key| FailedMessage {
                 key: Some(key),
                 failure: Failure::new(FORGED, format!("no outbox row with the key {key}: the message is forged, or its row has been deleted by retention")),
@@ -265,16 +265,16 @@ async fn receive_keys(
 
 async fn receive_batch(
     engine: &Engine,
-    desk: &Desk,
+    in_flight: &InFlightQueue,
     arrived: &[Arrived],
 ) -> Result<Vec<SendKey>, StoreError> {
     if arrived.is_empty() {
         return Ok(Vec::new());
     }
-    let mut places = desk.reserve(arrived.iter().map(|arrived| arrived.key.channel));
+    let mut permits = in_flight.reserve(arrived.iter().map(|arrived| arrived.key.channel));
     let received: Vec<ReceivedKey> = arrived
         .iter()
-        .map(|&Arrived { key, published }| ReceivedKey { key, claim: places.take(key.channel), published })
+        .map(|&Arrived { key, published }| ReceivedKey { key, claim: permits.take(key.channel), published })
         .collect();
     let lease_deadline = LeaseDeadline::after(engine.config.lease);
     fail::fail_point!("receive.before_commit");
@@ -286,7 +286,7 @@ async fn receive_batch(
     note_latencies(engine, &written.new);
     let waiting: HashSet<Channel> =
         received.iter().filter(|key| !key.claim).map(|key| key.key.channel).collect();
-    desk.enqueue(written.jobs, lease_deadline, places);
+    in_flight.enqueue(written.jobs, lease_deadline, permits);
     if !waiting.is_empty() {
         engine.tell(Signal::Sends);
     }

@@ -28,14 +28,14 @@ const MAX_UNSETTLED: usize = 1_000;
 pub struct Claimed {
     pub job: SendJob,
     pub lease: Arc<ClaimLease>,
-    held: Held,
-    _place: OwnedSemaphorePermit,
+    claim_guard: ClaimGuard,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Claimed {
     /// Its outcome is written: the claim has one send less.
     pub fn settled(mut self) {
-        self.held.settled = true;
+        self.claim_guard.settled = true;
     }
 }
 
@@ -62,13 +62,13 @@ fn open(claims: &OpenClaims) -> MutexGuard<'_, HashMap<ClaimId, OpenClaim>> {
 /// One send's part in its claim. Lost before it was settled, for example by a panic, it leaves the whole claim to recovery: it
 /// is not held here any more, and nobody takes it for finished.
 #[derive(Debug)]
-struct Held {
+struct ClaimGuard {
     claims: OpenClaims,
     claim: ClaimId,
     settled: bool,
 }
 
-impl Drop for Held {
+impl Drop for ClaimGuard {
     fn drop(&mut self) {
         let mut open = open(&self.claims);
         match open.get_mut(&self.claim) {
@@ -93,22 +93,22 @@ pub struct Attempted {
 
 /// Where attempts go that are over. Whoever takes them counts as unsettled until it lets go of them.
 #[derive(Debug, Clone)]
-pub struct Over {
-    put: UnboundedSender<(Attempted, Unsettled)>,
+pub struct OutcomeQueue {
+    sender: UnboundedSender<(Attempted, Unsettled)>,
     unsettled: Arc<watch::Sender<usize>>,
 }
 
-impl Over {
-    pub fn put(&self, attempted: Attempted) {
+impl OutcomeQueue {
+    pub fn push(&self, attempted: Attempted) {
         self.unsettled.send_if_modified(|unsettled| {
             *unsettled += 1;
             false
         });
         // Settle is there for as long as attempts are.
-        let _ = self.put.send((attempted, Unsettled(Arc::clone(&self.unsettled))));
+        let _ = self.sender.send((attempted, Unsettled(Arc::clone(&self.unsettled))));
     }
 
-    async fn keeps_up(&self) {
+    async fn settle_capacity(&self) {
         let mut unsettled = self.unsettled.subscribe();
         // Its sender is here, and so it is told.
         let _ = unsettled.wait_for(|unsettled| *unsettled < MAX_UNSETTLED).await;
@@ -129,20 +129,20 @@ impl Drop for Unsettled {
 }
 
 #[derive(Debug)]
-pub struct Desk {
-    channels: PerChannel<ChannelDesk>,
-    pub(super) over: Over,
+pub struct InFlightQueue {
+    channels: PerChannel<ChannelQueue>,
+    pub(super) outcome_queue: OutcomeQueue,
     pub(super) attempts: TaskTracker,
     pub(super) answers: Arc<Answers>,
     open_claims: OpenClaims,
 }
 
 #[derive(Debug)]
-pub(super) struct ChannelDesk {
+pub(super) struct ChannelQueue {
     /// Absent for a web socket.
     chain: Option<Arc<Chain>>,
-    places: Arc<Semaphore>,
-    max_places: usize,
+    permits: Arc<Semaphore>,
+    max_permits: usize,
     pub concurrency: Arc<Semaphore>,
     pub high: Lane,
     pub others: Lane,
@@ -151,14 +151,14 @@ pub(super) struct ChannelDesk {
 /// Unbounded, because every claimed send holds a place, and those are counted.
 #[derive(Debug)]
 pub(super) struct Lane {
-    put: UnboundedSender<Claimed>,
-    pub take: Mutex<UnboundedReceiver<Claimed>>,
+    sender: UnboundedSender<Claimed>,
+    pub receiver: Mutex<UnboundedReceiver<Claimed>>,
 }
 
 impl Lane {
     fn new() -> Self {
-        let (put, take) = mpsc::unbounded_channel();
-        Lane { put, take: Mutex::new(take) }
+        let (sender, receiver) = mpsc::unbounded_channel();
+        Lane { sender, receiver: Mutex::new(receiver) }
     }
 }
 
@@ -186,73 +186,73 @@ fn max_claimed(engine: &Engine, channel: Channel) -> usize {
     (concurrency * per_attempt).min(paced)
 }
 
-pub type Outcomes = Arc<Mutex<UnboundedReceiver<(Attempted, Unsettled)>>>;
+pub type OutcomeReceiver = Arc<Mutex<UnboundedReceiver<(Attempted, Unsettled)>>>;
 
-impl Desk {
-    pub fn new(engine: &Engine) -> (Arc<Self>, Outcomes) {
+impl InFlightQueue {
+    pub fn new(engine: &Engine) -> (Arc<Self>, OutcomeReceiver) {
         let (outcomes, attempted) = mpsc::unbounded_channel();
         let sends = engine.config.roles.has(Role::Send);
         let channels = PerChannel::from_fn(|channel| {
             let config = engine.config.send.get(channel);
             // Who does not send has no place: what is received waits for those who do.
-            let max_places = if sends { max_claimed(engine, channel) } else { 0 };
-            ChannelDesk {
+            let max_permits = if sends { max_claimed(engine, channel) } else { 0 };
+            ChannelQueue {
                 chain: engine.providers.get(channel).cloned(),
-                places: Arc::new(Semaphore::new(max_places)),
-                max_places,
+                permits: Arc::new(Semaphore::new(max_permits)),
+                max_permits,
                 concurrency: Arc::new(Semaphore::new(config.concurrency)),
                 high: Lane::new(),
                 others: Lane::new(),
             }
         });
-        let over = Over { put: outcomes, unsettled: Arc::default() };
-        let desk = Desk {
+        let outcome_queue = OutcomeQueue { sender: outcomes, unsettled: Arc::default() };
+        let in_flight = InFlightQueue {
             channels,
-            over,
+            outcome_queue,
             attempts: TaskTracker::new(),
             answers: Arc::default(),
             open_claims: OpenClaims::default(),
         };
-        (Arc::new(desk), Arc::new(Mutex::new(attempted)))
+        (Arc::new(in_flight), Arc::new(Mutex::new(attempted)))
     }
 
     /// Reserves as many places as there are, up to one for each of these.
-    pub fn reserve(&self, channels: impl Iterator<Item = Channel>) -> Places {
+    pub fn reserve(&self, channels: impl Iterator<Item = Channel>) -> Permits {
         let mut wanted: PerChannel<usize> = PerChannel::default();
         for channel in channels {
             *wanted.get_mut(channel) += 1;
         }
-        Places {
-            places: PerChannel::from_fn(|channel| self.reserve_up_to(channel, *wanted.get(channel))),
+        Permits {
+            permits: PerChannel::from_fn(|channel| self.reserve_up_to(channel, *wanted.get(channel))),
             taken: PerChannel::default(),
         }
     }
 
     pub(super) fn reserve_up_to(&self, channel: Channel, wanted: usize) -> Option<OwnedSemaphorePermit> {
-        let ChannelDesk { chain, places, .. } = self.channels.get(channel);
+        let ChannelQueue { chain, permits, .. } = self.channels.get(channel);
         let room = match chain.as_ref().map_or(Room::Open, |chain| chain.room()) {
             Room::Open => wanted,
             Room::One => wanted.min(1),
             Room::None(_) => 0,
         };
-        let available = u32::try_from(room.min(places.available_permits())).unwrap_or(u32::MAX);
-        Arc::clone(places).try_acquire_many_owned(available).ok().filter(|permit| permit.num_permits() > 0)
+        let available = u32::try_from(room.min(permits.available_permits())).unwrap_or(u32::MAX);
+        Arc::clone(permits).try_acquire_many_owned(available).ok().filter(|permit| permit.num_permits() > 0)
     }
 
     /// Waits until a quarter of the channel's places are free, and one at least. The others keep the attempts busy while those are filled.
-    pub(super) async fn quarter_of_places(&self, channel: Channel) {
-        let ChannelDesk { places, max_places, .. } = self.channels.get(channel);
-        let quarter = u32::try_from(max_places.div_ceil(4)).unwrap_or(u32::MAX);
+    pub(super) async fn quarter_of_permits(&self, channel: Channel) {
+        let ChannelQueue { permits, max_permits, .. } = self.channels.get(channel);
+        let quarter = u32::try_from(max_permits.div_ceil(4)).unwrap_or(u32::MAX);
         // It is never closed.
-        let _ = places.acquire_many(quarter).await;
+        let _ = permits.acquire_many(quarter).await;
     }
 
-    pub(super) fn channel(&self, channel: Channel) -> &ChannelDesk {
+    pub(super) fn channel(&self, channel: Channel) -> &ChannelQueue {
         self.channels.get(channel)
     }
 
     /// Takes what was claimed under these places.
-    pub fn enqueue(&self, jobs: Vec<SendJob>, lease_deadline: LeaseDeadline, mut places: Places) {
+    pub fn enqueue(&self, jobs: Vec<SendJob>, lease_deadline: LeaseDeadline, mut permits: Permits) {
         // All of a claim are counted before the first can be settled.
         let leases: Vec<Arc<ClaimLease>> = {
             let mut open = open(&self.open_claims);
@@ -264,18 +264,18 @@ impl Desk {
             jobs.iter().map(count).collect()
         };
         for (job, lease) in jobs.into_iter().zip(leases) {
-            let held = Held { claims: Arc::clone(&self.open_claims), claim: job.claim, settled: false };
-            let place = places.places.get_mut(job.key.channel).as_mut().and_then(|permit| permit.split(1));
-            let Some(place) = place else { continue };
-            let desk = self.channels.get(job.key.channel);
-            let lane = if job.priority == Priority::High { &desk.high } else { &desk.others };
+            let claim_guard = ClaimGuard { claims: Arc::clone(&self.open_claims), claim: job.claim, settled: false };
+            let permit = permits.permits.get_mut(job.key.channel).as_mut().and_then(|permit| permit.split(1));
+            let Some(permit) = permit else { continue };
+            let in_flight = self.channels.get(job.key.channel);
+            let lane = if job.priority == Priority::High { &in_flight.high } else { &in_flight.others };
             // The receiving end lives in this desk, so it is there.
-            let _ = lane.put.send(Claimed { job, held, lease, _place: place });
+            let _ = lane.sender.send(Claimed { job, claim_guard, lease, _permit: permit });
         }
     }
 
     /// Of these claims, with one entry per send, those that hold nothing else any more.
-    pub fn last_of(&self, sends: impl Iterator<Item = ClaimId>) -> Vec<ClaimId> {
+    pub fn finished_claims(&self, sends: impl Iterator<Item = ClaimId>) -> Vec<ClaimId> {
         let mut counted: HashMap<ClaimId, usize> = HashMap::new();
         sends.for_each(|claim| *counted.entry(claim).or_default() += 1);
         let open = open(&self.open_claims);
@@ -310,8 +310,8 @@ impl Desk {
 
     /// Waits while so many outcomes are to be written that receiving more would only make them wait: it is the database that is
     /// behind then, and never a provider.
-    pub async fn keeps_up(&self) {
-        self.over.keeps_up().await;
+    pub async fn settle_capacity(&self) {
+        self.outcome_queue.settle_capacity().await;
     }
 
     /// Waits for the attempts that are under way. Answers that are not here by then are not awaited any longer.
@@ -326,23 +326,23 @@ impl Desk {
 
 /// Places of a batch, by channel.
 #[derive(Debug)]
-pub struct Places {
-    places: PerChannel<Option<OwnedSemaphorePermit>>,
+pub struct Permits {
+    permits: PerChannel<Option<OwnedSemaphorePermit>>,
     taken: PerChannel<usize>,
 }
 
-impl Places {
+impl Permits {
     /// Of one channel.
-    pub(super) fn of(channel: Channel, places: OwnedSemaphorePermit) -> Self {
-        let mut all = Places { places: PerChannel::default(), taken: PerChannel::default() };
-        *all.places.get_mut(channel) = Some(places);
+    pub(super) fn of(channel: Channel, permits: OwnedSemaphorePermit) -> Self {
+        let mut all = Permits { permits: PerChannel::default(), taken: PerChannel::default() };
+        *all.permits.get_mut(channel) = Some(permits);
         all
     }
 
     /// Whether there is a place for one more of the channel. A web socket needs none.
     pub fn take(&mut self, channel: Channel) -> bool {
         let taken = self.taken.get_mut(channel);
-        let free = self.places.get(channel).as_ref().is_some_and(|permit| permit.num_permits() > *taken);
+        let free = self.permits.get(channel).as_ref().is_some_and(|permit| permit.num_permits() > *taken);
         *taken += usize::from(free);
         free
     }
@@ -377,7 +377,7 @@ pub mod tests {
     use super::*;
 
     pub fn claimed(lease: Duration) -> Claimed {
-        let places = Arc::new(Semaphore::new(1));
+        let permits = Arc::new(Semaphore::new(1));
         let user = UserRef { user_type: UserTypeName::stored("CUSTOMER"), user_id: UserId::stored("1") };
         let job = SendJob {
             key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Email },
@@ -394,42 +394,42 @@ pub mod tests {
             priority: Priority::Normal,
             event_created_at: Timestamp::UNIX_EPOCH,
         };
-        let place = places.try_acquire_owned().expect("there is a place");
-        let held = Held { claims: OpenClaims::default(), claim: job.claim, settled: false };
-        Claimed { job, lease: Arc::new(ClaimLease::new(LeaseDeadline::after(lease))), held, _place: place }
+        let permit = permits.try_acquire_owned().expect("there is a place");
+        let claim_guard = ClaimGuard { claims: OpenClaims::default(), claim: job.claim, settled: false };
+        Claimed { job, lease: Arc::new(ClaimLease::new(LeaseDeadline::after(lease))), claim_guard, _permit: permit }
     }
 
     #[test]
     fn a_claim_is_held_until_its_last_send_is_settled_and_let_go_when_one_is_lost() {
         let claims = OpenClaims::default();
         let two = || OpenClaim { left: 2, ..OpenClaim::new(LeaseDeadline::after(Duration::ZERO)) };
-        let held = |settled| Held { claims: Arc::clone(&claims), claim: ClaimId(1), settled };
+        let claim_guard = |settled| ClaimGuard { claims: Arc::clone(&claims), claim: ClaimId(1), settled };
         open(&claims).insert(ClaimId(1), two());
-        drop(held(true));
+        drop(claim_guard(true));
         assert_eq!(open(&claims).get(&ClaimId(1)).map(|claim| claim.left), Some(1));
-        drop(held(true));
+        drop(claim_guard(true));
         assert!(open(&claims).is_empty());
         open(&claims).insert(ClaimId(1), two());
-        drop(held(false));
+        drop(claim_guard(false));
         assert!(open(&claims).is_empty(), "recovery may take over the one that was lost");
-        drop(held(true));
+        drop(claim_guard(true));
         assert!(open(&claims).is_empty());
     }
 
     #[tokio::test]
     async fn nothing_more_is_received_while_too_many_outcomes_are_to_be_written() {
         let chain = Chain::of(Arc::new(Capture));
-        let (put, mut outcomes) = mpsc::unbounded_channel();
-        let over = Over { put, unsettled: Arc::default() };
-        let soon = || tokio::time::timeout(Duration::from_millis(20), over.keeps_up());
+        let (sender, mut outcomes) = mpsc::unbounded_channel();
+        let outcome_queue = OutcomeQueue { sender, unsettled: Arc::default() };
+        let soon = || tokio::time::timeout(Duration::from_millis(20), outcome_queue.settle_capacity());
         for _ in 1..MAX_UNSETTLED {
-            over.put(Attempted::without_provider(claimed(Duration::ZERO), &chain, Outcome::LET_GO));
+            outcome_queue.push(Attempted::without_provider(claimed(Duration::ZERO), &chain, Outcome::LET_GO));
         }
         assert!(soon().await.is_ok());
-        over.put(Attempted::without_provider(claimed(Duration::ZERO), &chain, Outcome::LET_GO));
+        outcome_queue.push(Attempted::without_provider(claimed(Duration::ZERO), &chain, Outcome::LET_GO));
         assert!(soon().await.is_err());
-        tokio::join!(over.keeps_up(), async { drop(outcomes.recv().await) });
+        tokio::join!(outcome_queue.settle_capacity(), async { drop(outcomes.recv().await) });
         drop(outcomes);
-        assert_eq!(*over.unsettled.borrow(), 0, "those that a loop took with it are not waited for");
+        assert_eq!(*outcome_queue.unsettled.borrow(), 0, "those that a loop took with it are not waited for");
     }
 }

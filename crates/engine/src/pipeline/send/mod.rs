@@ -23,31 +23,31 @@ use crate::blocking::Renderings;
 use crate::lease_deadline::LeaseDeadline;
 use in_flight::Lane;
 use render::{Contents, Written};
-use renew::{AnswerHold, Answers};
+use renew::{AttemptLease, Answers};
 
-pub use in_flight::{Attempted, Claimed, Desk, Outcomes, Places, Unsettled};
+pub use in_flight::{Attempted, Claimed, InFlightQueue, OutcomeReceiver, Permits, Unsettled};
 
 /// Messages whose contents are asked for together.
-const MAX_TOGETHER: u16 = 100;
+const CONTENTS_BATCH: u16 = 100;
 
 /// Starts attempts of one channel, `HIGH` first. What messages say is looked up ahead of their attempts, some at a time, since turns
 /// come one by one. When draining, what was not begun is let go; by then nothing more is enqueued.
-pub async fn run(engine: Engine, desk: Arc<Desk>, channel: Channel, drain: CancellationToken) {
+pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, channel: Channel, drain: CancellationToken) {
     let Some(chain) = engine.providers.get(channel).cloned() else { return drain.cancelled().await };
-    let this = desk.channel(channel);
-    let ((put_high, high), (put_others, others)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
-    let stage = Stage { engine: &engine, desk: &desk, chain: &chain, drain: &drain };
+    let channel_queue = in_flight.channel(channel);
+    let ((high_sender, high), (others_sender, others)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let stage = Stage { engine: &engine, in_flight: &in_flight, chain: &chain, drain: &drain };
     // Each lane has its own room ahead, so that what is urgent does not wait for it.
     tokio::join!(
-        stage.look_up(&this.high, put_high),
-        stage.look_up(&this.others, put_others),
-        stage.begin(&this.concurrency, high, others),
+        stage.load_contents(&channel_queue.high, high_sender),
+        stage.load_contents(&channel_queue.others, others_sender),
+        stage.begin(&channel_queue.concurrency, high, others),
     );
 }
 
 struct Stage<'a> {
     engine: &'a Engine,
-    desk: &'a Arc<Desk>,
+    in_flight: &'a Arc<InFlightQueue>,
     chain: &'a Arc<Chain>,
     drain: &'a CancellationToken,
 }
@@ -61,14 +61,14 @@ struct Ready {
 
 impl Stage<'_> {
     /// Looks up what the messages of a lane say, while there is room for as many ahead of their attempts.
-    async fn look_up(&self, lane: &Lane, ready: UnboundedSender<Ready>) {
-        let mut lane = lane.take.lock().await;
-        let room = Arc::new(Semaphore::new(2 * usize::from(MAX_TOGETHER)));
+    async fn load_contents(&self, lane: &Lane, ready: UnboundedSender<Ready>) {
+        let mut lane = lane.receiver.lock().await;
+        let room = Arc::new(Semaphore::new(2 * usize::from(CONTENTS_BATCH)));
         loop {
             let mut batch = Vec::new();
             let next = async {
-                let lookahead = Arc::clone(&room).acquire_many_owned(MAX_TOGETHER.into()).await;
-                lane.recv_many(&mut batch, MAX_TOGETHER.into()).await;
+                let lookahead = Arc::clone(&room).acquire_many_owned(CONTENTS_BATCH.into()).await;
+                lane.recv_many(&mut batch, CONTENTS_BATCH.into()).await;
                 lookahead.ok()
             };
             let mut lookahead = tokio::select! {
@@ -77,13 +77,13 @@ impl Stage<'_> {
                 lookahead = next => lookahead,
             };
             for (claimed, contents) in self.with_contents(batch).await {
-                let place = lookahead.as_mut().and_then(|lookahead| lookahead.split(1));
+                let permit = lookahead.as_mut().and_then(|lookahead| lookahead.split(1));
                 // Whoever takes it is there until this is dropped.
-                let _ = ready.send(Ready { claimed, contents, _lookahead: place });
+                let _ = ready.send(Ready { claimed, contents, _lookahead: permit });
             }
         }
         while let Ok(claimed) = lane.try_recv() {
-            self.let_go(claimed, Duration::ZERO);
+            self.release(claimed, Duration::ZERO);
         }
     }
 
@@ -105,13 +105,13 @@ impl Stage<'_> {
                     let error = format!("the recipient or the event could not be read from the database: {error}");
                     for claimed in batch {
                         let outcome = Outcome::Retry { after: None, error: error.clone() };
-                        self.desk.over.put(Attempted::without_provider(claimed, self.chain, outcome));
+                        self.in_flight.outcome_queue.push(Attempted::without_provider(claimed, self.chain, outcome));
                     }
                 }
                 Err(error) => {
                     self.engine.signals.database.note_failure("send", &error);
                     for claimed in batch {
-                        self.let_go(claimed, AFTER_AN_OUTAGE);
+                        self.release(claimed, AFTER_AN_OUTAGE);
                     }
                 }
             }
@@ -129,7 +129,7 @@ impl Stage<'_> {
     ) {
         loop {
             let next = async {
-                let turn = Arc::clone(concurrency).acquire_owned().await.ok()?;
+                let permit = Arc::clone(concurrency).acquire_owned().await.ok()?;
                 self.chain.paced().await;
                 let ready = tokio::select! {
                     biased;
@@ -137,30 +137,30 @@ impl Stage<'_> {
                     Some(ready) = others.recv() => ready,
                     else => return None,
                 };
-                Some((ready, turn))
+                Some((ready, permit))
             };
-            let (ready, turn) = tokio::select! {
+            let (ready, permit) = tokio::select! {
                 biased;
                 () = self.drain.cancelled() => break,
                 Some(next) = next => next,
             };
-            let (engine, chain, over) = (self.engine.clone(), Arc::clone(self.chain), self.desk.over.clone());
-            let answers = Arc::clone(&self.desk.answers);
-            self.desk.attempts.spawn(async move {
-                over.put(attempt(&engine, &chain, ready, turn, &answers).await);
+            let (engine, chain, outcome_queue) = (self.engine.clone(), Arc::clone(self.chain), self.in_flight.outcome_queue.clone());
+            let answers = Arc::clone(&self.in_flight.answers);
+            self.in_flight.attempts.spawn(async move {
+                outcome_queue.push(attempt(&engine, &chain, ready, permit, &answers).await);
             });
         }
         while let Some(ready) = high.recv().await {
-            self.let_go(ready.claimed, Duration::ZERO);
+            self.release(ready.claimed, Duration::ZERO);
         }
         while let Some(ready) = others.recv().await {
-            self.let_go(ready.claimed, Duration::ZERO);
+            self.release(ready.claimed, Duration::ZERO);
         }
     }
 
-    fn let_go(&self, claimed: Claimed, after: Duration) {
+    fn release(&self, claimed: Claimed, after: Duration) {
         let outcome = Outcome::NotAttempted { after };
-        self.desk.over.put(Attempted::without_provider(claimed, self.chain, outcome));
+        self.in_flight.outcome_queue.push(Attempted::without_provider(claimed, self.chain, outcome));
     }
 }
 
@@ -168,12 +168,12 @@ async fn attempt(
     engine: &Engine,
     chain: &Chain,
     ready: Ready,
-    turn: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
     answers: &Answers,
 ) -> Attempted {
     let Ready { claimed, contents, .. } = ready;
     match told_already(engine, chain, &claimed.job).await {
-        Ok(None) => ask(claimed, chain, &contents, &engine.renderings, Some(turn), answers).await,
+        Ok(None) => ask(claimed, chain, &contents, &engine.renderings, Some(permit), answers).await,
         Ok(Some(outcome)) => Attempted::without_provider(claimed, chain, outcome),
         Err(error) => {
             engine.signals.database.note_failure("send", &error);
@@ -213,7 +213,7 @@ async fn ask(
     chain: &Chain,
     contents: &Contents,
     renderings: &Renderings,
-    turn: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
     answers: &Answers,
 ) -> Attempted {
     let begun = Instant::now();
@@ -241,8 +241,8 @@ async fn ask(
     };
     fail::fail_point!("send.before_provider");
     // A process that slept past its lease sends nothing: the rest of it must outlast the provider's deadline.
-    let hold = AnswerHold::new(&claimed.lease, answers, turn);
-    let Asked { answer, provider } = chain.send(&message, hold).await;
+    let attempt_lease = AttemptLease::new(&claimed.lease, answers, permit);
+    let Asked { answer, provider } = chain.send(&message, attempt_lease).await;
     fail::fail_point!("send.after_provider");
     Attempted {
         outcome: answer.outcome,
@@ -256,12 +256,12 @@ async fn ask(
 }
 
 /// Picks up what waits in the database: retries, what found no room, and what a dead instance left.
-pub async fn run_due(engine: Engine, desk: Arc<Desk>, channel: Channel, stop: CancellationToken) {
+pub async fn run_due(engine: Engine, in_flight: Arc<InFlightQueue>, channel: Channel, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     let mut next = Next::Unknown;
     while !stop.is_cancelled() {
         let signal = engine.signals.due(channel).notified();
-        next = match claim_due(&engine, &desk, channel, next).await {
+        next = match claim_due(&engine, &in_flight, channel, next).await {
             Ok(next) => {
                 backoff.reset();
                 engine.signals.database.note_success("send");
@@ -296,12 +296,12 @@ pub enum Next {
 /// Claims what is due and has a place, a batch at a time.
 pub async fn claim_due(
     engine: &Engine,
-    desk: &Desk,
+    in_flight: &InFlightQueue,
     channel: Channel,
     known: Next,
 ) -> Result<Next, StoreError> {
     const MAX_CLAIM: usize = 500;
-    const WAIT_FOR_PLACES: Duration = Duration::from_millis(20);
+    const WAIT_FOR_PERMITS: Duration = Duration::from_millis(20);
     if known != Next::More {
         let poll_interval = engine.config.send.get(channel).poll_interval;
         let Some(due) = engine.store.next_due(channel).await? else { return Ok(Next::After(poll_interval)) };
@@ -311,16 +311,16 @@ pub async fn claim_due(
         }
     }
     if let Some(Room::None(wait)) = engine.providers.get(channel).map(|chain| chain.room()) {
-        return Ok(Next::After(wait.max(WAIT_FOR_PLACES)));
+        return Ok(Next::After(wait.max(WAIT_FOR_PERMITS)));
     }
     // A claim for each place that comes free would be a transaction for each send.
-    let _ = timeout(WAIT_FOR_PLACES, desk.quarter_of_places(channel)).await;
-    let Some(places) = desk.reserve_up_to(channel, MAX_CLAIM) else { return Ok(known) };
+    let _ = timeout(WAIT_FOR_PERMITS, in_flight.quarter_of_permits(channel)).await;
+    let Some(permits) = in_flight.reserve_up_to(channel, MAX_CLAIM) else { return Ok(known) };
     let lease_deadline = LeaseDeadline::after(engine.config.lease);
-    let limit = places.num_permits();
+    let limit = permits.num_permits();
     let jobs = engine.store.claim_due(channel, limit, &engine.instance, engine.config.lease).await?;
     let next = if jobs.len() < limit { Next::Unknown } else { Next::More };
-    desk.enqueue(jobs, lease_deadline, Places::of(channel, places));
+    in_flight.enqueue(jobs, lease_deadline, Permits::of(channel, permits));
     Ok(next)
 }
 

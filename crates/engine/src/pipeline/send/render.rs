@@ -19,7 +19,7 @@ use crate::blocking::Renderings;
 /// What some messages are written from; nothing, where their rows say all.
 #[derive(Debug, Default)]
 pub struct Contents {
-    looked_up: Option<(Contexts, Arc<Rules>)>,
+    loaded: Option<(Contexts, Arc<Rules>)>,
     /// Events for which a template took too long, and why. Their other messages are not tried.
     too_slow: Mutex<HashMap<EventId, String>>,
 }
@@ -54,13 +54,13 @@ pub async fn contents<'a>(
     let events: BTreeSet<_> = jobs.filter(needs_event).map(|job| &job.event_id).collect();
     let (events, users) = (events.into_iter().cloned().collect(), users.into_iter().cloned().collect());
     let contexts = engine.store.contexts(events, users).await?;
-    Ok(Contents { looked_up: Some((contexts, rules)), too_slow: Mutex::default() })
+    Ok(Contents { loaded: Some((contexts, rules)), too_slow: Mutex::default() })
 }
 
 impl Contents {
     /// Who it is for, if they are still there.
     pub fn name(&self, user: &UserRef) -> Option<&str> {
-        let (contexts, _) = self.looked_up.as_ref()?;
+        let (contexts, _) = self.loaded.as_ref()?;
         contexts.people.get(user)?.name.as_deref()
     }
 
@@ -93,7 +93,7 @@ impl Contents {
     }
 
     fn context(&self, job: &SendJob) -> Option<(&Rules, &Recipient, &Event)> {
-        let (contexts, rules) = self.looked_up.as_ref()?;
+        let (contexts, rules) = self.loaded.as_ref()?;
         Some((rules, contexts.people.get(&job.user)?, contexts.events.get(&job.event_id)?))
     }
 }

@@ -15,24 +15,24 @@ use tokio_util::sync::CancellationToken;
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::lease_deadline::LeaseDeadline;
-use crate::pipeline::send::Desk;
+use crate::pipeline::send::InFlightQueue;
 
 /// An attempt whose answer takes longer leaves its permit to others: it only waits.
-const ANSWER_SOON: Duration = Duration::from_secs(1);
+const RELEASE_PERMIT_AFTER: Duration = Duration::from_secs(1);
 
 /// Between two looks at what is to be renewed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Renews claims under which answers are awaited, before they expire.
-pub async fn run(engine: Engine, desk: Arc<Desk>, done: CancellationToken) {
+pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, done: CancellationToken) {
     let mut backoff = Backoff::new();
     while !done.is_cancelled() {
         tokio::select! {
             () = done.cancelled() => return,
-            () = desk.answers.renew.notified() => {}
+            () = in_flight.answers.renew.notified() => {}
             () = sleep((engine.config.lease / 8).min(LONGEST_PAUSE)) => {}
         }
-        match run_once(&engine, &desk).await {
+        match run_once(&engine, &in_flight).await {
             Ok(_) => {
                 backoff.reset();
                 engine.signals.database.note_success("renew");
@@ -46,15 +46,15 @@ pub async fn run(engine: Engine, desk: Arc<Desk>, done: CancellationToken) {
 }
 
 /// Answers how many claims were renewed.
-pub async fn run_once(engine: &Engine, desk: &Desk) -> Result<usize, StoreError> {
+pub async fn run_once(engine: &Engine, in_flight: &InFlightQueue) -> Result<usize, StoreError> {
     let lease = engine.config.lease;
-    let claims = desk.claims_to_renew(lease.mul_f64(RENEW_BELOW));
+    let claims = in_flight.claims_to_renew(lease.mul_f64(RENEW_BELOW));
     if claims.is_empty() {
         return Ok(0);
     }
     let deadline = LeaseDeadline::after(lease);
     let renewed = engine.store.renew_claims(claims, lease).await?;
-    desk.renewed(&renewed, deadline);
+    in_flight.renewed(&renewed, deadline);
     Ok(renewed.len())
 }
 
@@ -104,20 +104,20 @@ impl Answers {
 
 /// One attempt: the lease that it sends under, and its permit.
 #[derive(Debug)]
-pub struct AnswerHold<'a> {
+pub struct AttemptLease<'a> {
     lease: &'a ClaimLease,
     answers: &'a Answers,
     permit: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-impl<'a> AnswerHold<'a> {
+impl<'a> AttemptLease<'a> {
     pub fn new(lease: &'a ClaimLease, answers: &'a Answers, permit: Option<OwnedSemaphorePermit>) -> Self {
-        AnswerHold { lease, answers, permit: Mutex::new(permit) }
+        AttemptLease { lease, answers, permit: Mutex::new(permit) }
     }
 }
 
 #[async_trait]
-impl Hold for AnswerHold<'_> {
+impl Hold for AttemptLease<'_> {
     fn rest(&self) -> Duration {
         self.lease.remaining()
     }
@@ -127,7 +127,7 @@ impl Hold for AnswerHold<'_> {
         if self.lease.remaining() < RENEW_AT_ONCE_BELOW {
             self.answers.renew.notify_one();
         }
-        sleep(ANSWER_SOON).await;
+        sleep(RELEASE_PERMIT_AFTER).await;
         drop(self.permit.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.answers.stopped.cancelled().await;
     }
@@ -163,15 +163,15 @@ mod tests {
         let lease = ClaimLease::new(LeaseDeadline::after(Duration::from_secs(30)));
         let (answers, permits) = (Answers::default(), Arc::new(Semaphore::new(1)));
         let permit = Arc::clone(&permits).try_acquire_owned().unwrap();
-        let hold = AnswerHold::new(&lease, &answers, Some(permit));
+        let attempt_lease = AttemptLease::new(&lease, &answers, Some(permit));
         let minute = Duration::from_mins(1);
         assert!(!lease.needs_renewal(minute));
         {
-            let mut waiting = hold.await_answer();
-            assert!(tokio::time::timeout(ANSWER_SOON / 2, &mut waiting).await.is_err());
+            let mut waiting = attempt_lease.await_answer();
+            assert!(tokio::time::timeout(RELEASE_PERMIT_AFTER / 2, &mut waiting).await.is_err());
             assert!(lease.needs_renewal(minute) && !lease.needs_renewal(minute / 4));
             assert_eq!(permits.available_permits(), 0);
-            assert!(tokio::time::timeout(ANSWER_SOON, &mut waiting).await.is_err());
+            assert!(tokio::time::timeout(RELEASE_PERMIT_AFTER, &mut waiting).await.is_err());
             assert_eq!(permits.available_permits(), 1);
             answers.stop();
             waiting.await;
