@@ -172,7 +172,7 @@ async fn attempt(
     answers: &Answers,
 ) -> Attempted {
     let Ready { claimed, contents, .. } = ready;
-    match told_already(engine, chain, &claimed.job).await {
+    match sent_by_other(engine, chain, &claimed.job).await {
         Ok(None) => ask(claimed, chain, &contents, &engine.renderings, Some(permit), answers).await,
         Ok(Some(outcome)) => Attempted::without_provider(claimed, chain, outcome),
         Err(error) => {
@@ -186,10 +186,10 @@ const AFTER_AN_OUTAGE: Duration = Duration::from_secs(1);
 
 /// A webhook leads to a place that several people read: an event is told there once, by whoever asks first. The others share its
 /// outcome, and wait for it in the database.
-async fn told_already(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<Option<Outcome>, StoreError> {
-    const LOOK_AGAIN: Duration = Duration::from_millis(500);
+async fn sent_by_other(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<Option<Outcome>, StoreError> {
+    const REPOLL_DELAY: Duration = Duration::from_millis(500);
     /// The other one waits itself.
-    const LOOK_AGAIN_LATER: Duration = Duration::from_secs(2);
+    const LATER_REPOLL_DELAY: Duration = Duration::from_secs(2);
     if job.key.channel != Channel::Slack || chain.captures() || job.address.is_empty() {
         return Ok(None);
     }
@@ -199,9 +199,9 @@ async fn told_already(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<O
         // How long they may wait for a busy webhook counts from here: if the other one gives up, they do not all begin anew.
         Post::Open if job.history.deferral.is_none() => {
             let error = "waiting for the send of another recipient, which uses the same webhook".to_owned();
-            Some(Outcome::Paced { after: LOOK_AGAIN, error })
+            Some(Outcome::Paced { after: REPOLL_DELAY, error })
         }
-        Post::Open => Some(Outcome::NotAttempted { after: LOOK_AGAIN_LATER }),
+        Post::Open => Some(Outcome::NotAttempted { after: LATER_REPOLL_DELAY }),
         Post::Lost(other) => Some(Outcome::Unknown {
             error: format!("the outcome of {other}, which shares this webhook, is unknown"),
         }),
