@@ -5,19 +5,19 @@
 use std::time::{Duration, Instant};
 
 /// Looking takes no more than this part of the time.
-const PART_OF_TIME: u32 = 10;
+const BACKOFF_FACTOR: u32 = 10;
 /// Whatever made the look so long: what a dead instance left is found by then.
 const LONGEST: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Default)]
-pub struct Rest {
+pub struct IdleBackoff {
     until: Option<Instant>,
 }
 
-impl Rest {
+impl IdleBackoff {
     /// After a look that took so long.
     pub fn after(took: Duration, now: Instant) -> Self {
-        Rest { until: Some(now + (took * PART_OF_TIME).min(LONGEST)) }
+        IdleBackoff { until: Some(now + (took * BACKOFF_FACTOR).min(LONGEST)) }
     }
 
     pub fn is_over(&self, now: Instant) -> bool {
@@ -30,24 +30,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_never_looked_does_not_rest() {
-        assert!(Rest::default().is_over(Instant::now()));
+    fn without_a_poll_there_is_no_backoff() {
+        assert!(IdleBackoff::default().is_over(Instant::now()));
     }
 
     #[test]
-    fn a_long_look_is_followed_by_a_rest_ten_times_as_long() {
+    fn a_long_poll_is_followed_by_a_backoff_ten_times_as_long() {
         let (took, now) = (Duration::from_millis(300), Instant::now());
-        let rest = Rest::after(took, now);
-        assert!(!rest.is_over(now));
-        assert!(!rest.is_over(now + took * 9));
-        assert!(rest.is_over(now + took * 10));
+        let idle_backoff = IdleBackoff::after(took, now);
+        assert!(!idle_backoff.is_over(now));
+        assert!(!idle_backoff.is_over(now + took * 9));
+        assert!(idle_backoff.is_over(now + took * 10));
     }
 
     #[test]
-    fn nobody_rests_for_longer_than_a_minute() {
+    fn no_backoff_is_longer_than_a_minute() {
         let now = Instant::now();
-        let rest = Rest::after(Duration::from_mins(5), now);
-        assert!(!rest.is_over(now + LONGEST / 2));
-        assert!(rest.is_over(now + LONGEST));
+        let idle_backoff = IdleBackoff::after(Duration::from_mins(5), now);
+        assert!(!idle_backoff.is_over(now + LONGEST / 2));
+        assert!(idle_backoff.is_over(now + LONGEST));
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
 use crate::backoff::Backoff;
-use crate::idle_backoff::Rest;
+use crate::idle_backoff::IdleBackoff;
 use crate::pipeline::publish::PublishError;
 use crate::pipeline::send::InFlightQueue;
 use crate::pipeline::settle;
@@ -78,18 +78,18 @@ async fn run_once(
 struct TakeOver {
     /// Put off by an outage. Only by an outage: whatever else fails in recovery must not leave a dead instance's sends to nobody.
     from: Instant,
-    rest: Rest,
+    idle_backoff: IdleBackoff,
 }
 
 impl TakeOver {
     fn new() -> Self {
-        TakeOver { from: Instant::now(), rest: Rest::default() }
+        TakeOver { from: Instant::now(), idle_backoff: IdleBackoff::default() }
     }
 
     async fn run_once(&mut self, engine: &Engine, in_flight: &InFlightQueue) -> Result<(), StoreError> {
         let begun = Instant::now();
-        let looks = begun >= self.from && self.rest.is_over(begun);
-        let taken = if looks {
+        let is_due = begun >= self.from && self.idle_backoff.is_over(begun);
+        let taken = if is_due {
             settle::take_over_expired(engine, in_flight).await
         } else {
             // An outage is noticed all the same.
@@ -98,8 +98,8 @@ impl TakeOver {
         let taken = taken.inspect_err(|_| self.from = Instant::now() + AFTER_AN_OUTAGE)?;
         if taken > 0 {
             tracing::info!(sends = taken, "took over sends whose lease had expired");
-        } else if looks {
-            self.rest = Rest::after(begun.elapsed(), Instant::now());
+        } else if is_due {
+            self.idle_backoff = IdleBackoff::after(begun.elapsed(), Instant::now());
         }
         Ok(())
     }
@@ -201,17 +201,17 @@ async fn republish_all(engine: &Engine, queues: &[String], older_than: Duration)
 #[derive(Debug, Default)]
 struct Sweep {
     after: i64,
-    rest: Rest,
+    idle_backoff: IdleBackoff,
 }
 
 impl Sweep {
     async fn run_once(&mut self, engine: &Engine) -> Result<(), StoreError> {
         let begun = Instant::now();
-        if !self.rest.is_over(begun) {
+        if !self.idle_backoff.is_over(begun) {
             return Ok(());
         }
         let open = engine.store.open_events(self.after, SWEEP_PAGE).await;
-        self.rest = Rest::after(begun.elapsed(), Instant::now());
+        self.idle_backoff = IdleBackoff::after(begun.elapsed(), Instant::now());
         let open = open?;
         self.after = open.last().filter(|_| open.len() == SWEEP_PAGE).map_or(0, |(last, _)| *last);
         if open.is_empty() {

@@ -7,7 +7,7 @@ use campanile_store::{OldestWaiting, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
-use crate::idle_backoff::Rest;
+use crate::idle_backoff::IdleBackoff;
 use crate::telemetry::OLDEST_WAITING;
 
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -15,14 +15,14 @@ const INTERVAL: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub async fn run(engine: Engine, stop: CancellationToken) {
-    let mut rest = Rest::default();
+    let mut idle_backoff = IdleBackoff::default();
     while !stop.is_cancelled() {
         let begun = Instant::now();
-        if rest.is_over(begun) {
+        if idle_backoff.is_over(begun) {
             let waiting = measure(&engine).await;
             // Who has no answer asks again soon: an outage must not look longer than it was.
             if waiting.is_some() {
-                rest = Rest::after(begun.elapsed(), Instant::now());
+                idle_backoff = IdleBackoff::after(begun.elapsed(), Instant::now());
             }
             show(waiting);
         }

@@ -15,13 +15,13 @@ pub struct Timed<F> {
     future: Pin<Box<F>>,
     micros: Counter,
     /// Of the last microsecond, which is not over.
-    rest_nanos: u64,
+    remainder_nanos: u64,
 }
 
 impl<F: Future> Timed<F> {
     pub fn new(stage: &'static str, future: F) -> Self {
         let micros = metrics::counter!(STAGE_CPU, "stage" => stage);
-        Timed { future: Box::pin(future), micros, rest_nanos: 0 }
+        Timed { future: Box::pin(future), micros, remainder_nanos: 0 }
     }
 }
 
@@ -32,9 +32,9 @@ impl<F: Future> Future for Timed<F> {
         let this = self.get_mut();
         let before = thread_nanos();
         let polled = this.future.as_mut().poll(context);
-        let nanos = this.rest_nanos + thread_nanos().saturating_sub(before);
+        let nanos = this.remainder_nanos + thread_nanos().saturating_sub(before);
         this.micros.increment(nanos / NANOS_PER_MICRO);
-        this.rest_nanos = nanos % NANOS_PER_MICRO;
+        this.remainder_nanos = nanos % NANOS_PER_MICRO;
         polled
     }
 }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
 use crate::backoff::Backoff;
-use crate::idle_backoff::Rest;
+use crate::idle_backoff::IdleBackoff;
 use crate::pipeline::fan_out::backpressure::{Backpressure, QueueCapacity};
 use crate::telemetry::stage_cpu::Timed;
 use crate::telemetry::{PUBLISHED, REFUSED, count_letters, count_lost};
@@ -163,7 +163,7 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
     let mut backoff = Backoff::new();
     let waiting = engine.signals.chunks(&queue);
     // What waits in the database is looked for when something began to wait, when there is room, and at a tick unless the last look took long.
-    let (mut polled_version, mut rest) = (None, Rest::default());
+    let (mut polled_version, mut idle_backoff) = (None, IdleBackoff::default());
     // It is told once, so it is kept until it is heard, whatever happens in between.
     let mut room = engine.broker.room(&queue);
     let (mut in_progress, mut handed_over) = (PublishTasks::default(), Vec::new());
@@ -192,7 +192,7 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
                 continue;
             }
             _ = tick.tick() => {
-                if rest.is_over(Instant::now()) {
+                if idle_backoff.is_over(Instant::now()) {
                     polled_version = None;
                 }
                 continue;
@@ -205,7 +205,7 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
             (_, Ok(PublishOutcome::Done)) => backoff.reset(),
             (Source::Database(version), Ok(PublishOutcome::NonePending { took })) => {
                 polled_version = Some(version);
-                rest = Rest::after(took, Instant::now());
+                idle_backoff = IdleBackoff::after(took, Instant::now());
             }
             (Source::Database(version), Ok(PublishOutcome::QueueFull)) => polled_version = Some(version),
             (Source::Handover, Ok(PublishOutcome::NonePending { .. } | PublishOutcome::QueueFull)) => {}
