@@ -22,7 +22,7 @@ impl Backoff {
     }
 
     /// Whether what is waited for has been away longer than a moment, so that somebody should know.
-    pub fn is_worth_telling(&self) -> bool {
+    pub fn is_worth_logging(&self) -> bool {
         self.next > FIRST * 4
     }
 

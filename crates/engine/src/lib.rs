@@ -38,7 +38,7 @@ use pipeline::fan_out::burst;
 use pipeline::send::{InFlightQueue, OutcomeReceiver};
 use pipeline::{fan_out, publish, receive, send, settle};
 use recovery::retain;
-use signals::notify::{self, Untold};
+use signals::notify::{self, PendingSignals};
 use supervisor::Supervisor;
 use telemetry::queue_age;
 use tokio::sync::Semaphore;
@@ -59,7 +59,7 @@ pub struct Engine {
     pub instance: Arc<Instance>,
     pub latencies: Arc<Latencies>,
     clock: Arc<DatabaseClock>,
-    untold: Arc<Untold>,
+    pending_signals: Arc<PendingSignals>,
     renderings: Arc<Renderings>,
     /// How many batches may be received at the same time, besides those that are urgent.
     batches: Arc<Semaphore>,
@@ -90,7 +90,7 @@ impl Engine {
             instance: Arc::new(instance),
             latencies: Arc::default(),
             clock: Arc::new(clock),
-            untold: Arc::default(),
+            pending_signals: Arc::default(),
             renderings: Arc::default(),
             batches,
         })
@@ -167,8 +167,8 @@ impl Loops<'_> {
         }
         self.take("close", |engine, _, stop| close::run(engine, stop));
         self.take("rules", |engine, _, stop| rule_cache::run(engine, stop));
-        self.take("hear", |engine, _, stop| notify::run_hear(engine, stop));
-        self.take("tell", |engine, _, stop| notify::run_tell(engine, stop));
+        self.take("subscribe", |engine, _, stop| notify::run_subscribe(engine, stop));
+        self.take("notify", |engine, _, stop| notify::run_notify(engine, stop));
     }
 
     fn start_sending(&mut self, outcomes: &OutcomeReceiver) {

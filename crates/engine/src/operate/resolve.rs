@@ -25,7 +25,7 @@ impl Engine {
             }
             if status == SendStatus::Due {
                 self.signals.due(channel).notify_waiters();
-                self.tell(Signal::Sends);
+                self.notify(Signal::Sends);
             }
         }
         Ok(resolved)

@@ -42,8 +42,8 @@ pub async fn accept(engine: &Engine, events: Vec<NewEvent>) -> Result<Vec<Accept
     let new = created.iter().filter(|created| **created).count();
     metrics::counter!(EVENTS_ACCEPTED).increment(new as u64);
     count_duplicates("accept", (ids.len() - new) as u64);
-    engine.signals.events_wait();
-    engine.tell(Signal::Events);
+    engine.signals.notify_events();
+    engine.notify(Signal::Events);
     let created: HashMap<usize, bool> = positions.into_iter().zip(created).collect();
     let accepted = |(position, event_id)| Accepted {
         event_id,

@@ -160,7 +160,7 @@ async fn write_once(
         }
         if status == SendStatus::Due {
             engine.signals.due(channel).notify_waiters();
-            engine.tell(Signal::Sends);
+            engine.notify(Signal::Sends);
         }
     }
     Ok(())

@@ -128,8 +128,8 @@ fn note_republished(engine: &Engine, rows: u64) {
     if rows > 0 {
         tracing::info!(rows, "rows lost by the broker are published again");
         metrics::counter!(REPUBLISHED).increment(rows);
-        engine.signals.chunks_of_all_queues_wait();
-        engine.tell(Signal::Chunks);
+        engine.signals.notify_all_chunks();
+        engine.notify(Signal::Chunks);
     }
 }
 

@@ -18,16 +18,16 @@ use crate::signals::outage::OutageLog;
 
 /// Whether chunks of a queue wait in the database.
 #[derive(Debug, Default)]
-pub struct Waiting {
-    began: Notify,
+pub struct ChunkSignal {
+    changed: Notify,
     version: AtomicU64,
 }
 
-impl Waiting {
+impl ChunkSignal {
     /// Chunks wait now.
-    pub fn begin(&self) {
+    pub fn notify(&self) {
         self.version.fetch_add(1, Ordering::SeqCst);
-        self.began.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// Rises whenever chunks began to wait.
@@ -35,8 +35,8 @@ impl Waiting {
         self.version.load(Ordering::SeqCst)
     }
 
-    pub fn began(&self) -> Notified<'_> {
-        self.began.notified()
+    pub fn notified(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 }
 
@@ -49,7 +49,7 @@ pub struct Signals {
     pub burst: watch::Sender<bool>,
     /// More events wait than were taken.
     pub more_events: Notify,
-    chunks: HashMap<String, Arc<Waiting>>,
+    chunks: HashMap<String, Arc<ChunkSignal>>,
     due: PerChannel<Notify>,
     last_death: Mutex<Option<Instant>>,
     /// Each stage says when it fails for want of it and when it succeeds.
@@ -74,25 +74,25 @@ impl Signals {
         }
     }
 
-    pub fn events_wait(&self) {
+    pub fn notify_events(&self) {
         self.events.notify_one();
         self.events_for_urgent_worker.notify_one();
     }
 
     /// Of one queue; a queue that nobody knows has nothing that waits.
-    pub fn chunks(&self, queue: &str) -> Arc<Waiting> {
+    pub fn chunks(&self, queue: &str) -> Arc<ChunkSignal> {
         self.chunks.get(queue).cloned().unwrap_or_default()
     }
 
-    pub fn chunks_of_all_queues_wait(&self) {
-        self.chunks.values().for_each(|waiting| waiting.begin());
+    pub fn notify_all_chunks(&self) {
+        self.chunks.values().for_each(|signal| signal.notify());
     }
 
     /// Another instance says that something waits.
-    pub fn heard(&self, signal: Signal) {
+    pub fn dispatch(&self, signal: Signal) {
         match signal {
-            Signal::Events => self.events_wait(),
-            Signal::Chunks => self.chunks_of_all_queues_wait(),
+            Signal::Events => self.notify_events(),
+            Signal::Chunks => self.notify_all_chunks(),
             Signal::Sends => Channel::ALL.into_iter().for_each(|channel| self.due(channel).notify_waiters()),
         }
     }

@@ -18,12 +18,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// What is to be told.
 #[derive(Debug, Default)]
-pub struct Untold {
+pub struct PendingSignals {
     signals: Mutex<Vec<Signal>>,
     more: Notify,
 }
 
-impl Untold {
+impl PendingSignals {
     fn add(&self, signal: Signal) {
         let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
         if !signals.contains(&signal) {
@@ -42,31 +42,31 @@ impl Engine {
     /// wait for a tick.
     pub fn wake(&self) {
         for signal in Signal::ALL {
-            self.signals.heard(signal);
-            self.tell(signal);
+            self.signals.dispatch(signal);
+            self.notify(signal);
         }
     }
 
     /// Something waits for a stage that others run.
-    pub(crate) fn tell(&self, signal: Signal) {
+    pub(crate) fn notify(&self, signal: Signal) {
         let stage = match signal {
             Signal::Events => Role::FanOut,
             Signal::Chunks => Role::Publish,
             Signal::Sends => Role::Send,
         };
         if !self.config.roles.has(stage) {
-            self.untold.add(signal);
+            self.pending_signals.add(signal);
         }
     }
 }
 
-pub async fn run_tell(engine: Engine, stop: CancellationToken) {
+pub async fn run_notify(engine: Engine, stop: CancellationToken) {
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = engine.untold.more.notified() => {}
+            () = engine.pending_signals.more.notified() => {}
         }
-        for signal in engine.untold.take() {
+        for signal in engine.pending_signals.take() {
             if let Err(error) = engine.store.tell(signal).await {
                 tracing::debug!(%error, ?signal, "could not notify other instances; they find the work by polling");
             }
@@ -75,18 +75,18 @@ pub async fn run_tell(engine: Engine, stop: CancellationToken) {
     }
 }
 
-pub async fn run_hear(engine: Engine, stop: CancellationToken) {
-    let Some(mut told) = engine.store.hear() else { return stop.cancelled().await };
+pub async fn run_subscribe(engine: Engine, stop: CancellationToken) {
+    let Some(mut signals) = engine.store.hear() else { return stop.cancelled().await };
     loop {
         let signal = tokio::select! {
             () = stop.cancelled() => return,
-            signal = told.recv() => signal,
+            signal = signals.recv() => signal,
         };
         match signal {
-            Ok(signal) => engine.signals.heard(signal),
+            Ok(signal) => engine.signals.dispatch(signal),
             Err(RecvError::Lagged(_)) => {
                 for signal in Signal::ALL {
-                    engine.signals.heard(signal);
+                    engine.signals.dispatch(signal);
                 }
             }
             Err(RecvError::Closed) => return stop.cancelled().await,

@@ -69,14 +69,14 @@ impl Completion {
                 None => drop(found.candidates.insert(event_id)),
             }
         }
-        self.tell(&known);
+        self.notify(&known);
     }
 
     /// Something else happened to these events, after which they may be complete.
     pub fn maybe(&self, events: impl IntoIterator<Item = EventId>) {
         let mut known = self.lock();
         known.found.candidates.extend(events);
-        self.tell(&known);
+        self.notify(&known);
     }
 
     pub fn take(&self) -> Complete {
@@ -89,7 +89,7 @@ impl Completion {
         std::mem::take(&mut known.found)
     }
 
-    fn tell(&self, known: &Known) {
+    fn notify(&self, known: &Known) {
         if !known.found.is_empty() {
             self.changed.notify_one();
         }

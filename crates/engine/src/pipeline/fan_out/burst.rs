@@ -61,7 +61,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
                 tracing::debug!(%error, "notifications could not be suppressed; producers keep sending one per event");
                 tokio::time::sleep(PAUSE).await;
             }
-            engine.signals.events_wait();
+            engine.signals.notify_events();
         }
     };
     tokio::select! {

@@ -413,10 +413,10 @@ impl FanOut {
             slot.send(chunk);
         }
         for queue in &waiting {
-            self.engine.signals.chunks(queue).begin();
+            self.engine.signals.chunks(queue).notify();
         }
         if !waiting.is_empty() {
-            self.engine.tell(Signal::Chunks);
+            self.engine.notify(Signal::Chunks);
         }
         self.engine.completion.maybe(touched);
         Ok(batch)

@@ -161,7 +161,7 @@ impl Slot {
 pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: CancellationToken) {
     let mut handed = handed.lock().await;
     let mut backoff = Backoff::new();
-    let waiting = engine.signals.chunks(&queue);
+    let chunk_signal = engine.signals.chunks(&queue);
     // What waits in the database is looked for when something began to wait, when there is room, and at a tick unless the last look took long.
     let (mut polled_version, mut idle_backoff) = (None, IdleBackoff::default());
     // It is told once, so it is kept until it is heard, whatever happens in between.
@@ -171,8 +171,8 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
     let mut tick = interval(engine.config.publish.poll_interval.max(SHORTEST_TICK));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !stop.is_cancelled() {
-        let signal = waiting.began();
-        let version = waiting.version();
+        let signal = chunk_signal.notified();
+        let version = chunk_signal.version();
         if polled_version != Some(version) && in_progress.may_poll() {
             in_progress.poll(&engine, &queue, version, &stop);
         }
@@ -210,7 +210,7 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
             (Source::Database(version), Ok(PublishOutcome::QueueFull)) => polled_version = Some(version),
             (Source::Handover, Ok(PublishOutcome::NonePending { .. } | PublishOutcome::QueueFull)) => {}
             (_, Err(error)) => {
-                if backoff.is_worth_telling() {
+                if backoff.is_worth_logging() {
                     error.note(&engine, "publish");
                 }
                 backoff.wait(&stop).await;

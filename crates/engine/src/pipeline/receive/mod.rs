@@ -42,7 +42,7 @@ pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, queue: String, s
     let mut backoff = Backoff::new();
     while !stop.is_cancelled() {
         if let Err(error) = consume(&engine, &in_flight, &queue, &stop, &mut backoff).await {
-            if backoff.is_worth_telling() {
+            if backoff.is_worth_logging() {
                 engine.signals.note_broker("receive", &error);
             }
             backoff.wait(&stop).await;
@@ -288,7 +288,7 @@ async fn receive_batch(
         received.iter().filter(|key| !key.claim).map(|key| key.key.channel).collect();
     in_flight.enqueue(written.jobs, lease_deadline, permits);
     if !waiting.is_empty() {
-        engine.tell(Signal::Sends);
+        engine.notify(Signal::Sends);
     }
     for channel in waiting {
         engine.signals.due(channel).notify_waiters();
@@ -323,7 +323,7 @@ pub async fn run_dead_letters(engine: Engine, stop: CancellationToken) {
             consume_dead_letters(&engine, consumer.as_mut(), &stop).await
         };
         if let Err(error) = consumed.await {
-            if backoff.is_worth_telling() {
+            if backoff.is_worth_logging() {
                 engine.signals.note_broker("dead letters", &error);
             }
             backoff.wait(&stop).await;
