@@ -65,8 +65,8 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
         let store = engine.store.as_ref();
         let refreshed = tokio::try_join!(engine.rules.refresh(store), engine.clock.refresh(store));
         match refreshed {
-            Ok(_) => engine.signals.database.note_success("rules"),
-            Err(error) => engine.signals.database.note_failure("rules", &error),
+            Ok(_) => engine.signals.database.record_success("rules"),
+            Err(error) => engine.signals.database.record_failure("rules", &error),
         }
     }
 }

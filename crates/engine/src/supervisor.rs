@@ -16,12 +16,12 @@ const PAUSE_AFTER_DEATH: Duration = Duration::from_secs(1);
 pub struct Supervisor {
     stop: CancellationToken,
     signals: Arc<Signals>,
-    keepers: JoinSet<()>,
+    watchers: JoinSet<()>,
 }
 
 impl Supervisor {
     pub fn new(signals: &Arc<Signals>) -> Self {
-        Supervisor { stop: CancellationToken::new(), signals: Arc::clone(signals), keepers: JoinSet::new() }
+        Supervisor { stop: CancellationToken::new(), signals: Arc::clone(signals), watchers: JoinSet::new() }
     }
 
     pub fn run<F>(
@@ -34,14 +34,14 @@ impl Supervisor {
         let (stop, signals) = (self.stop.clone(), Arc::clone(&self.signals));
         let deaths = metrics::counter!(TASK_DEATHS, "task" => name);
         deaths.increment(0);
-        self.keepers.spawn(async move {
+        self.watchers.spawn(async move {
             while !stop.is_cancelled() {
                 match tokio::spawn(Timed::new(name, task(stop.clone()))).await {
                     Ok(()) if stop.is_cancelled() => return,
                     Ok(()) => tracing::error!(task = name, "task ended unexpectedly; restarting it"),
                     Err(error) => tracing::error!(task = name, %error, "task panicked; restarting it"),
                 }
-                signals.note_death();
+                signals.record_death();
                 deaths.increment(1);
                 tokio::select! {
                     () = stop.cancelled() => {}
@@ -54,7 +54,7 @@ impl Supervisor {
     /// Tells every loop to stop, and waits until they have.
     pub async fn stop(mut self) {
         self.stop.cancel();
-        while self.keepers.join_next().await.is_some() {}
+        while self.watchers.join_next().await.is_some() {}
     }
 }
 

@@ -40,11 +40,11 @@ pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, outcomes: Outcom
                 tracing::error!(%error, sends = batch.len(), "outcomes could not be written before the shutdown; their sends are in doubt");
                 return;
             }
-            engine.signals.database.note_failure("settle", &error);
+            engine.signals.database.record_failure("settle", &error);
             backoff.wait(&done).await;
         }
         backoff.reset();
-        engine.signals.database.note_success("settle");
+        engine.signals.database.record_success("settle");
         for attempted in batch {
             attempted.claimed.settled();
         }

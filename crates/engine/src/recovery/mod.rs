@@ -42,10 +42,10 @@ pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, stop: Cancellati
         match run_once(&engine, &in_flight, &mut sweep, &mut take_over).await {
             Ok(()) => {
                 backoff.reset();
-                engine.signals.database.note_success("recover");
+                engine.signals.database.record_success("recover");
             }
             Err(error) => {
-                engine.signals.database.note_failure("recover", &error);
+                engine.signals.database.record_failure("recover", &error);
                 backoff.wait(&stop).await;
                 continue;
             }
@@ -113,7 +113,7 @@ async fn republish_forgotten(engine: &Engine, from: &mut LostFrom) -> Result<(),
     while room > 0 {
         let queues = engine.config.user_types.queues();
         let page = engine.store.republish(queues, older_than, from.clone(), room).await?;
-        note_republished(engine, page.rows);
+        record_republished(engine, page.rows);
         room = room.saturating_sub(usize::try_from(page.rows).unwrap_or(usize::MAX));
         let Some(next) = page.next else {
             *from = LostFrom::default();
@@ -124,7 +124,7 @@ async fn republish_forgotten(engine: &Engine, from: &mut LostFrom) -> Result<(),
     Ok(())
 }
 
-fn note_republished(engine: &Engine, rows: u64) {
+fn record_republished(engine: &Engine, rows: u64) {
     if rows > 0 {
         tracing::info!(rows, "rows lost by the broker are published again");
         metrics::counter!(REPUBLISHED).increment(rows);
@@ -139,12 +139,12 @@ pub async fn run_losses(engine: Engine, stop: CancellationToken) {
     let mut made_good: Vec<MadeGood> = Vec::new();
     while !stop.is_cancelled() {
         if let Err(error) = watch_losses(&engine, &mut made_good).await {
-            error.note(&engine, "losses");
+            error.record(&engine, "losses");
             backoff.wait(&stop).await;
             continue;
         }
         backoff.reset();
-        engine.signals.database.note_success("losses");
+        engine.signals.database.record_success("losses");
         for (queue, depth) in engine.broker.depths() {
             #[expect(clippy::cast_precision_loss, reason = "queues are bounded far below that")]
             metrics::gauge!(QUEUE_DEPTH, "queue" => queue).set(depth as f64);
@@ -191,7 +191,7 @@ async fn republish_all(engine: &Engine, queues: &[String], older_than: Duration)
     let mut from = Some(LostFrom::default());
     while let Some(here) = from {
         let page = engine.store.republish(queues.to_vec(), older_than, here, REPUBLISH_ROWS).await?;
-        note_republished(engine, page.rows);
+        record_republished(engine, page.rows);
         from = page.next;
     }
     Ok(())

@@ -98,18 +98,18 @@ impl Signals {
     }
 
     /// Of a queue that is lost the broker tells by itself; it is made again in a moment.
-    pub fn note_broker(&self, stage: &'static str, error: &BrokerError) {
+    pub fn record_broker_failure(&self, stage: &'static str, error: &BrokerError) {
         match error {
             BrokerError::Lost(queue) => tracing::debug!(queue, stage, "stage waiting until its queue is recreated"),
             BrokerError::Unreachable(_)
             | BrokerError::Closed
             | BrokerError::NoSuchQueue(_)
-            | BrokerError::Misconfigured(_) => self.broker.note_failure(stage, error),
+            | BrokerError::Misconfigured(_) => self.broker.record_failure(stage, error),
         }
     }
 
     /// A loop died; it is started again.
-    pub fn note_death(&self) {
+    pub fn record_death(&self) {
         *self.last_death.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 

@@ -14,7 +14,7 @@ pub struct OutageLog {
     /// As in `work waits for the database`.
     name: &'static str,
     /// Whether there is an outage: all that a success looks at while there is none.
-    lasts: AtomicBool,
+    is_ongoing: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -35,11 +35,11 @@ struct Outage {
 
 impl OutageLog {
     pub fn of(name: &'static str) -> Self {
-        OutageLog { name, lasts: AtomicBool::default(), state: Mutex::default() }
+        OutageLog { name, is_ongoing: AtomicBool::default(), state: Mutex::default() }
     }
 
     /// A stage failed, and tries again until it succeeds.
-    pub fn note_failure(&self, stage: &'static str, error: &dyn Display) {
+    pub fn record_failure(&self, stage: &'static str, error: &dyn Display) {
         let mut known = self.known();
         let now = Instant::now();
         let is_due = known.last_warning.is_none_or(|last| now.duration_since(last) >= WARN_INTERVAL);
@@ -51,17 +51,17 @@ impl OutageLog {
         } else {
             tracing::debug!(%error, stage, "stage still waiting");
         }
-        self.lasts.store(true, Ordering::Relaxed);
+        self.is_ongoing.store(true, Ordering::Relaxed);
     }
 
     /// A stage succeeded.
-    pub fn note_success(&self, stage: &'static str) {
-        if !self.lasts.load(Ordering::Relaxed) {
+    pub fn record_success(&self, stage: &'static str) {
+        if !self.is_ongoing.load(Ordering::Relaxed) {
             return;
         }
         let mut known = self.known();
         let Some(outage) = known.current.take_if(|outage| outage.stage == stage) else { return };
-        self.lasts.store(false, Ordering::Relaxed);
+        self.is_ongoing.store(false, Ordering::Relaxed);
         // Whoever was not told that it began need not know that it is over.
         if outage.warned {
             tracing::info!("the {} is back after {:.1?}", self.name, outage.since.elapsed());
@@ -84,26 +84,26 @@ mod tests {
     #[test]
     fn an_outage_is_over_when_who_noticed_it_first_succeeds() {
         let log = OutageLog::of("database");
-        log.note_success("settle");
+        log.record_success("settle");
         assert_eq!(current(&log), None);
-        log.note_failure("settle", &"full disk");
-        log.note_failure("fan_out", &"full disk");
-        log.note_success("rules");
-        log.note_success("fan_out");
+        log.record_failure("settle", &"full disk");
+        log.record_failure("fan_out", &"full disk");
+        log.record_success("rules");
+        log.record_success("fan_out");
         assert_eq!(current(&log), Some(("settle", true)));
-        log.note_success("settle");
+        log.record_success("settle");
         assert_eq!(current(&log), None);
     }
 
     #[test]
-    fn a_second_outage_soon_after_the_first_is_told_only_if_it_lasts() {
+    fn a_second_outage_soon_after_the_first_is_logged_only_if_it_lasts() {
         let log = OutageLog::of("database");
-        log.note_failure("settle", &"gone");
-        log.note_success("settle");
-        log.note_failure("rules", &"gone");
+        log.record_failure("settle", &"gone");
+        log.record_success("settle");
+        log.record_failure("rules", &"gone");
         assert_eq!(current(&log), Some(("rules", false)));
         log.known().last_warning = Instant::now().checked_sub(WARN_INTERVAL);
-        log.note_failure("rules", &"gone");
+        log.record_failure("rules", &"gone");
         assert_eq!(current(&log), Some(("rules", true)));
     }
 }

@@ -38,8 +38,8 @@ async fn measure(engine: &Engine) -> Option<OldestWaiting> {
     let asked = tokio::time::timeout(PATIENCE, engine.store.oldest_waiting()).await;
     asked
         .unwrap_or_else(silence)
-        .inspect(|_| engine.signals.database.note_success("measure"))
-        .inspect_err(|error| engine.signals.database.note_failure("measure", error))
+        .inspect(|_| engine.signals.database.record_success("measure"))
+        .inspect_err(|error| engine.signals.database.record_failure("measure", error))
         .ok()
 }
 

@@ -34,7 +34,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
             continue;
         }
         if let Err(error) = close(&engine, &complete).await {
-            engine.signals.database.note_failure("close", &error);
+            engine.signals.database.record_failure("close", &error);
             // Some may be closed by now; whoever looks knows.
             engine
                 .completion
@@ -42,7 +42,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
             backoff.wait(&stop).await;
         } else {
             backoff.reset();
-            engine.signals.database.note_success("close");
+            engine.signals.database.record_success("close");
         }
     }
 }

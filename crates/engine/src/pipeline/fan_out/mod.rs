@@ -79,7 +79,7 @@ pub async fn run(engine: Engine, handover: Handover, batch_in_progress: Arc<Batc
         let done = stage.run_once().await;
         drop(batch_guard);
         if done.is_ok() {
-            engine.signals.database.note_success("fan_out");
+            engine.signals.database.record_success("fan_out");
         }
         burst.record(done.as_ref().map_or(0, |report| report.events), Instant::now());
         match done {
@@ -106,7 +106,7 @@ pub async fn run(engine: Engine, handover: Handover, batch_in_progress: Arc<Batc
                 }
             }
             Err(error) => {
-                engine.signals.database.note_failure("fan_out", &error);
+                engine.signals.database.record_failure("fan_out", &error);
                 backoff.wait(&stop).await;
             }
         }
@@ -124,7 +124,7 @@ pub async fn run_extra_worker(engine: Engine, handover: Handover, stop: Cancella
         }
         if let Err(error) = stage.run_new_batch(stage.limit()).await {
             // The other loop notices it, too, and tries again.
-            engine.signals.database.note_failure("fan_out", &error);
+            engine.signals.database.record_failure("fan_out", &error);
         }
     }
 }
@@ -169,7 +169,7 @@ pub async fn run_urgent_worker(engine: Engine, handover: Handover, batch_in_prog
         let still_in_progress = *batch_in_progress.lock() == Some(begun);
         if still_in_progress && let Err(error) = stage.run_urgent_batch().await {
             // The other loop notices it, too, and tries again.
-            engine.signals.database.note_failure("fan_out", &error);
+            engine.signals.database.record_failure("fan_out", &error);
         }
         // Where events come one behind the other, some of them together.
         tokio::time::sleep(URGENT_WORKER_DELAY).await;
@@ -376,7 +376,7 @@ impl FanOut {
         let ended =
             batch.steps.iter().filter(|step| step.cursor_before.is_some()).map(|step| &step.event.event_id);
         let touched: Vec<_> = failed_rows.iter().map(|row| &row.event_id).chain(ended).cloned().collect();
-        let letters = note_failures(&batch.steps) + failed_rows.len() as u64;
+        let letters = log_failures(&batch.steps) + failed_rows.len() as u64;
         let known = batch.steps.iter().filter(|step| matches!(step.step, Step::Known)).count();
         let between_chunks = batch.steps.iter().any(|step| matches!(step.step, Step::Continues(_)));
         let rows = chunks.iter().flat_map(|chunk| &chunk.rows);
@@ -424,7 +424,7 @@ impl FanOut {
 }
 
 /// What nobody will try again must not go unnoticed. Answers how many there are.
-fn note_failures(steps: &[FanOutStep]) -> u64 {
+fn log_failures(steps: &[FanOutStep]) -> u64 {
     let mut letters = 0;
     for step in steps {
         if let Step::Failed(failure) | Step::Stopped { failure, .. } = &step.step {

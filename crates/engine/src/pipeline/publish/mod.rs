@@ -199,7 +199,7 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
             }
         };
         if ended.1.is_ok() {
-            engine.signals.database.note_success("publish");
+            engine.signals.database.record_success("publish");
         }
         match ended {
             (_, Ok(PublishOutcome::Done)) => backoff.reset(),
@@ -211,7 +211,7 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
             (Source::Handover, Ok(PublishOutcome::NonePending { .. } | PublishOutcome::QueueFull)) => {}
             (_, Err(error)) => {
                 if backoff.is_worth_logging() {
-                    error.note(&engine, "publish");
+                    error.record(&engine, "publish");
                 }
                 backoff.wait(&stop).await;
             }
@@ -326,10 +326,10 @@ pub enum PublishError {
 
 impl PublishError {
     /// Says which of the two is away.
-    pub fn note(&self, engine: &Engine, stage: &'static str) {
+    pub fn record(&self, engine: &Engine, stage: &'static str) {
         match self {
-            PublishError::Store(error) => engine.signals.database.note_failure(stage, error),
-            PublishError::Broker(error) => engine.signals.note_broker(stage, error),
+            PublishError::Store(error) => engine.signals.database.record_failure(stage, error),
+            PublishError::Broker(error) => engine.signals.record_broker_failure(stage, error),
         }
     }
 }
@@ -380,7 +380,7 @@ pub async fn publish(
     fail::fail_point!("publish.after_confirm");
     match published {
         Ok(Published::Confirmed(confirms)) => {
-            note_confirms(engine, chunks, confirms).await?;
+            record_confirms(engine, chunks, confirms).await?;
             Ok(PublishOutcome::Done)
         }
         Ok(Published::Full) => {
@@ -405,7 +405,7 @@ async fn release(engine: &Engine, chunks: &[Chunk]) -> Result<(), StoreError> {
 }
 
 /// Confirms stand in the order of the chunks and their rows.
-async fn note_confirms(
+async fn record_confirms(
     engine: &Engine,
     chunks: Vec<Chunk>,
     confirms: Vec<Confirm>,
@@ -430,12 +430,12 @@ async fn note_confirms(
         count_lost("chunk", (whole.len() as u64).saturating_sub(deleted));
     }
     for (chunk, refused) in partly_confirmed {
-        note_refusals(engine, chunk, refused).await?;
+        record_refusals(engine, chunk, refused).await?;
     }
     Ok(())
 }
 
-async fn note_refusals(
+async fn record_refusals(
     engine: &Engine,
     chunk: Chunk,
     refused: Vec<(SendKey, String)>,

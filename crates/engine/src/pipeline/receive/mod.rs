@@ -43,7 +43,7 @@ pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, queue: String, s
     while !stop.is_cancelled() {
         if let Err(error) = consume(&engine, &in_flight, &queue, &stop, &mut backoff).await {
             if backoff.is_worth_logging() {
-                engine.signals.note_broker("receive", &error);
+                engine.signals.record_broker_failure("receive", &error);
             }
             backoff.wait(&stop).await;
         }
@@ -161,10 +161,10 @@ impl<'a> Batches<'a> {
                 if stop.is_cancelled() {
                     return Vec::new();
                 }
-                engine.signals.database.note_failure("receive", &error);
+                engine.signals.database.record_failure("receive", &error);
                 backoff.wait(&stop).await;
             }
-            engine.signals.database.note_success("receive");
+            engine.signals.database.record_success("receive");
             fail::fail_point!("receive.after_commit");
             deliveries.iter().map(|delivery| delivery.tag).collect()
         };
@@ -283,7 +283,7 @@ async fn receive_batch(
     metrics::counter!(RECEIVED).increment(known - written.repeated);
     count_duplicates("receive", written.repeated);
     count_sends(Channel::Websocket, SendStatus::Sent, written.sent);
-    note_latencies(engine, &written.new);
+    record_latencies(engine, &written.new);
     let waiting: HashSet<Channel> =
         received.iter().filter(|key| !key.claim).map(|key| key.key.channel).collect();
     in_flight.enqueue(written.jobs, lease_deadline, permits);
@@ -299,7 +299,7 @@ async fn receive_batch(
 }
 
 /// A web socket's is sent by being received.
-fn note_latencies(engine: &Engine, new: &[NewSend]) {
+fn record_latencies(engine: &Engine, new: &[NewSend]) {
     let now = engine.clock.now();
     for NewSend { channel, priority, event_created_at, .. } in new {
         engine.latencies.received.observe(*channel, *priority, *event_created_at, now);
@@ -324,7 +324,7 @@ pub async fn run_dead_letters(engine: Engine, stop: CancellationToken) {
         };
         if let Err(error) = consumed.await {
             if backoff.is_worth_logging() {
-                engine.signals.note_broker("dead letters", &error);
+                engine.signals.record_broker_failure("dead letters", &error);
             }
             backoff.wait(&stop).await;
         }
@@ -355,11 +355,11 @@ async fn consume_dead_letters(
             if stop.is_cancelled() {
                 return Ok(());
             }
-            engine.signals.database.note_failure("dead letters", &error);
+            engine.signals.database.record_failure("dead letters", &error);
             backoff.wait(stop).await;
         }
         backoff.reset();
-        engine.signals.database.note_success("dead letters");
+        engine.signals.database.record_success("dead letters");
         consumer.ack(&deliveries.iter().map(|delivery| delivery.tag).collect::<Vec<_>>()).await?;
     }
 }

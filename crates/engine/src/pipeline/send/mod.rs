@@ -109,7 +109,7 @@ impl Stage<'_> {
                     }
                 }
                 Err(error) => {
-                    self.engine.signals.database.note_failure("send", &error);
+                    self.engine.signals.database.record_failure("send", &error);
                     for claimed in batch {
                         self.release(claimed, AFTER_AN_OUTAGE);
                     }
@@ -176,7 +176,7 @@ async fn attempt(
         Ok(None) => ask(claimed, chain, &contents, &engine.renderings, Some(permit), answers).await,
         Ok(Some(outcome)) => Attempted::without_provider(claimed, chain, outcome),
         Err(error) => {
-            engine.signals.database.note_failure("send", &error);
+            engine.signals.database.record_failure("send", &error);
             Attempted::without_provider(claimed, chain, Outcome::NotAttempted { after: AFTER_AN_OUTAGE })
         }
     }
@@ -264,11 +264,11 @@ pub async fn run_due(engine: Engine, in_flight: Arc<InFlightQueue>, channel: Cha
         next = match claim_due(&engine, &in_flight, channel, next).await {
             Ok(next) => {
                 backoff.reset();
-                engine.signals.database.note_success("send");
+                engine.signals.database.record_success("send");
                 next
             }
             Err(error) => {
-                engine.signals.database.note_failure("send", &error);
+                engine.signals.database.record_failure("send", &error);
                 backoff.wait(&stop).await;
                 Next::Unknown
             }

@@ -35,10 +35,10 @@ pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, done: Cancellati
         match run_once(&engine, &in_flight).await {
             Ok(_) => {
                 backoff.reset();
-                engine.signals.database.note_success("renew");
+                engine.signals.database.record_success("renew");
             }
             Err(error) => {
-                engine.signals.database.note_failure("renew", &error);
+                engine.signals.database.record_failure("renew", &error);
                 backoff.wait(&done).await;
             }
         }
