@@ -230,10 +230,10 @@ async fn rows_that_the_broker_refuses_for_good_are_dead_letters() {
     (config.publish.max_refusals, config.publish.poll_interval) = (2, Duration::from_secs(1));
     let world = rows_that_wait(config).await;
     world.back_door.execute("UPDATE publish_chunk SET queue = 'nowhere'").await;
-    for (refused, letters) in [(3.0, 0.0), (6.0, 3.0)] {
+    for (refused, dead_letters) in [(3.0, 0.0), (6.0, 3.0)] {
         publish::publish_pending_chunk(&world.engine, "nowhere", &CancellationToken::new()).await.unwrap();
         metrics.assert("campanile_refused_total", refused);
-        metrics.assert(r#"campanile_dead_letters_total{stage="publish"}"#, letters);
+        metrics.assert(r#"campanile_dead_letters_total{stage="publish"}"#, dead_letters);
         world.back_door.advance(Duration::from_secs(2)).await;
     }
 }

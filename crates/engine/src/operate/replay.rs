@@ -40,14 +40,14 @@ impl Engine {
                 contexts.people.get(&row.user).ok_or("the recipient does not exist or is not active")?;
             text(renderer, row.channel, person)
         };
-        Ok(unwritten.iter().map(|row| (row.letter, text(row, &mut renderers))).collect())
+        Ok(unwritten.iter().map(|row| (row.dead_letter_id, text(row, &mut renderers))).collect())
     }
 }
 
 /// The rows without a text among the letters that the replay is going to read, and no later ones: those are written with their own batch.
 async fn unwritten(store: &dyn Store, filter: &DeadLetterFilter) -> Result<Vec<Unwritten>, StoreError> {
-    let letters = store.list_dead_letters(DeadLetterFilter { replayed: false, ..filter.clone() }).await?;
-    Ok(letters.iter().filter_map(Unwritten::of).collect())
+    let dead_letters = store.list_dead_letters(DeadLetterFilter { replayed: false, ..filter.clone() }).await?;
+    Ok(dead_letters.iter().filter_map(Unwritten::of).collect())
 }
 
 fn text(renderer: &mut Renderer, channel: Channel, person: &Recipient) -> Result<RowText, String> {
@@ -59,18 +59,18 @@ fn text(renderer: &mut Renderer, channel: Channel, person: &Recipient) -> Result
 /// A row that has no text.
 #[derive(Debug)]
 struct Unwritten {
-    letter: i64,
+    dead_letter_id: i64,
     event_id: EventId,
     user: UserRef,
     channel: Channel,
 }
 
 impl Unwritten {
-    fn of(letter: &JsonRow) -> Option<Self> {
-        let text = |column: &str| letter.get(column)?.as_str();
+    fn of(dead_letter: &JsonRow) -> Option<Self> {
+        let text = |column: &str| dead_letter.get(column)?.as_str();
         (text("stage")? == "fan_out").then_some(())?;
         Some(Unwritten {
-            letter: letter.get("id")?.as_i64()?,
+            dead_letter_id: dead_letter.get("id")?.as_i64()?,
             event_id: EventId::stored(text("event_id")?),
             user: UserRef {
                 user_type: UserTypeName::stored(text("recipient_type")?),
@@ -90,24 +90,24 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_batch_writes_its_own_letters_anew_and_no_later_ones() {
+    async fn a_batch_renders_its_own_dead_letters_again_and_no_later_ones() {
         let folder = tempfile::tempdir().unwrap();
         let (path, clock) = (folder.path().join("campanile.db"), Clock::default());
         let store = Sqlite::open_with_clock(&path, clock.clone()).unwrap();
-        let letter = |id: u32, stage: &str| {
+        let dead_letter = |id: u32, stage: &str| {
             format!(
                 "({id}, '{stage}', 'a', 'CUSTOMER', '{id}', 'EMAIL', 'R', 'why', '2026-01-21T10:15:30.000Z')"
             )
         };
         // Two that are unwritten among sends, and many behind them.
-        let letters: Vec<String> = (1..=100)
-            .map(|id| letter(id, if id == 2 || id == 12 || id > 20 { "fan_out" } else { "send" }))
+        let dead_letters: Vec<String> = (1..=100)
+            .map(|id| dead_letter(id, if id == 2 || id == 12 || id > 20 { "fan_out" } else { "send" }))
             .collect();
         let insert = format!(
             "INSERT INTO dead_letter
                  (id, stage, event_id, recipient_type, recipient_id, channel, reason, error, created_at)
              VALUES {}",
-            letters.join(", ")
+            dead_letters.join(", ")
         );
         File { path, clock }.execute(&insert).await;
         let ids = async |after: i64, stage: Option<&str>| {
@@ -118,7 +118,7 @@ mod tests {
                 ..DeadLetterFilter::default()
             };
             let found = unwritten(&store, &filter).await.unwrap();
-            found.iter().map(|row| row.letter).collect::<Vec<_>>()
+            found.iter().map(|row| row.dead_letter_id).collect::<Vec<_>>()
         };
         assert_eq!(ids(0, None).await, [2]);
         assert_eq!(ids(10, None).await, [12]);

@@ -6,7 +6,7 @@ use campanile_domain::status::SendStatus;
 use campanile_store::{Resolved, Signal, StoreError, Verdict};
 
 use crate::Engine;
-use crate::telemetry::{count_letters, count_sends};
+use crate::telemetry::{count_dead_letters, count_sends};
 
 impl Engine {
     pub async fn resolve(
@@ -21,7 +21,7 @@ impl Engine {
             tracing::info!(%key, status = status.as_str(), "a send in doubt was resolved by an operator");
             count_sends(channel, status, 1);
             if status == SendStatus::Failed && channel.is_retried() {
-                count_letters("send", 1);
+                count_dead_letters("send", 1);
             }
             if status == SendStatus::Due {
                 self.signals.due(channel).notify_waiters();

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::pipeline::send::{Attempted, InFlightQueue, OutcomeReceiver};
-use crate::telemetry::{TAKEN_OVER, count_doubt, count_letters, count_lost, count_sends};
+use crate::telemetry::{TAKEN_OVER, count_doubt, count_dead_letters, count_lost, count_sends};
 
 const MAX_BATCH: usize = 500;
 /// Where one outcome comes with another, there are more to come: so many are worth a transaction, and for so long they are waited for.
@@ -156,7 +156,7 @@ async fn write_once(
             count_doubt(channel, status, 1);
         }
         if status == SendStatus::Failed && channel.is_retried() {
-            count_letters("send", 1);
+            count_dead_letters("send", 1);
         }
         if status == SendStatus::Due {
             engine.signals.due(channel).notify_waiters();

@@ -127,8 +127,8 @@ pub(crate) fn count_doubt(channel: Channel, status: SendStatus, doubts: u64) {
 }
 
 /// Dead letters written, by stage.
-pub(crate) fn count_letters(stage: &'static str, letters: u64) {
-    metrics::counter!(DEAD_LETTERS, "stage" => stage).increment(letters);
+pub(crate) fn count_dead_letters(stage: &'static str, dead_letters: u64) {
+    metrics::counter!(DEAD_LETTERS, "stage" => stage).increment(dead_letters);
 }
 
 /// What was there already, by the stage that noticed.

@@ -25,7 +25,7 @@ use crate::pipeline::fan_out::backpressure::QueueCapacity;
 use crate::pipeline::fan_out::burst::BurstDetector;
 use crate::pipeline::fan_out::lookahead::{Lookahead, max_step_recipients};
 use crate::pipeline::publish::Handover;
-use crate::telemetry::{FAN_OUT_EVENTS, FAN_OUT_ROWS, count_duplicates, count_letters, count_lost};
+use crate::telemetry::{FAN_OUT_EVENTS, FAN_OUT_ROWS, count_duplicates, count_dead_letters, count_lost};
 use crate::{Engine, Role};
 use batch::{Batch, LARGE, Share, has_begun};
 
@@ -268,7 +268,7 @@ impl FanOut {
         let mut claims = vec![(claim, recipient_limit)];
         while let Some((claim, recipient_limit)) = claims.pop() {
             let Some(claimed) = self.engine.store.claim_events(claim).await? else { continue };
-            count_letters("fan_out", claimed.unreadable());
+            count_dead_letters("fan_out", claimed.unreadable());
             if claimed.events().is_empty() {
                 continue;
             }
@@ -315,7 +315,7 @@ impl FanOut {
         tracing::error!(seq, %error, "fan-out of an event failed; it is retried up to 5 times");
         let failure = Failure::new("FAN_OUT_ERROR", error);
         let given_up = self.engine.store.count_failure(seq, failure, MAX_FAILURES).await?;
-        count_letters("fan_out", u64::from(given_up));
+        count_dead_letters("fan_out", u64::from(given_up));
         Ok(())
     }
 
@@ -376,7 +376,7 @@ impl FanOut {
         let ended =
             batch.steps.iter().filter(|step| step.cursor_before.is_some()).map(|step| &step.event.event_id);
         let touched: Vec<_> = failed_rows.iter().map(|row| &row.event_id).chain(ended).cloned().collect();
-        let letters = log_failures(&batch.steps) + failed_rows.len() as u64;
+        let dead_letters = log_failures(&batch.steps) + failed_rows.len() as u64;
         let known = batch.steps.iter().filter(|step| matches!(step.step, Step::Known)).count();
         let between_chunks = batch.steps.iter().any(|step| matches!(step.step, Step::Continues(_)));
         let rows = chunks.iter().flat_map(|chunk| &chunk.rows);
@@ -395,7 +395,7 @@ impl FanOut {
         if between_chunks {
             fail::fail_point!("fan_out.between_chunks");
         }
-        count_letters("fan_out", letters);
+        count_dead_letters("fan_out", dead_letters);
         count_duplicates("fan_out", known as u64);
         let now = self.engine.clock.now();
         for (channel, priority, created_at) in written {
@@ -425,12 +425,12 @@ impl FanOut {
 
 /// What nobody will try again must not go unnoticed. Answers how many there are.
 fn log_failures(steps: &[FanOutStep]) -> u64 {
-    let mut letters = 0;
+    let mut dead_letters = 0;
     for step in steps {
         if let Step::Failed(failure) | Step::Stopped { failure, .. } = &step.step {
-            letters += 1;
+            dead_letters += 1;
             tracing::warn!(event_id = %step.event.event_id, code = failure.code, "fan-out of an event failed permanently; a dead letter was written");
         }
     }
-    letters
+    dead_letters
 }

@@ -22,7 +22,7 @@ use crate::backoff::Backoff;
 use crate::idle_backoff::IdleBackoff;
 use crate::pipeline::fan_out::backpressure::{Backpressure, QueueCapacity};
 use crate::telemetry::stage_cpu::Timed;
-use crate::telemetry::{PUBLISHED, REFUSED, count_letters, count_lost};
+use crate::telemetry::{PUBLISHED, REFUSED, count_dead_letters, count_lost};
 
 /// Between fan-out and publish, for each queue, in memory: so many chunks, most of which are small, and so many rows in all of them.
 const HANDOVER_CHUNKS: usize = 256;
@@ -448,9 +448,9 @@ async fn record_refusals(
         "the broker refused outbox rows"
     );
     let config = &engine.config.publish;
-    let letters =
+    let dead_letters =
         engine.store.rows_refused(chunk.id, refused, config.max_refusals, config.poll_interval).await?;
-    count_letters("publish", letters);
+    count_dead_letters("publish", dead_letters);
     engine.completion.maybe(chunk.rows.into_iter().map(|row| row.row.event_id));
     Ok(())
 }

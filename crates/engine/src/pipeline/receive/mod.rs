@@ -22,7 +22,7 @@ use crate::lease_deadline::LeaseDeadline;
 use crate::pipeline::MAX_FAILURES;
 use crate::pipeline::send::InFlightQueue;
 use crate::telemetry::stage_cpu::Timed;
-use crate::telemetry::{RECEIVED, count_duplicates, count_letters, count_sends};
+use crate::telemetry::{RECEIVED, count_duplicates, count_dead_letters, count_sends};
 
 const FORGED: &str = "UNKNOWN_MESSAGE";
 const UNREADABLE: &str = "UNREADABLE_MESSAGE";
@@ -223,9 +223,9 @@ async fn fail_messages(engine: &Engine, failed: Vec<FailedMessage>) -> Result<()
     if failed.is_empty() {
         return Ok(());
     }
-    let letters = failed.len() as u64;
+    let dead_letters = failed.len() as u64;
     engine.store.fail_messages(failed).await?;
-    count_letters("receive", letters);
+    count_dead_letters("receive", dead_letters);
     Ok(())
 }
 
