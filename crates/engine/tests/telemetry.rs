@@ -107,10 +107,10 @@ async fn counters_are_there_before_anything_happens() {
         "campanile_taken_over_total",
         r#"campanile_dead_letters_total{stage="publish"}"#,
         r#"campanile_duplicates_refused_total{stage="accept"}"#,
-        r#"campanile_lease_losses_total{of="chunk"}"#,
+        r#"campanile_lease_losses_total{resource="chunk"}"#,
         r#"campanile_sends_total{channel="WEBSOCKET",status="SENT"}"#,
         r#"campanile_sends_total{channel="SMS",status="IN_DOUBT"}"#,
-        r#"campanile_doubts_total{channel="SLACK",then="fail"}"#,
+        r#"campanile_doubts_total{channel="SLACK",resolution="fail"}"#,
         r#"campanile_task_deaths_total{task="measure"}"#,
     ] {
         metrics.assert(series, 0.0);
@@ -182,8 +182,8 @@ async fn an_instance_that_does_not_measure_says_nothing_of_ages() {
 }
 
 #[tokio::test]
-async fn doubt_is_counted_with_what_came_of_it() {
-    for (on_doubt, then) in [(OnDoubt::Resend, "resend"), (OnDoubt::Hold, "hold")] {
+async fn doubt_is_counted_with_its_resolution() {
+    for (on_doubt, resolution) in [(OnDoubt::Resend, "resend"), (OnDoubt::Hold, "hold")] {
         let metrics = Metrics::new();
         let mut config = config();
         config.send = PerChannel::from_fn(|channel| {
@@ -195,9 +195,11 @@ async fn doubt_is_counted_with_what_came_of_it() {
         let running = world.start();
         world.emit(json!([event("e1", 1)])).await;
         world.until("e1", settled).await;
-        let doubts = |then: &str| format!(r#"campanile_doubts_total{{channel="EMAIL",then="{then}"}}"#);
+        let doubts = |resolution: &str| {
+            format!(r#"campanile_doubts_total{{channel="EMAIL",resolution="{resolution}"}}"#)
+        };
         for other in ["resend", "hold", "fail"] {
-            metrics.assert(&doubts(other), if other == then { 1.0 } else { 0.0 });
+            metrics.assert(&doubts(other), if other == resolution { 1.0 } else { 0.0 });
         }
         assert!(running.stop(Duration::from_secs(5)).await);
     }
@@ -216,7 +218,7 @@ async fn doubt_that_ends_a_send_is_counted_as_a_failure() {
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     world.until("e1", settled).await;
-    metrics.assert(r#"campanile_doubts_total{channel="EMAIL",then="fail"}"#, 1.0);
+    metrics.assert(r#"campanile_doubts_total{channel="EMAIL",resolution="fail"}"#, 1.0);
     metrics.assert(r#"campanile_dead_letters_total{stage="send"}"#, 1.0);
     metrics.assert(r#"campanile_sends_total{channel="EMAIL",status="FAILED"}"#, 1.0);
     metrics.assert(r#"campanile_sends_total{channel="WEBSOCKET",status="SENT"}"#, 1.0);
@@ -309,10 +311,10 @@ async fn a_claim_that_is_taken_over_is_counted_on_both_sides() {
         let (other, _) = InFlightQueue::new(&world.engine);
         settle::take_over_expired(&world.engine, &other).await.unwrap();
         metrics.assert("campanile_taken_over_total", 1.0);
-        metrics.assert(r#"campanile_doubts_total{channel="EMAIL",then="resend"}"#, 1.0);
-        metrics.assert(r#"campanile_lease_losses_total{of="send"}"#, 0.0);
+        metrics.assert(r#"campanile_doubts_total{channel="EMAIL",resolution="resend"}"#, 1.0);
+        metrics.assert(r#"campanile_lease_losses_total{resource="send"}"#, 0.0);
     }
-    metrics.until_count(r#"campanile_lease_losses_total{of="send"}"#, 1).await;
+    metrics.until_count(r#"campanile_lease_losses_total{resource="send"}"#, 1).await;
     drop(running);
 }
 
@@ -329,7 +331,7 @@ async fn a_chunk_that_somebody_else_published_is_a_lease_that_was_lost() {
     world.broker.restore(&world.broker.losses()).await.unwrap();
     for (chunk, lost) in [(in_time, 0.0), (late, 1.0)] {
         publish::publish(&world.engine, vec![chunk], &CancellationToken::new()).await.unwrap();
-        metrics.assert(r#"campanile_lease_losses_total{of="chunk"}"#, lost);
+        metrics.assert(r#"campanile_lease_losses_total{resource="chunk"}"#, lost);
     }
 }
 

@@ -21,13 +21,13 @@ pub const DELETED_ROWS: &str = "campanile_deleted_rows_total";
 pub const TAKEN_OVER: &str = "campanile_taken_over_total";
 /// By `channel` and `status`.
 pub const SENDS: &str = "campanile_sends_total";
-/// By `channel`, and by what came of it: `then`.
+/// By `channel`, and by what came of it: `resolution`.
 pub const DOUBTS: &str = "campanile_doubts_total";
 /// By the `stage` that gave up.
 pub const DEAD_LETTERS: &str = "campanile_dead_letters_total";
 /// By the `stage` that found it known.
 pub const DUPLICATES_REFUSED: &str = "campanile_duplicates_refused_total";
-/// By what was held: `of`.
+/// By what was held: `resource`.
 pub const LEASE_LOSSES: &str = "campanile_lease_losses_total";
 /// By `task`.
 pub const TASK_DEATHS: &str = "campanile_task_deaths_total";
@@ -92,8 +92,8 @@ pub fn register() {
     for stage in ["accept", "fan_out", "receive"] {
         metrics::counter!(DUPLICATES_REFUSED, "stage" => stage).increment(0);
     }
-    for of in ["event", "chunk", "send", "broker"] {
-        metrics::counter!(LEASE_LOSSES, "of" => of).increment(0);
+    for resource in ["event", "chunk", "send", "broker"] {
+        metrics::counter!(LEASE_LOSSES, "resource" => resource).increment(0);
     }
     for channel in Channel::ALL {
         register_sends(channel);
@@ -118,12 +118,12 @@ pub(crate) fn count_sends(channel: Channel, status: SendStatus, sends: u64) {
 
 /// By the status that followed from the doubt.
 pub(crate) fn count_doubt(channel: Channel, status: SendStatus, doubts: u64) {
-    let then = match status {
+    let resolution = match status {
         SendStatus::Due => "resend",
         SendStatus::InDoubt => "hold",
         SendStatus::Failed | SendStatus::Sent | SendStatus::Sending | SendStatus::Cancelled => "fail",
     };
-    metrics::counter!(DOUBTS, "channel" => channel.as_str(), "then" => then).increment(doubts);
+    metrics::counter!(DOUBTS, "channel" => channel.as_str(), "resolution" => resolution).increment(doubts);
 }
 
 /// Dead letters written, by stage.
@@ -137,6 +137,6 @@ pub(crate) fn count_duplicates(stage: &'static str, duplicates: u64) {
 }
 
 /// What somebody else had taken over, by what it was.
-pub fn count_lost(of: &'static str, lost: u64) {
-    metrics::counter!(LEASE_LOSSES, "of" => of).increment(lost);
+pub fn count_lost(resource: &'static str, lost: u64) {
+    metrics::counter!(LEASE_LOSSES, "resource" => resource).increment(lost);
 }
