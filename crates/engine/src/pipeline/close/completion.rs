@@ -10,7 +10,7 @@ use campanile_domain::id::EventId;
 use tokio::sync::Notify;
 
 /// For so long it is waited for the rest of an event's rows. Another instance may have received them, or a row has failed.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const COMPLETION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Events that are counted at the same time; of more than that the database is asked.
 const MAX_COUNTED: usize = 100_000;
 
@@ -73,7 +73,7 @@ impl Completion {
     }
 
     /// Something else happened to these events, after which they may be complete.
-    pub fn maybe(&self, events: impl IntoIterator<Item = EventId>) {
+    pub fn add_candidates(&self, events: impl IntoIterator<Item = EventId>) {
         let mut known = self.lock();
         known.found.candidates.extend(events);
         self.notify(&known);
@@ -81,7 +81,7 @@ impl Completion {
 
     pub fn take(&self) -> Complete {
         let mut known = self.lock();
-        while let Some((_, event_id)) = known.since.pop_front_if(|(since, _)| since.elapsed() >= PATIENCE) {
+        while let Some((_, event_id)) = known.since.pop_front_if(|(since, _)| since.elapsed() >= COMPLETION_TIMEOUT) {
             if known.counted.remove(&event_id).is_some() {
                 known.found.candidates.insert(event_id);
             }
@@ -141,7 +141,7 @@ mod tests {
         completion.received(vec![id("a"), id("a")]);
         assert_eq!(taken(&completion), (vec![], vec!["a".to_owned()]));
         completion.expect(7, id("b"), 2);
-        completion.maybe([id("b")]);
+        completion.add_candidates([id("b")]);
         assert_eq!(taken(&completion), (vec![], vec!["b".to_owned()]), "a row of it may have failed");
     }
 
@@ -150,7 +150,7 @@ mod tests {
         let completion = Completion::default();
         completion.expect(7, id("a"), 2);
         completion.received(vec![id("a")]);
-        completion.lock().since[0].0 = Instant::now().checked_sub(PATIENCE).expect("the machine is up");
+        completion.lock().since[0].0 = Instant::now().checked_sub(COMPLETION_TIMEOUT).expect("the machine is up");
         assert_eq!(taken(&completion), (vec![], vec!["a".to_owned()]));
         completion.received(vec![id("a")]);
         assert_eq!(taken(&completion), (vec![], vec!["a".to_owned()]), "it is not counted any more");

@@ -38,7 +38,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
             // Some may be closed by now; whoever looks knows.
             engine
                 .completion
-                .maybe(complete.counted.into_iter().map(|(_, id)| id).chain(complete.candidates));
+                .add_candidates(complete.counted.into_iter().map(|(_, id)| id).chain(complete.candidates));
             backoff.wait(&stop).await;
         } else {
             backoff.reset();

@@ -418,7 +418,7 @@ impl FanOut {
         if !waiting.is_empty() {
             self.engine.notify(Signal::Chunks);
         }
-        self.engine.completion.maybe(touched);
+        self.engine.completion.add_candidates(touched);
         Ok(batch)
     }
 }

@@ -451,6 +451,6 @@ async fn record_refusals(
     let dead_letters =
         engine.store.rows_refused(chunk.id, refused, config.max_refusals, config.poll_interval).await?;
     count_dead_letters("publish", dead_letters);
-    engine.completion.maybe(chunk.rows.into_iter().map(|row| row.row.event_id));
+    engine.completion.add_candidates(chunk.rows.into_iter().map(|row| row.row.event_id));
     Ok(())
 }

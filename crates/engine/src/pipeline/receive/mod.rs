@@ -294,7 +294,7 @@ async fn receive_batch(
         engine.signals.due(channel).notify_waiters();
     }
     engine.completion.received(written.new.into_iter().map(|new| new.event_id));
-    engine.completion.maybe(written.events_again);
+    engine.completion.add_candidates(written.events_again);
     Ok(written.unknown)
 }
 
