@@ -1,5 +1,5 @@
 //! The stages that an event passes, and the loops that run them. `pipeline/` holds the stages in the order of the data;
-//! beside them `recover` takes over what died, `measure` tells how long what waits has waited, and `rules` keeps the rules in
+//! beside them `recover` takes over what died, `queue_age` tells how long what waits has waited, and `rules` keeps the rules in
 //! memory.
 
 mod backoff;
@@ -163,7 +163,7 @@ impl Loops<'_> {
         if roles.has(Role::Recover) {
             self.take("recover", recovery::run);
             self.take("retain", |engine, _, stop| retain::run(engine, stop));
-            self.take("measure", |engine, _, stop| queue_age::run(engine, stop));
+            self.take("queue_age", |engine, _, stop| queue_age::run(engine, stop));
         }
         self.take("close", |engine, _, stop| close::run(engine, stop));
         self.take("rules", |engine, _, stop| rule_cache::run(engine, stop));

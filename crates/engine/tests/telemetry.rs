@@ -111,7 +111,7 @@ async fn counters_are_there_before_anything_happens() {
         r#"campanile_sends_total{channel="WEBSOCKET",status="SENT"}"#,
         r#"campanile_sends_total{channel="SMS",status="IN_DOUBT"}"#,
         r#"campanile_doubts_total{channel="SLACK",resolution="fail"}"#,
-        r#"campanile_task_deaths_total{task="measure"}"#,
+        r#"campanile_task_deaths_total{task="queue_age"}"#,
     ] {
         metrics.assert(series, 0.0);
     }

@@ -12,7 +12,7 @@ use crate::telemetry::OLDEST_WAITING;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Who does not hear from the database for so long does not know any more.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub async fn run(engine: Engine, stop: CancellationToken) {
     let mut idle_backoff = IdleBackoff::default();
@@ -35,11 +35,11 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
 
 async fn measure(engine: &Engine) -> Option<OldestWaiting> {
     let silence = |_| Err(StoreError::Unavailable(format!("the database did not answer within {QUERY_TIMEOUT:?}")));
-    let asked = tokio::time::timeout(PATIENCE, engine.store.oldest_waiting()).await;
+    let asked = tokio::time::timeout(QUERY_TIMEOUT, engine.store.oldest_waiting()).await;
     asked
         .unwrap_or_else(silence)
-        .inspect(|_| engine.signals.database.record_success("measure"))
-        .inspect_err(|error| engine.signals.database.record_failure("measure", error))
+        .inspect(|_| engine.signals.database.record_success("queue_age"))
+        .inspect_err(|error| engine.signals.database.record_failure("queue_age", error))
         .ok()
 }
 
