@@ -8,10 +8,10 @@ use tokio::sync::Semaphore;
 
 /// How long a task may work before others wait noticeably. More than the deciding of a usual batch takes, since each move to another
 /// thread has its price.
-pub const INLINE: Duration = Duration::from_millis(20);
+pub const MAX_INLINE: Duration = Duration::from_millis(20);
 
 /// Does the work on this thread, while another takes over what else this thread has to do.
-pub fn aside<T>(work: impl FnOnce() -> T) -> T {
+pub fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         // There is no other thread.
@@ -24,21 +24,21 @@ pub fn aside<T>(work: impl FnOnce() -> T) -> T {
 #[derive(Debug)]
 pub struct Renderings {
     slow: AtomicBool,
-    turn: Semaphore,
+    permit: Semaphore,
 }
 
 impl Default for Renderings {
     fn default() -> Self {
-        Renderings { slow: AtomicBool::new(false), turn: Semaphore::new(1) }
+        Renderings { slow: AtomicBool::new(false), permit: Semaphore::new(1) }
     }
 }
 
 impl Renderings {
     pub async fn run<T>(&self, work: impl FnOnce() -> T) -> T {
-        let turn = if self.slow.load(Ordering::Relaxed) { self.turn.acquire().await.ok() } else { None };
+        let permit = if self.slow.load(Ordering::Relaxed) { self.permit.acquire().await.ok() } else { None };
         let begun = Instant::now();
-        let done = if turn.is_some() { aside(work) } else { work() };
-        self.slow.store(begun.elapsed() > INLINE, Ordering::Relaxed);
+        let done = if permit.is_some() { run_blocking(work) } else { work() };
+        self.slow.store(begun.elapsed() > MAX_INLINE, Ordering::Relaxed);
         done
     }
 }
@@ -55,14 +55,14 @@ mod tests {
     fn others_go_on_while_slow_work_is_done() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         let renderings = Arc::new(Renderings { slow: AtomicBool::new(true), ..Renderings::default() });
-        let turns = Arc::new(AtomicU32::new(0));
+        let yields = Arc::new(AtomicU32::new(0));
         runtime.block_on(async {
             let working = tokio::spawn({
-                let (renderings, turns) = (Arc::clone(&renderings), Arc::clone(&turns));
+                let (renderings, yields) = (Arc::clone(&renderings), Arc::clone(&yields));
                 async move {
                     renderings
                         .run(|| {
-                            while turns.load(Ordering::Relaxed) < 10 {
+                            while yields.load(Ordering::Relaxed) < 10 {
                                 std::thread::yield_now();
                             }
                         })
@@ -70,10 +70,10 @@ mod tests {
                 }
             });
             let other = tokio::spawn({
-                let turns = Arc::clone(&turns);
+                let yields = Arc::clone(&yields);
                 async move {
                     for _ in 0..10 {
-                        turns.fetch_add(1, Ordering::Relaxed);
+                        yields.fetch_add(1, Ordering::Relaxed);
                         tokio::task::yield_now().await;
                     }
                 }

@@ -26,7 +26,7 @@ use campanile_channels::Providers;
 use campanile_store::{Instance, Store, StoreError};
 use clock::DatabaseClock;
 
-pub use blocking::aside;
+pub use blocking::run_blocking;
 pub use config::EngineConfig;
 pub use roles::{Role, Roles};
 pub use rule_cache::RuleCache;

@@ -10,7 +10,7 @@ use campanile_store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
-use crate::blocking::aside;
+use crate::blocking::run_blocking;
 
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -49,7 +49,7 @@ async fn read(store: &dyn Store, user_types: &UserTypes) -> Result<(i64, Arc<Rul
     let version = store.rule_version().await?;
     let rows = store.rule_rows().await?;
     // Templates are compiled.
-    let (rules, problems) = aside(|| Rules::new(user_types.clone(), rows));
+    let (rules, problems) = run_blocking(|| Rules::new(user_types.clone(), rows));
     for problem in problems {
         tracing::error!(%problem, "invalid rule row; PUT it again over HTTP to get the exact error");
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use campanile_engine::aside;
+use campanile_engine::run_blocking;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Smaller bodies are parsed at once, where they arrive.
@@ -55,7 +55,7 @@ impl Turn {
     }
 
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
-        if self.0.is_some() { aside(work) } else { work() }
+        if self.0.is_some() { run_blocking(work) } else { work() }
     }
 }
 

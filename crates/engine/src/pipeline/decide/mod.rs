@@ -17,7 +17,7 @@ use campanile_domain::time::Timestamp;
 use campanile_store::{ClaimedEvent, FanOutClaim, StoreError};
 
 use crate::Engine;
-use crate::blocking::aside;
+use crate::blocking::run_blocking;
 use step_clock::StepClock;
 
 /// What the fan-out of an event will write, and by what the event is known again.
@@ -102,7 +102,7 @@ fn consider(
         considered = progress.consider(page, groups, || clock.is_long());
     }
     if considered < page.len() {
-        considered += aside(|| progress.consider(&page[considered..], groups, || clock.is_over()));
+        considered += run_blocking(|| progress.consider(&page[considered..], groups, || clock.is_over()));
     }
     progress.turn_page(page, considered);
 }
@@ -161,7 +161,7 @@ pub async fn explain_user(
     let Some(candidate) = claim.candidates(vec![page]).await?.into_iter().flatten().next() else {
         return Ok(None);
     };
-    let targets = aside(|| rules.targets(&event, &event.document())).unwrap_or_default();
+    let targets = run_blocking(|| rules.targets(&event, &event.document())).unwrap_or_default();
     let Some(target) = targets.iter().find(|target| target.includes(&candidate.recipient)) else {
         return Ok(None);
     };

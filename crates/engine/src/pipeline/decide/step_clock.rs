@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::blocking::{INLINE, aside};
+use crate::blocking::{MAX_INLINE, run_blocking};
 
 /// The longest time that one step decides; the rest is left to the next ones. Claims last much longer.
 const MAX_STEP: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ impl StepClock {
     /// Whether more work here would keep others waiting. The wall clock is cheap to read, but a thread that had to wait for a core has
     /// not worked for long.
     pub fn is_long(&self) -> bool {
-        self.resumed.elapsed() >= INLINE && thread_cpu_time().saturating_sub(self.cpu_at_resume) >= INLINE
+        self.resumed.elapsed() >= MAX_INLINE && thread_cpu_time().saturating_sub(self.cpu_at_resume) >= MAX_INLINE
     }
 
     pub fn is_over(&self) -> bool {
@@ -43,7 +43,7 @@ impl StepClock {
 
     /// Does some of the work, here or where it keeps nobody waiting.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
-        if self.is_long() { aside(work) } else { work() }
+        if self.is_long() { run_blocking(work) } else { work() }
     }
 }
 
