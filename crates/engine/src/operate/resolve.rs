@@ -12,12 +12,12 @@ impl Engine {
     pub async fn resolve(
         &self,
         key: SendKey,
-        verdict: Verdict,
+        resolution: Verdict,
         note: Option<String>,
     ) -> Result<Resolved, StoreError> {
-        let resolved = self.store.resolve(key, verdict, note, self.instance.id).await?;
+        let resolved = self.store.resolve(key, resolution, note, self.instance.id).await?;
         if resolved == Resolved::Done {
-            let (channel, status) = (key.channel, verdict.status());
+            let (channel, status) = (key.channel, resolution.status());
             tracing::info!(%key, status = status.as_str(), "a send in doubt was resolved by an operator");
             count_sends(channel, status, 1);
             if status == SendStatus::Failed && channel.is_retried() {
