@@ -28,7 +28,7 @@ const FIRST_SWEEP: Duration = Duration::from_mins(2);
 /// Longer than anybody backs off.
 const AFTER_AN_OUTAGE: Duration = Duration::from_secs(7);
 /// Longer than it takes to note that a confirmed chunk is published.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10);
+const RECHECK_AFTER: Duration = Duration::from_secs(10);
 /// Open events that are looked at in one round, in case a hint got lost; the next round goes on behind them.
 const SWEEP_PAGE: usize = 1_000;
 
@@ -37,7 +37,7 @@ pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, stop: Cancellati
     let republish_after = engine.config.recover.republish_after;
     let (mut sweep, mut next_sweep) = (Sweep::default(), Instant::now() + FIRST_SWEEP.min(republish_after));
     let mut take_over = TakeOver::new();
-    let mut forgotten_from = LostFrom::default();
+    let mut republish_cursor = LostFrom::default();
     while !stop.is_cancelled() {
         match run_once(&engine, &in_flight, &mut sweep, &mut take_over).await {
             Ok(()) => {
@@ -52,7 +52,7 @@ pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, stop: Cancellati
         }
         if Instant::now() >= next_sweep {
             next_sweep = Instant::now() + republish_after;
-            if let Err(error) = republish_forgotten(&engine, &mut forgotten_from).await {
+            if let Err(error) = republish_forgotten(&engine, &mut republish_cursor).await {
                 tracing::warn!(%error, "sweep for messages lost by the broker failed; it runs again later");
             }
         }
@@ -136,9 +136,9 @@ fn record_republished(engine: &Engine, rows: u64) {
 /// Watches for queues that the broker lost.
 pub async fn run_losses(engine: Engine, stop: CancellationToken) {
     let mut backoff = Backoff::new();
-    let mut made_good: Vec<MadeGood> = Vec::new();
+    let mut restored_losses: Vec<RestoredLoss> = Vec::new();
     while !stop.is_cancelled() {
-        if let Err(error) = watch_losses(&engine, &mut made_good).await {
+        if let Err(error) = watch_losses(&engine, &mut restored_losses).await {
             error.record(&engine, "losses");
             backoff.wait(&stop).await;
             continue;
@@ -158,12 +158,12 @@ pub async fn run_losses(engine: Engine, stop: CancellationToken) {
 
 /// A loss that was made good, and is looked at once more: what was confirmed just before the loss, and not yet noted as
 /// published when it was made good, is found then.
-struct MadeGood {
+struct RestoredLoss {
     at: Instant,
     queues: Vec<String>,
 }
 
-async fn watch_losses(engine: &Engine, made_good: &mut Vec<MadeGood>) -> Result<(), PublishError> {
+async fn watch_losses(engine: &Engine, restored_losses: &mut Vec<RestoredLoss>) -> Result<(), PublishError> {
     let lost = engine.broker.losses();
     if !lost.is_empty() {
         let at = Instant::now();
@@ -171,11 +171,11 @@ async fn watch_losses(engine: &Engine, made_good: &mut Vec<MadeGood>) -> Result<
         republish_all(engine, &queues, Duration::ZERO).await?;
         fail::fail_point!("recover.before_restore");
         engine.broker.restore(&lost).await?;
-        made_good.push(MadeGood { at, queues });
+        restored_losses.push(RestoredLoss { at, queues });
     }
-    while let Some(first) = made_good.first().filter(|first| first.at.elapsed() >= LOOK_AGAIN_AFTER) {
+    while let Some(first) = restored_losses.first().filter(|first| first.at.elapsed() >= RECHECK_AFTER) {
         republish_all(engine, &first.queues, first.at.elapsed()).await?;
-        made_good.remove(0);
+        restored_losses.remove(0);
     }
     Ok(())
 }
