@@ -19,8 +19,8 @@ use crate::telemetry::{TAKEN_OVER, count_doubt, count_dead_letters, count_lost, 
 
 const MAX_BATCH: usize = 500;
 /// Where one outcome comes with another, there are more to come: so many are worth a transaction, and for so long they are waited for.
-const ENOUGH: usize = 100;
-const GATHER: Duration = Duration::from_millis(5);
+const GATHER_OUTCOMES: usize = 100;
+const GATHER_TIMEOUT: Duration = Duration::from_millis(5);
 
 pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, outcomes: OutcomeReceiver, done: CancellationToken) {
     let mut outcomes = outcomes.lock().await;
@@ -33,9 +33,9 @@ pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, outcomes: Outcom
         }
         let finished = in_flight.finished_claims(batch.iter().map(|attempted| attempted.claimed.job.claim));
         // The outcome of an attempt is known only here, so it is written however long the database is away.
-        let mut by = By::Holder;
-        while let Err(error) = settle(&engine, by, &batch, finished.clone()).await {
-            by = By::HolderAgain;
+        let mut settled_by = SettledBy::Holder;
+        while let Err(error) = settle(&engine, settled_by, &batch, finished.clone()).await {
+            settled_by = SettledBy::HolderRetry;
             if done.is_cancelled() {
                 tracing::error!(%error, sends = batch.len(), "outcomes could not be written before the shutdown; their sends are in doubt");
                 return;
@@ -61,8 +61,8 @@ async fn next_batch<T>(outcomes: &mut UnboundedReceiver<T>, done: &CancellationT
     }
     if batch.len() > 1 && !done.is_cancelled() {
         // Whoever is late goes with the next batch.
-        let _ = timeout(GATHER, async {
-            while batch.len() < ENOUGH && outcomes.recv_many(&mut batch, MAX_BATCH - ENOUGH).await > 0 {}
+        let _ = timeout(GATHER_TIMEOUT, async {
+            while batch.len() < GATHER_OUTCOMES && outcomes.recv_many(&mut batch, MAX_BATCH - GATHER_OUTCOMES).await > 0 {}
         })
         .await;
     }
@@ -71,22 +71,22 @@ async fn next_batch<T>(outcomes: &mut UnboundedReceiver<T>, done: &CancellationT
 
 async fn settle(
     engine: &Engine,
-    by: By,
+    settled_by: SettledBy,
     batch: &[Attempted],
     finished: Vec<ClaimId>,
 ) -> Result<(), StoreError> {
     let now = engine.clock.refresh(engine.store.as_ref()).await?;
     let settlements = batch.iter().map(|attempted| settlement(engine, attempted, now)).collect();
-    write(engine, by, settlements, finished).await
+    write(engine, settled_by, settlements, finished).await
 }
 
 /// Who writes it.
 #[derive(Debug, Clone, Copy)]
-enum By {
+enum SettledBy {
     /// The one that has claimed the sends.
     Holder,
     /// The same once more: the answer to its first commit may have got lost, and then there is nothing left to write.
-    HolderAgain,
+    HolderRetry,
     /// Somebody, since the claim's lease has passed. Several may try, and one is the first.
     Recovery,
 }
@@ -94,13 +94,13 @@ enum By {
 /// Writes a batch. One that the database refuses is bisected until the culprit is alone, which then fails visibly.
 async fn write(
     engine: &Engine,
-    by: By,
+    settled_by: SettledBy,
     settlements: Vec<Settlement>,
     finished: Vec<ClaimId>,
 ) -> Result<(), StoreError> {
     let mut batches = vec![(settlements, finished)];
     while let Some((batch, finished)) = batches.pop() {
-        match write_once(engine, by, &batch, finished.clone()).await {
+        match write_once(engine, settled_by, &batch, finished.clone()).await {
             Ok(()) => {}
             Err(StoreError::Refused(error)) if batch.len() == 1 && batch[0].state != REFUSED => {
                 tracing::error!(key = %batch[0].job.key, %error, "the database rejected an outcome; the send is marked as failed");
@@ -128,7 +128,7 @@ const REFUSED: SendState = SendState::Failed { code: "SETTLE_ERROR" };
 
 async fn write_once(
     engine: &Engine,
-    by: By,
+    settled_by: SettledBy,
     settlements: &[Settlement],
     finished: Vec<ClaimId>,
 ) -> Result<(), StoreError> {
@@ -136,10 +136,10 @@ async fn write_once(
     let settled = engine.store.settle(settlements.to_vec(), finished, engine.instance.id).await?;
     fail::fail_point!("settle.after_commit");
     let (lost, now) = (settled.lost.len(), engine.clock.now());
-    match by {
-        By::Holder => count_lost("send", lost as u64),
-        By::HolderAgain => {}
-        By::Recovery => metrics::counter!(TAKEN_OVER).increment((settlements.len() - lost) as u64),
+    match settled_by {
+        SettledBy::Holder => count_lost("send", lost as u64),
+        SettledBy::HolderRetry => {}
+        SettledBy::Recovery => metrics::counter!(TAKEN_OVER).increment((settlements.len() - lost) as u64),
     }
     for settlement in settlements {
         let (key, status) = (settlement.job.key, settlement.state.status());
@@ -167,7 +167,7 @@ async fn write_once(
 }
 
 fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlement {
-    let outcome = of_all_devices(&attempted.claimed.job, &attempted.outcome, &attempted.done);
+    let outcome = overall_outcome(&attempted.claimed.job, &attempted.outcome, &attempted.done);
     let (state, error) = next_state(engine, &attempted.claimed.job, &outcome, now);
     Settlement {
         job: attempted.claimed.job.clone(),
@@ -184,7 +184,7 @@ fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlem
 }
 
 /// Who was told on one device was told, although the devices that were left for this attempt are gone, or it is too late for them.
-fn of_all_devices(job: &SendJob, outcome: &Outcome, done: &[AddressDone]) -> Outcome {
+fn overall_outcome(job: &SendJob, outcome: &Outcome, done: &[AddressDone]) -> Outcome {
     match (job.devices, outcome) {
         (Devices::Rest { told: true }, Outcome::Rejected { .. }) if !done.is_empty() => {
             Outcome::Sent { external_id: None }
@@ -236,7 +236,7 @@ pub async fn take_over_expired(engine: &Engine, in_flight: &InFlightQueue) -> Re
             settlements.push(taken_over(engine, job, &outcome, now));
         }
         taken += settlements.len();
-        write(engine, By::Recovery, settlements, claims).await?;
+        write(engine, SettledBy::Recovery, settlements, claims).await?;
     }
 }
 
@@ -280,15 +280,15 @@ mod tests {
         let (done, begun) = (CancellationToken::new(), Instant::now());
         sender.send(1).unwrap();
         assert_eq!(next_batch(&mut outcomes, &done).await, [1]);
-        (0..ENOUGH).for_each(|n| sender.send(n).unwrap());
-        assert_eq!(next_batch(&mut outcomes, &done).await.len(), ENOUGH);
+        (0..GATHER_OUTCOMES).for_each(|n| sender.send(n).unwrap());
+        assert_eq!(next_batch(&mut outcomes, &done).await.len(), GATHER_OUTCOMES);
         assert_eq!(begun.elapsed(), Duration::ZERO);
 
         (2..=3).for_each(|n| sender.send(n).unwrap());
         let late = async {
-            sleep(GATHER / 2).await;
+            sleep(GATHER_TIMEOUT / 2).await;
             sender.send(4).unwrap();
-            sleep(GATHER).await;
+            sleep(GATHER_TIMEOUT).await;
             sender.send(5).unwrap();
         };
         let (batch, ()) = tokio::join!(next_batch(&mut outcomes, &done), late);
