@@ -109,12 +109,12 @@ impl TakeOver {
 /// out again, a few at a time; received once more, they are harmless. The next time goes on behind them.
 async fn republish_forgotten(engine: &Engine, from: &mut LostFrom) -> Result<(), StoreError> {
     let older_than = engine.config.recover.republish_after;
-    let mut room = REPUBLISH_ROWS;
-    while room > 0 {
+    let mut remaining_rows = REPUBLISH_ROWS;
+    while remaining_rows > 0 {
         let queues = engine.config.user_types.queues();
-        let page = engine.store.republish(queues, older_than, from.clone(), room).await?;
+        let page = engine.store.republish(queues, older_than, from.clone(), remaining_rows).await?;
         record_republished(engine, page.rows);
-        room = room.saturating_sub(usize::try_from(page.rows).unwrap_or(usize::MAX));
+        remaining_rows = remaining_rows.saturating_sub(usize::try_from(page.rows).unwrap_or(usize::MAX));
         let Some(next) = page.next else {
             *from = LostFrom::default();
             break;

@@ -165,7 +165,7 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
     // What waits in the database is looked for when something began to wait, when there is room, and at a tick unless the last look took long.
     let (mut polled_version, mut idle_backoff) = (None, IdleBackoff::default());
     // It is told once, so it is kept until it is heard, whatever happens in between.
-    let mut room = engine.broker.room(&queue);
+    let mut capacity = engine.broker.room(&queue);
     let (mut in_progress, mut handed_over) = (PublishTasks::default(), Vec::new());
     // Whatever else happens: nobody tells of a lease that has passed.
     let mut tick = interval(engine.config.publish.poll_interval.max(SHORTEST_TICK));
@@ -186,8 +186,8 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
                 continue;
             }
             () = signal => continue,
-            () = &mut room => {
-                room = engine.broker.room(&queue);
+            () = &mut capacity => {
+                capacity = engine.broker.room(&queue);
                 polled_version = None;
                 continue;
             }
@@ -223,17 +223,17 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
 /// No more rows in each than a chunk may have: a queue takes all of them or none.
 fn groups(handed: Vec<HandedChunk>) -> Vec<Vec<HandedChunk>> {
     let mut groups: Vec<Vec<HandedChunk>> = Vec::new();
-    let mut room = 0;
+    let mut remaining_rows = 0;
     for handed in handed {
         let rows = handed.chunk.rows.len();
         match groups.last_mut() {
-            Some(group) if rows <= room => group.push(handed),
+            Some(group) if rows <= remaining_rows => group.push(handed),
             _ => {
-                room = MAX_CHUNK_ROWS;
+                remaining_rows = MAX_CHUNK_ROWS;
                 groups.push(vec![handed]);
             }
         }
-        room = room.saturating_sub(rows);
+        remaining_rows = remaining_rows.saturating_sub(rows);
     }
     groups
 }
@@ -366,7 +366,7 @@ pub async fn publish(
     let mut deadline = pin!(timeout(engine.config.lease / LEASE_DIVISOR, stop.cancelled()));
     fail::fail_point!("publish.before_confirm");
     let published = loop {
-        let room = engine.broker.room(&queue);
+        let capacity = engine.broker.room(&queue);
         let published = engine.broker.publish(&queue, stamped(engine, &messages)).await;
         if !matches!(published, Ok(Published::Full)) {
             break published;
@@ -374,7 +374,7 @@ pub async fn publish(
         tokio::select! {
             biased;
             _ = &mut deadline => break published,
-            () = room => {}
+            () = capacity => {}
         }
     };
     fail::fail_point!("publish.after_confirm");

@@ -230,12 +230,12 @@ impl InFlightQueue {
 
     pub(super) fn reserve_up_to(&self, channel: Channel, wanted: usize) -> Option<OwnedSemaphorePermit> {
         let ChannelQueue { chain, permits, .. } = self.channels.get(channel);
-        let room = match chain.as_ref().map_or(Room::Open, |chain| chain.room()) {
+        let allowed = match chain.as_ref().map_or(Room::Open, |chain| chain.room()) {
             Room::Open => wanted,
             Room::One => wanted.min(1),
             Room::None(_) => 0,
         };
-        let available = u32::try_from(room.min(permits.available_permits())).unwrap_or(u32::MAX);
+        let available = u32::try_from(allowed.min(permits.available_permits())).unwrap_or(u32::MAX);
         Arc::clone(permits).try_acquire_many_owned(available).ok().filter(|permit| permit.num_permits() > 0)
     }
 

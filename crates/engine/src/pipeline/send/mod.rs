@@ -63,11 +63,11 @@ impl Stage<'_> {
     /// Looks up what the messages of a lane say, while there is room for as many ahead of their attempts.
     async fn load_contents(&self, lane: &Lane, ready: UnboundedSender<Ready>) {
         let mut lane = lane.receiver.lock().await;
-        let room = Arc::new(Semaphore::new(2 * usize::from(CONTENTS_BATCH)));
+        let lookahead_permits = Arc::new(Semaphore::new(2 * usize::from(CONTENTS_BATCH)));
         loop {
             let mut batch = Vec::new();
             let next = async {
-                let lookahead = Arc::clone(&room).acquire_many_owned(CONTENTS_BATCH.into()).await;
+                let lookahead = Arc::clone(&lookahead_permits).acquire_many_owned(CONTENTS_BATCH.into()).await;
                 lane.recv_many(&mut batch, CONTENTS_BATCH.into()).await;
                 lookahead.ok()
             };
