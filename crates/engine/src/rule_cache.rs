@@ -34,10 +34,10 @@ impl RuleCache {
     pub async fn refresh(&self, store: &dyn Store) -> Result<(), StoreError> {
         let version = store.rule_version().await?;
         if version != self.current.read().unwrap_or_else(PoisonError::into_inner).0 {
-            let fresh = read(store, &self.user_types).await?;
+            let reread = read(store, &self.user_types).await?;
             let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-            if fresh.0 > current.0 {
-                *current = fresh;
+            if reread.0 > current.0 {
+                *current = reread;
             }
         }
         Ok(())

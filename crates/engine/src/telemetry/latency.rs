@@ -84,7 +84,7 @@ impl Default for Histogram {
 impl Histogram {
     /// Counts an event that came at `from` and is there at `now`, both by the database's clock.
     pub(crate) fn observe(&self, channel: Channel, priority: Priority, from: Timestamp, now: Timestamp) {
-        let series = &self.0.get(channel)[place(priority)];
+        let series = &self.0.get(channel)[priority_index(priority)];
         let ms = millis(time::between(from, now));
         let bucket = BOUNDS.iter().position(|(bound, _)| ms <= *bound).unwrap_or(BOUNDS.len());
         series.buckets[bucket].fetch_add(1, Ordering::Relaxed);
@@ -94,7 +94,7 @@ impl Histogram {
     fn render(&self, name: &str, out: &mut String) {
         for channel in Channel::ALL {
             for priority in PRIORITIES {
-                let series = &self.0.get(channel)[place(priority)];
+                let series = &self.0.get(channel)[priority_index(priority)];
                 let labels = format!("channel=\"{}\",priority=\"{}\"", channel.as_str(), priority.as_str());
                 let mut count = 0;
                 let bounds = BOUNDS.iter().map(|(_, bound)| *bound).chain(["+Inf"]);
@@ -109,7 +109,7 @@ impl Histogram {
     }
 }
 
-fn place(priority: Priority) -> usize {
+fn priority_index(priority: Priority) -> usize {
     match priority {
         Priority::High => 0,
         Priority::Normal => 1,

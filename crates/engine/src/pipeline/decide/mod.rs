@@ -11,7 +11,7 @@ use campanile_domain::fan_out::{End, Page, Plan, Progress, Summary};
 use campanile_domain::id::{EntityRef, UserRef};
 use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::rules::Rules;
-use campanile_domain::rules::decide::{Situation, Tally, decide as rule};
+use campanile_domain::rules::decide::{Situation, Tally, decide as decide_channels};
 use campanile_domain::rules::decision::Decision;
 use campanile_domain::time::Timestamp;
 use campanile_store::{ClaimedEvent, FanOutClaim, StoreError};
@@ -169,6 +169,6 @@ pub async fn explain_user(
     let groups = claim.groups(entity.iter().cloned().collect()).await?;
     let member_of = candidate.recipient.group();
     let group = groups.get(&member_of).cloned().unwrap_or_default();
-    let rulings = rule(situation, &candidate, &member_of, &group, target.scope, &mut Tally::default());
+    let rulings = decide_channels(situation, &candidate, &member_of, &group, target.scope, &mut Tally::default());
     Ok(Some(Decision::new(&candidate.recipient, rulings, &target.audience)))
 }

@@ -29,7 +29,7 @@ const UNREADABLE: &str = "UNREADABLE_MESSAGE";
 const REFUSED: &str = "RECEIVE_ERROR";
 const DEAD: &str = "DEAD_LETTERED";
 /// Of a message that can't be read, what is kept for a person to look at.
-const MAX_KEPT_CHARS: usize = 2_000;
+const MAX_EXCERPT_CHARS: usize = 2_000;
 
 /// So many messages of a queue are many: then batches begin no more often than every so many lingers, unless they are full.
 const BUSY_PER_SECOND: f64 = 2_000.0;
@@ -193,7 +193,7 @@ pub async fn receive(engine: &Engine, in_flight: &InFlightQueue, deliveries: &[D
             Err(error) => failed.push(FailedMessage {
                 key: None,
                 failure: Failure::new(UNREADABLE, error.to_string()),
-                message: Some(kept(delivery)),
+                message: Some(excerpt(delivery)),
             }),
         }
     }
@@ -309,8 +309,8 @@ fn record_latencies(engine: &Engine, new: &[NewSend]) {
     }
 }
 
-fn kept(delivery: &Delivery) -> String {
-    String::from_utf8_lossy(&delivery.message.body).chars().take(MAX_KEPT_CHARS).collect()
+fn excerpt(delivery: &Delivery) -> String {
+    String::from_utf8_lossy(&delivery.message.body).chars().take(MAX_EXCERPT_CHARS).collect()
 }
 
 /// What the broker gave up on: the row fails visibly, or `recover` would publish it again for ever.
@@ -348,7 +348,7 @@ async fn consume_dead_letters(
             .map(|delivery| FailedMessage {
                 key: delivery.message.id.parse().ok(),
                 failure: Failure::new(DEAD, "the broker moved the message to the dead-letter queue"),
-                message: Some(kept(delivery)),
+                message: Some(excerpt(delivery)),
             })
             .collect();
         while let Err(error) = fail_messages(engine, failed.clone()).await {
