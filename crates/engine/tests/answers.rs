@@ -16,9 +16,9 @@ use campanile_engine::pipeline::settle;
 use campanile_store::conformance::BackDoor;
 use campanile_store::{JsonRow, Table, Trace};
 use serde_json::json;
-use support::{Told, World, config, customer, event, sends, settled};
+use support::{ScriptedProvider, World, config, customer, event, sends, settled};
 
-async fn world(provider: &Arc<Told>, config: EngineConfig) -> World {
+async fn world(provider: &Arc<ScriptedProvider>, config: EngineConfig) -> World {
     let providers = Providers::capture().with(Channel::Email, Arc::clone(provider) as _);
     let world = World::with(config, providers, 1_000).await;
     world.put(Table::Recipients, json!([customer(1)])).await;
@@ -29,15 +29,19 @@ fn email(trace: &Trace) -> JsonRow {
     trace.sends.iter().find(|send| send["channel"] == "EMAIL").expect("an e-mail was decided").clone()
 }
 
-fn silent(times: usize, answer_timeout: Duration) -> Arc<Told> {
-    Arc::new(Told { silent: AtomicUsize::new(times), answer_timeout, ..Told::default() })
+fn silent(times: usize, answer_timeout: Duration) -> Arc<ScriptedProvider> {
+    Arc::new(ScriptedProvider {
+        silent: AtomicUsize::new(times),
+        answer_timeout,
+        ..ScriptedProvider::default()
+    })
 }
 
 #[tokio::test]
 async fn a_deferred_message_is_tried_again_for_a_day_and_never_counts_as_an_attempt() {
     let greylisted = || Outcome::Deferred { error: "451 4.7.1 greylisted".to_owned() };
     let outcomes = Mutex::new((0..5).map(|_| greylisted()).collect());
-    let provider = Arc::new(Told { outcomes, ..Told::default() });
+    let provider = Arc::new(ScriptedProvider { outcomes, ..ScriptedProvider::default() });
     let world = world(&provider, config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
@@ -52,9 +56,9 @@ async fn a_deferred_message_is_tried_again_for_a_day_and_never_counts_as_an_atte
         );
         assert!(send["deferred_since"].is_string(), "{send:?}");
         // A second too early nothing happens; then it goes out.
-        world.back_door.advance(Duration::from_secs(minutes * 60 - 20)).await;
+        world.test_database.advance(Duration::from_secs(minutes * 60 - 20)).await;
         assert_eq!(provider.asked.lock().unwrap().len(), deferrals);
-        world.back_door.advance(Duration::from_secs(21)).await;
+        world.test_database.advance(Duration::from_secs(21)).await;
     }
     let send = email(&world.until("e1", settled).await);
     assert_eq!((&send["status"], &send["attempt_count"]), (&json!("SENT"), &json!(1)));
@@ -64,7 +68,8 @@ async fn a_deferred_message_is_tried_again_for_a_day_and_never_counts_as_an_atte
 #[tokio::test]
 async fn what_is_deferred_for_too_long_is_a_dead_letter() {
     let outcomes = (0..9).map(|_| Outcome::Deferred { error: "451 greylisted".to_owned() }).collect();
-    let provider = Arc::new(Told { outcomes: Mutex::new(outcomes), ..Told::default() });
+    let provider =
+        Arc::new(ScriptedProvider { outcomes: Mutex::new(outcomes), ..ScriptedProvider::default() });
     let mut config = config();
     config.send.get_mut(Channel::Email).policy.defer_for = Duration::from_millis(200);
     let world = world(&provider, config).await;
@@ -95,11 +100,11 @@ async fn an_unanswered_message_is_repeated_once_and_then_in_doubt_whatever_the_p
 /// Three times as long as the lease, while another instance looks for what it may take over.
 #[tokio::test]
 async fn a_claim_is_renewed_while_an_answer_is_awaited() {
-    let provider = Arc::new(Told {
+    let provider = Arc::new(ScriptedProvider {
         silent: AtomicUsize::new(1),
         answer_timeout: Duration::from_mins(5),
         deadline: Some(Duration::from_millis(500)),
-        ..Told::default()
+        ..ScriptedProvider::default()
     });
     let lease = Duration::from_secs(2);
     let world = world(&provider, EngineConfig { lease, ..config() }).await;
@@ -115,7 +120,7 @@ async fn a_claim_is_renewed_while_an_answer_is_awaited() {
     assert!(sends(&world.trace("e1").await).contains(&"EMAIL SENDING".to_owned()));
     // Once its holder is dead, it is taken over when one lease has passed.
     drop(running);
-    world.back_door.advance(lease * 2).await;
+    world.test_database.advance(lease * 2).await;
     assert_eq!(settle::take_over_expired(&world.engine, &other).await.unwrap(), 1);
     assert_eq!(email(&world.trace("e1").await)["attempt_count"], 1, "that counts as an attempt");
 }

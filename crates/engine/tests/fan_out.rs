@@ -92,8 +92,9 @@ async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
     let mut fan_out = FanOut::new(world.engine.clone(), handover);
     // The hand-over fills, since nobody publishes.
     while fan_out.run_once().await.unwrap().events > 0 {}
-    let waits =
-        async || world.back_door.count("SELECT count(*) FROM event_outbox WHERE status = 'PENDING'").await;
+    let waits = async || {
+        world.test_database.count("SELECT count(*) FROM event_outbox WHERE status = 'PENDING'").await
+    };
     let waiting = waits().await;
     assert!(waiting > 0);
     let mut urgent = event("urgent", 1);
@@ -160,15 +161,19 @@ async fn a_step_over_one_channel_has_more_people_while_nobody_else_waits() {
         world.put(Table::Routing, json!(routes)).await;
         world.emit(news(id)).await;
         let mut fan_out = FanOut::new(world.engine.clone(), handover.clone());
-        let mut told = Vec::new();
-        while told.len() < 4 {
+        let mut recipients = Vec::new();
+        while recipients.len() < 4 {
             fan_out.run_once().await.unwrap();
-            told.extend(
+            recipients.extend(
                 world.trace(id).await.processed.and_then(|processed| processed["recipients"].as_u64()),
             );
         }
         // The first is short: it is taken together with fresh events, of which this was one.
-        assert_eq!((told[2] - told[1], told[3] - told[2]), (of_a_step, of_a_step), "{id}");
+        assert_eq!(
+            (recipients[2] - recipients[1], recipients[3] - recipients[2]),
+            (of_a_step, of_a_step),
+            "{id}"
+        );
         while status(&world.trace(id).await) == "PENDING" {
             fan_out.run_once().await.unwrap();
         }
@@ -211,8 +216,8 @@ async fn what_was_decided_ahead_is_forgotten_where_somebody_else_went_on() {
     let trace = world.trace("news").await;
     assert_eq!(status(&trace), "PUBLISHED");
     assert_eq!(trace.processed.unwrap()["recipients"], 6_000);
-    let told = "SELECT count(DISTINCT recipient_id) FROM outbox WHERE channel = 'EMAIL'";
-    assert_eq!(world.back_door.count(told).await, 6_000);
+    let recipients = "SELECT count(DISTINCT recipient_id) FROM outbox WHERE channel = 'EMAIL'";
+    assert_eq!(world.test_database.count(recipients).await, 6_000);
 }
 
 #[tokio::test]
@@ -229,7 +234,7 @@ async fn what_was_decided_ahead_by_older_rules_is_decided_again() {
     fan_out.run_once().await.unwrap();
     let titled = async |title: &str| {
         let sql = format!("SELECT count(DISTINCT recipient_id) FROM outbox WHERE title = '{title}'");
-        world.back_door.count(&sql).await
+        world.test_database.count(&sql).await
     };
     let before = titled("before").await;
     world.put(Table::Templates, template("after")).await;
@@ -252,7 +257,7 @@ async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written
     fan_out.run_once().await.unwrap();
     assert_eq!(status(&world.trace("news").await), "PENDING");
     // Nobody publishes what this hand was given, until its lease passes.
-    world.back_door.advance(world.engine.config.lease * 2).await;
+    world.test_database.advance(world.engine.config.lease * 2).await;
     assert!(
         world
             .engine
@@ -266,8 +271,8 @@ async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written
     let trace = world.until("news", |trace| status(trace) == "PROCESSED").await;
     assert!(trace.event["last_error"].as_str().unwrap().starts_with("NO_AUDIENCE: "));
     assert_eq!(trace.dead_letters.len(), 1);
-    let told = trace.processed.unwrap()["recipients"].as_u64().unwrap();
-    assert!((1..2_500).contains(&told), "{told}");
+    let recipients = trace.processed.unwrap()["recipients"].as_u64().unwrap();
+    assert!((1..2_500).contains(&recipients), "{recipients}");
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
@@ -300,9 +305,9 @@ async fn with_a_full_queue(lease: Duration) -> World {
     let world =
         World::with(EngineConfig { roles, lease, ..config() }, Providers::capture(), QUEUE_LIMIT).await;
     world.put(Table::Recipients, json!([customer(1)])).await;
-    let witness = "CREATE TABLE witness (id INTEGER);
-         CREATE TRIGGER witness AFTER UPDATE ON publish_chunk BEGIN INSERT INTO witness VALUES (NEW.id); END";
-    world.back_door.execute(witness).await;
+    let chunk_update = "CREATE TABLE chunk_update (id INTEGER);
+         CREATE TRIGGER chunk_update AFTER UPDATE ON publish_chunk BEGIN INSERT INTO chunk_update VALUES (NEW.id); END";
+    world.test_database.execute(chunk_update).await;
     let filling = |_| Message { id: "filling".to_owned(), body: Arc::from(&b"{}"[..]), stamp: None };
     world.broker.publish(CUSTOMERS, (0..QUEUE_LIMIT).map(filling).collect()).await.unwrap();
     world.emit(json!([event("e1", 1)])).await;
@@ -328,7 +333,7 @@ async fn what_was_handed_over_waits_in_memory_until_its_queue_has_room() {
     assert!(!is_published(&waiting), "{:?}", waiting.outbox);
     empty_the_queue(&world).await;
     world.until("e1", is_published).await;
-    let moved = world.back_door.count("SELECT count(*) FROM witness").await;
+    let moved = world.test_database.count("SELECT count(*) FROM chunk_update").await;
     assert_eq!(moved, 0, "it was given back, and had to be claimed and read again");
     assert!(running.stop(Duration::from_secs(5)).await);
 }
@@ -356,9 +361,9 @@ async fn what_waits_in_the_database_gets_room_although_more_is_handed_over_all_t
 async fn what_waits_too_long_for_room_is_given_back_and_published_by_whoever_claims_it() {
     let world = with_a_full_queue(Duration::from_secs(2)).await;
     let running = world.start();
-    let given_back = "SELECT count(*) FROM publish_chunk WHERE id IN (SELECT id FROM witness)";
+    let released = "SELECT count(*) FROM publish_chunk WHERE id IN (SELECT id FROM chunk_update)";
     let begun = Instant::now();
-    while world.back_door.count(given_back).await == 0 {
+    while world.test_database.count(released).await == 0 {
         assert!(begun.elapsed() < Duration::from_secs(30), "it was never given back");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -14,7 +14,7 @@ use campanile_engine::config::{RecoverConfig, RetainConfig};
 use campanile_store::conformance::BackDoor;
 use campanile_store::{LostFrom, Table, TraceFilter};
 use serde_json::{Value, json};
-use support::{Told, World, config, customer, event, sends, settled, status};
+use support::{ScriptedProvider, World, config, customer, event, sends, settled, status};
 
 /// Twenty customers with an event each, and a database that refuses one row.
 async fn poisoned(when: &str) -> World {
@@ -22,7 +22,7 @@ async fn poisoned(when: &str) -> World {
     world.put(Table::Recipients, json!((1..=20).map(customer).collect::<Vec<_>>())).await;
     world.emit(json!((1..=20).map(|n| event(&format!("e{n}"), n)).collect::<Vec<_>>())).await;
     let trigger = format!("CREATE TRIGGER poison {when} BEGIN SELECT RAISE(ABORT, 'poison'); END");
-    world.back_door.execute(&trigger).await;
+    world.test_database.execute(&trigger).await;
     world
 }
 
@@ -123,25 +123,25 @@ async fn what_is_old_is_forgotten_but_for_its_id() {
     let running = world.start();
     world.emit(json!([event("old", 1)])).await;
     world.until("old", settled).await;
-    world.back_door.advance(20 * DAY).await;
+    world.test_database.advance(20 * DAY).await;
     world.emit(json!([event("young", 1)])).await;
     world.until("young", settled).await;
-    let told = world.captured().await;
-    world.back_door.advance(11 * DAY).await;
+    let captured = world.captured().await;
+    world.test_database.advance(11 * DAY).await;
     // As if the engine had been up for all these days: a clock that jumps deletes nothing.
     let horizon = "INSERT INTO retain_horizon (id, horizon, moves) VALUES (1, '9000-01-01T00:00:00.000Z', 0)
                    ON CONFLICT DO UPDATE SET horizon = excluded.horizon";
-    world.back_door.execute(horizon).await;
+    world.test_database.execute(horizon).await;
     let old = EventId::new("old").unwrap();
     while world.engine.store.trace(&old, TraceFilter::default()).await.unwrap().is_some() {
         tokio::task::yield_now().await;
     }
     assert!(settled(&world.trace("young").await));
     // What is left of the old one are no rows, and yet it is known.
-    assert_eq!(world.captured().await, told / 2);
+    assert_eq!(world.captured().await, captured / 2);
     world.emit(json!([event("old", 1), event("new", 1)])).await;
     world.until("new", settled).await;
-    assert_eq!(world.captured().await, told);
+    assert_eq!(world.captured().await, captured);
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
@@ -193,7 +193,7 @@ async fn what_somebody_purged_is_published_again_when_it_is_old_enough() {
 
 #[tokio::test]
 async fn a_provider_that_hangs_does_not_slow_another_channel() {
-    let hanging = Arc::new(Told { hangs: true, ..Told::default() });
+    let hanging = Arc::new(ScriptedProvider { hangs: true, ..ScriptedProvider::default() });
     let providers = Providers::capture().with(Channel::Email, hanging.clone());
     let world = World::with(config(), providers, 1_000).await;
     let people: Vec<Value> = (1..=50).map(customer).collect();

@@ -16,10 +16,10 @@ use campanile_engine::pipeline::settle;
 use campanile_store::Table;
 use campanile_store::conformance::BackDoor;
 use serde_json::json;
-use support::{Told, World, config, customer, event, sends, settled};
+use support::{ScriptedProvider, World, config, customer, event, sends, settled};
 
-fn told(outcomes: Vec<Outcome>) -> Arc<Told> {
-    Arc::new(Told { outcomes: Mutex::new(outcomes.into()), ..Told::default() })
+fn scripted(outcomes: Vec<Outcome>) -> Arc<ScriptedProvider> {
+    Arc::new(ScriptedProvider { outcomes: Mutex::new(outcomes.into()), ..ScriptedProvider::default() })
 }
 
 fn busy() -> Outcome {
@@ -30,7 +30,7 @@ fn unknown() -> Outcome {
     Outcome::Unknown { error: "the line went dead".to_owned() }
 }
 
-async fn world(provider: Arc<Told>, config: EngineConfig) -> World {
+async fn world(provider: Arc<ScriptedProvider>, config: EngineConfig) -> World {
     let world = World::with(config, Providers::capture().with(Channel::Email, provider), 1_000).await;
     world.put(Table::Recipients, json!([customer(1)])).await;
     world
@@ -42,7 +42,7 @@ fn email(trace: &campanile_store::Trace) -> campanile_store::JsonRow {
 
 #[tokio::test]
 async fn a_transient_error_is_tried_again_and_every_try_is_kept() {
-    let provider = told(vec![busy(), busy()]);
+    let provider = scripted(vec![busy(), busy()]);
     let world = world(provider.clone(), config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
@@ -61,7 +61,7 @@ async fn a_transient_error_is_tried_again_and_every_try_is_kept() {
 
 #[tokio::test]
 async fn attempts_end_with_a_dead_letter() {
-    let provider = told(vec![busy(), busy(), busy(), busy()]);
+    let provider = scripted(vec![busy(), busy(), busy(), busy()]);
     let world = world(provider.clone(), config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
@@ -75,7 +75,7 @@ async fn attempts_end_with_a_dead_letter() {
 
 #[tokio::test]
 async fn a_permanent_error_is_not_tried_again() {
-    let provider = told(vec![Outcome::Rejected { error: "550 no such user".to_owned() }]);
+    let provider = scripted(vec![Outcome::Rejected { error: "550 no such user".to_owned() }]);
     let world = world(provider.clone(), config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
@@ -93,7 +93,7 @@ async fn doubt_is_held_for_a_person_where_the_policy_says_so() {
         send.policy.on_doubt = OnDoubt::Hold;
         send
     });
-    let provider = told(vec![unknown()]);
+    let provider = scripted(vec![unknown()]);
     let world = world(provider.clone(), config).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
@@ -105,7 +105,7 @@ async fn doubt_is_held_for_a_person_where_the_policy_says_so() {
 
 #[tokio::test]
 async fn doubt_is_resent_by_default_and_counts() {
-    let provider = told(vec![unknown()]);
+    let provider = scripted(vec![unknown()]);
     let world = world(provider.clone(), config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
@@ -117,7 +117,8 @@ async fn doubt_is_resent_by_default_and_counts() {
 #[tokio::test]
 #[should_panic(expected = "engine.lease")]
 async fn a_lease_that_no_attempt_fits_into_is_refused_at_the_start() {
-    let provider = Arc::new(Told { deadline: Some(Duration::from_mins(1)), ..Told::default() });
+    let provider =
+        Arc::new(ScriptedProvider { deadline: Some(Duration::from_mins(1)), ..ScriptedProvider::default() });
     world(provider, config()).await;
 }
 
@@ -129,7 +130,7 @@ async fn what_gets_no_permit_waits_in_the_database_and_not_for_the_next_tick() {
         (send.concurrency, send.poll_interval) = (1, Duration::from_hours(1));
         send
     });
-    let provider = told(Vec::new());
+    let provider = scripted(Vec::new());
     let world = world(provider.clone(), config).await;
     let running = world.start();
     world.emit(json!((1..=20).map(|n| event(&format!("e{n}"), 1)).collect::<Vec<_>>())).await;
@@ -142,13 +143,13 @@ async fn what_gets_no_permit_waits_in_the_database_and_not_for_the_next_tick() {
 
 #[tokio::test]
 async fn a_provider_that_panics_loses_nothing() {
-    let provider = Arc::new(Told { panics: true, ..Told::default() });
+    let provider = Arc::new(ScriptedProvider { panics: true, ..ScriptedProvider::default() });
     let world = world(provider.clone(), config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     world.until("e1", |trace| !trace.sends.is_empty() && !provider.asked.lock().unwrap().is_empty()).await;
     // Nobody here holds the claim any more, so this very process takes it over when its lease has passed.
-    world.back_door.advance(world.engine.config.lease * 2).await;
+    world.test_database.advance(world.engine.config.lease * 2).await;
     let trace = world.until("e1", settled).await;
     assert_eq!((&email(&trace)["status"], &email(&trace)["attempt_count"]), (&json!("SENT"), &json!(2)));
     assert!(running.stop(Duration::from_secs(5)).await);
@@ -157,7 +158,11 @@ async fn a_provider_that_panics_loses_nothing() {
 #[tokio::test]
 async fn a_claim_that_was_taken_over_writes_nothing() {
     // The first attempt hangs past its lease; another takes over and sends; the late outcome is refused by its token.
-    let hanging = Arc::new(Told { hangs: true, deadline: Some(Duration::from_secs(2)), ..Told::default() });
+    let hanging = Arc::new(ScriptedProvider {
+        hangs: true,
+        deadline: Some(Duration::from_secs(2)),
+        ..ScriptedProvider::default()
+    });
     let mut config = config();
     config.lease = Duration::from_secs(3);
     let world = world(hanging.clone(), config).await;
@@ -169,7 +174,7 @@ async fn a_claim_that_was_taken_over_writes_nothing() {
     // The text of the same event is done with, so that there is one claim to take over.
     let trace = world.until("e1", |trace| sends(trace).contains(&"SMS SENT".to_owned())).await;
     let first = email(&trace)["lease"].clone();
-    world.back_door.advance(Duration::from_secs(10)).await;
+    world.test_database.advance(Duration::from_secs(10)).await;
     // Another instance, which does not hold the claim itself.
     let (other, _) = InFlightQueue::new(&world.engine);
     assert_eq!(settle::take_over_expired(&world.engine, &other).await.unwrap(), 1);
@@ -200,7 +205,7 @@ async fn a_claim_that_was_taken_over_writes_nothing() {
 #[tokio::test]
 async fn a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here() {
     let without_senders = EngineConfig { roles: "fan_out,publish,receive".parse().unwrap(), ..config() };
-    let world = world(told(Vec::new()), without_senders).await;
+    let world = world(scripted(Vec::new()), without_senders).await;
     let running = world.start();
     let mut here = world.engine.clone();
     let mut many = config();
@@ -214,7 +219,7 @@ async fn a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here() {
         let holder = if n == 30 { &dead } else { &in_flight };
         send::claim_due(&here, holder, Channel::Email, Next::Unknown).await.unwrap();
     }
-    world.back_door.advance(here.config.lease * 2).await;
+    world.test_database.advance(here.config.lease * 2).await;
     assert_eq!(settle::take_over_expired(&here, &in_flight).await.unwrap(), 1);
     assert!(sends(&world.trace("e30").await).contains(&"EMAIL DUE".to_owned()));
     assert!(running.stop(Duration::from_secs(5)).await);
@@ -224,7 +229,7 @@ async fn a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here() {
 #[tokio::test]
 async fn no_more_is_claimed_of_what_goes_to_a_provider_than_may_be_in_doubt() {
     for (on_doubt, expected) in [(OnDoubt::Hold, 4), (OnDoubt::Resend, 32)] {
-        let hanging = Arc::new(Told { hangs: true, ..Told::default() });
+        let hanging = Arc::new(ScriptedProvider { hangs: true, ..ScriptedProvider::default() });
         let mut config = config();
         config.send.get_mut(Channel::Email).policy.on_doubt = on_doubt;
         let world = world(hanging.clone(), config).await;
@@ -245,17 +250,17 @@ async fn no_more_is_claimed_of_what_goes_to_a_provider_than_may_be_in_doubt() {
 /// Recovery does several things; one that fails must not keep it from the others.
 #[tokio::test]
 async fn what_a_dead_instance_held_is_taken_over_although_no_event_can_be_closed() {
-    let provider = Arc::new(Told { panics: true, ..Told::default() });
+    let provider = Arc::new(ScriptedProvider { panics: true, ..ScriptedProvider::default() });
     let world = world(provider.clone(), config()).await;
     let poison = "CREATE TRIGGER poison BEFORE UPDATE ON event_outbox WHEN new.status = 'PROCESSED'
                   BEGIN SELECT raise(ABORT, 'it stays open'); END";
-    world.back_door.execute(poison).await;
+    world.test_database.execute(poison).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     world.until("e1", |trace| !trace.sends.is_empty() && !provider.asked.lock().unwrap().is_empty()).await;
     // Until it has failed once.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    world.back_door.advance(world.engine.config.lease * 2).await;
+    world.test_database.advance(world.engine.config.lease * 2).await;
     let trace = world.until("e1", |trace| email(trace)["status"] == "SENT").await;
     assert_eq!(trace.event["status"], "PUBLISHED");
     assert!(running.stop(Duration::from_secs(5)).await);

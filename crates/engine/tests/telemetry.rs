@@ -19,10 +19,10 @@ use campanile_store::conformance::BackDoor;
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
-use support::{Told, World, config, customer, event, settled, status};
+use support::{ScriptedProvider, World, config, customer, event, settled, status};
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 const QUEUE: &str = "notification.customer";
 
 /// The metrics of one test: everything of it runs on its thread.
@@ -60,7 +60,7 @@ impl Metrics {
             match self.get(series) {
                 Some(value) if what(value) => return value,
                 value => {
-                    assert!(begun.elapsed() < PATIENCE, "waited in vain: {series} is {value:?}");
+                    assert!(begun.elapsed() < WAIT_TIMEOUT, "waited in vain: {series} is {value:?}");
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             }
@@ -91,9 +91,9 @@ async fn rows_that_wait(config: EngineConfig) -> World {
     world
 }
 
-fn unknown() -> Arc<Told> {
+fn unknown() -> Arc<ScriptedProvider> {
     let outcomes = vec![Outcome::Unknown { error: "the line went dead".to_owned() }];
-    Arc::new(Told { outcomes: Mutex::new(outcomes.into()), ..Told::default() })
+    Arc::new(ScriptedProvider { outcomes: Mutex::new(outcomes.into()), ..ScriptedProvider::default() })
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn ages_rise_at_the_stage_that_does_not_run() {
         };
         world.until("e1", done).await;
         assert!(running.stop(Duration::from_secs(5)).await);
-        world.back_door.advance(Duration::from_secs(100)).await;
+        world.test_database.advance(Duration::from_secs(100)).await;
         // Looks at once, and does nothing else here.
         let running = world.start();
         for before in ["fan_out", "publish", "receive", "send"].iter().take_while(|other| **other != stage) {
@@ -164,7 +164,7 @@ async fn ages_are_unknown_while_the_database_can_not_be_asked() {
     let running = world.start();
     metrics.until(series, |age| age == 0.0).await;
     assert!(running.stop(Duration::from_secs(5)).await);
-    world.back_door.execute("ALTER TABLE send_due RENAME TO send_later").await;
+    world.test_database.execute("ALTER TABLE send_due RENAME TO send_later").await;
     let running = world.start();
     metrics.until(series, f64::is_nan).await;
     assert!(running.stop(Duration::from_secs(5)).await);
@@ -231,12 +231,12 @@ async fn rows_that_the_broker_refuses_for_good_are_dead_letters() {
     let mut config = config();
     (config.publish.max_refusals, config.publish.poll_interval) = (2, Duration::from_secs(1));
     let world = rows_that_wait(config).await;
-    world.back_door.execute("UPDATE publish_chunk SET queue = 'nowhere'").await;
+    world.test_database.execute("UPDATE publish_chunk SET queue = 'nowhere'").await;
     for (refused, dead_letters) in [(3.0, 0.0), (6.0, 3.0)] {
         publish::publish_pending_chunk(&world.engine, "nowhere", &CancellationToken::new()).await.unwrap();
         metrics.assert("campanile_refused_total", refused);
         metrics.assert(r#"campanile_dead_letters_total{stage="publish"}"#, dead_letters);
-        world.back_door.advance(Duration::from_secs(2)).await;
+        world.test_database.advance(Duration::from_secs(2)).await;
     }
 }
 
@@ -251,14 +251,18 @@ async fn dead_letters_of_every_other_stage_are_counted() {
     let unreadable =
         "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, fan_out_cursor)
                       VALUES ('e1', 'T', 'CUSTOMER', '1', 'nonsense')";
-    world.back_door.execute(unreadable).await;
+    world.test_database.execute(unreadable).await;
     metrics.until_count(r#"campanile_dead_letters_total{stage="fan_out"}"#, 2).await;
     let forged = Message { id: "nonsense".to_owned(), body: Arc::from(&b"{}"[..]), stamp: None };
     world.broker.publish(QUEUE, vec![forged.clone()]).await.unwrap();
     metrics.until_count(r#"campanile_dead_letters_total{stage="receive"}"#, 1).await;
     world.broker.publish("notification.dlq", vec![forged]).await.unwrap();
     metrics.until_count(r#"campanile_dead_letters_total{stage="receive"}"#, 2).await;
-    assert_eq!(world.back_door.count("SELECT count(*) FROM dead_letter").await, 4, "as many as were counted");
+    assert_eq!(
+        world.test_database.count("SELECT count(*) FROM dead_letter").await,
+        4,
+        "as many as were counted"
+    );
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
@@ -275,10 +279,10 @@ async fn what_comes_again_is_counted_where_it_is_refused() {
     let trace = world.until("e1", settled).await;
 
     // A producer that writes by SQL, long after.
-    world.back_door.execute("DELETE FROM event_outbox").await;
+    world.test_database.execute("DELETE FROM event_outbox").await;
     let again = "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id)
                  VALUES ('e1', 'ORDER_CREATED', 'CUSTOMER', '1')";
-    world.back_door.execute(again).await;
+    world.test_database.execute(again).await;
     metrics.until_count(&duplicates("fan_out"), 1).await;
 
     let received = metrics.get("campanile_received_total");
@@ -297,7 +301,11 @@ async fn what_comes_again_is_counted_where_it_is_refused() {
 #[tokio::test]
 async fn a_claim_that_is_taken_over_is_counted_on_both_sides() {
     let metrics = Metrics::new();
-    let hanging = Arc::new(Told { hangs: true, deadline: Some(Duration::from_secs(2)), ..Told::default() });
+    let hanging = Arc::new(ScriptedProvider {
+        hangs: true,
+        deadline: Some(Duration::from_secs(2)),
+        ..ScriptedProvider::default()
+    });
     let config = EngineConfig { lease: Duration::from_secs(3), ..config() };
     let world = world_with(Providers::capture().with(Channel::Email, hanging.clone()), config).await;
     let running = world.start();
@@ -305,7 +313,7 @@ async fn a_claim_that_is_taken_over_is_counted_on_both_sides() {
     while hanging.asked.lock().unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    world.back_door.advance(Duration::from_secs(10)).await;
+    world.test_database.advance(Duration::from_secs(10)).await;
     // Two other instances; one is the first.
     for _ in 0..2 {
         let (other, _) = InFlightQueue::new(&world.engine);
@@ -325,7 +333,7 @@ async fn a_chunk_that_somebody_else_published_is_a_lease_that_was_lost() {
     let claim =
         async || world.engine.store.claim_chunk(QUEUE, world.engine.config.lease).await.unwrap().unwrap();
     let late = claim().await;
-    world.back_door.advance(world.engine.config.lease * 2).await;
+    world.test_database.advance(world.engine.config.lease * 2).await;
     let in_time = claim().await;
     assert_eq!(late.id, in_time.id);
     world.broker.restore(&world.broker.losses()).await.unwrap();

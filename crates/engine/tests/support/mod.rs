@@ -25,13 +25,13 @@ use campanile_store::{JsonRow, Table, Trace, TraceFilter};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub struct World {
     pub engine: Engine,
     pub broker: Arc<InProcess>,
-    pub back_door: File,
+    pub test_database: File,
     _folder: TempDir,
 }
 
@@ -83,7 +83,7 @@ impl World {
         let store = Sqlite::open_with_clock(&path, clock.clone()).unwrap();
         let broker = Arc::new(InProcess::new(config.user_types.queues(), queue_limit));
         let engine = Engine::new(Arc::new(store), Arc::clone(&broker) as Arc<dyn Broker>, providers, config);
-        World { engine: engine.await.unwrap(), broker, back_door: File { path, clock }, _folder: folder }
+        World { engine: engine.await.unwrap(), broker, test_database: File { path, clock }, _folder: folder }
     }
 
     pub fn start(&self) -> Running {
@@ -114,7 +114,7 @@ impl World {
             if what(&trace) {
                 return trace;
             }
-            assert!(begun.elapsed() < PATIENCE, "waited in vain: {trace:#?}");
+            assert!(begun.elapsed() < WAIT_TIMEOUT, "waited in vain: {trace:#?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -170,7 +170,7 @@ pub fn event(event_id: &str, customer: u32) -> Value {
 
 /// A provider that gives these outcomes one after the other, then succeeds; it notes what it was asked to send.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct ScriptedProvider {
     pub outcomes: Mutex<VecDeque<Outcome>>,
     pub asked: Mutex<Vec<String>>,
     /// Never answers.
@@ -184,9 +184,9 @@ pub struct Told {
 }
 
 #[async_trait]
-impl Provider for Told {
+impl Provider for ScriptedProvider {
     fn name(&self) -> &'static str {
-        "told"
+        "scripted"
     }
 
     fn deadline(&self) -> Duration {
