@@ -134,14 +134,22 @@ impl Loops<'_> {
             publish::handover(if roles.has(Role::Publish) { queues.clone() } else { Vec::new() });
         if roles.has(Role::FanOut) {
             let batch_in_progress = Arc::<fan_out::BatchInProgress>::default();
-            let (main_batch, urgent_handover, extra_handover) = (Arc::clone(&batch_in_progress), handover.clone(), handover.clone());
+            let (main_batch, urgent_handover, extra_handover) =
+                (Arc::clone(&batch_in_progress), handover.clone(), handover.clone());
             self.take("fan_out", move |engine, _, stop| {
                 fan_out::run(engine, handover.clone(), Arc::clone(&main_batch), stop)
             });
             self.take("fan_out", move |engine, _, stop| {
-                fan_out::run_urgent_worker(engine, urgent_handover.clone(), Arc::clone(&batch_in_progress), stop)
+                fan_out::run_urgent_worker(
+                    engine,
+                    urgent_handover.clone(),
+                    Arc::clone(&batch_in_progress),
+                    stop,
+                )
             });
-            self.take("fan_out", move |engine, _, stop| fan_out::run_extra_worker(engine, extra_handover.clone(), stop));
+            self.take("fan_out", move |engine, _, stop| {
+                fan_out::run_extra_worker(engine, extra_handover.clone(), stop)
+            });
             self.take("fan_out", move |engine, _, stop| burst::run(engine, stop));
         }
         for (queue, handed) in handed {
@@ -180,8 +188,10 @@ impl Loops<'_> {
         }
         // Answers are awaited, and leases renewed, until the last attempt is over.
         let (engine, in_flight) = (self.engine.clone(), Arc::clone(self.in_flight));
-        self.settling.run("renew", move |done| send::renew::run(engine.clone(), Arc::clone(&in_flight), done));
-        let (engine, in_flight, outcomes) = (self.engine.clone(), Arc::clone(self.in_flight), Arc::clone(outcomes));
+        self.settling
+            .run("renew", move |done| send::renew::run(engine.clone(), Arc::clone(&in_flight), done));
+        let (engine, in_flight, outcomes) =
+            (self.engine.clone(), Arc::clone(self.in_flight), Arc::clone(outcomes));
         self.settling.run("settle", move |done| {
             settle::run(engine.clone(), Arc::clone(&in_flight), Arc::clone(&outcomes), done)
         });

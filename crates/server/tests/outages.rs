@@ -36,7 +36,7 @@ async fn an_outage_is_logged_when_it_begins_and_when_it_is_over() {
     let server = Server::start(&home);
     server.put("/v1/recipients", staff()).await;
     database(&home).close().await;
-    server.log_line(&["WARN", "work waits for the database"]).await;
+    server.log_line(&["WARN", "database unavailable"]).await;
     until("requests are refused", async || {
         let (status, _) = server.try_call(Method::GET, "/v1/events", None).await?;
         (status == 503).then_some(())

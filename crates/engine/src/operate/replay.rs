@@ -35,7 +35,8 @@ impl Engine {
             .map(|(id, event)| (id, Renderer::new(&rules.templates, &event.event_type, &event.document())))
             .collect();
         let text = |row: &Unwritten, renderers: &mut HashMap<&EventId, Renderer>| {
-            let renderer = renderers.get_mut(&row.event_id).ok_or("the event has been deleted by retention")?;
+            let renderer =
+                renderers.get_mut(&row.event_id).ok_or("the event has been deleted by retention")?;
             let person =
                 contexts.people.get(&row.user).ok_or("the recipient does not exist or is not active")?;
             text(renderer, row.channel, person)
@@ -46,7 +47,8 @@ impl Engine {
 
 /// The rows without a text among the letters that the replay is going to read, and no later ones: those are written with their own batch.
 async fn unwritten(store: &dyn Store, filter: &DeadLetterFilter) -> Result<Vec<Unwritten>, StoreError> {
-    let dead_letters = store.list_dead_letters(DeadLetterFilter { replayed: false, ..filter.clone() }).await?;
+    let dead_letters =
+        store.list_dead_letters(DeadLetterFilter { replayed: false, ..filter.clone() }).await?;
     Ok(dead_letters.iter().filter_map(Unwritten::of).collect())
 }
 

@@ -15,14 +15,19 @@ use tokio_util::sync::CancellationToken;
 use crate::Engine;
 use crate::backoff::Backoff;
 use crate::pipeline::send::{Attempted, InFlightQueue, OutcomeReceiver};
-use crate::telemetry::{TAKEN_OVER, count_doubt, count_dead_letters, count_lost, count_sends};
+use crate::telemetry::{TAKEN_OVER, count_dead_letters, count_doubt, count_lost, count_sends};
 
 const MAX_BATCH: usize = 500;
 /// Where one outcome comes with another, there are more to come: so many are worth a transaction, and for so long they are waited for.
 const GATHER_OUTCOMES: usize = 100;
 const GATHER_TIMEOUT: Duration = Duration::from_millis(5);
 
-pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, outcomes: OutcomeReceiver, done: CancellationToken) {
+pub async fn run(
+    engine: Engine,
+    in_flight: Arc<InFlightQueue>,
+    outcomes: OutcomeReceiver,
+    done: CancellationToken,
+) {
     let mut outcomes = outcomes.lock().await;
     let mut backoff = Backoff::new();
     loop {
@@ -62,7 +67,9 @@ async fn next_batch<T>(outcomes: &mut UnboundedReceiver<T>, done: &CancellationT
     if batch.len() > 1 && !done.is_cancelled() {
         // Whoever is late goes with the next batch.
         let _ = timeout(GATHER_TIMEOUT, async {
-            while batch.len() < GATHER_OUTCOMES && outcomes.recv_many(&mut batch, MAX_BATCH - GATHER_OUTCOMES).await > 0 {}
+            while batch.len() < GATHER_OUTCOMES
+                && outcomes.recv_many(&mut batch, MAX_BATCH - GATHER_OUTCOMES).await > 0
+            {}
         })
         .await;
     }
@@ -247,7 +254,9 @@ async fn outcome_of_lost(engine: &Engine, job: &SendJob) -> Result<Outcome, Stor
     if captures || (job.key.channel == Channel::Slack && !engine.store.may_have_posted(job).await?) {
         return Ok(Outcome::LET_GO);
     }
-    Ok(Outcome::Unknown { error: "the instance stopped, or its lease expired, during the attempt (asserted: crates/engine/tests/sending.rs:184)".to_owned() })
+    Ok(Outcome::Unknown {
+        error: "the instance stopped, or its lease expired, during the attempt".to_owned(),
+    })
 }
 
 fn taken_over(engine: &Engine, job: SendJob, outcome: &Outcome, now: Timestamp) -> Settlement {

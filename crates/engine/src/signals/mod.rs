@@ -100,7 +100,9 @@ impl Signals {
     /// Of a queue that is lost the broker tells by itself; it is made again in a moment.
     pub fn record_broker_failure(&self, stage: &'static str, error: &BrokerError) {
         match error {
-            BrokerError::Lost(queue) => tracing::debug!(queue, stage, "stage waiting until its queue is recreated"),
+            BrokerError::Lost(queue) => {
+                tracing::debug!(queue, stage, "stage waiting until its queue is recreated")
+            }
             BrokerError::Unreachable(_)
             | BrokerError::Closed
             | BrokerError::NoSuchQueue(_)

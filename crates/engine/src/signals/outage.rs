@@ -11,7 +11,7 @@ const WARN_INTERVAL: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub struct OutageLog {
-    /// As in `work waits for the database`.
+    /// As in `database unavailable`.
     name: &'static str,
     /// Whether there is an outage: all that a success looks at while there is none.
     is_ongoing: AtomicBool,
@@ -47,7 +47,7 @@ impl OutageLog {
         if is_due {
             outage.warned = true;
             known.last_warning = Some(now);
-            tracing::warn!(%error, stage, "{} unavailable; retrying (asserted: crates/server/tests/outages.rs:39 `work waits for the database`; docs/guides/operating.md:279; see its comment in outage.rs `As in …`)", self.name);
+            tracing::warn!(%error, stage, "{} unavailable; retrying", self.name);
         } else {
             tracing::debug!(%error, stage, "stage still waiting");
         }

@@ -34,7 +34,8 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
 }
 
 async fn measure(engine: &Engine) -> Option<OldestWaiting> {
-    let silence = |_| Err(StoreError::Unavailable(format!("the database did not answer within {QUERY_TIMEOUT:?}")));
+    let silence =
+        |_| Err(StoreError::Unavailable(format!("the database did not answer within {QUERY_TIMEOUT:?}")));
     let asked = tokio::time::timeout(QUERY_TIMEOUT, engine.store.oldest_waiting()).await;
     asked
         .unwrap_or_else(silence)

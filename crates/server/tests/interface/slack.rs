@@ -54,7 +54,7 @@ async fn people_who_share_a_webhook_see_an_event_once() {
         assert!(sends.iter().all(|send| send["status"] == "SENT"), "{trace}");
         let shared = sends
             .iter()
-            .filter(|send| send["external_id"].as_str().is_some_and(|id| id.starts_with("posted for ")));
+            .filter(|send| send["external_id"].as_str().is_some_and(|id| id.starts_with("sent by ")));
         assert_eq!(shared.count(), 2, "one posted it: {trace}");
     }
     assert_eq!(slack.requests().len(), 3, "each event once");

@@ -81,7 +81,9 @@ impl Completion {
 
     pub fn take(&self) -> Complete {
         let mut known = self.lock();
-        while let Some((_, event_id)) = known.since.pop_front_if(|(since, _)| since.elapsed() >= COMPLETION_TIMEOUT) {
+        while let Some((_, event_id)) =
+            known.since.pop_front_if(|(since, _)| since.elapsed() >= COMPLETION_TIMEOUT)
+        {
             if known.counted.remove(&event_id).is_some() {
                 known.found.candidates.insert(event_id);
             }
@@ -150,7 +152,8 @@ mod tests {
         let completion = Completion::default();
         completion.expect(7, id("a"), 2);
         completion.received(vec![id("a")]);
-        completion.lock().since[0].0 = Instant::now().checked_sub(COMPLETION_TIMEOUT).expect("the machine is up");
+        completion.lock().since[0].0 =
+            Instant::now().checked_sub(COMPLETION_TIMEOUT).expect("the machine is up");
         assert_eq!(taken(&completion), (vec![], vec!["a".to_owned()]));
         completion.received(vec![id("a")]);
         assert_eq!(taken(&completion), (vec![], vec!["a".to_owned()]), "it is not counted any more");

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Engine;
 use crate::backoff::Backoff;
 pub use completion::Completion;
-use completion::{Complete, PATIENCE};
+use completion::{COMPLETION_TIMEOUT, Complete};
 
 /// Lets the receipts of many rows become one look at their events; under load fewer and larger looks cost less.
 const CLOSE_DEBOUNCE: Duration = Duration::from_millis(50);
@@ -26,7 +26,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
             () = stop.cancelled() => {}
             () = engine.completion.changed.notified() => tokio::time::sleep(debounce).await,
             // Nobody tells that the rest of an event was received elsewhere.
-            () = tokio::time::sleep(PATIENCE) => {}
+            () = tokio::time::sleep(COMPLETION_TIMEOUT) => {}
         }
         let complete = engine.completion.take();
         debounce = if complete.len() >= MANY_TO_CLOSE { CLOSE_DEBOUNCE_OF_MANY } else { CLOSE_DEBOUNCE };

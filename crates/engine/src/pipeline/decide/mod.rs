@@ -69,8 +69,9 @@ pub async fn decide(
             }
             let Some((_, Ok(progress))) = &mut all[index] else { continue };
             // A panic is this event's own fault, and counts against it like data that can't be used.
-            catch_unwind(AssertUnwindSafe(|| consider(progress, candidates, &groups, &clock)))
-                .map_err(|_| StoreError::Refused("a panic while recipients and channels were decided".to_owned()))?;
+            catch_unwind(AssertUnwindSafe(|| consider(progress, candidates, &groups, &clock))).map_err(
+                |_| StoreError::Refused("a panic while recipients and channels were decided".to_owned()),
+            )?;
         }
     }
     let finished =
@@ -169,6 +170,7 @@ pub async fn explain_user(
     let groups = claim.groups(entity.iter().cloned().collect()).await?;
     let member_of = candidate.recipient.group();
     let group = groups.get(&member_of).cloned().unwrap_or_default();
-    let rulings = decide_channels(situation, &candidate, &member_of, &group, target.scope, &mut Tally::default());
+    let rulings =
+        decide_channels(situation, &candidate, &member_of, &group, target.scope, &mut Tally::default());
     Ok(Some(Decision::new(&candidate.recipient, rulings, &target.audience)))
 }

@@ -34,7 +34,8 @@ impl StepClock {
     /// Whether more work here would keep others waiting. The wall clock is cheap to read, but a thread that had to wait for a core has
     /// not worked for long.
     pub fn is_long(&self) -> bool {
-        self.resumed.elapsed() >= MAX_INLINE && thread_cpu_time().saturating_sub(self.cpu_at_resume) >= MAX_INLINE
+        self.resumed.elapsed() >= MAX_INLINE
+            && thread_cpu_time().saturating_sub(self.cpu_at_resume) >= MAX_INLINE
     }
 
     pub fn is_over(&self) -> bool {

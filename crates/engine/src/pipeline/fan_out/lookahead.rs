@@ -74,13 +74,19 @@ impl Lookahead {
             Ok(decided.into_iter().next().flatten())
         };
         let deciding = AbortOnDropHandle::new(tokio::spawn(Timed::new("fan_out", deciding)));
-        let step = NextStep { cursor: cursor.clone(), rules, recipient_limit, begun: Instant::now(), deciding };
+        let step =
+            NextStep { cursor: cursor.clone(), rules, recipient_limit, begun: Instant::now(), deciding };
         self.0.insert(event.seq, step);
     }
 
     /// What was decided for the step that this claim is about, if anything was. What went wrong with it will go wrong again where
     /// it is told.
-    pub async fn take(&mut self, event: &ClaimedEvent, rules: &Arc<Rules>, recipient_limit: usize) -> Option<Decided> {
+    pub async fn take(
+        &mut self,
+        event: &ClaimedEvent,
+        rules: &Arc<Rules>,
+        recipient_limit: usize,
+    ) -> Option<Decided> {
         let step = self.0.remove(&event.seq)?;
         let is_next = event.cursor.as_ref() == Some(&step.cursor)
             && Arc::ptr_eq(rules, &step.rules)

@@ -25,7 +25,7 @@ use crate::pipeline::fan_out::backpressure::QueueCapacity;
 use crate::pipeline::fan_out::burst::BurstDetector;
 use crate::pipeline::fan_out::lookahead::{Lookahead, max_step_recipients};
 use crate::pipeline::publish::Handover;
-use crate::telemetry::{FAN_OUT_EVENTS, FAN_OUT_ROWS, count_duplicates, count_dead_letters, count_lost};
+use crate::telemetry::{FAN_OUT_EVENTS, FAN_OUT_ROWS, count_dead_letters, count_duplicates, count_lost};
 use crate::{Engine, Role};
 use batch::{Batch, LARGE, Share, has_begun};
 
@@ -62,7 +62,12 @@ pub struct Report {
     pub more: bool,
 }
 
-pub async fn run(engine: Engine, handover: Handover, batch_in_progress: Arc<BatchInProgress>, stop: CancellationToken) {
+pub async fn run(
+    engine: Engine,
+    handover: Handover,
+    batch_in_progress: Arc<BatchInProgress>,
+    stop: CancellationToken,
+) {
     let mut stage = FanOut::new(engine.clone(), handover);
     let mut backoff = Backoff::new();
     let mut burst = BurstDetector::new(&engine.signals.burst);
@@ -157,7 +162,12 @@ impl Drop for BatchGuard<'_> {
 
 /// Beside the other loop: takes what came while that one is in the middle of something longer. What is urgent first, and of the rest little
 /// at a time, so that it is soon there again.
-pub async fn run_urgent_worker(engine: Engine, handover: Handover, batch_in_progress: Arc<BatchInProgress>, stop: CancellationToken) {
+pub async fn run_urgent_worker(
+    engine: Engine,
+    handover: Handover,
+    batch_in_progress: Arc<BatchInProgress>,
+    stop: CancellationToken,
+) {
     let mut stage = FanOut::new(engine.clone(), handover);
     while !stop.is_cancelled() {
         tokio::select! {
@@ -225,7 +235,9 @@ impl FanOut {
         let probe = blocked && self.handover.may_probe();
         let claim = match (blocked, probe) {
             (false, _) => Claim::Fresh { limit },
-            (true, true) => Claim::Fresh { limit: self.events_for_rows(ROWS_PER_PROBE).clamp(1, SMALL_BATCH.min(limit)) },
+            (true, true) => {
+                Claim::Fresh { limit: self.events_for_rows(ROWS_PER_PROBE).clamp(1, SMALL_BATCH.min(limit)) }
+            }
             (true, false) => Claim::Urgent { limit },
         };
         let mut report = self.step(claim, MAX_RECIPIENTS).await?;
@@ -319,7 +331,11 @@ impl FanOut {
         Ok(())
     }
 
-    async fn batch(&mut self, mut claim: Box<dyn FanOutClaim>, recipient_limit: usize) -> Result<Batch, StoreError> {
+    async fn batch(
+        &mut self,
+        mut claim: Box<dyn FanOutClaim>,
+        recipient_limit: usize,
+    ) -> Result<Batch, StoreError> {
         let events = claim.events().to_vec();
         let to_decide: Vec<&ClaimedEvent> =
             events.iter().filter(|e| !e.known && e.cancelled.is_none()).collect();
@@ -369,7 +385,8 @@ impl FanOut {
         let mut chunks = publish::chunks(std::mem::take(&mut batch.rows), self.engine.config.publish.batch);
         let slots = self.handover.reserve(chunks.iter_mut());
         let waiting: Vec<String> = chunks.iter().filter(|c| !c.leased).map(|c| c.queue.clone()).collect();
-        let full_queues = chunks.iter().map(|chunk| &chunk.queue).filter(|queue| !self.handover.has_capacity(queue));
+        let full_queues =
+            chunks.iter().map(|chunk| &chunk.queue).filter(|queue| !self.handover.has_capacity(queue));
         batch.report.full_queues = full_queues.cloned().collect();
         let failed_rows = std::mem::take(&mut batch.failed_rows);
         // Whose last row may have been received, or failed, already.

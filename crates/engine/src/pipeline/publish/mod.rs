@@ -355,7 +355,9 @@ pub async fn publish(
     chunks: Vec<Chunk>,
     stop: &CancellationToken,
 ) -> Result<PublishOutcome, PublishError> {
-    let Some(queue) = chunks.first().map(|chunk| chunk.queue.clone()) else { return Ok(PublishOutcome::Done) };
+    let Some(queue) = chunks.first().map(|chunk| chunk.queue.clone()) else {
+        return Ok(PublishOutcome::Done);
+    };
     let rows = chunks.iter().flat_map(|chunk| &chunk.rows);
     let encoded = |ChunkRow { row, event }: &ChunkRow| Message {
         id: row.key.to_string(),

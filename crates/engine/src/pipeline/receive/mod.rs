@@ -22,7 +22,7 @@ use crate::lease_deadline::LeaseDeadline;
 use crate::pipeline::MAX_FAILURES;
 use crate::pipeline::send::InFlightQueue;
 use crate::telemetry::stage_cpu::Timed;
-use crate::telemetry::{RECEIVED, count_duplicates, count_dead_letters, count_sends};
+use crate::telemetry::{RECEIVED, count_dead_letters, count_duplicates, count_sends};
 
 const FORGED: &str = "UNKNOWN_MESSAGE";
 const UNREADABLE: &str = "UNREADABLE_MESSAGE";
@@ -115,7 +115,12 @@ impl Pace {
 }
 
 impl<'a> Batches<'a> {
-    fn new(engine: &'a Engine, in_flight: &'a Arc<InFlightQueue>, queue: &str, stop: &'a CancellationToken) -> Self {
+    fn new(
+        engine: &'a Engine,
+        in_flight: &'a Arc<InFlightQueue>,
+        queue: &str,
+        stop: &'a CancellationToken,
+    ) -> Self {
         Batches {
             engine,
             in_flight,
@@ -184,7 +189,11 @@ async fn acknowledge(
 }
 
 /// Writes a batch; what can't be read or is unknown becomes a dead letter, and the rest goes on.
-pub async fn receive(engine: &Engine, in_flight: &InFlightQueue, deliveries: &[Delivery]) -> Result<(), StoreError> {
+pub async fn receive(
+    engine: &Engine,
+    in_flight: &InFlightQueue,
+    deliveries: &[Delivery],
+) -> Result<(), StoreError> {
     let mut keys = Vec::with_capacity(deliveries.len());
     let mut failed = Vec::new();
     for delivery in deliveries {

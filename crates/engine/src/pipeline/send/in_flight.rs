@@ -264,7 +264,8 @@ impl InFlightQueue {
             jobs.iter().map(count).collect()
         };
         for (job, lease) in jobs.into_iter().zip(leases) {
-            let claim_guard = ClaimGuard { claims: Arc::clone(&self.open_claims), claim: job.claim, settled: false };
+            let claim_guard =
+                ClaimGuard { claims: Arc::clone(&self.open_claims), claim: job.claim, settled: false };
             let permit = permits.permits.get_mut(job.key.channel).as_mut().and_then(|permit| permit.split(1));
             let Some(permit) = permit else { continue };
             let in_flight = self.channels.get(job.key.channel);
@@ -396,7 +397,12 @@ pub mod tests {
         };
         let permit = permits.try_acquire_owned().expect("there is a place");
         let claim_guard = ClaimGuard { claims: OpenClaims::default(), claim: job.claim, settled: false };
-        Claimed { job, lease: Arc::new(ClaimLease::new(LeaseDeadline::after(lease))), claim_guard, _permit: permit }
+        Claimed {
+            job,
+            lease: Arc::new(ClaimLease::new(LeaseDeadline::after(lease))),
+            claim_guard,
+            _permit: permit,
+        }
     }
 
     #[test]

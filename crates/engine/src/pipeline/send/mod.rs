@@ -23,7 +23,7 @@ use crate::blocking::Renderings;
 use crate::lease_deadline::LeaseDeadline;
 use in_flight::Lane;
 use render::{Contents, Written};
-use renew::{AttemptLease, Answers};
+use renew::{Answers, AttemptLease};
 
 pub use in_flight::{Attempted, Claimed, InFlightQueue, OutcomeReceiver, Permits, Unsettled};
 
@@ -35,7 +35,8 @@ const CONTENTS_BATCH: u16 = 100;
 pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, channel: Channel, drain: CancellationToken) {
     let Some(chain) = engine.providers.get(channel).cloned() else { return drain.cancelled().await };
     let channel_queue = in_flight.channel(channel);
-    let ((high_sender, high), (others_sender, others)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let ((high_sender, high), (others_sender, others)) =
+        (mpsc::unbounded_channel(), mpsc::unbounded_channel());
     let stage = Stage { engine: &engine, in_flight: &in_flight, chain: &chain, drain: &drain };
     // Each lane has its own room ahead, so that what is urgent does not wait for it.
     tokio::join!(
@@ -67,7 +68,8 @@ impl Stage<'_> {
         loop {
             let mut batch = Vec::new();
             let next = async {
-                let lookahead = Arc::clone(&lookahead_permits).acquire_many_owned(CONTENTS_BATCH.into()).await;
+                let lookahead =
+                    Arc::clone(&lookahead_permits).acquire_many_owned(CONTENTS_BATCH.into()).await;
                 lane.recv_many(&mut batch, CONTENTS_BATCH.into()).await;
                 lookahead.ok()
             };
@@ -102,10 +104,13 @@ impl Stage<'_> {
                     batches.extend(batch.into_iter().rev().map(|claimed| vec![claimed]));
                 }
                 Err(StoreError::Refused(error)) => {
-                    let error = format!("the recipient or the event could not be read from the database: {error}");
+                    let error =
+                        format!("the recipient or the event could not be read from the database: {error}");
                     for claimed in batch {
                         let outcome = Outcome::Retry { after: None, error: error.clone() };
-                        self.in_flight.outcome_queue.push(Attempted::without_provider(claimed, self.chain, outcome));
+                        self.in_flight
+                            .outcome_queue
+                            .push(Attempted::without_provider(claimed, self.chain, outcome));
                     }
                 }
                 Err(error) => {
@@ -144,7 +149,8 @@ impl Stage<'_> {
                 () = self.drain.cancelled() => break,
                 Some(next) = next => next,
             };
-            let (engine, chain, outcome_queue) = (self.engine.clone(), Arc::clone(self.chain), self.in_flight.outcome_queue.clone());
+            let (engine, chain, outcome_queue) =
+                (self.engine.clone(), Arc::clone(self.chain), self.in_flight.outcome_queue.clone());
             let answers = Arc::clone(&self.in_flight.answers);
             self.in_flight.attempts.spawn(async move {
                 outcome_queue.push(attempt(&engine, &chain, ready, permit, &answers).await);
@@ -195,7 +201,7 @@ async fn sent_by_other(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<
     }
     Ok(match engine.store.claim_post(job).await? {
         Post::Mine => None,
-        Post::Done(other) => Some(Outcome::Sent { external_id: Some(format!("sent with {other} (asserted: crates/server/tests/interface/slack.rs:57 `starts_with("posted for ")`)")) }),
+        Post::Done(other) => Some(Outcome::Sent { external_id: Some(format!("sent by {other}")) }),
         // How long they may wait for a busy webhook counts from here: if the other one gives up, they do not all begin anew.
         Post::Open if job.history.deferral.is_none() => {
             let error = "waiting for the send of another recipient, which uses the same webhook".to_owned();
@@ -256,7 +262,12 @@ async fn ask(
 }
 
 /// Picks up what waits in the database: retries, what found no room, and what a dead instance left.
-pub async fn run_due(engine: Engine, in_flight: Arc<InFlightQueue>, channel: Channel, stop: CancellationToken) {
+pub async fn run_due(
+    engine: Engine,
+    in_flight: Arc<InFlightQueue>,
+    channel: Channel,
+    stop: CancellationToken,
+) {
     let mut backoff = Backoff::new();
     let mut next = Next::Unknown;
     while !stop.is_cancelled() {
