@@ -96,9 +96,9 @@ pub trait Store:
 
     /// Lets producers know for a while, where the database can, that they need not tell of each event: whoever asks for it looks all the time. Comes
     /// back when that is not so any more, or soon. Nothing depends on it.
-    async fn spare_signals(&self, mut asked_for: watch::Receiver<bool>) -> Result<(), StoreError> {
+    async fn suppress_notify(&self, mut requested: watch::Receiver<bool>) -> Result<(), StoreError> {
         // Nobody who could ask any more is the same as nobody who does.
-        asked_for.wait_for(|asked_for| !*asked_for).await.ok();
+        requested.wait_for(|requested| !*requested).await.ok();
         Ok(())
     }
 

@@ -38,7 +38,7 @@ const ALONE: [(&str, &str); 21] = [
     ("sql/dead_letter/lock_replay.sql", "SQLite has one writer"),
     ("sql/outbox/lock_republish.sql", "SQLite has one writer"),
     ("sql/retain/lock_retain.sql", "SQLite has one writer"),
-    ("sql/signal/lock_signals.sql", "SQLite notifies nobody"),
+    ("sql/signal/lock_suppress_notify.sql", "SQLite notifies nobody"),
     ("sql/database/now.sql", "SQLite has no clock of its own"),
     ("sql/rule/recipient_kind.sql", "only PostgreSQL may have a view in the place of the table"),
     ("sql/signal/tell.sql", "SQLite has no other instances"),

@@ -65,9 +65,9 @@ pub struct PostgresConfig {
 }
 
 /// For so long at a time producers need not tell of events.
-const SPARED: Duration = Duration::from_secs(1);
+const SUPPRESS_PERIOD: Duration = Duration::from_secs(1);
 /// With fewer connections than these, none is spent on that.
-const CONNECTIONS_TO_SPARE: usize = 8;
+const MIN_CONNECTIONS_TO_SUPPRESS: usize = 8;
 
 impl PostgresConfig {
     /// What can be told without connecting: the URLs make sense, and the authorities can be read.
@@ -184,17 +184,17 @@ impl Store for Postgres {
 
     /// The lock goes with a transaction and not with a connection, since that may be a pooler's; the transaction sees and writes nothing, so it holds
     /// up nobody, and is short, since some servers end those that wait for long.
-    async fn spare_signals(&self, mut asked_for: watch::Receiver<bool>) -> Result<(), StoreError> {
-        let over = asked_for.wait_for(|asked_for| !*asked_for);
-        let over = tokio::time::timeout(SPARED, over);
-        if self.pool.status().max_size < CONNECTIONS_TO_SPARE {
-            over.await.ok();
+    async fn suppress_notify(&self, mut requested: watch::Receiver<bool>) -> Result<(), StoreError> {
+        let no_longer_requested = requested.wait_for(|requested| !*requested);
+        let no_longer_requested = tokio::time::timeout(SUPPRESS_PERIOD, no_longer_requested);
+        if self.pool.status().max_size < MIN_CONNECTIONS_TO_SUPPRESS {
+            no_longer_requested.await.ok();
             return Ok(());
         }
         let transaction = self.begin().await?;
         // Where another instance has it, that is as good. Not prepared: that would keep its snapshot until the end, and vacuum from what went since.
-        transaction.batch_execute(statement::LOCK_SIGNALS).await?;
-        over.await.ok();
+        transaction.batch_execute(statement::LOCK_SUPPRESS_NOTIFY).await?;
+        no_longer_requested.await.ok();
         transaction.commit().await
     }
 

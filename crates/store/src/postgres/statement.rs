@@ -136,7 +136,7 @@ statements! {
     RECIPIENT_KIND = "rule/recipient_kind";
     RULE_VERSION = "rule/rule_version";
 
-    LOCK_SIGNALS = "signal/lock_signals";
+    LOCK_SUPPRESS_NOTIFY = "signal/lock_suppress_notify";
     TELL = "signal/tell";
 
     NOW = "database/now";

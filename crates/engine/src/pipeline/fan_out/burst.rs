@@ -57,7 +57,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
     let mut is_on = engine.signals.burst.subscribe();
     let suppress = async {
         while is_on.wait_for(|is_on| *is_on).await.is_ok() {
-            if let Err(error) = engine.store.spare_signals(is_on.clone()).await {
+            if let Err(error) = engine.store.suppress_notify(is_on.clone()).await {
                 tracing::debug!(%error, "notifications could not be suppressed; producers keep sending one per event");
                 tokio::time::sleep(PAUSE).await;
             }

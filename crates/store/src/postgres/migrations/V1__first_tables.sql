@@ -66,14 +66,14 @@ CREATE TRIGGER sort_into_lane BEFORE INSERT ON campanile.event_outbox
 -- Answers whether the event is new. A transaction that emits many events notifies once.
 --
 -- NOTIFY makes transactions commit one after the other, over the whole server.
--- So nobody notifies while an instance polls every few milliseconds: it holds the lock `campanile.signals` meanwhile.
+-- So nobody notifies while an instance polls every few milliseconds: it holds the lock `campanile.suppress_notify` meanwhile.
 -- The function tests that lock by taking it, and gives it back at once.
 -- So the answer depends neither on the length of the transaction nor on other producers that test it.
 CREATE FUNCTION campanile.emit(event_id text, event_type text, aggregate_type text, aggregate_id text, payload jsonb,
                                priority text DEFAULT NULL, occurred_at timestamptz DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
 DECLARE
-    signals CONSTANT bigint := hashtextextended('campanile.signals', 0);
+    suppress_lock CONSTANT bigint := hashtextextended('campanile.suppress_notify', 0);
 BEGIN
     -- An id whose event is long gone is still known.
     PERFORM 1 FROM campanile.processed_event p WHERE p.event_id = emit.event_id;
@@ -88,8 +88,8 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    IF pg_try_advisory_lock_shared(signals) THEN
-        PERFORM pg_advisory_unlock_shared(signals);
+    IF pg_try_advisory_lock_shared(suppress_lock) THEN
+        PERFORM pg_advisory_unlock_shared(suppress_lock);
         PERFORM pg_notify('campanile', '');
     END IF;
     RETURN true;

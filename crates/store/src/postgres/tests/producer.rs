@@ -155,44 +155,44 @@ async fn an_engine_that_listens_is_woken() {
 }
 
 #[tokio::test]
-async fn who_looks_all_the_time_is_not_notified() {
+async fn who_polls_all_the_time_is_not_notified() {
     let database = Database::new().await;
     let (_listener, mut heard) = listening(&database).await;
-    let (looks, client) = (super::connect(&database.url).await, super::connect(&database.url).await);
-    looks.batch_execute(&format!("BEGIN; {}", statement::LOCK_SIGNALS)).await.unwrap();
+    let (suppressor, client) = (super::connect(&database.url).await, super::connect(&database.url).await);
+    suppressor.batch_execute(&format!("BEGIN; {}", statement::LOCK_SUPPRESS_NOTIFY)).await.unwrap();
     assert!(is_new(&client, EMIT).await);
-    looks.batch_execute("COMMIT; NOTIFY campanile, 'not any more'").await.unwrap();
+    suppressor.batch_execute("COMMIT; NOTIFY campanile, 'not any more'").await.unwrap();
     assert!(is_new(&client, &EMIT.replace("'a'", "'b'")).await);
     assert_eq!(
         (heard.recv().await.unwrap(), heard.recv().await.unwrap()),
         ("not any more".to_owned(), String::new())
     );
-    let held = client.query_one(SIGNAL_LOCKS, &[]).await.unwrap();
+    let held = client.query_one(ADVISORY_LOCKS, &[]).await.unwrap();
     assert_eq!(held.get::<_, i64>(0), 0, "who asks whether it is held keeps nothing");
 }
 
-const SIGNAL_LOCKS: &str = "SELECT count(*) FROM pg_locks
+const ADVISORY_LOCKS: &str = "SELECT count(*) FROM pg_locks
      WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 #[tokio::test]
-async fn an_engine_says_as_long_as_it_looks_all_the_time() {
+async fn an_engine_says_as_long_as_it_polls_all_the_time() {
     let database = Database::new().await;
     let (store, other) = (database.open().await, database.open().await);
-    let (looks, asked_for) = watch::channel(true);
-    let sparing = [store, other].map(|store| {
-        let asked_for = asked_for.clone();
+    let (suppressor, requested) = watch::channel(true);
+    let suppressing = [store, other].map(|store| {
+        let requested = requested.clone();
         tokio::spawn(async move {
-            while *asked_for.borrow() {
-                store.spare_signals(asked_for.clone()).await.unwrap();
+            while *requested.borrow() {
+                store.suppress_notify(requested.clone()).await.unwrap();
             }
         })
     });
-    eventually("the lock", async || (database.count(SIGNAL_LOCKS).await > 0).then_some(())).await;
-    looks.send_replace(false);
-    for ended in sparing {
+    eventually("the lock", async || (database.count(ADVISORY_LOCKS).await > 0).then_some(())).await;
+    suppressor.send_replace(false);
+    for ended in suppressing {
         ended.await.unwrap();
     }
-    assert_eq!(database.count(SIGNAL_LOCKS).await, 0);
+    assert_eq!(database.count(ADVISORY_LOCKS).await, 0);
 }
 
 #[tokio::test]
