@@ -90,7 +90,7 @@ pub trait Store:
     async fn identity(&self) -> Result<String, StoreError>;
 
     /// Tells other instances, where the database can. Nothing depends on it.
-    async fn tell(&self, _signal: Signal) -> Result<(), StoreError> {
+    async fn notify(&self, _signal: Signal) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -103,7 +103,7 @@ pub trait Store:
     }
 
     /// What others tell, where the database can.
-    fn hear(&self) -> Option<Receiver<Signal>> {
+    fn subscribe(&self) -> Option<Receiver<Signal>> {
         None
     }
 }

@@ -41,7 +41,7 @@ const ALONE: [(&str, &str); 21] = [
     ("sql/signal/lock_suppress_notify.sql", "SQLite notifies nobody"),
     ("sql/database/now.sql", "SQLite has no clock of its own"),
     ("sql/rule/recipient_kind.sql", "only PostgreSQL may have a view in the place of the table"),
-    ("sql/signal/tell.sql", "SQLite has no other instances"),
+    ("sql/signal/notify.sql", "SQLite has no other instances"),
 ];
 
 pub fn check_twins(files: &[File]) -> Vec<Violation> {

@@ -67,7 +67,7 @@ pub async fn run_notify(engine: Engine, stop: CancellationToken) {
             () = engine.pending_signals.more.notified() => {}
         }
         for signal in engine.pending_signals.take() {
-            if let Err(error) = engine.store.tell(signal).await {
+            if let Err(error) = engine.store.notify(signal).await {
                 tracing::debug!(%error, ?signal, "could not notify other instances; they find the work by polling");
             }
         }
@@ -76,7 +76,7 @@ pub async fn run_notify(engine: Engine, stop: CancellationToken) {
 }
 
 pub async fn run_subscribe(engine: Engine, stop: CancellationToken) {
-    let Some(mut signals) = engine.store.hear() else { return stop.cancelled().await };
+    let Some(mut signals) = engine.store.subscribe() else { return stop.cancelled().await };
     loop {
         let signal = tokio::select! {
             () = stop.cancelled() => return,

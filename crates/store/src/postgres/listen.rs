@@ -10,19 +10,19 @@ use tokio_postgres::AsyncMessage;
 use super::connect::Server;
 use crate::Signal;
 
-const PAUSE: Duration = Duration::from_secs(5);
+const RECONNECT_DELAY: Duration = Duration::from_secs(5);
 /// Signals that nobody took yet; older ones are told again as one.
-const BACKLOG: usize = 16;
+const CHANNEL_CAPACITY: usize = 16;
 
 /// Listens until it is dropped.
 #[derive(Debug)]
 pub struct Listener {
     task: JoinHandle<()>,
-    heard: Sender<Signal>,
+    sender: Sender<Signal>,
 }
 
 /// What a notification says.
-pub fn word(signal: Signal) -> &'static str {
+pub fn payload(signal: Signal) -> &'static str {
     match signal {
         Signal::Events => "",
         Signal::Chunks => "chunks",
@@ -32,21 +32,21 @@ pub fn word(signal: Signal) -> &'static str {
 
 impl Listener {
     pub fn start(server: Server) -> Self {
-        let (heard, _) = broadcast::channel(BACKLOG);
-        let teller = heard.clone();
+        let (sender, _) = broadcast::channel(CHANNEL_CAPACITY);
+        let publisher = sender.clone();
         let task = tokio::spawn(async move {
             loop {
-                if let Err(error) = listen(&server, &teller).await {
+                if let Err(error) = listen(&server, &publisher).await {
                     tracing::warn!(%error, "the LISTEN connection failed; polling until it is re-established");
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RECONNECT_DELAY).await;
             }
         });
-        Listener { task, heard }
+        Listener { task, sender }
     }
 
-    pub fn hear(&self) -> Receiver<Signal> {
-        self.heard.subscribe()
+    pub fn subscribe(&self) -> Receiver<Signal> {
+        self.sender.subscribe()
     }
 }
 
@@ -56,26 +56,28 @@ impl Drop for Listener {
     }
 }
 
-async fn listen(server: &Server, heard: &Sender<Signal>) -> Result<(), tokio_postgres::Error> {
+async fn listen(server: &Server, sender: &Sender<Signal>) -> Result<(), tokio_postgres::Error> {
     let (client, mut connection) = server.config.connect(server.tls.clone()).await?;
-    let told = async {
+    let received = async {
         while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notification(told) = message? {
+            if let AsyncMessage::Notification(notification) = message? {
                 // An error means that nobody listens just now.
-                Signal::ALL.into_iter().filter(|signal| word(*signal) == told.payload()).for_each(|signal| {
-                    drop(heard.send(signal));
-                });
+                Signal::ALL.into_iter().filter(|signal| payload(*signal) == notification.payload()).for_each(
+                    |signal| {
+                        drop(sender.send(signal));
+                    },
+                );
             }
         }
         Ok(())
     };
     // The connection works only while it is polled, so both go on at once; the client is kept, or the connection would end.
-    let asked = async {
+    let listening = async {
         client.batch_execute("LISTEN campanile").await?;
         std::future::pending().await
     };
     tokio::select! {
-        told = told => told,
-        asked = asked => asked,
+        received = received => received,
+        listening = listening => listening,
     }
 }

@@ -178,8 +178,8 @@ impl Store for Postgres {
         Ok(identity(&[read::get(row, "applied_on")?, read::get(row, "database")?]))
     }
 
-    async fn tell(&self, signal: Signal) -> Result<(), StoreError> {
-        self.execute(statement::TELL, &[&listen::word(signal)]).await.map(drop)
+    async fn notify(&self, signal: Signal) -> Result<(), StoreError> {
+        self.execute(statement::NOTIFY, &[&listen::payload(signal)]).await.map(drop)
     }
 
     /// The lock goes with a transaction and not with a connection, since that may be a pooler's; the transaction sees and writes nothing, so it holds
@@ -198,8 +198,8 @@ impl Store for Postgres {
         transaction.commit().await
     }
 
-    fn hear(&self) -> Option<Receiver<Signal>> {
-        Some(self.listener.hear())
+    fn subscribe(&self) -> Option<Receiver<Signal>> {
+        Some(self.listener.subscribe())
     }
 }
 

@@ -137,7 +137,7 @@ statements! {
     RULE_VERSION = "rule/rule_version";
 
     LOCK_SUPPRESS_NOTIFY = "signal/lock_suppress_notify";
-    TELL = "signal/tell";
+    NOTIFY = "signal/notify";
 
     NOW = "database/now";
     TABLES_MADE_AT = "database/tables_made_at";

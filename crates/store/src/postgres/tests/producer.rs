@@ -113,31 +113,31 @@ async fn emit_knows_an_id_whose_event_is_long_gone() {
 /// Somebody who listens, and what they hear.
 async fn listening(database: &Database) -> (Client, UnboundedReceiver<String>) {
     let (listener, mut connection) = tokio_postgres::connect(&database.url, NoTls).await.unwrap();
-    let (told, heard) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, notifications) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notification(notification) = message {
-                told.send(notification.payload().to_owned()).unwrap();
+                sender.send(notification.payload().to_owned()).unwrap();
             }
         }
     });
     listener.batch_execute("LISTEN campanile").await.unwrap();
-    (listener, heard)
+    (listener, notifications)
 }
 
 #[tokio::test]
 async fn a_transaction_notifies_once_and_only_when_it_commits() {
     let database = Database::new().await;
-    let (listener, mut heard) = listening(&database).await;
+    let (listener, mut notifications) = listening(&database).await;
     let client = super::connect(&database.url).await;
     client.batch_execute(&format!("BEGIN; {EMIT}; ROLLBACK")).await.unwrap();
     client.batch_execute(&format!("BEGIN; {EMIT}; {}", EMIT.replace("'a'", "'b'"))).await.unwrap();
     listener.batch_execute("SELECT 1").await.unwrap();
-    assert!(heard.try_recv().is_err(), "nothing is committed yet");
+    assert!(notifications.try_recv().is_err(), "nothing is committed yet");
     client.batch_execute("COMMIT").await.unwrap();
     client.batch_execute("NOTIFY campanile, 'the end'").await.unwrap();
     assert_eq!(
-        (heard.recv().await.unwrap(), heard.recv().await.unwrap()),
+        (notifications.recv().await.unwrap(), notifications.recv().await.unwrap()),
         (String::new(), "the end".to_owned())
     );
 }
@@ -146,7 +146,7 @@ async fn a_transaction_notifies_once_and_only_when_it_commits() {
 async fn an_engine_that_listens_is_woken() {
     let database = Database::new().await;
     let store = database.open().await;
-    let mut signals = store.hear().unwrap();
+    let mut signals = store.subscribe().unwrap();
     let listens = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = 'LISTEN campanile'
                    AND state = 'idle'";
     eventually("a listener", async || (database.count(listens).await > 0).then_some(())).await;
@@ -157,14 +157,14 @@ async fn an_engine_that_listens_is_woken() {
 #[tokio::test]
 async fn who_polls_all_the_time_is_not_notified() {
     let database = Database::new().await;
-    let (_listener, mut heard) = listening(&database).await;
+    let (_listener, mut notifications) = listening(&database).await;
     let (suppressor, client) = (super::connect(&database.url).await, super::connect(&database.url).await);
     suppressor.batch_execute(&format!("BEGIN; {}", statement::LOCK_SUPPRESS_NOTIFY)).await.unwrap();
     assert!(is_new(&client, EMIT).await);
     suppressor.batch_execute("COMMIT; NOTIFY campanile, 'not any more'").await.unwrap();
     assert!(is_new(&client, &EMIT.replace("'a'", "'b'")).await);
     assert_eq!(
-        (heard.recv().await.unwrap(), heard.recv().await.unwrap()),
+        (notifications.recv().await.unwrap(), notifications.recv().await.unwrap()),
         ("not any more".to_owned(), String::new())
     );
     let held = client.query_one(ADVISORY_LOCKS, &[]).await.unwrap();
