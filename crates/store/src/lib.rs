@@ -54,8 +54,8 @@ pub use outbox::{ChunkId, LostFrom, OutboxStore, Republished};
 pub use retain::{Horizon, RetainStore, Retained};
 pub use row::{JsonRow, RowFilter, RowStore, Table};
 pub use send::{
-    Capture, ClaimId, DeadLetter, Devices, ExpiredClaim, FailedMessage, NewSend, Post, PublishStamp, Receipt,
-    Received, ReceivedKey, SendJob, SendStore, Settled, Settlement,
+    AddressClaim, Capture, ClaimId, DeadLetter, Devices, ExpiredClaim, FailedMessage, NewSend, PublishStamp,
+    Receipt, Received, ReceivedKey, SendJob, SendStore, Settled, Settlement,
 };
 pub use trace::{EventFilter, Trace, TraceFilter, TraceStore};
 pub use waiting::{OldestWaiting, WaitingStore};

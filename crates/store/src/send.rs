@@ -215,7 +215,7 @@ impl Settlement {
     }
 
     /// The webhook that it was to be posted to, and was not. After a crash it may have been, and nobody posts it again.
-    pub(crate) fn post_given_up(&self) -> Option<String> {
+    pub(crate) fn released_address(&self) -> Option<String> {
         let certain = self.code().is_some_and(|code| code != CRASHED);
         (certain && self.job.key.channel == Channel::Slack).then(|| address_hash(&self.job.address))
     }
@@ -271,26 +271,26 @@ pub struct Settled {
 
 /// Who posts an event to a webhook that several recipients share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Post {
+pub enum AddressClaim {
     /// The send that asked.
-    Mine,
+    Held,
     /// The send of this notification has posted it.
-    Done(NotificationId),
+    Sent(NotificationId),
     /// Another has asked before and is not done yet; or the send that asks is not being sent any more.
-    Open,
+    Pending,
     /// The one that asked before may have posted it, or not: nobody can know.
-    Lost(NotificationId),
+    Unknown(NotificationId),
 }
 
-impl Post {
+impl AddressClaim {
     /// By the send that asked first. One that failed for certain has given it up, so that it is not here any more.
-    pub(crate) fn of(holder: NotificationId, status: Option<SendStatus>, asking: NotificationId) -> Self {
+    pub(crate) fn of(holder: NotificationId, status: Option<SendStatus>, applicant: NotificationId) -> Self {
         match status {
-            _ if holder == asking => Post::Mine,
-            Some(SendStatus::Sent) => Post::Done(holder),
-            Some(SendStatus::Due | SendStatus::Sending) => Post::Open,
+            _ if holder == applicant => AddressClaim::Held,
+            Some(SendStatus::Sent) => AddressClaim::Sent(holder),
+            Some(SendStatus::Due | SendStatus::Sending) => AddressClaim::Pending,
             Some(SendStatus::Failed | SendStatus::InDoubt | SendStatus::Cancelled) | None => {
-                Post::Lost(holder)
+                AddressClaim::Unknown(holder)
             }
         }
     }
@@ -427,10 +427,10 @@ pub trait SendStore {
 
     /// Asks to post an event to the job's webhook: of all sends that ask, one is told that it is theirs to do, however often it asks,
     /// for as long as its claim holds. A send that fails gives it up again, unless it may have posted.
-    async fn claim_post(&self, job: &SendJob) -> Result<Post, StoreError>;
+    async fn claim_address(&self, job: &SendJob) -> Result<AddressClaim, StoreError>;
 
     /// Whether the job may have been posted under the claim that it holds: it asked to, and was told that it is theirs.
-    async fn may_have_posted(&self, job: &SendJob) -> Result<bool, StoreError>;
+    async fn may_have_sent(&self, job: &SendJob) -> Result<bool, StoreError>;
 
     /// Keeps what a provider says of a message, where it is the one that we know of and nothing later is known; answers whether. The
     /// send's status stays.

@@ -251,7 +251,7 @@ pub async fn take_over_expired(engine: &Engine, in_flight: &InFlightQueue) -> Re
 /// not sent; and who posts to a webhook asks the store first, so without that it was not posted.
 async fn outcome_of_lost(engine: &Engine, job: &SendJob) -> Result<Outcome, StoreError> {
     let captures = engine.providers.get(job.key.channel).is_some_and(|chain| chain.captures());
-    if captures || (job.key.channel == Channel::Slack && !engine.store.may_have_posted(job).await?) {
+    if captures || (job.key.channel == Channel::Slack && !engine.store.may_have_sent(job).await?) {
         return Ok(Outcome::LET_GO);
     }
     Ok(Outcome::Unknown {

@@ -9,6 +9,7 @@
 
 mod accept;
 mod address;
+mod address_claim;
 mod candidates;
 mod claim;
 mod close;
@@ -20,7 +21,6 @@ mod doubt;
 pub(crate) mod given;
 mod hold;
 mod lease;
-mod post;
 mod publish;
 mod receipt;
 mod receive;
@@ -191,14 +191,14 @@ macro_rules! for_each_check {
             address::a_retry_knows_whether_another_device_was_told
             address::what_was_declared_dead_while_it_waited_is_left_out
             address::an_address_that_no_index_takes_is_not_kept_and_nothing_is_lost_by_it
-            post::the_first_that_asks_posts_and_the_others_wait_until_it_did
-            post::of_many_at_once_one_posts
-            post::another_event_or_webhook_is_posted_apart
-            post::who_failed_leaves_the_post_to_the_next
-            post::who_may_have_posted_keeps_the_post
-            post::who_lost_the_claim_gives_up_no_post
-            post::a_post_may_have_been_made_only_under_the_claim_that_asked_for_it
-            post::who_slept_past_its_claim_gets_no_post
+            address_claim::the_first_that_asks_sends_and_the_others_wait_until_it_did
+            address_claim::of_many_at_once_one_sends
+            address_claim::another_event_or_webhook_is_claimed_apart
+            address_claim::who_failed_leaves_the_address_to_the_next
+            address_claim::who_may_have_sent_keeps_the_address_claim
+            address_claim::who_lost_the_claim_releases_no_address_claim
+            address_claim::a_message_may_have_been_sent_only_under_the_claim_that_asked_for_it
+            address_claim::who_slept_past_its_claim_gets_no_address_claim
             receipt::a_receipt_is_kept_and_the_status_stays
             receipt::a_receipt_may_overtake_the_outcome
             receipt::a_receipt_of_another_message_is_left_alone

@@ -31,7 +31,7 @@ const TABLES: [&str; 11] = [
     "notification_channel_send",
     "send_attempt",
     "send_address",
-    "event_post",
+    "send_once",
     "captured_message",
     "dead_letter",
 ];
@@ -123,7 +123,7 @@ pub async fn an_old_event_goes_with_all_that_belongs_to_it(fixture: &Fixture) {
     let id = jobs[0].key.notification_id;
     fixture
         .execute(&format!(
-            "INSERT INTO event_post (event_id, address_hash, notification_id, at)
+            "INSERT INTO send_once (event_id, address_hash, notification_id, at)
              VALUES ('a', 'a hash', '{id}', '2026-01-01T00:00:00Z')"
         ))
         .await;

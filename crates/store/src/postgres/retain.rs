@@ -114,7 +114,7 @@ async fn delete_event(transaction: &Transaction, id: i64, budget: &mut Budget) -
         statement::DELETE_CAPTURED_OF,
         statement::DELETE_LETTERS_OF,
         statement::DELETE_SHARED_OF,
-        statement::DELETE_POSTS_OF,
+        statement::DELETE_SEND_ONCE_OF,
     ] {
         budget.spent += transaction.execute(sql, &[&id, &budget.left()]).await?;
         if budget.is_spent() {

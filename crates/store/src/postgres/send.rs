@@ -19,7 +19,7 @@ use super::transaction::Transaction;
 use super::{Params, Postgres, failed, prepare, query_prepared, read, settle, statement};
 use crate::send::address_hash;
 use crate::{
-    ClaimId, ExpiredClaim, FailedMessage, Instance, InstanceId, Post, Receipt, Received, ReceivedKey,
+    AddressClaim, ClaimId, ExpiredClaim, FailedMessage, Instance, InstanceId, Receipt, Received, ReceivedKey,
     SendJob, SendStore, Settled, Settlement, StoreError,
 };
 
@@ -97,26 +97,26 @@ impl SendStore for Postgres {
         settle::settle(self, &settlements, &finished, instance).await
     }
 
-    async fn claim_post(&self, job: &SendJob) -> Result<Post, StoreError> {
+    async fn claim_address(&self, job: &SendJob) -> Result<AddressClaim, StoreError> {
         let (event_id, hash) = (job.event_id.as_str(), address_hash(&job.address));
         let id = job.key.notification_id;
-        if let Some(row) = self.query(statement::POST_OF, &[&event_id, &hash]).await?.first() {
+        if let Some(row) = self.query(statement::ADDRESS_CLAIM_HOLDER, &[&event_id, &hash]).await?.first() {
             let holder = NotificationId(read::get(row, "notification_id")?);
-            let post = Post::of(holder, read::maybe_parsed(row, "status")?, id);
-            if post != Post::Mine {
-                return Ok(post);
+            let address_claim = AddressClaim::of(holder, read::maybe_parsed(row, "status")?, id);
+            if address_claim != AddressClaim::Held {
+                return Ok(address_claim);
             }
         }
         let params: Params = &[&event_id, &hash, &id.0, &job.claim.0];
-        let claimed = self.execute(statement::CLAIM_POST, params).await?;
-        Ok(if claimed > 0 { Post::Mine } else { Post::Open })
+        let claimed = self.execute(statement::CLAIM_ADDRESS, params).await?;
+        Ok(if claimed > 0 { AddressClaim::Held } else { AddressClaim::Pending })
     }
 
-    async fn may_have_posted(&self, job: &SendJob) -> Result<bool, StoreError> {
+    async fn may_have_sent(&self, job: &SendJob) -> Result<bool, StoreError> {
         let params: Params =
             &[&job.event_id.as_str(), &address_hash(&job.address), &job.key.notification_id.0, &job.claim.0];
-        let rows = self.query(statement::POSTED_UNDER, params).await?;
-        Ok(read::get::<i64>(read::only(&rows)?, "posted")? > 0)
+        let rows = self.query(statement::MAY_HAVE_SENT, params).await?;
+        Ok(read::get::<i64>(read::only(&rows)?, "claims")? > 0)
     }
 
     async fn note_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError> {

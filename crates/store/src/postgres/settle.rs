@@ -35,7 +35,7 @@ pub async fn settle(
             write_captured(&transaction, &held),
             write_addresses(&transaction, &held),
             write_dead_addresses(&transaction, &held),
-            give_up_posts(&transaction, &held),
+            release_address_claims(&transaction, &held),
             write_letters(&transaction, &letters),
         )?;
     }
@@ -200,18 +200,18 @@ async fn write_dead_addresses(transaction: &Transaction, held: &[&Settlement]) -
     transaction.execute(statement::INSERT_DEAD_ADDRESS, params).await.map(drop)
 }
 
-async fn give_up_posts(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
-    let (given_up, hashes): (Vec<&Settlement>, Vec<String>) =
-        held.iter().filter_map(|s| Some((*s, s.post_given_up()?))).unzip();
-    if given_up.is_empty() {
+async fn release_address_claims(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
+    let (released, hashes): (Vec<&Settlement>, Vec<String>) =
+        held.iter().filter_map(|s| Some((*s, s.released_address()?))).unzip();
+    if released.is_empty() {
         return Ok(());
     }
     let params: Params = &[
-        &column(&given_up, |s| s.job.event_id.as_str()),
+        &column(&released, |s| s.job.event_id.as_str()),
         &hashes,
-        &column(&given_up, |s| s.job.key.notification_id.0),
+        &column(&released, |s| s.job.key.notification_id.0),
     ];
-    transaction.execute(statement::GIVE_UP_POST, params).await.map(drop)
+    transaction.execute(statement::RELEASE_ADDRESS_CLAIM, params).await.map(drop)
 }
 
 pub async fn write_letters(transaction: &Transaction, letters: &[DeadLetter]) -> Result<(), StoreError> {

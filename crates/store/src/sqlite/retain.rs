@@ -119,7 +119,7 @@ fn delete_event(session: &Session, now: &str, id: i64, budget: &mut Budget) -> R
         statement::DELETE_CAPTURED_OF,
         statement::DELETE_LETTERS_OF,
         statement::DELETE_SHARED_OF,
-        statement::DELETE_POSTS_OF,
+        statement::DELETE_SEND_ONCE_OF,
     ] {
         let params = named_params! { ":id": id, ":limit": budget.left() };
         budget.spent += session.change(sql, params)?;

@@ -18,7 +18,7 @@ use super::session::Session;
 use super::{Sqlite, read, settle, statement};
 use crate::send::address_hash;
 use crate::{
-    ClaimId, ExpiredClaim, FailedMessage, Instance, InstanceId, NewSend, Post, Receipt, Received,
+    AddressClaim, ClaimId, ExpiredClaim, FailedMessage, Instance, InstanceId, NewSend, Receipt, Received,
     ReceivedKey, SendJob, SendStore, Settled, Settlement, StoreError,
 };
 
@@ -94,40 +94,40 @@ impl SendStore for Sqlite {
         .await
     }
 
-    async fn claim_post(&self, job: &SendJob) -> Result<Post, StoreError> {
+    async fn claim_address(&self, job: &SendJob) -> Result<AddressClaim, StoreError> {
         let (event_id, hash) = (job.event_id.to_string(), address_hash(&job.address));
         let (id, claim) = (job.key.notification_id, job.claim);
         self.write(move |session, now| {
             let params = named_params! { ":event_id": event_id, ":address_hash": hash };
-            let holder = session.first(statement::POST_OF, params, |row| {
+            let holder = session.first(statement::ADDRESS_CLAIM_HOLDER, params, |row| {
                 let holder = read::parsed::<Uuid>(row, "notification_id")?;
                 Ok((NotificationId(holder), read::maybe_parsed(row, "status")?))
             })?;
-            if let Some(post) = holder.map(|(holder, status)| Post::of(holder, status, id))
-                && post != Post::Mine
+            if let Some(address_claim) = holder.map(|(holder, status)| AddressClaim::of(holder, status, id))
+                && address_claim != AddressClaim::Held
             {
-                return Ok(post);
+                return Ok(address_claim);
             }
             let params = named_params! {
                 ":event_id": event_id, ":address_hash": hash, ":notification_id": id.to_string(), ":at": now,
                 ":lease": claim.0,
             };
-            let claimed = session.change(statement::CLAIM_POST, params)?;
-            Ok(if claimed > 0 { Post::Mine } else { Post::Open })
+            let claimed = session.change(statement::CLAIM_ADDRESS, params)?;
+            Ok(if claimed > 0 { AddressClaim::Held } else { AddressClaim::Pending })
         })
         .await
     }
 
-    async fn may_have_posted(&self, job: &SendJob) -> Result<bool, StoreError> {
+    async fn may_have_sent(&self, job: &SendJob) -> Result<bool, StoreError> {
         let (event_id, hash) = (job.event_id.to_string(), address_hash(&job.address));
         let (id, claim) = (job.key.notification_id.to_string(), job.claim);
         self.read(move |session| {
             let params = named_params! {
                 ":event_id": event_id, ":address_hash": hash, ":notification_id": id, ":lease": claim.0,
             };
-            let posted: Option<i64> =
-                session.first(statement::POSTED_UNDER, params, |row| Ok(row.get(0)?))?;
-            Ok(posted.is_some_and(|posted| posted > 0))
+            let claims: Option<i64> =
+                session.first(statement::MAY_HAVE_SENT, params, |row| Ok(row.get(0)?))?;
+            Ok(claims.is_some_and(|claims| claims > 0))
         })
         .await
     }

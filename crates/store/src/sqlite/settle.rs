@@ -90,12 +90,12 @@ fn write_addresses(session: &Session, now: &str, settlement: &Settlement) -> Res
         let params = named_params! { ":channel": channel.as_str(), ":address": address, ":reason": reason, ":at": now };
         session.change(statement::INSERT_DEAD_ADDRESS, params)?;
     }
-    if let Some(address_hash) = settlement.post_given_up() {
+    if let Some(address_hash) = settlement.released_address() {
         let params = named_params! {
             ":event_id": settlement.job.event_id.as_str(), ":address_hash": address_hash,
             ":notification_id": notification_id.to_string(),
         };
-        session.change(statement::GIVE_UP_POST, params)?;
+        session.change(statement::RELEASE_ADDRESS_CLAIM, params)?;
     }
     Ok(())
 }

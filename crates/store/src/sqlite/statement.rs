@@ -66,10 +66,10 @@ statements! {
     SETTLE_SEND = "settle/settle_send";
     WRITE_HISTORY = "settle/write_history";
 
-    CLAIM_POST = "send_once/claim_post";
-    GIVE_UP_POST = "send_once/give_up_post";
-    POST_OF = "send_once/post_of";
-    POSTED_UNDER = "send_once/posted_under";
+    CLAIM_ADDRESS = "send_once/claim_address";
+    RELEASE_ADDRESS_CLAIM = "send_once/release_address_claim";
+    ADDRESS_CLAIM_HOLDER = "send_once/address_claim_holder";
+    MAY_HAVE_SENT = "send_once/may_have_sent";
 
     FIND_DOUBT = "send_admin/find_doubt";
     LIST_DOUBTS = "send_admin/list_doubts";
@@ -110,7 +110,7 @@ statements! {
     DELETE_LETTERS_OF = "retain/delete_letters_of";
     DELETE_NOTIFICATION = "retain/delete_notification";
     DELETE_OLD_CAPTURED = "retain/delete_old_captured";
-    DELETE_POSTS_OF = "retain/delete_posts_of";
+    DELETE_SEND_ONCE_OF = "retain/delete_send_once_of";
     DELETE_ROW = "retain/delete_row";
     DELETE_SEND = "retain/delete_send";
     DELETE_SEND_ADDRESSES = "retain/delete_send_addresses";

@@ -11,7 +11,7 @@ use campanile_channels::{Asked, Chain, Message, Room};
 use campanile_domain::channel::Channel;
 use campanile_domain::send::Outcome;
 use campanile_domain::time;
-use campanile_store::{Post, SendJob, StoreError};
+use campanile_store::{AddressClaim, SendJob, StoreError};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -199,16 +199,16 @@ async fn sent_by_other(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<
     if job.key.channel != Channel::Slack || chain.captures() || job.address.is_empty() {
         return Ok(None);
     }
-    Ok(match engine.store.claim_post(job).await? {
-        Post::Mine => None,
-        Post::Done(other) => Some(Outcome::Sent { external_id: Some(format!("sent by {other}")) }),
+    Ok(match engine.store.claim_address(job).await? {
+        AddressClaim::Held => None,
+        AddressClaim::Sent(other) => Some(Outcome::Sent { external_id: Some(format!("sent by {other}")) }),
         // How long they may wait for a busy webhook counts from here: if the other one gives up, they do not all begin anew.
-        Post::Open if job.history.deferral.is_none() => {
+        AddressClaim::Pending if job.history.deferral.is_none() => {
             let error = "waiting for the send of another recipient, which uses the same webhook".to_owned();
             Some(Outcome::Paced { after: REPOLL_DELAY, error })
         }
-        Post::Open => Some(Outcome::NotAttempted { after: LATER_REPOLL_DELAY }),
-        Post::Lost(other) => Some(Outcome::Unknown {
+        AddressClaim::Pending => Some(Outcome::NotAttempted { after: LATER_REPOLL_DELAY }),
+        AddressClaim::Unknown(other) => Some(Outcome::Unknown {
             error: format!("the outcome of {other}, which shares this webhook, is unknown"),
         }),
     })

@@ -290,7 +290,7 @@ CREATE TABLE campanile.send_address (
 
 -- Which send posts an event to a webhook that several recipients share.
 -- The webhook is a secret, so only its SHA-256 is here.
-CREATE TABLE campanile.event_post (
+CREATE TABLE campanile.send_once (
     event_id        text COLLATE "C" NOT NULL,
     address_hash    text COLLATE "C" NOT NULL,
     notification_id uuid NOT NULL,

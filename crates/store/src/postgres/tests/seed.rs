@@ -39,7 +39,7 @@ INSERT INTO campanile.send_attempt (notification_id, channel, at, outcome, durat
 INSERT INTO campanile.send_doubt (since, notification_id, channel) SELECT now() + make_interval(secs => i), id, 'EMAIL' FROM n;
 INSERT INTO campanile.send_address (notification_id, channel, address, outcome, at)
 SELECT n.id, c.channel, 'address', 'SENT', now() FROM n, c;
-INSERT INTO campanile.event_post (event_id, address_hash, notification_id, at) SELECT 'event ' || i, 'hash', id, now() FROM n;
+INSERT INTO campanile.send_once (event_id, address_hash, notification_id, at) SELECT 'event ' || i, 'hash', id, now() FROM n;
 INSERT INTO campanile.captured_message (event_id, user_type, user_id, channel, address, title, body, at)
 SELECT 'event ' || i, 'CUSTOMER', i, 'EMAIL', 'address', 'title', 'body', now() FROM n;
 INSERT INTO campanile.dead_letter (stage, event_id, reason, error, created_at)

@@ -253,7 +253,7 @@ CREATE TABLE send_address (
 
 -- Which send posts an event to a webhook that several recipients share.
 -- The webhook is a secret, so only its SHA-256 is here.
-CREATE TABLE event_post (
+CREATE TABLE send_once (
     event_id        TEXT NOT NULL,
     address_hash    TEXT NOT NULL,
     notification_id TEXT NOT NULL,

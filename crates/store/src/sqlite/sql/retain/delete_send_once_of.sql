@@ -1,6 +1,6 @@
 -- Who posted an event to shared webhooks. Prefix of the primary key.
-DELETE FROM event_post
+DELETE FROM send_once
 WHERE (event_id, address_hash) IN (
-    SELECT event_id, address_hash FROM event_post
+    SELECT event_id, address_hash FROM send_once
     WHERE event_id = (SELECT event_id FROM event_outbox WHERE id = :id)
     LIMIT :limit)

@@ -1,3 +1,3 @@
 -- Whether a send may have posted under a claim. Primary key.
-SELECT count(*) AS posted FROM event_post
+SELECT count(*) AS claims FROM send_once
 WHERE event_id = :event_id AND address_hash = :address_hash AND notification_id = :notification_id AND lease = :lease
