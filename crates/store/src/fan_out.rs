@@ -21,7 +21,7 @@ use crate::{ChunkId, DeadLetter, StoreError};
 /// Which events to claim; by lane, then by age.
 #[derive(Debug, Clone)]
 pub enum Claim {
-    Fresh {
+    New {
         limit: usize,
     },
     /// The same, of the first lane only: what is `HIGH`.
@@ -29,32 +29,32 @@ pub enum Claim {
         limit: usize,
     },
     /// One event with a large audience whose fan-out goes on step by step: the next in its lane behind `after`, in turns.
-    Unfinished {
+    Continuing {
         after: i64,
     },
     /// The same, of the first lane only.
-    UrgentUnfinished {
+    UrgentContinuing {
         after: i64,
     },
     /// These again, after a batch with them failed.
-    These(Vec<i64>),
+    ByIds(Vec<i64>),
 }
 
 impl Claim {
     /// How many events are taken at most.
     pub(crate) fn limit(&self) -> usize {
         match self {
-            Claim::Fresh { limit } | Claim::Urgent { limit } => *limit,
-            Claim::Unfinished { .. } | Claim::UrgentUnfinished { .. } => 1,
-            Claim::These(seqs) => seqs.len(),
+            Claim::New { limit } | Claim::Urgent { limit } => *limit,
+            Claim::Continuing { .. } | Claim::UrgentContinuing { .. } => 1,
+            Claim::ByIds(seqs) => seqs.len(),
         }
     }
 
     /// The least urgent lane of which events are taken.
     pub(crate) fn last_lane(&self) -> i64 {
         match self {
-            Claim::Urgent { .. } | Claim::UrgentUnfinished { .. } => Priority::High.lane(),
-            Claim::Fresh { .. } | Claim::Unfinished { .. } | Claim::These(_) => Priority::Low.lane(),
+            Claim::Urgent { .. } | Claim::UrgentContinuing { .. } => Priority::High.lane(),
+            Claim::New { .. } | Claim::Continuing { .. } | Claim::ByIds(_) => Priority::Low.lane(),
         }
     }
 }

@@ -23,7 +23,7 @@ fn full_event(id: &str) -> Event {
 
 /// What waits to be fanned out, in order.
 async fn waiting(store: &impl FanOutStore) -> Vec<String> {
-    let claim = store.claim_events(Claim::Fresh { limit: 100 }).await.unwrap();
+    let claim = store.claim_events(Claim::New { limit: 100 }).await.unwrap();
     let ids = |claim: Box<dyn campanile_store::FanOutClaim>| {
         claim.events().iter().map(|claimed| claimed.event.event_id.to_string()).collect()
     };
@@ -32,7 +32,7 @@ async fn waiting(store: &impl FanOutStore) -> Vec<String> {
 
 /// The one event that waits is `full_event`.
 async fn assert_full(store: &impl FanOutStore) {
-    let claim = store.claim_events(Claim::Fresh { limit: 100 }).await.unwrap().unwrap();
+    let claim = store.claim_events(Claim::New { limit: 100 }).await.unwrap().unwrap();
     let event = &claim.events()[0].event;
     let document = event.document();
     assert_eq!(document["event_type"], "ORDER_CREATED");

@@ -57,14 +57,14 @@ pub async fn an_old_event_inserted_again_is_known(fixture: &Fixture) {
         assert!(found(claim, "a").known && !found(claim, "b").known);
         claim.events().iter().map(|claimed| claimed.seq).collect()
     };
-    let all: Vec<i64> = only_a_is_known(&*fixture.claim_fresh().await);
-    only_a_is_known(&*fixture.try_claim(Claim::These(all)).await.expect("they wait"));
+    let all: Vec<i64> = only_a_is_known(&*fixture.claim_new().await);
+    only_a_is_known(&*fixture.try_claim(Claim::ByIds(all)).await.expect("they wait"));
 }
 
 /// An event that was processed, and whose row was deleted since.
 async fn forgotten(fixture: &Fixture, event: &NewEvent) {
     fixture.accept(std::slice::from_ref(event)).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Finished(summary(0)));
     fixture.commit(claim, vec![step], vec![]).await;
     fixture.execute(&format!("DELETE FROM event_outbox WHERE event_id = '{}'", event.event_id)).await;
@@ -72,7 +72,7 @@ async fn forgotten(fixture: &Fixture, event: &NewEvent) {
 
 pub async fn an_event_fails_after_as_many_failures_as_allowed(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let seq = fixture.claim_fresh().await.events()[0].seq;
+    let seq = fixture.claim_new().await.events()[0].seq;
     for last in [false, false, true] {
         assert_eq!(fixture.event_status("a").await, "PENDING");
         assert_eq!(count_failure(fixture, seq).await, last);
@@ -84,7 +84,7 @@ pub async fn an_event_fails_after_as_many_failures_as_allowed(fixture: &Fixture)
     assert_eq!(trace.dead_letters.len(), 1);
     assert_eq!(text(&trace.dead_letters[0], "stage"), "fan_out");
     assert_eq!(text(&trace.dead_letters[0], "reason"), "BROKEN");
-    assert!(fixture.try_claim(Claim::Fresh { limit: 10 }).await.is_none());
+    assert!(fixture.try_claim(Claim::New { limit: 10 }).await.is_none());
     assert!(!count_failure(fixture, seq).await, "what has failed does not fail again");
     assert_eq!(fixture.trace("a").await.dead_letters.len(), 1);
 }
@@ -103,20 +103,20 @@ async fn count_failure(fixture: &Fixture, seq: i64) -> bool {
 
 pub async fn an_event_that_failed_half_way_may_be_redone(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let seq = claim.events()[0].seq;
     let step = step_of(&claim.events()[0], Step::Continues(Cursor::default()));
     fixture.commit(claim, vec![step], vec![]).await;
     fail(fixture, seq).await;
     fixture.execute("UPDATE event_outbox SET status = 'PENDING' WHERE event_id = 'a'").await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     assert!(!found(&*claim, "a").known, "nobody behind the cursor was told");
     assert_eq!(found(&*claim, "a").cursor, None);
 }
 
 pub async fn an_event_that_is_given_up_half_way_keeps_what_was_written(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let seq = claim.events()[0].seq;
     let mut cursor = Cursor::default();
     cursor.summary = summary(1);
@@ -134,7 +134,7 @@ pub async fn an_event_that_is_given_up_half_way_keeps_what_was_written(fixture: 
     assert_eq!((text(&processed, "status"), &processed["recipients"]), ("SUCCESS", &json!(1)));
     assert_eq!(trace.dead_letters.len(), 1);
     assert_eq!(text(&trace.dead_letters[0], "reason"), "BROKEN");
-    assert!(fixture.try_claim(Claim::Unfinished { after: 0 }).await.is_none());
+    assert!(fixture.try_claim(Claim::Continuing { after: 0 }).await.is_none());
     assert!(!count_failure(fixture, seq).await, "what was given up does not fail again");
     let lost = republish(fixture, &[&told.queue], 10).await;
     assert_eq!(lost, 1, "what the broker loses is published again");
@@ -145,8 +145,8 @@ pub async fn an_event_that_is_given_up_half_way_keeps_what_was_written(fixture: 
 pub async fn an_old_event_that_fails_stays_known(fixture: &Fixture) {
     forgotten(fixture, &event("a")).await;
     fixture.insert("a").await;
-    let seq = fixture.claim_fresh().await.events()[0].seq;
+    let seq = fixture.claim_new().await.events()[0].seq;
     fail(fixture, seq).await;
     fixture.execute("UPDATE event_outbox SET status = 'PENDING' WHERE event_id = 'a'").await;
-    assert!(found(&*fixture.claim_fresh().await, "a").known, "it was told once");
+    assert!(found(&*fixture.claim_new().await, "a").known, "it was told once");
 }

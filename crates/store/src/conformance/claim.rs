@@ -13,7 +13,7 @@ use super::given::{customer, event, found, ids, of_type, row, step_of, text, urg
 use crate::{Acceptance, Claim, EventFilter, FanOutClaim, Step, Table};
 
 pub async fn nothing_waits_in_an_empty_database(fixture: &Fixture) {
-    for claim in [Claim::Fresh { limit: 10 }, Claim::Unfinished { after: 0 }, Claim::These(vec![1, 2])] {
+    for claim in [Claim::New { limit: 10 }, Claim::Continuing { after: 0 }, Claim::ByIds(vec![1, 2])] {
         assert!(fixture.try_claim(claim).await.is_none());
     }
 }
@@ -22,7 +22,7 @@ pub async fn high_goes_before_normal_before_low(fixture: &Fixture) {
     fixture
         .accept(&[urgent("low", Low), urgent("normal", Normal), event("none"), urgent("high", High)])
         .await;
-    assert_eq!(ids(&*fixture.claim_fresh().await), ["high", "normal", "none", "low"]);
+    assert_eq!(ids(&*fixture.claim_new().await), ["high", "normal", "none", "low"]);
 }
 
 pub async fn an_urgent_claim_takes_what_is_high_and_nothing_else(fixture: &Fixture) {
@@ -37,7 +37,7 @@ pub async fn an_urgent_claim_takes_what_is_high_and_nothing_else(fixture: &Fixtu
 pub async fn claims_at_the_same_time_have_nothing_in_common(fixture: &Fixture) {
     fixture.accept(&["a", "b", "c", "d", "e"].map(event)).await;
     fixture.accept(&[urgent("urgent", High)]).await;
-    let claim = async || fixture.try_claim(Claim::Fresh { limit: 3 }).await;
+    let claim = async || fixture.try_claim(Claim::New { limit: 3 }).await;
     let (one, other) = (claim().await.expect("six wait"), claim().await.expect("three wait"));
     assert_eq!(ids(&*one), ["urgent", "a", "b"]);
     assert_eq!(ids(&*other), ["c", "d", "e"]);
@@ -57,7 +57,7 @@ pub async fn the_oldest_goes_first_in_its_lane(fixture: &Fixture) {
     for id in ["z", "y", "x"] {
         fixture.accept(&[urgent(id, Low), event(&format!("{id}{id}"))]).await;
     }
-    assert_eq!(ids(&*fixture.claim_fresh().await), ["zz", "yy", "xx", "z", "y", "x"]);
+    assert_eq!(ids(&*fixture.claim_new().await), ["zz", "yy", "xx", "z", "y", "x"]);
 }
 
 pub async fn the_route_says_how_urgent_an_event_is_that_does_not(fixture: &Fixture) {
@@ -79,7 +79,7 @@ pub async fn the_route_says_how_urgent_an_event_is_that_does_not(fixture: &Fixtu
         of_type("alarm", "ALARM"),
     ];
     fixture.accept(&events).await;
-    assert_eq!(ids(&*fixture.claim_fresh().await), ["alarm", "mixed", "other", "news", "calm alarm"]);
+    assert_eq!(ids(&*fixture.claim_new().await), ["alarm", "mixed", "other", "news", "calm alarm"]);
 }
 
 pub async fn the_routes_of_any_type_count_for_a_type_without_its_own(fixture: &Fixture) {
@@ -89,12 +89,12 @@ pub async fn the_routes_of_any_type_count_for_a_type_without_its_own(fixture: &F
     ];
     fixture.put(Table::Routing, routes).await;
     fixture.accept(&[of_type("routed", "ROUTED"), event("by default"), urgent("calm", Normal)]).await;
-    assert_eq!(ids(&*fixture.claim_fresh().await), ["by default", "routed", "calm"]);
+    assert_eq!(ids(&*fixture.claim_new().await), ["by default", "routed", "calm"]);
 }
 
 pub async fn a_claim_takes_no_more_than_its_limit(fixture: &Fixture) {
     fixture.accept(&[event("a"), event("b"), event("c")]).await;
-    let claim = fixture.try_claim(Claim::Fresh { limit: 2 }).await.expect("three wait");
+    let claim = fixture.try_claim(Claim::New { limit: 2 }).await.expect("three wait");
     assert_eq!(ids(&*claim), ["a", "b"]);
 }
 
@@ -107,7 +107,7 @@ pub async fn an_event_comes_back_as_it_was_accepted(fixture: &Fixture) {
     };
     fixture.accept(std::slice::from_ref(&given)).await;
     let before = fixture.store.now().await.expect("the database is there");
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let claimed = &claim.events()[0];
     assert_eq!(claimed.event.event_id, given.event_id);
     assert_eq!(claimed.event.event_type, given.event_type);
@@ -135,7 +135,7 @@ pub async fn an_event_that_a_producer_inserts_is_claimed(fixture: &Fixture) {
              VALUES ('b', 'ORDER_CREATED', 'ORDER', '7', '{}', 'HIGH', '2026-01-21T10:15:30Z')",
         )
         .await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     assert_eq!(ids(&*claim), ["b", "a"]);
     assert_eq!(claim.events()[0].event.occurred_at, Some("2026-01-21T10:15:30Z".parse().expect("a time")));
     assert_eq!(claim.events()[1].event.body_hash(), event("a").body_hash());
@@ -143,29 +143,29 @@ pub async fn an_event_that_a_producer_inserts_is_claimed(fixture: &Fixture) {
 
 pub async fn a_claim_that_is_dropped_leaves_everything_as_it_was(fixture: &Fixture) {
     fixture.accept(&[event("a"), event("b")]).await;
-    drop(fixture.claim_fresh().await);
-    assert_eq!(ids(&*fixture.claim_fresh().await), ["a", "b"]);
+    drop(fixture.claim_new().await);
+    assert_eq!(ids(&*fixture.claim_new().await), ["a", "b"]);
     let pending = EventFilter { status: Some(EventStatus::Pending), limit: 10, ..EventFilter::default() };
     assert_eq!(fixture.store.list_events(pending).await.expect("the database is there").len(), 2);
 }
 
-pub async fn fresh_and_unfinished_events_are_claimed_apart(fixture: &Fixture) {
+pub async fn new_and_continuing_events_are_claimed_apart(fixture: &Fixture) {
     fixture.accept(&[event("large"), event("small")]).await;
     continue_event(fixture, "large", 400).await;
-    assert_eq!(ids(&*fixture.claim_fresh().await), ["small"]);
-    let unfinished = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("one has begun");
-    assert_eq!(ids(&*unfinished), ["large"]);
-    assert_eq!(unfinished.events()[0].cursor, Some(cursor(400)));
-    assert!(!unfinished.events()[0].known);
+    assert_eq!(ids(&*fixture.claim_new().await), ["small"]);
+    let continuing = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("one has begun");
+    assert_eq!(ids(&*continuing), ["large"]);
+    assert_eq!(continuing.events()[0].cursor, Some(cursor(400)));
+    assert!(!continuing.events()[0].known);
 }
 
-pub async fn the_most_urgent_unfinished_event_goes_first(fixture: &Fixture) {
+pub async fn the_most_urgent_continuing_event_goes_first(fixture: &Fixture) {
     let events = [urgent("fresh", High), urgent("low", Low), urgent("high", High), urgent("higher", High)];
     fixture.accept(&events).await;
     for id in ["higher", "low", "high"] {
         continue_event(fixture, id, 1).await;
     }
-    let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("three have begun");
+    let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("three have begun");
     assert_eq!(ids(&*claim), ["high"]);
 }
 
@@ -174,20 +174,20 @@ pub async fn only_urgent_events_go_on_where_only_those_are_asked_for(fixture: &F
     for id in ["low", "normal"] {
         continue_event(fixture, id, 1).await;
     }
-    assert!(fixture.try_claim(Claim::UrgentUnfinished { after: 0 }).await.is_none());
+    assert!(fixture.try_claim(Claim::UrgentContinuing { after: 0 }).await.is_none());
     continue_event(fixture, "high", 1).await;
-    let claim = fixture.try_claim(Claim::UrgentUnfinished { after: 0 }).await.expect("it has begun");
+    let claim = fixture.try_claim(Claim::UrgentContinuing { after: 0 }).await.expect("it has begun");
     assert_eq!(ids(&*claim), ["high"]);
 }
 
-pub async fn unfinished_events_of_a_lane_take_turns(fixture: &Fixture) {
+pub async fn continuing_events_of_a_lane_take_turns(fixture: &Fixture) {
     fixture.accept(&[event("a"), event("b"), event("c")]).await;
     for id in ["a", "b", "c"] {
         continue_event(fixture, id, 1).await;
     }
     let mut after = 0;
     for id in ["a", "b", "c", "a"] {
-        let claim = fixture.try_claim(Claim::Unfinished { after }).await.expect("three have begun");
+        let claim = fixture.try_claim(Claim::Continuing { after }).await.expect("three have begun");
         assert_eq!(ids(&*claim), [id]);
         after = claim.events()[0].seq;
     }
@@ -195,14 +195,14 @@ pub async fn unfinished_events_of_a_lane_take_turns(fixture: &Fixture) {
 
 pub async fn these_events_are_claimed_again_where_they_still_wait(fixture: &Fixture) {
     fixture.accept(&[event("done"), event("large"), event("a"), urgent("b", High)]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let all: Vec<i64> = claim.events().iter().rev().map(|claimed| claimed.seq).collect();
     let row = row("done", &customer("42"), Channel::Email);
     let done = step_of(found(&*claim, "done"), Step::Finished(super::given::summary(1)));
     let chunk = super::given::chunk_of(&done.event, &[row], true);
     fixture.commit(claim, vec![done], vec![chunk]).await;
     continue_event(fixture, "large", 3).await;
-    let claim = fixture.try_claim(Claim::These(all)).await.expect("three wait");
+    let claim = fixture.try_claim(Claim::ByIds(all)).await.expect("three wait");
     assert_eq!(ids(&*claim), ["b", "large", "a"]);
     assert_eq!(found(&*claim, "large").cursor, Some(cursor(3)));
 }
@@ -218,11 +218,11 @@ pub async fn a_cancelled_event_says_why(fixture: &Fixture) {
         assert_eq!(found(claim, "c").cancelled, None);
         claim.events().iter().map(|claimed| claimed.seq).collect::<Vec<_>>()
     };
-    let all = says_why(&*fixture.claim_fresh().await);
-    says_why(&*fixture.try_claim(Claim::These(all)).await.expect("they wait"));
+    let all = says_why(&*fixture.claim_new().await);
+    says_why(&*fixture.try_claim(Claim::ByIds(all)).await.expect("they wait"));
     for (id, why) in [("a", Some("closed today")), ("b", Some("")), ("c", None)] {
         continue_event(fixture, id, 1).await;
-        let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("one has begun");
+        let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("one has begun");
         assert_eq!(found(&*claim, id).cancelled.as_deref(), why);
         let step = step_of(found(&*claim, id), Step::Cancelled(String::new()));
         fixture.commit(claim, vec![step], vec![]).await;
@@ -236,7 +236,7 @@ fn cursor(recipients: u64) -> Cursor {
 }
 
 async fn continue_event(fixture: &Fixture, id: &str, recipients: u64) {
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(found(&*claim, id), Step::Continues(cursor(recipients)));
     fixture.commit(claim, vec![step], vec![]).await;
 }
@@ -244,12 +244,12 @@ async fn continue_event(fixture: &Fixture, id: &str, recipients: u64) {
 pub async fn an_event_that_can_not_be_read_fails_and_is_told_of(fixture: &Fixture) {
     fixture.insert("broken").await;
     fixture.execute("UPDATE event_outbox SET fan_out_cursor = 'nonsense'").await;
-    let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("an event waited");
+    let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("an event waited");
     assert_eq!((ids(&*claim).len(), claim.unreadable()), (0, 1));
     drop(claim);
     assert_eq!(fixture.event_status("broken").await, "FAILED");
     assert_eq!(fixture.trace("broken").await.dead_letters.len(), 1);
-    assert!(fixture.try_claim(Claim::Unfinished { after: 0 }).await.is_none());
+    assert!(fixture.try_claim(Claim::Continuing { after: 0 }).await.is_none());
 }
 
 /// What another process inserts, with this payload.
@@ -277,7 +277,7 @@ pub async fn a_payload_that_readers_disagree_on_fails_its_event_and_is_shown_as_
         insert_with(fixture, &n.to_string(), "ORDER_CREATED", payload).await;
     }
     fixture.accept(&[event("good")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     assert_eq!((ids(&*claim), claim.unreadable()), (vec!["good".to_owned()], payloads.len() as u64));
     drop(claim);
     for (n, (payload, words)) in payloads.iter().enumerate() {
@@ -297,7 +297,7 @@ pub async fn a_payload_is_kept_to_the_letter(fixture: &Fixture) {
     insert_with(fixture, "by SQL", "ORDER_CREATED", payload).await;
     let payload = Payload::new(payload.to_owned()).expect("it is good");
     fixture.accept(&[NewEvent { payload: payload.clone(), ..event("by HTTP") }]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     assert_eq!(ids(&*claim), ["by SQL", "by HTTP"]);
     assert!(claim.events().iter().all(|claimed| claimed.event.payload == payload));
 }
@@ -306,7 +306,7 @@ pub async fn names_that_http_refuses_fail_their_event(fixture: &Fixture) {
     for (id, event_type) in [("..", "T"), (".", "T"), ("red\u{1b}[31m", "T"), ("a", "T\n")] {
         insert_with(fixture, id, event_type, "{}").await;
     }
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     assert_eq!((ids(&*claim).len(), claim.unreadable()), (0, 4));
     drop(claim);
     for id in ["..", ".", "red\u{1b}[31m", "a"] {

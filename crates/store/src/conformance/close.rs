@@ -12,7 +12,7 @@ use crate::{FanOutCommit, Step};
 
 pub async fn an_event_is_closed_when_every_row_was_received_or_failed(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let failed = OutboxRow {
         failure: Some(Failure::new("TEMPLATE_ERROR", "line 1")),
         ..row("a", &customer("43"), Sms)
@@ -53,7 +53,7 @@ pub async fn only_published_events_among_the_candidates_are_closed(fixture: &Fix
         fixture.receive(&[claimed(row.key)]).await;
     }
     fixture.accept(&[event("fresh"), event("begun")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(found(&*claim, "begun"), Step::Continues(Cursor::default()));
     fixture.commit(claim, vec![step], vec![]).await;
     assert_eq!(fixture.close(&["fresh", "begun", "received", "never heard of"]).await, 1);
@@ -90,7 +90,7 @@ pub async fn what_somebody_counted_is_closed_without_a_look(fixture: &Fixture) {
     for id in ["a", "b", "closed", "fresh"] {
         fixture.accept(&[event(id)]).await;
         if id != "fresh" {
-            let claim = fixture.claim_fresh().await;
+            let claim = fixture.claim_new().await;
             let rows = [row(id, &customer("42"), Email)];
             let step = step_of(&claim.events()[0], Step::Finished(summary(1)));
             let chunk = chunk_of(&step.event, &rows, true);
@@ -99,10 +99,10 @@ pub async fn what_somebody_counted_is_closed_without_a_look(fixture: &Fixture) {
     }
     let open = fixture.store.open_events(0, 10).await.expect("the database is there");
     let seq = |id: &str| open.iter().find(|(_, event)| event.as_str() == id).map(|(seq, _)| *seq);
-    let fresh = open.iter().map(|(seq, _)| seq).max().expect("three are open") + 1;
+    let newest = open.iter().map(|(seq, _)| seq).max().expect("three are open") + 1;
     let close = |seqs| fixture.store.close_complete(seqs);
     assert_eq!(close(vec![seq("closed").unwrap_or_default()]).await.expect("the database is there"), 1);
-    let seqs = [fresh, seq("closed").unwrap_or_default(), seq("a").unwrap_or_default(), fresh + 100];
+    let seqs = [newest, seq("closed").unwrap_or_default(), seq("a").unwrap_or_default(), newest + 100];
     assert_eq!(close(seqs.to_vec()).await.expect("the database is there"), 1);
     assert_eq!(fixture.event_status("a").await, "PROCESSED");
     assert!(fixture.trace("a").await.event["processed_at"].is_string());

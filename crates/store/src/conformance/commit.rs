@@ -30,7 +30,7 @@ fn cursor(recipients: u64) -> Cursor {
 
 pub async fn an_event_with_rows_is_published(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let claimed = &claim.events()[0];
     let decisions = json!([{ "user_id": "42" }]);
     let step =
@@ -48,12 +48,12 @@ pub async fn an_event_with_rows_is_published(fixture: &Fixture) {
     assert_eq!(trace.decisions, Some(decisions));
     assert_eq!(texts(&trace.outbox, "channel"), ["EMAIL", "SMS"]);
     assert_eq!(text(&trace.outbox[0], "recipient_address"), "EMAIL of 42");
-    assert!(fixture.try_claim(Claim::Fresh { limit: 1 }).await.is_none());
+    assert!(fixture.try_claim(Claim::New { limit: 1 }).await.is_none());
 }
 
 pub async fn an_event_without_rows_is_processed(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Finished(summary(0)));
     fixture.commit(claim, vec![step], vec![]).await;
     let trace = fixture.trace("a").await;
@@ -64,7 +64,7 @@ pub async fn an_event_without_rows_is_processed(fixture: &Fixture) {
 
 pub async fn an_event_that_continues_keeps_its_cursor_and_waits(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let mut claim = fixture.claim_fresh().await;
+    let mut claim = fixture.claim_new().await;
     for done in 1..=3 {
         let claimed = &claim.events()[0];
         let step = step_of(claimed, Step::Continues(cursor(done)));
@@ -74,24 +74,24 @@ pub async fn an_event_that_continues_keeps_its_cursor_and_waits(fixture: &Fixtur
         assert_eq!(text(&trace.event, "status"), "PENDING");
         let processed = trace.processed.expect("some was decided");
         assert_eq!((text(&processed, "status"), &processed["sends"]), ("PROCESSING", &json!(done)));
-        claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("the event waits");
+        claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("the event waits");
         assert_eq!(claim.events()[0].cursor, Some(cursor(done)));
     }
     let step = step_of(&claim.events()[0], Step::Finished(summary(3)));
     fixture.commit(claim, vec![step], vec![]).await;
     assert_eq!(fixture.event_status("a").await, "PUBLISHED");
     assert_eq!(fixture.trace("a").await.outbox.len(), 3);
-    assert!(fixture.try_claim(Claim::Unfinished { after: 0 }).await.is_none());
+    assert!(fixture.try_claim(Claim::Continuing { after: 0 }).await.is_none());
 }
 
 pub async fn a_cursor_that_was_passed_is_lost_and_nothing_is_written(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Continues(cursor(2)));
     fixture.commit(claim, vec![step], vec![]).await;
     let before = written(fixture).await;
     for stale in [None, Some(cursor(1))] {
-        let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("the event waits");
+        let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("the event waits");
         let claimed = &claim.events()[0];
         let step = FanOutStep {
             cursor_before: stale,
@@ -103,7 +103,7 @@ pub async fn a_cursor_that_was_passed_is_lost_and_nothing_is_written(fixture: &F
         assert!(matches!(lost, Err(StoreError::Lost(_))), "{lost:?}");
     }
     assert_eq!(written(fixture).await, before);
-    let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("the event waits");
+    let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("the event waits");
     assert_eq!(claim.events()[0].cursor, Some(cursor(2)));
 }
 
@@ -112,7 +112,7 @@ pub async fn an_event_that_was_finished_is_lost(fixture: &Fixture) {
     let (seq, _) = fixture.store.open_events(0, 1).await.expect("the database is there").remove(0);
     fixture.accept(&[event("b")]).await;
     let before = written(fixture).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let late = step_of(&claim.events()[0], Step::Failed(Failure::new("LATE", "too late")));
     let already_done = FanOutStep { seq, ..late };
     let lost = claim.commit(commit_of(vec![already_done], vec![])).await;
@@ -123,7 +123,7 @@ pub async fn an_event_that_was_finished_is_lost(fixture: &Fixture) {
 
 pub async fn one_lost_event_undoes_the_whole_commit(fixture: &Fixture) {
     fixture.accept(&[event("a"), event("b")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let a = step_of(found(&*claim, "a"), Step::Finished(summary(1)));
     let b = step_of(found(&*claim, "b"), Step::Finished(summary(0)));
     let stale = FanOutStep { cursor_before: Some(cursor(1)), ..b };
@@ -131,12 +131,12 @@ pub async fn one_lost_event_undoes_the_whole_commit(fixture: &Fixture) {
     let lost = claim.commit(commit_of(vec![a, stale], vec![chunk])).await;
     assert!(matches!(lost, Err(StoreError::Lost(_))), "{lost:?}");
     assert_eq!(written(fixture).await, [0, 0, 0, 0]);
-    assert_eq!(ids(&*fixture.claim_fresh().await), ["a", "b"]);
+    assert_eq!(ids(&*fixture.claim_new().await), ["a", "b"]);
 }
 
 pub async fn a_failed_event_has_a_dead_letter_and_may_be_redone(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let failure = Failure::new("NO_RECIPIENTS", "nobody is there");
     let step = step_of(&claim.events()[0], Step::Failed(failure));
     fixture.commit(claim, vec![step], vec![]).await;
@@ -149,7 +149,7 @@ pub async fn a_failed_event_has_a_dead_letter_and_may_be_redone(fixture: &Fixtur
     assert_eq!(text(&trace.dead_letters[0], "reason"), "NO_RECIPIENTS");
     assert_eq!(text(&trace.dead_letters[0], "error"), "NO_RECIPIENTS: nobody is there");
     fixture.execute("UPDATE event_outbox SET status = 'PENDING' WHERE event_id = 'a'").await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     assert!(!found(&*claim, "a").known);
     let step = step_of(&claim.events()[0], Step::Finished(summary(1)));
     let chunk = chunk_of(&step.event, &[row("a", &customer("42"), Email)], true);
@@ -162,12 +162,12 @@ pub async fn a_failed_event_has_a_dead_letter_and_may_be_redone(fixture: &Fixtur
 
 pub async fn an_event_that_stops_half_way_keeps_what_was_written(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Continues(cursor(1)));
     let told = row("a", &customer("42"), Email);
     let chunk = chunk_of(&step.event, std::slice::from_ref(&told), true);
     fixture.commit(claim, vec![step], vec![chunk]).await;
-    let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("the event waits");
+    let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("the event waits");
     let failure = Failure::new("NO_AUDIENCE", "the rule is gone");
     let stopped = step_of(&claim.events()[0], Step::Stopped { summary: summary(1), failure });
     fixture.commit(claim, vec![stopped], vec![]).await;
@@ -177,14 +177,14 @@ pub async fn an_event_that_stops_half_way_keeps_what_was_written(fixture: &Fixtu
     let processed = trace.processed.expect("some was decided");
     assert_eq!((text(&processed, "status"), &processed["sends"]), ("SUCCESS", &json!(1)));
     assert_eq!(texts(&trace.dead_letters, "reason"), ["NO_AUDIENCE"]);
-    assert!(fixture.try_claim(Claim::Unfinished { after: 0 }).await.is_none());
+    assert!(fixture.try_claim(Claim::Continuing { after: 0 }).await.is_none());
     fixture.receive(&[claimed(told.key)]).await;
     assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);
 }
 
 pub async fn a_known_event_is_processed_and_nobody_is_told(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Known);
     fixture.commit(claim, vec![step], vec![]).await;
     assert_eq!(fixture.event_status("a").await, "PROCESSED");
@@ -193,7 +193,7 @@ pub async fn a_known_event_is_processed_and_nobody_is_told(fixture: &Fixture) {
 
 pub async fn a_cancelled_event_ends_so(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Cancelled("closed today".to_owned()));
     fixture.commit(claim, vec![step], vec![]).await;
     let trace = fixture.trace("a").await;
@@ -205,7 +205,7 @@ pub async fn a_cancelled_event_ends_so(fixture: &Fixture) {
 
 pub async fn an_event_that_is_cancelled_half_way_keeps_what_was_written(fixture: &Fixture) {
     fixture.accept(&[event("a"), event("put off")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let begun = step_of(found(&*claim, "a"), Step::Continues(cursor(1)));
     let put_off = step_of(found(&*claim, "put off"), Step::Continues(Cursor::default()));
     let told = row("a", &customer("42"), Email);
@@ -213,7 +213,7 @@ pub async fn an_event_that_is_cancelled_half_way_keeps_what_was_written(fixture:
     let seqs = [begun.seq, put_off.seq];
     let chunk = fixture.commit(claim, vec![begun, put_off], vec![chunk]).await.remove(0);
     fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
-    let claim = fixture.try_claim(Claim::These(seqs.to_vec())).await.expect("both wait");
+    let claim = fixture.try_claim(Claim::ByIds(seqs.to_vec())).await.expect("both wait");
     let cancelled = || Step::Cancelled("closed today".to_owned());
     let steps = claim.events().iter().map(|event| step_of(event, cancelled())).collect();
     fixture.commit(claim, steps, vec![]).await;
@@ -232,7 +232,7 @@ pub async fn an_event_that_is_cancelled_half_way_keeps_what_was_written(fixture:
 
 pub async fn rows_that_can_not_be_sent_fail_with_dead_letters(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let this = &claim.events()[0];
     let [good, bad] = [Email, Sms].map(|channel| row("a", &customer("42"), channel));
     let bad = OutboxRow { failure: Some(Failure::new("TEMPLATE_ERROR", "line 1")), ..bad };
@@ -264,7 +264,7 @@ pub async fn what_is_shared_is_written_once_per_entity(fixture: &Fixture) {
         vec![(five.clone(), false), (six.clone(), false), (admins.clone(), true)],
     ];
     for (done, entities) in (1..).zip(shared) {
-        let claim = if done == 1 { Claim::Fresh { limit: 1 } } else { Claim::Unfinished { after: 0 } };
+        let claim = if done == 1 { Claim::New { limit: 1 } } else { Claim::Continuing { after: 0 } };
         let claim = fixture.try_claim(claim).await.expect("the event waits");
         let step = FanOutStep { entities, ..step_of(&claim.events()[0], Step::Continues(cursor(done))) };
         fixture.commit(claim, vec![step], vec![]).await;
@@ -281,12 +281,12 @@ pub async fn what_is_shared_is_written_once_per_entity(fixture: &Fixture) {
 
 pub async fn who_has_the_row_already_is_not_told_again(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Continues(cursor(1)));
     let first = row("a", &customer("42"), Email);
     let chunk = chunk_of(&step.event, std::slice::from_ref(&first), true);
     fixture.commit(claim, vec![step], vec![chunk]).await;
-    let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("the event waits");
+    let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("the event waits");
     let step = step_of(&claim.events()[0], Step::Finished(summary(2)));
     let again = rows("a", &customer("42"), &[Email, Push]);
     let chunk = chunk_of(&step.event, &again, true);
@@ -300,12 +300,12 @@ pub async fn who_has_the_row_already_is_not_told_again(fixture: &Fixture) {
 
 pub async fn of_many_only_who_has_the_row_already_is_left_out(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Continues(cursor(1)));
     let chunk = chunk_of(&step.event, &[row("a", &customer("42"), Email)], true);
     fixture.commit(claim, vec![step], vec![chunk]).await;
     for (from, told) in [(100, 300), (0, 99)] {
-        let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("the event waits");
+        let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("the event waits");
         let step = step_of(&claim.events()[0], Step::Continues(cursor(from + 2)));
         let page: Vec<OutboxRow> =
             (from..from + 300).map(|n| row("a", &customer(&n.to_string()), Email)).collect();

@@ -188,7 +188,7 @@ pub async fn a_failed_event_that_is_replayed_begins_again(fixture: &Fixture) {
     let trace = fixture.trace("a").await;
     assert_eq!((text(&trace.event, "status"), &trace.event["retry_count"]), ("PENDING", &json!(0)));
     assert!(trace.event["last_error"].is_null());
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     assert!(!found(&*claim, "a").known, "nobody was told");
     let row = row("a", &customer("42"), Email);
     let step = step_of(found(&*claim, "a"), Step::Finished(summary(1)));
@@ -201,7 +201,7 @@ pub async fn a_failed_event_that_is_replayed_begins_again(fixture: &Fixture) {
 
 pub async fn an_event_that_was_given_up_and_is_replayed_may_fail_as_often_again(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let seq = claim.events()[0].seq;
     let step = step_of(&claim.events()[0], Step::Continues(Cursor::default()));
     fixture.commit(claim, vec![step], vec![]).await;
@@ -211,7 +211,7 @@ pub async fn an_event_that_was_given_up_and_is_replayed_may_fail_as_often_again(
     };
     assert!(!fail().await && fail().await);
     replay_all(fixture, 1).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     assert!(!found(&*claim, "a").known && found(&*claim, "a").cursor.is_none());
     drop(claim);
     assert!(!fail().await && fail().await);
@@ -221,7 +221,7 @@ pub async fn an_event_that_was_given_up_and_is_replayed_may_fail_as_often_again(
 
 pub async fn an_event_of_which_some_were_told_is_not_replayed(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let row = row("a", &customer("42"), Email);
     let stopped = Step::Stopped { summary: summary(1), failure: Failure::new("NO_AUDIENCE", "it is gone") };
     let step = step_of(&claim.events()[0], stopped);
@@ -238,7 +238,7 @@ pub async fn an_event_of_which_some_were_told_is_not_replayed(fixture: &Fixture)
 
 pub async fn a_row_without_its_text_is_replayed_once_it_has_one(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let fan_out = fixture.claim_fresh().await;
+    let fan_out = fixture.claim_new().await;
     let failure = Some(Failure::new("TEMPLATE_ERROR", "line 1"));
     let row = OutboxRow { failure, ..row("a", &customer("42"), Email) };
     let step = step_of(&fan_out.events()[0], Step::Finished(summary(1)));
@@ -325,7 +325,7 @@ pub async fn a_closed_event_is_open_until_its_replayed_row_arrives(fixture: &Fix
 
 pub async fn an_event_that_is_not_closed_stays_so_when_its_row_is_replayed(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claimed = fixture.claim_fresh().await;
+    let claimed = fixture.claim_new().await;
     let row = row("a", &customer("42"), Email);
     let step = step_of(&claimed.events()[0], Step::Continues(Cursor::default()));
     let chunk = chunk_of(&step.event, std::slice::from_ref(&row), true);
@@ -334,7 +334,7 @@ pub async fn an_event_that_is_not_closed_stays_so_when_its_row_is_replayed(fixtu
     fixture.store.rows_refused(chunk.id, refused, 1, LEASE).await.expect("the database is there");
     replay_all(fixture, 1).await;
     assert_eq!(fixture.event_status("a").await, "PENDING");
-    assert!(fixture.try_claim(Claim::Unfinished { after: 0 }).await.is_some(), "its fan-out goes on");
+    assert!(fixture.try_claim(Claim::Continuing { after: 0 }).await.is_some(), "its fan-out goes on");
 }
 
 pub async fn a_failed_send_that_is_replayed_is_due_now_with_all_its_attempts(fixture: &Fixture) {

@@ -225,8 +225,8 @@ impl Fixture {
         self.store.claim_events(claim).await.expect("the database is there")
     }
 
-    pub async fn claim_fresh(&self) -> Box<dyn FanOutClaim> {
-        self.try_claim(Claim::Fresh { limit: 100 }).await.expect("an event waits")
+    pub async fn claim_new(&self) -> Box<dyn FanOutClaim> {
+        self.try_claim(Claim::New { limit: 100 }).await.expect("an event waits")
     }
 
     pub async fn commit(
@@ -241,7 +241,7 @@ impl Fixture {
     /// A new event whose fan-out wrote these rows, in one chunk.
     pub async fn fan_out(&self, event: &NewEvent, rows: &[OutboxRow], leased: bool) -> Vec<Chunk> {
         self.accept(std::slice::from_ref(event)).await;
-        let claim = self.claim_fresh().await;
+        let claim = self.claim_new().await;
         let claimed = found(&*claim, event.event_id.as_str());
         let steps = vec![step_of(claimed, Step::Finished(summary(rows.len())))];
         let chunks = vec![chunk_of(&claimed.event, rows, leased)];
@@ -288,7 +288,7 @@ impl Fixture {
     /// A new event that had nobody to tell.
     pub async fn failed(&self, id: &str) {
         self.accept(&[event(id)]).await;
-        let claim = self.claim_fresh().await;
+        let claim = self.claim_new().await;
         let step =
             step_of(found(&*claim, id), Step::Failed(Failure::new("NO_RECIPIENTS", "nobody is there")));
         self.commit(claim, vec![step], vec![]).await;

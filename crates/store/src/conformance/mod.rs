@@ -86,10 +86,10 @@ macro_rules! for_each_check {
             claim::an_event_comes_back_as_it_was_accepted
             claim::an_event_that_a_producer_inserts_is_claimed
             claim::a_claim_that_is_dropped_leaves_everything_as_it_was
-            claim::fresh_and_unfinished_events_are_claimed_apart
-            claim::the_most_urgent_unfinished_event_goes_first
+            claim::new_and_continuing_events_are_claimed_apart
+            claim::the_most_urgent_continuing_event_goes_first
             claim::only_urgent_events_go_on_where_only_those_are_asked_for
-            claim::unfinished_events_of_a_lane_take_turns
+            claim::continuing_events_of_a_lane_take_turns
             claim::these_events_are_claimed_again_where_they_still_wait
             claim::a_cancelled_event_says_why
             claim::an_event_that_can_not_be_read_fails_and_is_told_of

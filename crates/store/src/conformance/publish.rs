@@ -230,7 +230,7 @@ pub async fn a_late_refusal_does_not_touch_what_was_received(fixture: &Fixture) 
 
 pub async fn what_the_broker_lost_of_a_large_event_is_published_again(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claimed = fixture.claim_fresh().await;
+    let claimed = fixture.claim_new().await;
     let row = row("a", &customer("42"), Email);
     let step = step_of(&claimed.events()[0], Step::Continues(Cursor::default()));
     let chunk = chunk_of(&step.event, std::slice::from_ref(&row), true);

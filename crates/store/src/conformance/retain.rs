@@ -104,7 +104,7 @@ async fn received(fixture: &Fixture, id: &str, rows: &[OutboxRow]) -> Vec<SendJo
 
 pub async fn an_old_event_goes_with_all_that_belongs_to_it(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let rows = rows("a", &customer("42"), &[Email, Push, Sms, Websocket]);
     let step = FanOutStep {
         decisions: Some(json!([{ "user_type": "CUSTOMER", "user_id": "42" }]).to_string()),
@@ -152,7 +152,7 @@ pub async fn an_event_that_is_forgotten_is_still_known(fixture: &Fixture) {
     let payload = serde_json::from_value(json!({ "total": 13 })).expect("an object is a payload");
     assert_eq!(accept(fixture, NewEvent { payload, ..event("a") }).await, Acceptance::Conflicts(vec![0]));
     fixture.insert("a").await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     assert!(found(&*claim, "a").known, "nobody is told again");
     let step = step_of(found(&*claim, "a"), Step::Known);
     fixture.commit(claim, vec![step], vec![]).await;
@@ -163,7 +163,7 @@ pub async fn an_event_that_nobody_remembers_is_remembered_before_it_goes(fixture
     for id in ["given up", "cancelled"] {
         fixture.accept(&[event(id)]).await;
     }
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let seq = found(&*claim, "given up").seq;
     drop(claim);
     let failure = Failure::new("BROKEN", "it broke");
@@ -178,7 +178,7 @@ pub async fn an_event_that_nobody_remembers_is_remembered_before_it_goes(fixture
         assert_eq!(accept(fixture, NewEvent { payload, ..event(id) }).await, Acceptance::Conflicts(vec![0]));
         fixture.insert(id).await;
     }
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     assert!(!found(&*claim, "given up").known, "nobody was told, so it may be tried again");
     assert!(found(&*claim, "cancelled").known);
 }
@@ -199,7 +199,7 @@ pub async fn a_young_event_stays(fixture: &Fixture) {
 
 pub async fn an_event_that_is_not_closed_stays(fixture: &Fixture) {
     fixture.accept(&[event("begun")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Continues(Cursor::default()));
     fixture.commit(claim, vec![step], vec![]).await;
     fixture.published(&event("published"), &[row("published", &customer("42"), Email)]).await;
@@ -213,7 +213,7 @@ pub async fn an_event_that_is_not_closed_stays(fixture: &Fixture) {
 pub async fn failed_and_cancelled_events_go_too(fixture: &Fixture) {
     fixture.failed("failed").await;
     fixture.accept(&[event("cancelled")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Cancelled("why not".to_owned()));
     fixture.commit(claim, vec![step], vec![]).await;
     fixture.refused("refused", &[row("refused", &customer("42"), Email)]).await;
@@ -223,7 +223,7 @@ pub async fn failed_and_cancelled_events_go_too(fixture: &Fixture) {
     assert_eq!(rows_in_all(fixture).await, 0);
     assert_eq!(rows_in(fixture, "processed_event").await, 3);
     fixture.insert("failed").await;
-    assert!(!found(&*fixture.claim_fresh().await, "failed").known, "it may be tried again");
+    assert!(!found(&*fixture.claim_new().await, "failed").known, "it may be tried again");
 }
 
 pub async fn a_send_that_is_not_settled_keeps_its_row_and_its_event(fixture: &Fixture) {
@@ -281,7 +281,7 @@ pub async fn a_sweep_passes_over_what_stays(fixture: &Fixture) {
     for id in ["a", "b", "c", "d", "e"] {
         done(fixture, id).await;
         fixture.accept(&[event(&format!("{id} waits"))]).await;
-        let claim = fixture.claim_fresh().await;
+        let claim = fixture.claim_new().await;
         let steps = claim.events().iter().map(|claimed| {
             let mut cursor = Cursor::default();
             cursor.summary = summary(1);
@@ -301,7 +301,7 @@ pub async fn a_sweep_passes_over_what_stays(fixture: &Fixture) {
 pub async fn only_events_behind_the_cursor_go(fixture: &Fixture) {
     fixture.failed("a").await;
     fixture.accept(&[event("b")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let seq = found(&*claim, "b").seq;
     let step = step_of(found(&*claim, "b"), Step::Finished(summary(0)));
     fixture.commit(claim, vec![step], vec![]).await;

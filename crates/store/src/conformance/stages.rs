@@ -210,7 +210,7 @@ pub async fn messages_without_a_stamp_are_received_all_the_same(fixture: &Fixtur
 pub async fn a_fan_out_is_traced_to_this_event_and_not_to_its_namesake(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
     assert_eq!(fixture.trace("a").await.event["stages"]["fan_out"], Value::Null);
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Finished(summary(0)));
     fixture.commit(claim, vec![step], vec![]).await;
     assert_eq!(fixture.trace("a").await.event["stages"]["fan_out"]["instance"], "test");
@@ -221,7 +221,7 @@ pub async fn a_fan_out_is_traced_to_this_event_and_not_to_its_namesake(fixture: 
     let again = "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, created_at)
                  VALUES ('a', 'ORDER_CREATED', 'ORDER', '7', '2100-01-01T00:00:00Z')";
     fixture.back_door.execute(again).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Known);
     fixture.commit(claim, vec![step], vec![]).await;
     let trace = fixture.trace("a").await;
@@ -233,7 +233,7 @@ pub async fn an_event_that_fails_again_is_traced_to_the_last_time(fixture: &Fixt
     fixture.accept(&[event("a")]).await;
     let mut times = Vec::new();
     for name in ["first", "second"] {
-        let claim = fixture.claim_fresh().await;
+        let claim = fixture.claim_new().await;
         let step = step_of(&claim.events()[0], Step::Failed(Failure::new("NO_AUDIENCE", "nobody")));
         let commit = FanOutCommit { instance: name.to_owned(), ..commit_of(vec![step], vec![]) };
         claim.commit(commit).await.expect("the database is there");

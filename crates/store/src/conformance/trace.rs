@@ -43,9 +43,13 @@ pub async fn an_unknown_event_has_no_trace(fixture: &Fixture) {
     let unknown =
         fixture.store.trace(&event_id("b"), TraceFilter { limit: 10, ..TraceFilter::default() }).await;
     assert!(unknown.expect("the database is there").is_none());
-    let fresh = fixture.trace("a").await;
-    assert!(fresh.processed.is_none() && fresh.decisions.is_none() && fresh.outbox.is_empty());
-    assert_eq!(fresh.next, None);
+    let before_fan_out = fixture.trace("a").await;
+    assert!(
+        before_fan_out.processed.is_none()
+            && before_fan_out.decisions.is_none()
+            && before_fan_out.outbox.is_empty()
+    );
+    assert_eq!(before_fan_out.next, None);
 }
 
 pub async fn a_trace_tells_what_happened(fixture: &Fixture) {
@@ -83,7 +87,7 @@ pub async fn a_trace_names_who_was_considered(fixture: &Fixture) {
         .put(Table::Recipients, vec![json!({ "user_type": "ADMIN_USER", "user_id": "1", "name": "Root" })])
         .await;
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let considered = ["1", "3", "gone"].map(|id| json!({ "user_type": "CUSTOMER", "user_id": id }));
     let decisions = Some(json!(considered).to_string());
     let step = FanOutStep { decisions, ..step_of(&claim.events()[0], Step::Finished(summary(0))) };
@@ -179,7 +183,7 @@ pub async fn events_are_listed_from_both_ends(fixture: &Fixture) {
 pub async fn events_are_filtered(fixture: &Fixture) {
     fixture.published(&event("published"), &[row("published", &customer("42"), Email)]).await;
     fixture.accept(&[event("pending"), of_type("news", "NEWS"), of_type("processed", "NEWS")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let step = step_of(found(&*claim, "processed"), Step::Finished(summary(0)));
     fixture.commit(claim, vec![step], vec![]).await;
     let ids = async |status: Option<EventStatus>, event_type: Option<&str>| {

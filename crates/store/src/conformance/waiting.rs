@@ -42,12 +42,12 @@ pub async fn an_event_waits_from_its_arrival_until_its_fan_out_has_ended(fixture
     let waiting = oldest(fixture).await;
     assert_about(waiting.fan_out, MINUTE);
     assert_eq!(OldestWaiting { fan_out: Duration::ZERO, ..waiting }, OldestWaiting::default());
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let begun = step_of(found(&*claim, "a"), Step::Continues(Cursor::default()));
     fixture.commit(claim, vec![begun], vec![]).await;
     fixture.advance(MINUTE).await;
     assert_about(oldest(fixture).await.fan_out, MINUTE * 2);
-    let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("it has begun");
+    let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("it has begun");
     let ended = step_of(found(&*claim, "a"), Step::Finished(summary(0)));
     fixture.commit(claim, vec![ended], vec![]).await;
     assert_eq!(oldest(fixture).await, OldestWaiting::default());
@@ -60,7 +60,7 @@ pub async fn the_oldest_event_of_any_lane_counts(fixture: &Fixture) {
         assert_about(oldest(fixture).await.fan_out, MINUTE * so_far);
     }
     for (oldest_id, left) in [("a", 2), ("b", 1), ("c", 0)] {
-        let claim = fixture.claim_fresh().await;
+        let claim = fixture.claim_new().await;
         let step = step_of(found(&*claim, oldest_id), Step::Finished(summary(0)));
         fixture.commit(claim, vec![step], vec![]).await;
         assert_about(oldest(fixture).await.fan_out, MINUTE * left);
@@ -88,14 +88,14 @@ pub async fn a_chunk_waits_from_its_rows_until_it_is_published(fixture: &Fixture
 pub async fn a_chunk_waits_although_its_first_row_was_dropped(fixture: &Fixture) {
     let told = row("a", &customer("42"), Email);
     fixture.accept(&[event("a")]).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let begun = step_of(found(&*claim, "a"), Step::Continues(Cursor::default()));
     let chunk = chunk_of(&begun.event, std::slice::from_ref(&told), true);
     let chunks = fixture.commit(claim, vec![begun], vec![chunk]).await;
     fixture.store.chunks_published(&[chunks[0].id]).await.expect("the database is there");
     // The same person once more, and somebody behind.
     let rows = [row("a", &customer("42"), Email), row("a", &customer("43"), Email)];
-    let claim = fixture.try_claim(Claim::Unfinished { after: 0 }).await.expect("it has begun");
+    let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("it has begun");
     let ended = step_of(found(&*claim, "a"), Step::Finished(summary(1)));
     let chunk = chunk_of(&ended.event, &rows, false);
     fixture.commit(claim, vec![ended], vec![chunk]).await;
@@ -107,7 +107,7 @@ pub async fn an_event_waits_from_its_fan_out_until_it_is_received(fixture: &Fixt
     let row = row("a", &customer("42"), Email);
     fixture.accept(&[event("a")]).await;
     fixture.advance(MINUTE).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let ended = step_of(found(&*claim, "a"), Step::Finished(summary(1)));
     let chunk = chunk_of(&ended.event, std::slice::from_ref(&row), true);
     let chunks = fixture.commit(claim, vec![ended], vec![chunk]).await;
@@ -126,7 +126,7 @@ pub async fn an_event_that_was_fanned_out_earlier_counts_before_one_that_arrived
     let row = row("high", &customer("42"), Email);
     fixture.published(&urgent("high", High), std::slice::from_ref(&row)).await;
     fixture.advance(MINUTE).await;
-    let claim = fixture.claim_fresh().await;
+    let claim = fixture.claim_new().await;
     let ended = step_of(found(&*claim, "low"), Step::Finished(summary(1)));
     let chunk = chunk_of(&ended.event, &[super::given::row("low", &customer("43"), Email)], true);
     fixture.commit(claim, vec![ended], vec![chunk]).await;

@@ -29,14 +29,14 @@ impl FanOutStore for Postgres {
             let transaction = self.begin().await?;
             let last_lane = claim.last_lane();
             let rows = match &claim {
-                Claim::Fresh { limit } | Claim::Urgent { limit } => {
-                    claim_fresh(&transaction, &self.passed, *limit, last_lane).await?
+                Claim::New { limit } | Claim::Urgent { limit } => {
+                    claim_new(&transaction, &self.passed, *limit, last_lane).await?
                 }
-                Claim::Unfinished { after } | Claim::UrgentUnfinished { after } => {
+                Claim::Continuing { after } | Claim::UrgentContinuing { after } => {
                     let last_lane = i16::try_from(last_lane).unwrap_or(i16::MAX);
-                    transaction.query(statement::CLAIM_UNFINISHED, &[after, &last_lane]).await?
+                    transaction.query(statement::CLAIM_CONTINUING, &[after, &last_lane]).await?
                 }
-                Claim::These(ids) => transaction.query(statement::CLAIM_THESE, &[ids]).await?,
+                Claim::ByIds(ids) => transaction.query(statement::CLAIM_BY_IDS, &[ids]).await?,
             };
             let held = (!rows.is_empty()).then(|| Held { passed: Arc::clone(&self.passed), written: false });
             let now = match rows.first() {
@@ -69,7 +69,7 @@ impl FanOutStore for Postgres {
     }
 }
 
-async fn claim_fresh(
+async fn claim_new(
     transaction: &Transaction,
     passed: &Passed,
     limit: usize,
@@ -77,7 +77,7 @@ async fn claim_fresh(
 ) -> Result<Vec<Row>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let beginning = passed.begin(last_lane, Instant::now());
-    let rows = transaction.query(statement::CLAIM_FRESH, &[&limit, &beginning.after]).await;
+    let rows = transaction.query(statement::CLAIM_NEW, &[&limit, &beginning.after]).await;
     passed.end(&beginning, Instant::now());
     let rows = rows?;
     let place = |row| Ok((read::get::<i16>(row, "lane")?.into(), read::get(row, "id")?));

@@ -27,8 +27,8 @@ use crate::{
 impl FanOutStore for Sqlite {
     async fn claim_events(&self, claim: Claim) -> Result<Option<Box<dyn FanOutClaim>>, StoreError> {
         let before = self.shared.held_events.now();
-        let (limit, passed) = (claim.limit(), before.len());
-        let rows = self.read(move |session| claimed(session, &claim, passed)).await?;
+        let (limit, extra) = (claim.limit(), before.len());
+        let rows = self.read(move |session| claimed(session, &claim, extra)).await?;
         let seq = |row: &Result<Stored, Unreadable>| row.as_ref().map_or_else(|row| row.seq, |row| row.0.seq);
         let hold = self.shared.held_events.hold(rows.iter().map(seq), &before, limit);
         let (mut events, mut cursors, mut unreadable) = (Vec::new(), HashMap::new(), Vec::new());
@@ -60,24 +60,24 @@ type Stored = (ClaimedEvent, Option<String>);
 fn claimed(
     session: &Session,
     claim: &Claim,
-    more: usize,
+    extra: usize,
 ) -> Result<Vec<Result<Stored, Unreadable>>, StoreError> {
     let read = |row: &Row| match claimed_event(row) {
         Ok(event) => Ok(Ok(event)),
         Err(error) => Unreadable::new(row, &error).map(Err),
     };
     match claim {
-        Claim::Fresh { limit } | Claim::Urgent { limit } => {
-            let params = named_params! { ":limit": limit + more, ":lane": claim.last_lane() };
-            session.all(statement::CLAIM_FRESH, params, read)
+        Claim::New { limit } | Claim::Urgent { limit } => {
+            let params = named_params! { ":limit": limit + extra, ":lane": claim.last_lane() };
+            session.all(statement::CLAIM_NEW, params, read)
         }
-        Claim::Unfinished { after } | Claim::UrgentUnfinished { after } => {
+        Claim::Continuing { after } | Claim::UrgentContinuing { after } => {
             let params = named_params! { ":after": after, ":lane": claim.last_lane() };
-            session.all(statement::CLAIM_UNFINISHED, params, read)
+            session.all(statement::CLAIM_CONTINUING, params, read)
         }
-        Claim::These(ids) => {
+        Claim::ByIds(ids) => {
             let ids = json!(ids).to_string();
-            session.all(statement::CLAIM_THESE, named_params! { ":ids": ids }, read)
+            session.all(statement::CLAIM_BY_IDS, named_params! { ":ids": ids }, read)
         }
     }
 }

@@ -11,9 +11,9 @@ statements! {
     KNOWN_HASH = "event/known_hash";
     OPEN_EVENTS = "event/open_events";
 
-    CLAIM_FRESH = "fan_out/claim_fresh";
-    CLAIM_THESE = "fan_out/claim_these";
-    CLAIM_UNFINISHED = "fan_out/claim_unfinished";
+    CLAIM_NEW = "fan_out/claim_new";
+    CLAIM_BY_IDS = "fan_out/claim_by_ids";
+    CLAIM_CONTINUING = "fan_out/claim_continuing";
     FINISH_EVENT = "fan_out/finish_event";
     INSERT_EVENT_NOTIFICATION = "fan_out/insert_event_notification";
     INSERT_OUTBOX = "fan_out/insert_outbox";

@@ -234,9 +234,9 @@ impl FanOut {
         let blocked = self.handover.update_blocked();
         let probe = blocked && self.handover.may_probe();
         let claim = match (blocked, probe) {
-            (false, _) => Claim::Fresh { limit },
+            (false, _) => Claim::New { limit },
             (true, true) => {
-                Claim::Fresh { limit: self.events_for_rows(ROWS_PER_PROBE).clamp(1, SMALL_BATCH.min(limit)) }
+                Claim::New { limit: self.events_for_rows(ROWS_PER_PROBE).clamp(1, SMALL_BATCH.min(limit)) }
             }
             (true, false) => Claim::Urgent { limit },
         };
@@ -260,7 +260,7 @@ impl FanOut {
         let (blocked, after) = (self.handover.update_blocked(), self.last_large);
         let report = self.run_new_batch(self.limit()).await?;
         let recipient_limit = if report.events == 0 { MAX_RECIPIENTS } else { CHUNK_RECIPIENTS };
-        let claim = if blocked { Claim::UrgentUnfinished { after } } else { Claim::Unfinished { after } };
+        let claim = if blocked { Claim::UrgentContinuing { after } } else { Claim::Continuing { after } };
         let mut chunk = self.step(claim, recipient_limit).await?;
         if !blocked && !chunk.full_queues.is_empty() {
             self.handover.record_full_queues(std::mem::take(&mut chunk.full_queues));
@@ -301,7 +301,7 @@ impl FanOut {
                     report.put_off += batch.report.put_off;
                     report.full_queues.extend(batch.report.full_queues);
                     let again = batch.put_off.chunks(MAX_RECIPIENTS / LARGE);
-                    claims.extend(again.map(|seqs| (Claim::These(seqs.to_vec()), MAX_RECIPIENTS)));
+                    claims.extend(again.map(|seqs| (Claim::ByIds(seqs.to_vec()), MAX_RECIPIENTS)));
                 }
                 Err(StoreError::Refused(error)) => {
                     if let [culprit] = seqs[..] {
@@ -309,8 +309,8 @@ impl FanOut {
                         self.count_failure(culprit, error).await?;
                     } else {
                         let (left, right) = seqs.split_at(seqs.len() / 2);
-                        claims.push((Claim::These(right.to_vec()), recipient_limit));
-                        claims.push((Claim::These(left.to_vec()), recipient_limit));
+                        claims.push((Claim::ByIds(right.to_vec()), recipient_limit));
+                        claims.push((Claim::ByIds(left.to_vec()), recipient_limit));
                     }
                 }
                 Err(StoreError::Lost(reason)) => {

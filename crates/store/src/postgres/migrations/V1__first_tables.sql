@@ -34,9 +34,9 @@ CREATE TABLE campanile.event_outbox (
     -- The progress of the fan-out through a large audience (JSON).
     fan_out_cursor text
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
-CREATE INDEX event_outbox_fresh ON campanile.event_outbox (lane, id)
+CREATE INDEX event_outbox_new ON campanile.event_outbox (lane, id)
     WHERE status = 'PENDING' AND fan_out_cursor IS NULL;
-CREATE INDEX event_outbox_unfinished ON campanile.event_outbox (lane, id)
+CREATE INDEX event_outbox_continuing ON campanile.event_outbox (lane, id)
     WHERE status = 'PENDING' AND fan_out_cursor IS NOT NULL;
 CREATE INDEX event_outbox_open ON campanile.event_outbox (id) WHERE status = 'PUBLISHED';
 -- For searches.

@@ -17,20 +17,20 @@ use crate::{
     StoreError,
 };
 
-const FRESH: Claim = Claim::Fresh { limit: 3 };
+const NEW_EVENTS: Claim = Claim::New { limit: 3 };
 
 #[tokio::test]
 async fn a_claim_whose_connection_ends_leaves_its_events_to_others() {
     let fixture = fixture().await;
     fixture.accept(&[event("a"), event("b")]).await;
-    let claim = fixture.try_claim(FRESH).await.unwrap();
+    let claim = fixture.try_claim(NEW_EVENTS).await.unwrap();
     fixture
         .execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
              WHERE datname = current_database() AND state = 'idle in transaction'",
         )
         .await;
-    let taken_over = eventually("the events", async || fixture.try_claim(FRESH).await).await;
+    let taken_over = eventually("the events", async || fixture.try_claim(NEW_EVENTS).await).await;
     assert_eq!(ids(&*taken_over), ["a", "b"]);
     let late = claim.commit(nothing()).await;
     assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
@@ -50,7 +50,7 @@ fn mails(claim: &dyn FanOutClaim) -> FanOutCommit {
 async fn an_event_that_was_thought_to_be_new_and_is_not_goes_through_alone() {
     let fixture = fixture().await;
     fixture.accept(&[event("a"), event("b"), event("c")]).await;
-    let claim = fixture.try_claim(FRESH).await.unwrap();
+    let claim = fixture.try_claim(NEW_EVENTS).await.unwrap();
     let seqs: Vec<i64> = claim.events().iter().map(|claimed| claimed.seq).collect();
     // Nothing remembers the first, but its row is there; somebody remembers the second, which failed.
     fixture
@@ -68,7 +68,7 @@ async fn an_event_that_was_thought_to_be_new_and_is_not_goes_through_alone() {
     assert_eq!(fixture.count("SELECT count(*) FROM outbox").await, 1);
 
     for (seq, told) in seqs.into_iter().zip([0, 1, 1]) {
-        let claim = fixture.try_claim(Claim::These(vec![seq])).await.unwrap();
+        let claim = fixture.try_claim(Claim::ByIds(vec![seq])).await.unwrap();
         let mails_of_one = mails(&*claim);
         let chunks = claim.commit(mails_of_one).await.unwrap();
         assert_eq!(chunks.iter().map(|chunk| chunk.rows.len()).sum::<usize>(), told, "event {seq}");
@@ -93,7 +93,7 @@ async fn nothing_is_committed_behind_a_statement_that_could_not_be_sent() {
 async fn the_store_works_again_after_the_server_ended_every_connection() {
     let fixture = fixture().await;
     fixture.accept(&[event("a")]).await;
-    let open = [fixture.try_claim(FRESH).await, fixture.try_claim(FRESH).await];
+    let open = [fixture.try_claim(NEW_EVENTS).await, fixture.try_claim(NEW_EVENTS).await];
     drop(open);
     fixture
         .execute(
@@ -101,7 +101,7 @@ async fn the_store_works_again_after_the_server_ended_every_connection() {
              WHERE datname = current_database() AND pid <> pg_backend_pid()",
         )
         .await;
-    let claim = eventually("the store", async || match fixture.store.claim_events(FRESH).await {
+    let claim = eventually("the store", async || match fixture.store.claim_events(NEW_EVENTS).await {
         Ok(claim) => claim,
         Err(StoreError::Unavailable(_)) => None,
         Err(other) => panic!("{other}"),

@@ -9,7 +9,7 @@ use crate::conformance::given::{step_of, summary};
 use crate::postgres::back_door::Database;
 use crate::{Claim, Step};
 
-const FRESH: Claim = Claim::Fresh { limit: 10 };
+const NEW_EVENTS: Claim = Claim::New { limit: 10 };
 /// Events that were there, each of which takes more than an eighth of a page.
 const GONE: i64 = 2_000;
 
@@ -49,7 +49,7 @@ async fn claims_do_not_walk_through_what_was_claimed_and_find_what_is_committed_
         ))
         .await;
     fixture.accept(&[event("last")]).await;
-    let claim = fixture.try_claim(FRESH).await.expect("it waits");
+    let claim = fixture.try_claim(NEW_EVENTS).await.expect("it waits");
     let steps = claim.events().iter().map(|event| step_of(event, Step::Finished(summary(0)))).collect();
     fixture.commit(claim, steps, Vec::new()).await;
     assert!(fixture.count(TOUCHED).await > WALKED, "the first claim begins at the start");
@@ -57,13 +57,13 @@ async fn claims_do_not_walk_through_what_was_claimed_and_find_what_is_committed_
     let touched = async || {
         let before = fixture.count(TOUCHED).await;
         for _ in 0..CLAIMS {
-            assert!(fixture.try_claim(FRESH).await.is_none());
+            assert!(fixture.try_claim(NEW_EVENTS).await.is_none());
         }
         fixture.count(TOUCHED).await - before
     };
     eventually("claims that pass them", async || (touched().await < CLAIMS / 2 * WALKED).then_some(())).await;
 
     late.commit().await.expect("it is committed");
-    let claim = eventually("the late one", async || fixture.try_claim(FRESH).await).await;
+    let claim = eventually("the late one", async || fixture.try_claim(NEW_EVENTS).await).await;
     assert_eq!(ids(&*claim), ["late"]);
 }

@@ -44,7 +44,7 @@ async fn a_schema_of_a_newer_release_is_left_alone() {
     let store = database.open().await;
     let fixture = Fixture { store: shared(store), back_door: Box::new(database) };
     fixture.accept(&[event("a")]).await;
-    assert_eq!(ids(&*fixture.claim_fresh().await), ["a"]);
+    assert_eq!(ids(&*fixture.claim_new().await), ["a"]);
 }
 
 #[tokio::test]

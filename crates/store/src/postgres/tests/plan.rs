@@ -16,8 +16,8 @@ use crate::{RowFilter, Table};
 /// and why.
 const MEANT: &[(&str, &str, &str)] = &[
     ("retain/begin_horizon", "event_outbox_pkey", "from the beginning, up to a thousand"),
-    ("fan_out/claim_unfinished", "event_outbox_unfinished", "a queue: the index has only what has begun"),
-    ("event/open_events", "event_outbox_unfinished", "the index has only what has begun"),
+    ("fan_out/claim_continuing", "event_outbox_continuing", "a queue: the index has only what has begun"),
+    ("event/open_events", "event_outbox_continuing", "the index has only what has begun"),
     ("rule/default_settings", "entity_notification_settings_defaults", "all that the index has is asked for"),
     ("retain/delete_old_captured", "captured_message_pkey", "from the beginning, up to a limit"),
     ("queue_age/oldest_waiting", "publish_chunk_pkey", "from the beginning, up to a hundred"),
@@ -30,7 +30,7 @@ const LISTED_IN_KEY_ORDER: &str = "list ";
 
 /// Sorts that are meant, of what was read from tables: it is little.
 const SORTED: &[(&str, &str)] = &[
-    ("fan_out/claim_unfinished", "large events that are under way: few, and they take turns"),
+    ("fan_out/claim_continuing", "large events that are under way: few, and they take turns"),
     ("event/open_events", "large events that are under way: few"),
     ("trace/trace_sends", "a page of users"),
     ("members", "people of one entity"),
@@ -39,22 +39,22 @@ const SORTED: &[(&str, &str)] = &[
 
 /// The index that each of these relies on.
 const INDEXES: &[(&str, &str)] = &[
-    ("fan_out/claim_fresh", "event_outbox_fresh"),
-    ("fan_out/claim_unfinished", "event_outbox_unfinished"),
-    ("fan_out/claim_these", "event_outbox_pkey"),
+    ("fan_out/claim_new", "event_outbox_new"),
+    ("fan_out/claim_continuing", "event_outbox_continuing"),
+    ("fan_out/claim_by_ids", "event_outbox_pkey"),
     ("outbox/claim_chunk", "publish_chunk_order"),
     ("send/take_due", "send_due_pkey"),
     ("send/next_due", "send_due_pkey"),
     ("send/expired_claims", "send_claim_expiry"),
     ("event/open_events", "event_outbox_open"),
-    ("queue_age/oldest_waiting", "event_outbox_fresh"),
-    ("queue_age/oldest_waiting", "event_outbox_unfinished"),
+    ("queue_age/oldest_waiting", "event_outbox_new"),
+    ("queue_age/oldest_waiting", "event_outbox_continuing"),
     ("queue_age/oldest_waiting", "publish_chunk_pkey"),
     ("queue_age/oldest_waiting", "outbox_pkey"),
     ("queue_age/oldest_waiting", "event_outbox_open"),
     ("queue_age/oldest_waiting", "send_due_pkey"),
     ("queue_age/oldest_waiting", "send_claim_expiry"),
-    ("event/open_events", "event_outbox_unfinished"),
+    ("event/open_events", "event_outbox_continuing"),
     ("send_admin/list_doubts", "send_doubt_pkey"),
     ("send_admin/list_due", "send_due_pkey"),
     ("send_admin/list_sends", "send_pkey"),

@@ -15,7 +15,7 @@ use crate::postgres::back_door::Database;
 use crate::postgres::statement;
 use crate::{Claim, FanOutStore, Signal, Store};
 
-const FRESH: Claim = Claim::Fresh { limit: 10 };
+const NEW_EVENTS: Claim = Claim::New { limit: 10 };
 const COLUMNS: [&str; 7] =
     ["event_id", "event_type", "aggregate_type", "aggregate_id", "payload", "priority", "occurred_at"];
 
@@ -75,9 +75,9 @@ async fn an_event_is_there_with_the_data_of_its_transaction_or_not_at_all() {
     for ends in ["ROLLBACK", "COMMIT"] {
         client.batch_execute("BEGIN; INSERT INTO orders VALUES (7)").await.unwrap();
         client.batch_execute(&insert(&[])).await.unwrap();
-        assert!(store.claim_events(FRESH).await.unwrap().is_none(), "it is not committed yet");
+        assert!(store.claim_events(NEW_EVENTS).await.unwrap().is_none(), "it is not committed yet");
         client.batch_execute(ends).await.unwrap();
-        assert_eq!(store.claim_events(FRESH).await.unwrap().is_some(), ends == "COMMIT");
+        assert_eq!(store.claim_events(NEW_EVENTS).await.unwrap().is_some(), ends == "COMMIT");
     }
     let transaction = client.transaction().await.unwrap();
     assert_eq!(transaction.query("SELECT FROM orders", &[]).await.unwrap().len(), 1);
@@ -94,7 +94,7 @@ async fn emit_says_whether_the_event_is_new() {
     let with_all = "SELECT campanile.emit('b', 'ORDER_CREATED', 'ORDER', '8', '{}', priority => 'HIGH',
                                           occurred_at => '2026-01-21 10:15:30+00')";
     assert!(is_new(&client, with_all).await);
-    let claim = store.claim_events(FRESH).await.unwrap().unwrap();
+    let claim = store.claim_events(NEW_EVENTS).await.unwrap().unwrap();
     assert_eq!(ids(&*claim), ["b", "a"]);
     assert_eq!(claim.events()[0].event.occurred_at, Some("2026-01-21T10:15:30Z".parse().unwrap()));
     assert_eq!(claim.events()[1].event.document()["payload"]["total"], 12);
@@ -365,7 +365,7 @@ async fn events_at_the_limits_are_taken() {
         ]))
         .await;
     let store = database.open().await;
-    assert_eq!(store.claim_events(FRESH).await.unwrap().unwrap().events().len(), 1);
+    assert_eq!(store.claim_events(NEW_EVENTS).await.unwrap().unwrap().events().len(), 1);
 }
 
 #[tokio::test]

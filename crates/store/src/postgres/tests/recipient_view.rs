@@ -51,7 +51,7 @@ fn user(of_type: &str, id: &str) -> Reach {
 
 async fn found(store: &Postgres, reaches: Vec<Reach>) -> Vec<Vec<Recipient>> {
     store.accept(vec![event("a")]).await.unwrap();
-    let mut claim = store.claim_events(crate::Claim::Fresh { limit: 1 }).await.unwrap().unwrap();
+    let mut claim = store.claim_events(crate::Claim::New { limit: 1 }).await.unwrap().unwrap();
     let page = |reach| Page {
         reach,
         roles: None,

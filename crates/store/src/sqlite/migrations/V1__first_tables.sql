@@ -41,8 +41,8 @@ CREATE TABLE event_outbox (
     -- The progress of the fan-out through a large audience (JSON).
     fan_out_cursor TEXT
 );
-CREATE INDEX event_outbox_fresh ON event_outbox (lane, id) WHERE status = 'PENDING' AND fan_out_cursor IS NULL;
-CREATE INDEX event_outbox_unfinished ON event_outbox (lane, id) WHERE status = 'PENDING' AND fan_out_cursor IS NOT NULL;
+CREATE INDEX event_outbox_new ON event_outbox (lane, id) WHERE status = 'PENDING' AND fan_out_cursor IS NULL;
+CREATE INDEX event_outbox_continuing ON event_outbox (lane, id) WHERE status = 'PENDING' AND fan_out_cursor IS NOT NULL;
 CREATE INDEX event_outbox_open ON event_outbox (id) WHERE status = 'PUBLISHED';
 -- For searches.
 CREATE INDEX event_outbox_type ON event_outbox (event_type, id);

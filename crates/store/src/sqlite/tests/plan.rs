@@ -19,7 +19,7 @@ const MEANT: &[(&str, &str, &str)] = &[
     ("send_admin/list_sends_of", "SCAN k", "a page of sends"),
     (
         "event/open_events",
-        "SCAN event_outbox USING INDEX event_outbox_unfinished",
+        "SCAN event_outbox USING INDEX event_outbox_continuing",
         "the index has only what has begun",
     ),
     ("event/open_events", "SCAN (subquery-1)", "a page of events"),
@@ -48,8 +48,8 @@ const LISTED_IN_KEY_ORDER: &str = "list ";
 
 /// Sorts that are meant: what is sorted is little.
 const SORTED: &[(&str, &str)] = &[
-    ("fan_out/claim_these", "the events that the caller named"),
-    ("fan_out/claim_unfinished", "large events that are under way: few, and they take turns"),
+    ("fan_out/claim_by_ids", "the events that the caller named"),
+    ("fan_out/claim_continuing", "large events that are under way: few, and they take turns"),
     ("send_admin/list_doubts", "a page of sends"),
     ("send_admin/list_due", "a page of sends"),
     ("send_admin/list_sends", "a page of sends"),

@@ -41,12 +41,9 @@ async fn a_plain_insert_beside_the_engine_is_claimed() {
     let mut producer = folder.connect();
     let transaction = producer.transaction().unwrap();
     insert(&transaction, &[]).unwrap();
-    assert!(
-        store.claim_events(Claim::Fresh { limit: 10 }).await.unwrap().is_none(),
-        "it is not committed yet"
-    );
+    assert!(store.claim_events(Claim::New { limit: 10 }).await.unwrap().is_none(), "it is not committed yet");
     transaction.commit().unwrap();
-    let claim = store.claim_events(Claim::Fresh { limit: 10 }).await.unwrap().unwrap();
+    let claim = store.claim_events(Claim::New { limit: 10 }).await.unwrap().unwrap();
     assert_eq!(claim.events()[0].event.event_id.as_str(), "a");
 }
 
@@ -128,7 +125,7 @@ async fn times_may_be_written_as_sqlite_understands_them() {
     for (n, (form, _)) in forms.iter().enumerate() {
         insert(&producer, &[("event_id", &n.to_string()), ("occurred_at", form)]).unwrap();
     }
-    let claim = store.claim_events(Claim::Fresh { limit: 100 }).await.unwrap().unwrap();
+    let claim = store.claim_events(Claim::New { limit: 100 }).await.unwrap().unwrap();
     for (claimed, (form, expected)) in claim.events().iter().zip(forms) {
         assert_eq!(claimed.event.occurred_at, Some(expected.parse().unwrap()), "{form}");
     }
@@ -149,11 +146,11 @@ async fn an_event_that_can_not_be_read_fails_alone() {
     insert(&producer, &[("event_id", "'broken cursor'"), ("fan_out_cursor", "'nonsense'")]).unwrap();
     insert(&producer, &[("event_id", "'after'")]).unwrap();
     // In both, the first one can't be read.
-    for claim in [Claim::Unfinished { after: 0 }, Claim::Fresh { limit: 1 }] {
+    for claim in [Claim::Continuing { after: 0 }, Claim::New { limit: 1 }] {
         let claim = store.claim_events(claim).await.unwrap().unwrap();
         assert_eq!((claim.events().len(), claim.unreadable()), (0, 1));
     }
-    let claim = store.claim_events(Claim::Fresh { limit: 10 }).await.unwrap().unwrap();
+    let claim = store.claim_events(Claim::New { limit: 10 }).await.unwrap().unwrap();
     let ids: Vec<&str> = claim.events().iter().map(|claimed| claimed.event.event_id.as_str()).collect();
     assert_eq!((ids, claim.unreadable()), (vec!["before", "after"], 1));
     assert_eq!(count(&producer, "SELECT count(*) FROM event_outbox WHERE status = 'FAILED'"), 3);
@@ -173,7 +170,7 @@ async fn an_event_that_can_not_be_read_is_forgotten_but_for_its_id() {
     let producer = folder.connect();
     insert(&producer, &[("event_id", "CAST(x'62ff64' AS TEXT)")]).unwrap();
     insert(&producer, &[("payload", "CAST(x'7b2278223a22ff227d' AS TEXT)")]).unwrap();
-    assert_eq!(store.claim_events(Claim::Fresh { limit: 10 }).await.unwrap().unwrap().unreadable(), 2);
+    assert_eq!(store.claim_events(Claim::New { limit: 10 }).await.unwrap().unwrap().unreadable(), 2);
     clock.advance(Duration::from_hours(2));
     assert_eq!(store.retain(store.now().await.unwrap(), 0, 100).await.unwrap().next, None);
     assert_eq!(count(&producer, "SELECT count(*) FROM event_outbox"), 0);
@@ -197,7 +194,7 @@ async fn moments_that_no_calendar_has_fail_their_event() {
     for (n, moment) in moments.iter().enumerate() {
         insert(&producer, &[("event_id", &n.to_string()), ("occurred_at", &format!("'{moment}'"))]).unwrap();
     }
-    let claim = store.claim_events(Claim::Fresh { limit: 10 }).await.unwrap().unwrap();
+    let claim = store.claim_events(Claim::New { limit: 10 }).await.unwrap().unwrap();
     assert_eq!((claim.events().len(), claim.unreadable()), (0, moments.len() as u64));
     let named = "SELECT count(*) FROM event_outbox WHERE last_error LIKE 'UNREADABLE: column occurred_at %'";
     assert_eq!(count(&producer, named), 6);
@@ -220,7 +217,7 @@ async fn a_cursor_that_can_not_be_read_leaves_what_was_written() {
     let store = folder.open();
     let producer = folder.connect();
     begun(&producer, "'nonsense'");
-    let claim = store.claim_events(Claim::Unfinished { after: 0 }).await.unwrap().unwrap();
+    let claim = store.claim_events(Claim::Continuing { after: 0 }).await.unwrap().unwrap();
     assert_eq!((claim.events().len(), claim.unreadable()), (0, 1));
     let published = "SELECT count(*) FROM event_outbox
                      WHERE status = 'PUBLISHED' AND published_at IS NOT NULL AND last_error LIKE 'UNREADABLE: %'";
@@ -240,7 +237,7 @@ async fn a_cursor_that_another_release_wrote_in_other_words_can_be_moved() {
     cursor["new"] = "field".into();
     begun(&producer, &format!("'{cursor:#}'"));
     for step in [Step::Continues(Cursor::default()), Step::Finished(Summary::default())] {
-        let claim = store.claim_events(Claim::Unfinished { after: 0 }).await.unwrap().unwrap();
+        let claim = store.claim_events(Claim::Continuing { after: 0 }).await.unwrap().unwrap();
         let claimed = &claim.events()[0];
         let step = FanOutStep {
             seq: claimed.seq,
@@ -278,7 +275,7 @@ async fn a_recipient_with_binary_data_hides_nobody() {
         )
         .unwrap();
     insert(&producer, &[]).unwrap();
-    let mut claim = store.claim_events(Claim::Fresh { limit: 1 }).await.unwrap().unwrap();
+    let mut claim = store.claim_events(Claim::New { limit: 1 }).await.unwrap().unwrap();
     let reach = Reach::Everybody(UserTypeName::stored("CUSTOMER"));
     let page = Page {
         reach,
