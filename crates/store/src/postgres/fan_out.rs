@@ -14,8 +14,8 @@ use campanile_domain::status::ProcessedStatus;
 use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
 
+use super::claim_watermark::ClaimWatermark;
 use super::commit::{self, Known};
-use super::passed::Passed;
 use super::transaction::Transaction;
 use super::{Postgres, event, people, read, statement};
 use crate::fan_out::unreadable;
@@ -30,7 +30,7 @@ impl FanOutStore for Postgres {
             let last_lane = claim.last_lane();
             let rows = match &claim {
                 Claim::New { limit } | Claim::Urgent { limit } => {
-                    claim_new(&transaction, &self.passed, *limit, last_lane).await?
+                    claim_new(&transaction, &self.watermark, *limit, last_lane).await?
                 }
                 Claim::Continuing { after } | Claim::UrgentContinuing { after } => {
                     let last_lane = i16::try_from(last_lane).unwrap_or(i16::MAX);
@@ -38,7 +38,8 @@ impl FanOutStore for Postgres {
                 }
                 Claim::ByIds(ids) => transaction.query(statement::CLAIM_BY_IDS, &[ids]).await?,
             };
-            let held = (!rows.is_empty()).then(|| Held { passed: Arc::clone(&self.passed), written: false });
+            let guard = (!rows.is_empty())
+                .then(|| WatermarkGuard { watermark: Arc::clone(&self.watermark), written: false });
             let now = match rows.first() {
                 Some(first) => read::get(first, "now")?,
                 None if unreadable == 0 => return Ok(None),
@@ -59,7 +60,7 @@ impl FanOutStore for Postgres {
                 }
             }
             if failed.is_empty() {
-                let claim = PostgresClaim { transaction, events, unreadable, cursors, known, now, held };
+                let claim = PostgresClaim { transaction, events, unreadable, cursors, known, now, guard };
                 return Ok(Some(Box::new(claim)));
             }
             // They fail for themselves, whatever becomes of this claim; then the rest is claimed again.
@@ -71,17 +72,17 @@ impl FanOutStore for Postgres {
 
 async fn claim_new(
     transaction: &Transaction,
-    passed: &Passed,
+    watermark: &ClaimWatermark,
     limit: usize,
     last_lane: i64,
 ) -> Result<Vec<Row>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let beginning = passed.begin(last_lane, Instant::now());
-    let rows = transaction.query(statement::CLAIM_NEW, &[&limit, &beginning.after]).await;
-    passed.end(&beginning, Instant::now());
+    let start = watermark.begin(last_lane, Instant::now());
+    let rows = transaction.query(statement::CLAIM_NEW, &[&limit, &start.after]).await;
+    watermark.end(&start, Instant::now());
     let rows = rows?;
-    let place = |row| Ok((read::get::<i16>(row, "lane")?.into(), read::get(row, "id")?));
-    passed.claimed(&rows.iter().map(place).collect::<Result<Vec<_>, StoreError>>()?);
+    let lane_and_id = |row| Ok((read::get::<i16>(row, "lane")?.into(), read::get(row, "id")?));
+    watermark.claimed(&rows.iter().map(lane_and_id).collect::<Result<Vec<_>, StoreError>>()?);
     Ok(rows)
 }
 
@@ -125,20 +126,20 @@ struct PostgresClaim {
     known: Known,
     now: Timestamp,
     /// None, if nothing is claimed.
-    held: Option<Held>,
+    guard: Option<WatermarkGuard>,
 }
 
 /// Events that others may have passed. Unless they are written, they are fresh again.
 #[derive(Debug)]
-struct Held {
-    passed: Arc<Passed>,
+struct WatermarkGuard {
+    watermark: Arc<ClaimWatermark>,
     written: bool,
 }
 
-impl Drop for Held {
+impl Drop for WatermarkGuard {
     fn drop(&mut self) {
         if !self.written {
-            self.passed.let_go();
+            self.watermark.require_full_scan();
         }
     }
 }
@@ -167,8 +168,8 @@ impl FanOutClaim for PostgresClaim {
 
     async fn commit(mut self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError> {
         let chunks = commit::write(self.transaction, commit, &self.cursors, self.known).await?;
-        if let Some(held) = &mut self.held {
-            held.written = true;
+        if let Some(guard) = &mut self.guard {
+            guard.written = true;
         }
         Ok(chunks)
     }
@@ -186,6 +187,6 @@ pub async fn look_up(store: &Postgres, event: Event) -> Result<Box<dyn FanOutCla
         cursors: HashMap::new(),
         known: Known::Nothing,
         now,
-        held: None,
+        guard: None,
     }))
 }

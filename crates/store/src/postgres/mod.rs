@@ -3,6 +3,7 @@
 
 #[cfg(feature = "conformance")]
 pub mod back_door;
+mod claim_watermark;
 mod commit;
 mod connect;
 mod context;
@@ -16,7 +17,6 @@ mod lease;
 mod listen;
 mod migrate;
 mod outbox;
-mod passed;
 mod people;
 mod read;
 mod retain;
@@ -41,9 +41,9 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
 use crate::{Signal, Store, StoreError, identity};
+use claim_watermark::ClaimWatermark;
 use connect::Server;
 use listen::Listener;
-use passed::Passed;
 use transaction::Transaction;
 
 /// How long to wait for a connection of our own pool.
@@ -92,7 +92,7 @@ impl std::fmt::Debug for PostgresConfig {
 pub struct Postgres {
     pool: Pool,
     listener: Arc<Listener>,
-    passed: Arc<Passed>,
+    watermark: Arc<ClaimWatermark>,
 }
 
 impl Postgres {
@@ -111,7 +111,7 @@ impl Postgres {
             .build()
             .map_err(|e| StoreError::Unusable(format!("can't create the connection pool: {e}")))?;
         let listener = Arc::new(Listener::start(direct_server(config)?));
-        let store = Postgres { pool, listener, passed: Arc::default() };
+        let store = Postgres { pool, listener, watermark: Arc::default() };
         store.check_recipients().await?;
         Ok(store)
     }

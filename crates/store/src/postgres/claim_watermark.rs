@@ -1,0 +1,181 @@
+//! How far claims have come through the fresh events. PostgreSQL keeps the index entries of events that were claimed until it vacuums, and
+//! can't as long as anybody has a snapshot from before, such as a backup: whoever begins at the start walks through all of them, at every
+//! claim. So claims begin where claims had come a moment ago, and only now and then at the start, since events may turn up further ahead:
+//! those of a transaction that took long to commit, and those that somebody has let go.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One for each priority.
+const LANES: usize = 3;
+/// An event that is committed so soon after others behind it were claimed is found at once.
+const WATERMARK_DELAY: Duration = Duration::from_millis(250);
+/// Looks from the start on take no more than this part of the time, so they follow each other soon where there is little to walk through.
+const FULL_SCAN_INTERVAL_FACTOR: u32 = 10;
+/// Until it is known how long the one takes that is under way.
+const INITIAL_FULL_SCAN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// One for all claims of an instance.
+#[derive(Debug, Default)]
+pub struct ClaimWatermark(Mutex<[LaneWatermark; LANES]>);
+
+#[derive(Debug, Default, Clone, Copy)]
+struct LaneWatermark {
+    /// The last event that was claimed: by now, a moment ago, and before that.
+    last_claimed: i64,
+    recent: i64,
+    older: i64,
+    rotated_at: Option<Instant>,
+    /// When a look from the start on is due; at once, if nobody knows.
+    full_scan_due: Option<Instant>,
+}
+
+/// Where a claim begins.
+#[derive(Debug)]
+pub struct ClaimStart {
+    /// Behind these events, by lane.
+    pub after: Vec<i64>,
+    at: Instant,
+}
+
+impl ClaimWatermark {
+    /// In the lanes up to this one.
+    pub fn begin(&self, last_lane: i64, now: Instant) -> ClaimStart {
+        let mut lanes = self.lock();
+        let asked = usize::try_from(last_lane).map_or(0, |last| last + 1);
+        ClaimStart { after: lanes.iter_mut().take(asked).map(|lane| lane.begin(now)).collect(), at: now }
+    }
+
+    /// It has claimed these, each told by lane and number.
+    pub fn claimed(&self, events: &[(i64, i64)]) {
+        let mut lanes = self.lock();
+        for (lane, id) in events {
+            if let Some(lane) = usize::try_from(*lane).ok().and_then(|lane| lanes.get_mut(lane)) {
+                lane.last_claimed = lane.last_claimed.max(*id);
+            }
+        }
+    }
+
+    /// Whatever came of it: one that took too long is not tried again at once.
+    pub fn end(&self, start: &ClaimStart, now: Instant) {
+        let interval = (now - start.at) * FULL_SCAN_INTERVAL_FACTOR;
+        for (lane, after) in self.lock().iter_mut().zip(&start.after) {
+            if *after == 0 && lane.full_scan_due.is_some() {
+                lane.full_scan_due = Some(now + interval);
+            }
+        }
+    }
+
+    /// Something that was claimed is fresh again.
+    pub fn require_full_scan(&self) {
+        for lane in &mut *self.lock() {
+            lane.full_scan_due = None;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, [LaneWatermark; LANES]> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LaneWatermark {
+    fn begin(&mut self, now: Instant) -> i64 {
+        let elapsed = now - *self.rotated_at.get_or_insert(now);
+        if elapsed >= WATERMARK_DELAY {
+            self.older = if elapsed >= 2 * WATERMARK_DELAY { self.last_claimed } else { self.recent };
+            self.recent = self.last_claimed;
+            self.rotated_at = Some(now);
+        }
+        if self.full_scan_due.is_none_or(|due| now >= due) {
+            self.full_scan_due = Some(now + INITIAL_FULL_SCAN_INTERVAL);
+            return 0;
+        }
+        self.older
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Claims events of the middle lane at this time, for so long, and answers behind which of its events it began.
+    fn claim(watermark: &ClaimWatermark, at: Instant, took: Duration, ids: &[i64]) -> i64 {
+        let start = watermark.begin(2, at);
+        watermark.claimed(&ids.iter().map(|id| (1, *id)).collect::<Vec<_>>());
+        watermark.end(&start, at + took);
+        start.after[1]
+    }
+
+    /// The first look has taken so long that another is not due for a while.
+    fn watermark(begun: Instant, ids: &[i64]) -> ClaimWatermark {
+        let watermark = ClaimWatermark::default();
+        assert_eq!(claim(&watermark, begun, 1_000 * MS, ids), 0);
+        watermark
+    }
+
+    #[test]
+    fn a_claim_begins_where_claims_had_come_a_moment_ago() {
+        let begun = Instant::now();
+        let watermark = watermark(begun, &[1, 2, 3]);
+        assert_eq!(
+            claim(&watermark, begun + WATERMARK_DELAY, MS, &[4, 5]),
+            0,
+            "what was claimed just now is not passed yet"
+        );
+        let watermark = self::watermark(begun, &[1, 2, 3]);
+        let begun = begun + 2 * WATERMARK_DELAY;
+        assert_eq!(claim(&watermark, begun, MS, &[5, 4]), 3);
+        assert_eq!(claim(&watermark, begun + WATERMARK_DELAY / 2, MS, &[6]), 3);
+        assert_eq!(claim(&watermark, begun + WATERMARK_DELAY, MS, &[7]), 3);
+        assert_eq!(claim(&watermark, begun + 2 * WATERMARK_DELAY, MS, &[]), 6);
+        assert_eq!(claim(&watermark, begun + 9 * WATERMARK_DELAY, MS, &[]), 7);
+        assert_eq!(
+            watermark.begin(2, begun + 9 * WATERMARK_DELAY).after,
+            [0, 7, 0],
+            "of other lanes nothing is known"
+        );
+    }
+
+    #[test]
+    fn a_full_scan_comes_again_the_sooner_the_less_it_takes() {
+        for took in [50 * MS, 400 * MS] {
+            let (watermark, begun) = (ClaimWatermark::default(), Instant::now());
+            claim(&watermark, begun, took, &[7]);
+            let due = begun + took + took * FULL_SCAN_INTERVAL_FACTOR;
+            assert_eq!(claim(&watermark, begun + took * FULL_SCAN_INTERVAL_FACTOR, MS, &[]), 7, "{took:?}");
+            assert_eq!(claim(&watermark, due, MS, &[]), 0, "{took:?}");
+        }
+    }
+
+    #[test]
+    fn who_scans_one_lane_leaves_the_others_to_be_scanned() {
+        let begun = Instant::now();
+        let watermark = watermark(begun, &[7]);
+        let later = begun + 20_000 * MS;
+        assert_eq!(watermark.begin(0, later).after, [0]);
+        assert_eq!(claim(&watermark, later, MS, &[]), 0);
+    }
+
+    #[test]
+    fn what_is_released_is_scanned_for_at_once() {
+        let begun = Instant::now();
+        let watermark = watermark(begun, &[7]);
+        let later = begun + 2 * WATERMARK_DELAY;
+        let start = watermark.begin(2, later);
+        assert_eq!(start.after, [0, 7, 0]);
+        watermark.require_full_scan();
+        watermark.end(&start, later);
+        assert_eq!(claim(&watermark, later, MS, &[]), 0);
+    }
+
+    #[test]
+    fn during_a_full_scan_others_go_on_behind() {
+        let begun = Instant::now();
+        let watermark = watermark(begun, &[7]);
+        let later = begun + 20_000 * MS;
+        assert_eq!(watermark.begin(2, later).after, [0, 0, 0]);
+        assert_eq!(claim(&watermark, later, MS, &[8]), 7);
+    }
+}
