@@ -14,7 +14,7 @@ use campanile_domain::time::Timestamp;
 use rusqlite::{Row, named_params};
 use serde_json::json;
 
-use super::held::Hold;
+use super::claimed_events::ClaimedEventsGuard;
 use super::session::Session;
 use super::{Sqlite, event, outbox, people, read, settle, statement};
 use crate::fan_out::{NextState, unreadable};
@@ -26,13 +26,13 @@ use crate::{
 #[async_trait]
 impl FanOutStore for Sqlite {
     async fn claim_events(&self, claim: Claim) -> Result<Option<Box<dyn FanOutClaim>>, StoreError> {
-        let before = self.shared.held_events.now();
+        let before = self.shared.claimed_events.snapshot();
         let (limit, extra) = (claim.limit(), before.len());
         let rows = self.read(move |session| claimed(session, &claim, extra)).await?;
         let seq = |row: &Result<Stored, Unreadable>| row.as_ref().map_or_else(|row| row.seq, |row| row.0.seq);
-        let hold = self.shared.held_events.hold(rows.iter().map(seq), &before, limit);
+        let guard = self.shared.claimed_events.claim(rows.iter().map(seq), &before, limit);
         let (mut events, mut cursors, mut unreadable) = (Vec::new(), HashMap::new(), Vec::new());
-        for row in rows.into_iter().filter(|row| hold.has(seq(row))) {
+        for row in rows.into_iter().filter(|row| guard.has(seq(row))) {
             match row {
                 Ok((event, cursor)) => {
                     cursors.extend(cursor.map(|text| (event.seq, text)));
@@ -49,7 +49,7 @@ impl FanOutStore for Sqlite {
             return Ok(None);
         }
         let (store, now) = (self.clone(), self.clock());
-        Ok(Some(Box::new(SqliteClaim { store, events, unreadable: failed, cursors, now, _hold: hold })))
+        Ok(Some(Box::new(SqliteClaim { store, events, unreadable: failed, cursors, now, _guard: guard })))
     }
 }
 
@@ -134,7 +134,7 @@ pub struct SqliteClaim {
     cursors: HashMap<i64, String>,
     now: Timestamp,
     /// Until the commit is over.
-    _hold: Hold,
+    _guard: ClaimedEventsGuard,
 }
 
 #[async_trait]
@@ -324,6 +324,6 @@ pub fn look_up(store: &Sqlite, event: Event) -> SqliteClaim {
         unreadable: 0,
         cursors: HashMap::new(),
         now: store.clock(),
-        _hold: Hold::default(),
+        _guard: ClaimedEventsGuard::default(),
     }
 }

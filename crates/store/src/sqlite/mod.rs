@@ -3,13 +3,13 @@
 
 #[cfg(feature = "conformance")]
 pub mod back_door;
+mod claimed_events;
 mod context;
 mod dead_letter;
 mod doubt;
 mod event;
 mod examine;
 mod fan_out;
-mod held;
 mod instance;
 mod lease;
 pub mod lock;
@@ -39,7 +39,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 use tokio::sync::Semaphore;
 
 use crate::{Store, StoreError, identity};
-use held::HeldEvents;
+use claimed_events::ClaimedEvents;
 use lock::EngineLock;
 use session::Session;
 use writer::Writer;
@@ -64,7 +64,7 @@ struct Shared {
     readers: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
     clock: Clock,
-    held_events: HeldEvents,
+    claimed_events: ClaimedEvents,
     _lock: EngineLock,
 }
 
@@ -106,7 +106,7 @@ impl Sqlite {
             readers: Mutex::new(readers),
             permits: Arc::new(Semaphore::new(READERS)),
             clock,
-            held_events: HeldEvents::default(),
+            claimed_events: ClaimedEvents::default(),
             _lock: lock,
         };
         Ok(Sqlite { shared: Arc::new(shared) })

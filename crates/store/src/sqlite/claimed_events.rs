@@ -4,21 +4,26 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Clone, Default)]
-pub struct HeldEvents(Arc<Mutex<HashSet<i64>>>);
+pub struct ClaimedEvents(Arc<Mutex<HashSet<i64>>>);
 
-impl HeldEvents {
+impl ClaimedEvents {
     /// To be asked before events are read: one that was let go of meanwhile may have been read as it was before.
-    pub fn now(&self) -> HashSet<i64> {
+    pub fn snapshot(&self) -> HashSet<i64> {
         self.lock().clone()
     }
 
     /// Takes the first so many that nobody holds, and nobody held before.
-    pub fn hold(&self, seqs: impl Iterator<Item = i64>, before: &HashSet<i64>, limit: usize) -> Hold {
-        let mut held = self.lock();
+    pub fn claim(
+        &self,
+        seqs: impl Iterator<Item = i64>,
+        before: &HashSet<i64>,
+        limit: usize,
+    ) -> ClaimedEventsGuard {
+        let mut claimed = self.lock();
         let seqs: HashSet<i64> =
-            seqs.filter(|seq| !before.contains(seq) && !held.contains(seq)).take(limit).collect();
-        held.extend(&seqs);
-        Hold { events: self.clone(), seqs }
+            seqs.filter(|seq| !before.contains(seq) && !claimed.contains(seq)).take(limit).collect();
+        claimed.extend(&seqs);
+        ClaimedEventsGuard { events: self.clone(), seqs }
     }
 
     /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
@@ -29,22 +34,22 @@ impl HeldEvents {
 
 /// Dropped, it lets go of them.
 #[derive(Debug, Default)]
-pub struct Hold {
-    events: HeldEvents,
+pub struct ClaimedEventsGuard {
+    events: ClaimedEvents,
     seqs: HashSet<i64>,
 }
 
-impl Hold {
+impl ClaimedEventsGuard {
     pub fn has(&self, seq: i64) -> bool {
         self.seqs.contains(&seq)
     }
 }
 
-impl Drop for Hold {
+impl Drop for ClaimedEventsGuard {
     fn drop(&mut self) {
-        let mut held = self.events.lock();
+        let mut claimed = self.events.lock();
         for seq in &self.seqs {
-            held.remove(seq);
+            claimed.remove(seq);
         }
     }
 }
