@@ -161,7 +161,7 @@ impl Served {
         let answered = tokio::time::timeout(HTTP_GRACE.min(deadline), &mut self.http);
         let (answered, finished) = tokio::join!(answered, self.running.stop(deadline));
         if let Some(lease) = self.lease {
-            lease.let_go().await;
+            lease.release().await;
         }
         if answered.is_err() {
             self.http.abort();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use campanile_engine::telemetry;
-use campanile_store::{Held, Store};
+use campanile_store::{Acquisition, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -32,9 +32,9 @@ impl Lease {
         let mut seen = None;
         // Two processes may have one name, if somebody gave it to both.
         let holder = format!("{instance} {}", data_folder::random::<8>()?);
-        while let Held::By { holder, rest } = store.hold(NAME, &holder, LEASE).await? {
+        while let Acquisition::HeldBy { holder, remaining } = store.acquire(NAME, &holder, LEASE).await? {
             // Who renews its lease is alive.
-            if seen.is_some_and(|before| rest > before) {
+            if seen.is_some_and(|before| remaining > before) {
                 bail!(
                     "`{}` already uses this database with the in-process broker, which supports one instance; stop it, or set broker.url to RabbitMQ to run several",
                     name(&holder)
@@ -43,12 +43,12 @@ impl Lease {
             if seen.is_none() {
                 tracing::warn!(
                     holder,
-                    ?rest,
+                    ?remaining,
                     "waiting for the broker lease of a possibly dead instance to expire"
                 );
             }
-            seen = Some(rest);
-            tokio::time::sleep(LOOK_EVERY.min(rest)).await;
+            seen = Some(remaining);
+            tokio::time::sleep(LOOK_EVERY.min(remaining)).await;
         }
         let (loses, lost) = watch::channel(None);
         let keeper = tokio::spawn(keep(Arc::clone(&store), holder.clone(), loses));
@@ -70,9 +70,9 @@ impl Lease {
         }
     }
 
-    pub async fn let_go(self) {
+    pub async fn release(self) {
         self.keeper.abort();
-        if let Err(error) = self.store.let_go(NAME, &self.holder).await {
+        if let Err(error) = self.store.release(NAME, &self.holder).await {
             tracing::warn!(%error, "cannot release the in-process broker lease; it expires on its own");
         }
     }
@@ -85,9 +85,9 @@ fn name(holder: &str) -> &str {
 async fn keep(store: Arc<dyn Store>, holder: String, lost: watch::Sender<Option<String>>) {
     loop {
         tokio::time::sleep(RENEW_EVERY).await;
-        match store.hold(NAME, &holder, LEASE).await {
-            Ok(Held::Ours) => {}
-            Ok(Held::By { holder: by, .. }) => {
+        match store.acquire(NAME, &holder, LEASE).await {
+            Ok(Acquisition::Acquired) => {}
+            Ok(Acquisition::HeldBy { holder: by, .. }) => {
                 telemetry::count_lost("broker", 1);
                 lost.send_replace(Some(by));
                 return;

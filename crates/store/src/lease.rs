@@ -7,21 +7,21 @@ use async_trait::async_trait;
 use crate::StoreError;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Held {
+pub enum Acquisition {
     /// By the caller, from now for as long as it asked.
-    Ours,
-    By {
+    Acquired,
+    HeldBy {
         holder: String,
         /// How long it still holds.
-        rest: Duration,
+        remaining: Duration,
     },
 }
 
 #[async_trait]
 pub trait LeaseStore {
     /// Takes the lease if nobody holds it, or renews it; by the clock of the database.
-    async fn hold(&self, name: &str, holder: &str, lease: Duration) -> Result<Held, StoreError>;
+    async fn acquire(&self, name: &str, holder: &str, lease: Duration) -> Result<Acquisition, StoreError>;
 
     /// Gives the lease back, if the holder has it.
-    async fn let_go(&self, name: &str, holder: &str) -> Result<(), StoreError>;
+    async fn release(&self, name: &str, holder: &str) -> Result<(), StoreError>;
 }

@@ -49,7 +49,7 @@ pub use fan_out::{
     Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore, NewChunk, Step,
 };
 pub use instance::{Instance, InstanceId, InstanceStore};
-pub use lease::{Held, LeaseStore};
+pub use lease::{Acquisition, LeaseStore};
 pub use outbox::{ChunkId, LostFrom, OutboxStore, Republished};
 pub use retain::{Horizon, RetainStore, Retained};
 pub use row::{JsonRow, RowFilter, RowStore, Table};

@@ -17,7 +17,7 @@ const ALONE: [(&str, &str); 21] = [
         "one engine owns a SQLite file, so at its start nobody else holds a lease",
     ),
     (
-        "sql/lease/let_leases_go.sql",
+        "sql/lease/release_leases.sql",
         "one engine owns a SQLite file, so at its start nobody else holds a lease",
     ),
     (

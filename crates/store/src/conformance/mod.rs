@@ -19,8 +19,8 @@ mod dead_letter;
 mod deferral;
 mod doubt;
 pub(crate) mod given;
-mod hold;
 mod lease;
+mod named_lease;
 mod publish;
 mod receipt;
 mod receive;
@@ -272,13 +272,13 @@ macro_rules! for_each_check {
             retain::a_clock_that_jumps_ahead_deletes_nothing
             retain::the_horizon_follows_a_clock_that_is_right
             retain::the_horizon_begins_at_the_oldest_event_that_may_go
-            hold::a_lease_that_nobody_holds_is_taken
-            hold::a_lease_that_is_held_says_by_whom_and_for_how_long
-            hold::a_holder_renews_its_lease
-            hold::a_lease_that_has_passed_is_taken_over
-            hold::a_lease_that_was_given_back_is_free
-            hold::leases_of_other_names_are_others
-            hold::of_two_at_once_one_gets_the_lease
+            named_lease::a_lease_that_nobody_holds_is_taken
+            named_lease::a_lease_that_is_held_says_by_whom_and_for_how_long
+            named_lease::a_holder_renews_its_lease
+            named_lease::a_lease_that_has_passed_is_taken_over
+            named_lease::a_lease_that_was_given_back_is_free
+            named_lease::leases_of_other_names_are_others
+            named_lease::of_two_at_once_one_gets_the_lease
             row::rows_come_back_as_they_were_written
             row::what_a_row_does_not_name_has_its_default
             row::a_row_is_replaced_by_its_key
@@ -297,7 +297,7 @@ macro_rules! for_each_check {
             stages::a_trace_has_instance_and_time_of_every_stage
             stages::a_retry_has_instance_and_time_of_each_attempt
             stages::what_a_dead_instance_left_is_traced_to_it
-            stages::what_was_let_go_has_no_attempt_and_no_outcome
+            stages::what_was_released_has_no_attempt_and_no_outcome
             stages::a_stamp_of_the_future_is_cut_to_the_receipt
             stages::messages_without_a_stamp_are_received_all_the_same
             stages::a_fan_out_is_traced_to_this_event_and_not_to_its_namesake

@@ -133,9 +133,9 @@ pub async fn a_doubtful_send_is_left_to_a_person(fixture: &Fixture) {
 
 pub async fn what_was_not_attempted_does_not_count(fixture: &Fixture) {
     let job = fixture.sending("a", Email).await;
-    let let_go =
+    let release_job =
         |settlement: Settlement| Settlement { outcome: OutcomeKind::NotAttempted, error: None, ..settlement };
-    let first = let_go(due_in(fixture, &job, Duration::ZERO).await);
+    let first = release_job(due_in(fixture, &job, Duration::ZERO).await);
     assert!(fixture.settle(vec![first]).await.is_empty());
     let send = fixture.send("a", job.key).await;
     assert_eq!((text(&send, "status"), &send["attempt_count"]), ("DUE", &json!(0)));
@@ -145,7 +145,7 @@ pub async fn what_was_not_attempted_does_not_count(fixture: &Fixture) {
     let retry = due_in(fixture, &job, Duration::ZERO).await;
     fixture.settle(vec![retry]).await;
     let job = fixture.claim_due(Email, 1).await.remove(0);
-    let second = let_go(due_in(fixture, &job, Duration::ZERO).await);
+    let second = release_job(due_in(fixture, &job, Duration::ZERO).await);
     fixture.settle(vec![second]).await;
     let send = fixture.send("a", job.key).await;
     assert_eq!((&send["attempt_count"], attempts(&send).len()), (&json!(1), 1));

@@ -173,7 +173,7 @@ pub async fn what_a_dead_instance_left_is_traced_to_it(fixture: &Fixture) {
     assert_eq!(email["settle"], json!({"at": trace.sends[0]["sent_at"], "instance": "api"}));
 }
 
-pub async fn what_was_let_go_has_no_attempt_and_no_outcome(fixture: &Fixture) {
+pub async fn what_was_released_has_no_attempt_and_no_outcome(fixture: &Fixture) {
     let rows = told(fixture).await;
     let [first, second] = [instance(fixture, "first").await, instance(fixture, "second").await];
     assert!(receive(fixture, vec![left_due(rows[0].key)], &first).await.is_empty());

@@ -125,9 +125,9 @@ statements! {
     ROWS_DONE_WITH = "retain/rows_done_with";
     ROWS_LEFT = "retain/rows_left";
 
-    HOLD_LEASE = "lease/hold_lease";
+    ACQUIRE_LEASE = "lease/acquire_lease";
     LEASE_HOLDER = "lease/lease_holder";
-    LET_LEASE_GO = "lease/let_lease_go";
+    RELEASE_LEASE = "lease/release_lease";
 
     HEARTBEAT = "instance/heartbeat";
     REGISTER_INSTANCE = "instance/register_instance";

@@ -96,7 +96,7 @@ impl Sqlite {
         // The lock is ours, so whoever held these leases is gone.
         connection.execute(statement::EXPIRE_LEASES, [])?;
         connection.execute(statement::RELEASE_CHUNKS, [])?;
-        connection.execute(statement::LET_LEASES_GO, [])?;
+        connection.execute(statement::RELEASE_LEASES, [])?;
         leave_checks_to_types(&connection)?;
         let readers = (0..READERS)
             .map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX))

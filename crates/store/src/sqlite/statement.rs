@@ -125,10 +125,10 @@ statements! {
     ROWS_DONE_WITH = "retain/rows_done_with";
     ROWS_LEFT = "retain/rows_left";
 
-    HOLD_LEASE = "lease/hold_lease";
+    ACQUIRE_LEASE = "lease/acquire_lease";
     LEASE_HOLDER = "lease/lease_holder";
-    LET_LEASE_GO = "lease/let_lease_go";
-    LET_LEASES_GO = "lease/let_leases_go";
+    RELEASE_LEASE = "lease/release_lease";
+    RELEASE_LEASES = "lease/release_leases";
 
     HEARTBEAT = "instance/heartbeat";
     REGISTER_INSTANCE = "instance/register_instance";

@@ -10,7 +10,9 @@ use campanile_domain::channel::Channel;
 use super::{Folder, count, event};
 use crate::sqlite::Sqlite;
 use crate::sqlite::examine::examine;
-use crate::{Acceptance, EventStore, Held, LeaseStore, OutboxStore, RowStore, SendStore, Store, StoreError};
+use crate::{
+    Acceptance, Acquisition, EventStore, LeaseStore, OutboxStore, RowStore, SendStore, Store, StoreError,
+};
 
 const LEASE: Duration = Duration::from_mins(10);
 
@@ -143,7 +145,10 @@ async fn a_file_that_a_later_release_upgraded_can_still_be_used() {
 #[tokio::test]
 async fn leases_of_the_process_before_are_over() {
     let folder = Folder::new();
-    assert_eq!(folder.open().hold("broker", "the one before", LEASE).await.unwrap(), Held::Ours);
+    assert_eq!(
+        folder.open().acquire("broker", "the one before", LEASE).await.unwrap(),
+        Acquisition::Acquired
+    );
     let connection = folder.connect();
     connection
         .execute_batch(
@@ -165,7 +170,7 @@ async fn leases_of_the_process_before_are_over() {
         )
         .unwrap();
     let store = folder.open();
-    assert_eq!(store.hold("broker", "the next one", LEASE).await.unwrap(), Held::Ours);
+    assert_eq!(store.acquire("broker", "the next one", LEASE).await.unwrap(), Acquisition::Acquired);
     let chunk = store.claim_chunk("q", LEASE).await.unwrap().unwrap();
     assert_eq!(chunk.rows.len(), 1);
     assert_eq!(chunk.rows[0].row.key.channel, Channel::Sms);

@@ -13,13 +13,13 @@ use crate::sqlite::{READERS, Sqlite};
 use crate::{Acceptance, EventFilter, EventStore, StoreError, TraceStore};
 
 /// Keeps the writing thread busy until the sender is dropped: what is asked for meanwhile becomes one group.
-async fn hold(store: &Sqlite) -> (Sender<()>, JoinHandle<Result<(), StoreError>>) {
-    let (release, gate) = mpsc::channel::<()>();
+async fn block_writer(store: &Sqlite) -> (Sender<()>, JoinHandle<Result<(), StoreError>>) {
+    let (release, unblock) = mpsc::channel::<()>();
     let store = store.clone();
     let held = tokio::spawn(async move {
         store
             .write(move |_, _| {
-                let _ = gate.recv();
+                let _ = unblock.recv();
                 Ok(())
             })
             .await
@@ -39,7 +39,7 @@ async fn write_together(
     reasons: Vec<String>,
     then: fn(usize, &Connection) -> Result<(), StoreError>,
 ) -> Vec<(usize, Result<(), StoreError>)> {
-    let (release, held) = hold(store).await;
+    let (release, held) = block_writer(store).await;
     let mut writes = JoinSet::new();
     for (n, reason) in reasons.into_iter().enumerate() {
         let store = store.clone();
@@ -141,7 +141,7 @@ async fn a_file_that_somebody_else_holds_is_unavailable_and_then_there_again() {
 async fn a_caller_that_goes_away_leaves_its_work_whole() {
     let folder = Folder::new();
     let store = folder.open();
-    let (release, held) = hold(&store).await;
+    let (release, held) = block_writer(&store).await;
     let gone = tokio::spawn({
         let store = store.clone();
         async move { store.accept(vec![event("a"), event("b")]).await }
@@ -160,15 +160,15 @@ async fn readers_that_go_away_do_not_take_their_connections_along() {
     let folder = Folder::new();
     let store = folder.open();
     let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
-    let mut gates = Vec::new();
+    let mut releases = Vec::new();
     for _ in 0..READERS {
-        let (release, gate) = mpsc::channel::<()>();
-        gates.push(release);
+        let (release, unblock) = mpsc::channel::<()>();
+        releases.push(release);
         let (store, started) = (store.clone(), started.clone());
         let reader = tokio::spawn(async move {
             let work = move |_: &Session| {
                 started.send(()).unwrap();
-                let _ = gate.recv();
+                let _ = unblock.recv();
                 Ok(())
             };
             store.read(work).await
@@ -183,7 +183,7 @@ async fn readers_that_go_away_do_not_take_their_connections_along() {
             async move { store.list_events(EventFilter { limit: 1, ..EventFilter::default() }).await },
         );
     yield_now().await;
-    drop(gates);
+    drop(releases);
     assert!(next.await.unwrap().unwrap().is_empty());
 }
 
@@ -209,14 +209,14 @@ async fn a_reader_sees_one_state() {
     let folder = Folder::new();
     let store = folder.open();
     let (begun, mut beginning) = tokio::sync::mpsc::unbounded_channel();
-    let (release, gate) = mpsc::channel::<()>();
+    let (release, unblock) = mpsc::channel::<()>();
     let counts = tokio::spawn({
         let store = store.clone();
         async move {
             let work = move |connection: &Session| {
                 let before = count(connection, "SELECT count(*) FROM event_outbox");
                 begun.send(()).unwrap();
-                let _ = gate.recv();
+                let _ = unblock.recv();
                 Ok((before, count(connection, "SELECT count(*) FROM event_outbox")))
             };
             store.read(work).await
