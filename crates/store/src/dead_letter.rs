@@ -75,7 +75,7 @@ pub trait DeadLetterStore {
 
 /// What a replay has to know of a letter.
 #[derive(Debug)]
-pub(crate) struct Letter {
+pub(crate) struct StoredDeadLetter {
     pub id: i64,
     pub stage: String,
     pub event_id: Option<String>,
@@ -85,19 +85,19 @@ pub(crate) struct Letter {
 
 /// What a letter speaks of.
 #[derive(Debug)]
-pub(crate) enum Subject<'a> {
+pub(crate) enum ReplayTarget<'a> {
     /// An event that could not be fanned out.
     Event(&'a str),
     /// An outbox row that was not published or not received.
-    Row(RowOf<'a>),
+    Row(RowKey<'a>),
     /// An outbox row that had no text.
-    Unwritten(RowOf<'a>),
+    Unwritten(RowKey<'a>),
     /// A send, by its outbox row.
-    Send(RowOf<'a>),
+    Send(RowKey<'a>),
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RowOf<'a> {
+pub(crate) struct RowKey<'a> {
     pub event_id: &'a str,
     pub recipient_type: &'a str,
     pub recipient_id: &'a str,
@@ -108,16 +108,16 @@ pub(crate) struct RowOf<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Skipped(pub String);
 
-pub(crate) const NOT_KEPT: &str = "its event, row or send is no longer stored";
+pub(crate) const NO_LONGER_STORED: &str = "its event, row or send is no longer stored";
 
-impl Letter {
-    pub fn subject(&self) -> Result<Subject<'_>, Skipped> {
+impl StoredDeadLetter {
+    pub fn target(&self) -> Result<ReplayTarget<'_>, Skipped> {
         let skipped = |why: &str| Err(Skipped(why.to_owned()));
         let Some(event_id) = self.event_id.as_deref() else {
             return skipped("it names no known event");
         };
         let row = self.recipient.as_ref().zip(self.channel.as_deref()).map(
-            |((recipient_type, recipient_id), channel)| RowOf {
+            |((recipient_type, recipient_id), channel)| RowKey {
                 event_id,
                 recipient_type,
                 recipient_id,
@@ -125,10 +125,10 @@ impl Letter {
             },
         );
         match (self.stage.as_str(), row) {
-            ("fan_out", _) if self.recipient.is_none() => Ok(Subject::Event(event_id)),
-            ("fan_out", Some(row)) => Ok(Subject::Unwritten(row)),
-            ("publish" | "receive", Some(row)) => Ok(Subject::Row(row)),
-            ("send", Some(row)) => Ok(Subject::Send(row)),
+            ("fan_out", _) if self.recipient.is_none() => Ok(ReplayTarget::Event(event_id)),
+            ("fan_out", Some(row)) => Ok(ReplayTarget::Unwritten(row)),
+            ("publish" | "receive", Some(row)) => Ok(ReplayTarget::Row(row)),
+            ("send", Some(row)) => Ok(ReplayTarget::Send(row)),
             ("fan_out" | "publish" | "receive" | "send", None) => {
                 skipped("it names no recipient and channel")
             }
@@ -138,8 +138,11 @@ impl Letter {
 }
 
 /// What a row says from now on, where that could be written.
-pub(crate) fn text_of<'a>(letter: &Letter, rewritten: &'a Rewritten) -> Result<&'a RowText, Skipped> {
-    match rewritten.get(&letter.id) {
+pub(crate) fn text_of<'a>(
+    dead_letter: &StoredDeadLetter,
+    rewritten: &'a Rewritten,
+) -> Result<&'a RowText, Skipped> {
+    match rewritten.get(&dead_letter.id) {
         Some(Ok(text)) => Ok(text),
         Some(Err(why)) => Err(Skipped(format!("its text still can't be rendered: {why}"))),
         None => Err(Skipped("its text was not rendered again".to_owned())),
@@ -148,7 +151,7 @@ pub(crate) fn text_of<'a>(letter: &Letter, rewritten: &'a Rewritten) -> Result<&
 
 /// Why an event is not brought back.
 pub(crate) fn event_skipped(status: Option<EventStatus>) -> Skipped {
-    let Some(status) = status else { return Skipped(NOT_KEPT.to_owned()) };
+    let Some(status) = status else { return Skipped(NO_LONGER_STORED.to_owned()) };
     Skipped(match status {
         EventStatus::Pending => "its event is already being processed".to_owned(),
         EventStatus::Published | EventStatus::Processed | EventStatus::Failed | EventStatus::Cancelled => {
@@ -170,7 +173,7 @@ pub(crate) fn row_skipped(stored: Option<&str>, send: Option<SendStatus>) -> Ski
 pub(crate) fn send_skipped(status: Option<SendStatus>) -> Skipped {
     Skipped(match status {
         Some(status) => format!("its send is {}", status.as_str()),
-        None => NOT_KEPT.to_owned(),
+        None => NO_LONGER_STORED.to_owned(),
     })
 }
 
@@ -178,8 +181,8 @@ pub(crate) fn send_skipped(status: Option<SendStatus>) -> Skipped {
 mod tests {
     use super::*;
 
-    fn letter(stage: &str, recipient: bool, channel: bool) -> Letter {
-        Letter {
+    fn dead_letter(stage: &str, recipient: bool, channel: bool) -> StoredDeadLetter {
+        StoredDeadLetter {
             id: 1,
             stage: stage.to_owned(),
             event_id: Some("a".to_owned()),
@@ -189,21 +192,21 @@ mod tests {
     }
 
     #[test]
-    fn an_event_begins_again_only_by_a_letter_of_nobody_in_particular() {
-        assert!(matches!(letter("fan_out", false, false).subject(), Ok(Subject::Event("a"))));
-        assert!(matches!(letter("fan_out", true, true).subject(), Ok(Subject::Unwritten(_))));
-        assert!(letter("fan_out", true, false).subject().is_err());
+    fn an_event_begins_again_only_by_a_dead_letter_of_nobody_in_particular() {
+        assert!(matches!(dead_letter("fan_out", false, false).target(), Ok(ReplayTarget::Event("a"))));
+        assert!(matches!(dead_letter("fan_out", true, true).target(), Ok(ReplayTarget::Unwritten(_))));
+        assert!(dead_letter("fan_out", true, false).target().is_err());
     }
 
     #[test]
     fn a_row_is_found_only_by_its_whole_key() {
         for stage in ["publish", "receive"] {
-            assert!(matches!(letter(stage, true, true).subject(), Ok(Subject::Row(_))));
+            assert!(matches!(dead_letter(stage, true, true).target(), Ok(ReplayTarget::Row(_))));
         }
-        assert!(matches!(letter("send", true, true).subject(), Ok(Subject::Send(_))));
+        assert!(matches!(dead_letter("send", true, true).target(), Ok(ReplayTarget::Send(_))));
         for stage in ["publish", "receive", "send"] {
-            assert!(letter(stage, true, false).subject().is_err());
-            assert!(letter(stage, false, true).subject().is_err());
+            assert!(dead_letter(stage, true, false).target().is_err());
+            assert!(dead_letter(stage, false, true).target().is_err());
         }
     }
 }

@@ -242,7 +242,7 @@ pub(crate) struct Doubtful {
 }
 
 impl Doubtful {
-    pub fn letter(&self, error: String) -> DeadLetter {
+    pub fn dead_letter(&self, error: String) -> DeadLetter {
         DeadLetter {
             stage: "send",
             event_id: Some(self.event_id.clone()),

@@ -204,7 +204,7 @@ impl FanOutStep {
     }
 
     /// For whoever looks why the event ended.
-    pub(crate) fn letter(&self) -> Option<DeadLetter> {
+    pub(crate) fn dead_letter(&self) -> Option<DeadLetter> {
         match &self.step {
             Step::Failed(failure) | Step::Stopped { failure, .. } => {
                 Some(DeadLetter::of_event(self.event.event_id.as_str(), failure))

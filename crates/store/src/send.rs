@@ -221,7 +221,7 @@ impl Settlement {
     }
 
     /// Best-effort channels make no dead letters.
-    pub(crate) fn letter(&self) -> Option<DeadLetter> {
+    pub(crate) fn dead_letter(&self) -> Option<DeadLetter> {
         let code = self.code().filter(|_| self.job.key.channel.is_retried())?;
         Some(DeadLetter {
             stage: "send",
@@ -383,7 +383,7 @@ pub struct FailedMessage {
 
 impl FailedMessage {
     /// With the event and recipient of the row that it spoke of, if it spoke of one.
-    pub(crate) fn letter(&self, row: Option<(String, UserRef)>) -> DeadLetter {
+    pub(crate) fn dead_letter(&self, row: Option<(String, UserRef)>) -> DeadLetter {
         let (event_id, recipient) = row.unzip();
         DeadLetter {
             stage: "receive",

@@ -249,10 +249,10 @@ pub async fn rows_that_can_not_be_sent_fail_with_dead_letters(fixture: &Fixture)
     assert_eq!(texts(&trace.outbox, "status"), ["PENDING", "FAILED"]);
     assert_eq!(text(&trace.outbox[1], "last_error"), "TEMPLATE_ERROR: line 1");
     assert_eq!(trace.dead_letters.len(), 1);
-    let letter = &trace.dead_letters[0];
-    assert_eq!((text(letter, "stage"), text(letter, "reason")), ("fan_out", "TEMPLATE_ERROR"));
-    assert_eq!((text(letter, "recipient_type"), text(letter, "recipient_id")), ("CUSTOMER", "42"));
-    assert_eq!(text(letter, "channel"), "SMS");
+    let dead_letter = &trace.dead_letters[0];
+    assert_eq!((text(dead_letter, "stage"), text(dead_letter, "reason")), ("fan_out", "TEMPLATE_ERROR"));
+    assert_eq!((text(dead_letter, "recipient_type"), text(dead_letter, "recipient_id")), ("CUSTOMER", "42"));
+    assert_eq!(text(dead_letter, "channel"), "SMS");
 }
 
 pub async fn what_is_shared_is_written_once_per_entity(fixture: &Fixture) {

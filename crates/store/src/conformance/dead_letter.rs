@@ -58,7 +58,7 @@ async fn skipped(fixture: &Fixture, filter: DeadLetterFilter) -> Vec<String> {
 }
 
 /// As if the letters had not been replayed.
-async fn forget_replays(fixture: &Fixture) {
+async fn reset_replays(fixture: &Fixture) {
     fixture.execute("UPDATE dead_letter SET replayed_at = NULL").await;
 }
 
@@ -70,8 +70,8 @@ fn keys(chunk: &Chunk) -> Vec<SendKey> {
     chunk.rows.iter().map(|row| row.row.key).collect()
 }
 
-fn id(letter: &JsonRow) -> i64 {
-    letter["id"].as_i64().expect("ids are numbers")
+fn id(dead_letter: &JsonRow) -> i64 {
+    dead_letter["id"].as_i64().expect("ids are numbers")
 }
 
 pub async fn dead_letters_are_listed_in_pages_by_age(fixture: &Fixture) {
@@ -93,8 +93,8 @@ pub async fn dead_letters_are_listed_in_pages_by_age(fixture: &Fixture) {
 pub async fn a_dead_letter_has_all_its_columns(fixture: &Fixture) {
     fixture.failed_send("a", Sms).await;
     fixture.fail_messages(&[None]).await;
-    let letters = list(fixture, ALL).await;
-    let (send, message) = (&letters[0], &letters[1]);
+    let dead_letters = list(fixture, ALL).await;
+    let (send, message) = (&dead_letters[0], &dead_letters[1]);
     assert_eq!((text(send, "stage"), text(send, "event_id")), ("send", "a"));
     assert_eq!((text(send, "recipient_type"), text(send, "recipient_id")), ("CUSTOMER", "42"));
     assert_eq!((text(send, "channel"), text(send, "provider")), ("SMS", "provider"));
@@ -112,8 +112,8 @@ pub async fn dead_letters_are_filtered(fixture: &Fixture) {
     fixture.failed_send("email", Email).await;
     fixture.refused("refused", &[row("refused", &customer("42"), Email)]).await;
     let found = async |filter: DeadLetterFilter| {
-        let letters = list(fixture, filter).await;
-        texts(&letters, "event_id").into_iter().map(str::to_owned).collect::<Vec<_>>()
+        let dead_letters = list(fixture, filter).await;
+        texts(&dead_letters, "event_id").into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(found(of_event("sms")).await, ["sms"]);
     assert_eq!(found(DeadLetterFilter { stage: Some("send".to_owned()), ..ALL }).await, ["sms", "email"]);
@@ -136,7 +136,7 @@ pub async fn dead_letters_are_filtered(fixture: &Fixture) {
     assert!(found(DeadLetterFilter { event_id: Some("sms".to_owned()), ..both }).await.is_empty());
 }
 
-pub async fn one_letter_is_found_by_its_id(fixture: &Fixture) {
+pub async fn one_dead_letter_is_found_by_its_id(fixture: &Fixture) {
     for id in ["a", "b", "c"] {
         fixture.failed(id).await;
     }
@@ -171,7 +171,7 @@ pub async fn what_failed_after_a_moment_is_left_out(fixture: &Fixture) {
     assert_eq!(texts(&list(fixture, ALL).await, "event_id"), ["b"]);
 }
 
-pub async fn letters_that_were_replayed_are_listed_where_they_are_asked_for(fixture: &Fixture) {
+pub async fn dead_letters_that_were_replayed_are_listed_where_they_are_asked_for(fixture: &Fixture) {
     fixture.failed("a").await;
     fixture.failed("b").await;
     assert_eq!(replay(fixture, of_event("a")).await.replayed, 1);
@@ -371,7 +371,7 @@ pub async fn what_is_on_its_way_or_arrived_is_not_replayed(fixture: &Fixture) {
     fixture.refused("row", std::slice::from_ref(&refused)).await;
     let failed = fixture.failed_send("send", Sms).await;
     replay_all(fixture, 3).await;
-    forget_replays(fixture).await;
+    reset_replays(fixture).await;
     assert_eq!(skipped(fixture, ALL).await.len(), 3, "on its way");
     fixture.receive(&[claimed(refused.key)]).await;
     let job = fixture.claim_due(Sms, 10).await.remove(0);
@@ -385,7 +385,7 @@ pub async fn what_is_on_its_way_or_arrived_is_not_replayed(fixture: &Fixture) {
     assert_eq!(fixture.outbox_statuses("row").await, ["DELIVERED"]);
 }
 
-pub async fn a_letter_of_what_is_not_kept_is_skipped(fixture: &Fixture) {
+pub async fn a_dead_letter_of_what_is_no_longer_stored_is_skipped(fixture: &Fixture) {
     let forged = SendKey { notification_id: NotificationId::generate(), channel: Email };
     fixture.fail_messages(&[None, Some(forged)]).await;
     for stage in ["fan_out", "publish", "receive", "send", "unheard of"] {
@@ -418,7 +418,7 @@ pub async fn a_second_replay_changes_nothing(fixture: &Fixture) {
     assert!(claim(fixture, QUEUE).await.is_none());
 }
 
-pub async fn letters_are_replayed_in_pages_and_by_the_filter(fixture: &Fixture) {
+pub async fn dead_letters_are_replayed_in_pages_and_by_the_filter(fixture: &Fixture) {
     for id in ["a", "b", "c", "d", "e"] {
         fixture.failed(id).await;
     }

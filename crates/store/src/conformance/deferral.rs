@@ -85,8 +85,8 @@ pub async fn a_send_that_was_deferred_for_too_long_is_a_dead_letter_and_a_replay
     let job = fixture.sending("a", Email).await;
     let failed = SendState::Failed { code: DEFERRED_TOO_LONG };
     assert!(fixture.settle(vec![deferred(&job, failed, 27)]).await.is_empty());
-    let letters = fixture.trace("a").await.dead_letters;
-    assert_eq!(text(&letters[0], "reason"), "DEFERRED_TOO_LONG");
+    let dead_letters = fixture.trace("a").await.dead_letters;
+    assert_eq!(text(&dead_letters[0], "reason"), "DEFERRED_TOO_LONG");
     let all = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
     fixture.store.replay(all, Rewritten::default()).await.expect("the database is there");
     assert_eq!(shown(fixture, "a").await, vec![(None, json!(0)); 4]);

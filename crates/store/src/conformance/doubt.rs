@@ -217,13 +217,16 @@ pub async fn what_is_settled_as_failed_has_a_dead_letter_and_may_be_replayed(fix
     let send = fixture.send("a", job.key).await;
     assert_eq!((text(&send, "status"), text(&send, "last_error")), ("FAILED", "SETTLED: no such phone"));
     assert!(send["sent_at"].is_null());
-    let letter = fixture.trace("a").await.dead_letters.remove(0);
-    assert_eq!((text(&letter, "stage"), text(&letter, "reason")), ("send", "SETTLED"));
-    assert_eq!((text(&letter, "provider"), text(&letter, "error")), ("provider", "SETTLED: no such phone"));
-    assert_eq!((text(&letter, "recipient_id"), text(&letter, "channel")), ("42", "SMS"));
-    let letters = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
+    let dead_letter = fixture.trace("a").await.dead_letters.remove(0);
+    assert_eq!((text(&dead_letter, "stage"), text(&dead_letter, "reason")), ("send", "SETTLED"));
     assert_eq!(
-        fixture.store.replay(letters, Rewritten::new()).await.expect("the database is there").replayed,
+        (text(&dead_letter, "provider"), text(&dead_letter, "error")),
+        ("provider", "SETTLED: no such phone")
+    );
+    assert_eq!((text(&dead_letter, "recipient_id"), text(&dead_letter, "channel")), ("42", "SMS"));
+    let dead_letters = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
+    assert_eq!(
+        fixture.store.replay(dead_letters, Rewritten::new()).await.expect("the database is there").replayed,
         1
     );
     assert_eq!(fixture.claim_due(Sms, 10).await.len(), 1);

@@ -128,7 +128,7 @@ macro_rules! for_each_check {
             commit::what_is_shared_is_written_once_per_entity
             commit::who_has_the_row_already_is_not_told_again
             commit::of_many_only_who_has_the_row_already_is_left_out
-            context::a_letter_is_written_from_its_event_and_its_person
+            context::a_message_is_rendered_from_its_event_and_its_recipient
             publish::a_chunk_born_leased_is_handed_over_and_held_until_its_lease_passes
             publish::a_chunk_born_free_waits_for_whoever_claims_it
             publish::chunks_are_claimed_by_lane_then_by_age
@@ -226,9 +226,9 @@ macro_rules! for_each_check {
             dead_letter::dead_letters_are_listed_in_pages_by_age
             dead_letter::a_dead_letter_has_all_its_columns
             dead_letter::dead_letters_are_filtered
-            dead_letter::one_letter_is_found_by_its_id
+            dead_letter::one_dead_letter_is_found_by_its_id
             dead_letter::what_failed_after_a_moment_is_left_out
-            dead_letter::letters_that_were_replayed_are_listed_where_they_are_asked_for
+            dead_letter::dead_letters_that_were_replayed_are_listed_where_they_are_asked_for
             dead_letter::a_failed_event_that_is_replayed_begins_again
             dead_letter::an_event_that_was_given_up_and_is_replayed_may_fail_as_often_again
             dead_letter::an_event_of_which_some_were_told_is_not_replayed
@@ -240,9 +240,9 @@ macro_rules! for_each_check {
             dead_letter::a_failed_send_that_is_replayed_is_due_now_with_all_its_attempts
             dead_letter::a_replayed_send_has_its_lane
             dead_letter::what_is_on_its_way_or_arrived_is_not_replayed
-            dead_letter::a_letter_of_what_is_not_kept_is_skipped
+            dead_letter::a_dead_letter_of_what_is_no_longer_stored_is_skipped
             dead_letter::a_second_replay_changes_nothing
-            dead_letter::letters_are_replayed_in_pages_and_by_the_filter
+            dead_letter::dead_letters_are_replayed_in_pages_and_by_the_filter
             dead_letter::what_is_skipped_does_not_stop_the_rest
             doubt::sends_in_doubt_are_listed_the_oldest_first
             doubt::due_sends_are_listed_as_they_are_taken
@@ -265,8 +265,8 @@ macro_rules! for_each_check {
             retain::a_large_event_goes_over_several_calls_and_last_itself
             retain::a_sweep_passes_over_what_stays
             retain::only_events_behind_the_cursor_go
-            retain::old_letters_of_no_event_go
-            retain::letters_of_an_event_stay_as_long_as_it
+            retain::old_dead_letters_of_no_event_go
+            retain::dead_letters_of_an_event_stay_as_long_as_it
             retain::old_captured_messages_go_before_their_event
             retain::an_event_that_was_brought_back_stays
             retain::a_clock_that_jumps_ahead_deletes_nothing

@@ -206,17 +206,17 @@ pub async fn a_row_that_is_refused_too_often_fails_with_a_dead_letter(fixture: &
         fixture.advance(DELAY * 2).await;
         chunk = claim(fixture).await.expect("its delay has passed");
     }
-    for letters in [1, 0] {
-        assert_eq!(refuse(fixture, chunk.id, &[rows[1].key], 3).await, letters);
+    for dead_letters in [1, 0] {
+        assert_eq!(refuse(fixture, chunk.id, &[rows[1].key], 3).await, dead_letters);
         assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED", "FAILED"]);
     }
     fixture.advance(LEASE * 2).await;
     assert!(claim(fixture).await.is_none());
-    let letters = fixture.trace("a").await.dead_letters;
-    assert_eq!(letters.len(), 1);
-    assert_eq!((text(&letters[0], "stage"), text(&letters[0], "reason")), ("publish", "REFUSED"));
-    assert_eq!(text(&letters[0], "error"), "REFUSED: no route");
-    assert_eq!((text(&letters[0], "recipient_id"), text(&letters[0], "channel")), ("42", "SMS"));
+    let dead_letters = fixture.trace("a").await.dead_letters;
+    assert_eq!(dead_letters.len(), 1);
+    assert_eq!((text(&dead_letters[0], "stage"), text(&dead_letters[0], "reason")), ("publish", "REFUSED"));
+    assert_eq!(text(&dead_letters[0], "error"), "REFUSED: no route");
+    assert_eq!((text(&dead_letters[0], "recipient_id"), text(&dead_letters[0], "channel")), ("42", "SMS"));
 }
 
 pub async fn a_late_refusal_does_not_touch_what_was_received(fixture: &Fixture) {

@@ -209,8 +209,8 @@ pub async fn a_message_that_can_not_be_received_fails_its_row(fixture: &Fixture)
     assert_eq!(texts(&trace.outbox, "status"), ["DELIVERED", "FAILED"], "what was received is left alone");
     assert_eq!(text(&trace.outbox[1], "last_error"), "POISON: it came too often");
     assert_eq!(fixture.count("SELECT count(*) FROM dead_letter").await, 5);
-    let letter = trace.dead_letters.last().expect("the row has one");
-    assert_eq!((text(letter, "stage"), text(letter, "reason")), ("receive", "POISON"));
-    assert_eq!((text(letter, "recipient_id"), text(letter, "channel")), ("42", "SMS"));
+    let dead_letter = trace.dead_letters.last().expect("the row has one");
+    assert_eq!((text(dead_letter, "stage"), text(dead_letter, "reason")), ("receive", "POISON"));
+    assert_eq!((text(dead_letter, "recipient_id"), text(dead_letter, "channel")), ("42", "SMS"));
     assert_eq!(republish(fixture, &[&rows[1].queue], 10).await, 0);
 }

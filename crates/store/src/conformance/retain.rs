@@ -312,7 +312,7 @@ pub async fn only_events_behind_the_cursor_go(fixture: &Fixture) {
     assert!(!is_there(fixture, "c").await);
 }
 
-pub async fn old_letters_of_no_event_go(fixture: &Fixture) {
+pub async fn old_dead_letters_of_no_event_go(fixture: &Fixture) {
     fixture.fail_messages(&[None; 5]).await;
     fixture.advance(AGE * 2).await;
     fixture.fail_messages(&[None]).await;
@@ -322,7 +322,7 @@ pub async fn old_letters_of_no_event_go(fixture: &Fixture) {
     assert_eq!(rows_in(fixture, "dead_letter").await, 1, "it is young");
 }
 
-pub async fn letters_of_an_event_stay_as_long_as_it(fixture: &Fixture) {
+pub async fn dead_letters_of_an_event_stay_as_long_as_it(fixture: &Fixture) {
     let rows = [row("a", &customer("41"), Sms), row("a", &customer("42"), Email)];
     let jobs = received(fixture, "a", &rows).await;
     fixture.settle(vec![outcome(&jobs[0], SendState::Failed { code: REJECTED }), in_doubt(&jobs[1])]).await;

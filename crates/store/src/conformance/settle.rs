@@ -101,13 +101,13 @@ pub async fn a_send_that_failed_has_a_dead_letter(fixture: &Fixture) {
     let send = fixture.send("a", job.key).await;
     assert_eq!((text(&send, "status"), text(&send, "last_error")), ("FAILED", "EXHAUSTED: busy"));
     assert_eq!(texts(&attempts(&send), "outcome"), ["REJECTED"]);
-    let letters = fixture.trace("a").await.dead_letters;
-    assert_eq!(letters.len(), 1);
-    let letter = &letters[0];
-    assert_eq!((text(letter, "stage"), text(letter, "reason")), ("send", "EXHAUSTED"));
-    assert_eq!((text(letter, "error"), text(letter, "provider")), ("EXHAUSTED: busy", "provider"));
-    assert_eq!((text(letter, "recipient_type"), text(letter, "recipient_id")), ("CUSTOMER", "42"));
-    assert_eq!(text(letter, "channel"), "SMS");
+    let dead_letters = fixture.trace("a").await.dead_letters;
+    assert_eq!(dead_letters.len(), 1);
+    let dead_letter = &dead_letters[0];
+    assert_eq!((text(dead_letter, "stage"), text(dead_letter, "reason")), ("send", "EXHAUSTED"));
+    assert_eq!((text(dead_letter, "error"), text(dead_letter, "provider")), ("EXHAUSTED: busy", "provider"));
+    assert_eq!((text(dead_letter, "recipient_type"), text(dead_letter, "recipient_id")), ("CUSTOMER", "42"));
+    assert_eq!(text(dead_letter, "channel"), "SMS");
     assert!(fixture.claim_due(Sms, 10).await.is_empty());
 }
 

@@ -139,7 +139,7 @@ pub async fn a_trace_of_one_user_tells_of_nobody_else(fixture: &Fixture) {
 
 pub async fn a_trace_of_one_user_has_the_dead_letters_of_that_user_and_of_the_event(fixture: &Fixture) {
     told(fixture, &[customer("50")]).await;
-    let letter = |recipient: &str, reason: &str| {
+    let dead_letter = |recipient: &str, reason: &str| {
         format!(
             "INSERT INTO dead_letter (stage, event_id, recipient_type, recipient_id, reason, error, created_at)
              VALUES ('send', 'a', {recipient}, '{reason}', 'busy', '2026-01-21T10:15:30.000Z')"
@@ -151,7 +151,7 @@ pub async fn a_trace_of_one_user_has_the_dead_letters_of_that_user_and_of_the_ev
         ("'RESTAURANT_USER', '50'", "OTHER_TYPE"),
         ("NULL, NULL", "OF_THE_EVENT"),
     ] {
-        fixture.execute(&letter(recipient, reason)).await;
+        fixture.execute(&dead_letter(recipient, reason)).await;
     }
     let one =
         trace(fixture, TraceFilter { user: Some(customer("50")), limit: 10, ..TraceFilter::default() }).await;

@@ -88,9 +88,9 @@ pub async fn write(
     }
     let mut ids = ids.iter().map(|row| read::get(row, "id")).collect::<Result<Vec<i64>, _>>()?;
     ids.sort_unstable();
-    let mut letters: Vec<DeadLetter> = steps.iter().filter_map(FanOutStep::letter).collect();
-    letters.extend(failed_rows.iter().map(DeadLetter::of_failed_row));
-    settle::write_letters(&transaction, &letters).await?;
+    let mut dead_letters: Vec<DeadLetter> = steps.iter().filter_map(FanOutStep::dead_letter).collect();
+    dead_letters.extend(failed_rows.iter().map(DeadLetter::of_failed_row));
+    settle::insert_dead_letters(&transaction, &dead_letters).await?;
     let of_chunks =
         chunks.iter().zip(&ids).flat_map(|(c, id)| c.rows.iter().map(move |r| (&r.row, Some(*id))));
     let rows: Vec<(&OutboxRow, Option<i64>)> =

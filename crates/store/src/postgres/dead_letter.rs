@@ -11,7 +11,8 @@ use tokio_postgres::Row;
 use super::transaction::Transaction;
 use super::{Params, Postgres, outbox, read, statement};
 use crate::dead_letter::{
-    Letter, NOT_KEPT, RowOf, Skipped, Subject, event_skipped, row_skipped, send_skipped, text_of,
+    NO_LONGER_STORED, ReplayTarget, RowKey, Skipped, StoredDeadLetter, event_skipped, row_skipped,
+    send_skipped, text_of,
 };
 use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, Rewritten, RowText, StoreError};
 
@@ -27,9 +28,9 @@ impl DeadLetterStore for Postgres {
         let transaction = self.begin().await?;
         // Two operators at once would both find the same letters.
         transaction.query(statement::LOCK_REPLAY, &[]).await?;
-        let letters: Vec<Letter> =
-            matching(&transaction, &filter).await?.iter().map(letter).collect::<Result<_, _>>()?;
-        let replayed = replay(&transaction, &letters, &rewritten, filter.limit).await?;
+        let dead_letters: Vec<StoredDeadLetter> =
+            matching(&transaction, &filter).await?.iter().map(dead_letter).collect::<Result<_, _>>()?;
+        let replayed = replay(&transaction, &dead_letters, &rewritten, filter.limit).await?;
         transaction.commit().await?;
         Ok(replayed)
     }
@@ -49,9 +50,9 @@ async fn matching(transaction: &Transaction, filter: &DeadLetterFilter) -> Resul
     }
 }
 
-fn letter(row: &Row) -> Result<Letter, StoreError> {
+fn dead_letter(row: &Row) -> Result<StoredDeadLetter, StoreError> {
     let recipient_type: Option<String> = read::get(row, "recipient_type")?;
-    Ok(Letter {
+    Ok(StoredDeadLetter {
         id: read::get(row, "id")?,
         stage: read::get(row, "stage")?,
         event_id: read::get(row, "event_id")?,
@@ -65,60 +66,61 @@ type Waiting = HashMap<(String, i64), Vec<SendKey>>;
 
 async fn replay(
     transaction: &Transaction,
-    letters: &[Letter],
+    dead_letters: &[StoredDeadLetter],
     rewritten: &Rewritten,
     limit: usize,
 ) -> Result<Replayed, StoreError> {
     let mut result = Replayed::default();
     // By event: the rows of one chunk had better lie together.
     let mut waiting: HashMap<&str, Waiting> = HashMap::new();
-    for letter in letters {
-        let event_id = letter.event_id.as_deref().unwrap_or_default();
+    for dead_letter in dead_letters {
+        let event_id = dead_letter.event_id.as_deref().unwrap_or_default();
         let waiting = waiting.entry(event_id).or_default();
-        match replay_letter(transaction, letter, rewritten, waiting).await? {
+        match replay_dead_letter(transaction, dead_letter, rewritten, waiting).await? {
             Ok(()) => {
-                transaction.execute(statement::MARK_REPLAYED, &[&letter.id]).await?;
+                transaction.execute(statement::MARK_REPLAYED, &[&dead_letter.id]).await?;
                 result.replayed += 1;
             }
-            Err(Skipped(why)) => result.skipped.push((letter.id, why)),
+            Err(Skipped(why)) => result.skipped.push((dead_letter.id, why)),
         }
     }
     for rows in waiting.into_values() {
         outbox::rechunk(transaction, rows).await?;
     }
-    result.next = letters.last().filter(|_| letters.len() >= limit).map(|letter| letter.id);
+    result.next =
+        dead_letters.last().filter(|_| dead_letters.len() >= limit).map(|dead_letter| dead_letter.id);
     Ok(result)
 }
 
 type Outcome = Result<(), Skipped>;
 
-async fn replay_letter(
+async fn replay_dead_letter(
     transaction: &Transaction,
-    letter: &Letter,
+    dead_letter: &StoredDeadLetter,
     rewritten: &Rewritten,
     waiting: &mut Waiting,
 ) -> Result<Outcome, StoreError> {
-    let not_kept = || Ok(Err(Skipped(NOT_KEPT.to_owned())));
-    match letter.subject() {
+    let no_longer_stored = || Ok(Err(Skipped(NO_LONGER_STORED.to_owned())));
+    match dead_letter.target() {
         Err(skipped) => Ok(Err(skipped)),
-        Ok(Subject::Event(event_id)) => replay_event(transaction, event_id).await,
-        Ok(Subject::Row(row)) => match FailedRow::find(transaction, row).await? {
+        Ok(ReplayTarget::Event(event_id)) => replay_event(transaction, event_id).await,
+        Ok(ReplayTarget::Row(row)) => match FailedRow::find(transaction, row).await? {
             Some(found) => replay_row(transaction, row.event_id, found, waiting).await,
-            None => not_kept(),
+            None => no_longer_stored(),
         },
-        Ok(Subject::Unwritten(row)) => {
-            match (FailedRow::find(transaction, row).await?, text_of(letter, rewritten)) {
+        Ok(ReplayTarget::Unwritten(row)) => {
+            match (FailedRow::find(transaction, row).await?, text_of(dead_letter, rewritten)) {
                 (Some(found), Ok(text)) => {
                     found.rewrite(transaction, text).await?;
                     replay_row(transaction, row.event_id, found, waiting).await
                 }
                 (Some(_), Err(skipped)) => Ok(Err(skipped)),
-                (None, _) => not_kept(),
+                (None, _) => no_longer_stored(),
             }
         }
-        Ok(Subject::Send(row)) => match FailedRow::find(transaction, row).await? {
+        Ok(ReplayTarget::Send(row)) => match FailedRow::find(transaction, row).await? {
             Some(found) => replay_send(transaction, &found).await,
-            None => not_kept(),
+            None => no_longer_stored(),
         },
     }
 }
@@ -142,9 +144,9 @@ struct FailedRow {
 }
 
 impl FailedRow {
-    async fn find(transaction: &Transaction, of: RowOf<'_>) -> Result<Option<Self>, StoreError> {
+    async fn find(transaction: &Transaction, of: RowKey<'_>) -> Result<Option<Self>, StoreError> {
         let params: Params = &[&of.event_id, &of.recipient_type, &of.recipient_id, &of.channel];
-        let rows = transaction.query(statement::LETTER_ROW, params).await?;
+        let rows = transaction.query(statement::DEAD_LETTER_ROW, params).await?;
         let found = |row: &Row| {
             Ok(FailedRow {
                 key: read::key_of(row)?,

@@ -90,7 +90,7 @@ async fn resolve(
     ];
     transaction.execute(statement::INSERT_ATTEMPT, attempt).await?;
     if let Some(error) = last_error.filter(|_| send.key.channel.is_retried()) {
-        settle::write_letters(transaction, &[send.letter(error)]).await?;
+        settle::insert_dead_letters(transaction, &[send.dead_letter(error)]).await?;
     }
     if verdict == Verdict::Resend {
         let now: Timestamp = read::get(read::only(&transaction.query(statement::NOW, &[]).await?)?, "now")?;

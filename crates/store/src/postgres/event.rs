@@ -88,7 +88,7 @@ pub async fn give_up(
         return Ok(());
     }
     transaction.execute(statement::GIVE_UP_PROCESSED, &[&seq]).await?;
-    settle::write_letters(transaction, &[DeadLetter::of_event(event_id, failure)]).await
+    settle::insert_dead_letters(transaction, &[DeadLetter::of_event(event_id, failure)]).await
 }
 
 /// Looks at everything before it writes anything, so that a conflict leaves no trace. Answers nothing when an id appeared

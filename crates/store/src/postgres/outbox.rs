@@ -49,7 +49,7 @@ impl OutboxStore for Postgres {
         delay: Duration,
     ) -> Result<u64, StoreError> {
         let transaction = self.begin().await?;
-        let (waiting, letters) = count_refusals(&transaction, refused, max).await?;
+        let (waiting, dead_letters) = count_refusals(&transaction, refused, max).await?;
         if waiting.is_empty() {
             transaction.execute(statement::DELETE_CHUNK, &[&vec![chunk.0]]).await?;
         } else {
@@ -59,7 +59,7 @@ impl OutboxStore for Postgres {
             transaction.execute(statement::RELEASE_CHUNK, &[&vec![chunk.0], &delay]).await?;
         }
         transaction.commit().await?;
-        Ok(letters)
+        Ok(dead_letters)
     }
 
     async fn republish(
@@ -152,7 +152,7 @@ async fn count_refusals(
     let (ids, channels) = columns(keys);
     let max = i32::try_from(max).unwrap_or(i32::MAX);
     let counted = transaction.query(statement::REFUSE_ROW, &[&ids, &channels, &errors, &max]).await?;
-    let (mut waiting, mut letters) = (Vec::new(), Vec::new());
+    let (mut waiting, mut dead_letters) = (Vec::new(), Vec::new());
     for row in &counted {
         let key = read::key_of(row)?;
         if read::get::<Option<&str>>(row, "status")?.is_none() {
@@ -161,10 +161,15 @@ async fn count_refusals(
         }
         let error = read::get(row, "last_error")?;
         let recipient = read::recipient_of(row)?;
-        letters.push(DeadLetter::of_refused_row(read::get(row, "event_id")?, recipient, key.channel, error));
+        dead_letters.push(DeadLetter::of_refused_row(
+            read::get(row, "event_id")?,
+            recipient,
+            key.channel,
+            error,
+        ));
     }
-    settle::write_letters(transaction, &letters).await?;
-    Ok((waiting, letters.len() as u64))
+    settle::insert_dead_letters(transaction, &dead_letters).await?;
+    Ok((waiting, dead_letters.len() as u64))
 }
 
 /// Puts rows into chunks again, which wait for whoever claims them.

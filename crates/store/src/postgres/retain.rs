@@ -94,7 +94,7 @@ async fn retain(
     if any_old && i64::try_from(events.len()) == Ok(EVENTS_AT_ONCE) {
         return Ok(Some(passed));
     }
-    for sql in [statement::DELETE_OLD_CAPTURED, statement::DELETE_STRAY_LETTERS] {
+    for sql in [statement::DELETE_OLD_CAPTURED, statement::DELETE_DEAD_LETTERS_WITHOUT_EVENT] {
         budget.spent += transaction.execute(sql, &[&before, &budget.left()]).await?;
     }
     Ok(budget.is_spent().then_some(passed))
@@ -112,7 +112,7 @@ async fn delete_event(transaction: &Transaction, id: i64, budget: &mut Budget) -
     }
     for sql in [
         statement::DELETE_CAPTURED_OF,
-        statement::DELETE_LETTERS_OF,
+        statement::DELETE_DEAD_LETTERS_OF,
         statement::DELETE_SHARED_OF,
         statement::DELETE_SEND_ONCE_OF,
     ] {

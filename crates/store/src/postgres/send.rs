@@ -158,11 +158,11 @@ impl SendStore for Postgres {
         for row in &rows {
             of_rows.insert(read::key_of(row)?, (read::get(row, "event_id")?, read::recipient_of(row)?));
         }
-        let letters: Vec<_> = failed
+        let dead_letters: Vec<_> = failed
             .iter()
-            .map(|message| message.letter(message.key.and_then(|key| of_rows.remove(&key))))
+            .map(|message| message.dead_letter(message.key.and_then(|key| of_rows.remove(&key))))
             .collect();
-        settle::write_letters(&transaction, &letters).await?;
+        settle::insert_dead_letters(&transaction, &dead_letters).await?;
         transaction.commit().await
     }
 

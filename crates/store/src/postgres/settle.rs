@@ -26,7 +26,8 @@ pub async fn settle(
         let (held, lost): (Vec<&Settlement>, Vec<&Settlement>) =
             settlements.iter().partition(|s| held.contains(&(s.job.key, s.job.claim)));
         settled.lost = lost.iter().map(|settlement| settlement.job.key).collect();
-        let letters: Vec<DeadLetter> = held.iter().filter_map(|settlement| settlement.letter()).collect();
+        let dead_letters: Vec<DeadLetter> =
+            held.iter().filter_map(|settlement| settlement.dead_letter()).collect();
         tokio::try_join!(
             biased;
             write_due(&transaction, &held),
@@ -36,7 +37,7 @@ pub async fn settle(
             write_addresses(&transaction, &held),
             write_dead_addresses(&transaction, &held),
             release_address_claims(&transaction, &held),
-            write_letters(&transaction, &letters),
+            insert_dead_letters(&transaction, &dead_letters),
         )?;
     }
     if !finished.is_empty() {
@@ -214,23 +215,26 @@ async fn release_address_claims(transaction: &Transaction, held: &[&Settlement])
     transaction.execute(statement::RELEASE_ADDRESS_CLAIM, params).await.map(drop)
 }
 
-pub async fn write_letters(transaction: &Transaction, letters: &[DeadLetter]) -> Result<(), StoreError> {
-    fn column<'a, T>(letters: &'a [DeadLetter], of: impl Fn(&'a DeadLetter) -> T) -> Vec<T> {
-        letters.iter().map(of).collect()
+pub async fn insert_dead_letters(
+    transaction: &Transaction,
+    dead_letters: &[DeadLetter],
+) -> Result<(), StoreError> {
+    fn column<'a, T>(dead_letters: &'a [DeadLetter], of: impl Fn(&'a DeadLetter) -> T) -> Vec<T> {
+        dead_letters.iter().map(of).collect()
     }
-    if letters.is_empty() {
+    if dead_letters.is_empty() {
         return Ok(());
     }
     let params: Params = &[
-        &column(letters, |l| l.stage),
-        &column(letters, |l| l.event_id.as_deref()),
-        &column(letters, |l| l.recipient.as_ref().map(|r| r.user_type.as_str())),
-        &column(letters, |l| l.recipient.as_ref().map(|r| r.user_id.as_str())),
-        &column(letters, |l| l.channel.map(Channel::as_str)),
-        &column(letters, |l| l.provider.as_deref()),
-        &column(letters, |l| l.reason.as_str()),
-        &column(letters, |l| l.error.as_str()),
-        &column(letters, |l| l.message.as_deref()),
+        &column(dead_letters, |l| l.stage),
+        &column(dead_letters, |l| l.event_id.as_deref()),
+        &column(dead_letters, |l| l.recipient.as_ref().map(|r| r.user_type.as_str())),
+        &column(dead_letters, |l| l.recipient.as_ref().map(|r| r.user_id.as_str())),
+        &column(dead_letters, |l| l.channel.map(Channel::as_str)),
+        &column(dead_letters, |l| l.provider.as_deref()),
+        &column(dead_letters, |l| l.reason.as_str()),
+        &column(dead_letters, |l| l.error.as_str()),
+        &column(dead_letters, |l| l.message.as_deref()),
     ];
     transaction.execute(statement::INSERT_DEAD_LETTER, params).await.map(drop)
 }

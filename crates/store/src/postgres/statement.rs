@@ -77,7 +77,7 @@ statements! {
     RESOLVE_DOUBT = "send_admin/resolve_doubt";
 
     EVENT_STATUS = "dead_letter/event_status";
-    LETTER_ROW = "dead_letter/letter_row";
+    DEAD_LETTER_ROW = "dead_letter/dead_letter_row";
     LIST_DEAD_LETTERS = "dead_letter/list_dead_letters";
     LIST_DEAD_LETTERS_OF = "dead_letter/list_dead_letters_of";
     LOCK_REPLAY = "dead_letter/lock_replay";
@@ -106,7 +106,7 @@ statements! {
     DELETE_CANCEL = "retain/delete_cancel";
     DELETE_CAPTURED_OF = "retain/delete_captured_of";
     DELETE_EVENT = "retain/delete_event";
-    DELETE_LETTERS_OF = "retain/delete_letters_of";
+    DELETE_DEAD_LETTERS_OF = "retain/delete_dead_letters_of";
     DELETE_NOTIFICATION = "retain/delete_notification";
     DELETE_OLD_CAPTURED = "retain/delete_old_captured";
     DELETE_SEND_ONCE_OF = "retain/delete_send_once_of";
@@ -114,7 +114,7 @@ statements! {
     DELETE_SEND = "retain/delete_send";
     DELETE_SEND_ADDRESSES = "retain/delete_send_addresses";
     DELETE_SHARED_OF = "retain/delete_shared_of";
-    DELETE_STRAY_LETTERS = "retain/delete_stray_letters";
+    DELETE_DEAD_LETTERS_WITHOUT_EVENT = "retain/delete_dead_letters_without_event";
     FORGET_DECISIONS = "retain/forget_decisions";
     FORGOTTEN_EVENT = "retain/forgotten_event";
     LOCK_RETAIN = "retain/lock_retain";

@@ -12,7 +12,8 @@ use rusqlite::{Row, ToSql, named_params};
 use super::session::Session;
 use super::{Sqlite, outbox, read, statement};
 use crate::dead_letter::{
-    Letter, NOT_KEPT, RowOf, Skipped, Subject, event_skipped, row_skipped, send_skipped, text_of,
+    NO_LONGER_STORED, ReplayTarget, RowKey, Skipped, StoredDeadLetter, event_skipped, row_skipped,
+    send_skipped, text_of,
 };
 use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, Rewritten, RowText, StoreError};
 
@@ -54,9 +55,9 @@ fn matching<T>(
     session.all(statement::LIST_DEAD_LETTERS_OF, &params[..], read)
 }
 
-fn letter(row: &Row) -> Result<Letter, StoreError> {
+fn dead_letter(row: &Row) -> Result<StoredDeadLetter, StoreError> {
     let recipient_type: Option<String> = row.get("recipient_type")?;
-    Ok(Letter {
+    Ok(StoredDeadLetter {
         id: row.get("id")?,
         stage: row.get("stage")?,
         event_id: row.get("event_id")?,
@@ -74,54 +75,57 @@ fn replay(
     filter: &DeadLetterFilter,
     rewritten: &Rewritten,
 ) -> Result<Replayed, StoreError> {
-    let letters = matching(session, filter, letter)?;
+    let dead_letters = matching(session, filter, dead_letter)?;
     let mut result = Replayed::default();
     let mut waiting = Waiting::new();
-    for letter in &letters {
-        match replay_letter(session, now, letter, rewritten, &mut waiting)? {
+    for dead_letter in &dead_letters {
+        match replay_dead_letter(session, now, dead_letter, rewritten, &mut waiting)? {
             Ok(()) => {
-                let params = named_params! { ":id": letter.id, ":now": now };
+                let params = named_params! { ":id": dead_letter.id, ":now": now };
                 session.change(statement::MARK_REPLAYED, params)?;
                 result.replayed += 1;
             }
-            Err(Skipped(why)) => result.skipped.push((letter.id, why)),
+            Err(Skipped(why)) => result.skipped.push((dead_letter.id, why)),
         }
     }
     for ((_, queue, lane), keys) in waiting {
         outbox::put_into_chunks(session, &queue, lane, keys)?;
     }
-    result.next = letters.last().filter(|_| letters.len() >= filter.limit).map(|letter| letter.id);
+    result.next =
+        dead_letters.last().filter(|_| dead_letters.len() >= filter.limit).map(|dead_letter| dead_letter.id);
     Ok(result)
 }
 
 type Outcome = Result<(), Skipped>;
 
-fn replay_letter(
+fn replay_dead_letter(
     session: &Session,
     now: &str,
-    letter: &Letter,
+    dead_letter: &StoredDeadLetter,
     rewritten: &Rewritten,
     waiting: &mut Waiting,
 ) -> Result<Outcome, StoreError> {
-    let not_kept = || Ok(Err(Skipped(NOT_KEPT.to_owned())));
-    match letter.subject() {
+    let no_longer_stored = || Ok(Err(Skipped(NO_LONGER_STORED.to_owned())));
+    match dead_letter.target() {
         Err(skipped) => Ok(Err(skipped)),
-        Ok(Subject::Event(event_id)) => replay_event(session, event_id),
-        Ok(Subject::Row(row)) => match FailedRow::find(session, row)? {
+        Ok(ReplayTarget::Event(event_id)) => replay_event(session, event_id),
+        Ok(ReplayTarget::Row(row)) => match FailedRow::find(session, row)? {
             Some(found) => replay_row(session, row.event_id, found, waiting),
-            None => not_kept(),
+            None => no_longer_stored(),
         },
-        Ok(Subject::Unwritten(row)) => match (FailedRow::find(session, row)?, text_of(letter, rewritten)) {
-            (Some(found), Ok(text)) => {
-                found.rewrite(session, text)?;
-                replay_row(session, row.event_id, found, waiting)
+        Ok(ReplayTarget::Unwritten(row)) => {
+            match (FailedRow::find(session, row)?, text_of(dead_letter, rewritten)) {
+                (Some(found), Ok(text)) => {
+                    found.rewrite(session, text)?;
+                    replay_row(session, row.event_id, found, waiting)
+                }
+                (Some(_), Err(skipped)) => Ok(Err(skipped)),
+                (None, _) => no_longer_stored(),
             }
-            (Some(_), Err(skipped)) => Ok(Err(skipped)),
-            (None, _) => not_kept(),
-        },
-        Ok(Subject::Send(row)) => match FailedRow::find(session, row)? {
+        }
+        Ok(ReplayTarget::Send(row)) => match FailedRow::find(session, row)? {
             Some(found) => replay_send(session, now, &found),
-            None => not_kept(),
+            None => no_longer_stored(),
         },
     }
 }
@@ -145,12 +149,12 @@ struct FailedRow {
 }
 
 impl FailedRow {
-    fn find(session: &Session, of: RowOf) -> Result<Option<Self>, StoreError> {
+    fn find(session: &Session, of: RowKey) -> Result<Option<Self>, StoreError> {
         let params = named_params! {
             ":event_id": of.event_id, ":recipient_type": of.recipient_type, ":recipient_id": of.recipient_id,
             ":channel": of.channel,
         };
-        session.first(statement::LETTER_ROW, params, |row| {
+        session.first(statement::DEAD_LETTER_ROW, params, |row| {
             Ok(FailedRow {
                 key: read::key_of(row)?,
                 queue: row.get("queue")?,

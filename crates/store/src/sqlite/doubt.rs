@@ -102,7 +102,7 @@ fn resolve(
     };
     session.change(statement::INSERT_ATTEMPT, params)?;
     if let Some(error) = last_error.filter(|_| send.key.channel.is_retried()) {
-        settle::dead_letter(session, now, &send.letter(error))?;
+        settle::insert_dead_letter(session, now, &send.dead_letter(error))?;
     }
     if verdict == Verdict::Resend {
         let params = named_params! {

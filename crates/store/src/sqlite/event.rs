@@ -81,7 +81,7 @@ pub fn give_up(
         return Ok(());
     }
     session.change(statement::GIVE_UP_PROCESSED, named_params! { ":id": seq })?;
-    settle::dead_letter(session, now, &DeadLetter::of_event(event_id, failure))
+    settle::insert_dead_letter(session, now, &DeadLetter::of_event(event_id, failure))
 }
 
 /// Looks at everything before it writes anything, so that a conflict leaves no trace.

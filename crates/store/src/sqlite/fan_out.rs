@@ -179,7 +179,7 @@ fn write(
         if !write_row(session, now, row, None)? {
             continue;
         }
-        settle::dead_letter(session, now, &DeadLetter::of_failed_row(row))?;
+        settle::insert_dead_letter(session, now, &DeadLetter::of_failed_row(row))?;
     }
     let lease_until = outbox::lease_until(now, commit.lease);
     let mut leased = Vec::new();
@@ -215,8 +215,8 @@ fn write_step(
         )));
     }
     write_processed(session, now, instance, step)?;
-    if let Some(letter) = step.letter() {
-        settle::dead_letter(session, now, &letter)?;
+    if let Some(dead_letter) = step.dead_letter() {
+        settle::insert_dead_letter(session, now, &dead_letter)?;
     }
     for (entity, shared_read) in &step.entities {
         session.change(

@@ -49,22 +49,22 @@ impl OutboxStore for Sqlite {
         delay: Duration,
     ) -> Result<u64, StoreError> {
         self.write(move |session, now| {
-            let (mut waiting, mut letters) = (Vec::new(), 0);
+            let (mut waiting, mut dead_letters) = (Vec::new(), 0);
             for (key, error) in &refused {
                 match count_refusal(session, now, *key, error, max)? {
                     Refused::Waits => waiting.push(key.to_string()),
-                    Refused::Failed => letters += 1,
+                    Refused::Failed => dead_letters += 1,
                     Refused::DoneWith => {}
                 }
             }
             if waiting.is_empty() {
                 session.change(statement::DELETE_CHUNK, named_params! { ":id": chunk.0 })?;
-                return Ok(letters);
+                return Ok(dead_letters);
             }
             let params = named_params! { ":chunk_id": chunk.0, ":refused": json!(waiting).to_string() };
             session.change(statement::CONFIRM_ROWS, params)?;
             release(session, chunk, Some(&lease_until(now, delay)))?;
-            Ok(letters)
+            Ok(dead_letters)
         })
         .await
     }
@@ -168,8 +168,8 @@ fn count_refusal(
     if !failed {
         return Ok(Refused::Waits);
     }
-    let letter = DeadLetter::of_refused_row(event_id, recipient, key.channel, error);
-    settle::dead_letter(session, now, &letter)?;
+    let dead_letter = DeadLetter::of_refused_row(event_id, recipient, key.channel, error);
+    settle::insert_dead_letter(session, now, &dead_letter)?;
     Ok(Refused::Failed)
 }
 

@@ -97,7 +97,7 @@ fn retain(
     if events.len() == EVENTS_AT_ONCE && events.iter().any(|(_, is_old, _)| *is_old) {
         return Ok(Some(passed));
     }
-    for sql in [statement::DELETE_OLD_CAPTURED, statement::DELETE_STRAY_LETTERS] {
+    for sql in [statement::DELETE_OLD_CAPTURED, statement::DELETE_DEAD_LETTERS_WITHOUT_EVENT] {
         let params = named_params! { ":before": before, ":limit": budget.left() };
         budget.spent += session.change(sql, params)?;
     }
@@ -117,7 +117,7 @@ fn delete_event(session: &Session, now: &str, id: i64, budget: &mut Budget) -> R
     }
     for sql in [
         statement::DELETE_CAPTURED_OF,
-        statement::DELETE_LETTERS_OF,
+        statement::DELETE_DEAD_LETTERS_OF,
         statement::DELETE_SHARED_OF,
         statement::DELETE_SEND_ONCE_OF,
     ] {

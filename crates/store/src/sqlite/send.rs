@@ -371,7 +371,7 @@ fn fail(session: &Session, now: &str, failed: &FailedMessage) -> Result<(), Stor
             Ok((row.get::<_, String>("event_id")?, read::recipient_of(row)?))
         })?;
     }
-    settle::dead_letter(session, now, &failed.letter(row))
+    settle::insert_dead_letter(session, now, &failed.dead_letter(row))
 }
 
 fn notification_of(

@@ -69,8 +69,8 @@ pub fn settle(
         )?;
     }
     write_addresses(session, now, settlement)?;
-    if let Some(letter) = settlement.letter() {
-        dead_letter(session, now, &letter)?;
+    if let Some(dead_letter) = settlement.dead_letter() {
+        insert_dead_letter(session, now, &dead_letter)?;
     }
     Ok(true)
 }
@@ -100,16 +100,16 @@ fn write_addresses(session: &Session, now: &str, settlement: &Settlement) -> Res
     Ok(())
 }
 
-pub fn dead_letter(session: &Session, now: &str, letter: &DeadLetter) -> Result<(), StoreError> {
+pub fn insert_dead_letter(session: &Session, now: &str, dead_letter: &DeadLetter) -> Result<(), StoreError> {
     session
         .change(
             statement::INSERT_DEAD_LETTER,
             named_params! {
-                ":stage": letter.stage, ":event_id": letter.event_id,
-                ":recipient_type": letter.recipient.as_ref().map(|r| r.user_type.as_str()),
-                ":recipient_id": letter.recipient.as_ref().map(|r| r.user_id.as_str()),
-                ":channel": letter.channel.map(Channel::as_str), ":provider": letter.provider,
-                ":reason": letter.reason, ":error": letter.error, ":message": letter.message, ":now": now,
+                ":stage": dead_letter.stage, ":event_id": dead_letter.event_id,
+                ":recipient_type": dead_letter.recipient.as_ref().map(|r| r.user_type.as_str()),
+                ":recipient_id": dead_letter.recipient.as_ref().map(|r| r.user_id.as_str()),
+                ":channel": dead_letter.channel.map(Channel::as_str), ":provider": dead_letter.provider,
+                ":reason": dead_letter.reason, ":error": dead_letter.error, ":message": dead_letter.message, ":now": now,
             },
         )
         .map(drop)

@@ -83,13 +83,13 @@ impl Session {
             ),
             Err(why) => not_told("publishing", &why),
         };
-        let letters =
+        let dead_letters =
             self.count("SELECT count(*) FROM campanile.dead_letter WHERE replayed_at IS NULL").await;
         let doubtful = self.count("SELECT count(*) FROM campanile.send_doubt").await;
         vec![
             oldest,
             unpublished,
-            letters.map_or_else(|why| not_told("dead letters", &why), examine::dead_letters),
+            dead_letters.map_or_else(|why| not_told("dead letters", &why), examine::dead_letters),
             doubtful.map_or_else(|why| not_told("sends in doubt", &why), examine::in_doubt),
         ]
     }

@@ -222,7 +222,7 @@ fn backlog(connection: &Connection) -> Vec<Finding> {
         let now = time::to_text(Timestamp::now());
         connection.query_row(sql, [now], |row| Ok((row.get::<_, u64>(0)?, row.get::<_, Option<String>>(1)?)))
     });
-    let letters = count("SELECT count(*) FROM dead_letter WHERE replayed_at IS NULL");
+    let dead_letters = count("SELECT count(*) FROM dead_letter WHERE replayed_at IS NULL");
     let doubtful = count("SELECT count(*) FROM send_doubt");
     vec![
         oldest.map_or_else(|error| not_told("events", &why(&error)), |at| examine::waiting(at.and_then(age))),
@@ -230,7 +230,7 @@ fn backlog(connection: &Connection) -> Vec<Finding> {
             |error| not_told("publishing", &why(&error)),
             |(count, first)| examine::unpublished(count, first.as_deref()),
         ),
-        letters.map_or_else(|error| not_told("dead letters", &why(&error)), examine::dead_letters),
+        dead_letters.map_or_else(|error| not_told("dead letters", &why(&error)), examine::dead_letters),
         doubtful.map_or_else(|error| not_told("sends in doubt", &why(&error)), examine::in_doubt),
     ]
 }

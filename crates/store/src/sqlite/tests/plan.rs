@@ -26,7 +26,7 @@ const MEANT: &[(&str, &str, &str)] = &[
     ("event/open_events", "SCAN (subquery-3)", "a page of events"),
     ("retain/delete_old_captured", "SCAN captured_message", "the first of its key, up to the limit"),
     ("retain/delete_old_captured", "SCAN (subquery-1)", "these"),
-    ("retain/delete_stray_letters", "SCAN (subquery-1)", "up to the limit"),
+    ("retain/delete_dead_letters_without_event", "SCAN (subquery-1)", "up to the limit"),
     (
         "rule/default_settings",
         "SCAN s USING INDEX entity_notification_settings_defaults",
