@@ -52,7 +52,7 @@ pub struct Replayed {
 }
 
 /// What a row says that could not be written when its event was decided, or why it still can't be; by the id of its letter.
-pub type Rewritten = HashMap<i64, Result<RowText, String>>;
+pub type RerenderedTexts = HashMap<i64, Result<RowText, String>>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowText {
@@ -70,7 +70,11 @@ pub trait DeadLetterStore {
     /// that was refused or could not be received waits in a chunk, a send is due now with all its attempts ahead. A row that had no
     /// text waits in a chunk, too, if it is rewritten here. Keys stay, so whoever was told is not told again. A letter that was
     /// replayed before is left alone.
-    async fn replay(&self, filter: DeadLetterFilter, rewritten: Rewritten) -> Result<Replayed, StoreError>;
+    async fn replay(
+        &self,
+        filter: DeadLetterFilter,
+        rerendered: RerenderedTexts,
+    ) -> Result<Replayed, StoreError>;
 }
 
 /// What a replay has to know of a letter.
@@ -91,7 +95,7 @@ pub(crate) enum ReplayTarget<'a> {
     /// An outbox row that was not published or not received.
     Row(RowKey<'a>),
     /// An outbox row that had no text.
-    Unwritten(RowKey<'a>),
+    Unrendered(RowKey<'a>),
     /// A send, by its outbox row.
     Send(RowKey<'a>),
 }
@@ -126,7 +130,7 @@ impl StoredDeadLetter {
         );
         match (self.stage.as_str(), row) {
             ("fan_out", _) if self.recipient.is_none() => Ok(ReplayTarget::Event(event_id)),
-            ("fan_out", Some(row)) => Ok(ReplayTarget::Unwritten(row)),
+            ("fan_out", Some(row)) => Ok(ReplayTarget::Unrendered(row)),
             ("publish" | "receive", Some(row)) => Ok(ReplayTarget::Row(row)),
             ("send", Some(row)) => Ok(ReplayTarget::Send(row)),
             ("fan_out" | "publish" | "receive" | "send", None) => {
@@ -138,11 +142,11 @@ impl StoredDeadLetter {
 }
 
 /// What a row says from now on, where that could be written.
-pub(crate) fn text_of<'a>(
+pub(crate) fn rerendered_text<'a>(
     dead_letter: &StoredDeadLetter,
-    rewritten: &'a Rewritten,
+    rerendered: &'a RerenderedTexts,
 ) -> Result<&'a RowText, Skipped> {
-    match rewritten.get(&dead_letter.id) {
+    match rerendered.get(&dead_letter.id) {
         Some(Ok(text)) => Ok(text),
         Some(Err(why)) => Err(Skipped(format!("its text still can't be rendered: {why}"))),
         None => Err(Skipped("its text was not rendered again".to_owned())),
@@ -194,7 +198,7 @@ mod tests {
     #[test]
     fn an_event_begins_again_only_by_a_dead_letter_of_nobody_in_particular() {
         assert!(matches!(dead_letter("fan_out", false, false).target(), Ok(ReplayTarget::Event("a"))));
-        assert!(matches!(dead_letter("fan_out", true, true).target(), Ok(ReplayTarget::Unwritten(_))));
+        assert!(matches!(dead_letter("fan_out", true, true).target(), Ok(ReplayTarget::Unrendered(_))));
         assert!(dead_letter("fan_out", true, false).target().is_err());
     }
 

@@ -41,7 +41,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::watch;
 
 pub use context::{ContextStore, Contexts};
-pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed, Rewritten, RowText};
+pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed, RerenderedTexts, RowText};
 pub use doubt::{DoubtStore, Resolved, SendCursor, SendFilter, SendPage, Verdict};
 pub use event::{Acceptance, EventStore};
 pub use examine::{Examined, Identity};

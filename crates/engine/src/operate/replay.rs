@@ -7,23 +7,23 @@ use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, UserId, UserRef, UserTypeName};
 use campanile_domain::people::recipient::Recipient;
 use campanile_domain::template::Renderer;
-use campanile_store::{DeadLetterFilter, JsonRow, Replayed, Rewritten, RowText, Store, StoreError};
+use campanile_store::{DeadLetterFilter, JsonRow, Replayed, RerenderedTexts, RowText, Store, StoreError};
 
 use crate::Engine;
 
 impl Engine {
     pub async fn replay(&self, filter: DeadLetterFilter) -> Result<Replayed, StoreError> {
-        let rewritten = self.rewritten(&filter).await?;
-        self.store.replay(filter, rewritten).await
+        let rerendered = self.rerendered(&filter).await?;
+        self.store.replay(filter, rerendered).await
     }
 
-    async fn rewritten(&self, filter: &DeadLetterFilter) -> Result<Rewritten, StoreError> {
+    async fn rerendered(&self, filter: &DeadLetterFilter) -> Result<RerenderedTexts, StoreError> {
         if filter.stage.as_deref().is_some_and(|stage| stage != "fan_out") {
-            return Ok(Rewritten::new());
+            return Ok(RerenderedTexts::new());
         }
         let unwritten = unwritten(self.store.as_ref(), filter).await?;
         if unwritten.is_empty() {
-            return Ok(Rewritten::new());
+            return Ok(RerenderedTexts::new());
         }
         let events: BTreeSet<_> = unwritten.iter().map(|row| row.event_id.clone()).collect();
         let users: BTreeSet<_> = unwritten.iter().map(|row| row.user.clone()).collect();

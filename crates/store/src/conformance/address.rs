@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Fixture;
 use super::given::{LEASE, claimed, customer, event, outcome, row, text};
-use crate::{DeadLetterFilter, Devices, Rewritten, SendJob, Settlement};
+use crate::{DeadLetterFilter, Devices, RerenderedTexts, SendJob, Settlement};
 
 const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
 const DUE: SendState = SendState::Due { at: Timestamp::UNIX_EPOCH };
@@ -98,7 +98,10 @@ pub async fn a_replay_goes_to_the_addresses_that_are_left(fixture: &Fixture) {
     let job = pushing(fixture, "a", "t1 t2").await;
     fixture.settle(vec![done(&job, SendState::Failed { code: EXHAUSTED }, vec![sent("t1")])]).await;
     let all = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
-    assert_eq!(fixture.store.replay(all, Rewritten::new()).await.expect("the database is there").replayed, 1);
+    assert_eq!(
+        fixture.store.replay(all, RerenderedTexts::new()).await.expect("the database is there").replayed,
+        1
+    );
     assert_eq!(due_again(fixture).await.address, "t2");
 }
 
@@ -167,7 +170,7 @@ pub async fn a_retry_knows_whether_another_device_was_told(fixture: &Fixture) {
     assert_eq!(job.devices, Devices::Rest { told: false });
     fixture.settle(vec![done(&job, SendState::Failed { code: EXHAUSTED }, vec![sent("t2")])]).await;
     let all = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
-    fixture.store.replay(all, Rewritten::new()).await.expect("the database is there");
+    fixture.store.replay(all, RerenderedTexts::new()).await.expect("the database is there");
     let job = due_again(fixture).await;
     assert_eq!((job.attempt, job.devices), (1, Devices::Rest { told: true }));
     // Its outcome is kept, too, although it is the first attempt again and to one device.

@@ -17,7 +17,9 @@ use super::given::{
     LEASE, QUEUE, chunk_of, claimed, commit_of, customer, event, found, outcome, row, rows, step_of, summary,
     text, texts,
 };
-use crate::{Chunk, Claim, DeadLetterFilter, FanOutCommit, JsonRow, Replayed, Rewritten, RowText, Step};
+use crate::{
+    Chunk, Claim, DeadLetterFilter, FanOutCommit, JsonRow, Replayed, RerenderedTexts, RowText, Step,
+};
 
 const ALL: DeadLetterFilter = DeadLetterFilter {
     id: None,
@@ -42,7 +44,7 @@ async fn list(fixture: &Fixture, filter: DeadLetterFilter) -> Vec<JsonRow> {
 }
 
 async fn replay(fixture: &Fixture, filter: DeadLetterFilter) -> Replayed {
-    fixture.store.replay(filter, Rewritten::new()).await.expect("the database is there")
+    fixture.store.replay(filter, RerenderedTexts::new()).await.expect("the database is there")
 }
 
 /// All letters are replayed, so many.
@@ -248,7 +250,7 @@ pub async fn a_row_without_its_text_is_replayed_once_it_has_one(fixture: &Fixtur
     assert_eq!(skipped(fixture, ALL).await, ["its text was not rendered again"]);
     let id = list(fixture, ALL).await[0]["id"].as_i64().expect("it has an id");
     let replay = async |text: Result<RowText, String>| {
-        let replayed = fixture.store.replay(ALL, Rewritten::from([(id, text)])).await;
+        let replayed = fixture.store.replay(ALL, RerenderedTexts::from([(id, text)])).await;
         replayed.expect("the database is there")
     };
     let still = replay(Err("line 2".to_owned())).await;
@@ -257,8 +259,8 @@ pub async fn a_row_without_its_text_is_replayed_once_it_has_one(fixture: &Fixtur
     assert!(claim(fixture, QUEUE).await.is_none());
 
     let text = |word: &str| Text { title: format!("{word} title"), body: format!("{word} body") };
-    let rewritten = RowText { text: text("new"), inbox: Some(text("inbox")) };
-    assert_eq!(replay(Ok(rewritten)).await.replayed, 1);
+    let rerendered = RowText { text: text("new"), inbox: Some(text("inbox")) };
+    assert_eq!(replay(Ok(rerendered)).await.replayed, 1);
     assert_eq!(fixture.event_status("a").await, "PUBLISHED");
     let chunk = claim(fixture, QUEUE).await.expect("it waits to be published");
     let row = &chunk.rows[0].row;

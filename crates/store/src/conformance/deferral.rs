@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::Fixture;
 use super::given::{outcome, text};
 use crate::{
-    DeadLetterFilter, InstanceId, JsonRow, Resolved, Rewritten, SendFilter, SendJob, Settlement, TraceFilter,
-    Verdict,
+    DeadLetterFilter, InstanceId, JsonRow, RerenderedTexts, Resolved, SendFilter, SendJob, Settlement,
+    TraceFilter, Verdict,
 };
 
 const SINCE: &str = "2026-11-18T10:00:00.000Z";
@@ -88,7 +88,7 @@ pub async fn a_send_that_was_deferred_for_too_long_is_a_dead_letter_and_a_replay
     let dead_letters = fixture.trace("a").await.dead_letters;
     assert_eq!(text(&dead_letters[0], "reason"), "DEFERRED_TOO_LONG");
     let all = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
-    fixture.store.replay(all, Rewritten::default()).await.expect("the database is there");
+    fixture.store.replay(all, RerenderedTexts::default()).await.expect("the database is there");
     assert_eq!(shown(fixture, "a").await, vec![(None, json!(0)); 4]);
     assert_eq!(due(fixture).await.history, History::default());
 }

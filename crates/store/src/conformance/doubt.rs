@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::Fixture;
 use super::given::{claimed, customer, event, outcome, row, rows, text, texts, user};
-use crate::{DeadLetterFilter, InstanceId, JsonRow, Resolved, Rewritten, SendFilter, SendJob, Verdict};
+use crate::{DeadLetterFilter, InstanceId, JsonRow, RerenderedTexts, Resolved, SendFilter, SendJob, Verdict};
 
 const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
 const IN_DOUBT: SendState = SendState::InDoubt { since: Timestamp::UNIX_EPOCH };
@@ -226,7 +226,12 @@ pub async fn what_is_settled_as_failed_has_a_dead_letter_and_may_be_replayed(fix
     assert_eq!((text(&dead_letter, "recipient_id"), text(&dead_letter, "channel")), ("42", "SMS"));
     let dead_letters = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
     assert_eq!(
-        fixture.store.replay(dead_letters, Rewritten::new()).await.expect("the database is there").replayed,
+        fixture
+            .store
+            .replay(dead_letters, RerenderedTexts::new())
+            .await
+            .expect("the database is there")
+            .replayed,
         1
     );
     assert_eq!(fixture.claim_due(Sms, 10).await.len(), 1);

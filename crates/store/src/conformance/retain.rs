@@ -15,8 +15,8 @@ use super::given::{
     texts,
 };
 use crate::{
-    Acceptance, Capture, DeadLetterFilter, FanOutStep, Horizon, Retained, Rewritten, SendJob, Settlement,
-    Step,
+    Acceptance, Capture, DeadLetterFilter, FanOutStep, Horizon, RerenderedTexts, Retained, SendJob,
+    Settlement, Step,
 };
 
 const AGE: Duration = Duration::from_hours(24);
@@ -349,7 +349,10 @@ pub async fn an_event_that_was_brought_back_stays(fixture: &Fixture) {
     assert_eq!(fixture.close(&["row"]).await, 1);
     fixture.advance(AGE * 2).await;
     let all = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
-    assert_eq!(fixture.store.replay(all, Rewritten::new()).await.expect("the database is there").replayed, 2);
+    assert_eq!(
+        fixture.store.replay(all, RerenderedTexts::new()).await.expect("the database is there").replayed,
+        2
+    );
     assert_eq!(sweep_all(fixture).await, 0);
     assert_eq!(fixture.event_status("event").await, "PENDING");
     assert_eq!(fixture.outbox_statuses("row").await, ["PENDING"]);

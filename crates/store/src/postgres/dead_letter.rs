@@ -11,10 +11,10 @@ use tokio_postgres::Row;
 use super::transaction::Transaction;
 use super::{Params, Postgres, outbox, read, statement};
 use crate::dead_letter::{
-    NO_LONGER_STORED, ReplayTarget, RowKey, Skipped, StoredDeadLetter, event_skipped, row_skipped,
-    send_skipped, text_of,
+    NO_LONGER_STORED, ReplayTarget, RowKey, Skipped, StoredDeadLetter, event_skipped, rerendered_text,
+    row_skipped, send_skipped,
 };
-use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, Rewritten, RowText, StoreError};
+use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, RerenderedTexts, RowText, StoreError};
 
 #[async_trait]
 impl DeadLetterStore for Postgres {
@@ -23,14 +23,18 @@ impl DeadLetterStore for Postgres {
         read::json_rows(&matching(&snapshot, &filter).await?)
     }
 
-    async fn replay(&self, filter: DeadLetterFilter, rewritten: Rewritten) -> Result<Replayed, StoreError> {
+    async fn replay(
+        &self,
+        filter: DeadLetterFilter,
+        rerendered: RerenderedTexts,
+    ) -> Result<Replayed, StoreError> {
         let filter = DeadLetterFilter { replayed: false, ..filter };
         let transaction = self.begin().await?;
         // Two operators at once would both find the same letters.
         transaction.query(statement::LOCK_REPLAY, &[]).await?;
         let dead_letters: Vec<StoredDeadLetter> =
             matching(&transaction, &filter).await?.iter().map(dead_letter).collect::<Result<_, _>>()?;
-        let replayed = replay(&transaction, &dead_letters, &rewritten, filter.limit).await?;
+        let replayed = replay(&transaction, &dead_letters, &rerendered, filter.limit).await?;
         transaction.commit().await?;
         Ok(replayed)
     }
@@ -67,7 +71,7 @@ type Waiting = HashMap<(String, i64), Vec<SendKey>>;
 async fn replay(
     transaction: &Transaction,
     dead_letters: &[StoredDeadLetter],
-    rewritten: &Rewritten,
+    rerendered: &RerenderedTexts,
     limit: usize,
 ) -> Result<Replayed, StoreError> {
     let mut result = Replayed::default();
@@ -76,7 +80,7 @@ async fn replay(
     for dead_letter in dead_letters {
         let event_id = dead_letter.event_id.as_deref().unwrap_or_default();
         let waiting = waiting.entry(event_id).or_default();
-        match replay_dead_letter(transaction, dead_letter, rewritten, waiting).await? {
+        match replay_dead_letter(transaction, dead_letter, rerendered, waiting).await? {
             Ok(()) => {
                 transaction.execute(statement::MARK_REPLAYED, &[&dead_letter.id]).await?;
                 result.replayed += 1;
@@ -97,7 +101,7 @@ type Outcome = Result<(), Skipped>;
 async fn replay_dead_letter(
     transaction: &Transaction,
     dead_letter: &StoredDeadLetter,
-    rewritten: &Rewritten,
+    rerendered: &RerenderedTexts,
     waiting: &mut Waiting,
 ) -> Result<Outcome, StoreError> {
     let no_longer_stored = || Ok(Err(Skipped(NO_LONGER_STORED.to_owned())));
@@ -108,10 +112,10 @@ async fn replay_dead_letter(
             Some(found) => replay_row(transaction, row.event_id, found, waiting).await,
             None => no_longer_stored(),
         },
-        Ok(ReplayTarget::Unwritten(row)) => {
-            match (FailedRow::find(transaction, row).await?, text_of(dead_letter, rewritten)) {
+        Ok(ReplayTarget::Unrendered(row)) => {
+            match (FailedRow::find(transaction, row).await?, rerendered_text(dead_letter, rerendered)) {
                 (Some(found), Ok(text)) => {
-                    found.rewrite(transaction, text).await?;
+                    found.update_text(transaction, text).await?;
                     replay_row(transaction, row.event_id, found, waiting).await
                 }
                 (Some(_), Err(skipped)) => Ok(Err(skipped)),
@@ -159,7 +163,7 @@ impl FailedRow {
         rows.first().map(found).transpose()
     }
 
-    async fn rewrite(&self, transaction: &Transaction, text: &RowText) -> Result<(), StoreError> {
+    async fn update_text(&self, transaction: &Transaction, text: &RowText) -> Result<(), StoreError> {
         let RowText { text, inbox } = text;
         let inbox = inbox.as_ref();
         let params: Params = &[
@@ -170,7 +174,7 @@ impl FailedRow {
             &inbox.map(|inbox| inbox.title.as_str()),
             &inbox.map(|inbox| inbox.body.as_str()),
         ];
-        transaction.execute(statement::REWRITE_ROW, params).await.map(drop)
+        transaction.execute(statement::UPDATE_ROW_TEXT, params).await.map(drop)
     }
 
     /// Answers whether the statement found the row in the state that it leaves.

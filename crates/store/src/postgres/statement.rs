@@ -86,7 +86,7 @@ statements! {
     REPLAY_EVENT = "dead_letter/replay_event";
     REPLAY_ROW = "dead_letter/replay_row";
     REPLAY_SEND = "dead_letter/replay_send";
-    REWRITE_ROW = "dead_letter/rewrite_row";
+    UPDATE_ROW_TEXT = "dead_letter/update_row_text";
 
     LIST_CAPTURED = "trace/list_captured";
     LIST_CAPTURED_OF = "trace/list_captured_of";

@@ -12,10 +12,10 @@ use rusqlite::{Row, ToSql, named_params};
 use super::session::Session;
 use super::{Sqlite, outbox, read, statement};
 use crate::dead_letter::{
-    NO_LONGER_STORED, ReplayTarget, RowKey, Skipped, StoredDeadLetter, event_skipped, row_skipped,
-    send_skipped, text_of,
+    NO_LONGER_STORED, ReplayTarget, RowKey, Skipped, StoredDeadLetter, event_skipped, rerendered_text,
+    row_skipped, send_skipped,
 };
-use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, Rewritten, RowText, StoreError};
+use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, RerenderedTexts, RowText, StoreError};
 
 #[async_trait]
 impl DeadLetterStore for Sqlite {
@@ -23,9 +23,13 @@ impl DeadLetterStore for Sqlite {
         self.read(move |session| matching(session, &filter, read::json_row)).await
     }
 
-    async fn replay(&self, filter: DeadLetterFilter, rewritten: Rewritten) -> Result<Replayed, StoreError> {
+    async fn replay(
+        &self,
+        filter: DeadLetterFilter,
+        rerendered: RerenderedTexts,
+    ) -> Result<Replayed, StoreError> {
         let filter = DeadLetterFilter { replayed: false, ..filter };
-        self.write(move |session, now| replay(session, now, &filter, &rewritten)).await
+        self.write(move |session, now| replay(session, now, &filter, &rerendered)).await
     }
 }
 
@@ -73,13 +77,13 @@ fn replay(
     session: &Session,
     now: &str,
     filter: &DeadLetterFilter,
-    rewritten: &Rewritten,
+    rerendered: &RerenderedTexts,
 ) -> Result<Replayed, StoreError> {
     let dead_letters = matching(session, filter, dead_letter)?;
     let mut result = Replayed::default();
     let mut waiting = Waiting::new();
     for dead_letter in &dead_letters {
-        match replay_dead_letter(session, now, dead_letter, rewritten, &mut waiting)? {
+        match replay_dead_letter(session, now, dead_letter, rerendered, &mut waiting)? {
             Ok(()) => {
                 let params = named_params! { ":id": dead_letter.id, ":now": now };
                 session.change(statement::MARK_REPLAYED, params)?;
@@ -102,7 +106,7 @@ fn replay_dead_letter(
     session: &Session,
     now: &str,
     dead_letter: &StoredDeadLetter,
-    rewritten: &Rewritten,
+    rerendered: &RerenderedTexts,
     waiting: &mut Waiting,
 ) -> Result<Outcome, StoreError> {
     let no_longer_stored = || Ok(Err(Skipped(NO_LONGER_STORED.to_owned())));
@@ -113,10 +117,10 @@ fn replay_dead_letter(
             Some(found) => replay_row(session, row.event_id, found, waiting),
             None => no_longer_stored(),
         },
-        Ok(ReplayTarget::Unwritten(row)) => {
-            match (FailedRow::find(session, row)?, text_of(dead_letter, rewritten)) {
+        Ok(ReplayTarget::Unrendered(row)) => {
+            match (FailedRow::find(session, row)?, rerendered_text(dead_letter, rerendered)) {
                 (Some(found), Ok(text)) => {
-                    found.rewrite(session, text)?;
+                    found.update_text(session, text)?;
                     replay_row(session, row.event_id, found, waiting)
                 }
                 (Some(_), Err(skipped)) => Ok(Err(skipped)),
@@ -165,7 +169,7 @@ impl FailedRow {
         })
     }
 
-    fn rewrite(&self, session: &Session, text: &RowText) -> Result<(), StoreError> {
+    fn update_text(&self, session: &Session, text: &RowText) -> Result<(), StoreError> {
         let RowText { text, inbox } = text;
         let inbox = inbox.as_ref();
         let params = named_params! {
@@ -173,7 +177,7 @@ impl FailedRow {
             ":title": text.title, ":body": text.body,
             ":inbox_title": inbox.map(|inbox| inbox.title.as_str()), ":inbox_body": inbox.map(|inbox| inbox.body.as_str()),
         };
-        session.change(statement::REWRITE_ROW, params).map(drop)
+        session.change(statement::UPDATE_ROW_TEXT, params).map(drop)
     }
 
     /// Answers whether the statement found the row in the state that it leaves.
