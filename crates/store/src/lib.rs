@@ -16,7 +16,6 @@ macro_rules! statements {
 pub mod conformance;
 mod context;
 mod dead_letter;
-mod doubt;
 mod event;
 mod examine;
 mod fan_out;
@@ -28,6 +27,7 @@ pub mod postgres;
 mod retain;
 mod row;
 mod send;
+mod send_admin;
 pub mod sqlite;
 mod trace;
 mod waiting;
@@ -42,7 +42,6 @@ use tokio::sync::watch;
 
 pub use context::{ContextStore, Contexts};
 pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed, RerenderedTexts, RowText};
-pub use doubt::{DoubtStore, Resolved, SendCursor, SendFilter, SendPage, Verdict};
 pub use event::{Acceptance, EventStore};
 pub use examine::{Examined, Identity};
 pub use fan_out::{
@@ -57,6 +56,7 @@ pub use send::{
     AddressClaim, Capture, ClaimId, DeadLetter, Devices, ExpiredClaim, FailedMessage, NewSend, PublishStamp,
     Receipt, Received, ReceivedKey, SendJob, SendStore, Settled, Settlement,
 };
+pub use send_admin::{Resolution, Resolved, SendAdminStore, SendCursor, SendFilter, SendPage};
 pub use trace::{EventFilter, Trace, TraceFilter, TraceStore};
 pub use waiting::{OldestWaiting, WaitingStore};
 
@@ -68,7 +68,7 @@ pub trait Store:
     + OutboxStore
     + SendStore
     + ContextStore
-    + DoubtStore
+    + SendAdminStore
     + DeadLetterStore
     + RetainStore
     + LeaseStore

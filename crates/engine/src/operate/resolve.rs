@@ -3,7 +3,7 @@
 
 use campanile_domain::id::SendKey;
 use campanile_domain::status::SendStatus;
-use campanile_store::{Resolved, Signal, StoreError, Verdict};
+use campanile_store::{Resolution, Resolved, Signal, StoreError};
 
 use crate::Engine;
 use crate::telemetry::{count_dead_letters, count_sends};
@@ -12,7 +12,7 @@ impl Engine {
     pub async fn resolve(
         &self,
         key: SendKey,
-        resolution: Verdict,
+        resolution: Resolution,
         note: Option<String>,
     ) -> Result<Resolved, StoreError> {
         let resolved = self.store.resolve(key, resolution, note, self.instance.id).await?;

@@ -8,7 +8,7 @@ use axum::extract::{Path, Query as Parameters, State};
 use axum::http::{HeaderMap, header};
 use campanile_domain::id::SendKey;
 use campanile_domain::status::SendStatus;
-use campanile_store::{Resolved, SendCursor, SendFilter, Verdict};
+use campanile_store::{Resolution, Resolved, SendCursor, SendFilter};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ pub async fn resend(
     } else {
         one(&headers, body, |resend: &Resend| check_note(resend.note.as_deref())).await?
     };
-    resolve(&app, &id, Verdict::Resend, note).await
+    resolve(&app, &id, Resolution::Resend, note).await
 }
 
 /// What a person knows of it.
@@ -100,11 +100,11 @@ pub async fn settle(
 ) -> Result<Json<Value>, Problem> {
     let Settle { end, note } =
         one(&headers, body, |settle: &Settle| check_note(settle.note.as_deref())).await?;
-    let verdict = match end {
-        End::Sent => Verdict::Sent,
-        End::Failed => Verdict::Failed,
+    let resolution = match end {
+        End::Sent => Resolution::Sent,
+        End::Failed => Resolution::Failed,
     };
-    resolve(&app, &id, verdict, note).await
+    resolve(&app, &id, resolution, note).await
 }
 
 /// The one object of a body.
@@ -136,12 +136,12 @@ fn check_note(note: Option<&str>) -> Result<(), FieldProblem> {
 async fn resolve(
     app: &App,
     id: &str,
-    verdict: Verdict,
+    resolution: Resolution,
     note: Option<String>,
 ) -> Result<Json<Value>, Problem> {
     let key: SendKey = id.parse().map_err(|error| Problem::not_found(format!("{error}")))?;
-    match app.engine.resolve(key, verdict, note).await.map_err(Problem::of_write)? {
-        Resolved::Done => Ok(Json(json!({ "id": key.to_string(), "status": verdict.status().as_str() }))),
+    match app.engine.resolve(key, resolution, note).await.map_err(Problem::of_write)? {
+        Resolved::Done => Ok(Json(json!({ "id": key.to_string(), "status": resolution.status().as_str() }))),
         Resolved::Unknown => Err(Problem::not_found(format!("send `{key}` not found"))),
         Resolved::NotInDoubt(status) => Err(Problem::not_in_doubt(format!("{key} {}", instead(status)))),
     }

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::Fixture;
 use super::given::{outcome, text};
 use crate::{
-    DeadLetterFilter, InstanceId, JsonRow, RerenderedTexts, Resolved, SendFilter, SendJob, Settlement,
-    TraceFilter, Verdict,
+    DeadLetterFilter, InstanceId, JsonRow, RerenderedTexts, Resolution, Resolved, SendFilter, SendJob,
+    Settlement, TraceFilter,
 };
 
 const SINCE: &str = "2026-11-18T10:00:00.000Z";
@@ -115,7 +115,7 @@ pub async fn that_nobody_answered_is_known_to_the_next_attempt(fixture: &Fixture
     let expired = fixture.store.expired_claims(10).await.expect("the database is there");
     assert_eq!(expired[0].jobs[0].history, unanswered, "who takes it over knows, too");
     assert!(fixture.settle(vec![silence(&again, IN_DOUBT)]).await.is_empty());
-    let resent = fixture.store.resolve(job.key, Verdict::Resend, None, InstanceId(1)).await;
+    let resent = fixture.store.resolve(job.key, Resolution::Resend, None, InstanceId(1)).await;
     assert_eq!(resent.expect("the database is there"), Resolved::Done);
     assert_eq!(due(fixture).await.history, unanswered);
 }

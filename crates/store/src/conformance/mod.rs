@@ -17,7 +17,6 @@ mod commit;
 mod context;
 mod dead_letter;
 mod deferral;
-mod doubt;
 pub(crate) mod given;
 mod lease;
 mod named_lease;
@@ -27,6 +26,7 @@ mod receive;
 mod retain;
 mod row;
 mod rule;
+mod send_admin;
 mod settle;
 mod stages;
 mod trace;
@@ -169,7 +169,7 @@ macro_rules! for_each_check {
             settle::a_success_after_a_retry_is_kept_as_an_attempt
             settle::a_send_that_failed_has_a_dead_letter
             settle::a_best_effort_channel_fails_without_a_dead_letter
-            settle::a_doubtful_send_is_left_to_a_person
+            settle::a_send_in_doubt_is_left_to_a_person
             settle::what_was_not_attempted_does_not_count
             settle::a_send_that_fails_without_an_attempt_says_why
             settle::an_outcome_without_its_claim_is_lost_and_nothing_is_written
@@ -244,17 +244,17 @@ macro_rules! for_each_check {
             dead_letter::a_second_replay_changes_nothing
             dead_letter::dead_letters_are_replayed_in_pages_and_by_the_filter
             dead_letter::what_is_skipped_does_not_stop_the_rest
-            doubt::sends_in_doubt_are_listed_the_oldest_first
-            doubt::due_sends_are_listed_as_they_are_taken
-            doubt::all_sends_are_listed_the_newest_first
-            doubt::sends_are_filtered
-            doubt::the_sends_of_an_event_come_by_recipient
-            doubt::a_page_looks_at_so_many_sends_and_no_more
-            doubt::what_is_resent_is_due_at_once_and_keeps_its_count
-            doubt::what_is_settled_as_sent_stays_so
-            doubt::what_is_settled_as_failed_has_a_dead_letter_and_may_be_replayed
-            doubt::only_what_is_in_doubt_is_resolved
-            doubt::of_several_persons_at_once_one_decides
+            send_admin::sends_in_doubt_are_listed_the_oldest_first
+            send_admin::due_sends_are_listed_as_they_are_taken
+            send_admin::all_sends_are_listed_the_newest_first
+            send_admin::sends_are_filtered
+            send_admin::the_sends_of_an_event_come_by_recipient
+            send_admin::a_page_scans_a_bounded_number_of_sends
+            send_admin::what_is_resent_is_due_at_once_and_keeps_its_count
+            send_admin::what_is_settled_as_sent_stays_so
+            send_admin::what_is_settled_as_failed_has_a_dead_letter_and_may_be_replayed
+            send_admin::only_what_is_in_doubt_is_resolved
+            send_admin::of_several_persons_at_once_one_decides
             retain::an_old_event_goes_with_all_that_belongs_to_it
             retain::an_event_that_is_forgotten_is_still_known
             retain::an_event_that_nobody_remembers_is_remembered_before_it_goes

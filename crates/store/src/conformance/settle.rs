@@ -118,7 +118,7 @@ pub async fn a_best_effort_channel_fails_without_a_dead_letter(fixture: &Fixture
     assert!(fixture.trace("a").await.dead_letters.is_empty());
 }
 
-pub async fn a_doubtful_send_is_left_to_a_person(fixture: &Fixture) {
+pub async fn a_send_in_doubt_is_left_to_a_person(fixture: &Fixture) {
     let job = fixture.sending("a", Email).await;
     let doubt = outcome(&job, SendState::InDoubt { since: Timestamp::UNIX_EPOCH });
     assert!(fixture.settle(vec![doubt]).await.is_empty());

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Fixture;
 use super::given::{LEASE, claimed, commit_of, customer, event, left_due, outcome, rows, step_of, summary};
-use crate::{FanOutCommit, Instance, PublishStamp, ReceivedKey, SendJob, Settlement, Step, Verdict};
+use crate::{FanOutCommit, Instance, PublishStamp, ReceivedKey, Resolution, SendJob, Settlement, Step};
 
 const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
 const SECOND: Duration = Duration::from_secs(1);
@@ -164,7 +164,7 @@ pub async fn what_a_dead_instance_left_is_traced_to_it(fixture: &Fixture) {
     let email = stages(fixture, "EMAIL").await;
     assert_eq!(email["send"], json!({"at": null, "instance": "dead"}), "nobody knows when");
     assert_eq!(email["settle"]["instance"], "alive");
-    fixture.store.resolve(job.key, Verdict::Sent, None, api.id).await.expect("the database is there");
+    fixture.store.resolve(job.key, Resolution::Sent, None, api.id).await.expect("the database is there");
     let trace = fixture.trace("a").await;
     let by: Vec<&Value> =
         trace.sends[0]["attempts"].as_array().into_iter().flatten().map(|a| &a["instance"]).collect();

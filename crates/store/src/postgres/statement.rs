@@ -69,12 +69,12 @@ statements! {
     ADDRESS_CLAIM_HOLDER = "send_once/address_claim_holder";
     MAY_HAVE_SENT = "send_once/may_have_sent";
 
-    FIND_DOUBT = "send_admin/find_doubt";
-    LIST_DOUBTS = "send_admin/list_doubts";
+    FIND_SEND_TO_RESOLVE = "send_admin/find_send_to_resolve";
+    LIST_SENDS_IN_DOUBT = "send_admin/list_sends_in_doubt";
     LIST_DUE = "send_admin/list_due";
     LIST_SENDS = "send_admin/list_sends";
     LIST_SENDS_OF = "send_admin/list_sends_of";
-    RESOLVE_DOUBT = "send_admin/resolve_doubt";
+    RESOLVE_SEND = "send_admin/resolve_send";
 
     EVENT_STATUS = "dead_letter/event_status";
     DEAD_LETTER_ROW = "dead_letter/dead_letter_row";

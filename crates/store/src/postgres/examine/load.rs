@@ -85,12 +85,12 @@ impl Session {
         };
         let dead_letters =
             self.count("SELECT count(*) FROM campanile.dead_letter WHERE replayed_at IS NULL").await;
-        let doubtful = self.count("SELECT count(*) FROM campanile.send_doubt").await;
+        let in_doubt = self.count("SELECT count(*) FROM campanile.send_in_doubt").await;
         vec![
             oldest,
             unpublished,
             dead_letters.map_or_else(|why| not_told("dead letters", &why), examine::dead_letters),
-            doubtful.map_or_else(|why| not_told("sends in doubt", &why), examine::in_doubt),
+            in_doubt.map_or_else(|why| not_told("sends in doubt", &why), examine::in_doubt),
         ]
     }
 

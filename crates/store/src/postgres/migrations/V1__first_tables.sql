@@ -250,30 +250,30 @@ CREATE TABLE campanile.send_due (
 CREATE UNIQUE INDEX send_due_send ON campanile.send_due (notification_id, channel);
 
 -- Which sends are in doubt, and since when. A trigger keeps it, whoever changes the status.
-CREATE TABLE campanile.send_doubt (
+CREATE TABLE campanile.send_in_doubt (
     since           timestamptz NOT NULL,
     notification_id uuid NOT NULL,
     channel         text COLLATE "C" NOT NULL,
     PRIMARY KEY (since, notification_id, channel)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
-CREATE UNIQUE INDEX send_doubt_send ON campanile.send_doubt (notification_id, channel);
+CREATE UNIQUE INDEX send_in_doubt_send ON campanile.send_in_doubt (notification_id, channel);
 
--- SECURITY DEFINER: whoever may change a send need not be allowed to write send_doubt.
-CREATE FUNCTION campanile.note_doubt() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+-- SECURITY DEFINER: whoever may change a send need not be allowed to write send_in_doubt.
+CREATE FUNCTION campanile.track_send_in_doubt() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
 BEGIN
     IF NEW.status = 'IN_DOUBT' THEN
-        INSERT INTO campanile.send_doubt (since, notification_id, channel)
+        INSERT INTO campanile.send_in_doubt (since, notification_id, channel)
         VALUES (campanile.now(), NEW.notification_id, NEW.channel)
         ON CONFLICT DO NOTHING;
     ELSE
-        DELETE FROM campanile.send_doubt WHERE notification_id = NEW.notification_id AND channel = NEW.channel;
+        DELETE FROM campanile.send_in_doubt WHERE notification_id = NEW.notification_id AND channel = NEW.channel;
     END IF;
     RETURN NULL;
 END $$;
-REVOKE ALL ON FUNCTION campanile.note_doubt() FROM PUBLIC;
+REVOKE ALL ON FUNCTION campanile.track_send_in_doubt() FROM PUBLIC;
 -- A send that never was in doubt costs one comparison.
-CREATE TRIGGER note_doubt AFTER UPDATE OF status ON campanile.send
-    FOR EACH ROW WHEN ((OLD.status = 'IN_DOUBT') <> (NEW.status = 'IN_DOUBT')) EXECUTE FUNCTION campanile.note_doubt();
+CREATE TRIGGER track_send_in_doubt AFTER UPDATE OF status ON campanile.send
+    FOR EACH ROW WHEN ((OLD.status = 'IN_DOUBT') <> (NEW.status = 'IN_DOUBT')) EXECUTE FUNCTION campanile.track_send_in_doubt();
 
 -- The outcome of each address of a send that has several, such as the tokens of a push.
 -- Addresses without an outcome are in send.recipient_address.

@@ -55,7 +55,7 @@ const INDEXES: &[(&str, &str)] = &[
     ("queue_age/oldest_waiting", "send_due_pkey"),
     ("queue_age/oldest_waiting", "send_claim_expiry"),
     ("event/open_events", "event_outbox_continuing"),
-    ("send_admin/list_doubts", "send_doubt_pkey"),
+    ("send_admin/list_sends_in_doubt", "send_in_doubt_pkey"),
     ("send_admin/list_due", "send_due_pkey"),
     ("send_admin/list_sends", "send_pkey"),
     ("send_admin/list_sends_of", "outbox_recipient"),

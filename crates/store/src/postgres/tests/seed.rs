@@ -36,7 +36,7 @@ SELECT n.id, c.channel, 'address', 'SENT', i, now() FROM n, c;
 INSERT INTO campanile.send_due (channel, lane, due_at, notification_id)
 SELECT 'EMAIL', i % 3, now() + make_interval(secs => i), id FROM n;
 INSERT INTO campanile.send_attempt (notification_id, channel, at, outcome, duration_ms) SELECT id, 'EMAIL', now(), 'DUE', 5 FROM n;
-INSERT INTO campanile.send_doubt (since, notification_id, channel) SELECT now() + make_interval(secs => i), id, 'EMAIL' FROM n;
+INSERT INTO campanile.send_in_doubt (since, notification_id, channel) SELECT now() + make_interval(secs => i), id, 'EMAIL' FROM n;
 INSERT INTO campanile.send_address (notification_id, channel, address, outcome, at)
 SELECT n.id, c.channel, 'address', 'SENT', now() FROM n, c;
 INSERT INTO campanile.send_once (event_id, address_hash, notification_id, at) SELECT 'event ' || i, 'hash', id, now() FROM n;

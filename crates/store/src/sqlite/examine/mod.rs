@@ -223,7 +223,7 @@ fn backlog(connection: &Connection) -> Vec<Finding> {
         connection.query_row(sql, [now], |row| Ok((row.get::<_, u64>(0)?, row.get::<_, Option<String>>(1)?)))
     });
     let dead_letters = count("SELECT count(*) FROM dead_letter WHERE replayed_at IS NULL");
-    let doubtful = count("SELECT count(*) FROM send_doubt");
+    let in_doubt = count("SELECT count(*) FROM send_in_doubt");
     vec![
         oldest.map_or_else(|error| not_told("events", &why(&error)), |at| examine::waiting(at.and_then(age))),
         chunks.map_or_else(
@@ -231,7 +231,7 @@ fn backlog(connection: &Connection) -> Vec<Finding> {
             |(count, first)| examine::unpublished(count, first.as_deref()),
         ),
         dead_letters.map_or_else(|error| not_told("dead letters", &why(&error)), examine::dead_letters),
-        doubtful.map_or_else(|error| not_told("sends in doubt", &why(&error)), examine::in_doubt),
+        in_doubt.map_or_else(|error| not_told("sends in doubt", &why(&error)), examine::in_doubt),
     ]
 }
 

@@ -219,23 +219,23 @@ CREATE TABLE send_due (
 CREATE UNIQUE INDEX send_due_send ON send_due (notification_id, channel);
 
 -- Which sends are in doubt, and since when. Triggers keep it, whoever changes the status.
-CREATE TABLE send_doubt (
+CREATE TABLE send_in_doubt (
     since           TEXT NOT NULL,
     notification_id TEXT NOT NULL,
     channel         TEXT NOT NULL,
     PRIMARY KEY (since, notification_id, channel)
 ) WITHOUT ROWID;
-CREATE UNIQUE INDEX send_doubt_send ON send_doubt (notification_id, channel);
-CREATE TRIGGER send_doubt_begins AFTER UPDATE OF status ON send
+CREATE UNIQUE INDEX send_in_doubt_send ON send_in_doubt (notification_id, channel);
+CREATE TRIGGER send_in_doubt_insert AFTER UPDATE OF status ON send
 WHEN NEW.status = 'IN_DOUBT' AND OLD.status <> 'IN_DOUBT'
 BEGIN
-    INSERT OR IGNORE INTO send_doubt (since, notification_id, channel)
+    INSERT OR IGNORE INTO send_in_doubt (since, notification_id, channel)
     VALUES (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), NEW.notification_id, NEW.channel);
 END;
-CREATE TRIGGER send_doubt_ends AFTER UPDATE OF status ON send
+CREATE TRIGGER send_in_doubt_delete AFTER UPDATE OF status ON send
 WHEN OLD.status = 'IN_DOUBT' AND NEW.status <> 'IN_DOUBT'
 BEGIN
-    DELETE FROM send_doubt WHERE notification_id = NEW.notification_id AND channel = NEW.channel;
+    DELETE FROM send_in_doubt WHERE notification_id = NEW.notification_id AND channel = NEW.channel;
 END;
 
 -- The outcome of each address of a send that has several, such as the tokens of a push.

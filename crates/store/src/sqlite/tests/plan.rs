@@ -13,7 +13,7 @@ const MEANT: &[(&str, &str, &str)] = &[
     ("retain/begin_horizon", "SCAN event_outbox", "the first thousand of its key"),
     ("retain/begin_horizon", "SCAN first", "these"),
     ("retain/begin_horizon", "SCAN oldest", "one row"),
-    ("send_admin/list_doubts", "SCAN k", "a page of sends"),
+    ("send_admin/list_sends_in_doubt", "SCAN k", "a page of sends"),
     ("send_admin/list_due", "SCAN k", "a page of sends"),
     ("send_admin/list_sends", "SCAN k", "a page of sends"),
     ("send_admin/list_sends_of", "SCAN k", "a page of sends"),
@@ -50,7 +50,7 @@ const LISTED_IN_KEY_ORDER: &str = "list ";
 const SORTED: &[(&str, &str)] = &[
     ("fan_out/claim_by_ids", "the events that the caller named"),
     ("fan_out/claim_continuing", "large events that are under way: few, and they take turns"),
-    ("send_admin/list_doubts", "a page of sends"),
+    ("send_admin/list_sends_in_doubt", "a page of sends"),
     ("send_admin/list_due", "a page of sends"),
     ("send_admin/list_sends", "a page of sends"),
     ("send_admin/list_sends_of", "a page of sends"),

@@ -35,7 +35,7 @@ INSERT INTO send_due (channel, lane, due_at, notification_id)
 SELECT 'EMAIL', i % 3, '2026-01-21T10:15:30.' || (i % 1000), 'notification ' || i FROM n;
 INSERT INTO send_attempt (notification_id, channel, at, outcome, duration_ms)
 SELECT 'notification ' || i, 'EMAIL', '2026-01-21T10:15:30.000Z', 'DUE', 5 FROM n;
-INSERT INTO send_doubt (since, notification_id, channel)
+INSERT INTO send_in_doubt (since, notification_id, channel)
 SELECT '2026-01-21T10:15:30.' || (i % 1000), 'notification ' || i, 'EMAIL' FROM n;
 INSERT INTO send_address (notification_id, channel, address, outcome, at)
 SELECT 'notification ' || i, 'EMAIL', 'address', 'SENT', '2026-01-21T10:15:30.000Z' FROM n;

@@ -3,7 +3,7 @@
 SELECT s.notification_id || ':' || s.channel AS id, s.notification_id, s.channel, s.recipient_address, s.status, s.attempt_count,
        d.due_at AS next_attempt_at, s.lease, c.lease_until, s.provider, s.external_id, s.receipt, s.receipt_at, s.last_error,
        s.created_at, s.sent_at, s.deferred_since, coalesce(s.deferrals, 0) AS deferrals, k.event_id, k.recipient_type AS user_type, k.recipient_id AS user_id,
-       b.since AS in_doubt_since, json_array(k.recipient_type, k.recipient_id, k.channel) AS place
+       b.since AS in_doubt_since, json_array(k.recipient_type, k.recipient_id, k.channel) AS cursor
 FROM (SELECT notification_id, channel, event_id, recipient_type, recipient_id FROM outbox
       WHERE event_id = :event_id
         AND (recipient_type, recipient_id, channel)
@@ -13,5 +13,5 @@ FROM (SELECT notification_id, channel, event_id, recipient_type, recipient_id FR
 LEFT JOIN send s ON s.notification_id = k.notification_id AND s.channel = k.channel
 LEFT JOIN send_due d ON d.notification_id = k.notification_id AND d.channel = k.channel
 LEFT JOIN send_claim c ON c.id = s.lease AND s.status = 'SENDING'
-LEFT JOIN send_doubt b ON b.notification_id = k.notification_id AND b.channel = k.channel
+LEFT JOIN send_in_doubt b ON b.notification_id = k.notification_id AND b.channel = k.channel
 ORDER BY k.recipient_type, k.recipient_id, k.channel

@@ -13,7 +13,9 @@ use serde_json::Value;
 
 use super::Fixture;
 use super::given::{claimed, customer, event, outcome, row, rows, text, texts, user};
-use crate::{DeadLetterFilter, InstanceId, JsonRow, RerenderedTexts, Resolved, SendFilter, SendJob, Verdict};
+use crate::{
+    DeadLetterFilter, InstanceId, JsonRow, RerenderedTexts, Resolution, Resolved, SendFilter, SendJob,
+};
 
 const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
 const IN_DOUBT: SendState = SendState::InDoubt { since: Timestamp::UNIX_EPOCH };
@@ -55,16 +57,16 @@ async fn in_doubt(fixture: &Fixture, id: &str, channel: Channel) -> SendJob {
     job
 }
 
-async fn resolve(fixture: &Fixture, key: SendKey, verdict: Verdict, note: Option<&str>) -> Resolved {
+async fn resolve(fixture: &Fixture, key: SendKey, resolution: Resolution, note: Option<&str>) -> Resolved {
     fixture
         .store
-        .resolve(key, verdict, note.map(str::to_owned), InstanceId(1))
+        .resolve(key, resolution, note.map(str::to_owned), InstanceId(1))
         .await
         .expect("the database is there")
 }
 
-async fn doubts(fixture: &Fixture) -> i64 {
-    fixture.count("SELECT count(*) FROM send_doubt").await
+async fn sends_in_doubt(fixture: &Fixture) -> i64 {
+    fixture.count("SELECT count(*) FROM send_in_doubt").await
 }
 
 pub async fn sends_in_doubt_are_listed_the_oldest_first(fixture: &Fixture) {
@@ -162,7 +164,7 @@ pub async fn the_sends_of_an_event_come_by_recipient(fixture: &Fixture) {
     assert!(pages(fixture, &unknown, 1).await.is_empty());
 }
 
-pub async fn a_page_looks_at_so_many_sends_and_no_more(fixture: &Fixture) {
+pub async fn a_page_scans_a_bounded_number_of_sends(fixture: &Fixture) {
     let many: Vec<OutboxRow> = (0..1_100).map(|n| row("a", &customer(&format!("{n:04}")), Sms)).collect();
     fixture.published(&event("a"), &many).await;
     let keys: Vec<_> = many.iter().map(|row| claimed(row.key)).collect();
@@ -178,11 +180,11 @@ pub async fn a_page_looks_at_so_many_sends_and_no_more(fixture: &Fixture) {
 
 pub async fn what_is_resent_is_due_at_once_and_keeps_its_count(fixture: &Fixture) {
     let job = in_doubt(fixture, "a", Sms).await;
-    assert_eq!(doubts(fixture).await, 1);
-    assert_eq!(resolve(fixture, job.key, Verdict::Resend, Some("asked them")).await, Resolved::Done);
+    assert_eq!(sends_in_doubt(fixture).await, 1);
+    assert_eq!(resolve(fixture, job.key, Resolution::Resend, Some("asked them")).await, Resolved::Done);
     let send = fixture.send("a", job.key).await;
     assert_eq!((text(&send, "status"), text(&send, "last_error")), ("DUE", "busy"));
-    assert_eq!(doubts(fixture).await, 0);
+    assert_eq!(sends_in_doubt(fixture).await, 0);
     let attempts: Vec<(&Value, &Value)> = send["attempts"]
         .as_array()
         .expect("it has attempts")
@@ -195,25 +197,25 @@ pub async fn what_is_resent_is_due_at_once_and_keeps_its_count(fixture: &Fixture
     // The one before may still come back, and is too late.
     assert_eq!(fixture.settle(vec![outcome(&job, SENT)]).await, [job.key]);
     fixture.settle(vec![outcome(&again, IN_DOUBT)]).await;
-    assert_eq!(doubts(fixture).await, 1, "it may be in doubt again");
+    assert_eq!(sends_in_doubt(fixture).await, 1, "it may be in doubt again");
     assert_eq!(fixture.trace("a").await.dead_letters.len(), 0);
 }
 
 pub async fn what_is_settled_as_sent_stays_so(fixture: &Fixture) {
     let job = in_doubt(fixture, "a", Sms).await;
-    assert_eq!(resolve(fixture, job.key, Verdict::Sent, None).await, Resolved::Done);
+    assert_eq!(resolve(fixture, job.key, Resolution::Sent, None).await, Resolved::Done);
     let send = fixture.send("a", job.key).await;
     assert_eq!((text(&send, "status"), text(&send, "provider")), ("SENT", "provider"));
     assert!(send["sent_at"].is_string() && send["last_error"].is_null(), "{send:?}");
     assert_eq!(send["attempts"][1]["outcome"], "SETTLED_SENT");
-    assert_eq!(doubts(fixture).await, 0);
+    assert_eq!(sends_in_doubt(fixture).await, 0);
     assert!(fixture.claim_due(Sms, 10).await.is_empty());
     assert!(fixture.trace("a").await.dead_letters.is_empty());
 }
 
 pub async fn what_is_settled_as_failed_has_a_dead_letter_and_may_be_replayed(fixture: &Fixture) {
     let job = in_doubt(fixture, "a", Sms).await;
-    assert_eq!(resolve(fixture, job.key, Verdict::Failed, Some("no such phone")).await, Resolved::Done);
+    assert_eq!(resolve(fixture, job.key, Resolution::Failed, Some("no such phone")).await, Resolved::Done);
     let send = fixture.send("a", job.key).await;
     assert_eq!((text(&send, "status"), text(&send, "last_error")), ("FAILED", "SETTLED: no such phone"));
     assert!(send["sent_at"].is_null());
@@ -252,8 +254,8 @@ pub async fn only_what_is_in_doubt_is_resolved(fixture: &Fixture) {
         (due, Resolved::NotInDoubt(SendStatus::Due)),
     ];
     for (key, expected) in expected {
-        for verdict in [Verdict::Resend, Verdict::Sent, Verdict::Failed] {
-            assert_eq!(resolve(fixture, key, verdict, None).await, expected);
+        for resolution in [Resolution::Resend, Resolution::Sent, Resolution::Failed] {
+            assert_eq!(resolve(fixture, key, resolution, None).await, expected);
         }
     }
     assert_eq!(text(&fixture.send("a", failed).await, "last_error"), format!("{EXHAUSTED}: busy"));
@@ -262,17 +264,20 @@ pub async fn only_what_is_in_doubt_is_resolved(fixture: &Fixture) {
 pub async fn of_several_persons_at_once_one_decides(fixture: &Fixture) {
     let key = in_doubt(fixture, "a", Sms).await.key;
     let mut deciding = tokio::task::JoinSet::new();
-    for verdict in [Verdict::Resend, Verdict::Sent, Verdict::Failed].repeat(4) {
+    for resolution in [Resolution::Resend, Resolution::Sent, Resolution::Failed].repeat(4) {
         let store = Arc::clone(&fixture.store);
         deciding.spawn(async move {
-            (verdict, store.resolve(key, verdict, None, InstanceId(1)).await.expect("the database is there"))
+            (
+                resolution,
+                store.resolve(key, resolution, None, InstanceId(1)).await.expect("the database is there"),
+            )
         });
     }
     let decided = deciding.join_all().await;
-    let done: Vec<Verdict> = decided
+    let done: Vec<Resolution> = decided
         .iter()
         .filter(|(_, resolved)| *resolved == Resolved::Done)
-        .map(|(verdict, _)| *verdict)
+        .map(|(resolution, _)| *resolution)
         .collect();
     assert_eq!(done.len(), 1, "{decided:?}");
     let became = Resolved::NotInDoubt(done[0].status());

@@ -9,19 +9,19 @@ use serde_json::json;
 
 use super::session::Session;
 use super::{Sqlite, read, settle, statement};
-use crate::doubt::{Doubtful, Way};
-use crate::{DoubtStore, InstanceId, JsonRow, Resolved, SendFilter, SendPage, StoreError, Verdict};
+use crate::send_admin::{SendOrder, SendToResolve};
+use crate::{InstanceId, JsonRow, Resolution, Resolved, SendAdminStore, SendFilter, SendPage, StoreError};
 
 #[async_trait]
-impl DoubtStore for Sqlite {
+impl SendAdminStore for Sqlite {
     async fn list_sends(&self, filter: SendFilter) -> Result<SendPage, StoreError> {
-        self.read(move |session| Ok(filter.page(look_at(session, &filter)?))).await
+        self.read(move |session| Ok(filter.page(scan(session, &filter)?))).await
     }
 
     async fn resolve(
         &self,
         key: SendKey,
-        verdict: Verdict,
+        resolution: Resolution,
         note: Option<String>,
         instance: InstanceId,
     ) -> Result<Resolved, StoreError> {
@@ -30,46 +30,46 @@ impl DoubtStore for Sqlite {
             if send.status != SendStatus::InDoubt {
                 return Ok(Resolved::NotInDoubt(send.status));
             }
-            resolve(session, now, &send, verdict, note.as_deref(), instance)?;
+            resolve(session, now, &send, resolution, note.as_deref(), instance)?;
             Ok(Resolved::Done)
         })
         .await
     }
 }
 
-fn look_at(session: &Session, filter: &SendFilter) -> Result<Vec<JsonRow>, StoreError> {
-    let limit = filter.looks_at();
+fn scan(session: &Session, filter: &SendFilter) -> Result<Vec<JsonRow>, StoreError> {
+    let limit = filter.scan_limit();
     let from = |first: &[&str]| json!(filter.start(first)).to_string();
-    match filter.way() {
-        Way::OfEvent => {
+    match filter.order() {
+        SendOrder::ByRecipient => {
             let params = named_params! {
                 ":after": from(&["", "", ""]), ":limit": limit, ":event_id": filter.event_id,
             };
             session.all(statement::LIST_SENDS_OF, params, read::json_row)
         }
-        Way::Doubts => {
+        SendOrder::InDoubtSince => {
             let params = named_params! { ":after": from(&["", "", ""]), ":limit": limit };
-            session.all(statement::LIST_DOUBTS, params, read::json_row)
+            session.all(statement::LIST_SENDS_IN_DOUBT, params, read::json_row)
         }
-        Way::Due => {
+        SendOrder::Due => {
             let params = named_params! {
                 ":after": from(&["", "-1", "", ""]), ":limit": limit, ":last_channel": filter.last_channel(),
             };
             session.all(statement::LIST_DUE, params, read::json_row)
         }
-        Way::Newest => {
+        SendOrder::Newest => {
             let params = named_params! { ":after": from(&["~", "~"]), ":limit": limit };
             session.all(statement::LIST_SENDS, params, read::json_row)
         }
     }
 }
 
-fn find(session: &Session, key: SendKey) -> Result<Option<Doubtful>, StoreError> {
+fn find(session: &Session, key: SendKey) -> Result<Option<SendToResolve>, StoreError> {
     let params = named_params! {
         ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(),
     };
-    session.first(statement::FIND_DOUBT, params, |row| {
-        Ok(Doubtful {
+    session.first(statement::FIND_SEND_TO_RESOLVE, params, |row| {
+        Ok(SendToResolve {
             key,
             status: read::parsed(row, "status")?,
             provider: row.get("provider")?,
@@ -83,28 +83,28 @@ fn find(session: &Session, key: SendKey) -> Result<Option<Doubtful>, StoreError>
 fn resolve(
     session: &Session,
     now: &str,
-    send: &Doubtful,
-    verdict: Verdict,
+    send: &SendToResolve,
+    resolution: Resolution,
     note: Option<&str>,
     instance: InstanceId,
 ) -> Result<(), StoreError> {
     let (id, channel) = (send.key.notification_id.to_string(), send.key.channel.as_str());
-    let last_error = verdict.last_error(note);
-    let sent_at = (verdict == Verdict::Sent).then_some(now);
+    let last_error = resolution.last_error(note);
+    let sent_at = (resolution == Resolution::Sent).then_some(now);
     let params = named_params! {
-        ":notification_id": id, ":channel": channel, ":status": verdict.status().as_str(), ":sent_at": sent_at,
+        ":notification_id": id, ":channel": channel, ":status": resolution.status().as_str(), ":sent_at": sent_at,
         ":last_error": last_error, ":instance": instance.0,
     };
-    session.change(statement::RESOLVE_DOUBT, params)?;
+    session.change(statement::RESOLVE_SEND, params)?;
     let params = named_params! {
         ":notification_id": id, ":channel": channel, ":at": now, ":provider": send.provider,
-        ":outcome": verdict.as_str(), ":error": note, ":duration_ms": 0, ":instance": instance.0,
+        ":outcome": resolution.as_str(), ":error": note, ":duration_ms": 0, ":instance": instance.0,
     };
     session.change(statement::INSERT_ATTEMPT, params)?;
     if let Some(error) = last_error.filter(|_| send.key.channel.is_retried()) {
         settle::insert_dead_letter(session, now, &send.dead_letter(error))?;
     }
-    if verdict == Verdict::Resend {
+    if resolution == Resolution::Resend {
         let params = named_params! {
             ":channel": channel, ":lane": send.lane, ":due_at": now, ":notification_id": id,
         };

@@ -8,30 +8,31 @@ use campanile_domain::time::Timestamp;
 
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, settle, statement};
-use crate::doubt::{Doubtful, Way};
-use crate::{DoubtStore, InstanceId, Resolved, SendFilter, SendPage, StoreError, Verdict};
+use crate::send_admin::{SendOrder, SendToResolve};
+use crate::{InstanceId, Resolution, Resolved, SendAdminStore, SendFilter, SendPage, StoreError};
 
 const NO_ID: &str = "00000000-0000-0000-0000-000000000000";
 const LAST_ID: &str = "ffffffff-ffff-ffff-ffff-ffffffffffff";
 
 #[async_trait]
-impl DoubtStore for Postgres {
+impl SendAdminStore for Postgres {
     async fn list_sends(&self, filter: SendFilter) -> Result<SendPage, StoreError> {
-        let limit = i64::try_from(filter.looks_at()).unwrap_or(i64::MAX);
+        let limit = i64::try_from(filter.scan_limit()).unwrap_or(i64::MAX);
         let from = |first: &[&str]| filter.start(first);
-        let rows = match filter.way() {
-            Way::OfEvent => {
+        let rows = match filter.order() {
+            SendOrder::ByRecipient => {
                 let params: Params = &[&from(&["", "", ""]), &limit, &filter.event_id];
                 self.query(statement::LIST_SENDS_OF, params).await?
             }
-            Way::Doubts => {
-                self.query(statement::LIST_DOUBTS, &[&from(&["-infinity", NO_ID, ""]), &limit]).await?
+            SendOrder::InDoubtSince => {
+                self.query(statement::LIST_SENDS_IN_DOUBT, &[&from(&["-infinity", NO_ID, ""]), &limit])
+                    .await?
             }
-            Way::Due => {
+            SendOrder::Due => {
                 let from = from(&["", "-1", "-infinity", NO_ID]);
                 self.query(statement::LIST_DUE, &[&from, &limit, &filter.last_channel()]).await?
             }
-            Way::Newest => self.query(statement::LIST_SENDS, &[&from(&[LAST_ID, "~"]), &limit]).await?,
+            SendOrder::Newest => self.query(statement::LIST_SENDS, &[&from(&[LAST_ID, "~"]), &limit]).await?,
         };
         Ok(filter.page(read::json_rows(&rows)?))
     }
@@ -39,7 +40,7 @@ impl DoubtStore for Postgres {
     async fn resolve(
         &self,
         key: SendKey,
-        verdict: Verdict,
+        resolution: Resolution,
         note: Option<String>,
         instance: InstanceId,
     ) -> Result<Resolved, StoreError> {
@@ -48,17 +49,17 @@ impl DoubtStore for Postgres {
         if send.status != SendStatus::InDoubt {
             return Ok(Resolved::NotInDoubt(send.status));
         }
-        resolve(&transaction, &send, verdict, note.as_deref(), instance).await?;
+        resolve(&transaction, &send, resolution, note.as_deref(), instance).await?;
         transaction.commit().await?;
         Ok(Resolved::Done)
     }
 }
 
-async fn find(transaction: &Transaction, key: SendKey) -> Result<Option<Doubtful>, StoreError> {
+async fn find(transaction: &Transaction, key: SendKey) -> Result<Option<SendToResolve>, StoreError> {
     let params: Params = &[&key.notification_id.0, &key.channel.as_str()];
-    let rows = transaction.query(statement::FIND_DOUBT, params).await?;
+    let rows = transaction.query(statement::FIND_SEND_TO_RESOLVE, params).await?;
     let Some(row) = rows.first() else { return Ok(None) };
-    Ok(Some(Doubtful {
+    Ok(Some(SendToResolve {
         key,
         status: read::parsed(row, "status")?,
         provider: read::get(row, "provider")?,
@@ -70,20 +71,20 @@ async fn find(transaction: &Transaction, key: SendKey) -> Result<Option<Doubtful
 
 async fn resolve(
     transaction: &Transaction,
-    send: &Doubtful,
-    verdict: Verdict,
+    send: &SendToResolve,
+    resolution: Resolution,
     note: Option<&str>,
     instance: InstanceId,
 ) -> Result<(), StoreError> {
     let (id, channel) = (send.key.notification_id.0, send.key.channel.as_str());
-    let last_error = verdict.last_error(note);
-    let params: Params = &[&id, &channel, &verdict.status().as_str(), &last_error, &instance.0];
-    transaction.execute(statement::RESOLVE_DOUBT, params).await?;
+    let last_error = resolution.last_error(note);
+    let params: Params = &[&id, &channel, &resolution.status().as_str(), &last_error, &instance.0];
+    transaction.execute(statement::RESOLVE_SEND, params).await?;
     let attempt: Params = &[
         &vec![id],
         &vec![channel],
         &vec![&send.provider],
-        &vec![verdict.as_str()],
+        &vec![resolution.as_str()],
         &vec![note],
         &vec![0_i64],
         &Some(instance.0),
@@ -92,7 +93,7 @@ async fn resolve(
     if let Some(error) = last_error.filter(|_| send.key.channel.is_retried()) {
         settle::insert_dead_letters(transaction, &[send.dead_letter(error)]).await?;
     }
-    if verdict == Verdict::Resend {
+    if resolution == Resolution::Resend {
         let now: Timestamp = read::get(read::only(&transaction.query(statement::NOW, &[]).await?)?, "now")?;
         let lane = i16::try_from(send.lane).unwrap_or(i16::MAX);
         let params: Params = &[&vec![channel], &vec![lane], &vec![now], &vec![id]];

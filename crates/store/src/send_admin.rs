@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::{DeadLetter, InstanceId, JsonRow, StoreError};
 
 /// How many sends a page looks at, where not every one of them matches.
-const LOOKED_AT: usize = 1_000;
+const MAX_SCANNED_SENDS: usize = 1_000;
 
 /// Which sends: those where everything that is given is so, behind `after`; at most `limit`.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +46,7 @@ pub struct SendPage {
 
 /// What a person decides about a send in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Resolution {
     /// It goes out once more, at once, however many attempts there were.
     Resend,
     /// It has arrived.
@@ -65,7 +65,7 @@ pub enum Resolved {
 }
 
 #[async_trait]
-pub trait DoubtStore {
+pub trait SendAdminStore {
     /// Those in doubt and those that are due as they wait, those of an event by recipient, all others from the newest on.
     async fn list_sends(&self, filter: SendFilter) -> Result<SendPage, StoreError>;
 
@@ -74,7 +74,7 @@ pub trait DoubtStore {
     async fn resolve(
         &self,
         key: SendKey,
-        verdict: Verdict,
+        resolution: Resolution,
         note: Option<String>,
         instance: InstanceId,
     ) -> Result<Resolved, StoreError>;
@@ -82,11 +82,11 @@ pub trait DoubtStore {
 
 /// The order in which sends are walked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum SendOrder {
     /// By recipient and channel.
-    OfEvent,
+    ByRecipient,
     /// By since when they are in doubt.
-    Doubts,
+    InDoubtSince,
     /// By channel, lane and due time.
     Due,
     /// By id, backwards.
@@ -94,16 +94,16 @@ pub(crate) enum Way {
 }
 
 impl SendFilter {
-    pub(crate) fn way(&self) -> Way {
+    pub(crate) fn order(&self) -> SendOrder {
         match (&self.event_id, self.status) {
-            (Some(_), _) => Way::OfEvent,
-            (None, Some(SendStatus::InDoubt)) => Way::Doubts,
-            (None, Some(SendStatus::Due)) => Way::Due,
+            (Some(_), _) => SendOrder::ByRecipient,
+            (None, Some(SendStatus::InDoubt)) => SendOrder::InDoubtSince,
+            (None, Some(SendStatus::Due)) => SendOrder::Due,
             (
                 None,
                 Some(SendStatus::Sending | SendStatus::Sent | SendStatus::Failed | SendStatus::Cancelled)
                 | None,
-            ) => Way::Newest,
+            ) => SendOrder::Newest,
         }
     }
 
@@ -111,19 +111,21 @@ impl SendFilter {
     pub fn cursor(&self, text: &str) -> Option<SendCursor> {
         let parts: Vec<String> = serde_json::from_str(text).ok()?;
         let is_id = |id: &str| Uuid::try_parse(id).is_ok();
-        let fits = match (self.way(), &parts[..]) {
-            (Way::OfEvent, [_, _, channel]) => channel.parse::<Channel>().is_ok(),
-            (Way::Doubts, [since, id, channel]) => {
+        let fits = match (self.order(), &parts[..]) {
+            (SendOrder::ByRecipient, [_, _, channel]) => channel.parse::<Channel>().is_ok(),
+            (SendOrder::InDoubtSince, [since, id, channel]) => {
                 is_time(since) && is_id(id) && channel.parse::<Channel>().is_ok()
             }
-            (Way::Due, [channel, lane, due_at, id]) => {
+            (SendOrder::Due, [channel, lane, due_at, id]) => {
                 channel.parse::<Channel>().is_ok()
                     && lane.parse::<i16>().is_ok()
                     && is_time(due_at)
                     && is_id(id)
             }
-            (Way::Newest, [id, channel]) => is_id(id) && channel.parse::<Channel>().is_ok(),
-            (Way::OfEvent | Way::Doubts | Way::Due | Way::Newest, _) => false,
+            (SendOrder::Newest, [id, channel]) => is_id(id) && channel.parse::<Channel>().is_ok(),
+            (SendOrder::ByRecipient | SendOrder::InDoubtSince | SendOrder::Due | SendOrder::Newest, _) => {
+                false
+            }
         };
         let clean = parts.iter().all(|part| !part.chars().any(char::is_control));
         (fits && clean).then_some(SendCursor(parts))
@@ -131,18 +133,18 @@ impl SendFilter {
 
     /// Behind which place to begin. `first` is the one before all others.
     pub(crate) fn start(&self, first: &[&str]) -> Vec<String> {
-        if let Some(SendCursor(place)) = &self.after {
-            return place.clone();
+        if let Some(SendCursor(cursor)) = &self.after {
+            return cursor.clone();
         }
-        let mut place: Vec<String> = first.iter().map(|part| (*part).to_owned()).collect();
-        match (self.way(), self.user(), self.channel) {
-            (Way::OfEvent, Some((user_type, user_id)), _) => {
-                (place[0], place[1]) = (user_type.to_owned(), user_id.to_owned());
+        let mut cursor: Vec<String> = first.iter().map(|part| (*part).to_owned()).collect();
+        match (self.order(), self.user(), self.channel) {
+            (SendOrder::ByRecipient, Some((user_type, user_id)), _) => {
+                (cursor[0], cursor[1]) = (user_type.to_owned(), user_id.to_owned());
             }
-            (Way::Due, _, Some(channel)) => channel.as_str().clone_into(&mut place[0]),
-            (Way::OfEvent | Way::Doubts | Way::Due | Way::Newest, ..) => {}
+            (SendOrder::Due, _, Some(channel)) => channel.as_str().clone_into(&mut cursor[0]),
+            (SendOrder::ByRecipient | SendOrder::InDoubtSince | SendOrder::Due | SendOrder::Newest, ..) => {}
         }
-        place
+        cursor
     }
 
     /// The last channel that is walked where channels are in the order; behind all of them if none is given.
@@ -155,26 +157,26 @@ impl SendFilter {
     }
 
     /// How many sends to look at.
-    pub(crate) fn looks_at(&self) -> usize {
-        let by_way = match self.way() {
-            Way::OfEvent | Way::Newest => self.status.is_none() && self.channel.is_none(),
-            Way::Doubts => self.channel.is_none(),
-            Way::Due => true,
+    pub(crate) fn scan_limit(&self) -> usize {
+        let by_order = match self.order() {
+            SendOrder::ByRecipient | SendOrder::Newest => self.status.is_none() && self.channel.is_none(),
+            SendOrder::InDoubtSince => self.channel.is_none(),
+            SendOrder::Due => true,
         };
         let all_match =
-            by_way && self.user_type.is_none() && self.user_id.is_none() && self.provider.is_none();
-        if all_match { self.limit } else { LOOKED_AT.max(self.limit) }
+            by_order && self.user_type.is_none() && self.user_id.is_none() && self.provider.is_none();
+        if all_match { self.limit } else { MAX_SCANNED_SENDS.max(self.limit) }
     }
 
     /// What matches of the sends that were looked at, each of which has its `place`.
-    pub(crate) fn page(&self, looked_at: Vec<JsonRow>) -> SendPage {
-        let whole = looked_at.len() < self.looks_at();
+    pub(crate) fn page(&self, scanned: Vec<JsonRow>) -> SendPage {
+        let is_last_scan = scanned.len() < self.scan_limit();
         let mut page = SendPage::default();
-        let (count, mut passed) = (looked_at.len(), 0);
-        for mut row in looked_at {
-            let place = row.remove("place").and_then(|place| serde_json::from_value(place).ok());
-            page.next = place.map(SendCursor);
-            passed += 1;
+        let (count, mut examined) = (scanned.len(), 0);
+        for mut row in scanned {
+            let cursor = row.remove("cursor").and_then(|cursor| serde_json::from_value(cursor).ok());
+            page.next = cursor.map(SendCursor);
+            examined += 1;
             if self.matches(&row) {
                 page.items.push(row);
                 if page.items.len() == self.limit {
@@ -183,8 +185,8 @@ impl SendFilter {
             }
         }
         // A user's sends lie together, and are no more than there are channels.
-        let of_one_user = self.way() == Way::OfEvent && self.user().is_some();
-        if whole && passed == count || of_one_user && page.items.len() < self.limit {
+        let of_one_user = self.order() == SendOrder::ByRecipient && self.user().is_some();
+        if is_last_scan && examined == count || of_one_user && page.items.len() < self.limit {
             page.next = None;
         }
         page
@@ -202,28 +204,28 @@ impl SendFilter {
     }
 }
 
-impl Verdict {
+impl Resolution {
     pub fn status(self) -> SendStatus {
         match self {
-            Verdict::Resend => SendStatus::Due,
-            Verdict::Sent => SendStatus::Sent,
-            Verdict::Failed => SendStatus::Failed,
+            Resolution::Resend => SendStatus::Due,
+            Resolution::Sent => SendStatus::Sent,
+            Resolution::Failed => SendStatus::Failed,
         }
     }
 
     /// As it stands among the attempts, beside the outcomes of real ones.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Verdict::Resend => "RESENT",
-            Verdict::Sent => "SETTLED_SENT",
-            Verdict::Failed => "SETTLED_FAILED",
+            Resolution::Resend => "RESENT",
+            Resolution::Sent => "SETTLED_SENT",
+            Resolution::Failed => "SETTLED_FAILED",
         }
     }
 
     /// What is kept as the send's error, if something new is.
     pub(crate) fn last_error(self, note: Option<&str>) -> Option<String> {
         let note = note.unwrap_or("an operator reported that it did not arrive");
-        (self == Verdict::Failed).then(|| format!("{SETTLED}: {note}"))
+        (self == Resolution::Failed).then(|| format!("{SETTLED}: {note}"))
     }
 }
 
@@ -232,7 +234,7 @@ const SETTLED: &str = "SETTLED";
 
 /// A send that may be in doubt, as it is now.
 #[derive(Debug)]
-pub(crate) struct Doubtful {
+pub(crate) struct SendToResolve {
     pub key: SendKey,
     pub status: SendStatus,
     pub provider: Option<String>,
@@ -241,7 +243,7 @@ pub(crate) struct Doubtful {
     pub lane: i64,
 }
 
-impl Doubtful {
+impl SendToResolve {
     pub fn dead_letter(&self, error: String) -> DeadLetter {
         DeadLetter {
             stage: "send",
@@ -283,12 +285,12 @@ mod tests {
 
     fn row(n: usize, status: Option<&str>) -> JsonRow {
         let row =
-            json!({ "status": status, "channel": "SMS", "provider": null, "place": [n.to_string(), "SMS"] });
+            json!({ "status": status, "channel": "SMS", "provider": null, "cursor": [n.to_string(), "SMS"] });
         serde_json::from_value(row).unwrap()
     }
 
     fn next(page: &SendPage) -> Option<&str> {
-        page.next.as_ref().map(|SendCursor(place)| place[0].as_str())
+        page.next.as_ref().map(|SendCursor(cursor)| cursor[0].as_str())
     }
 
     #[test]
@@ -313,11 +315,11 @@ mod tests {
     }
 
     #[test]
-    fn a_page_goes_on_behind_the_last_that_was_looked_at() {
+    fn a_page_goes_on_behind_the_last_that_was_scanned() {
         let rows = |count: usize| (0..count).map(|n| row(n, Some("SENT"))).collect::<Vec<_>>();
         let page = filter(2).page(rows(2));
         assert_eq!((page.items.len(), next(&page)), (2, Some("1")));
-        assert!(!page.items[0].contains_key("place"));
+        assert!(!page.items[0].contains_key("cursor"));
         let last = filter(2).page(rows(1));
         assert_eq!((last.items.len(), next(&last)), (1, None));
         assert_eq!(filter(2).page(Vec::new()), SendPage::default());
@@ -327,9 +329,9 @@ mod tests {
     fn a_page_without_a_match_has_a_next_if_there_may_be_one_behind() {
         let failed = SendFilter { status: Some(SendStatus::Failed), ..filter(10) };
         let rows = |count: usize| (0..count).map(|n| row(n, Some("SENT"))).collect::<Vec<_>>();
-        let page = failed.page(rows(LOOKED_AT));
+        let page = failed.page(rows(MAX_SCANNED_SENDS));
         assert_eq!((page.items.len(), next(&page)), (0, Some("999")));
-        assert_eq!(next(&failed.page(rows(LOOKED_AT - 1))), None);
+        assert_eq!(next(&failed.page(rows(MAX_SCANNED_SENDS - 1))), None);
         let mut full = rows(10);
         full.extend((10..30).map(|n| row(n, Some("FAILED"))));
         let page = failed.page(full);
@@ -346,11 +348,11 @@ mod tests {
     fn a_cursor_belongs_to_its_filter() {
         let id = "0197b3c4-0000-7000-8000-000000000000";
         let newest = format!(r#"["{id}","SMS"]"#);
-        let doubts = format!(r#"["2026-01-21T10:15:30.123456+00:00","{id}","SMS"]"#);
+        let in_doubt_cursor = format!(r#"["2026-01-21T10:15:30.123456+00:00","{id}","SMS"]"#);
         let in_doubt = SendFilter { status: Some(SendStatus::InDoubt), ..filter(1) };
         assert_eq!(filter(1).cursor(&newest).unwrap().to_text(), newest);
-        assert_eq!(in_doubt.cursor(&doubts).unwrap().to_text(), doubts);
-        for wrong in [&doubts, "", "7", "[]", r#"["x","SMS"]"#, "[1,2]"] {
+        assert_eq!(in_doubt.cursor(&in_doubt_cursor).unwrap().to_text(), in_doubt_cursor);
+        for wrong in [&in_doubt_cursor, "", "7", "[]", r#"["x","SMS"]"#, "[1,2]"] {
             assert!(filter(1).cursor(wrong).is_none(), "{wrong}");
         }
         assert!(in_doubt.cursor(&newest).is_none());
@@ -359,11 +361,11 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_no_outcome_of_an_attempt() {
+    fn a_resolution_is_no_outcome_of_an_attempt() {
         use OutcomeKind::{Deferred, NotAttempted, Rejected, Retry, Sent, Unknown};
-        for verdict in [Verdict::Resend, Verdict::Sent, Verdict::Failed] {
+        for resolution in [Resolution::Resend, Resolution::Sent, Resolution::Failed] {
             for outcome in [Deferred, NotAttempted, Rejected, Retry, Sent, Unknown] {
-                assert_ne!(verdict.as_str(), outcome.as_str());
+                assert_ne!(resolution.as_str(), outcome.as_str());
             }
         }
     }
