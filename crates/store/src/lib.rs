@@ -24,13 +24,13 @@ mod lease;
 mod outbox;
 mod people;
 pub mod postgres;
+mod queue_age;
 mod retain;
 mod row;
 mod send;
 mod send_admin;
 pub mod sqlite;
 mod trace;
-mod waiting;
 
 use std::fmt::Debug;
 
@@ -50,6 +50,7 @@ pub use fan_out::{
 pub use instance::{Instance, InstanceId, InstanceStore};
 pub use lease::{Acquisition, LeaseStore};
 pub use outbox::{ChunkId, LostFrom, OutboxStore, Republished};
+pub use queue_age::{QueueAgeStore, QueueAges};
 pub use retain::{Horizon, RetainStore, Retained};
 pub use row::{JsonRow, RowFilter, RowStore, Table};
 pub use send::{
@@ -58,7 +59,6 @@ pub use send::{
 };
 pub use send_admin::{Resolution, Resolved, SendAdminStore, SendCursor, SendFilter, SendPage};
 pub use trace::{EventFilter, Trace, TraceFilter, TraceStore};
-pub use waiting::{OldestWaiting, WaitingStore};
 
 /// Everything that the engine asks of a database. Each method is one transaction.
 #[async_trait]
@@ -75,7 +75,7 @@ pub trait Store:
     + InstanceStore
     + RowStore
     + TraceStore
-    + WaitingStore
+    + QueueAgeStore
     + Debug
     + Send
     + Sync

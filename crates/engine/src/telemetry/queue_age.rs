@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use campanile_store::{OldestWaiting, StoreError};
+use campanile_store::{QueueAges, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
@@ -33,10 +33,10 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
     }
 }
 
-async fn measure(engine: &Engine) -> Option<OldestWaiting> {
+async fn measure(engine: &Engine) -> Option<QueueAges> {
     let silence =
         |_| Err(StoreError::Unavailable(format!("the database did not answer within {QUERY_TIMEOUT:?}")));
-    let asked = tokio::time::timeout(QUERY_TIMEOUT, engine.store.oldest_waiting()).await;
+    let asked = tokio::time::timeout(QUERY_TIMEOUT, engine.store.queue_ages()).await;
     asked
         .unwrap_or_else(silence)
         .inspect(|_| engine.signals.database.record_success("queue_age"))
@@ -45,9 +45,9 @@ async fn measure(engine: &Engine) -> Option<OldestWaiting> {
 }
 
 /// While nobody knows, the gauges say so: the last age would look as if it stood still, and zero as if all were well.
-fn show(waiting: Option<OldestWaiting>) {
+fn show(waiting: Option<QueueAges>) {
     let seconds =
-        |age: fn(OldestWaiting) -> Duration| waiting.map_or(f64::NAN, |waiting| age(waiting).as_secs_f64());
+        |age: fn(QueueAges) -> Duration| waiting.map_or(f64::NAN, |waiting| age(waiting).as_secs_f64());
     for (stage, age) in [
         ("fan_out", seconds(|waiting| waiting.fan_out)),
         ("publish", seconds(|waiting| waiting.publish)),

@@ -21,6 +21,7 @@ pub(crate) mod given;
 mod lease;
 mod named_lease;
 mod publish;
+mod queue_age;
 mod receipt;
 mod receive;
 mod retain;
@@ -30,7 +31,6 @@ mod send_admin;
 mod settle;
 mod stages;
 mod trace;
-mod waiting;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -312,16 +312,16 @@ macro_rules! for_each_check {
             trace::events_are_filtered
             trace::captured_messages_are_listed_in_pages
             trace::the_clock_moves_as_the_fixture_says
-            waiting::where_nothing_waits_nothing_is_old
-            waiting::an_event_waits_from_its_arrival_until_its_fan_out_has_ended
-            waiting::the_oldest_event_of_any_lane_counts
-            waiting::a_chunk_waits_from_its_rows_until_it_is_published
-            waiting::a_chunk_waits_although_its_first_row_was_dropped
-            waiting::an_event_waits_from_its_fan_out_until_it_is_received
-            waiting::an_event_that_was_fanned_out_earlier_counts_before_one_that_arrived_earlier
-            waiting::a_send_waits_from_when_it_is_due
-            waiting::the_oldest_send_of_any_channel_and_lane_counts
-            waiting::a_claim_waits_from_when_its_lease_has_passed
+            queue_age::where_nothing_waits_nothing_is_old
+            queue_age::an_event_waits_from_its_arrival_until_its_fan_out_has_ended
+            queue_age::the_oldest_event_of_any_lane_counts
+            queue_age::a_chunk_waits_from_its_rows_until_it_is_published
+            queue_age::a_chunk_waits_although_its_first_row_was_dropped
+            queue_age::an_event_waits_from_its_fan_out_until_it_is_received
+            queue_age::an_event_that_was_fanned_out_earlier_counts_before_one_that_arrived_earlier
+            queue_age::a_send_waits_from_when_it_is_due
+            queue_age::the_oldest_send_of_any_channel_and_lane_counts
+            queue_age::a_claim_waits_from_when_its_lease_has_passed
         }
     };
 }

@@ -21,8 +21,8 @@ pub async fn run(config: &PostgresConfig) -> Result<Vec<String>, StoreError> {
     let server = direct_server(config)?;
     let mut client = connect_to(&server).await?;
     check_server(&client, &server).await?;
-    let waits = waiting(&client).await?;
-    if waits == 0 {
+    let pending = pending_migrations(&client).await?;
+    if pending == 0 {
         return Ok(Vec::new());
     }
     let cannot = |error: &dyn std::error::Error| {
@@ -50,7 +50,7 @@ fn migrations() -> Result<Vec<refinery::Migration>, refinery::Error> {
 }
 
 /// How many migrations this release has that the schema has not seen.
-async fn waiting(client: &Client) -> Result<usize, StoreError> {
+async fn pending_migrations(client: &Client) -> Result<usize, StoreError> {
     let known = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&HISTORY]).await?;
     if !known.get::<_, bool>(0) {
         return Ok(MIGRATIONS.len());

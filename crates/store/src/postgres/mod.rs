@@ -17,6 +17,7 @@ mod listen;
 mod migrate;
 mod outbox;
 mod people;
+mod queue_age;
 mod read;
 mod retain;
 mod row;
@@ -26,7 +27,6 @@ mod settle;
 mod statement;
 mod trace;
 mod transaction;
-mod waiting;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -99,7 +99,7 @@ statements! {
     TRACE_SENDS = "trace/trace_sends";
     TRACE_USERS = "trace/trace_users";
 
-    OLDEST_WAITING = "queue_age/oldest_waiting";
+    QUEUE_AGES = "queue_age/queue_ages";
 
     BEGIN_HORIZON = "retain/begin_horizon";
     DELETE_ATTEMPTS = "retain/delete_attempts";

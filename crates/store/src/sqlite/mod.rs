@@ -14,6 +14,7 @@ mod lease;
 pub mod lock;
 mod outbox;
 mod people;
+mod queue_age;
 mod read;
 mod retain;
 mod row;
@@ -23,7 +24,6 @@ mod session;
 mod settle;
 mod statement;
 mod trace;
-mod waiting;
 mod writer;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -32,9 +32,9 @@ const MEANT: &[(&str, &str, &str)] = &[
         "SCAN s USING INDEX entity_notification_settings_defaults",
         "all that the index has is asked for",
     ),
-    ("queue_age/oldest_waiting", "SCAN publish_chunk", "the first hundred of its key"),
+    ("queue_age/queue_ages", "SCAN publish_chunk", "the first hundred of its key"),
     (
-        "queue_age/oldest_waiting",
+        "queue_age/queue_ages",
         "SCAN event_outbox USING INDEX event_outbox_open",
         "the first thousand of the index",
     ),

@@ -9,7 +9,7 @@ use crate::StoreError;
 
 /// The age of the oldest that waits for each stage, by the clock of the database; zero where nothing waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct OldestWaiting {
+pub struct QueueAges {
     /// Since its arrival: the oldest event that is `PENDING`. One with a large audience waits until its last step.
     pub fan_out: Duration,
     /// Since its first row was written: the oldest chunk that is not published.
@@ -20,19 +20,16 @@ pub struct OldestWaiting {
     pub send: Duration,
 }
 
-impl OldestWaiting {
+impl QueueAges {
     /// From moments since when something waits, or will.
-    pub(crate) fn at(
-        now: Timestamp,
-        [fan_out, publish, receive, send]: [Option<Timestamp>; 4],
-    ) -> OldestWaiting {
+    pub(crate) fn at(now: Timestamp, [fan_out, publish, receive, send]: [Option<Timestamp>; 4]) -> QueueAges {
         let age = |since: Option<Timestamp>| since.map(|since| between(since, now)).unwrap_or_default();
-        OldestWaiting { fan_out: age(fan_out), publish: age(publish), receive: age(receive), send: age(send) }
+        QueueAges { fan_out: age(fan_out), publish: age(publish), receive: age(receive), send: age(send) }
     }
 }
 
 #[async_trait]
-pub trait WaitingStore {
+pub trait QueueAgeStore {
     /// Costs the same whatever waits: it looks at the beginnings of queues, and counts nothing.
-    async fn oldest_waiting(&self) -> Result<OldestWaiting, StoreError>;
+    async fn queue_ages(&self) -> Result<QueueAges, StoreError>;
 }

@@ -4,13 +4,13 @@ use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 
 use super::{Postgres, read, statement};
-use crate::{OldestWaiting, StoreError, WaitingStore};
+use crate::{QueueAgeStore, QueueAges, StoreError};
 
 #[async_trait]
-impl WaitingStore for Postgres {
-    async fn oldest_waiting(&self) -> Result<OldestWaiting, StoreError> {
+impl QueueAgeStore for Postgres {
+    async fn queue_ages(&self) -> Result<QueueAges, StoreError> {
         let channels = Channel::ALL.map(Channel::as_str).to_vec();
-        let rows = self.query(statement::OLDEST_WAITING, &[&channels]).await?;
+        let rows = self.query(statement::QUEUE_AGES, &[&channels]).await?;
         let row = read::only(&rows)?;
         let since = [
             read::get(row, "fan_out")?,
@@ -18,6 +18,6 @@ impl WaitingStore for Postgres {
             read::get(row, "receive")?,
             read::get(row, "send")?,
         ];
-        Ok(OldestWaiting::at(read::get(row, "now")?, since))
+        Ok(QueueAges::at(read::get(row, "now")?, since))
     }
 }

@@ -12,12 +12,12 @@ use super::Fixture;
 use super::given::{
     LEASE, chunk_of, claimed, customer, event, found, outcome, row, step_of, summary, urgent,
 };
-use crate::{Claim, OldestWaiting, Step};
+use crate::{Claim, QueueAges, Step};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-async fn oldest(fixture: &Fixture) -> OldestWaiting {
-    fixture.store.oldest_waiting().await.expect("the database is there")
+async fn oldest(fixture: &Fixture) -> QueueAges {
+    fixture.store.queue_ages().await.expect("the database is there")
 }
 
 /// A check takes some time itself.
@@ -27,13 +27,13 @@ fn assert_about(age: Duration, about: Duration) {
 }
 
 pub async fn where_nothing_waits_nothing_is_old(fixture: &Fixture) {
-    assert_eq!(oldest(fixture).await, OldestWaiting::default());
+    assert_eq!(oldest(fixture).await, QueueAges::default());
     let job = fixture.sending("a", Email).await;
     fixture.settle(vec![outcome(&job, SendState::Failed { code: "REJECTED" })]).await;
     fixture.close(&["a"]).await;
     fixture.failed("b").await;
     fixture.advance(MINUTE).await;
-    assert_eq!(oldest(fixture).await, OldestWaiting::default(), "what has ended does not wait");
+    assert_eq!(oldest(fixture).await, QueueAges::default(), "what has ended does not wait");
 }
 
 pub async fn an_event_waits_from_its_arrival_until_its_fan_out_has_ended(fixture: &Fixture) {
@@ -41,7 +41,7 @@ pub async fn an_event_waits_from_its_arrival_until_its_fan_out_has_ended(fixture
     fixture.advance(MINUTE).await;
     let waiting = oldest(fixture).await;
     assert_about(waiting.fan_out, MINUTE);
-    assert_eq!(OldestWaiting { fan_out: Duration::ZERO, ..waiting }, OldestWaiting::default());
+    assert_eq!(QueueAges { fan_out: Duration::ZERO, ..waiting }, QueueAges::default());
     let claim = fixture.claim_new().await;
     let begun = step_of(found(&*claim, "a"), Step::Continues(Cursor::default()));
     fixture.commit(claim, vec![begun], vec![]).await;
@@ -50,7 +50,7 @@ pub async fn an_event_waits_from_its_arrival_until_its_fan_out_has_ended(fixture
     let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("it has begun");
     let ended = step_of(found(&*claim, "a"), Step::Finished(summary(0)));
     fixture.commit(claim, vec![ended], vec![]).await;
-    assert_eq!(oldest(fixture).await, OldestWaiting::default());
+    assert_eq!(oldest(fixture).await, QueueAges::default());
 }
 
 pub async fn the_oldest_event_of_any_lane_counts(fixture: &Fixture) {
@@ -115,10 +115,10 @@ pub async fn an_event_waits_from_its_fan_out_until_it_is_received(fixture: &Fixt
     fixture.advance(MINUTE).await;
     let waiting = oldest(fixture).await;
     assert_about(waiting.receive, MINUTE);
-    assert_eq!(OldestWaiting { receive: Duration::ZERO, ..waiting }, OldestWaiting::default());
+    assert_eq!(QueueAges { receive: Duration::ZERO, ..waiting }, QueueAges::default());
     fixture.receive(&[claimed(row.key)]).await;
     fixture.close(&["a"]).await;
-    assert_eq!(oldest(fixture).await, OldestWaiting::default());
+    assert_eq!(oldest(fixture).await, QueueAges::default());
 }
 
 pub async fn an_event_that_was_fanned_out_earlier_counts_before_one_that_arrived_earlier(fixture: &Fixture) {
@@ -139,7 +139,7 @@ pub async fn a_send_waits_from_when_it_is_due(fixture: &Fixture) {
     fixture.advance(MINUTE).await;
     let waiting = oldest(fixture).await;
     assert_about(waiting.send, MINUTE);
-    assert_eq!(OldestWaiting { send: Duration::ZERO, ..waiting }, OldestWaiting::default());
+    assert_eq!(QueueAges { send: Duration::ZERO, ..waiting }, QueueAges::default());
     let job = fixture.claim_due(Email, 1).await.remove(0);
     assert_eq!(oldest(fixture).await.send, Duration::ZERO, "somebody has it");
     let now = fixture.store.now().await.expect("the database is there");
@@ -165,9 +165,9 @@ pub async fn the_oldest_send_of_any_channel_and_lane_counts(fixture: &Fixture) {
 pub async fn a_claim_waits_from_when_its_lease_has_passed(fixture: &Fixture) {
     let job = fixture.sending("a", Email).await;
     fixture.close(&["a"]).await;
-    assert_eq!(oldest(fixture).await, OldestWaiting::default());
+    assert_eq!(oldest(fixture).await, QueueAges::default());
     fixture.advance(LEASE + MINUTE).await;
     assert_about(oldest(fixture).await.send, MINUTE);
     fixture.settle(vec![outcome(&job, SendState::Failed { code: "REJECTED" })]).await;
-    assert_eq!(oldest(fixture).await, OldestWaiting::default());
+    assert_eq!(oldest(fixture).await, QueueAges::default());
 }

@@ -7,18 +7,18 @@ use rusqlite::named_params;
 use serde_json::json;
 
 use super::{Sqlite, read, statement};
-use crate::{OldestWaiting, StoreError, WaitingStore};
+use crate::{QueueAgeStore, QueueAges, StoreError};
 
 #[async_trait]
-impl WaitingStore for Sqlite {
-    async fn oldest_waiting(&self) -> Result<OldestWaiting, StoreError> {
+impl QueueAgeStore for Sqlite {
+    async fn queue_ages(&self) -> Result<QueueAges, StoreError> {
         let now = self.clock();
         self.read(move |session| {
             let channels = json!(Channel::ALL.map(Channel::as_str)).to_string();
             let params = named_params! { ":channels": channels, ":now": time::to_text(now) };
-            let waiting = session.first(statement::OLDEST_WAITING, params, |row| {
+            let waiting = session.first(statement::QUEUE_AGES, params, |row| {
                 let since = |column| read::maybe_time(row, column);
-                Ok(OldestWaiting::at(
+                Ok(QueueAges::at(
                     now,
                     [since("fan_out")?, since("publish")?, since("receive")?, since("send")?],
                 ))
