@@ -12,7 +12,7 @@ use campanile_domain::id::{EventId, NotificationId};
 use campanile_engine::EngineConfig;
 use campanile_engine::config::{RecoverConfig, RetainConfig};
 use campanile_store::conformance::BackDoor;
-use campanile_store::{LostFrom, Table, TraceFilter};
+use campanile_store::{RepublishCursor, Table, TraceFilter};
 use serde_json::{Value, json};
 use support::{ScriptedProvider, World, config, customer, event, sends, settled, status};
 
@@ -157,7 +157,7 @@ async fn what_the_broker_lost_is_published_again_and_received_once() {
     let page = world
         .engine
         .store
-        .republish(world.engine.config.user_types.queues(), Duration::ZERO, LostFrom::default(), 100)
+        .republish(world.engine.config.user_types.queues(), Duration::ZERO, RepublishCursor::default(), 100)
         .await
         .unwrap();
     assert_eq!(page.rows, 0);

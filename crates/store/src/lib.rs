@@ -49,7 +49,7 @@ pub use fan_out::{
 };
 pub use instance::{Instance, InstanceId, InstanceStore};
 pub use lease::{Acquisition, LeaseStore};
-pub use outbox::{ChunkId, LostFrom, OutboxStore, Republished};
+pub use outbox::{ChunkId, OutboxStore, RepublishCursor, Republished};
 pub use queue_age::{QueueAgeStore, QueueAges};
 pub use retain::{Horizon, RetainStore, Retained};
 pub use row::{JsonRow, RowFilter, RowStore, Table};

@@ -13,7 +13,7 @@ pub struct ChunkId(pub i64);
 
 /// Where a search for lost rows goes on: behind this event, or within it. By default at the beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LostFrom {
+pub struct RepublishCursor {
     pub seq: i64,
     /// The last row of that event that was found; without one all of the event is done.
     pub row: Option<(UserRef, Channel)>,
@@ -23,10 +23,10 @@ pub struct LostFrom {
 pub struct Republished {
     pub rows: u64,
     /// Unless that was the last page.
-    pub next: Option<LostFrom>,
+    pub next: Option<RepublishCursor>,
 }
 
-impl LostFrom {
+impl RepublishCursor {
     /// Only events behind this one are looked at.
     pub(crate) fn after(&self) -> i64 {
         if self.row.is_some() { self.seq - 1 } else { self.seq }
@@ -38,20 +38,20 @@ impl Republished {
     pub(crate) fn of_page(
         events: &[(i64, EventId)],
         rows: usize,
-        last: Option<LostFrom>,
+        last: Option<RepublishCursor>,
         limit: usize,
     ) -> Self {
-        let rest = events.last().filter(|_| events.len() == LOST_PAGE);
+        let next_page = events.last().filter(|_| events.len() == REPUBLISH_PAGE_EVENTS);
         let next = match last {
             Some(last) if rows >= limit => Some(last),
-            _ => rest.map(|(seq, _)| LostFrom { seq: *seq, row: None }),
+            _ => next_page.map(|(seq, _)| RepublishCursor { seq: *seq, row: None }),
         };
         Republished { rows: rows as u64, next }
     }
 }
 
 /// Of the events that are not closed, how many are looked through for lost rows at a time.
-pub(crate) const LOST_PAGE: usize = 500;
+pub(crate) const REPUBLISH_PAGE_EVENTS: usize = 500;
 
 #[async_trait]
 pub trait OutboxStore {
@@ -81,7 +81,7 @@ pub trait OutboxStore {
         &self,
         queues: Vec<String>,
         older_than: Duration,
-        from: LostFrom,
+        from: RepublishCursor,
         limit: usize,
     ) -> Result<Republished, StoreError>;
 }

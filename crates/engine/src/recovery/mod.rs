@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use campanile_broker::DEAD_LETTER_QUEUE;
-use campanile_store::{LostFrom, Signal, StoreError};
+use campanile_store::{RepublishCursor, Signal, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
@@ -37,7 +37,7 @@ pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, stop: Cancellati
     let republish_after = engine.config.recover.republish_after;
     let (mut sweep, mut next_sweep) = (Sweep::default(), Instant::now() + FIRST_SWEEP.min(republish_after));
     let mut take_over = TakeOver::new();
-    let mut republish_cursor = LostFrom::default();
+    let mut republish_cursor = RepublishCursor::default();
     while !stop.is_cancelled() {
         match run_once(&engine, &in_flight, &mut sweep, &mut take_over).await {
             Ok(()) => {
@@ -107,7 +107,7 @@ impl TakeOver {
 
 /// What an operator purged is no loss that the broker would tell of. Rows that were published long ago and never received go
 /// out again, a few at a time; received once more, they are harmless. The next time goes on behind them.
-async fn republish_forgotten(engine: &Engine, from: &mut LostFrom) -> Result<(), StoreError> {
+async fn republish_forgotten(engine: &Engine, from: &mut RepublishCursor) -> Result<(), StoreError> {
     let older_than = engine.config.recover.republish_after;
     let mut remaining_rows = REPUBLISH_ROWS;
     while remaining_rows > 0 {
@@ -116,7 +116,7 @@ async fn republish_forgotten(engine: &Engine, from: &mut LostFrom) -> Result<(),
         record_republished(engine, page.rows);
         remaining_rows = remaining_rows.saturating_sub(usize::try_from(page.rows).unwrap_or(usize::MAX));
         let Some(next) = page.next else {
-            *from = LostFrom::default();
+            *from = RepublishCursor::default();
             break;
         };
         *from = next;
@@ -188,7 +188,7 @@ fn affected(engine: &Engine, lost: &[String]) -> Vec<String> {
 
 /// Puts into chunks again what was published to these queues so long ago and not received.
 async fn republish_all(engine: &Engine, queues: &[String], older_than: Duration) -> Result<(), StoreError> {
-    let mut from = Some(LostFrom::default());
+    let mut from = Some(RepublishCursor::default());
     while let Some(here) = from {
         let page = engine.store.republish(queues.to_vec(), older_than, here, REPUBLISH_ROWS).await?;
         record_republished(engine, page.rows);

@@ -13,8 +13,8 @@ use super::Fixture;
 use super::given::{
     HALF_A_LEASE, LEASE, QUEUE, chunk_of, claimed, customer, entity, event, row, rows, step_of, text, urgent,
 };
-use crate::outbox::LOST_PAGE;
-use crate::{Chunk, ChunkId, FailedMessage, LostFrom, Step};
+use crate::outbox::REPUBLISH_PAGE_EVENTS;
+use crate::{Chunk, ChunkId, FailedMessage, RepublishCursor, Step};
 
 const OTHER_QUEUE: &str = "notification.restaurant";
 const DELAY: Duration = Duration::from_secs(10);
@@ -56,7 +56,7 @@ pub(super) async fn republish(fixture: &Fixture, queues: &[&str], limit: usize) 
 
 async fn republish_older(fixture: &Fixture, queues: &[&str], older_than: Duration, limit: usize) -> u64 {
     let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
-    let page = fixture.store.republish(queues, older_than, LostFrom::default(), limit).await;
+    let page = fixture.store.republish(queues, older_than, RepublishCursor::default(), limit).await;
     page.expect("the database is there").rows
 }
 
@@ -265,7 +265,7 @@ pub async fn what_is_lost_is_found_in_pages(fixture: &Fixture) {
         fixture.published(&event(id), &rows).await;
     }
     let mut pages = Vec::new();
-    let mut from = Some(LostFrom::default());
+    let mut from = Some(RepublishCursor::default());
     while let Some(here) = from {
         let page = fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, here, 2).await;
         let page = page.expect("the database is there");
@@ -287,7 +287,7 @@ pub async fn a_search_goes_on_although_its_event_is_closed(fixture: &Fixture) {
     let other = row("b", &customer("0"), Email);
     fixture.published(&event("b"), std::slice::from_ref(&other)).await;
     let republish = |from| fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, from, 2);
-    let page = republish(LostFrom::default()).await.expect("the database is there");
+    let page = republish(RepublishCursor::default()).await.expect("the database is there");
     fixture.receive(&rows.iter().map(|row| claimed(row.key)).collect::<Vec<_>>()).await;
     assert_eq!(fixture.close(&["a"]).await, 1);
     let page = republish(page.next.expect("there are more")).await.expect("the database is there");
@@ -296,12 +296,12 @@ pub async fn a_search_goes_on_although_its_event_is_closed(fixture: &Fixture) {
 
 pub async fn more_events_than_a_page_has_are_looked_through(fixture: &Fixture) {
     let of = |n: usize| row(&format!("e{n}"), &customer("42"), Email);
-    for n in 0..=LOST_PAGE {
+    for n in 0..=REPUBLISH_PAGE_EVENTS {
         fixture.published(&event(&format!("e{n}")), &[of(n)]).await;
     }
     let republish = |from| fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, from, 10_000);
-    let first = republish(LostFrom::default()).await.expect("the database is there");
-    assert_eq!(first.rows, LOST_PAGE as u64);
+    let first = republish(RepublishCursor::default()).await.expect("the database is there");
+    assert_eq!(first.rows, REPUBLISH_PAGE_EVENTS as u64);
     let second = republish(first.next.expect("there are more")).await.expect("the database is there");
     assert_eq!((second.rows, second.next), (1, None));
 }

@@ -89,7 +89,7 @@ async fn replay(
         }
     }
     for rows in waiting.into_values() {
-        outbox::rechunk(transaction, rows).await?;
+        outbox::insert_chunks(transaction, rows).await?;
     }
     result.next =
         dead_letters.last().filter(|_| dead_letters.len() >= limit).map(|dead_letter| dead_letter.id);

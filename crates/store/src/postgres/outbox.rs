@@ -17,8 +17,8 @@ use super::commit::NewChunks;
 use super::event::open_events;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, settle, statement};
-use crate::outbox::LOST_PAGE;
-use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, LostFrom, OutboxStore, Republished, StoreError};
+use crate::outbox::REPUBLISH_PAGE_EVENTS;
+use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, OutboxStore, RepublishCursor, Republished, StoreError};
 
 #[async_trait]
 impl OutboxStore for Postgres {
@@ -66,14 +66,14 @@ impl OutboxStore for Postgres {
         &self,
         queues: Vec<String>,
         older_than: Duration,
-        from: LostFrom,
+        from: RepublishCursor,
         limit: usize,
     ) -> Result<Republished, StoreError> {
         let transaction = self.begin().await?;
-        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let max_rows = i64::try_from(limit).unwrap_or(i64::MAX);
         let seconds = older_than.as_secs_f64();
         transaction.query(statement::LOCK_REPUBLISH, &[]).await?;
-        let page = i64::try_from(LOST_PAGE).unwrap_or(i64::MAX);
+        let page = i64::try_from(REPUBLISH_PAGE_EVENTS).unwrap_or(i64::MAX);
         let events = open_events(&transaction.query(statement::OPEN_EVENTS, &[&from.after(), &page]).await?)?;
         let (seqs, ids): (Vec<i64>, Vec<&str>) = events.iter().map(|(seq, id)| (*seq, id.as_str())).unzip();
         let (user, channel) = from.row.as_ref().map(|(user, channel)| (user, channel.as_str())).unzip();
@@ -81,7 +81,7 @@ impl OutboxStore for Postgres {
         let user_id = user.map(|user| user.user_id.as_str()).unwrap_or_default();
         let channel = channel.unwrap_or_default();
         let params: Params =
-            &[&seqs, &ids, &queues, &seconds, &from.seq, &user_type, &user_id, &channel, &most];
+            &[&seqs, &ids, &queues, &seconds, &from.seq, &user_type, &user_id, &channel, &max_rows];
         let rows = transaction.query(statement::LOST_ROWS, params).await?;
         let mut lost: HashMap<(String, i64), Vec<SendKey>> = HashMap::new();
         for row in &rows {
@@ -89,13 +89,13 @@ impl OutboxStore for Postgres {
             let queue = read::get(row, "queue")?;
             lost.entry((queue, priority.lane())).or_default().push(read::key_of(row)?);
         }
-        rechunk(&transaction, lost).await?;
+        insert_chunks(&transaction, lost).await?;
         transaction.commit().await?;
-        let place = |row| {
+        let cursor = |row| {
             let at = (read::recipient_of(row)?, read::key_of(row)?.channel);
-            Ok::<_, StoreError>(LostFrom { seq: read::get(row, "seq")?, row: Some(at) })
+            Ok::<_, StoreError>(RepublishCursor { seq: read::get(row, "seq")?, row: Some(at) })
         };
-        let end = rows.last().map(place).transpose()?;
+        let end = rows.last().map(cursor).transpose()?;
         Ok(Republished::of_page(&events, rows.len(), end, limit))
     }
 }
@@ -173,7 +173,7 @@ async fn count_refusals(
 }
 
 /// Puts rows into chunks again, which wait for whoever claims them.
-pub async fn rechunk(
+pub async fn insert_chunks(
     transaction: &Transaction,
     rows: HashMap<(String, i64), Vec<SendKey>>,
 ) -> Result<(), StoreError> {
@@ -182,8 +182,8 @@ pub async fn rechunk(
     for (_, keys) in &mut rows {
         keys.sort_unstable();
     }
-    for (place, keys) in &rows {
-        groups.extend(keys.chunks(MAX_CHUNK_ROWS).map(|keys| (place, keys)));
+    for (queue_and_lane, keys) in &rows {
+        groups.extend(keys.chunks(MAX_CHUNK_ROWS).map(|keys| (queue_and_lane, keys)));
     }
     if groups.is_empty() {
         return Ok(());

@@ -93,7 +93,7 @@ fn replay(
         }
     }
     for ((_, queue, lane), keys) in waiting {
-        outbox::put_into_chunks(session, &queue, lane, keys)?;
+        outbox::insert_chunks(session, &queue, lane, keys)?;
     }
     result.next =
         dead_letters.last().filter(|_| dead_letters.len() >= filter.limit).map(|dead_letter| dead_letter.id);

@@ -16,8 +16,8 @@ use serde_json::json;
 use super::event::open_events;
 use super::session::Session;
 use super::{Sqlite, read, settle, statement};
-use crate::outbox::LOST_PAGE;
-use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, LostFrom, OutboxStore, Republished, StoreError};
+use crate::outbox::REPUBLISH_PAGE_EVENTS;
+use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, OutboxStore, RepublishCursor, Republished, StoreError};
 
 #[async_trait]
 impl OutboxStore for Sqlite {
@@ -54,7 +54,7 @@ impl OutboxStore for Sqlite {
                 match count_refusal(session, now, *key, error, max)? {
                     Refused::Waits => waiting.push(key.to_string()),
                     Refused::Failed => dead_letters += 1,
-                    Refused::DoneWith => {}
+                    Refused::AlreadyFinal => {}
                 }
             }
             if waiting.is_empty() {
@@ -73,7 +73,7 @@ impl OutboxStore for Sqlite {
         &self,
         queues: Vec<String>,
         older_than: Duration,
-        from: LostFrom,
+        from: RepublishCursor,
         limit: usize,
     ) -> Result<Republished, StoreError> {
         self.write(move |session, now| republish(session, &queues, &earlier(now, older_than), &from, limit))
@@ -146,7 +146,7 @@ enum Refused {
     /// With a dead letter.
     Failed,
     /// Received or failed before.
-    DoneWith,
+    AlreadyFinal,
 }
 
 fn count_refusal(
@@ -164,7 +164,7 @@ fn count_refusal(
         let failed = row.get::<_, Option<String>>("status")?.is_some();
         Ok((failed, row.get::<_, String>("event_id")?, read::recipient_of(row)?))
     })?;
-    let Some((failed, event_id, recipient)) = counted else { return Ok(Refused::DoneWith) };
+    let Some((failed, event_id, recipient)) = counted else { return Ok(Refused::AlreadyFinal) };
     if !failed {
         return Ok(Refused::Waits);
     }
@@ -177,11 +177,11 @@ fn republish(
     session: &Session,
     queues: &[String],
     written_before: &str,
-    from: &LostFrom,
+    from: &RepublishCursor,
     limit: usize,
 ) -> Result<Republished, StoreError> {
     let queues = json!(queues).to_string();
-    let events = open_events(session, from.after(), LOST_PAGE)?;
+    let events = open_events(session, from.after(), REPUBLISH_PAGE_EVENTS)?;
     let mut lost: HashMap<(String, i64), Vec<SendKey>> = HashMap::new();
     let (mut found, mut end) = (0, None);
     for (seq, event_id) in &events {
@@ -201,26 +201,26 @@ fn republish(
             Ok((read::recipient_of(row)?, key.channel))
         })?;
         found += rows.len();
-        end = rows.into_iter().next_back().map(|row| LostFrom { seq: *seq, row: Some(row) }).or(end);
+        end = rows.into_iter().next_back().map(|row| RepublishCursor { seq: *seq, row: Some(row) }).or(end);
     }
     for ((queue, lane), keys) in lost {
-        put_into_chunks(session, &queue, lane, keys)?;
+        insert_chunks(session, &queue, lane, keys)?;
     }
     Ok(Republished::of_page(&events, found, end, limit))
 }
 
 /// Chunks that nobody holds. One passes over what lies between its rows when it is read, so they had better lie together.
-pub fn put_into_chunks(
+pub fn insert_chunks(
     session: &Session,
     queue: &str,
     lane: i64,
     mut keys: Vec<SendKey>,
 ) -> Result<(), StoreError> {
     keys.sort_unstable();
-    keys.chunks(MAX_CHUNK_ROWS).try_for_each(|chunk| rechunk(session, queue, lane, chunk))
+    keys.chunks(MAX_CHUNK_ROWS).try_for_each(|chunk| insert_chunk_of(session, queue, lane, chunk))
 }
 
-fn rechunk(session: &Session, queue: &str, lane: i64, keys: &[SendKey]) -> Result<(), StoreError> {
+fn insert_chunk_of(session: &Session, queue: &str, lane: i64, keys: &[SendKey]) -> Result<(), StoreError> {
     session.change(
         statement::INSERT_CHUNK,
         named_params! {

@@ -13,7 +13,7 @@ use crate::conformance::given::{chunk_of, commit_of, customer, instance, outcome
 use crate::conformance::{BackDoor, Fixture};
 use crate::postgres::back_door::Database;
 use crate::{
-    Acceptance, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, LostFrom, ReceivedKey, Step, Store,
+    Acceptance, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, ReceivedKey, RepublishCursor, Step, Store,
     StoreError,
 };
 
@@ -154,7 +154,7 @@ async fn what_two_find_lost_at_once_is_published_again_once() {
     let rows = rows("a", 300);
     fixture.published(&event("a"), &rows).await;
     let republish =
-        || fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, LostFrom::default(), 1_000);
+        || fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, RepublishCursor::default(), 1_000);
     let (one, other) = tokio::join!(republish(), republish());
     assert_eq!(one.unwrap().rows + other.unwrap().rows, 300);
     let chunk = fixture.store.claim_chunk(QUEUE, LEASE).await.unwrap().unwrap();
