@@ -12,6 +12,7 @@ macro_rules! statements {
     };
 }
 
+mod audience;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod context;
@@ -22,7 +23,6 @@ mod fan_out;
 mod instance;
 mod lease;
 mod outbox;
-mod people;
 pub mod postgres;
 mod queue_age;
 mod retain;

@@ -26,7 +26,7 @@ pub struct Trace {
     /// Decisions as they were stored; absent for large audiences.
     pub decisions: Option<Value>,
     /// Name and role of everybody in the decisions, as they are now.
-    pub people: Vec<JsonRow>,
+    pub recipients: Vec<JsonRow>,
     pub outbox: Vec<JsonRow>,
     pub notifications: Vec<JsonRow>,
     /// Each with `stages`: `publish`, `receive`, `send`, `settle`.
@@ -113,5 +113,5 @@ pub trait TraceStore {
     ) -> Result<Vec<JsonRow>, StoreError>;
 
     /// A view of the recipients as they are now, for an event that need not be stored. It can't be committed.
-    async fn look_up(&self, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError>;
+    async fn read_audience(&self, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError>;
 }

@@ -38,7 +38,7 @@ impl Engine {
             let renderer =
                 renderers.get_mut(&row.event_id).ok_or("the event has been deleted by retention")?;
             let person =
-                contexts.people.get(&row.user).ok_or("the recipient does not exist or is not active")?;
+                contexts.recipients.get(&row.user).ok_or("the recipient does not exist or is not active")?;
             text(renderer, row.channel, person)
         };
         Ok(unwritten.iter().map(|row| (row.dead_letter_id, text(row, &mut renderers))).collect())

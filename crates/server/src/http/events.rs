@@ -121,7 +121,7 @@ pub async fn trace(
             }
         }
     }
-    name_people(&mut decisions, &trace.people);
+    name_people(&mut decisions, &trace.recipients);
     let Trace { event, processed, mut outbox, notifications, mut sends, dead_letters, next, .. } = trace;
     send_rows::mask_webhooks("recipient_address", &mut outbox);
     send_rows::show(&app.engine.providers, &mut sends);

@@ -1,10 +1,10 @@
 //! Whom an event concerns: pages of recipients in their order, with what decides about them.
 
+use campanile_domain::audience::recipient::Candidate;
+use campanile_domain::audience::user_type::Webhook;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::fan_out::{Page, Position};
 use campanile_domain::id::UserTypeName;
-use campanile_domain::people::recipient::Candidate;
-use campanile_domain::people::user_type::Webhook;
 use campanile_domain::rules::Reach;
 use campanile_domain::rules::row::Selector;
 use serde_json::{Value, json};
@@ -40,13 +40,13 @@ fn page(reach: Reach) -> Page {
 }
 
 /// A claim that can be asked.
-async fn look_up(fixture: &Fixture) -> Box<dyn FanOutClaim> {
+async fn read_audience(fixture: &Fixture) -> Box<dyn FanOutClaim> {
     let now = fixture.store.now().await.expect("the database is there");
-    fixture.store.look_up(event("asked").at(now)).await.expect("the database is there")
+    fixture.store.read_audience(event("asked").at(now)).await.expect("the database is there")
 }
 
 async fn ask(fixture: &Fixture, pages: Vec<Page>) -> Vec<Vec<Candidate>> {
-    look_up(fixture).await.candidates(pages).await.expect("the pages are good")
+    read_audience(fixture).await.candidates(pages).await.expect("the pages are good")
 }
 
 fn ids(candidates: &[Candidate]) -> Vec<&str> {
@@ -206,7 +206,7 @@ pub async fn pages_are_answered_in_the_order_in_which_they_are_asked_for(fixture
     assert_eq!(answered, [vec!["2"], vec!["42"], vec![], vec!["1"], vec!["2"]]);
     let ada = &answers[1][0].recipient;
     assert_eq!((ada.name.as_deref(), ada.locale.as_deref()), (Some("Ada"), Some("it")));
-    assert!(look_up(fixture).await.candidates(vec![]).await.expect("nothing is asked").is_empty());
+    assert!(read_audience(fixture).await.candidates(vec![]).await.expect("nothing is asked").is_empty());
 }
 
 pub async fn preferences_and_dead_addresses_come_along(fixture: &Fixture) {
@@ -317,7 +317,7 @@ pub async fn a_group_has_its_kind_and_its_own_settings(fixture: &Fixture) {
     fixture.put(Table::Settings, settings).await;
     let [five, six, seven, eight] = ["5", "6", "7", "8"].map(|id| entity("RESTAURANT", id));
     let asked = vec![five.clone(), six.clone(), five.clone(), seven.clone(), eight.clone()];
-    let groups = look_up(fixture).await.groups(asked).await.expect("the database is there");
+    let groups = read_audience(fixture).await.groups(asked).await.expect("the database is there");
     let mut own: Vec<Channel> = groups[&five].settings.iter().map(|setting| setting.channel).collect();
     own.sort_unstable();
     assert_eq!(own, [Channel::Email, Channel::Sms]);
@@ -366,14 +366,14 @@ pub async fn a_preference_or_setting_that_can_not_be_used_is_skipped(fixture: &F
     let channels: Vec<Channel> = candidates[0].preferences.iter().map(|p| p.channel).collect();
     assert_eq!(channels, [Channel::Email]);
     let five = entity("RESTAURANT", "5");
-    let groups = look_up(fixture).await.groups(vec![five.clone()]).await.expect("the rest can be used");
+    let groups = read_audience(fixture).await.groups(vec![five.clone()]).await.expect("the rest can be used");
     let channels: Vec<Channel> = groups[&five].settings.iter().map(|setting| setting.channel).collect();
     assert_eq!(channels, [Channel::Email]);
 }
 
-pub async fn a_look_up_sees_recipients_and_can_not_be_committed(fixture: &Fixture) {
+pub async fn reading_an_audience_sees_recipients_and_can_not_be_committed(fixture: &Fixture) {
     fixture.put(Table::Recipients, vec![staff("5", "1", "WAITER")]).await;
-    let mut claim = look_up(fixture).await;
+    let mut claim = read_audience(fixture).await;
     assert_eq!(claim.events()[0].event.event_id, event("asked").event_id);
     let found = claim.candidates(vec![page(restaurant("5"))]).await.expect("the page is good");
     assert_eq!(ids(&found[0]), ["1"]);

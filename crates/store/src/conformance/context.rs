@@ -16,9 +16,9 @@ pub async fn a_message_is_rendered_from_its_event_and_its_recipient(fixture: &Fi
     let contexts = fixture.store.contexts(events, users).await.expect("the database is there");
     let [(id, found)] = &contexts.events.iter().collect::<Vec<_>>()[..] else { panic!("{contexts:?}") };
     assert_eq!((*id, &found.document()["payload"]), (&event_id("a"), &json!({ "total": 12 })));
-    let [(user, anna)] = &contexts.people.iter().collect::<Vec<_>>()[..] else { panic!("{contexts:?}") };
+    let [(user, anna)] = &contexts.recipients.iter().collect::<Vec<_>>()[..] else { panic!("{contexts:?}") };
     assert_eq!(**user, customer("1"), "who is inactive or gone is not there");
     assert_eq!((anna.name.as_deref(), anna.locale.as_deref()), (Some("Anna"), Some("it")));
     let nothing = fixture.store.contexts(Vec::new(), Vec::new()).await.expect("the database is there");
-    assert!(nothing.events.is_empty() && nothing.people.is_empty());
+    assert!(nothing.events.is_empty() && nothing.recipients.is_empty());
 }

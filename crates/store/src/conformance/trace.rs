@@ -23,11 +23,11 @@ async fn trace(fixture: &Fixture, filter: TraceFilter) -> Trace {
 }
 
 /// Who is in a part of the trace, each once.
-fn people(rows: &[JsonRow], prefix: &str) -> Vec<UserRef> {
+fn recipients(rows: &[JsonRow], prefix: &str) -> Vec<UserRef> {
     let of = |row: &JsonRow| user(text(row, &format!("{prefix}_type")), text(row, &format!("{prefix}_id")));
-    let mut people: Vec<UserRef> = rows.iter().map(of).collect();
-    people.dedup();
-    people
+    let mut recipients: Vec<UserRef> = rows.iter().map(of).collect();
+    recipients.dedup();
+    recipients
 }
 
 /// Event `a` for these, received over two channels each.
@@ -92,9 +92,12 @@ pub async fn a_trace_names_who_was_considered(fixture: &Fixture) {
     let decisions = Some(json!(considered).to_string());
     let step = FanOutStep { decisions, ..step_of(&claim.events()[0], Step::Finished(summary(0))) };
     fixture.commit(claim, vec![step], vec![]).await;
-    let mut people = fixture.trace("a").await.people;
-    people.sort_by_key(|person| text(person, "user_id").to_owned());
-    assert_eq!((texts(&people, "name"), texts(&people, "role")), (vec!["Ada", "Eve"], vec!["CHEF", "CHEF"]));
+    let mut recipients = fixture.trace("a").await.recipients;
+    recipients.sort_by_key(|person| text(person, "user_id").to_owned());
+    assert_eq!(
+        (texts(&recipients, "name"), texts(&recipients, "role")),
+        (vec!["Ada", "Eve"], vec!["CHEF", "CHEF"])
+    );
 }
 
 pub async fn a_trace_comes_in_pages_of_users(fixture: &Fixture) {
@@ -108,10 +111,10 @@ pub async fn a_trace_comes_in_pages_of_users(fixture: &Fixture) {
         let mut after = None;
         loop {
             let page = trace(fixture, TraceFilter { after, limit, ..TraceFilter::default() }).await;
-            let told = people(&page.outbox, "recipient");
+            let told = recipients(&page.outbox, "recipient");
             assert!(told.len() <= limit);
-            assert_eq!(people(&page.notifications, "user"), told);
-            assert_eq!(people(&page.sends, "user"), told);
+            assert_eq!(recipients(&page.notifications, "user"), told);
+            assert_eq!(recipients(&page.sends, "user"), told);
             assert_eq!((page.outbox.len(), page.sends.len()), (2 * told.len(), 2 * told.len()));
             pages.extend(told);
             assert!(pages.len() <= users.len(), "{pages:?}");
@@ -129,9 +132,9 @@ pub async fn a_trace_of_one_user_tells_of_nobody_else(fixture: &Fixture) {
     told(fixture, &users).await;
     let filter = |user: UserRef| TraceFilter { user: Some(user), after: None, limit: 10 };
     let one = trace(fixture, filter(customer("50"))).await;
-    assert_eq!(people(&one.outbox, "recipient"), [customer("50")]);
-    assert_eq!(people(&one.notifications, "user"), [customer("50")]);
-    assert_eq!(people(&one.sends, "user"), [customer("50")]);
+    assert_eq!(recipients(&one.outbox, "recipient"), [customer("50")]);
+    assert_eq!(recipients(&one.notifications, "user"), [customer("50")]);
+    assert_eq!(recipients(&one.sends, "user"), [customer("50")]);
     assert_eq!((one.outbox.len(), one.sends.len(), one.next), (2, 2, None));
     let nobody = trace(fixture, filter(customer("51"))).await;
     assert!(nobody.outbox.is_empty() && nobody.sends.is_empty());

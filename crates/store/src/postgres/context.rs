@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EventId, UserRef};
 
-use super::{Params, Postgres, people, query, read, statement};
+use super::{Params, Postgres, audience, query, read, statement};
 use crate::{ContextStore, Contexts, StoreError};
 
 #[async_trait]
@@ -14,16 +14,16 @@ impl ContextStore for Postgres {
         let ids: Vec<&str> = events.iter().map(EventId::as_str).collect();
         let pages: Vec<Page> = users.into_iter().map(Page::of_user).collect();
         let ids: Params = &[&ids];
-        let (events, people) = tokio::try_join!(
+        let (events, recipients) = tokio::try_join!(
             query(&client, statement::KNOWN_EVENT, ids),
-            people::recipients(&client, &pages),
+            audience::recipients(&client, &pages),
         )?;
         let events = events
             .iter()
             .map(|row| read::decided_event(row, "priority").map(|event| (event.event_id.clone(), event)));
         Ok(Contexts {
             events: events.collect::<Result<_, _>>()?,
-            people: people.into_iter().flatten().map(|person| (person.user(), person)).collect(),
+            recipients: recipients.into_iter().flatten().map(|person| (person.user(), person)).collect(),
         })
     }
 }

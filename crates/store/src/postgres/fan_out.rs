@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
+use campanile_domain::audience::recipient::{Candidate, Group};
 use campanile_domain::event::Event;
 use campanile_domain::fan_out::{Cursor, Page};
 use campanile_domain::id::EntityRef;
-use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::status::ProcessedStatus;
 use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
@@ -17,7 +17,7 @@ use tokio_postgres::Row;
 use super::claim_watermark::ClaimWatermark;
 use super::commit::{self, Known};
 use super::transaction::Transaction;
-use super::{Postgres, event, people, read, statement};
+use super::{Postgres, audience, event, read, statement};
 use crate::fan_out::unreadable;
 use crate::{Chunk, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStore, Store, StoreError};
 
@@ -159,11 +159,11 @@ impl FanOutClaim for PostgresClaim {
     }
 
     async fn candidates(&mut self, pages: Vec<Page>) -> Result<Vec<Vec<Candidate>>, StoreError> {
-        people::candidates(&self.transaction, &pages).await
+        audience::candidates(&self.transaction, &pages).await
     }
 
     async fn groups(&mut self, entities: Vec<EntityRef>) -> Result<HashMap<EntityRef, Group>, StoreError> {
-        people::groups(&self.transaction, &entities).await
+        audience::groups(&self.transaction, &entities).await
     }
 
     async fn commit(mut self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError> {
@@ -176,7 +176,7 @@ impl FanOutClaim for PostgresClaim {
 }
 
 /// A claim of an event that is not stored: it can be decided, and never committed.
-pub async fn look_up(store: &Postgres, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError> {
+pub async fn read_audience(store: &Postgres, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError> {
     let now = store.now().await?;
     let transaction = store.begin().await?;
     let event = ClaimedEvent { seq: 0, event: Arc::new(event), cursor: None, known: false, cancelled: None };

@@ -1,6 +1,7 @@
 //! PostgreSQL: any number of engines on one database. Claims lock what they take and skip what others hold; batches are
 //! arrays; statements that need no answer of one another go out together.
 
+mod audience;
 #[cfg(feature = "conformance")]
 pub mod back_door;
 mod claim_watermark;
@@ -16,7 +17,6 @@ mod lease;
 mod listen;
 mod migrate;
 mod outbox;
-mod people;
 mod queue_age;
 mod read;
 mod retain;

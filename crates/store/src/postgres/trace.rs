@@ -42,8 +42,8 @@ impl TraceStore for Postgres {
         read::json_rows(&rows)
     }
 
-    async fn look_up(&self, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError> {
-        fan_out::look_up(self, event).await
+    async fn read_audience(&self, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError> {
+        fan_out::read_audience(self, event).await
     }
 }
 
@@ -88,12 +88,12 @@ async fn trace(
             read::json_rows(&snapshot.query(sql, params).await?)
         }
     };
-    let people = snapshot.query(statement::TRACE_PEOPLE, &[&event_id]).await?;
+    let recipients = snapshot.query(statement::TRACE_RECIPIENTS, &[&event_id]).await?;
     let trace = Trace {
         event: read::json_row(event)?,
         processed,
         decisions,
-        people: read::json_rows(&people)?,
+        recipients: read::json_rows(&recipients)?,
         outbox: rows(statement::TRACE_OUTBOX).await?,
         notifications: rows(statement::TRACE_NOTIFICATIONS).await?,
         sends: rows(statement::TRACE_SENDS).await?,

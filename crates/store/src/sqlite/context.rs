@@ -5,7 +5,7 @@ use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EventId, UserRef};
 use rusqlite::named_params;
 
-use super::{Sqlite, people, read, statement};
+use super::{Sqlite, audience, read, statement};
 use crate::{ContextStore, Contexts, StoreError};
 
 #[async_trait]
@@ -20,8 +20,8 @@ impl ContextStore for Sqlite {
                 contexts.events.extend(event.map(|event| (event_id, event)));
             }
             for user in users {
-                let person = people::recipients(session, &Page::of_user(user.clone()))?.pop();
-                contexts.people.extend(person.map(|person| (user, person)));
+                let person = audience::recipients(session, &Page::of_user(user.clone()))?.pop();
+                contexts.recipients.extend(person.map(|person| (user, person)));
             }
             Ok(contexts)
         })

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use campanile_domain::audience::recipient::{Candidate, Group};
 use campanile_domain::event::{Event, Failure};
 use campanile_domain::fan_out::{Cursor, OutboxRow, Page};
 use campanile_domain::id::EntityRef;
-use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::status::ProcessedStatus;
 use campanile_domain::time::Timestamp;
 use rusqlite::{Row, named_params};
@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::claimed_events::ClaimedEventsGuard;
 use super::session::Session;
-use super::{Sqlite, event, outbox, people, read, settle, statement};
+use super::{Sqlite, audience, event, outbox, read, settle, statement};
 use crate::fan_out::{NextState, unreadable};
 use crate::{
     Chunk, ChunkId, Claim, ClaimedEvent, DeadLetter, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore,
@@ -152,11 +152,11 @@ impl FanOutClaim for SqliteClaim {
     }
 
     async fn candidates(&mut self, pages: Vec<Page>) -> Result<Vec<Vec<Candidate>>, StoreError> {
-        self.store.read(move |session| people::candidates(session, &pages)).await
+        self.store.read(move |session| audience::candidates(session, &pages)).await
     }
 
     async fn groups(&mut self, entities: Vec<EntityRef>) -> Result<HashMap<EntityRef, Group>, StoreError> {
-        self.store.read(move |session| people::groups(session, &entities)).await
+        self.store.read(move |session| audience::groups(session, &entities)).await
     }
 
     async fn commit(self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError> {
@@ -316,7 +316,7 @@ fn write_row(
 }
 
 /// A claim of an event that is not stored: it can be decided, and never committed.
-pub fn look_up(store: &Sqlite, event: Event) -> SqliteClaim {
+pub fn read_audience(store: &Sqlite, event: Event) -> SqliteClaim {
     let event = ClaimedEvent { seq: 0, event: Arc::new(event), cursor: None, known: false, cancelled: None };
     SqliteClaim {
         store: store.clone(),

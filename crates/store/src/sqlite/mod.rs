@@ -1,6 +1,7 @@
 //! SQLite: one file, one engine. One thread writes, and commits many callers' work at once; readers have connections of
 //! their own and never wait for it.
 
+mod audience;
 #[cfg(feature = "conformance")]
 pub mod back_door;
 mod claimed_events;
@@ -13,7 +14,6 @@ mod instance;
 mod lease;
 pub mod lock;
 mod outbox;
-mod people;
 mod queue_age;
 mod read;
 mod retain;

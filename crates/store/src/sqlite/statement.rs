@@ -95,7 +95,7 @@ statements! {
     TRACE_EVENT = "trace/trace_event";
     TRACE_NOTIFICATIONS = "trace/trace_notifications";
     TRACE_OUTBOX = "trace/trace_outbox";
-    TRACE_PEOPLE = "trace/trace_people";
+    TRACE_RECIPIENTS = "trace/trace_recipients";
     TRACE_PROCESSED = "trace/trace_processed";
     TRACE_SENDS = "trace/trace_sends";
     TRACE_USERS = "trace/trace_users";

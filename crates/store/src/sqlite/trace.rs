@@ -48,8 +48,8 @@ impl TraceStore for Sqlite {
         .await
     }
 
-    async fn look_up(&self, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError> {
-        Ok(Box::new(fan_out::look_up(self, event)))
+    async fn read_audience(&self, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError> {
+        Ok(Box::new(fan_out::read_audience(self, event)))
     }
 }
 
@@ -98,7 +98,7 @@ fn trace(session: &Session, event_id: &str, filter: &TraceFilter) -> Result<Opti
         event,
         processed,
         decisions,
-        people: session.all(statement::TRACE_PEOPLE, this_event, read::json_row)?,
+        recipients: session.all(statement::TRACE_RECIPIENTS, this_event, read::json_row)?,
         outbox: rows(statement::TRACE_OUTBOX)?,
         notifications: rows(statement::TRACE_NOTIFICATIONS)?,
         sends: rows(statement::TRACE_SENDS)?,

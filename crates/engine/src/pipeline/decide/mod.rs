@@ -124,7 +124,7 @@ pub async fn explain(
     at: Option<Timestamp>,
     limit: usize,
 ) -> Result<Explanation, StoreError> {
-    let mut claim = engine.store.look_up(event.at(engine.store.now().await?)).await?;
+    let mut claim = engine.store.read_audience(event.at(engine.store.now().await?)).await?;
     let events = claim.events().to_vec();
     let now = at.unwrap_or_else(|| claim.now());
     let rules = engine.rules.current();
@@ -155,7 +155,7 @@ pub async fn explain_user(
     event: Event,
     user: &UserRef,
 ) -> Result<Option<Decision>, StoreError> {
-    let mut claim = engine.store.look_up(event.clone()).await?;
+    let mut claim = engine.store.read_audience(event.clone()).await?;
     let rules = engine.rules.current();
     let situation = Situation { rules: &rules, event: &event, now: claim.now() };
     let page = Page::of_user(user.clone()).asking_for_dead_addresses(situation);

@@ -68,7 +68,7 @@ impl Lookahead {
         let next = ClaimedEvent { cursor: Some(cursor.clone()), ..event.clone() };
         let step_rules = Arc::clone(&rules);
         let deciding = async move {
-            let mut audience = store.look_up(Event::clone(&next.event)).await?;
+            let mut audience = store.read_audience(Event::clone(&next.event)).await?;
             let now = audience.now();
             let decided = decide(&step_rules, audience.as_mut(), &[&next], recipient_limit, now).await?;
             Ok(decided.into_iter().next().flatten())

@@ -61,7 +61,7 @@ impl Contents {
     /// Who it is for, if they are still there.
     pub fn name(&self, user: &UserRef) -> Option<&str> {
         let (contexts, _) = self.loaded.as_ref()?;
-        contexts.people.get(user)?.name.as_deref()
+        contexts.recipients.get(user)?.name.as_deref()
     }
 
     /// The HTML of an e-mail and the link of a push, by rendering; nothing where no template has any, and for who has left, or of an event that
@@ -94,7 +94,7 @@ impl Contents {
 
     fn context(&self, job: &SendJob) -> Option<(&Rules, &Recipient, &Event)> {
         let (contexts, rules) = self.loaded.as_ref()?;
-        Some((rules, contexts.people.get(&job.user)?, contexts.events.get(&job.event_id)?))
+        Some((rules, contexts.recipients.get(&job.user)?, contexts.events.get(&job.event_id)?))
     }
 }
 

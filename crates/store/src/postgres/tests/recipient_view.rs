@@ -1,9 +1,9 @@
 //! Recipients that are a view over the business's own tables, as the guide makes it.
 
+use campanile_domain::audience::recipient::Recipient;
 use campanile_domain::channel::PerChannel;
 use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
-use campanile_domain::people::recipient::Recipient;
 use campanile_domain::rules::Reach;
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use crate::postgres::back_door::Database;
 use crate::postgres::{Postgres, connect, statement};
 use crate::{EventStore, FanOutStore, RowFilter, RowStore, StoreError, Table};
 
-const PEOPLE: &str = "
+const RECIPIENTS: &str = "
     INSERT INTO shop.users (id, name, email, push_tokens, locale)
     VALUES (9, 'Gina', 'gina@example.org', '{one,two}', 'it'), (10, 'Ugo', NULL, '{}', NULL), (50, 'Ada', NULL, '{}', NULL);
     INSERT INTO shop.users (id, deleted) VALUES (11, true);
@@ -32,7 +32,7 @@ async fn with_view() -> Database {
         view.split_inclusive('\n').partition(|line| line.starts_with("GRANT"));
     assert_eq!(grants.len(), 1, "what the engine may do is tested with its role");
     client.batch_execute(&view.concat()).await.unwrap();
-    client.batch_execute(PEOPLE).await.unwrap();
+    client.batch_execute(RECIPIENTS).await.unwrap();
     database
 }
 

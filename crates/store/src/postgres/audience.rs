@@ -3,27 +3,27 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use campanile_domain::audience::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::fan_out::{Page, Position};
 use campanile_domain::id::EntityRef;
-use campanile_domain::people::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::rules::Reach;
 use deadpool_postgres::Object;
 use serde_json::Value;
 use tokio_postgres::Row;
 
 use super::{Params, prepare, query_prepared, read, statement};
-use crate::people;
+use crate::audience;
 use crate::{StoreError, Table};
 
 /// One answer per page.
 pub async fn candidates(client: &Object, pages: &[Page]) -> Result<Vec<Vec<Candidate>>, StoreError> {
     let found = recipients(client, pages).await?;
-    with_their_rules(client, pages, found).await
+    with_preferences(client, pages, found).await
 }
 
 /// The pages of one kind of reach, as columns.
 #[derive(Debug, Default)]
-struct Asked<'a> {
+struct PageColumns<'a> {
     pages: Vec<i32>,
     user_types: Vec<&'a str>,
     entity_types: Vec<&'a str>,
@@ -35,7 +35,7 @@ struct Asked<'a> {
     limits: Vec<i64>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> PageColumns<'a> {
     fn add(
         &mut self,
         number: usize,
@@ -58,7 +58,8 @@ impl<'a> Asked<'a> {
         if self.pages.is_empty() {
             return Ok(Vec::new());
         }
-        let Asked { pages, user_types, entity_types, entity_ids, ranks, user_ids, roles, limits } = self;
+        let PageColumns { pages, user_types, entity_types, entity_ids, ranks, user_ids, roles, limits } =
+            self;
         let [statement] = prepare(client, [sql]).await?;
         let params: Params = &[pages, user_types, entity_types, entity_ids, ranks, user_ids, roles, limits];
         query_prepared(client, &statement, params).await
@@ -67,7 +68,8 @@ impl<'a> Asked<'a> {
 
 pub async fn recipients(client: &Object, pages: &[Page]) -> Result<Vec<Vec<Recipient>>, StoreError> {
     let start = Position { entity_id: String::new(), rank: -1, user_id: String::new() };
-    let (mut users, mut members, mut everybody) = (Asked::default(), Asked::default(), Asked::default());
+    let (mut users, mut members, mut everybody) =
+        (PageColumns::default(), PageColumns::default(), PageColumns::default());
     for (number, page) in pages.iter().enumerate() {
         let after = page.after.as_ref().unwrap_or(&start);
         match &page.reach {
@@ -108,7 +110,7 @@ pub async fn recipients(client: &Object, pages: &[Page]) -> Result<Vec<Vec<Recip
 fn recipient(row: &Row) -> Result<Recipient, StoreError> {
     let text = |column: &str| row.try_get::<_, Option<String>>(column).map_err(drop);
     let entity = (text("entity_type").ok().flatten(), text("entity_id").ok().flatten());
-    Ok(people::recipient(read::get(row, "user_type")?, read::get(row, "user_id")?, entity, text))
+    Ok(audience::recipient(read::get(row, "user_type")?, read::get(row, "user_id")?, entity, text))
 }
 
 fn usable<T: serde::de::DeserializeOwned>(table: Table, rows: &[Row]) -> Result<Vec<T>, StoreError> {
@@ -117,15 +119,15 @@ fn usable<T: serde::de::DeserializeOwned>(table: Table, rows: &[Row]) -> Result<
 }
 
 /// Preferences and dead addresses of all pages in one go.
-async fn with_their_rules(
+async fn with_preferences(
     client: &Object,
     pages: &[Page],
     found: Vec<Vec<Recipient>>,
 ) -> Result<Vec<Vec<Candidate>>, StoreError> {
     // Somebody may be on two pages, and an address may be of two people: each is looked up once.
-    let users = people::users(&found).into_iter().map(|(user_type, id)| (user_type.as_str(), id.as_str()));
+    let users = audience::users(&found).into_iter().map(|(user_type, id)| (user_type.as_str(), id.as_str()));
     let (user_types, user_ids): (Vec<&str>, Vec<&str>) = users.unzip();
-    let addresses = people::addresses(pages, &found).into_iter().map(|(c, a)| (c.as_str(), a));
+    let addresses = audience::addresses(pages, &found).into_iter().map(|(c, a)| (c.as_str(), a));
     let (channels, addresses): (Vec<&str>, Vec<&str>) = addresses.unzip();
     let [preferences_of, dead_addresses_of] =
         prepare(client, [statement::PREFERENCES_OF, statement::DEAD_ADDRESSES_OF]).await?;
@@ -136,7 +138,7 @@ async fn with_their_rules(
         query_prepared(client, &dead_addresses_of, addresses),
     )?;
     let dead = read::usable::<DeadAddress>("dead_address", &["channel"], &dead_rows)?;
-    Ok(people::candidates(pages, found, &usable(Table::Preferences, &preference_rows)?, &dead))
+    Ok(audience::candidates(pages, found, &usable(Table::Preferences, &preference_rows)?, &dead))
 }
 
 pub async fn groups(
@@ -154,5 +156,5 @@ pub async fn groups(
             of_entities.push((entity, read::get(row, "kind")?));
         }
     }
-    Ok(people::groups(of_entities, usable(Table::Settings, &settings)?))
+    Ok(audience::groups(of_entities, usable(Table::Settings, &settings)?))
 }

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use campanile_domain::audience::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::fan_out::{Page, Position};
 use campanile_domain::id::{EntityId, EntityRef, EntityType};
-use campanile_domain::people::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::rules::Reach;
 use rusqlite::{Row, named_params};
 use serde_json::json;
 
 use super::session::Session;
 use super::{read, statement};
-use crate::people;
+use crate::audience;
 use crate::{StoreError, Table};
 
 /// One answer per page.
@@ -53,7 +53,7 @@ pub fn recipients(session: &Session, page: &Page) -> Result<Vec<Recipient>, Stor
 fn recipient(row: &Row) -> Result<Recipient, StoreError> {
     let entity = (read::maybe_lossy(row, "entity_type")?, read::maybe_lossy(row, "entity_id")?);
     let text = |column: &str| row.get::<_, Option<String>>(column).map_err(drop);
-    Ok(people::recipient(&read::lossy(row, "user_type")?, &read::lossy(row, "user_id")?, entity, text))
+    Ok(audience::recipient(&read::lossy(row, "user_type")?, &read::lossy(row, "user_id")?, entity, text))
 }
 
 fn named(table: Table) -> (&'static str, &'static [&'static str]) {
@@ -68,13 +68,13 @@ fn with_their_rules(
     found: Vec<Vec<Recipient>>,
 ) -> Result<Vec<Vec<Candidate>>, StoreError> {
     // Somebody may be on two pages, and an address may be of two people: each is looked up once.
-    let params = named_params! { ":users": json!(people::users(&found)).to_string() };
+    let params = named_params! { ":users": json!(audience::users(&found)).to_string() };
     let (table, key) = named(Table::Preferences);
     let preferences = read::usable(session, table, key, statement::PREFERENCES_OF, params)?;
-    let params = named_params! { ":addresses": json!(people::addresses(pages, &found)).to_string() };
+    let params = named_params! { ":addresses": json!(audience::addresses(pages, &found)).to_string() };
     let dead: Vec<DeadAddress> =
         read::usable(session, "dead_address", &["channel"], statement::DEAD_ADDRESSES_OF, params)?;
-    Ok(people::candidates(pages, found, &preferences, &dead))
+    Ok(audience::candidates(pages, found, &preferences, &dead))
 }
 
 pub fn groups(session: &Session, entities: &[EntityRef]) -> Result<HashMap<EntityRef, Group>, StoreError> {
@@ -90,5 +90,5 @@ pub fn groups(session: &Session, entities: &[EntityRef]) -> Result<HashMap<Entit
     let params = named_params! { ":entities": keys };
     let (table, key) = named(Table::Settings);
     let settings = read::usable(session, table, key, statement::GROUP_SETTINGS, params)?;
-    Ok(people::groups(kinds, settings))
+    Ok(audience::groups(kinds, settings))
 }
