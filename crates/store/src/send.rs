@@ -54,9 +54,9 @@ pub struct Received {
     /// Each row that was not there before.
     pub new: Vec<NewSend>,
     /// The events of the others; they may be complete, too.
-    pub events_again: Vec<EventId>,
+    pub redelivered_events: Vec<EventId>,
     /// Rows that were there already: a redelivery.
-    pub repeated: u64,
+    pub redelivered: u64,
     /// Web socket sends, which are `SENT` by being received.
     pub sent: u64,
 }

@@ -305,7 +305,7 @@ pub async fn a_row_that_was_not_received_and_is_replayed_waits_in_a_chunk(fixtur
     assert_eq!(fixture.outbox_statuses("a").await, ["DELIVERED", "PENDING"]);
     assert_eq!(keys(&claim(fixture, QUEUE).await.expect("it waits")), [rows[1].key]);
     let received = fixture.receive(&[claimed(rows[1].key)]).await;
-    assert_eq!((received.jobs.len(), received.repeated), (1, 0));
+    assert_eq!((received.jobs.len(), received.redelivered), (1, 0));
     assert_eq!(fixture.count("SELECT count(*) FROM notification").await, 1);
 }
 

@@ -28,7 +28,7 @@ pub async fn a_row_becomes_a_notification_and_a_send(fixture: &Fixture) {
     let received = fixture.receive(&[claimed(row.key)]).await;
     assert_eq!(received.new.iter().map(|new| &new.event_id).collect::<Vec<_>>(), [&event_id("a")]);
     assert!(received.unknown.is_empty());
-    assert_eq!((received.repeated, received.jobs.len()), (0, 1));
+    assert_eq!((received.redelivered, received.jobs.len()), (0, 1));
     let job = &received.jobs[0];
     assert_eq!((job.key, job.attempt, &job.event_id), (row.key, 1, &row.event_id));
     assert_eq!((&job.user, &job.address, job.priority), (&row.recipient, &row.address, High));
@@ -57,14 +57,14 @@ pub async fn a_redelivered_row_is_skipped(fixture: &Fixture) {
     let all: Vec<_> = rows.iter().map(|row| claimed(row.key)).collect();
     let again = fixture.receive(&all).await;
     assert!(again.jobs.is_empty() && again.unknown.is_empty());
-    assert_eq!(again.repeated, 3);
-    assert!(again.events_again.contains(&event_id("a")), "the event may be complete");
+    assert_eq!(again.redelivered, 3);
+    assert!(again.redelivered_events.contains(&event_id("a")), "the event may be complete");
     assert_eq!(fixture.count("SELECT count(*) FROM notification").await, 1);
     assert_eq!(fixture.count("SELECT count(*) FROM notification_channel_send").await, 3);
     let twice_in_one = row("b", &customer("42"), Email);
     fixture.published(&event("b"), std::slice::from_ref(&twice_in_one)).await;
     let received = fixture.receive(&[claimed(twice_in_one.key), claimed(twice_in_one.key)]).await;
-    assert_eq!((received.jobs.len(), received.repeated), (1, 1));
+    assert_eq!((received.jobs.len(), received.redelivered), (1, 1));
 }
 
 pub async fn an_unknown_key_does_not_stop_the_rest(fixture: &Fixture) {
@@ -144,13 +144,13 @@ pub async fn a_second_notification_of_an_event_is_cancelled(fixture: &Fixture) {
     fixture.receive(&[claimed(rows[0].key)]).await;
     let second = fixture.receive(&[claimed(rows[1].key)]).await;
     assert!(second.jobs.is_empty() && second.unknown.is_empty());
-    assert_eq!(second.events_again, [event_id("a")]);
+    assert_eq!(second.redelivered_events, [event_id("a")]);
     let trace = fixture.trace("a").await;
     assert_eq!(trace.notifications.len(), 1);
     assert_eq!(texts(&trace.outbox, "status"), ["DELIVERED", "CANCELLED"]);
     assert!(text(&trace.outbox[1], "last_error").starts_with("DUPLICATE: "));
     let again = fixture.receive(&[claimed(rows[1].key)]).await;
-    assert_eq!((again.jobs.len(), again.repeated), (0, 1));
+    assert_eq!((again.jobs.len(), again.redelivered), (0, 1));
 }
 
 pub async fn the_inbox_has_the_text_of_the_inbox(fixture: &Fixture) {
@@ -185,7 +185,7 @@ pub async fn a_row_that_failed_is_not_received(fixture: &Fixture) {
     fixture.store.rows_refused(chunk.id, refused, 1, delay).await.expect("the database is there");
     let received = fixture.receive(&[claimed(row.key)]).await;
     assert!(received.jobs.is_empty() && received.unknown.is_empty());
-    assert_eq!(received.repeated, 1);
+    assert_eq!(received.redelivered, 1);
     assert_eq!(fixture.outbox_statuses("a").await, ["FAILED"]);
     assert!(fixture.trace("a").await.notifications.is_empty());
 }

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The same, of messages that somebody may have received before.
-static RECEIVE_AGAIN: LazyLock<String> =
+static RECEIVE_RACED: LazyLock<String> =
     LazyLock::new(|| statement::RECEIVE.replace("/*again: ", "").replace(" */", ""));
 
 #[async_trait]
@@ -35,8 +35,8 @@ impl SendStore for Postgres {
         instance: &Instance,
         lease: Duration,
     ) -> Result<Received, StoreError> {
-        let arrived = Arrived::new(&keys, instance, lease);
-        let params = &arrived.params()[..];
+        let message_columns = MessageColumns::new(&keys, instance, lease);
+        let params = &message_columns.params()[..];
         let transaction = self.begin().await?;
         let receive = transaction.prepare_cached(statement::RECEIVE).await?;
         let (transaction, rows) = match transaction.client().query(&receive, params).await {
@@ -45,13 +45,13 @@ impl SendStore for Postgres {
             Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
                 drop(transaction);
                 let transaction = self.begin().await?;
-                let rows = transaction.query(&RECEIVE_AGAIN, params).await?;
+                let rows = transaction.query(&RECEIVE_RACED, params).await?;
                 (transaction, rows)
             }
             Err(error) => return Err(failed(&transaction, &error)),
         };
-        let (mut received, unsure) = sort_out(&transaction, &keys, &rows).await?;
-        look_again(&transaction, &unsure, instance, lease, &mut received).await?;
+        let (mut received, raced) = classify(&transaction, &keys, &rows).await?;
+        retry_raced(&transaction, &raced, instance, lease, &mut received).await?;
         transaction.commit().await?;
         Ok(received)
     }
@@ -173,7 +173,7 @@ impl SendStore for Postgres {
 }
 
 /// A batch of messages in columns, as `receive` and `receive_send` take them.
-struct Arrived<'a> {
+struct MessageColumns<'a> {
     ids: Vec<Uuid>,
     channels: Vec<&'static str>,
     claims: Vec<bool>,
@@ -183,10 +183,10 @@ struct Arrived<'a> {
     lease_seconds: f64,
 }
 
-impl<'a> Arrived<'a> {
+impl<'a> MessageColumns<'a> {
     fn new(keys: &[ReceivedKey], instance: &'a Instance, lease: Duration) -> Self {
         let (ids, channels) = columns(keys.iter().map(|key| key.key));
-        Arrived {
+        MessageColumns {
             ids,
             channels,
             claims: keys.iter().map(|key| key.claim).collect(),
@@ -213,36 +213,36 @@ impl<'a> Arrived<'a> {
 }
 
 /// What became of each key; and those whose notification somebody else wrote at the same moment.
-async fn sort_out(
+async fn classify(
     transaction: &Transaction,
     keys: &[ReceivedKey],
     rows: &[Row],
 ) -> Result<(Received, Vec<ReceivedKey>), StoreError> {
-    let (mut received, mut unsure) = (Received::default(), HashSet::new());
+    let (mut received, mut raced) = (Received::default(), HashSet::new());
     let mut known = HashSet::with_capacity(rows.len());
     for row in rows {
         let key = read::key_of(row)?;
         if !known.insert(key) {
             // The same message twice in one batch.
-            received.repeated += 1;
+            received.redelivered += 1;
             continue;
         }
         let event_id = EventId::stored(read::get::<String>(row, "event_id")?);
-        let (open, fresh, born): (bool, bool, bool) =
-            (read::get(row, "open")?, read::get(row, "fresh")?, read::get(row, "born")?);
-        if open && !fresh && !born {
-            unsure.insert(key);
+        let (open, receivable, inserted): (bool, bool, bool) =
+            (read::get(row, "open")?, read::get(row, "receivable")?, read::get(row, "inserted")?);
+        if open && !receivable && !inserted {
+            raced.insert(key);
             continue;
         }
-        if born {
+        if inserted {
             received.new.push(read::new_send(row, key, event_id)?);
         } else {
-            received.events_again.push(event_id);
+            received.redelivered_events.push(event_id);
         }
         match read::get::<Option<i64>>(row, "lease")? {
-            Some(claim) if born => received.jobs.push(read::job(row, ClaimId(claim))?),
-            _ if born => received.sent += u64::from(key.channel == Channel::Websocket),
-            _ => received.repeated += 1,
+            Some(claim) if inserted => received.jobs.push(read::job(row, ClaimId(claim))?),
+            _ if inserted => received.sent += u64::from(key.channel == Channel::Websocket),
+            _ => received.redelivered += 1,
         }
     }
     received.unknown = keys.iter().map(|key| key.key).filter(|key| !known.contains(key)).collect();
@@ -254,12 +254,12 @@ async fn sort_out(
             transaction.execute(statement::DELETE_CLAIM, &[&Vec::from_iter(claims)]).await?;
         }
     }
-    Ok((received, keys.iter().filter(|key| unsure.contains(&key.key)).copied().collect()))
+    Ok((received, keys.iter().filter(|key| raced.contains(&key.key)).copied().collect()))
 }
 
 /// By now the notifications can be seen that somebody else wrote. Where there is none, the user has the event's notification under another
 /// id.
-async fn look_again(
+async fn retry_raced(
     transaction: &Transaction,
     keys: &[ReceivedKey],
     instance: &Instance,
@@ -269,17 +269,17 @@ async fn look_again(
     if keys.is_empty() {
         return Ok(());
     }
-    let arrived = Arrived::new(keys, instance, lease);
+    let message_columns = MessageColumns::new(keys, instance, lease);
     let [sends, rows] = prepare(transaction, [statement::RECEIVE_SEND, statement::RECEIVE_ROW]).await?;
-    let (client, with_claims) = (transaction.client(), arrived.params());
-    let keys: Params = &[&arrived.ids, &arrived.channels];
-    let (born, rows) = tokio::try_join!(
+    let (client, with_claims) = (transaction.client(), message_columns.params());
+    let keys: Params = &[&message_columns.ids, &message_columns.channels];
+    let (inserted, rows) = tokio::try_join!(
         biased;
         query_prepared(client, &sends, &with_claims),
         query_prepared(client, &rows, keys),
     )?;
-    let mut claims: HashMap<SendKey, Option<ClaimId>> = HashMap::with_capacity(born.len());
-    for row in &born {
+    let mut claims: HashMap<SendKey, Option<ClaimId>> = HashMap::with_capacity(inserted.len());
+    for row in &inserted {
         claims.insert(read::key_of(row)?, read::get::<Option<i64>>(row, "lease")?.map(ClaimId));
     }
     let mut duplicates = Vec::new();
@@ -289,13 +289,13 @@ async fn look_again(
         if claims.contains_key(&key) {
             received.new.push(read::new_send(row, key, event_id)?);
         } else {
-            received.events_again.push(event_id);
+            received.redelivered_events.push(event_id);
         }
         match claims.get(&key) {
             Some(Some(claim)) => received.jobs.push(read::job(row, *claim)?),
             Some(None) => received.sent += u64::from(key.channel == Channel::Websocket),
             None if read::get(row, "duplicate")? => duplicates.push(key),
-            None => received.repeated += 1,
+            None => received.redelivered += 1,
         }
     }
     if !duplicates.is_empty() {

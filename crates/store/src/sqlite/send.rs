@@ -34,9 +34,9 @@ impl SendStore for Sqlite {
         self.write(move |session, now| {
             let claim = open_claim(session, now, &instance.name, lease)?;
             let (mut received, mut last) = (Received::default(), None);
-            let receiving = Receiving { session, now, claim, instance: instance.id };
+            let batch = ReceiveBatch { session, now, claim, instance: instance.id };
             for key in &keys {
-                receiving.receive(*key, &mut received, &mut last)?;
+                batch.receive(*key, &mut received, &mut last)?;
             }
             fill_claim(session, claim, &received.jobs)?;
             Ok(received)
@@ -235,14 +235,14 @@ fn fill_claim(session: &Session, claim: ClaimId, jobs: &[SendJob]) -> Result<(),
 type LastNotification = Option<(NotificationId, bool)>;
 
 /// One batch of messages while it is written.
-struct Receiving<'s, 'c> {
+struct ReceiveBatch<'s, 'c> {
     session: &'s Session<'c>,
     now: &'s str,
     claim: ClaimId,
     instance: InstanceId,
 }
 
-impl Receiving<'_, '_> {
+impl ReceiveBatch<'_, '_> {
     fn receive(
         &self,
         received: ReceivedKey,
@@ -253,7 +253,7 @@ impl Receiving<'_, '_> {
         let (id, channel) = (key.notification_id.to_string(), key.channel.as_str());
         let known = last.filter(|(notification_id, _)| *notification_id == key.notification_id);
         let params =
-            named_params! { ":notification_id": id, ":channel": channel, ":notify": known.is_none() };
+            named_params! { ":notification_id": id, ":channel": channel, ":with_inbox": known.is_none() };
         let found = session.first(statement::RECEIVE_ROW, params, |row| {
             let mut row = read::InOrder::new(row);
             let job = read::job_of(&mut row, self.claim)?;
@@ -266,8 +266,8 @@ impl Receiving<'_, '_> {
             return Ok(());
         };
         if ended {
-            into.events_again.push(job.event_id);
-            into.repeated += 1;
+            into.redelivered_events.push(job.event_id);
+            into.redelivered += 1;
             return Ok(());
         }
         let is_seen = match known {
@@ -280,7 +280,7 @@ impl Receiving<'_, '_> {
         if !is_seen {
             let error = "DUPLICATE: the user has this event's notification already";
             let params = named_params! { ":notification_id": id, ":channel": channel, ":error": error };
-            into.events_again.push(job.event_id);
+            into.redelivered_events.push(job.event_id);
             return session.change(statement::CANCEL_ROW, params).map(drop);
         }
         let status = match key.channel {
@@ -291,8 +291,8 @@ impl Receiving<'_, '_> {
             Channel::Email | Channel::Push | Channel::Sms | Channel::Slack => SendStatus::Due,
         };
         if !self.write_send(received, &job, status)? {
-            into.events_again.push(job.event_id);
-            into.repeated += 1;
+            into.redelivered_events.push(job.event_id);
+            into.redelivered += 1;
             return Ok(());
         }
         into.new.push(NewSend {
@@ -323,7 +323,7 @@ impl Receiving<'_, '_> {
         // Clocks of instances may differ: nothing is received before it was published.
         let published_at = received.published.map(|stamp| stamp.at.as_millisecond());
         let published_at = published_at.map(|at| millis.map_or(at, |now| at.min(now)));
-        let born = self.session.change(
+        let inserted = self.session.change(
             statement::RECEIVE_SEND,
             named_params! {
                 ":notification_id": job.key.notification_id.to_string(), ":channel": job.key.channel.as_str(),
@@ -335,7 +335,7 @@ impl Receiving<'_, '_> {
                 ":settled_by": (!due).then_some(by),
             },
         )?;
-        Ok(born > 0)
+        Ok(inserted > 0)
     }
 }
 

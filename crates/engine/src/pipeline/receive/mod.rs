@@ -289,8 +289,8 @@ async fn receive_batch(
     fail::fail_point!("receive.before_commit");
     let written = engine.store.receive(received.clone(), &engine.instance, engine.config.lease).await?;
     let known = (arrived.len() - written.unknown.len()) as u64;
-    metrics::counter!(RECEIVED).increment(known - written.repeated);
-    count_duplicates("receive", written.repeated);
+    metrics::counter!(RECEIVED).increment(known - written.redelivered);
+    count_duplicates("receive", written.redelivered);
     count_sends(Channel::Websocket, SendStatus::Sent, written.sent);
     record_latencies(engine, &written.new);
     let waiting: HashSet<Channel> =
@@ -303,7 +303,7 @@ async fn receive_batch(
         engine.signals.due(channel).notify_waiters();
     }
     engine.completion.received(written.new.into_iter().map(|new| new.event_id));
-    engine.completion.add_candidates(written.events_again);
+    engine.completion.add_candidates(written.redelivered_events);
     Ok(written.unknown)
 }
 

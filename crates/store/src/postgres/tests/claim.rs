@@ -144,7 +144,7 @@ async fn of_two_who_receive_the_same_message_one_sends_it() {
     let (one, other) = (one.unwrap(), other.unwrap());
     let keys: HashSet<_> = one.jobs.iter().chain(&other.jobs).map(|job| job.key).collect();
     assert_eq!((keys.len(), one.jobs.len() + other.jobs.len()), (300, 300));
-    assert_eq!(one.repeated + other.repeated, 300);
+    assert_eq!(one.redelivered + other.redelivered, 300);
     assert_eq!(fixture.count("SELECT count(*) FROM notification").await, 300);
 }
 
@@ -244,7 +244,7 @@ async fn a_notification_that_somebody_else_is_just_writing_is_waited_for_and_fou
     transaction.commit().await.unwrap();
 
     let received = receiving.await.unwrap().unwrap();
-    assert_eq!((received.jobs.len(), received.repeated), (1, 0), "{received:?}");
+    assert_eq!((received.jobs.len(), received.redelivered), (1, 0), "{received:?}");
     assert_eq!(fixture.count("SELECT count(*) FROM send WHERE status = 'SENDING'").await, 1);
 }
 
@@ -255,6 +255,6 @@ async fn what_was_received_already_leaves_no_claim_behind() {
     fixture.published(&event("a"), std::slice::from_ref(&row)).await;
     let key = ReceivedKey { key: row.key, claim: true, published: None };
     assert_eq!(fixture.receive(&[key]).await.jobs.len(), 1);
-    assert_eq!(fixture.receive(&[key]).await.repeated, 1);
+    assert_eq!(fixture.receive(&[key]).await.redelivered, 1);
     assert_eq!(fixture.count("SELECT count(*) FROM send_claim").await, 1);
 }

@@ -28,7 +28,7 @@ inbox AS (
     ORDER BY notification_id, channel
     /*again: ON CONFLICT DO NOTHING */
     RETURNING id),
-fresh AS MATERIALIZED (
+receivable AS MATERIALIZED (
     SELECT notification_id, channel, recipient_address, priority, published_at, published_by,
            CASE WHEN channel = 'WEBSOCKET' THEN 'SENT' WHEN claim THEN 'SENDING' ELSE 'DUE' END AS status
     FROM message m
@@ -37,18 +37,18 @@ fresh AS MATERIALIZED (
 claimed AS (
     INSERT INTO campanile.send_claim (instance, lease_until, notifications)
     SELECT $4, campanile.now() + make_interval(secs => $5), array_agg(DISTINCT notification_id)
-    FROM fresh WHERE status = 'SENDING'
+    FROM receivable WHERE status = 'SENDING'
     HAVING count(*) > 0
     RETURNING id),
 waiting AS (
     -- A place in the queue of a send that somebody else has just made is harmless: who takes it finds the send not due.
     INSERT INTO campanile.send_due (channel, lane, due_at, notification_id)
     SELECT channel, CASE priority WHEN 'HIGH' THEN 0 WHEN 'NORMAL' THEN 1 ELSE 2 END, campanile.now(), notification_id
-    FROM fresh f
+    FROM receivable f
     WHERE status = 'DUE'
       AND NOT EXISTS (SELECT FROM campanile.send s WHERE s.notification_id = f.notification_id AND s.channel = f.channel)
     ON CONFLICT DO NOTHING),
-born AS (
+inserted AS (
     INSERT INTO campanile.send (notification_id, channel, recipient_address, status, attempt_count, lease, provider, created_at, sent_at,
                                 published_at, published_by, received_by, attempted_at, attempted_by, settled_by)
     SELECT notification_id, channel, recipient_address, status, CASE WHEN status = 'SENT' THEN 1 ELSE 0 END,
@@ -57,13 +57,13 @@ born AS (
            CASE WHEN published_at > campanile.now() THEN campanile.now() ELSE published_at END, published_by, $6::int,
            CASE WHEN status <> 'DUE' THEN campanile.now() END, CASE WHEN status <> 'DUE' THEN $6::int END,
            CASE WHEN status <> 'DUE' THEN $6::int END
-    FROM fresh
+    FROM receivable
     ORDER BY notification_id, channel
     /*again: ON CONFLICT (notification_id, channel) DO NOTHING */
     RETURNING notification_id, channel)
 SELECT notification_id, channel, event_id, event_type, recipient_type, recipient_id, recipient_address, title, body, priority,
        0 AS attempt_count, created_at, open,
-       (notification_id, channel) IN (SELECT notification_id, channel FROM fresh) AS fresh,
-       (notification_id, channel) IN (SELECT notification_id, channel FROM born) AS born,
+       (notification_id, channel) IN (SELECT notification_id, channel FROM receivable) AS receivable,
+       (notification_id, channel) IN (SELECT notification_id, channel FROM inserted) AS inserted,
        CASE WHEN claim AND channel <> 'WEBSOCKET' THEN (SELECT id FROM claimed) END AS lease
 FROM message

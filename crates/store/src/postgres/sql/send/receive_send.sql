@@ -1,7 +1,7 @@
 -- Looks again at what `receive` could not: sends whose notification somebody else had just written. They are born claimed, due, or for a
 -- web socket sent; a redelivered message finds its send there. One claim guards those that this instance may attempt at once. What
 -- is answered is new. Primary keys, in their order.
-WITH fresh AS (
+WITH receivable AS (
     SELECT o.notification_id, o.channel, o.recipient_address, o.priority, k.published_at, k.published_by,
            CASE WHEN o.channel = 'WEBSOCKET' THEN 'SENT' WHEN k.claim THEN 'SENDING' ELSE 'DUE' END AS status
     FROM unnest($1::uuid[], $2::text[], $3::boolean[], $7::timestamptz[], $8::int[])
@@ -13,14 +13,14 @@ WITH fresh AS (
 claimed AS (
     INSERT INTO campanile.send_claim (instance, lease_until, notifications)
     SELECT $4, campanile.now() + make_interval(secs => $5), array_agg(DISTINCT notification_id)
-    FROM fresh WHERE status = 'SENDING'
+    FROM receivable WHERE status = 'SENDING'
     HAVING count(*) > 0
     RETURNING id),
 waiting AS (
     -- A place in the queue of a send that somebody else has just made is harmless: who takes it finds the send not due.
     INSERT INTO campanile.send_due (channel, lane, due_at, notification_id)
     SELECT channel, CASE priority WHEN 'HIGH' THEN 0 WHEN 'NORMAL' THEN 1 ELSE 2 END, campanile.now(), notification_id
-    FROM fresh WHERE status = 'DUE'
+    FROM receivable WHERE status = 'DUE'
     ON CONFLICT DO NOTHING)
 INSERT INTO campanile.send (notification_id, channel, recipient_address, status, attempt_count, lease, provider, created_at,
                             sent_at, published_at, published_by, received_by, attempted_at, attempted_by, settled_by)
@@ -30,7 +30,7 @@ SELECT notification_id, channel, recipient_address, status, CASE WHEN status = '
        CASE WHEN published_at > campanile.now() THEN campanile.now() ELSE published_at END, published_by, $6::int,
        CASE WHEN status <> 'DUE' THEN campanile.now() END, CASE WHEN status <> 'DUE' THEN $6::int END,
        CASE WHEN status <> 'DUE' THEN $6::int END
-FROM fresh
+FROM receivable
 ORDER BY notification_id, channel
 ON CONFLICT (notification_id, channel) DO NOTHING
 RETURNING notification_id, channel, status, lease
