@@ -305,7 +305,7 @@ pub struct Receipt {
     pub receipt: String,
     /// First words of receipts that this one does not replace: they come behind it. Callbacks overtake each other, and what was
     /// known is not unlearnt by a late one.
-    pub behind: Vec<&'static str>,
+    pub later_receipts: Vec<&'static str>,
 }
 
 /// A claim whose lease has passed, with what is still `SENDING` under it.
@@ -434,7 +434,7 @@ pub trait SendStore {
 
     /// Keeps what a provider says of a message, where it is the one that we know of and nothing later is known; answers whether. The
     /// send's status stays.
-    async fn note_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError>;
+    async fn record_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError>;
 
     /// Renews claims from now on; answers those that had not expired and are renewed.
     async fn renew_claims(&self, claims: Vec<ClaimId>, lease: Duration) -> Result<Vec<ClaimId>, StoreError>;

@@ -66,23 +66,23 @@ pub async fn twilio(
         ));
     }
     if let Some(receipt) = sms::receipt(&fields) {
-        app.engine.store.note_receipt(key, noted(receipt)).await?;
+        app.engine.store.record_receipt(key, noted(receipt)).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
 fn noted(receipt: sms::Receipt) -> Receipt {
-    let behind = behind(&receipt);
+    let later_receipts = later_receipts(&receipt);
     let text = match receipt.error_code {
         Some(code) => format!("{} ({code})", receipt.status),
         None => receipt.status,
     };
-    Receipt { external_id: receipt.sid, receipt: text, behind }
+    Receipt { external_id: receipt.sid, receipt: text, later_receipts }
 }
 
 /// A text's way at Twilio: what does not come before this. What is final is followed by nothing but its being read; of what is in unknown
 /// words, nobody knows where it belongs, and it takes nothing back.
-fn behind(receipt: &sms::Receipt) -> Vec<&'static str> {
+fn later_receipts(receipt: &sms::Receipt) -> Vec<&'static str> {
     const WAY: [&str; 5] = ["accepted", "scheduled", "queued", "sending", "sent"];
     match receipt.status.as_str() {
         "read" => vec!["read"],
@@ -100,16 +100,25 @@ mod tests {
 
     #[test]
     fn a_late_receipt_replaces_no_later_one() {
-        let behind = |status: &str| {
+        let later_receipts = |status: &str| {
             let fields = [("MessageSid", "SM0123456789abcdef0123456789abcdef"), ("MessageStatus", status)];
             let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
-            behind(&sms::receipt(&fields).unwrap())
+            later_receipts(&sms::receipt(&fields).unwrap())
         };
-        assert!(!behind("queued").contains(&"accepted") && behind("queued").contains(&"sent"));
-        assert!(!behind("delivered").contains(&"sent") && behind("sent").contains(&"delivered"));
-        assert!(behind("undelivered").contains(&"delivered"));
-        assert!(!behind("read").contains(&"delivered") && behind("delivered").contains(&"read"));
-        assert!(behind("something-new").contains(&"accepted") && behind("something-new").contains(&"failed"));
-        assert!(!behind("delivered").contains(&"something-new"), "and is replaced by what is known");
+        assert!(
+            !later_receipts("queued").contains(&"accepted") && later_receipts("queued").contains(&"sent")
+        );
+        assert!(
+            !later_receipts("delivered").contains(&"sent") && later_receipts("sent").contains(&"delivered")
+        );
+        assert!(later_receipts("undelivered").contains(&"delivered"));
+        assert!(
+            !later_receipts("read").contains(&"delivered") && later_receipts("delivered").contains(&"read")
+        );
+        assert!(
+            later_receipts("something-new").contains(&"accepted")
+                && later_receipts("something-new").contains(&"failed")
+        );
+        assert!(!later_receipts("delivered").contains(&"something-new"), "and is replaced by what is known");
     }
 }

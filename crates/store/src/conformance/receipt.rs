@@ -16,13 +16,14 @@ fn sent(job: &SendJob, external_id: &str) -> Settlement {
 
 /// Answers whether it was kept.
 async fn receipt(fixture: &Fixture, key: SendKey, external_id: &str, receipt: &str) -> bool {
-    let behind = match receipt {
+    let later_receipts = match receipt {
         "queued" => vec!["queued", "sent", "delivered", "undelivered"],
         "sent" => vec!["sent", "delivered", "undelivered"],
         _ => vec!["delivered", "undelivered"],
     };
-    let receipt = Receipt { external_id: external_id.to_owned(), receipt: receipt.to_owned(), behind };
-    fixture.store.note_receipt(key, receipt).await.expect("the database is there")
+    let receipt =
+        Receipt { external_id: external_id.to_owned(), receipt: receipt.to_owned(), later_receipts };
+    fixture.store.record_receipt(key, receipt).await.expect("the database is there")
 }
 
 pub async fn a_receipt_is_kept_and_the_status_stays(fixture: &Fixture) {

@@ -119,11 +119,11 @@ impl SendStore for Postgres {
         Ok(read::get::<i64>(read::only(&rows)?, "claims")? > 0)
     }
 
-    async fn note_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError> {
-        let Receipt { external_id, receipt, behind } = receipt;
+    async fn record_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError> {
+        let Receipt { external_id, receipt, later_receipts } = receipt;
         let params: Params =
-            &[&key.notification_id.0, &key.channel.as_str(), &external_id, &receipt, &behind];
-        Ok(self.execute(statement::NOTE_RECEIPT, params).await? > 0)
+            &[&key.notification_id.0, &key.channel.as_str(), &external_id, &receipt, &later_receipts];
+        Ok(self.execute(statement::RECORD_RECEIPT, params).await? > 0)
     }
 
     async fn renew_claims(&self, claims: Vec<ClaimId>, lease: Duration) -> Result<Vec<ClaimId>, StoreError> {

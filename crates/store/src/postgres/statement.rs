@@ -49,7 +49,7 @@ statements! {
     FAIL_ROW = "send/fail_row";
     INSERT_DUE = "send/insert_due";
     NEXT_DUE = "send/next_due";
-    NOTE_RECEIPT = "send/note_receipt";
+    RECORD_RECEIPT = "send/record_receipt";
     RECEIVE = "send/receive";
     RECEIVE_ROW = "send/receive_row";
     RECEIVE_SEND = "send/receive_send";

@@ -132,14 +132,14 @@ impl SendStore for Sqlite {
         .await
     }
 
-    async fn note_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError> {
+    async fn record_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError> {
         self.write(move |session, now| {
             let params = named_params! {
                 ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(),
                 ":external_id": receipt.external_id, ":receipt": receipt.receipt,
-                ":behind": json!(receipt.behind).to_string(), ":now": now,
+                ":later_receipts": json!(receipt.later_receipts).to_string(), ":now": now,
             };
-            Ok(session.change(statement::NOTE_RECEIPT, params)? > 0)
+            Ok(session.change(statement::RECORD_RECEIPT, params)? > 0)
         })
         .await
     }

@@ -48,7 +48,7 @@ statements! {
     INSERT_CLAIM = "send/insert_claim";
     INSERT_DUE = "send/insert_due";
     NEXT_DUE = "send/next_due";
-    NOTE_RECEIPT = "send/note_receipt";
+    RECORD_RECEIPT = "send/record_receipt";
     NOTIFICATION_OF = "send/notification_of";
     RECEIVE_NOTIFICATION = "send/receive_notification";
     RECEIVE_ROW = "send/receive_row";

@@ -6,4 +6,4 @@ SET receipt = :receipt, receipt_at = :now, external_id = :external_id
 WHERE notification_id = :notification_id AND channel = :channel
   AND (external_id IS NULL OR external_id = :external_id OR status = 'SENDING')
   AND (receipt IS NULL OR external_id <> :external_id
-       OR substr(receipt, 1, instr(receipt || ' ', ' ') - 1) NOT IN (SELECT value FROM json_each(:behind)))
+       OR substr(receipt, 1, instr(receipt || ' ', ' ') - 1) NOT IN (SELECT value FROM json_each(:later_receipts)))
