@@ -90,7 +90,7 @@ pub enum Devices {
     #[default]
     All,
     /// Others are done with by earlier attempts; whether one of them was told.
-    Rest { told: bool },
+    Remaining { any_sent: bool },
 }
 
 impl SendJob {
@@ -101,7 +101,7 @@ impl SendJob {
     }
 
     /// Leaves out what was declared dead since it was decided.
-    pub(crate) fn leave_out(&mut self, is_dead: impl Fn(&str) -> bool) {
+    pub(crate) fn remove_addresses(&mut self, is_dead: impl Fn(&str) -> bool) {
         if self.addresses().any(&is_dead) {
             self.address = self.addresses().filter(|address| !is_dead(address)).collect::<Vec<_>>().join(" ");
         }
@@ -175,7 +175,7 @@ impl Settlement {
     }
 
     /// Whether the attempt is kept: every one that was not a first success.
-    pub(crate) fn is_kept(&self) -> bool {
+    pub(crate) fn keeps_attempt(&self) -> bool {
         let is_first = self.job.attempt == 1 && self.job.history == History::default();
         self.attempted() && !(is_first && self.is_sent())
     }
@@ -205,7 +205,7 @@ impl Settlement {
 
     /// The addresses that are left, where some are done with and the send may go on. Where none is left nobody knows which to
     /// try again, and the address stays.
-    pub(crate) fn address_left(&self) -> Option<String> {
+    pub(crate) fn remaining_addresses(&self) -> Option<String> {
         if self.job.key.channel != Channel::Push || self.done.is_empty() || self.is_sent() {
             return None;
         }
@@ -237,7 +237,7 @@ impl Settlement {
 }
 
 /// What became of an address, as `send_address` has it: its outcome, the provider's id, and what went wrong.
-pub(crate) fn end_of(done: &AddressDone) -> (&'static str, Option<&str>, Option<&str>) {
+pub(crate) fn address_outcome(done: &AddressDone) -> (&'static str, Option<&str>, Option<&str>) {
     match &done.end {
         AddressEnd::Sent { external_id } => ("SENT", external_id.as_deref(), None),
         AddressEnd::Rejected { error } => ("REJECTED", None, Some(error)),

@@ -193,10 +193,12 @@ fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlem
 /// Who was told on one device was told, although the devices that were left for this attempt are gone, or it is too late for them.
 fn overall_outcome(job: &SendJob, outcome: &Outcome, done: &[AddressDone]) -> Outcome {
     match (job.devices, outcome) {
-        (Devices::Rest { told: true }, Outcome::Rejected { .. }) if !done.is_empty() => {
+        (Devices::Remaining { any_sent: true }, Outcome::Rejected { .. }) if !done.is_empty() => {
             Outcome::Sent { external_id: None }
         }
-        (Devices::Rest { told: true }, Outcome::Expired { .. }) => Outcome::Sent { external_id: None },
+        (Devices::Remaining { any_sent: true }, Outcome::Expired { .. }) => {
+            Outcome::Sent { external_id: None }
+        }
         _ => outcome.clone(),
     }
 }

@@ -159,7 +159,7 @@ pub async fn who_lost_the_claim_declares_nobody_dead(fixture: &Fixture) {
     assert_eq!(text(&fixture.send("a", job.key).await, "recipient_address"), "t1 t2");
 }
 
-pub async fn a_retry_knows_whether_another_device_was_told(fixture: &Fixture) {
+pub async fn a_retry_knows_whether_another_device_was_sent_to(fixture: &Fixture) {
     let job = pushing(fixture, "a", "t1 t2 t3").await;
     assert_eq!(job.devices, Devices::All);
     fixture.settle(vec![outcome(&job, DUE)]).await;
@@ -167,12 +167,12 @@ pub async fn a_retry_knows_whether_another_device_was_told(fixture: &Fixture) {
     assert_eq!(job.devices, Devices::All, "nothing is done with yet");
     fixture.settle(vec![done(&job, DUE, vec![rejected("t1")])]).await;
     let job = due_again(fixture).await;
-    assert_eq!(job.devices, Devices::Rest { told: false });
+    assert_eq!(job.devices, Devices::Remaining { any_sent: false });
     fixture.settle(vec![done(&job, SendState::Failed { code: EXHAUSTED }, vec![sent("t2")])]).await;
     let all = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
     fixture.store.replay(all, RerenderedTexts::new()).await.expect("the database is there");
     let job = due_again(fixture).await;
-    assert_eq!((job.attempt, job.devices), (1, Devices::Rest { told: true }));
+    assert_eq!((job.attempt, job.devices), (1, Devices::Remaining { any_sent: true }));
     // Its outcome is kept, too, although it is the first attempt again and to one device.
     fixture.settle(vec![done(&job, SENT, vec![sent("t3")])]).await;
     assert_eq!(addresses(fixture, "a", job.key).await.len(), 3);

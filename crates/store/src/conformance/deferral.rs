@@ -103,18 +103,18 @@ pub async fn who_lost_the_claim_writes_no_deferral(fixture: &Fixture) {
 pub async fn that_nobody_answered_is_known_to_the_next_attempt(fixture: &Fixture) {
     let job = fixture.sending("a", Email).await;
     let unanswered = History { unanswered: true, ..History::default() };
-    let silence = |job: &SendJob, state| Settlement {
+    let no_answer = |job: &SendJob, state| Settlement {
         outcome: OutcomeKind::Unknown,
         history: unanswered,
         ..outcome(job, state)
     };
-    assert!(fixture.settle(vec![silence(&job, DUE)]).await.is_empty());
+    assert!(fixture.settle(vec![no_answer(&job, DUE)]).await.is_empty());
     let again = due(fixture).await;
     assert_eq!((again.attempt, again.history), (2, unanswered));
     fixture.advance(super::given::LEASE * 2).await;
     let expired = fixture.store.expired_claims(10).await.expect("the database is there");
     assert_eq!(expired[0].jobs[0].history, unanswered, "who takes it over knows, too");
-    assert!(fixture.settle(vec![silence(&again, IN_DOUBT)]).await.is_empty());
+    assert!(fixture.settle(vec![no_answer(&again, IN_DOUBT)]).await.is_empty());
     let resent = fixture.store.resolve(job.key, Resolution::Resend, None, InstanceId(1)).await;
     assert_eq!(resent.expect("the database is there"), Resolved::Done);
     assert_eq!(due(fixture).await.history, unanswered);

@@ -188,7 +188,7 @@ macro_rules! for_each_check {
             address::an_address_that_is_done_with_twice_is_kept_once
             address::a_dead_address_is_known_from_then_on
             address::who_lost_the_claim_declares_nobody_dead
-            address::a_retry_knows_whether_another_device_was_told
+            address::a_retry_knows_whether_another_device_was_sent_to
             address::what_was_declared_dead_while_it_waited_is_left_out
             address::an_address_that_no_index_takes_is_not_kept_and_nothing_is_lost_by_it
             address_claim::the_first_that_asks_sends_and_the_others_wait_until_it_did

@@ -117,8 +117,8 @@ pub fn new_send(row: &Row, key: SendKey, event_id: EventId) -> Result<NewSend, S
 
 /// One that waited: others of its devices may be done with.
 pub fn due_job(row: &Row) -> Result<SendJob, StoreError> {
-    let told: Option<bool> = get(row, "told")?;
-    let devices = told.map_or(Devices::All, |told| Devices::Rest { told });
+    let any_sent: Option<bool> = get(row, "any_sent")?;
+    let devices = any_sent.map_or(Devices::All, |any_sent| Devices::Remaining { any_sent });
     Ok(SendJob { devices, ..started_job(row, ClaimId(get(row, "claim")?))? })
 }
 

@@ -67,15 +67,15 @@ impl SendStore for Postgres {
         let mut jobs: Vec<SendJob> = Vec::new();
         let seconds = lease.as_secs_f64();
         for lane in 0..=Priority::Low.lane() {
-            let rest = i64::try_from(limit - jobs.len()).unwrap_or(i64::MAX);
+            let remaining = i64::try_from(limit - jobs.len()).unwrap_or(i64::MAX);
             let lane = i16::try_from(lane).unwrap_or_default();
-            if rest == 0 {
+            if remaining == 0 {
                 break;
             }
             let channel = channel.as_str();
-            let params: Params = &[&channel, &lane, &rest, &instance.name, &seconds, &instance.id.0];
+            let params: Params = &[&channel, &lane, &remaining, &instance.name, &seconds, &instance.id.0];
             let mut due = transaction
-                .query(statement::TAKE_DUE, params)
+                .query(statement::CLAIM_DUE, params)
                 .await?
                 .iter()
                 .map(|row| Ok((read::get::<Timestamp>(row, "due_at")?, read::due_job(row)?)))
@@ -83,7 +83,7 @@ impl SendStore for Postgres {
             due.sort_by_key(|(due_at, job)| (*due_at, job.key));
             jobs.extend(due.into_iter().map(|(_, job)| job));
         }
-        leave_out_dead(&transaction, &mut jobs).await?;
+        remove_dead_addresses(&transaction, &mut jobs).await?;
         transaction.commit().await?;
         Ok(jobs)
     }
@@ -307,7 +307,7 @@ async fn retry_raced(
 }
 
 /// What was declared dead while it waited is not sent to.
-async fn leave_out_dead(transaction: &Transaction, jobs: &mut [SendJob]) -> Result<(), StoreError> {
+async fn remove_dead_addresses(transaction: &Transaction, jobs: &mut [SendJob]) -> Result<(), StoreError> {
     if jobs.is_empty() {
         return Ok(());
     }
@@ -319,7 +319,7 @@ async fn leave_out_dead(transaction: &Transaction, jobs: &mut [SendJob]) -> Resu
     let dead: HashSet<String> =
         rows.iter().map(|row| read::get(row, "address")).collect::<Result<_, StoreError>>()?;
     for job in jobs {
-        job.leave_out(|address| dead.contains(address));
+        job.remove_addresses(|address| dead.contains(address));
     }
     Ok(())
 }

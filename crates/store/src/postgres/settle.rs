@@ -10,7 +10,7 @@ use campanile_domain::time::Timestamp;
 use super::outbox::columns;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, statement};
-use crate::send::end_of;
+use crate::send::address_outcome;
 use crate::{Capture, ClaimId, DeadLetter, InstanceId, Settled, Settlement, StoreError};
 
 pub async fn settle(
@@ -74,7 +74,7 @@ async fn write_outcomes(
                 &column(&ordered, |s| s.provider.as_str()),
                 &column(&ordered, Settlement::external_id),
                 &column(&ordered, Settlement::last_error),
-                &column(&ordered, Settlement::address_left),
+                &column(&ordered, Settlement::remaining_addresses),
                 &column(&ordered, |s| s.attempted_at),
                 &instance.0,
             ],
@@ -124,7 +124,7 @@ async fn write_history(transaction: &Transaction, held: &[&Settlement]) -> Resul
 }
 
 async fn write_attempts(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
-    let kept: Vec<&Settlement> = held.iter().filter(|s| s.is_kept()).copied().collect();
+    let kept: Vec<&Settlement> = held.iter().filter(|s| s.keeps_attempt()).copied().collect();
     if kept.is_empty() {
         return Ok(());
     }
@@ -172,7 +172,7 @@ async fn write_addresses(transaction: &Transaction, held: &[&Settlement]) -> Res
     if done.is_empty() {
         return Ok(());
     }
-    let ends: Vec<_> = done.iter().map(|(_, done)| end_of(done)).collect();
+    let ends: Vec<_> = done.iter().map(|(_, done)| address_outcome(done)).collect();
     let (ids, channels) = columns(done.iter().map(|(key, _)| *key));
     let params: Params = &[
         &ids,

@@ -54,7 +54,7 @@ statements! {
     RECEIVE_ROW = "send/receive_row";
     RECEIVE_SEND = "send/receive_send";
     RENEW_CLAIM = "send/renew_claim";
-    TAKE_DUE = "send/take_due";
+    CLAIM_DUE = "send/claim_due";
 
     INSERT_ATTEMPT = "settle/insert_attempt";
     INSERT_CAPTURED = "settle/insert_captured";

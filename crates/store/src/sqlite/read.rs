@@ -166,8 +166,8 @@ impl<'r> InOrder<'r> {
 
 /// One that waited: others of its devices may be done with.
 pub fn due_job(row: &Row, claim: ClaimId) -> Result<SendJob, StoreError> {
-    let told: Option<bool> = row.get("told")?;
-    let devices = told.map_or(Devices::All, |told| Devices::Rest { told });
+    let any_sent: Option<bool> = row.get("any_sent")?;
+    let devices = any_sent.map_or(Devices::All, |any_sent| Devices::Remaining { any_sent });
     Ok(SendJob { devices, ..started_job(row, claim)? })
 }
 

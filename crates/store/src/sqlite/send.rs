@@ -60,14 +60,14 @@ impl SendStore for Sqlite {
                     ":channel": channel.as_str(), ":lane": lane, ":now": now, ":limit": limit - jobs.len(),
                 };
                 let mut due: Vec<(String, String)> =
-                    session.all(statement::TAKE_DUE, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
+                    session.all(statement::CLAIM_DUE, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
                 due.sort_unstable();
                 for (_, notification_id) in due {
                     jobs.extend(start(session, &notification_id, channel, claim, instance.id)?);
                 }
             }
             fill_claim(session, claim, &jobs)?;
-            leave_out_dead(session, &mut jobs)?;
+            remove_dead_addresses(session, &mut jobs)?;
             Ok(jobs)
         })
         .await
@@ -200,7 +200,7 @@ fn open_claim(session: &Session, now: &str, instance: &str, lease: Duration) -> 
 }
 
 /// What was declared dead while it waited is not sent to.
-fn leave_out_dead(session: &Session, jobs: &mut [SendJob]) -> Result<(), StoreError> {
+fn remove_dead_addresses(session: &Session, jobs: &mut [SendJob]) -> Result<(), StoreError> {
     if jobs.is_empty() {
         return Ok(());
     }
@@ -214,7 +214,7 @@ fn leave_out_dead(session: &Session, jobs: &mut [SendJob]) -> Result<(), StoreEr
         .into_iter()
         .collect();
     for job in jobs {
-        job.leave_out(|address| dead.contains(address));
+        job.remove_addresses(|address| dead.contains(address));
     }
     Ok(())
 }
@@ -303,7 +303,7 @@ impl ReceiveBatch<'_, '_> {
         });
         match status {
             SendStatus::Sending => into.jobs.push(job),
-            SendStatus::Due => wait(session, &job, now)?,
+            SendStatus::Due => insert_due(session, &job, now)?,
             SendStatus::Sent => into.sent += 1,
             SendStatus::Failed | SendStatus::InDoubt | SendStatus::Cancelled => {}
         }
@@ -385,7 +385,7 @@ fn notification_of(
     session.first(statement::NOTIFICATION_OF, params, |row| Ok(row.get(0)?))
 }
 
-pub fn wait(session: &Session, job: &SendJob, due_at: &str) -> Result<(), StoreError> {
+pub fn insert_due(session: &Session, job: &SendJob, due_at: &str) -> Result<(), StoreError> {
     session
         .change(
             statement::INSERT_DUE,

@@ -6,10 +6,10 @@ use campanile_domain::send::SendState;
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::named_params;
 
-use super::send::wait;
+use super::send::insert_due;
 use super::session::Session;
 use super::statement;
-use crate::send::end_of;
+use crate::send::address_outcome;
 use crate::{Capture, DeadLetter, InstanceId, Settlement, StoreError};
 
 /// Answers whether the claim still held.
@@ -27,7 +27,7 @@ pub fn settle(
             ":status": settlement.state.status().as_str(), ":attempt_count": settlement.attempts(),
             ":attempted": settlement.attempted(), ":provider": settlement.provider, ":external_id": settlement.external_id(),
             ":last_error": settlement.last_error(), ":sent_at": sent_at, ":notification_id": notification_id.to_string(),
-            ":channel": channel.as_str(), ":lease": job.claim.0, ":recipient_address": settlement.address_left(),
+            ":channel": channel.as_str(), ":lease": job.claim.0, ":recipient_address": settlement.remaining_addresses(),
             ":attempted_at": settlement.attempted_at.map(Timestamp::as_millisecond), ":instance": instance.0,
         },
     )?;
@@ -35,7 +35,7 @@ pub fn settle(
         return Ok(false);
     }
     if let SendState::Due { at } = &settlement.state {
-        wait(session, job, &time::to_text(*at))?;
+        insert_due(session, job, &time::to_text(*at))?;
     }
     if let Some(history) = settlement.new_history() {
         let deferral = history.deferral;
@@ -48,7 +48,7 @@ pub fn settle(
             },
         )?;
     }
-    if settlement.is_kept() {
+    if settlement.keeps_attempt() {
         session.change(statement::INSERT_ATTEMPT,
             named_params! {
                 ":notification_id": notification_id.to_string(), ":channel": channel.as_str(), ":at": now,
@@ -79,7 +79,7 @@ pub fn settle(
 fn write_addresses(session: &Session, now: &str, settlement: &Settlement) -> Result<(), StoreError> {
     let SendKey { notification_id, channel } = settlement.job.key;
     for done in settlement.addresses() {
-        let (outcome, external_id, error) = end_of(done);
+        let (outcome, external_id, error) = address_outcome(done);
         let params = named_params! {
             ":notification_id": notification_id.to_string(), ":channel": channel.as_str(), ":address": done.address,
             ":outcome": outcome, ":external_id": external_id, ":error": error, ":at": now,

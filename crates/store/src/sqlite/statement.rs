@@ -56,7 +56,7 @@ statements! {
     RENEW_CLAIM = "send/renew_claim";
     SEND_JOB = "send/send_job";
     START_SEND = "send/start_send";
-    TAKE_DUE = "send/take_due";
+    CLAIM_DUE = "send/claim_due";
 
     INSERT_ATTEMPT = "settle/insert_attempt";
     INSERT_CAPTURED = "settle/insert_captured";

@@ -38,7 +38,7 @@ fn due(state: &State) -> Option<usize> {
     state.database.sends.iter().position(|send| send.status == Status::Due)
 }
 
-/// `take_due.sql`.
+/// `claim_due.sql`.
 pub fn claim_due(state: &mut State, i: usize, haste: Haste) {
     let send = due(state).expect("a send is due");
     receive::start(state, i, send, haste);

@@ -43,7 +43,7 @@ const INDEXES: &[(&str, &str)] = &[
     ("fan_out/claim_continuing", "event_outbox_continuing"),
     ("fan_out/claim_by_ids", "event_outbox_pkey"),
     ("outbox/claim_chunk", "publish_chunk_order"),
-    ("send/take_due", "send_due_pkey"),
+    ("send/claim_due", "send_due_pkey"),
     ("send/next_due", "send_due_pkey"),
     ("send/expired_claims", "send_claim_expiry"),
     ("event/open_events", "event_outbox_open"),

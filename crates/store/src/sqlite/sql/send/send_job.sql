@@ -5,7 +5,7 @@ SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type,
        CASE WHEN s.channel = 'PUSH' AND s.recipient_address <> o.recipient_address THEN
            EXISTS (SELECT 1 FROM send_address a
                    WHERE a.notification_id = s.notification_id AND a.channel = s.channel AND a.outcome = 'SENT')
-       END AS told
+       END AS any_sent
 FROM send s
 JOIN outbox o ON o.notification_id = s.notification_id AND o.channel = s.channel
 JOIN event_outbox e ON e.event_id = o.event_id

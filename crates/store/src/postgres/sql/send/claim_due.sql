@@ -28,7 +28,7 @@ SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type,
        CASE WHEN started.channel = 'PUSH' AND started.recipient_address <> o.recipient_address THEN
            EXISTS (SELECT 1 FROM campanile.send_address a
                    WHERE a.notification_id = o.notification_id AND a.channel = o.channel AND a.outcome = 'SENT')
-       END AS told
+       END AS any_sent
 FROM started
 JOIN campanile.outbox o ON o.notification_id = started.notification_id AND o.channel = started.channel
 JOIN campanile.event_outbox e ON e.event_id = o.event_id
