@@ -129,7 +129,8 @@ async fn what_is_old_is_forgotten_but_for_its_id() {
     let captured = world.captured().await;
     world.test_database.advance(11 * DAY).await;
     // As if the engine had been up for all these days: a clock that jumps deletes nothing.
-    let horizon = "INSERT INTO retain_horizon (id, horizon, moves) VALUES (1, '9000-01-01T00:00:00.000Z', 0)
+    let horizon =
+        "INSERT INTO retain_horizon (id, horizon, version) VALUES (1, '9000-01-01T00:00:00.000Z', 0)
                    ON CONFLICT DO UPDATE SET horizon = excluded.horizon";
     world.test_database.execute(horizon).await;
     let old = EventId::new("old").unwrap();

@@ -20,16 +20,16 @@ pub struct Retained {
 pub struct Horizon {
     pub before: Timestamp,
     /// How often it was moved: who knows the last number may move it.
-    pub moves: i64,
+    pub version: i64,
 }
 
 /// It follows the clock, by at most `by`, and never goes back.
-pub(crate) fn moved(stored: Timestamp, now: Timestamp, age: Duration, by: Duration) -> Timestamp {
+pub(crate) fn advanced_horizon(stored: Timestamp, now: Timestamp, age: Duration, by: Duration) -> Timestamp {
     stored.max(time::earlier(now, age).min(time::later(stored, by)))
 }
 
 /// What may go by it: if the clock was ahead once, the horizon is ahead as well.
-pub(crate) fn before(stored: Timestamp, now: Timestamp, age: Duration) -> Timestamp {
+pub(crate) fn effective_horizon(stored: Timestamp, now: Timestamp, age: Duration) -> Timestamp {
     stored.min(time::earlier(now, age))
 }
 
@@ -40,7 +40,7 @@ pub trait RetainStore {
     async fn move_horizon(
         &self,
         age: Duration,
-        seen: Option<i64>,
+        known_version: Option<i64>,
         by: Duration,
     ) -> Result<Option<Horizon>, StoreError>;
 
@@ -65,12 +65,12 @@ mod tests {
     fn the_horizon_follows_the_clock_and_no_jump_of_it() {
         let stored = at("2026-01-01T00:00:00Z");
         let age = 30 * DAY;
-        let moved = |now: &str, by| moved(stored, at(now), age, by);
+        let moved = |now: &str, by| advanced_horizon(stored, at(now), age, by);
         assert_eq!(moved("2026-02-01T00:00:00Z", 2 * DAY), at("2026-01-02T00:00:00Z"));
         assert_eq!(moved("2036-02-01T00:00:00Z", 2 * DAY), at("2026-01-03T00:00:00Z"));
         assert_eq!(moved("2036-02-01T00:00:00Z", Duration::ZERO), stored);
         assert_eq!(moved("2016-02-01T00:00:00Z", 2 * DAY), stored, "it never goes back");
-        assert_eq!(before(stored, at("2016-01-31T00:00:00Z"), age), at("2016-01-01T00:00:00Z"));
-        assert_eq!(before(stored, at("2036-02-01T00:00:00Z"), age), stored);
+        assert_eq!(effective_horizon(stored, at("2016-01-31T00:00:00Z"), age), at("2016-01-01T00:00:00Z"));
+        assert_eq!(effective_horizon(stored, at("2036-02-01T00:00:00Z"), age), stored);
     }
 }

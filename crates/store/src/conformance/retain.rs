@@ -361,8 +361,8 @@ pub async fn an_event_that_was_brought_back_stays(fixture: &Fixture) {
 const DAY: Duration = Duration::from_hours(24);
 
 /// Moves the horizon as an instance that has seen it and was up for this time.
-async fn move_horizon(fixture: &Fixture, seen: Option<i64>, by: Duration) -> Option<Horizon> {
-    fixture.store.move_horizon(30 * DAY, seen, by).await.expect("the database is there")
+async fn move_horizon(fixture: &Fixture, known_version: Option<i64>, by: Duration) -> Option<Horizon> {
+    fixture.store.move_horizon(30 * DAY, known_version, by).await.expect("the database is there")
 }
 
 pub async fn a_clock_that_jumps_ahead_deletes_nothing(fixture: &Fixture) {
@@ -372,15 +372,15 @@ pub async fn a_clock_that_jumps_ahead_deletes_nothing(fixture: &Fixture) {
     fixture.advance(3_650 * DAY).await;
     let first = move_horizon(fixture, None, 100 * DAY).await.expect("there is a row");
     assert!(between(first.before, arrived) < DAY && first.before <= arrived, "by the row, not by the clock");
-    let horizon = move_horizon(fixture, Some(first.moves), 2 * DAY).await.expect("there is a row");
+    let horizon = move_horizon(fixture, Some(first.version), 2 * DAY).await.expect("there is a row");
     assert_eq!(between(first.before, horizon.before), 2 * DAY);
-    assert_eq!(horizon.moves, first.moves + 1);
+    assert_eq!(horizon.version, first.version + 1);
     assert_eq!(
         move_horizon(fixture, None, 2 * DAY).await,
         Some(horizon),
         "who has not seen it moves nothing"
     );
-    let late = move_horizon(fixture, Some(first.moves), 2 * DAY).await;
+    let late = move_horizon(fixture, Some(first.version), 2 * DAY).await;
     assert_eq!(late, Some(horizon), "nor does who comes behind another");
     assert_eq!(fixture.store.retain(first.before, 0, 1_000).await.expect("it is there").rows, 0);
     assert!(is_there(fixture, "a").await);
@@ -393,7 +393,7 @@ pub async fn the_horizon_follows_a_clock_that_is_right(fixture: &Fixture) {
     let mut horizon = move_horizon(fixture, None, DAY).await.expect("there is a row");
     for _ in 0..40 {
         fixture.advance(DAY).await;
-        let moved = move_horizon(fixture, Some(horizon.moves), 2 * DAY).await.expect("there is a row");
+        let moved = move_horizon(fixture, Some(horizon.version), 2 * DAY).await.expect("there is a row");
         assert!(moved.before >= horizon.before, "it never goes back");
         horizon = moved;
     }

@@ -9,18 +9,18 @@ use tokio_postgres::Row;
 use super::outbox::columns;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, statement};
-use crate::retain::{before, moved};
+use crate::retain::{advanced_horizon, effective_horizon};
 use crate::{Horizon, RetainStore, Retained, StoreError};
 
 /// How many events one call looks at. They come by arrival, so that behind as many young ones there is nothing old.
-const EVENTS_AT_ONCE: i64 = 1_000;
+const MAX_PAGE_EVENTS: i64 = 1_000;
 
 #[async_trait]
 impl RetainStore for Postgres {
     async fn move_horizon(
         &self,
         age: Duration,
-        seen: Option<i64>,
+        known_version: Option<i64>,
         by: Duration,
     ) -> Result<Option<Horizon>, StoreError> {
         let mut rows = self.query(statement::READ_HORIZON, &[]).await?;
@@ -30,15 +30,15 @@ impl RetainStore for Postgres {
         }
         let Some(row) = rows.first() else { return Ok(None) };
         let (mut stored, now): (Timestamp, Timestamp) = (read::get(row, "horizon")?, read::get(row, "now")?);
-        let mut moves: i64 = read::get(row, "moves")?;
-        if seen == Some(moves) {
-            let further = moved(stored, now, age, by);
+        let mut version: i64 = read::get(row, "version")?;
+        if known_version == Some(version) {
+            let advanced = advanced_horizon(stored, now, age, by);
             // Who lost against another goes by what it read.
-            if self.execute(statement::MOVE_HORIZON, &[&further, &moves]).await? > 0 {
-                (stored, moves) = (further, moves + 1);
+            if self.execute(statement::MOVE_HORIZON, &[&advanced, &version]).await? > 0 {
+                (stored, version) = (advanced, version + 1);
             }
         }
-        Ok(Some(Horizon { before: before(stored, now, age), moves }))
+        Ok(Some(Horizon { before: effective_horizon(stored, now, age), version }))
     }
 
     async fn retain(&self, before: Timestamp, after: i64, limit: usize) -> Result<Retained, StoreError> {
@@ -48,7 +48,7 @@ impl RetainStore for Postgres {
             // Another instance is at it.
             return Ok(Retained::default());
         }
-        let mut budget = Budget { spent: 0, limit: limit.max(1) as u64, enough: false };
+        let mut budget = Budget { spent: 0, limit: limit.max(1) as u64, stop: false };
         let next = retain(&transaction, before, after, &mut budget).await?;
         transaction.commit().await?;
         Ok(Retained { rows: budget.spent, next })
@@ -60,7 +60,7 @@ struct Budget {
     spent: u64,
     limit: u64,
     /// Nothing more in this call, whatever is left.
-    enough: bool,
+    stop: bool,
 }
 
 impl Budget {
@@ -69,7 +69,7 @@ impl Budget {
     }
 
     fn is_spent(&self) -> bool {
-        self.enough || self.left() == 0
+        self.stop || self.left() == 0
     }
 }
 
@@ -80,7 +80,7 @@ async fn retain(
     after: i64,
     budget: &mut Budget,
 ) -> Result<Option<i64>, StoreError> {
-    let events = transaction.query(statement::RETAIN_PAGE, &[&before, &after, &EVENTS_AT_ONCE]).await?;
+    let events = transaction.query(statement::RETAIN_PAGE, &[&before, &after, &MAX_PAGE_EVENTS]).await?;
     let is = |row: &Row, column: &str| read::get::<bool>(row, column);
     let (mut passed, mut any_old) = (after, false);
     for event in &events {
@@ -91,7 +91,7 @@ async fn retain(
         }
         passed = id;
     }
-    if any_old && i64::try_from(events.len()) == Ok(EVENTS_AT_ONCE) {
+    if any_old && i64::try_from(events.len()) == Ok(MAX_PAGE_EVENTS) {
         return Ok(Some(passed));
     }
     for sql in [statement::DELETE_OLD_CAPTURED, statement::DELETE_DEAD_LETTERS_WITHOUT_EVENT] {
@@ -113,7 +113,7 @@ async fn delete_event(transaction: &Transaction, id: i64, budget: &mut Budget) -
     for sql in [
         statement::DELETE_CAPTURED_OF,
         statement::DELETE_DEAD_LETTERS_OF,
-        statement::DELETE_SHARED_OF,
+        statement::DELETE_EVENT_NOTIFICATIONS_OF,
         statement::DELETE_SEND_ONCE_OF,
     ] {
         budget.spent += transaction.execute(sql, &[&id, &budget.left()]).await?;
@@ -122,7 +122,7 @@ async fn delete_event(transaction: &Transaction, id: i64, budget: &mut Budget) -
         }
     }
     remember(transaction, id).await?;
-    transaction.execute(statement::FORGET_DECISIONS, &[&id]).await?;
+    transaction.execute(statement::CLEAR_DECISIONS, &[&id]).await?;
     budget.spent += transaction.execute(statement::DELETE_CANCEL, &[&id]).await?;
     budget.spent += transaction.execute(statement::DELETE_EVENT, &[&id]).await?;
     Ok(true)
@@ -131,9 +131,9 @@ async fn delete_event(transaction: &Transaction, id: i64, budget: &mut Budget) -
 /// Rows that nobody will touch again, each with its send, and with its notification if it is the last of it. A row has four rows
 /// at most that are deleted with it, besides its attempts and addresses.
 async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) -> Result<(), StoreError> {
-    const ROWS_OF_ONE: i64 = 4;
-    let limit = (budget.left() / ROWS_OF_ONE).max(1);
-    let rows = transaction.query(statement::ROWS_DONE_WITH, &[&id, &limit]).await?;
+    const MAX_DELETED_PER_ROW: i64 = 4;
+    let limit = (budget.left() / MAX_DELETED_PER_ROW).max(1);
+    let rows = transaction.query(statement::FINAL_ROWS, &[&id, &limit]).await?;
     if rows.is_empty() {
         return Ok(());
     }
@@ -151,14 +151,14 @@ async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) ->
     budget.spent += transaction.execute(statement::DELETE_NOTIFICATION, &[&ids]).await?;
     if i64::try_from(rows.len()) == Ok(limit) {
         // There may be more of them, and the next call finds out.
-        budget.enough = true;
+        budget.stop = true;
     }
     Ok(())
 }
 
 /// The id of an event is never forgotten, nor what its body was if that could be read.
 async fn remember(transaction: &Transaction, id: i64) -> Result<(), StoreError> {
-    let rows = transaction.query(statement::FORGOTTEN_EVENT, &[&id]).await?;
+    let rows = transaction.query(statement::EVENT_WITHOUT_PROCESSED, &[&id]).await?;
     let Some(row) = rows.first() else { return Ok(()) };
     let hash = read::body_hash(row);
     transaction.execute(statement::REMEMBER_EVENT, &[&id, &hash.as_str()]).await.map(drop)

@@ -8,29 +8,30 @@ use rusqlite::named_params;
 
 use super::session::Session;
 use super::{Sqlite, read, statement};
-use crate::retain::{before, moved};
+use crate::retain::{advanced_horizon, effective_horizon};
 use crate::{Horizon, RetainStore, Retained, StoreError};
 
 /// How many events one call looks at. They come by arrival, so that behind as many young ones there is nothing old.
-const EVENTS_AT_ONCE: usize = 1_000;
+const MAX_PAGE_EVENTS: usize = 1_000;
 
 #[async_trait]
 impl RetainStore for Sqlite {
     async fn move_horizon(
         &self,
         age: Duration,
-        seen: Option<i64>,
+        known_version: Option<i64>,
         by: Duration,
     ) -> Result<Option<Horizon>, StoreError> {
         let now = self.clock();
         self.write(move |session, _| {
-            let Some((mut stored, mut moves)) = horizon(session)? else { return Ok(None) };
-            if seen == Some(moves) {
-                stored = moved(stored, now, age, by);
-                let params = named_params! { ":horizon": time::to_text(stored), ":moves": moves };
-                moves += i64::try_from(session.change(statement::MOVE_HORIZON, params)?).unwrap_or_default();
+            let Some((mut stored, mut version)) = horizon(session)? else { return Ok(None) };
+            if known_version == Some(version) {
+                stored = advanced_horizon(stored, now, age, by);
+                let params = named_params! { ":horizon": time::to_text(stored), ":version": version };
+                version +=
+                    i64::try_from(session.change(statement::MOVE_HORIZON, params)?).unwrap_or_default();
             }
-            Ok(Some(Horizon { before: before(stored, now, age), moves }))
+            Ok(Some(Horizon { before: effective_horizon(stored, now, age), version }))
         })
         .await
     }
@@ -49,7 +50,7 @@ impl RetainStore for Sqlite {
 fn horizon(session: &Session) -> Result<Option<(Timestamp, i64)>, StoreError> {
     let read = || {
         session.first(statement::READ_HORIZON, named_params! {}, |row| {
-            Ok((read::maybe_time(row, "horizon")?.unwrap_or_default(), row.get("moves")?))
+            Ok((read::maybe_time(row, "horizon")?.unwrap_or_default(), row.get("version")?))
         })
     };
     if let Some(found) = read()? {
@@ -83,7 +84,7 @@ fn retain(
     after: i64,
     budget: &mut Budget,
 ) -> Result<Option<i64>, StoreError> {
-    let params = named_params! { ":before": before, ":after": after, ":limit": EVENTS_AT_ONCE };
+    let params = named_params! { ":before": before, ":after": after, ":limit": MAX_PAGE_EVENTS };
     let events = session.all(statement::RETAIN_PAGE, params, |row| {
         Ok((row.get::<_, i64>("id")?, row.get::<_, bool>("is_old")?, row.get::<_, bool>("is_closed")?))
     })?;
@@ -94,7 +95,7 @@ fn retain(
         }
         passed = *id;
     }
-    if events.len() == EVENTS_AT_ONCE && events.iter().any(|(_, is_old, _)| *is_old) {
+    if events.len() == MAX_PAGE_EVENTS && events.iter().any(|(_, is_old, _)| *is_old) {
         return Ok(Some(passed));
     }
     for sql in [statement::DELETE_OLD_CAPTURED, statement::DELETE_DEAD_LETTERS_WITHOUT_EVENT] {
@@ -118,7 +119,7 @@ fn delete_event(session: &Session, now: &str, id: i64, budget: &mut Budget) -> R
     for sql in [
         statement::DELETE_CAPTURED_OF,
         statement::DELETE_DEAD_LETTERS_OF,
-        statement::DELETE_SHARED_OF,
+        statement::DELETE_EVENT_NOTIFICATIONS_OF,
         statement::DELETE_SEND_ONCE_OF,
     ] {
         let params = named_params! { ":id": id, ":limit": budget.left() };
@@ -128,7 +129,7 @@ fn delete_event(session: &Session, now: &str, id: i64, budget: &mut Budget) -> R
         }
     }
     remember(session, now, id)?;
-    session.change(statement::FORGET_DECISIONS, this_event)?;
+    session.change(statement::CLEAR_DECISIONS, this_event)?;
     budget.spent += session.change(statement::DELETE_CANCEL, this_event)?;
     budget.spent += session.change(statement::DELETE_EVENT, this_event)?;
     Ok(true)
@@ -137,7 +138,7 @@ fn delete_event(session: &Session, now: &str, id: i64, budget: &mut Budget) -> R
 /// Rows that nobody will touch again, each with its send, and with its notification if it is the last of it.
 fn delete_rows(session: &Session, id: i64, budget: &mut Budget) -> Result<(), StoreError> {
     let params = named_params! { ":id": id, ":limit": budget.left() };
-    let rows = session.all(statement::ROWS_DONE_WITH, params, |row| {
+    let rows = session.all(statement::FINAL_ROWS, params, |row| {
         Ok((row.get::<_, String>("notification_id")?, row.get::<_, String>("channel")?))
     })?;
     for (notification_id, channel) in rows {
@@ -162,7 +163,7 @@ fn delete_rows(session: &Session, id: i64, budget: &mut Budget) -> Result<(), St
 /// The id of an event is never forgotten, nor what its body was if that could be read.
 fn remember(session: &Session, now: &str, id: i64) -> Result<(), StoreError> {
     let params = named_params! { ":id": id };
-    let hash = session.first(statement::FORGOTTEN_EVENT, params, |row| Ok(read::body_hash(row)))?;
+    let hash = session.first(statement::EVENT_WITHOUT_PROCESSED, params, |row| Ok(read::body_hash(row)))?;
     let Some(hash) = hash else { return Ok(()) };
     let params = named_params! { ":id": id, ":body_hash": hash.as_str(), ":now": now };
     session.change(statement::REMEMBER_EVENT, params).map(drop)

@@ -114,15 +114,15 @@ statements! {
     DELETE_ROW = "retain/delete_row";
     DELETE_SEND = "retain/delete_send";
     DELETE_SEND_ADDRESSES = "retain/delete_send_addresses";
-    DELETE_SHARED_OF = "retain/delete_shared_of";
+    DELETE_EVENT_NOTIFICATIONS_OF = "retain/delete_event_notifications_of";
     DELETE_DEAD_LETTERS_WITHOUT_EVENT = "retain/delete_dead_letters_without_event";
-    FORGET_DECISIONS = "retain/forget_decisions";
-    FORGOTTEN_EVENT = "retain/forgotten_event";
+    CLEAR_DECISIONS = "retain/clear_decisions";
+    EVENT_WITHOUT_PROCESSED = "retain/event_without_processed";
     MOVE_HORIZON = "retain/move_horizon";
     READ_HORIZON = "retain/read_horizon";
     REMEMBER_EVENT = "retain/remember_event";
     RETAIN_PAGE = "retain/retain_page";
-    ROWS_DONE_WITH = "retain/rows_done_with";
+    FINAL_ROWS = "retain/final_rows";
     ROWS_LEFT = "retain/rows_left";
 
     ACQUIRE_LEASE = "lease/acquire_lease";

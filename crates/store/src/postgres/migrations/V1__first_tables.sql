@@ -544,5 +544,5 @@ CREATE TABLE campanile.retain_horizon (
     id      smallint PRIMARY KEY CHECK (id = 1),
     horizon timestamptz NOT NULL,
     -- Rises with each move, so that only one of several instances moves it.
-    moves   bigint NOT NULL
+    version bigint NOT NULL
 );

@@ -508,5 +508,5 @@ CREATE TABLE retain_horizon (
     id      INTEGER PRIMARY KEY CHECK (id = 1),
     horizon TEXT NOT NULL,
     -- Rises with each move, so that only one of several instances moves it.
-    moves   INTEGER NOT NULL
+    version INTEGER NOT NULL
 );

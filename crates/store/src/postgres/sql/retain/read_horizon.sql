@@ -1,2 +1,2 @@
 -- The horizon, and what time it is: one row at most. Primary key.
-SELECT horizon, moves, campanile.now() AS now FROM campanile.retain_horizon WHERE id = 1
+SELECT horizon, version, campanile.now() AS now FROM campanile.retain_horizon WHERE id = 1

@@ -1,2 +1,2 @@
 -- Moves the horizon, unless somebody else has looked at it meanwhile. Primary key.
-UPDATE retain_horizon SET horizon = :horizon, moves = moves + 1 WHERE id = 1 AND moves = :moves
+UPDATE retain_horizon SET horizon = :horizon, version = version + 1 WHERE id = 1 AND version = :version

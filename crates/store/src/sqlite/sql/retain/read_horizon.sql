@@ -1,2 +1,2 @@
 -- The horizon: one row at most. Primary key.
-SELECT horizon, moves FROM retain_horizon WHERE id = 1
+SELECT horizon, version FROM retain_horizon WHERE id = 1
