@@ -178,7 +178,7 @@ impl FanOutStep {
     }
 
     /// What is remembered of the event; nothing new of one that is known.
-    pub(crate) fn remembered(&self) -> Option<(ProcessedStatus, Cow<'_, Summary>)> {
+    pub(crate) fn processed_record(&self) -> Option<(ProcessedStatus, Cow<'_, Summary>)> {
         let nobody = || Cow::Owned(Summary::default());
         match &self.step {
             Step::Finished(summary) | Step::Stopped { summary, .. } => {

@@ -16,31 +16,31 @@ use crate::fan_out::NextState;
 use crate::{Chunk, ChunkId, DeadLetter, FanOutCommit, FanOutStep, NewChunk, StoreError};
 
 /// So many rows of a large event are tried without a look at who has one already, since hardly ever anybody has.
-const WORTH_A_TRY: usize = 200;
+const OPTIMISTIC_INSERT_ROWS: usize = 200;
 
 type Params<'a> = Vec<&'a (dyn ToSql + Sync)>;
 
 /// What was ever written of the events of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
+pub enum ExistingRows {
     /// Nothing, of none of these several: no key needs to be searched before it is inserted.
-    Nothing,
+    None,
     /// Of some of them something: a decision that failed, or a part of the rows. And of one that is alone nothing is taken for granted, so
     /// that bisecting a batch ends.
-    Something,
+    Possible,
 }
 
-impl Known {
-    fn choose(self, with_what_is_there: &'static str, plain: &'static str) -> &'static str {
+impl ExistingRows {
+    fn choose(self, upsert: &'static str, insert_only: &'static str) -> &'static str {
         match self {
-            Known::Nothing => plain,
-            Known::Something => with_what_is_there,
+            ExistingRows::None => insert_only,
+            ExistingRows::Possible => upsert,
         }
     }
 
     /// What was thought to be new is not: the batch is bisected until that event is alone.
     fn failed(self, client: &Object, error: &tokio_postgres::Error) -> StoreError {
-        if self == Known::Nothing && error.code() == Some(&SqlState::UNIQUE_VIOLATION) {
+        if self == ExistingRows::None && error.code() == Some(&SqlState::UNIQUE_VIOLATION) {
             return StoreError::Refused("rows of one of the events already exist".to_owned());
         }
         super::failed(client, error)
@@ -52,20 +52,20 @@ pub async fn write(
     transaction: Transaction,
     commit: FanOutCommit,
     cursors: &HashMap<i64, String>,
-    known: Known,
+    existing: ExistingRows,
 ) -> Result<Vec<Chunk>, StoreError> {
     let FanOutCommit { instance, steps, chunks, failed_rows, lease } = commit;
-    let finished = Finished::new(&steps, cursors);
-    let processed = Processed::new(&steps);
-    let shared = Shared::new(&steps);
-    let new_chunks = NewChunks::new(&chunks);
+    let finished = EventColumns::new(&steps, cursors);
+    let processed = ProcessedColumns::new(&steps);
+    let shared = SharedColumns::new(&steps);
+    let new_chunks = ChunkColumns::new(&chunks);
     let seconds = lease.as_secs_f64();
     let [finish, remember, share, insert_chunk] = prepare(
         &transaction,
         [
             statement::FINISH_EVENT,
-            known.choose(statement::WRITE_PROCESSED, statement::INSERT_NEW_PROCESSED),
-            known.choose(statement::INSERT_EVENT_NOTIFICATION, statement::INSERT_NEW_EVENT_NOTIFICATION),
+            existing.choose(statement::WRITE_PROCESSED, statement::INSERT_NEW_PROCESSED),
+            existing.choose(statement::INSERT_EVENT_NOTIFICATION, statement::INSERT_NEW_EVENT_NOTIFICATION),
             statement::INSERT_CHUNK,
         ],
     )
@@ -73,7 +73,7 @@ pub async fn write(
     let (finish_params, processed_params) = (finished.params(), processed.params(&instance));
     let (shared_params, chunk_params) = (shared.params(), new_chunks.params(&seconds));
     let client = transaction.client();
-    let failed = |error| known.failed(client, &error);
+    let failed = |error| existing.failed(client, &error);
     // All are waited for: behind one that failed, PostgreSQL only says that something did.
     let (changed, remembered, shared, ids) = tokio::join!(
         biased;
@@ -95,7 +95,7 @@ pub async fn write(
         chunks.iter().zip(&ids).flat_map(|(c, id)| c.rows.iter().map(move |r| (&r.row, Some(*id))));
     let rows: Vec<(&OutboxRow, Option<i64>)> =
         of_chunks.chain(failed_rows.iter().map(|row| (row, None))).collect();
-    let written = insert(transaction, &rows, known).await?;
+    let written = insert(transaction, &rows, existing).await?;
     let chunk = |(chunk, id): (NewChunk, &i64)| {
         let NewChunk { queue, lane, mut rows, leased } = chunk;
         rows.retain(|row| written.has(row.row.key));
@@ -124,7 +124,7 @@ impl Written {
 async fn insert(
     transaction: Transaction,
     rows: &[(&OutboxRow, Option<i64>)],
-    known: Known,
+    existing: ExistingRows,
 ) -> Result<Written, StoreError> {
     if rows.is_empty() {
         transaction.commit().await?;
@@ -132,16 +132,18 @@ async fn insert(
     }
     let columns = columns(rows);
     let params: Params = columns.iter().map(|column| &**column as &(dyn ToSql + Sync)).collect();
-    let [plain, with_what_is_there] =
+    let [insert_only, upsert] =
         prepare(&transaction, [statement::INSERT_NEW_OUTBOX, statement::INSERT_OUTBOX]).await?;
-    if known == Known::Nothing {
-        transaction.commit_with(&plain, &params, |client, error| known.failed(client, error)).await?;
+    if existing == ExistingRows::None {
+        transaction
+            .commit_with(&insert_only, &params, |client, error| existing.failed(client, error))
+            .await?;
         return Ok(Written::All);
     }
-    if rows.len() >= WORTH_A_TRY {
+    if rows.len() >= OPTIMISTIC_INSERT_ROWS {
         let client = transaction.client();
         let (_, tried) =
-            tokio::join!(biased; client.batch_execute("SAVEPOINT rows"), client.query(&plain, &params));
+            tokio::join!(biased; client.batch_execute("SAVEPOINT rows"), client.query(&insert_only, &params));
         match tried {
             Ok(_) => {
                 transaction.commit().await?;
@@ -153,7 +155,7 @@ async fn insert(
             Err(error) => return Err(super::failed(client, &error)),
         }
     }
-    let inserted = transaction.commit_with(&with_what_is_there, &params, super::failed).await?;
+    let inserted = transaction.commit_with(&upsert, &params, super::failed).await?;
     inserted.iter().map(read::key_of).collect::<Result<_, _>>().map(Written::Some)
 }
 
@@ -194,7 +196,7 @@ fn columns<'a>(rows: &[(&'a OutboxRow, Option<i64>)]) -> Vec<Box<dyn ToSql + Sen
 
 /// The events' next states, as columns.
 #[derive(Debug, Default)]
-struct Finished {
+struct EventColumns {
     ids: Vec<i64>,
     statuses: Vec<&'static str>,
     cursors_after: Vec<Option<String>>,
@@ -202,9 +204,9 @@ struct Finished {
     cursors_before: Vec<Option<String>>,
 }
 
-impl Finished {
+impl EventColumns {
     fn new(steps: &[FanOutStep], cursors: &HashMap<i64, String>) -> Self {
-        let mut finished = Finished::default();
+        let mut finished = EventColumns::default();
         for step in steps {
             let NextState { status, cursor, error } = step.next();
             finished.ids.push(step.seq);
@@ -223,7 +225,7 @@ impl Finished {
 
 /// What is remembered of the events, as columns.
 #[derive(Debug, Default)]
-struct Processed<'a> {
+struct ProcessedColumns<'a> {
     ids: Vec<&'a str>,
     hashes: Vec<&'a str>,
     statuses: Vec<&'static str>,
@@ -233,11 +235,11 @@ struct Processed<'a> {
     decisions: Vec<Option<&'a str>>,
 }
 
-impl<'a> Processed<'a> {
+impl<'a> ProcessedColumns<'a> {
     fn new(steps: &'a [FanOutStep]) -> Self {
-        let mut processed = Processed::default();
+        let mut processed = ProcessedColumns::default();
         for step in steps {
-            let Some((status, summary)) = step.remembered() else { continue };
+            let Some((status, summary)) = step.processed_record() else { continue };
             processed.ids.push(step.event.event_id.as_str());
             processed.hashes.push(step.body_hash.as_str());
             processed.statuses.push(status.as_str());
@@ -250,23 +252,23 @@ impl<'a> Processed<'a> {
     }
 
     fn params<'b>(&'b self, instance: &'b String) -> Params<'b> {
-        let Processed { ids, hashes, statuses, recipients, sends, counts, decisions } = self;
+        let ProcessedColumns { ids, hashes, statuses, recipients, sends, counts, decisions } = self;
         vec![ids, hashes, statuses, recipients, sends, counts, decisions, instance]
     }
 }
 
 /// What members of entities share, as columns.
 #[derive(Debug, Default)]
-struct Shared<'a> {
+struct SharedColumns<'a> {
     event_ids: Vec<&'a str>,
     entity_types: Vec<&'a str>,
     entity_ids: Vec<&'a str>,
     flags: Vec<bool>,
 }
 
-impl<'a> Shared<'a> {
+impl<'a> SharedColumns<'a> {
     fn new(steps: &'a [FanOutStep]) -> Self {
-        let mut shared = Shared::default();
+        let mut shared = SharedColumns::default();
         for step in steps {
             for (entity, shared_read) in &step.entities {
                 shared.event_ids.push(step.event.event_id.as_str());
@@ -285,7 +287,7 @@ impl<'a> Shared<'a> {
 
 /// Chunks, as columns.
 #[derive(Debug, Default)]
-pub struct NewChunks<'a> {
+pub struct ChunkColumns<'a> {
     queues: Vec<&'a str>,
     lanes: Vec<i16>,
     first_ids: Vec<Uuid>,
@@ -293,9 +295,9 @@ pub struct NewChunks<'a> {
     leased: Vec<bool>,
 }
 
-impl<'a> NewChunks<'a> {
+impl<'a> ChunkColumns<'a> {
     fn new(chunks: &'a [NewChunk]) -> Self {
-        let mut new = NewChunks::default();
+        let mut new = ChunkColumns::default();
         for chunk in chunks {
             let ids = || chunk.rows.iter().map(|row| row.row.key.notification_id.0);
             let range = (ids().min().unwrap_or_default(), ids().max().unwrap_or_default());

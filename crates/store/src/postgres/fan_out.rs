@@ -15,7 +15,7 @@ use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
 
 use super::claim_watermark::ClaimWatermark;
-use super::commit::{self, Known};
+use super::commit::{self, ExistingRows};
 use super::transaction::Transaction;
 use super::{Postgres, audience, event, read, statement};
 use crate::fan_out::unreadable;
@@ -46,12 +46,12 @@ impl FanOutStore for Postgres {
                 None => read::get(read::only(&transaction.query(statement::NOW, &[]).await?)?, "now")?,
             };
             let (mut events, mut cursors, mut failed) = (Vec::new(), HashMap::new(), Vec::new());
-            let mut known = if rows.len() > 1 { Known::Nothing } else { Known::Something };
+            let mut existing = if rows.len() > 1 { ExistingRows::None } else { ExistingRows::Possible };
             for row in &rows {
                 match claimed_event(row) {
                     Ok((event, cursor, is_new)) => {
                         if !is_new {
-                            known = Known::Something;
+                            existing = ExistingRows::Possible;
                         }
                         cursors.extend(cursor.map(|text| (event.seq, text)));
                         events.push(event);
@@ -60,7 +60,7 @@ impl FanOutStore for Postgres {
                 }
             }
             if failed.is_empty() {
-                let claim = PostgresClaim { transaction, events, unreadable, cursors, known, now, guard };
+                let claim = PostgresClaim { transaction, events, unreadable, cursors, existing, now, guard };
                 return Ok(Some(Box::new(claim)));
             }
             // They fail for themselves, whatever becomes of this claim; then the rest is claimed again.
@@ -123,7 +123,7 @@ struct PostgresClaim {
     unreadable: u64,
     /// By `seq`, the text of each cursor as it was read. Another release may write the same cursor with other words.
     cursors: HashMap<i64, String>,
-    known: Known,
+    existing: ExistingRows,
     now: Timestamp,
     /// None, if nothing is claimed.
     guard: Option<WatermarkGuard>,
@@ -167,7 +167,7 @@ impl FanOutClaim for PostgresClaim {
     }
 
     async fn commit(mut self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError> {
-        let chunks = commit::write(self.transaction, commit, &self.cursors, self.known).await?;
+        let chunks = commit::write(self.transaction, commit, &self.cursors, self.existing).await?;
         if let Some(guard) = &mut self.guard {
             guard.written = true;
         }
@@ -185,7 +185,7 @@ pub async fn read_audience(store: &Postgres, event: Event) -> Result<Box<dyn Fan
         events: vec![event],
         unreadable: 0,
         cursors: HashMap::new(),
-        known: Known::Nothing,
+        existing: ExistingRows::None,
         now,
         guard: None,
     }))

@@ -13,7 +13,7 @@ use campanile_domain::priority::Priority;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::commit::NewChunks;
+use super::commit::ChunkColumns;
 use super::event::open_events;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, settle, statement};
@@ -188,7 +188,7 @@ pub async fn insert_chunks(
     if groups.is_empty() {
         return Ok(());
     }
-    let mut chunks = NewChunks::default();
+    let mut chunks = ChunkColumns::default();
     for ((queue, lane), keys) in &groups {
         // They are sorted.
         let id = |key: Option<&SendKey>| key.map(|key| key.notification_id.0).unwrap_or_default();

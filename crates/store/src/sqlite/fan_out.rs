@@ -236,7 +236,7 @@ fn write_processed(
     instance: &str,
     step: &FanOutStep,
 ) -> Result<(), StoreError> {
-    let Some((status, summary)) = step.remembered() else { return Ok(()) };
+    let Some((status, summary)) = step.processed_record() else { return Ok(()) };
     session.change(
         statement::WRITE_PROCESSED,
         named_params! {

@@ -21,7 +21,7 @@ const MISSING: &str = "
     SELECT 'TABLE', 'campanile.' || c.relname, p.privilege
     FROM campanile JOIN pg_class c ON c.relnamespace = campanile.oid,
          unnest(CASE WHEN c.relkind IN ('v', 'm', 'f') OR c.relname IN ('rule_version', 'schema_history') THEN ARRAY['SELECT']
-                     ELSE ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE'] END) WITH ORDINALITY p (privilege, place)
+                     ELSE ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE'] END) WITH ORDINALITY p (privilege, ordinal)
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relname = ANY ($1) AND NOT has_table_privilege(c.oid, p.privilege)
     UNION ALL
     SELECT 'SEQUENCE', 'campanile.' || c.relname, 'USAGE'

@@ -2,7 +2,7 @@
 -- outbox_recipient; of one event only those behind a given row. However many an event has, no more are read than are asked for and
 -- those between them.
 SELECT e.id AS seq, o.recipient_type, o.recipient_id, o.channel, o.notification_id, o.queue, o.priority
-FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS e (id, event_id, place)
+FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS e (id, event_id, ordinal)
 CROSS JOIN LATERAL (
     SELECT o.*
     FROM campanile.outbox o
@@ -15,5 +15,5 @@ CROSS JOIN LATERAL (
       AND o.queue = ANY ($3::text[]) AND o.created_at <= campanile.now() - make_interval(secs => $4)
     ORDER BY o.recipient_type, o.recipient_id, o.channel
     LIMIT $9) o
-ORDER BY e.place, o.recipient_type, o.recipient_id, o.channel
+ORDER BY e.ordinal, o.recipient_type, o.recipient_id, o.channel
 LIMIT $9
