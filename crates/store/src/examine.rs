@@ -6,7 +6,7 @@ use campanile_domain::finding::Finding;
 use campanile_domain::time::{self, Timestamp};
 
 /// A check that takes longer is given up, and said so.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An engine that runs takes an event on within its tick.
 const EVENT_WAITS_LONG: Duration = Duration::from_mins(1);

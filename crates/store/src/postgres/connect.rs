@@ -19,7 +19,7 @@ use crate::StoreError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection whose other end went silent is given up after so long.
-const SILENCE: Duration = Duration::from_secs(20);
+const PEER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Every statement is written for its index and walks it in nested loops. The planner is not asked for more: what it thinks
 /// of young tables without statistics would be remembered long after they have grown. A row costs more than a page, so that not
@@ -58,7 +58,7 @@ impl Server {
         if config.get_application_name().is_none() {
             config.application_name("campanile");
         }
-        config.connect_timeout(CONNECT_TIMEOUT).tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
+        config.connect_timeout(CONNECT_TIMEOUT).tcp_user_timeout(PEER_TIMEOUT).keepalives_idle(PEER_TIMEOUT);
         let tls = MakeRustlsConnect::new(tls(verify, ca_file.as_deref())?);
         Ok(Server { config, tls })
     }

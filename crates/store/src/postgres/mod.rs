@@ -47,7 +47,7 @@ use listen::Listener;
 use transaction::Transaction;
 
 /// How long to wait for a connection of our own pool.
-const POOL_PATIENCE: Duration = Duration::from_secs(10);
+const POOL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a statement is given.
 type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -104,8 +104,8 @@ impl Postgres {
             .max_size(config.max_connections)
             // The one that was used last has its plans and pages at hand; the others are for when more is asked at once.
             .queue_mode(QueueMode::Lifo)
-            .wait_timeout(Some(POOL_PATIENCE))
-            .create_timeout(Some(POOL_PATIENCE))
+            .wait_timeout(Some(POOL_TIMEOUT))
+            .create_timeout(Some(POOL_TIMEOUT))
             .runtime(Runtime::Tokio1)
             .post_create(connect::prepare_session())
             .build()
@@ -129,11 +129,11 @@ impl Postgres {
     async fn client(&self) -> Result<Object, StoreError> {
         self.pool.get().await.map_err(|error| match error {
             PoolError::Timeout(TimeoutType::Wait) => StoreError::Unavailable(format!(
-                "all {} connections were busy for {POOL_PATIENCE:?}",
+                "all {} connections were busy for {POOL_TIMEOUT:?}",
                 self.pool.status().max_size
             )),
             PoolError::Timeout(_) => {
-                StoreError::Unavailable(format!("no connection within {POOL_PATIENCE:?}"))
+                StoreError::Unavailable(format!("no connection within {POOL_TIMEOUT:?}"))
             }
             PoolError::Backend(error) => connect::error(&error),
             other => StoreError::Unavailable(other.to_string()),

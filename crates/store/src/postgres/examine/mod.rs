@@ -17,11 +17,11 @@ use tokio_postgres::{Client, Row};
 use super::connect::{self, Server};
 use super::migrate::OLDEST_SERVER;
 use super::{Params, Postgres, PostgresConfig, statement};
-use crate::examine::{Examined, Identity, PATIENCE, not_told, spoken};
+use crate::examine::{CHECK_TIMEOUT, Examined, Identity, not_told, spoken};
 use crate::{StoreError, identity};
 
 /// For the whole way: names, every address, encryption, password.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const CLOCK_DIFFERS: Duration = Duration::from_secs(1);
 const CLOCK_IS_WRONG: Duration = Duration::from_secs(30);
 
@@ -91,8 +91,8 @@ impl Session {
             Server::new(&format!("database.{key}"), url, config.ca_file.as_deref()).map_err(wrong)?;
         server.config.application_name("campanile doctor");
         let connecting = server.config.connect(server.tls.clone());
-        let Ok(connected) = tokio::time::timeout(CONNECT_PATIENCE, connecting).await else {
-            let what = format!("{} does not answer within {CONNECT_PATIENCE:?}", server.name());
+        let Ok(connected) = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await else {
+            let what = format!("{} does not answer within {CONNECT_TIMEOUT:?}", server.name());
             return Err(Finding::wrong(subject, what, is_it_running(key)));
         };
         let (client, connection) = connected.map_err(|error| unreachable(subject, key, &server, &error))?;
@@ -108,7 +108,7 @@ impl Session {
     }
 
     async fn run(&mut self, sql: &str, params: Params<'_>, read_only: bool) -> Result<Vec<Row>, Failed> {
-        let millis = PATIENCE.as_millis();
+        let millis = CHECK_TIMEOUT.as_millis();
         let deadlines = format!(
             "SET LOCAL statement_timeout = '{millis}ms'; SET LOCAL lock_timeout = '1s'; SET LOCAL enable_seqscan = off"
         );
@@ -122,15 +122,15 @@ impl Session {
             transaction.commit().await?;
             Ok(rows)
         };
-        match tokio::time::timeout(2 * PATIENCE, asked).await {
+        match tokio::time::timeout(2 * CHECK_TIMEOUT, asked).await {
             Ok(answer) => answer.map_err(|error: tokio_postgres::Error| {
                 let why = match error.code() {
-                    Some(&SqlState::QUERY_CANCELED) => format!("timed out after {PATIENCE:?}"),
+                    Some(&SqlState::QUERY_CANCELED) => format!("timed out after {CHECK_TIMEOUT:?}"),
                     _ => connect::error(&error).to_string(),
                 };
                 Failed { code: error.code().cloned(), why }
             }),
-            Err(_) => Err(Failed { code: None, why: format!("no answer within {:?}", 2 * PATIENCE) }),
+            Err(_) => Err(Failed { code: None, why: format!("no answer within {:?}", 2 * CHECK_TIMEOUT) }),
         }
     }
 

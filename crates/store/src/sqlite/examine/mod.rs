@@ -13,7 +13,7 @@ use campanile_domain::time::{self, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::{Sqlite, lock, migrations, statement};
-use crate::examine::{self, Examined, Identity, PATIENCE, Schema, not_told};
+use crate::examine::{self, CHECK_TIMEOUT, Examined, Identity, Schema, not_told};
 use crate::identity;
 use writes::writes;
 
@@ -21,7 +21,7 @@ const MIB: u64 = 1024 * 1024;
 const LITTLE_ROOM_BYTES: u64 = 1024 * MIB;
 const NO_ROOM_BYTES: u64 = 100 * MIB;
 /// The file is read as a whole for this.
-const INTEGRITY_PATIENCE: Duration = Duration::from_secs(20);
+const INTEGRITY_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Sqlite {
     pub async fn examine(path: &Path) -> Examined {
@@ -97,7 +97,7 @@ fn open(path: &Path) -> Result<Connection, rusqlite::Error> {
         let flags = read_only | OpenFlags::SQLITE_OPEN_URI;
         Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)?
     };
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(CHECK_TIMEOUT)?;
     // Only now is the file looked into.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     Ok(connection)
@@ -174,7 +174,7 @@ fn holder(locks: &str, inode: u64) -> Option<u32> {
 
 fn integrity(connection: &Connection, path: &Path) -> Finding {
     const SUBJECT: &str = "integrity";
-    let checked = within(connection, INTEGRITY_PATIENCE, |connection| {
+    let checked = with_timeout(connection, INTEGRITY_TIMEOUT, |connection| {
         connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
     });
     match checked {
@@ -193,7 +193,7 @@ fn damaged(path: &Path, how: &str) -> Finding {
 }
 
 fn schema(connection: &Connection) -> Result<Schema, String> {
-    let applied = within(connection, PATIENCE, |connection| {
+    let applied = with_timeout(connection, CHECK_TIMEOUT, |connection| {
         let known = "SELECT 1 FROM sqlite_schema WHERE name = 'refinery_schema_history'";
         if connection.query_row(known, [], |_| Ok(())).optional()?.is_none() {
             return Ok(Vec::new());
@@ -209,14 +209,16 @@ fn schema(connection: &Connection) -> Result<Schema, String> {
 
 fn backlog(connection: &Connection) -> Vec<Finding> {
     let count = |sql: &str| {
-        within(connection, PATIENCE, |connection| connection.query_row(sql, [], |row| row.get::<_, u64>(0)))
+        with_timeout(connection, CHECK_TIMEOUT, |connection| {
+            connection.query_row(sql, [], |row| row.get::<_, u64>(0))
+        })
     };
-    let oldest = within(connection, PATIENCE, |connection| {
+    let oldest = with_timeout(connection, CHECK_TIMEOUT, |connection| {
         let sql = "SELECT min(created_at) FROM event_outbox WHERE status = 'PENDING'";
         connection.query_row(sql, [], |row| row.get::<_, Option<String>>(0))
     });
     let age = |at: String| time::from_text(&at).map(|at| time::between(at, Timestamp::now()));
-    let chunks = within(connection, PATIENCE, |connection| {
+    let chunks = with_timeout(connection, CHECK_TIMEOUT, |connection| {
         let sql =
             "SELECT count(*), min(first_id) FROM publish_chunk WHERE lease_until IS NULL OR lease_until < ?1";
         let now = time::to_text(Timestamp::now());
@@ -236,16 +238,16 @@ fn backlog(connection: &Connection) -> Vec<Finding> {
 }
 
 /// Interrupted when timed out.
-fn within<T>(
+fn with_timeout<T>(
     connection: &Connection,
-    patience: Duration,
+    timeout: Duration,
     work: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
 ) -> Result<T, rusqlite::Error> {
     let handle = connection.get_interrupt_handle();
     let (done, ended) = channel::<()>();
     thread::scope(|scope| {
         scope.spawn(move || {
-            if ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout) {
                 handle.interrupt();
             }
         });
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_fills_is_told_in_time() {
+    fn a_disk_that_fills_is_reported_in_time() {
         let level = |mib: u64| room(mib * MIB, Path::new("/data")).level;
         assert_eq!((level(50), level(500), level(50_000)), (Level::Wrong, Level::Note, Level::Ok));
     }
@@ -287,7 +289,7 @@ mod tests {
     fn what_takes_too_long_is_interrupted() {
         let connection = Connection::open_in_memory().unwrap();
         let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
-        let interrupted = within(&connection, Duration::from_millis(20), |connection| {
+        let interrupted = with_timeout(&connection, Duration::from_millis(20), |connection| {
             connection.query_row(endless, [], |row| row.get::<_, i64>(0))
         });
         assert_eq!(why(&interrupted.unwrap_err()), "timed out");
