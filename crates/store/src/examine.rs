@@ -89,9 +89,9 @@ pub(crate) fn waiting(oldest: Option<Duration>) -> Finding {
     match oldest {
         None => Finding::ok(SUBJECT, "none pending"),
         Some(age) if age < EVENT_WAITS_LONG => {
-            Finding::ok(SUBJECT, format!("the oldest has been pending for {}", spoken(age)))
+            Finding::ok(SUBJECT, format!("the oldest has been pending for {}", human_duration(age)))
         }
-        Some(age) => Finding::note(SUBJECT, format!("the oldest has been pending for {}", spoken(age)))
+        Some(age) => Finding::note(SUBJECT, format!("the oldest has been pending for {}", human_duration(age)))
             .with_remedy("check that an instance with the role fan_out is running; `campanile tail` shows events as they are processed"),
     }
 }
@@ -104,7 +104,7 @@ pub(crate) fn unpublished(chunks: u64, first_id: Option<&str>) -> Finding {
     }
     let age = first_id.and_then(made_at).map(|at| time::between(at, Timestamp::now())).unwrap_or_default();
     let waiting = if chunks == 1 { "1 batch waits".to_owned() } else { format!("{chunks} batches wait") };
-    let what = format!("{waiting} for the broker, the oldest for {}", spoken(age));
+    let what = format!("{waiting} for the broker, the oldest for {}", human_duration(age));
     if age < EVENT_WAITS_LONG {
         return Finding::ok(SUBJECT, what);
     }
@@ -139,12 +139,12 @@ pub(crate) fn in_doubt(count: u64) -> Finding {
 }
 
 /// For a check that was given up or refused.
-pub(crate) fn not_told(subject: &'static str, why: &str) -> Finding {
+pub(crate) fn not_checked(subject: &'static str, why: &str) -> Finding {
     Finding::note(subject, format!("not checked: {why}"))
 }
 
 /// In the largest unit that fits.
-pub(crate) fn spoken(time: Duration) -> String {
+pub(crate) fn human_duration(time: Duration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.1} s", time.as_secs_f64()),
         seconds @ 10..120 => format!("{seconds} s"),

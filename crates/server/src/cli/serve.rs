@@ -92,7 +92,7 @@ impl Migrate {
                 for migration in Postgres::migrate(&postgres).await? {
                     say!("applied {migration}")?;
                 }
-                Postgres::place(&postgres)?
+                Postgres::location(&postgres)?
             }
         };
         say!("{place} is up to date")?;

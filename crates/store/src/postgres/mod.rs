@@ -122,7 +122,7 @@ impl Postgres {
     }
 
     /// Host, port and database, for people; never the password.
-    pub fn place(config: &PostgresConfig) -> Result<String, StoreError> {
+    pub fn location(config: &PostgresConfig) -> Result<String, StoreError> {
         server(config).map(|server| server.name())
     }
 

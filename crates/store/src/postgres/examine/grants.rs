@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use campanile_domain::finding::Finding;
 
 use super::Session;
-use crate::examine::not_told;
+use crate::examine::not_checked;
 use crate::postgres::migrate::MIGRATIONS;
 
 const SUBJECT: &str = "grants";
@@ -37,11 +37,11 @@ impl Session {
         let names: Vec<&str> = relations();
         let missing = match self.ask(MISSING, &[&names]).await {
             Ok(rows) => rows,
-            Err(why) => return not_told(SUBJECT, &why),
+            Err(why) => return not_checked(SUBJECT, &why),
         };
         let role = match self.ask("SELECT quote_ident(current_user)", &[]).await {
             Ok(rows) => rows.first().map(|row| row.get::<_, String>(0)).unwrap_or_default(),
-            Err(why) => return not_told(SUBJECT, &why),
+            Err(why) => return not_checked(SUBJECT, &why),
         };
         let missing: Vec<Missing> = missing
             .iter()
@@ -71,23 +71,23 @@ fn grants(role: &str, missing: &[Missing], relations: usize) -> Finding {
     if missing.is_empty() {
         return Finding::ok(SUBJECT, format!("{role} has every required privilege"));
     }
-    let mut by_thing: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    let mut by_object: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for Missing { kind, name, privilege } in missing {
-        by_thing.entry((kind, name)).or_default().push(privilege);
+        by_object.entry((kind, name)).or_default().push(privilege);
     }
-    let tables = by_thing.keys().filter(|(kind, _)| *kind == "TABLE").count();
-    let what = match by_thing.iter().next() {
-        Some(((_, name), privileges)) if by_thing.len() == 1 => {
+    let tables = by_object.keys().filter(|(kind, _)| *kind == "TABLE").count();
+    let what = match by_object.iter().next() {
+        Some(((_, name), privileges)) if by_object.len() == 1 => {
             format!("{role} lacks {} on {name}", privileges.join(", "))
         }
         _ if tables == relations => format!("{role} has no privileges on the tables"),
         _ => {
-            let names: Vec<&str> = by_thing.keys().map(|(_, name)| *name).collect();
+            let names: Vec<&str> = by_object.keys().map(|(_, name)| *name).collect();
             format!("{role} lacks privileges on {}", names.join(", "))
         }
     };
     let mut by_privileges: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
-    for ((kind, name), privileges) in by_thing {
+    for ((kind, name), privileges) in by_object {
         by_privileges.entry((kind, privileges.join(", "))).or_default().push(name);
     }
     let mut remedy = vec!["as the owner of the tables:".to_owned()];

@@ -5,7 +5,7 @@ use std::time::Duration;
 use campanile_domain::finding::Finding;
 
 use super::Session;
-use crate::examine::{self, not_told, spoken};
+use crate::examine::{self, human_duration, not_checked};
 
 /// A transaction that is open for longer keeps dead rows from being cleared away, and queues slow down.
 pub(super) const OLD: Duration = Duration::from_mins(5);
@@ -43,14 +43,14 @@ impl Session {
         const SUBJECT: &str = "transactions";
         let rows = match self.ask(OPEN, &[&older_than.as_secs_f64()]).await {
             Ok(rows) => rows,
-            Err(why) => return not_told(SUBJECT, &why),
+            Err(why) => return not_checked(SUBJECT, &why),
         };
         if rows.is_empty() {
-            return Finding::ok(SUBJECT, format!("none open longer than {}", spoken(older_than)));
+            return Finding::ok(SUBJECT, format!("none open longer than {}", human_duration(older_than)));
         }
         let open = |row: &tokio_postgres::Row| {
             let seconds: f64 = row.get("seconds");
-            let since = spoken(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+            let since = human_duration(Duration::try_from_secs_f64(seconds).unwrap_or_default());
             format!("{}, open for {since}", row.get::<_, String>("who"))
         };
         let what: Vec<String> = rows.iter().map(open).collect();
@@ -74,14 +74,14 @@ impl Session {
                 let seconds: Option<f64> = rows.first().and_then(|row| row.get(0));
                 examine::waiting(seconds.map(|s| Duration::try_from_secs_f64(s).unwrap_or_default()))
             }
-            Err(why) => not_told("events", &why),
+            Err(why) => not_checked("events", &why),
         };
         let unpublished = match self.ask(UNPUBLISHED, &[]).await {
             Ok(rows) => rows.first().map_or_else(
-                || not_told("publishing", "no answer"),
+                || not_checked("publishing", "no answer"),
                 |row| examine::unpublished(row.get::<_, i64>(0).try_into().unwrap_or_default(), row.get(1)),
             ),
-            Err(why) => not_told("publishing", &why),
+            Err(why) => not_checked("publishing", &why),
         };
         let dead_letters =
             self.count("SELECT count(*) FROM campanile.dead_letter WHERE replayed_at IS NULL").await;
@@ -89,8 +89,8 @@ impl Session {
         vec![
             oldest,
             unpublished,
-            dead_letters.map_or_else(|why| not_told("dead letters", &why), examine::dead_letters),
-            in_doubt.map_or_else(|why| not_told("sends in doubt", &why), examine::in_doubt),
+            dead_letters.map_or_else(|why| not_checked("dead letters", &why), examine::dead_letters),
+            in_doubt.map_or_else(|why| not_checked("sends in doubt", &why), examine::in_doubt),
         ]
     }
 
@@ -114,8 +114,8 @@ mod tests {
             .await
             .expect("the database is there");
         assert_eq!(session.old_transactions(OLD).await.level, Level::Ok);
-        let forgetful = database.connect().await;
-        forgetful.batch_execute("SET application_name = 'forgetful'; BEGIN; SELECT 1").await.unwrap();
+        let idle_client = database.connect().await;
+        idle_client.batch_execute("SET application_name = 'forgetful'; BEGIN; SELECT 1").await.unwrap();
         let found = session.old_transactions(Duration::ZERO).await;
         assert_eq!(found.level, Level::Note);
         assert!(found.what.contains("(forgetful), idle in transaction, open for 0."), "{}", found.what);

@@ -17,7 +17,7 @@ use tokio_postgres::{Client, Row};
 use super::connect::{self, Server};
 use super::migrate::OLDEST_SERVER;
 use super::{Params, Postgres, PostgresConfig, statement};
-use crate::examine::{CHECK_TIMEOUT, Examined, Identity, not_told, spoken};
+use crate::examine::{CHECK_TIMEOUT, Examined, Identity, human_duration, not_checked};
 use crate::{StoreError, identity};
 
 /// For the whole way: names, every address, encryption, password.
@@ -93,7 +93,7 @@ impl Session {
         let connecting = server.config.connect(server.tls.clone());
         let Ok(connected) = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await else {
             let what = format!("{} does not answer within {CONNECT_TIMEOUT:?}", server.name());
-            return Err(Finding::wrong(subject, what, is_it_running(key)));
+            return Err(Finding::wrong(subject, what, remedy_unreachable(key)));
         };
         let (client, connection) = connected.map_err(|error| unreachable(subject, key, &server, &error))?;
         tokio::spawn(connection);
@@ -147,7 +147,7 @@ impl Session {
                             coalesce((SELECT s.version FROM pg_stat_ssl s WHERE s.pid = pg_backend_pid()), '')";
         let rows = match self.ask(facts, &[]).await {
             Ok(rows) => rows,
-            Err(why) => return vec![not_told(SUBJECT, &why)],
+            Err(why) => return vec![not_checked(SUBJECT, &why)],
         };
         let Some(row) = rows.first() else { return Vec::new() };
         let (number, version, encoding): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
@@ -178,7 +178,7 @@ impl Session {
         let answer = self.ask("SELECT clock_timestamp()", &[]).await;
         let after = Timestamp::now();
         let at: Option<Timestamp> = answer.ok().and_then(|rows| rows.first()?.try_get(0).ok());
-        at.map_or_else(|| not_told("clock", "the server did not answer"), |at| clock(before, at, after))
+        at.map_or_else(|| not_checked("clock", "the server did not answer"), |at| clock(before, at, after))
     }
 }
 
@@ -188,34 +188,36 @@ fn unreachable(subject: &'static str, key: &str, server: &Server, error: &tokio_
     match error.code() {
         Some(&SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION) => Finding::wrong(
             subject,
-            format!("{name} refuses user `{user}`: {}", said(error)),
+            format!("{name} refuses user `{user}`: {}", server_message(error)),
             format!("correct user and password in database.{key}, or allow them in pg_hba.conf"),
         ),
         Some(&SqlState::INVALID_CATALOG_NAME) => Finding::wrong(
             subject,
-            format!("{name}: {}", said(error)),
+            format!("{name}: {}", server_message(error)),
             format!(
                 "CREATE DATABASE {} ENCODING 'UTF8' TEMPLATE template0; or correct database.{key}",
                 server.config.get_dbname().unwrap_or("campanile")
             ),
         ),
-        Some(_) => Finding::wrong(subject, format!("{name}: {}", said(error)), is_it_running(key)),
+        Some(_) => {
+            Finding::wrong(subject, format!("{name}: {}", server_message(error)), remedy_unreachable(key))
+        }
         None => {
             let why = match connect::error(error) {
                 StoreError::Unavailable(why) => why,
                 other => other.to_string(),
             };
             let why = why.trim_start_matches("error connecting to server: ");
-            Finding::wrong(subject, format!("{name} can't be reached: {why}"), is_it_running(key))
+            Finding::wrong(subject, format!("{name} can't be reached: {why}"), remedy_unreachable(key))
         }
     }
 }
 
-fn said(error: &tokio_postgres::Error) -> String {
+fn server_message(error: &tokio_postgres::Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned())
 }
 
-fn is_it_running(key: &str) -> String {
+fn remedy_unreachable(key: &str) -> String {
     format!("check that it is running and that host and port in database.{key} are correct")
 }
 
@@ -251,7 +253,7 @@ fn clock(before: Timestamp, at: Timestamp, after: Timestamp) -> Finding {
     };
     let difference = Duration::try_from(difference).unwrap_or_default();
     let side = if at < before { "behind" } else { "ahead of" };
-    let what = format!("the server's clock is {} {side} ours", spoken(difference));
+    let what = format!("the server's clock is {} {side} ours", human_duration(difference));
     let remedy = "synchronise both machines with NTP";
     if difference > CLOCK_IS_WRONG {
         Finding::wrong(SUBJECT, what, remedy)

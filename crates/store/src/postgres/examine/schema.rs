@@ -3,7 +3,7 @@
 use campanile_domain::finding::Finding;
 
 use super::Session;
-use crate::examine::{Schema, not_told};
+use crate::examine::{Schema, not_checked};
 use crate::postgres::migrate::MIGRATIONS;
 use crate::postgres::row::listing;
 use crate::{RowFilter, Table};
@@ -27,9 +27,9 @@ impl Session {
     pub(super) async fn schema(&mut self) -> (Finding, bool) {
         let rows = match self.ask(FACTS, &[]).await {
             Ok(rows) => rows,
-            Err(why) => return (not_told(SUBJECT, &why), false),
+            Err(why) => return (not_checked(SUBJECT, &why), false),
         };
-        let Some(facts) = rows.first() else { return (not_told(SUBJECT, "no answer"), false) };
+        let Some(facts) = rows.first() else { return (not_checked(SUBJECT, "no answer"), false) };
         let (there, readable): (bool, bool) = (facts.get("there"), facts.get("readable"));
         let text = |column: &str| facts.get::<_, Option<String>>(column).unwrap_or_default();
         let may_migrate = match (facts.get::<_, bool>("may_migrate"), text("owner").as_str()) {
@@ -44,7 +44,7 @@ impl Session {
             )),
         };
         if there && !readable {
-            return (not_told(SUBJECT, "no SELECT privilege on campanile.schema_history"), true);
+            return (not_checked(SUBJECT, "no SELECT privilege on campanile.schema_history"), true);
         }
         let applied: Result<Vec<i64>, String> = if there {
             let history = self.ask("SELECT version::bigint FROM campanile.schema_history", &[]).await;
@@ -57,7 +57,7 @@ impl Session {
                 let schema = Schema::of(&applied, &MIGRATIONS.map(|(name, _)| name));
                 (schema.finding(may_migrate), schema != Schema::Missing)
             }
-            Err(why) => (not_told(SUBJECT, &why), true),
+            Err(why) => (not_checked(SUBJECT, &why), true),
         }
     }
 
@@ -69,7 +69,7 @@ impl Session {
                     WHERE n.nspname = 'campanile' AND c.relname = 'recipient'";
         let rows = match self.ask(kind, &[]).await {
             Ok(rows) => rows,
-            Err(why) => return not_told(SUBJECT, &why),
+            Err(why) => return not_checked(SUBJECT, &why),
         };
         let columns: Vec<&str> =
             Table::Recipients.description().columns.iter().map(|(name, _)| *name).collect();

@@ -4,7 +4,7 @@ use campanile_domain::finding::Finding;
 use tokio_postgres::error::SqlState;
 
 use super::{Failed, Session};
-use crate::examine::not_told;
+use crate::examine::not_checked;
 
 const SUBJECT: &str = "writes";
 
@@ -27,7 +27,7 @@ impl Session {
             Err(Failed { code: Some(SqlState::READ_ONLY_SQL_TRANSACTION | SqlState::DISK_FULL), why }) => {
                 refused(&why)
             }
-            Err(Failed { why, .. }) => not_told(SUBJECT, &why),
+            Err(Failed { why, .. }) => not_checked(SUBJECT, &why),
         }
     }
 }

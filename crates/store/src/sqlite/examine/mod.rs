@@ -13,13 +13,13 @@ use campanile_domain::time::{self, Timestamp};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::{Sqlite, lock, migrations, statement};
-use crate::examine::{self, CHECK_TIMEOUT, Examined, Identity, Schema, not_told};
+use crate::examine::{self, CHECK_TIMEOUT, Examined, Identity, Schema, not_checked};
 use crate::identity;
 use writes::writes;
 
 const MIB: u64 = 1024 * 1024;
-const LITTLE_ROOM_BYTES: u64 = 1024 * MIB;
-const NO_ROOM_BYTES: u64 = 100 * MIB;
+const LOW_SPACE_BYTES: u64 = 1024 * MIB;
+const CRITICAL_SPACE_BYTES: u64 = 100 * MIB;
 /// The file is read as a whole for this.
 const INTEGRITY_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -27,7 +27,7 @@ impl Sqlite {
     pub async fn examine(path: &Path) -> Examined {
         let path = path.to_owned();
         let examined = tokio::task::spawn_blocking(move || examine(&path)).await;
-        examined.unwrap_or_else(|error| unknown(not_told("database", &error.to_string())))
+        examined.unwrap_or_else(|error| unknown(not_checked("database", &error.to_string())))
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) fn examine(path: &Path) -> Examined {
             let what = format!("SQLite, {} does not exist yet; `campanile serve` creates it", path.display());
             let mut findings = vec![Finding::note("database", what)];
             findings.extend(disk(folder));
-            findings.extend(existing(folder).map(|there| writes(path, there)));
+            findings.extend(nearest_existing(folder).map(|there| writes(path, there)));
             return Examined { findings, identity: Identity::NoTables };
         }
         Err(error) => return unknown(unusable(path, &error.to_string())),
@@ -67,7 +67,7 @@ pub(super) fn examine(path: &Path) -> Examined {
             made_at.map_or(Identity::Unknown, |made_at| Identity::Known(identity(&[&made_at])))
         }
         Err(why) => {
-            findings.push(not_told("tables", &why));
+            findings.push(not_checked("tables", &why));
             Identity::Unknown
         }
     };
@@ -117,28 +117,28 @@ fn readable_by_others(path: &Path, folder: &Path, mode: u32) -> Option<Finding> 
 }
 
 fn disk(folder: &Path) -> Option<Finding> {
-    let there = existing(folder)?;
+    let there = nearest_existing(folder)?;
     let disk = rustix::fs::statvfs(there).ok()?;
-    Some(room(disk.f_bavail * disk.f_frsize, there))
+    Some(free_space(disk.f_bavail * disk.f_frsize, there))
 }
 
 /// A folder that is not there yet will lie on the disk of the first that is.
-fn existing(folder: &Path) -> Option<&Path> {
+fn nearest_existing(folder: &Path) -> Option<&Path> {
     let mut ancestors = folder.ancestors().filter(|folder| folder.exists());
     // What is relative ends in the current folder.
     ancestors.next().or_else(|| folder.is_relative().then(|| Path::new(".")))
 }
 
-fn room(free_bytes: u64, folder: &Path) -> Finding {
-    let what = if free_bytes < 10 * LITTLE_ROOM_BYTES {
+fn free_space(free_bytes: u64, folder: &Path) -> Finding {
+    let what = if free_bytes < 10 * LOW_SPACE_BYTES {
         format!("{} MiB free", free_bytes / MIB)
     } else {
         format!("{} GiB free", free_bytes / MIB / 1024)
     };
     let remedy = || format!("free disk space for {}, or lower retain.days", folder.display());
-    if free_bytes < NO_ROOM_BYTES {
+    if free_bytes < CRITICAL_SPACE_BYTES {
         Finding::wrong("disk", what, remedy())
-    } else if free_bytes < LITTLE_ROOM_BYTES {
+    } else if free_bytes < LOW_SPACE_BYTES {
         Finding::note("disk", what).with_remedy(remedy())
     } else {
         Finding::ok("disk", what)
@@ -157,7 +157,7 @@ fn instance(folder: &Path) -> Finding {
                 None => Finding::ok(SUBJECT, "no instance is using this file"),
             }
         }
-        Err(error) => not_told(SUBJECT, &format!("/proc/locks: {error}")),
+        Err(error) => not_checked(SUBJECT, &format!("/proc/locks: {error}")),
     }
 }
 
@@ -165,8 +165,8 @@ fn instance(folder: &Path) -> Finding {
 fn holder(locks: &str, inode: u64) -> Option<u32> {
     let of_this = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let [_, "FLOCK", _, _, pid, place, ..] = fields[..] else { return None };
-        let found: u64 = place.rsplit(':').next()?.parse().ok()?;
+        let [_, "FLOCK", _, _, pid, device, ..] = fields[..] else { return None };
+        let found: u64 = device.rsplit(':').next()?.parse().ok()?;
         (found == inode).then(|| pid.parse().ok()).flatten()
     };
     locks.lines().find_map(of_this)
@@ -183,7 +183,7 @@ fn integrity(connection: &Connection, path: &Path) -> Finding {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
             damaged(path, &error.to_string())
         }
-        Err(error) => not_told(SUBJECT, &why(&error)),
+        Err(error) => not_checked(SUBJECT, &why(&error)),
     }
 }
 
@@ -227,13 +227,16 @@ fn backlog(connection: &Connection) -> Vec<Finding> {
     let dead_letters = count("SELECT count(*) FROM dead_letter WHERE replayed_at IS NULL");
     let in_doubt = count("SELECT count(*) FROM send_in_doubt");
     vec![
-        oldest.map_or_else(|error| not_told("events", &why(&error)), |at| examine::waiting(at.and_then(age))),
+        oldest.map_or_else(
+            |error| not_checked("events", &why(&error)),
+            |at| examine::waiting(at.and_then(age)),
+        ),
         chunks.map_or_else(
-            |error| not_told("publishing", &why(&error)),
+            |error| not_checked("publishing", &why(&error)),
             |(count, first)| examine::unpublished(count, first.as_deref()),
         ),
-        dead_letters.map_or_else(|error| not_told("dead letters", &why(&error)), examine::dead_letters),
-        in_doubt.map_or_else(|error| not_told("sends in doubt", &why(&error)), examine::in_doubt),
+        dead_letters.map_or_else(|error| not_checked("dead letters", &why(&error)), examine::dead_letters),
+        in_doubt.map_or_else(|error| not_checked("sends in doubt", &why(&error)), examine::in_doubt),
     ]
 }
 
@@ -281,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_fills_is_reported_in_time() {
-        let level = |mib: u64| room(mib * MIB, Path::new("/data")).level;
+        let level = |mib: u64| free_space(mib * MIB, Path::new("/data")).level;
         assert_eq!((level(50), level(500), level(50_000)), (Level::Wrong, Level::Note, Level::Ok));
     }
 

@@ -22,14 +22,14 @@ pub(super) fn writes(path: &Path, folder: &Path) -> Finding {
             return refused(file, &error.into());
         }
     }
-    match try_in(folder) {
+    match probe_write(folder) {
         Ok(()) => Finding::ok(SUBJECT, format!("{} is writable", folder.display())),
         Err(error) => refused(folder, &error),
     }
 }
 
 /// Whenever this ends, nothing is left behind: the file has lost its name before it is written.
-fn try_in(folder: &Path) -> io::Result<()> {
+fn probe_write(folder: &Path) -> io::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let path = folder.join(format!(".campanile-doctor-{}-{now}", std::process::id()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
@@ -38,10 +38,10 @@ fn try_in(folder: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-fn refused(place: &Path, why: &io::Error) -> Finding {
+fn refused(path: &Path, why: &io::Error) -> Finding {
     Finding::wrong(
         SUBJECT,
-        format!("{} can't be written: {why}", place.display()),
+        format!("{} can't be written: {why}", path.display()),
         "free disk space, mount the disk read-write, or grant this user write permission; or choose another --data-dir",
     )
 }
