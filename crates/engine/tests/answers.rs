@@ -13,7 +13,7 @@ use campanile_domain::send::Outcome;
 use campanile_engine::EngineConfig;
 use campanile_engine::pipeline::send::InFlightQueue;
 use campanile_engine::pipeline::settle;
-use campanile_store::conformance::BackDoor;
+use campanile_store::conformance::TestDatabase;
 use campanile_store::{JsonRow, Table, Trace};
 use serde_json::json;
 use support::{ScriptedProvider, World, config, customer, event, sends, settled};

@@ -12,7 +12,7 @@ use campanile_engine::EngineConfig;
 use campanile_engine::config::FanOutConfig;
 use campanile_engine::pipeline::fan_out::FanOut;
 use campanile_engine::pipeline::publish;
-use campanile_store::conformance::BackDoor;
+use campanile_store::conformance::TestDatabase;
 use campanile_store::{Table, Trace};
 use serde_json::{Value, json};
 use support::{World, config, customer, event, settled, status};

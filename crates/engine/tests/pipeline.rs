@@ -11,7 +11,7 @@ use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, NotificationId};
 use campanile_engine::EngineConfig;
 use campanile_engine::config::{RecoverConfig, RetainConfig};
-use campanile_store::conformance::BackDoor;
+use campanile_store::conformance::TestDatabase;
 use campanile_store::{RepublishCursor, Table, TraceFilter};
 use serde_json::{Value, json};
 use support::{ScriptedProvider, World, config, customer, event, sends, settled, status};

@@ -14,7 +14,7 @@ use campanile_engine::pipeline::send::{self, InFlightQueue, Next};
 use campanile_engine::pipeline::settle;
 
 use campanile_store::Table;
-use campanile_store::conformance::BackDoor;
+use campanile_store::conformance::TestDatabase;
 use serde_json::json;
 use support::{ScriptedProvider, World, config, customer, event, sends, settled};
 

@@ -15,7 +15,7 @@ use campanile_engine::pipeline::send::InFlightQueue;
 use campanile_engine::pipeline::{publish, settle};
 use campanile_engine::{Engine, EngineConfig};
 use campanile_store::Table;
-use campanile_store::conformance::BackDoor;
+use campanile_store::conformance::TestDatabase;
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde_json::json;

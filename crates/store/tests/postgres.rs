@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use campanile_store::conformance::{self, Fixture};
 use campanile_store::for_each_check;
-use campanile_store::postgres::back_door::Database;
+use campanile_store::postgres::test_database::Database;
 
 async fn postgres() -> Fixture {
     let database = Database::new().await;
     let store = database.open().await;
-    Fixture { store: Arc::new(store), back_door: Box::new(database) }
+    Fixture { store: Arc::new(store), test_database: Box::new(database) }
 }
 
 macro_rules! tests {

@@ -3,8 +3,8 @@
 use ::sqlx::{Connection, PgConnection};
 use campanile_client::Error;
 use campanile_client::sqlx::{cancel, emit, emit_all};
-use campanile_store::conformance::BackDoor;
-use campanile_store::postgres::back_door::Database;
+use campanile_store::conformance::TestDatabase;
+use campanile_store::postgres::test_database::Database;
 
 use super::{assert_full, event, full_event, waiting};
 

@@ -5,8 +5,8 @@ use std::future::poll_fn;
 use ::tokio_postgres::{AsyncMessage, Config, NoTls};
 use campanile_client::tokio_postgres::{cancel, emit, emit_all};
 use campanile_client::{Error, MAX_PAYLOAD_BYTES};
-use campanile_store::conformance::BackDoor;
-use campanile_store::postgres::back_door::Database;
+use campanile_store::conformance::TestDatabase;
+use campanile_store::postgres::test_database::Database;
 use serde_json::json;
 
 use super::{assert_full, event, full_event, waiting};

@@ -85,8 +85,8 @@ impl Unwritten {
 
 #[cfg(test)]
 mod tests {
-    use campanile_store::conformance::BackDoor;
-    use campanile_store::sqlite::back_door::File;
+    use campanile_store::conformance::TestDatabase;
+    use campanile_store::sqlite::test_database::File;
     use campanile_store::sqlite::{Clock, Sqlite};
 
     use super::*;

@@ -19,7 +19,7 @@ use campanile_engine::config::{
 };
 use campanile_engine::pipeline::accept;
 use campanile_engine::{Engine, EngineConfig, Roles, Running};
-use campanile_store::sqlite::back_door::File;
+use campanile_store::sqlite::test_database::File;
 use campanile_store::sqlite::{Clock, Sqlite};
 use campanile_store::{JsonRow, Table, Trace, TraceFilter};
 use serde_json::{Value, json};

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use campanile_store::conformance::BackDoor;
-use campanile_store::postgres::back_door::Database;
+use campanile_store::conformance::TestDatabase;
+use campanile_store::postgres::test_database::Database;
 use campanile_store::sqlite::Clock;
-use campanile_store::sqlite::back_door::File;
+use campanile_store::sqlite::test_database::File;
 use serde_json::Value;
 
 use crate::command::Ran;

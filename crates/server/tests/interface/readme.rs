@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 
-use campanile_store::conformance::BackDoor;
+use campanile_store::conformance::TestDatabase;
 use serde_json::Value;
 
 use crate::command::{Ran, Watched};

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use campanile_broker::{RabbitMq, RabbitMqConfig};
 use campanile_domain::people::user_type::UserTypes;
-use campanile_store::conformance::BackDoor;
-use campanile_store::postgres::back_door::Database;
+use campanile_store::conformance::TestDatabase;
+use campanile_store::postgres::test_database::Database;
 use campanile_store::sqlite::Clock;
-use campanile_store::sqlite::back_door::File;
+use campanile_store::sqlite::test_database::File;
 use tempfile::TempDir;
 
 use super::KEY;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use campanile_store::postgres::back_door::Database;
+use campanile_store::postgres::test_database::Database;
 
 use super::{Home, Server, until};
 

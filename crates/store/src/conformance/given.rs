@@ -188,15 +188,15 @@ pub fn found<'a>(claim: &'a dyn FanOutClaim, id: &str) -> &'a ClaimedEvent {
 /// The way of an event.
 impl Fixture {
     pub async fn advance(&self, by: Duration) {
-        self.back_door.advance(by).await;
+        self.test_database.advance(by).await;
     }
 
     pub async fn execute(&self, sql: &str) {
-        self.back_door.execute(sql).await;
+        self.test_database.execute(sql).await;
     }
 
     pub async fn count(&self, sql: &str) -> i64 {
-        self.back_door.count(sql).await
+        self.test_database.count(sql).await
     }
 
     pub async fn put(&self, table: Table, rows: Vec<Value>) {

@@ -44,13 +44,13 @@ use crate::Store;
 #[derive(Debug)]
 pub struct Fixture {
     pub store: Arc<dyn Store>,
-    pub back_door: Box<dyn BackDoor>,
+    pub test_database: Box<dyn TestDatabase>,
 }
 
 /// What a check can't do by the store alone. SQL is kept to what every dialect understands, and names tables and views as
 /// they are promised.
 #[async_trait]
-pub trait BackDoor: Debug + Send + Sync {
+pub trait TestDatabase: Debug + Send + Sync {
     /// Moves the database's clock forward.
     async fn advance(&self, by: Duration);
 

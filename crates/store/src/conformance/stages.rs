@@ -59,12 +59,12 @@ fn at(stage: &Value) -> Timestamp {
 pub async fn an_instance_tries_to_write_in_its_own_row(fixture: &Fixture) {
     let (first, second) = (instance(fixture, "first").await, instance(fixture, "second").await);
     let written = "SELECT count(*) FROM instance WHERE written_at IS NOT NULL";
-    assert_eq!(fixture.back_door.count(written).await, 0);
+    assert_eq!(fixture.test_database.count(written).await, 0);
     for _ in 0..2 {
         fixture.store.heartbeat(first.id).await.expect("it can write");
     }
-    assert_eq!(fixture.back_door.count(written).await, 1);
-    fixture.back_door.execute("DELETE FROM instance WHERE name = 'second'").await;
+    assert_eq!(fixture.test_database.count(written).await, 1);
+    fixture.test_database.execute("DELETE FROM instance WHERE name = 'second'").await;
     let error = fixture.store.heartbeat(second.id).await.expect_err("there is nothing to write to");
     assert!(error.to_string().contains("restart"), "{error}");
 }
@@ -80,7 +80,7 @@ pub async fn a_name_keeps_its_number(fixture: &Fixture) {
     assert_ne!(first.id, second.id);
     assert_eq!(instance(fixture, "first").await, first);
     assert_eq!(instance(fixture, "third").await.name, "third");
-    assert_eq!(fixture.back_door.count("SELECT count(*) FROM instance").await, 3);
+    assert_eq!(fixture.test_database.count("SELECT count(*) FROM instance").await, 3);
 }
 
 pub async fn a_trace_has_instance_and_time_of_every_stage(fixture: &Fixture) {
@@ -92,7 +92,7 @@ pub async fn a_trace_has_instance_and_time_of_every_stage(fixture: &Fixture) {
     let published_at = now(fixture).await;
     let published = Some(PublishStamp { at: published_at, by: sender.id });
     let keys = rows.iter().map(|row| ReceivedKey { key: row.key, claim: true, published }).collect();
-    fixture.back_door.advance(SECOND).await;
+    fixture.test_database.advance(SECOND).await;
     let job = receive(fixture, keys, &receiver).await.pop().expect("the e-mail was claimed");
     let sending = stages(fixture, "EMAIL").await;
     assert_eq!(
@@ -100,7 +100,7 @@ pub async fn a_trace_has_instance_and_time_of_every_stage(fixture: &Fixture) {
         (&json!({"at": null, "instance": "receiver"}), &Value::Null)
     );
     let attempted_at = now(fixture).await;
-    fixture.back_door.advance(SECOND).await;
+    fixture.test_database.advance(SECOND).await;
     let sent = Settlement { attempted_at: Some(attempted_at), ..outcome(&job, SENT) };
     settle(fixture, sent, &settler).await;
 
@@ -138,7 +138,7 @@ pub async fn a_retry_has_instance_and_time_of_each_attempt(fixture: &Fixture) {
         (&json!("first"), &json!("first"))
     );
 
-    fixture.back_door.advance(SECOND).await;
+    fixture.test_database.advance(SECOND).await;
     let mut jobs = fixture.store.claim_due(Email, 1, &second, LEASE).await.expect("the database is there");
     let between = stages(fixture, "EMAIL").await;
     assert_eq!((&between["send"]["instance"], &between["settle"]), (&json!("second"), &email["settle"]));
@@ -216,11 +216,11 @@ pub async fn a_fan_out_is_traced_to_this_event_and_not_to_its_namesake(fixture: 
     assert_eq!(fixture.trace("a").await.event["stages"]["fan_out"]["instance"], "test");
 
     // The same id years later, by SQL.
-    fixture.back_door.execute("DELETE FROM event_outbox").await;
-    fixture.back_door.advance(SECOND).await;
+    fixture.test_database.execute("DELETE FROM event_outbox").await;
+    fixture.test_database.advance(SECOND).await;
     let again = "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, created_at)
                  VALUES ('a', 'ORDER_CREATED', 'ORDER', '7', '2100-01-01T00:00:00Z')";
-    fixture.back_door.execute(again).await;
+    fixture.test_database.execute(again).await;
     let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Known);
     fixture.commit(claim, vec![step], vec![]).await;
@@ -240,8 +240,8 @@ pub async fn an_event_that_fails_again_is_traced_to_the_last_time(fixture: &Fixt
         let fan_out = fixture.trace("a").await.event["stages"]["fan_out"].clone();
         assert_eq!(fan_out["instance"], name);
         times.push(at(&fan_out));
-        fixture.back_door.execute("UPDATE event_outbox SET status = 'PENDING'").await;
-        fixture.back_door.advance(SECOND).await;
+        fixture.test_database.execute("UPDATE event_outbox SET status = 'PENDING'").await;
+        fixture.test_database.advance(SECOND).await;
     }
     assert!(times[0] < times[1], "{times:?}");
 }

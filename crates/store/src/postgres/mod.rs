@@ -2,8 +2,6 @@
 //! arrays; statements that need no answer of one another go out together.
 
 mod audience;
-#[cfg(feature = "conformance")]
-pub mod back_door;
 mod claim_watermark;
 mod commit;
 mod connect;
@@ -25,6 +23,8 @@ mod send;
 mod send_admin;
 mod settle;
 mod statement;
+#[cfg(feature = "conformance")]
+pub mod test_database;
 mod trace;
 mod transaction;
 

@@ -2,8 +2,6 @@
 //! their own and never wait for it.
 
 mod audience;
-#[cfg(feature = "conformance")]
-pub mod back_door;
 mod claimed_events;
 mod context;
 mod dead_letter;
@@ -23,6 +21,8 @@ mod send_admin;
 mod session;
 mod settle;
 mod statement;
+#[cfg(feature = "conformance")]
+pub mod test_database;
 mod trace;
 mod writer;
 

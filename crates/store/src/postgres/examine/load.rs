@@ -105,7 +105,7 @@ mod tests {
     use campanile_domain::finding::Level;
 
     use super::*;
-    use crate::postgres::back_door::Database;
+    use crate::postgres::test_database::Database;
 
     #[tokio::test]
     async fn a_transaction_that_stays_open_is_named() {

@@ -10,8 +10,8 @@ use campanile_domain::send::SendState;
 
 use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, rows};
 use crate::conformance::given::{chunk_of, commit_of, customer, instance, outcome, row, step_of, summary};
-use crate::conformance::{BackDoor, Fixture};
-use crate::postgres::back_door::Database;
+use crate::conformance::{Fixture, TestDatabase};
+use crate::postgres::test_database::Database;
 use crate::{
     Acceptance, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, ReceivedKey, RepublishCursor, Step, Store,
     StoreError,
@@ -227,7 +227,7 @@ async fn a_notification_that_somebody_else_is_just_writing_is_waited_for_and_fou
     let database = Database::new().await;
     let store: Arc<dyn Store> = Arc::new(database.open().await);
     let mut other = database.connect().await;
-    let fixture = Fixture { store: Arc::clone(&store), back_door: Box::new(database) };
+    let fixture = Fixture { store: Arc::clone(&store), test_database: Box::new(database) };
     let row = rows("a", 1).remove(0);
     fixture.published(&event("a"), std::slice::from_ref(&row)).await;
 

@@ -11,12 +11,12 @@ use crate::{Capture, InstanceId, SendJob, Settlement};
 /// Updates of a table, and how many of them were HOT, when so many are known of. Servers tell at the latest when a connection ends,
 /// so the store is given up.
 async fn updates(fixture: Fixture, table: &str, expected: i64) -> i64 {
-    let Fixture { store, back_door } = fixture;
+    let Fixture { store, test_database } = fixture;
     drop(store);
     let told = format!("SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = '{table}'");
-    eventually("statistics", async || (back_door.count(&told).await >= expected).then_some(())).await;
+    eventually("statistics", async || (test_database.count(&told).await >= expected).then_some(())).await;
     let hot = format!("SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = '{table}'");
-    back_door.count(&hot).await
+    test_database.count(&hot).await
 }
 
 fn sent(job: &SendJob, at: campanile_domain::time::Timestamp) -> Settlement {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{event, eventually, ids};
 use crate::conformance::Fixture;
 use crate::conformance::given::{step_of, summary};
-use crate::postgres::back_door::Database;
+use crate::postgres::test_database::Database;
 use crate::{Claim, Step};
 
 const NEW_EVENTS: Claim = Claim::New { limit: 10 };
@@ -30,7 +30,7 @@ async fn claims_do_not_walk_through_what_was_claimed_and_find_what_is_committed_
     let database = Database::new().await;
     let store = Arc::new(database.open().await);
     let (reader, mut producer) = (database.connect().await, database.connect().await);
-    let fixture = Fixture { store, back_door: Box::new(database) };
+    let fixture = Fixture { store, test_database: Box::new(database) };
     fixture.execute("CREATE EXTENSION pg_stat_statements SCHEMA public").await;
     reader
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM event_outbox")

@@ -3,10 +3,10 @@
 use super::guide::{POSTGRESQL, block};
 use super::role::Role;
 use super::{event, ids, received, rows, shared};
-use crate::conformance::{BackDoor, Fixture};
+use crate::conformance::{Fixture, TestDatabase};
 use crate::postgres::Postgres;
-use crate::postgres::back_door::Database;
 use crate::postgres::migrate;
+use crate::postgres::test_database::Database;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_that_start_at_once_make_the_tables_once() {
@@ -42,7 +42,7 @@ async fn a_schema_of_a_newer_release_is_left_alone() {
         .await;
     assert!(Postgres::migrate(&database.config()).await.unwrap().is_empty());
     let store = database.open().await;
-    let fixture = Fixture { store: shared(store), back_door: Box::new(database) };
+    let fixture = Fixture { store: shared(store), test_database: Box::new(database) };
     fixture.accept(&[event("a")]).await;
     assert_eq!(ids(&*fixture.claim_new().await), ["a"]);
 }
@@ -65,7 +65,7 @@ async fn the_documented_roles_are_enough_to_migrate_and_to_run() {
     owner.connect().await.batch_execute(&of_test(block(POSTGRESQL, "Grants of the engine"))).await.unwrap();
     assert!(Postgres::migrate(&engine.config()).await.unwrap().is_empty());
     let store = Postgres::open(&engine.config()).await.unwrap();
-    let fixture = Fixture { store: shared(store), back_door: Box::new(database) };
+    let fixture = Fixture { store: shared(store), test_database: Box::new(database) };
     let rows = rows("a", 3);
     fixture.published(&event("a"), &rows).await;
     assert_eq!(fixture.receive(&received(&rows)).await.jobs.len(), 3);

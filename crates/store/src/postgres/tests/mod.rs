@@ -25,7 +25,7 @@ use serde_json::json;
 use tokio_postgres::{Client, NoTls};
 
 use super::Postgres;
-use super::back_door::Database;
+use super::test_database::Database;
 use crate::conformance::Fixture;
 use crate::{FanOutClaim, FanOutCommit, ReceivedKey, Store};
 
@@ -35,7 +35,7 @@ const QUEUE: &str = "notification.customer";
 async fn fixture() -> Fixture {
     let database = Database::new().await;
     let store = database.open().await;
-    Fixture { store: Arc::new(store), back_door: Box::new(database) }
+    Fixture { store: Arc::new(store), test_database: Box::new(database) }
 }
 
 fn event(id: &str) -> NewEvent {

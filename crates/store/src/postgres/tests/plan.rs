@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio_postgres::Client;
 
 use super::seed::seed;
-use crate::postgres::back_door::Database;
+use crate::postgres::test_database::Database;
 use crate::postgres::{connect, row, statement, trace};
 use crate::{RowFilter, Table};
 

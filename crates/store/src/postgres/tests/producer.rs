@@ -10,9 +10,9 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 use super::guide::{PRODUCERS, block};
 use super::role::Role;
 use super::{eventually, ids};
-use crate::conformance::BackDoor;
-use crate::postgres::back_door::Database;
+use crate::conformance::TestDatabase;
 use crate::postgres::statement;
+use crate::postgres::test_database::Database;
 use crate::{Claim, FanOutStore, Signal, Store};
 
 const NEW_EVENTS: Claim = Claim::New { limit: 10 };

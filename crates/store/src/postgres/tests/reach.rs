@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use crate::postgres::back_door::Database;
+use crate::postgres::test_database::Database;
 use crate::postgres::{Postgres, PostgresConfig};
 
 async fn why(url: &str) -> String {

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::event;
 use super::guide::{POSTGRESQL, block};
-use crate::conformance::BackDoor;
-use crate::postgres::back_door::Database;
+use crate::conformance::TestDatabase;
+use crate::postgres::test_database::Database;
 use crate::postgres::{Postgres, connect, statement};
 use crate::{EventStore, FanOutStore, RowFilter, RowStore, StoreError, Table};
 

@@ -6,7 +6,7 @@ use tokio_postgres::Client;
 
 use super::connect;
 use crate::postgres::PostgresConfig;
-use crate::postgres::back_door::Database;
+use crate::postgres::test_database::Database;
 
 /// A role that may log in and do nothing else.
 #[derive(Debug)]

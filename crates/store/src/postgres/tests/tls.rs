@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::Store;
-use crate::postgres::back_door::Database;
+use crate::postgres::test_database::Database;
 use crate::postgres::{Postgres, PostgresConfig};
 
 const CA_FILE: &str = "CAMPANILE_TEST_CA_FILE";

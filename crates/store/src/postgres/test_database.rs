@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio_postgres::{Client, Config, NoTls};
 
 use super::{Postgres, PostgresConfig};
-use crate::conformance::BackDoor;
+use crate::conformance::TestDatabase;
 
 pub const VARIABLE: &str = "CAMPANILE_TEST_DATABASE_URL";
 
@@ -110,20 +110,20 @@ async fn template(server: &str, admin: &Client) -> String {
     let found =
         admin.query("SELECT FROM pg_database WHERE datname = $1", &[&name]).await.expect("it can be asked");
     if found.is_empty() {
-        let half_made = format!("{name}_half_made");
+        let incomplete = format!("{name}_incomplete");
         admin
-            .batch_execute(&format!("DROP DATABASE IF EXISTS {half_made} WITH (FORCE)"))
+            .batch_execute(&format!("DROP DATABASE IF EXISTS {incomplete} WITH (FORCE)"))
             .await
             .expect("nobody needs it");
-        admin.batch_execute(&format!("CREATE DATABASE {half_made}")).await.expect("there is room");
-        let url = with_database(server, &half_made);
+        admin.batch_execute(&format!("CREATE DATABASE {incomplete}")).await.expect("there is room");
+        let url = with_database(server, &incomplete);
         let config = PostgresConfig { url, direct_url: String::new(), ca_file: None, max_connections: 1 };
         Postgres::migrate(&config).await.expect("the migrations are good");
         // Connections of the migration are closed by the server in its own time.
-        let alone =
-            format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{half_made}'");
-        admin.batch_execute(&alone).await.expect("it may");
-        let rename = format!("ALTER DATABASE {half_made} RENAME TO {name}");
+        let disconnect =
+            format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{incomplete}'");
+        admin.batch_execute(&disconnect).await.expect("it may");
+        let rename = format!("ALTER DATABASE {incomplete} RENAME TO {name}");
         while let Err(error) = admin.batch_execute(&rename).await {
             assert!(error.to_string().contains("accessed"), "{error}");
             tokio::task::yield_now().await;
@@ -154,7 +154,7 @@ async fn connect(url: &str) -> Client {
 }
 
 #[async_trait]
-impl BackDoor for Database {
+impl TestDatabase for Database {
     /// Every statement asks the same function for the time.
     async fn advance(&self, by: Duration) {
         let ahead = {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 
 use super::Clock;
-use crate::conformance::BackDoor;
+use crate::conformance::TestDatabase;
 
 #[derive(Debug)]
 pub struct File {
@@ -22,7 +22,7 @@ impl File {
 }
 
 #[async_trait]
-impl BackDoor for File {
+impl TestDatabase for File {
     async fn advance(&self, by: Duration) {
         self.clock.advance(by);
     }
