@@ -6,8 +6,8 @@ use campanile_domain::fan_out::Cursor;
 use serde_json::json;
 
 use super::Fixture;
-use super::given::{chunk_of, claimed, customer, event, event_id, found, row, step_of, summary, text};
 use super::publish::republish;
+use super::setup::{chunk_of, claimed, customer, event, event_id, found, row, step_of, summary, text};
 use crate::{Acceptance, Claim, FanOutClaim, Step, TraceFilter};
 
 async fn accept(fixture: &Fixture, events: &[NewEvent]) -> Acceptance {
@@ -121,8 +121,8 @@ pub async fn an_event_that_is_given_up_half_way_keeps_what_was_written(fixture: 
     let mut cursor = Cursor::default();
     cursor.summary = summary(1);
     let step = step_of(&claim.events()[0], Step::Continues(cursor));
-    let told = row("a", &customer("42"), Email);
-    let chunk = chunk_of(&step.event, std::slice::from_ref(&told), true);
+    let notified = row("a", &customer("42"), Email);
+    let chunk = chunk_of(&step.event, std::slice::from_ref(&notified), true);
     let chunk = fixture.commit(claim, vec![step], vec![chunk]).await.remove(0);
     fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
     fail(fixture, seq).await;
@@ -136,9 +136,9 @@ pub async fn an_event_that_is_given_up_half_way_keeps_what_was_written(fixture: 
     assert_eq!(text(&trace.dead_letters[0], "reason"), "BROKEN");
     assert!(fixture.try_claim(Claim::Continuing { after: 0 }).await.is_none());
     assert!(!count_failure(fixture, seq).await, "what was given up does not fail again");
-    let lost = republish(fixture, &[&told.queue], 10).await;
+    let lost = republish(fixture, &[&notified.queue], 10).await;
     assert_eq!(lost, 1, "what the broker loses is published again");
-    fixture.receive(&[claimed(told.key)]).await;
+    fixture.receive(&[claimed(notified.key)]).await;
     assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);
 }
 

@@ -8,7 +8,7 @@ use campanile_domain::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::Fixture;
-use super::given::{LEASE, claimed, customer, event, outcome, row, text};
+use super::setup::{LEASE, claimed, customer, event, outcome, row, text};
 use crate::{DeadLetterFilter, Devices, RerenderedTexts, SendJob, Settlement};
 
 const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };

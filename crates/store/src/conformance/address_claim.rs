@@ -9,7 +9,7 @@ use campanile_domain::time::Timestamp;
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::given::{LEASE, claimed, customer, event, outcome, row};
+use super::setup::{LEASE, claimed, customer, event, outcome, row};
 use crate::{AddressClaim, SendJob};
 
 const WEBHOOK: &str = "https://hooks.example/services/secret";

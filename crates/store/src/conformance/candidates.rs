@@ -10,7 +10,7 @@ use campanile_domain::rules::row::Selector;
 use serde_json::{Value, json};
 
 use super::Fixture;
-use super::given::{commit_of, customer, entity, event, step_of, summary};
+use super::setup::{commit_of, customer, entity, event, step_of, summary};
 use crate::{FanOutClaim, Step, StoreError, Table};
 
 /// A member of a restaurant; nobody has two.
@@ -45,7 +45,7 @@ async fn read_audience(fixture: &Fixture) -> Box<dyn FanOutClaim> {
     fixture.store.read_audience(event("asked").at(now)).await.expect("the database is there")
 }
 
-async fn ask(fixture: &Fixture, pages: Vec<Page>) -> Vec<Vec<Candidate>> {
+async fn read_pages(fixture: &Fixture, pages: Vec<Page>) -> Vec<Vec<Candidate>> {
     read_audience(fixture).await.candidates(pages).await.expect("the pages are good")
 }
 
@@ -54,7 +54,7 @@ fn ids(candidates: &[Candidate]) -> Vec<&str> {
 }
 
 async fn ids_of(fixture: &Fixture, page: Page) -> Vec<String> {
-    ids(&ask(fixture, vec![page]).await[0]).into_iter().map(str::to_owned).collect()
+    ids(&read_pages(fixture, vec![page]).await[0]).into_iter().map(str::to_owned).collect()
 }
 
 /// Asks page after page, as a fan-out does, until one is not full.
@@ -63,7 +63,7 @@ async fn walk(fixture: &Fixture, reach: Reach, limit: usize) -> Vec<String> {
     let mut after = None;
     loop {
         let page = Page { after, limit, ..page(reach.clone()) };
-        let candidates = ask(fixture, vec![page]).await.remove(0);
+        let candidates = read_pages(fixture, vec![page]).await.remove(0);
         walked.extend(ids(&candidates).into_iter().map(str::to_owned));
         after = candidates.last().map(|last| Position::of(&last.recipient));
         assert!(candidates.len() <= limit && walked.len() <= 100, "{walked:?}");
@@ -144,7 +144,7 @@ pub async fn the_inactive_are_left_out(fixture: &Fixture) {
         page(everybody("CUSTOMER")),
         page(Reach::User(customer("42"))),
     ];
-    let answers = ask(fixture, pages).await;
+    let answers = read_pages(fixture, pages).await;
     assert_eq!(
         answers.iter().map(|page| ids(page)).collect::<Vec<_>>(),
         [vec!["1"], vec!["1"], vec![], vec![]]
@@ -162,7 +162,7 @@ pub async fn only_the_roles_that_are_asked_for_come(fixture: &Fixture) {
         ..page(reach)
     };
     assert_eq!(ids_of(fixture, of_roles(restaurant("5"), &["MANAGER", "CHEF"])).await, ["3", "2"]);
-    let staff_member = Reach::User(super::given::user("RESTAURANT_USER", "1"));
+    let staff_member = Reach::User(super::setup::user("RESTAURANT_USER", "1"));
     assert!(ids_of(fixture, of_roles(staff_member.clone(), &["CHEF"])).await.is_empty());
     assert_eq!(ids_of(fixture, of_roles(staff_member, &["WAITER"])).await, ["1"]);
     assert_eq!(ids_of(fixture, of_roles(everybody("RESTAURANT_USER"), &["CHEF"])).await, ["2"]);
@@ -181,7 +181,7 @@ pub async fn the_same_ids_of_other_types_are_left_out(fixture: &Fixture) {
     });
     let same_customer = json!({ "user_type": "CUSTOMER", "user_id": "50" });
     fixture.put(Table::Recipients, vec![staff("5", "50", "WAITER"), agent, misplaced, same_customer]).await;
-    let found = ask(fixture, vec![page(restaurant("5")), page(Reach::User(customer("50")))]).await;
+    let found = read_pages(fixture, vec![page(restaurant("5")), page(Reach::User(customer("50")))]).await;
     assert_eq!(ids(&found[0]), ["50"]);
     assert_eq!(found[0][0].recipient.role.as_deref(), Some("WAITER"));
     assert_eq!(found[1][0].recipient.user(), customer("50"));
@@ -201,7 +201,7 @@ pub async fn pages_are_answered_in_the_order_in_which_they_are_asked_for(fixture
         page(restaurant("5")),
         page(restaurant("6")),
     ];
-    let answers = ask(fixture, pages).await;
+    let answers = read_pages(fixture, pages).await;
     let answered: Vec<_> = answers.iter().map(|page| ids(page)).collect();
     assert_eq!(answered, [vec!["2"], vec!["42"], vec![], vec!["1"], vec!["2"]]);
     let ada = &answers[1][0].recipient;
@@ -237,7 +237,7 @@ pub async fn preferences_and_dead_addresses_come_along(fixture: &Fixture) {
                     ('SMS', 'a@b', 'not a number', '2026-01-21T10:15:30.000Z')",
         )
         .await;
-    let candidates = ask(fixture, vec![page(everybody("CUSTOMER"))]).await.remove(0);
+    let candidates = read_pages(fixture, vec![page(everybody("CUSTOMER"))]).await.remove(0);
     assert_eq!(ids(&candidates), ["42", "43", "44"]);
     let counts: Vec<usize> = candidates.iter().map(|candidate| candidate.preferences.len()).collect();
     assert_eq!(counts, [2, 0, 1]);
@@ -255,7 +255,7 @@ pub async fn preferences_and_dead_addresses_come_along(fixture: &Fixture) {
         channels: PerChannel::from_fn(|channel| channel == Channel::Push),
         ..page(everybody("CUSTOMER"))
     };
-    let pages = ask(fixture, vec![pushes, page(everybody("CUSTOMER"))]).await;
+    let pages = read_pages(fixture, vec![pushes, page(everybody("CUSTOMER"))]).await;
     let numbers = |page: &[Candidate]| page.iter().map(|c| c.dead_addresses.len()).collect::<Vec<_>>();
     assert_eq!(pages.iter().map(|page| numbers(page)).collect::<Vec<_>>(), [[1, 0, 0], [2, 1, 0]]);
 }
@@ -274,7 +274,7 @@ pub async fn a_default_webhook_that_is_dead_is_known_of_those_who_need_it(fixtur
         .await;
     let webhook = Webhook::new("https://hooks.example/default".to_owned());
     let with_default = Page { default_webhook: Some(webhook), ..page(everybody("ADMIN_USER")) };
-    let pages = ask(fixture, vec![page(everybody("ADMIN_USER")), with_default]).await;
+    let pages = read_pages(fixture, vec![page(everybody("ADMIN_USER")), with_default]).await;
     let dead = |page: &[Candidate]| page.iter().map(|c| c.dead_addresses.len()).collect::<Vec<_>>();
     assert_eq!(pages.iter().map(|page| dead(page)).collect::<Vec<_>>(), [[0, 0], [1, 0]]);
 }
@@ -292,7 +292,7 @@ pub async fn who_is_on_two_pages_has_every_preference_once(fixture: &Fixture) {
         )
         .await;
     let pages = vec![page(Reach::User(customer("42"))), page(everybody("CUSTOMER"))];
-    for candidates in ask(fixture, pages).await {
+    for candidates in read_pages(fixture, pages).await {
         assert_eq!(candidates[0].preferences.len(), 1);
         assert_eq!(candidates[0].dead_addresses.len(), 1);
     }
@@ -341,7 +341,7 @@ pub async fn what_can_not_be_used_of_a_recipient_is_taken_for_empty(fixture: &Fi
     fixture.put(Table::Recipients, ["1", "2", "3"].map(person).to_vec()).await;
     fixture.execute("UPDATE recipient SET time_zone = 'Middle/Earth' WHERE user_id = '1'").await;
     fixture.execute("UPDATE recipient SET push_tokens = '{\"t\": 1}' WHERE user_id = '2'").await;
-    let whole = ask(fixture, vec![page(everybody("CUSTOMER"))]).await.remove(0);
+    let whole = read_pages(fixture, vec![page(everybody("CUSTOMER"))]).await.remove(0);
     assert_eq!(ids(&whole), ["1", "2", "3"]);
     let zones: Vec<bool> = whole.iter().map(|c| c.recipient.time_zone.is_some()).collect();
     assert_eq!(zones, [false, true, true]);
@@ -362,7 +362,7 @@ pub async fn a_preference_or_setting_that_can_not_be_used_is_skipped(fixture: &F
         .execute("UPDATE user_notification_preferences SET quiet_hours_start = '25:00' WHERE channel = 'SMS'")
         .await;
     fixture.execute("UPDATE entity_notification_settings SET channel = 'FAX' WHERE channel = 'SMS'").await;
-    let candidates = ask(fixture, vec![page(everybody("CUSTOMER"))]).await.remove(0);
+    let candidates = read_pages(fixture, vec![page(everybody("CUSTOMER"))]).await.remove(0);
     let channels: Vec<Channel> = candidates[0].preferences.iter().map(|p| p.channel).collect();
     assert_eq!(channels, [Channel::Email]);
     let five = entity("RESTAURANT", "5");

@@ -9,7 +9,7 @@ use campanile_domain::status::EventStatus;
 use serde_json::json;
 
 use super::Fixture;
-use super::given::{customer, event, found, ids, of_type, row, step_of, text, urgent};
+use super::setup::{customer, event, found, ids, of_type, row, step_of, text, urgent};
 use crate::{Acceptance, Claim, EventFilter, FanOutClaim, Step, Table};
 
 pub async fn nothing_waits_in_an_empty_database(fixture: &Fixture) {
@@ -70,10 +70,10 @@ pub async fn the_route_says_how_urgent_an_event_is_that_does_not(fixture: &Fixtu
         route("MIXED", "WEBSOCKET", None),
     ];
     fixture.put(Table::Routing, routes).await;
-    let calm_alarm = NewEvent { priority: Some(Low), ..of_type("calm alarm", "ALARM") };
+    let low_priority_alarm = NewEvent { priority: Some(Low), ..of_type("calm alarm", "ALARM") };
     let events = [
         of_type("news", "NEWS"),
-        calm_alarm,
+        low_priority_alarm,
         of_type("mixed", "MIXED"),
         event("other"),
         of_type("alarm", "ALARM"),
@@ -198,8 +198,8 @@ pub async fn these_events_are_claimed_again_where_they_still_wait(fixture: &Fixt
     let claim = fixture.claim_new().await;
     let all: Vec<i64> = claim.events().iter().rev().map(|claimed| claimed.seq).collect();
     let row = row("done", &customer("42"), Channel::Email);
-    let done = step_of(found(&*claim, "done"), Step::Finished(super::given::summary(1)));
-    let chunk = super::given::chunk_of(&done.event, &[row], true);
+    let done = step_of(found(&*claim, "done"), Step::Finished(super::setup::summary(1)));
+    let chunk = super::setup::chunk_of(&done.event, &[row], true);
     fixture.commit(claim, vec![done], vec![chunk]).await;
     continue_event(fixture, "large", 3).await;
     let claim = fixture.try_claim(Claim::ByIds(all)).await.expect("three wait");
@@ -241,7 +241,7 @@ async fn continue_event(fixture: &Fixture, id: &str, recipients: u64) {
     fixture.commit(claim, vec![step], vec![]).await;
 }
 
-pub async fn an_event_that_can_not_be_read_fails_and_is_told_of(fixture: &Fixture) {
+pub async fn an_event_that_can_not_be_read_fails_and_is_reported(fixture: &Fixture) {
     fixture.insert("broken").await;
     fixture.execute("UPDATE event_outbox SET fan_out_cursor = 'nonsense'").await;
     let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("an event waited");

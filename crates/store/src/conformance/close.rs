@@ -5,7 +5,7 @@ use campanile_domain::event::Failure;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
 
 use super::Fixture;
-use super::given::{
+use super::setup::{
     chunk_of, claimed, commit_of, customer, event, found, left_due, row, rows, step_of, summary,
 };
 use crate::{FanOutCommit, Step};
@@ -86,7 +86,7 @@ pub async fn open_events_come_in_pages_by_age(fixture: &Fixture) {
     assert_eq!(open, ["d", "c", "b", "a"]);
 }
 
-pub async fn what_somebody_counted_is_closed_without_a_look(fixture: &Fixture) {
+pub async fn what_somebody_counted_is_closed_without_a_query(fixture: &Fixture) {
     for id in ["a", "b", "closed", "fresh"] {
         fixture.accept(&[event(id)]).await;
         if id != "fresh" {

@@ -6,11 +6,11 @@ use campanile_domain::fan_out::{Cursor, OutboxRow};
 use serde_json::json;
 
 use super::Fixture;
-use super::given::{
+use super::publish::republish;
+use super::setup::{
     chunk_of, claimed, commit_of, customer, entity, event, event_id, found, ids, row, rows, step_of, summary,
     text, texts,
 };
-use super::publish::republish;
 use crate::{Claim, FanOutCommit, FanOutStep, Step, StoreError};
 
 /// Everything that a commit may write, in numbers.
@@ -164,8 +164,8 @@ pub async fn an_event_that_stops_half_way_keeps_what_was_written(fixture: &Fixtu
     fixture.accept(&[event("a")]).await;
     let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Continues(cursor(1)));
-    let told = row("a", &customer("42"), Email);
-    let chunk = chunk_of(&step.event, std::slice::from_ref(&told), true);
+    let notified = row("a", &customer("42"), Email);
+    let chunk = chunk_of(&step.event, std::slice::from_ref(&notified), true);
     fixture.commit(claim, vec![step], vec![chunk]).await;
     let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("the event waits");
     let failure = Failure::new("NO_AUDIENCE", "the rule is gone");
@@ -178,7 +178,7 @@ pub async fn an_event_that_stops_half_way_keeps_what_was_written(fixture: &Fixtu
     assert_eq!((text(&processed, "status"), &processed["sends"]), ("SUCCESS", &json!(1)));
     assert_eq!(texts(&trace.dead_letters, "reason"), ["NO_AUDIENCE"]);
     assert!(fixture.try_claim(Claim::Continuing { after: 0 }).await.is_none());
-    fixture.receive(&[claimed(told.key)]).await;
+    fixture.receive(&[claimed(notified.key)]).await;
     assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);
 }
 
@@ -208,8 +208,8 @@ pub async fn an_event_that_is_cancelled_half_way_keeps_what_was_written(fixture:
     let claim = fixture.claim_new().await;
     let begun = step_of(found(&*claim, "a"), Step::Continues(cursor(1)));
     let put_off = step_of(found(&*claim, "put off"), Step::Continues(Cursor::default()));
-    let told = row("a", &customer("42"), Email);
-    let chunk = chunk_of(&begun.event, std::slice::from_ref(&told), true);
+    let notified = row("a", &customer("42"), Email);
+    let chunk = chunk_of(&begun.event, std::slice::from_ref(&notified), true);
     let seqs = [begun.seq, put_off.seq];
     let chunk = fixture.commit(claim, vec![begun, put_off], vec![chunk]).await.remove(0);
     fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
@@ -224,9 +224,9 @@ pub async fn an_event_that_is_cancelled_half_way_keeps_what_was_written(fixture:
     let processed = trace.processed.expect("some was decided");
     assert_eq!((text(&processed, "status"), &processed["sends"]), ("SUCCESS", &json!(1)));
     assert_eq!(fixture.event_status("put off").await, "CANCELLED", "nobody was told");
-    let lost = republish(fixture, &[&told.queue], 10).await;
+    let lost = republish(fixture, &[&notified.queue], 10).await;
     assert_eq!(lost, 1, "what the broker loses is published again");
-    fixture.receive(&[claimed(told.key)]).await;
+    fixture.receive(&[claimed(notified.key)]).await;
     assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);
 }
 
@@ -304,14 +304,14 @@ pub async fn of_many_only_who_has_the_row_already_is_left_out(fixture: &Fixture)
     let step = step_of(&claim.events()[0], Step::Continues(cursor(1)));
     let chunk = chunk_of(&step.event, &[row("a", &customer("42"), Email)], true);
     fixture.commit(claim, vec![step], vec![chunk]).await;
-    for (from, told) in [(100, 300), (0, 99)] {
+    for (from, notified) in [(100, 300), (0, 99)] {
         let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("the event waits");
         let step = step_of(&claim.events()[0], Step::Continues(cursor(from + 2)));
         let page: Vec<OutboxRow> =
             (from..from + 300).map(|n| row("a", &customer(&n.to_string()), Email)).collect();
         let chunk = chunk_of(&step.event, &page, true);
         let chunks = fixture.commit(claim, vec![step], vec![chunk]).await;
-        assert_eq!(chunks[0].rows.len(), told, "from {from} on");
+        assert_eq!(chunks[0].rows.len(), notified, "from {from} on");
     }
     assert_eq!(fixture.count("SELECT count(*) FROM notification_outbox").await, 400);
 }

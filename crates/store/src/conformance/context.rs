@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Fixture;
-use super::given::{customer, event, event_id};
+use super::setup::{customer, event, event_id};
 use crate::Table;
 
 pub async fn a_message_is_rendered_from_its_event_and_its_recipient(fixture: &Fixture) {

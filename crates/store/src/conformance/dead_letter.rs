@@ -13,7 +13,7 @@ use campanile_domain::time::Timestamp;
 use serde_json::json;
 
 use super::Fixture;
-use super::given::{
+use super::setup::{
     LEASE, QUEUE, chunk_of, claimed, commit_of, customer, event, found, outcome, row, rows, step_of, summary,
     text, texts,
 };

@@ -9,7 +9,7 @@ use campanile_domain::time::{Timestamp, to_text};
 use serde_json::{Value, json};
 
 use super::Fixture;
-use super::given::{outcome, text};
+use super::setup::{outcome, text};
 use crate::{
     DeadLetterFilter, InstanceId, JsonRow, RerenderedTexts, Resolution, Resolved, SendFilter, SendJob,
     Settlement, TraceFilter,
@@ -44,7 +44,7 @@ async fn due(fixture: &Fixture) -> SendJob {
 /// What the trace and every list say of the deferrals of the only send.
 async fn shown(fixture: &Fixture, id: &str) -> Vec<(Option<String>, Value)> {
     let all = TraceFilter { limit: 10, ..TraceFilter::default() };
-    let trace = fixture.store.trace(&super::given::event_id(id), all).await.expect("the database is there");
+    let trace = fixture.store.trace(&super::setup::event_id(id), all).await.expect("the database is there");
     let mut rows = trace.expect("it is there").sends;
     let status: SendStatus = text(&rows[0], "status").parse().expect("a status");
     let newest = SendFilter { limit: 10, ..SendFilter::default() };
@@ -111,7 +111,7 @@ pub async fn that_nobody_answered_is_known_to_the_next_attempt(fixture: &Fixture
     assert!(fixture.settle(vec![no_answer(&job, DUE)]).await.is_empty());
     let again = due(fixture).await;
     assert_eq!((again.attempt, again.history), (2, unanswered));
-    fixture.advance(super::given::LEASE * 2).await;
+    fixture.advance(super::setup::LEASE * 2).await;
     let expired = fixture.store.expired_claims(10).await.expect("the database is there");
     assert_eq!(expired[0].jobs[0].history, unanswered, "who takes it over knows, too");
     assert!(fixture.settle(vec![no_answer(&again, IN_DOUBT)]).await.is_empty());

@@ -8,7 +8,7 @@ use campanile_domain::send::SendState;
 use campanile_domain::time::{Timestamp, later};
 
 use super::Fixture;
-use super::given::{HALF_A_LEASE, LEASE, claimed, customer, event, left_due, outcome, rows, text, texts};
+use super::setup::{HALF_A_LEASE, LEASE, claimed, customer, event, left_due, outcome, rows, text, texts};
 use crate::{ClaimId, ExpiredClaim, InstanceId, SendJob, Settlement};
 
 fn sent(job: &SendJob) -> Settlement {

@@ -17,7 +17,6 @@ mod commit;
 mod context;
 mod dead_letter;
 mod deferral;
-pub(crate) mod given;
 mod lease;
 mod named_lease;
 mod publish;
@@ -29,6 +28,7 @@ mod row;
 mod rule;
 mod send_admin;
 mod settle;
+pub(crate) mod setup;
 mod stages;
 mod trace;
 
@@ -92,7 +92,7 @@ macro_rules! for_each_check {
             claim::continuing_events_of_a_lane_take_turns
             claim::these_events_are_claimed_again_where_they_still_wait
             claim::a_cancelled_event_says_why
-            claim::an_event_that_can_not_be_read_fails_and_is_told_of
+            claim::an_event_that_can_not_be_read_fails_and_is_reported
             claim::a_payload_that_readers_disagree_on_fails_its_event_and_is_shown_as_text
             claim::a_payload_is_kept_to_the_letter
             claim::names_that_http_refuses_fail_their_event
@@ -221,7 +221,7 @@ macro_rules! for_each_check {
             close::an_event_is_closed_when_every_row_was_received_or_failed
             close::an_event_with_a_row_on_its_way_stays_open
             close::only_published_events_among_the_candidates_are_closed
-            close::what_somebody_counted_is_closed_without_a_look
+            close::what_somebody_counted_is_closed_without_a_query
             close::open_events_come_in_pages_by_age
             dead_letter::dead_letters_are_listed_in_pages_by_age
             dead_letter::a_dead_letter_has_all_its_columns

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fixture;
-use super::given::{HALF_A_LEASE, LEASE};
+use super::setup::{HALF_A_LEASE, LEASE};
 use crate::Acquisition;
 
 const NAME: &str = "in-process broker";

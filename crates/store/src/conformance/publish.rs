@@ -10,7 +10,7 @@ use campanile_domain::priority::Priority::{self, High, Low, Normal};
 use campanile_domain::template::Text;
 
 use super::Fixture;
-use super::given::{
+use super::setup::{
     HALF_A_LEASE, LEASE, QUEUE, chunk_of, claimed, customer, entity, event, row, rows, step_of, text, urgent,
 };
 use crate::outbox::REPUBLISH_PAGE_EVENTS;
@@ -28,7 +28,7 @@ async fn claim(fixture: &Fixture) -> Option<Chunk> {
 }
 
 /// An event with one row in one chunk that nobody holds.
-async fn free(fixture: &Fixture, id: &str, queue: &str, priority: Priority) -> SendKey {
+async fn unleased_chunk(fixture: &Fixture, id: &str, queue: &str, priority: Priority) -> SendKey {
     let row = OutboxRow { queue: queue.to_owned(), priority, ..row(id, &customer("42"), Email) };
     fixture.fan_out(&event(id), std::slice::from_ref(&row), false).await;
     row.key
@@ -82,11 +82,11 @@ pub async fn a_chunk_born_free_waits_for_whoever_claims_it(fixture: &Fixture) {
 }
 
 pub async fn chunks_are_claimed_by_lane_then_by_age(fixture: &Fixture) {
-    free(fixture, "low", QUEUE, Low).await;
-    free(fixture, "old", QUEUE, Normal).await;
-    free(fixture, "other high", OTHER_QUEUE, High).await;
-    free(fixture, "high", QUEUE, High).await;
-    free(fixture, "new", QUEUE, Normal).await;
+    unleased_chunk(fixture, "low", QUEUE, Low).await;
+    unleased_chunk(fixture, "old", QUEUE, Normal).await;
+    unleased_chunk(fixture, "other high", OTHER_QUEUE, High).await;
+    unleased_chunk(fixture, "high", QUEUE, High).await;
+    unleased_chunk(fixture, "new", QUEUE, Normal).await;
     let mut claimed = Vec::new();
     while let Some(chunk) = claim(fixture).await {
         claimed.push(event_of(&chunk).to_owned());
@@ -96,8 +96,8 @@ pub async fn chunks_are_claimed_by_lane_then_by_age(fixture: &Fixture) {
 }
 
 pub async fn only_chunks_of_the_given_queue_are_claimed(fixture: &Fixture) {
-    free(fixture, "a", QUEUE, High).await;
-    free(fixture, "b", OTHER_QUEUE, Low).await;
+    unleased_chunk(fixture, "a", QUEUE, High).await;
+    unleased_chunk(fixture, "b", OTHER_QUEUE, Low).await;
     assert!(claim_from(fixture, "notification.admin").await.is_none());
     let chunk = claim_from(fixture, OTHER_QUEUE).await.expect("one waits");
     assert_eq!((event_of(&chunk), chunk.queue.as_str(), chunk.lane), ("b", OTHER_QUEUE, Low.lane()));
@@ -134,7 +134,7 @@ pub async fn a_claimed_chunk_has_every_row_in_whatever_order_they_came(fixture: 
 }
 
 pub async fn a_claimed_chunk_is_held_until_its_lease_passes(fixture: &Fixture) {
-    free(fixture, "a", QUEUE, Normal).await;
+    unleased_chunk(fixture, "a", QUEUE, Normal).await;
     let first = claim(fixture).await.expect("the chunk waits");
     assert!(claim(fixture).await.is_none());
     fixture.advance(HALF_A_LEASE).await;
@@ -145,7 +145,7 @@ pub async fn a_claimed_chunk_is_held_until_its_lease_passes(fixture: &Fixture) {
 }
 
 pub async fn a_published_chunk_is_no_more(fixture: &Fixture) {
-    free(fixture, "a", QUEUE, Normal).await;
+    unleased_chunk(fixture, "a", QUEUE, Normal).await;
     let chunk = claim(fixture).await.expect("the chunk waits");
     assert_eq!(fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there"), 1);
     fixture.advance(LEASE * 2).await;
@@ -156,7 +156,7 @@ pub async fn a_published_chunk_is_no_more(fixture: &Fixture) {
 }
 
 pub async fn a_released_chunk_can_be_claimed_at_once(fixture: &Fixture) {
-    let key = free(fixture, "a", QUEUE, Normal).await;
+    let key = unleased_chunk(fixture, "a", QUEUE, Normal).await;
     let chunk = claim(fixture).await.expect("the chunk waits");
     fixture.store.release_chunks(&[chunk.id]).await.expect("the database is there");
     assert_eq!(fixture.outbox_statuses("a").await, ["PENDING"]);

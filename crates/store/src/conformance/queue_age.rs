@@ -9,7 +9,7 @@ use campanile_domain::send::SendState;
 use campanile_domain::time::later;
 
 use super::Fixture;
-use super::given::{
+use super::setup::{
     LEASE, chunk_of, claimed, customer, event, found, outcome, row, step_of, summary, urgent,
 };
 use crate::{Claim, QueueAges, Step};
@@ -86,11 +86,11 @@ pub async fn a_chunk_waits_from_its_rows_until_it_is_published(fixture: &Fixture
 }
 
 pub async fn a_chunk_waits_although_its_first_row_was_dropped(fixture: &Fixture) {
-    let told = row("a", &customer("42"), Email);
+    let notified = row("a", &customer("42"), Email);
     fixture.accept(&[event("a")]).await;
     let claim = fixture.claim_new().await;
     let begun = step_of(found(&*claim, "a"), Step::Continues(Cursor::default()));
-    let chunk = chunk_of(&begun.event, std::slice::from_ref(&told), true);
+    let chunk = chunk_of(&begun.event, std::slice::from_ref(&notified), true);
     let chunks = fixture.commit(claim, vec![begun], vec![chunk]).await;
     fixture.store.chunks_published(&[chunks[0].id]).await.expect("the database is there");
     // The same person once more, and somebody behind.
@@ -128,7 +128,7 @@ pub async fn an_event_that_was_fanned_out_earlier_counts_before_one_that_arrived
     fixture.advance(MINUTE).await;
     let claim = fixture.claim_new().await;
     let ended = step_of(found(&*claim, "low"), Step::Finished(summary(1)));
-    let chunk = chunk_of(&ended.event, &[super::given::row("low", &customer("43"), Email)], true);
+    let chunk = chunk_of(&ended.event, &[super::setup::row("low", &customer("43"), Email)], true);
     fixture.commit(claim, vec![ended], vec![chunk]).await;
     assert_about(oldest(fixture).await.receive, MINUTE);
 }

@@ -6,7 +6,7 @@ use campanile_domain::send::SendState;
 use campanile_domain::time::Timestamp;
 
 use super::Fixture;
-use super::given::{outcome, text};
+use super::setup::{outcome, text};
 use crate::{Receipt, SendJob, Settlement};
 
 fn sent(job: &SendJob, external_id: &str) -> Settlement {

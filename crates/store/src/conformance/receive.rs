@@ -11,10 +11,10 @@ use campanile_domain::template::Text;
 use serde_json::json;
 
 use super::Fixture;
-use super::given::{
+use super::publish::republish;
+use super::setup::{
     claimed, customer, entity, event, event_id, left_due, row, rows, text, texts, urgent, user,
 };
-use super::publish::republish;
 use crate::FailedMessage;
 
 pub async fn a_row_becomes_a_notification_and_a_send(fixture: &Fixture) {
@@ -87,7 +87,7 @@ pub async fn a_web_socket_send_is_sent_at_once(fixture: &Fixture) {
     let send = fixture.send("a", row.key).await;
     assert_eq!((text(&send, "status"), &send["attempt_count"]), ("SENT", &json!(1)));
     assert!(send["sent_at"].is_string());
-    fixture.advance(super::given::LEASE * 2).await;
+    fixture.advance(super::setup::LEASE * 2).await;
     assert!(fixture.store.expired_claims(10).await.expect("the database is there").is_empty());
 }
 

@@ -10,7 +10,7 @@ use campanile_domain::time::{self, Timestamp, between};
 use serde_json::json;
 
 use super::Fixture;
-use super::given::{
+use super::setup::{
     chunk_of, claimed, customer, entity, event, found, left_due, outcome, row, rows, step_of, summary, text,
     texts,
 };

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Fixture;
-use super::given::{object, text};
+use super::setup::{object, text};
 use crate::{JsonRow, RowFilter, StoreError, Table};
 
 async fn list(fixture: &Fixture, table: Table, filter: RowFilter) -> Vec<JsonRow> {
@@ -99,7 +99,7 @@ fn sparse(table: Table) -> (Value, Value) {
     }
 }
 
-fn sparse_whole(table: Table) -> JsonRow {
+fn with_defaults(table: Table) -> JsonRow {
     let (given, defaults) = sparse(table);
     object(given).into_iter().chain(object(defaults)).collect()
 }
@@ -114,7 +114,7 @@ pub async fn rows_come_back_as_they_were_written(fixture: &Fixture) {
 pub async fn what_a_row_does_not_name_has_its_default(fixture: &Fixture) {
     for table in Table::ALL {
         fixture.put(table, vec![sparse(table).0]).await;
-        assert_eq!(only(fixture, table).await, sparse_whole(table), "{table:?}");
+        assert_eq!(only(fixture, table).await, with_defaults(table), "{table:?}");
     }
     for table in Table::ALL {
         let mut row = object(full(table));
@@ -131,7 +131,7 @@ pub async fn a_row_is_replaced_by_its_key(fixture: &Fixture) {
     for table in Table::ALL {
         fixture.put(table, vec![full(table)]).await;
         fixture.put(table, vec![sparse(table).0]).await;
-        assert_eq!(only(fixture, table).await, sparse_whole(table), "{table:?}: absent means default");
+        assert_eq!(only(fixture, table).await, with_defaults(table), "{table:?}: absent means default");
         fixture.put(table, vec![sparse(table).0, full(table)]).await;
         assert_eq!(only(fixture, table).await, object(full(table)), "{table:?}: the last one counts");
     }

@@ -12,7 +12,7 @@ use campanile_domain::time::{Timestamp, from_text};
 use serde_json::Value;
 
 use super::Fixture;
-use super::given::{claimed, customer, event, outcome, row, rows, text, texts, user};
+use super::setup::{claimed, customer, event, outcome, row, rows, text, texts, user};
 use crate::{
     DeadLetterFilter, InstanceId, JsonRow, RerenderedTexts, Resolution, Resolved, SendFilter, SendJob,
 };

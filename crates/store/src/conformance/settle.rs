@@ -8,7 +8,7 @@ use campanile_domain::time::{Timestamp, later};
 use serde_json::json;
 
 use super::Fixture;
-use super::given::{LEASE, claimed, customer, event, outcome, rows, text, texts};
+use super::setup::{LEASE, claimed, customer, event, outcome, rows, text, texts};
 use crate::{Capture, InstanceId, JsonRow, SendJob, Settlement};
 
 fn sent(job: &SendJob) -> Settlement {

@@ -10,7 +10,7 @@ use campanile_domain::time::{Timestamp, from_text, later, to_text};
 use serde_json::{Value, json};
 
 use super::Fixture;
-use super::given::{LEASE, claimed, commit_of, customer, event, left_due, outcome, rows, step_of, summary};
+use super::setup::{LEASE, claimed, commit_of, customer, event, left_due, outcome, rows, step_of, summary};
 use crate::{FanOutCommit, Instance, PublishStamp, ReceivedKey, Resolution, SendJob, Settlement, Step};
 
 const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
@@ -25,7 +25,7 @@ async fn now(fixture: &Fixture) -> Timestamp {
 }
 
 /// Event `a` for customer 42 over e-mail and web socket, published.
-async fn told(fixture: &Fixture) -> Vec<OutboxRow> {
+async fn notified(fixture: &Fixture) -> Vec<OutboxRow> {
     let rows = rows("a", &customer("42"), &[Email, Websocket]);
     fixture.published(&event("a"), &rows).await;
     rows
@@ -85,7 +85,7 @@ pub async fn a_name_keeps_its_number(fixture: &Fixture) {
 
 pub async fn a_trace_has_instance_and_time_of_every_stage(fixture: &Fixture) {
     let before = now(fixture).await;
-    let rows = told(fixture).await;
+    let rows = notified(fixture).await;
     let by = ["publisher", "receiver", "settler"];
     let [sender, receiver, settler] =
         [instance(fixture, by[0]).await, instance(fixture, by[1]).await, instance(fixture, by[2]).await];
@@ -126,7 +126,7 @@ pub async fn a_trace_has_instance_and_time_of_every_stage(fixture: &Fixture) {
 }
 
 pub async fn a_retry_has_instance_and_time_of_each_attempt(fixture: &Fixture) {
-    let rows = told(fixture).await;
+    let rows = notified(fixture).await;
     let [first, second] = [instance(fixture, "first").await, instance(fixture, "second").await];
     let job = receive(fixture, vec![claimed(rows[0].key)], &first).await.remove(0);
     let attempted_at = now(fixture).await;
@@ -156,7 +156,7 @@ pub async fn a_retry_has_instance_and_time_of_each_attempt(fixture: &Fixture) {
 }
 
 pub async fn what_a_dead_instance_left_is_traced_to_it(fixture: &Fixture) {
-    let rows = told(fixture).await;
+    let rows = notified(fixture).await;
     let [dead, alive, api] =
         [instance(fixture, "dead").await, instance(fixture, "alive").await, instance(fixture, "api").await];
     let job = receive(fixture, vec![claimed(rows[0].key)], &dead).await.remove(0);
@@ -174,7 +174,7 @@ pub async fn what_a_dead_instance_left_is_traced_to_it(fixture: &Fixture) {
 }
 
 pub async fn what_was_released_has_no_attempt_and_no_outcome(fixture: &Fixture) {
-    let rows = told(fixture).await;
+    let rows = notified(fixture).await;
     let [first, second] = [instance(fixture, "first").await, instance(fixture, "second").await];
     assert!(receive(fixture, vec![left_due(rows[0].key)], &first).await.is_empty());
     assert_eq!(stages(fixture, "EMAIL").await["send"], Value::Null);
@@ -187,7 +187,7 @@ pub async fn what_was_released_has_no_attempt_and_no_outcome(fixture: &Fixture) 
 }
 
 pub async fn a_stamp_of_the_future_is_cut_to_the_receipt(fixture: &Fixture) {
-    let rows = told(fixture).await;
+    let rows = notified(fixture).await;
     let by = instance(fixture, "ahead").await;
     let at = later(now(fixture).await, Duration::from_hours(1));
     let published = Some(PublishStamp { at, by: by.id });
@@ -197,7 +197,7 @@ pub async fn a_stamp_of_the_future_is_cut_to_the_receipt(fixture: &Fixture) {
 }
 
 pub async fn messages_without_a_stamp_are_received_all_the_same(fixture: &Fixture) {
-    let rows = told(fixture).await;
+    let rows = notified(fixture).await;
     let by = instance(fixture, "receiver").await;
     let forged = Some(PublishStamp { at: Timestamp::UNIX_EPOCH, by: crate::InstanceId(i32::MAX) });
     let keys = vec![claimed(rows[0].key), ReceivedKey { published: forged, ..claimed(rows[1].key) }];

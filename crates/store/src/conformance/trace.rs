@@ -10,7 +10,7 @@ use campanile_domain::time::{Timestamp, between};
 use serde_json::json;
 
 use super::Fixture;
-use super::given::{
+use super::setup::{
     claimed, customer, event, event_id, found, of_type, outcome, row, rows, step_of, summary, text, texts,
     user,
 };
@@ -31,7 +31,7 @@ fn recipients(rows: &[JsonRow], prefix: &str) -> Vec<UserRef> {
 }
 
 /// Event `a` for these, received over two channels each.
-async fn told(fixture: &Fixture, users: &[UserRef]) -> Vec<SendJob> {
+async fn notified(fixture: &Fixture, users: &[UserRef]) -> Vec<SendJob> {
     let rows: Vec<_> = users.iter().flat_map(|user| rows("a", user, &[Email, Websocket])).collect();
     fixture.published(&event("a"), &rows).await;
     let keys: Vec<_> = rows.iter().map(|row| claimed(row.key)).collect();
@@ -53,7 +53,7 @@ pub async fn an_unknown_event_has_no_trace(fixture: &Fixture) {
 }
 
 pub async fn a_trace_tells_what_happened(fixture: &Fixture) {
-    let jobs = told(fixture, &[customer("42")]).await;
+    let jobs = notified(fixture, &[customer("42")]).await;
     let at = fixture.store.now().await.expect("the database is there");
     fixture.settle(vec![outcome(&jobs[0], SendState::Due { at })]).await;
     let trace = fixture.trace("a").await;
@@ -104,19 +104,19 @@ pub async fn a_trace_comes_in_pages_of_users(fixture: &Fixture) {
     let mut users: Vec<_> = ["1", "10", "2", "a"].map(customer).to_vec();
     users.push(user("ADMIN_USER", "2"));
     users.push(user("RESTAURANT_USER", "1"));
-    told(fixture, &users).await;
+    notified(fixture, &users).await;
     users.sort_unstable();
     for limit in [1, 2, 4, 6, 7] {
         let mut pages = Vec::new();
         let mut after = None;
         loop {
             let page = trace(fixture, TraceFilter { after, limit, ..TraceFilter::default() }).await;
-            let told = recipients(&page.outbox, "recipient");
-            assert!(told.len() <= limit);
-            assert_eq!(recipients(&page.notifications, "user"), told);
-            assert_eq!(recipients(&page.sends, "user"), told);
-            assert_eq!((page.outbox.len(), page.sends.len()), (2 * told.len(), 2 * told.len()));
-            pages.extend(told);
+            let notified = recipients(&page.outbox, "recipient");
+            assert!(notified.len() <= limit);
+            assert_eq!(recipients(&page.notifications, "user"), notified);
+            assert_eq!(recipients(&page.sends, "user"), notified);
+            assert_eq!((page.outbox.len(), page.sends.len()), (2 * notified.len(), 2 * notified.len()));
+            pages.extend(notified);
             assert!(pages.len() <= users.len(), "{pages:?}");
             after = page.next;
             if after.is_none() {
@@ -129,7 +129,7 @@ pub async fn a_trace_comes_in_pages_of_users(fixture: &Fixture) {
 
 pub async fn a_trace_of_one_user_tells_of_nobody_else(fixture: &Fixture) {
     let users = [customer("50"), customer("500"), user("RESTAURANT_USER", "50")];
-    told(fixture, &users).await;
+    notified(fixture, &users).await;
     let filter = |user: UserRef| TraceFilter { user: Some(user), after: None, limit: 10 };
     let one = trace(fixture, filter(customer("50"))).await;
     assert_eq!(recipients(&one.outbox, "recipient"), [customer("50")]);
@@ -141,7 +141,7 @@ pub async fn a_trace_of_one_user_tells_of_nobody_else(fixture: &Fixture) {
 }
 
 pub async fn a_trace_of_one_user_has_the_dead_letters_of_that_user_and_of_the_event(fixture: &Fixture) {
-    told(fixture, &[customer("50")]).await;
+    notified(fixture, &[customer("50")]).await;
     let dead_letter = |recipient: &str, reason: &str| {
         format!(
             "INSERT INTO dead_letter (stage, event_id, recipient_type, recipient_id, reason, error, created_at)

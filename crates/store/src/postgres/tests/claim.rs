@@ -9,7 +9,7 @@ use campanile_domain::priority::Priority;
 use campanile_domain::send::SendState;
 
 use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, rows};
-use crate::conformance::given::{chunk_of, commit_of, customer, instance, outcome, row, step_of, summary};
+use crate::conformance::setup::{chunk_of, commit_of, customer, instance, outcome, row, step_of, summary};
 use crate::conformance::{Fixture, TestDatabase};
 use crate::postgres::test_database::Database;
 use crate::{
@@ -37,7 +37,7 @@ async fn a_claim_whose_connection_ends_leaves_its_events_to_others() {
 }
 
 /// An e-mail to customer 42 for each event of the claim.
-fn mails(claim: &dyn FanOutClaim) -> FanOutCommit {
+fn one_email_each(claim: &dyn FanOutClaim) -> FanOutCommit {
     let steps = claim.events().iter().map(|event| step_of(event, Step::Finished(summary(1)))).collect();
     let mail = |claimed: &ClaimedEvent| {
         let row = row(claimed.event.event_id.as_str(), &customer("42"), Channel::Email);
@@ -62,16 +62,16 @@ async fn an_event_that_was_thought_to_be_new_and_is_not_goes_through_alone() {
              VALUES ('b', 'x', 'FAILED', 'another', now())",
         )
         .await;
-    let mails_of_all = mails(&*claim);
-    let refused = claim.commit(mails_of_all).await;
+    let commit_of_all = one_email_each(&*claim);
+    let refused = claim.commit(commit_of_all).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     assert_eq!(fixture.count("SELECT count(*) FROM outbox").await, 1);
 
-    for (seq, told) in seqs.into_iter().zip([0, 1, 1]) {
+    for (seq, notified) in seqs.into_iter().zip([0, 1, 1]) {
         let claim = fixture.try_claim(Claim::ByIds(vec![seq])).await.unwrap();
-        let mails_of_one = mails(&*claim);
-        let chunks = claim.commit(mails_of_one).await.unwrap();
-        assert_eq!(chunks.iter().map(|chunk| chunk.rows.len()).sum::<usize>(), told, "event {seq}");
+        let commit_of_one = one_email_each(&*claim);
+        let chunks = claim.commit(commit_of_one).await.unwrap();
+        assert_eq!(chunks.iter().map(|chunk| chunk.rows.len()).sum::<usize>(), notified, "event {seq}");
     }
     assert_eq!(fixture.count("SELECT count(*) FROM event_outbox WHERE status = 'PUBLISHED'").await, 3);
     assert_eq!(fixture.count("SELECT count(*) FROM outbox").await, 3);

@@ -13,8 +13,11 @@ use crate::{Capture, InstanceId, SendJob, Settlement};
 async fn updates(fixture: Fixture, table: &str, expected: i64) -> i64 {
     let Fixture { store, test_database } = fixture;
     drop(store);
-    let told = format!("SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = '{table}'");
-    eventually("statistics", async || (test_database.count(&told).await >= expected).then_some(())).await;
+    let known_updates_sql = format!("SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = '{table}'");
+    eventually("statistics", async || {
+        (test_database.count(&known_updates_sql).await >= expected).then_some(())
+    })
+    .await;
     let hot = format!("SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = '{table}'");
     test_database.count(&hot).await
 }

@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use super::{event, eventually, ids};
 use crate::conformance::Fixture;
-use crate::conformance::given::{step_of, summary};
+use crate::conformance::setup::{step_of, summary};
 use crate::postgres::test_database::Database;
 use crate::{Claim, Step};
 
 const NEW_EVENTS: Claim = Claim::New { limit: 10 };
 /// Events that were there, each of which takes more than an eighth of a page.
-const GONE: i64 = 2_000;
+const CLAIMED_EVENTS: i64 = 2_000;
 
 /// From the start on a claim touches at least so many pages: those of each of them.
-const WALKED: i64 = GONE / 8;
+const FULL_SCAN_BLOCKS: i64 = CLAIMED_EVENTS / 8;
 
 /// Claims one right behind the other, so that few of them look from the start on again.
 const CLAIMS: i64 = 10;
 
 /// Pages that claims of fresh events have touched by now.
-const TOUCHED: &str = "
+const BLOCKS_READ: &str = "
     SELECT coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint
     FROM public.pg_stat_statements JOIN pg_database d ON d.oid = dbid
     WHERE d.datname = current_database() AND query LIKE '-- The next events to fan out%'";
@@ -44,7 +44,7 @@ async fn claims_do_not_walk_through_what_was_claimed_and_find_what_is_committed_
         .expect("it is written");
     fixture
         .execute(&format!(
-            "{insert} SELECT 'gone-' || n, 'T', 'T', '1', json_build_object('a', repeat('a', 1000)) FROM generate_series(1, {GONE}) AS n;
+            "{insert} SELECT 'gone-' || n, 'T', 'T', '1', json_build_object('a', repeat('a', 1000)) FROM generate_series(1, {CLAIMED_EVENTS}) AS n;
              UPDATE campanile.event_outbox SET status = 'PROCESSED'"
         ))
         .await;
@@ -52,16 +52,19 @@ async fn claims_do_not_walk_through_what_was_claimed_and_find_what_is_committed_
     let claim = fixture.try_claim(NEW_EVENTS).await.expect("it waits");
     let steps = claim.events().iter().map(|event| step_of(event, Step::Finished(summary(0)))).collect();
     fixture.commit(claim, steps, Vec::new()).await;
-    assert!(fixture.count(TOUCHED).await > WALKED, "the first claim begins at the start");
+    assert!(fixture.count(BLOCKS_READ).await > FULL_SCAN_BLOCKS, "the first claim begins at the start");
 
-    let touched = async || {
-        let before = fixture.count(TOUCHED).await;
+    let blocks_read = async || {
+        let before = fixture.count(BLOCKS_READ).await;
         for _ in 0..CLAIMS {
             assert!(fixture.try_claim(NEW_EVENTS).await.is_none());
         }
-        fixture.count(TOUCHED).await - before
+        fixture.count(BLOCKS_READ).await - before
     };
-    eventually("claims that pass them", async || (touched().await < CLAIMS / 2 * WALKED).then_some(())).await;
+    eventually("claims that pass them", async || {
+        (blocks_read().await < CLAIMS / 2 * FULL_SCAN_BLOCKS).then_some(())
+    })
+    .await;
 
     late.commit().await.expect("it is committed");
     let claim = eventually("the late one", async || fixture.try_claim(NEW_EVENTS).await).await;

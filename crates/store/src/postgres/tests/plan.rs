@@ -14,7 +14,7 @@ use crate::{RowFilter, Table};
 
 /// Scans that are meant, though they go through all that an index or a table has. Each is a statement, the index or the table,
 /// and why.
-const MEANT: &[(&str, &str, &str)] = &[
+const EXPECTED_SCANS: &[(&str, &str, &str)] = &[
     ("retain/begin_horizon", "event_outbox_pkey", "from the beginning, up to a thousand"),
     ("fan_out/claim_continuing", "event_outbox_continuing", "a queue: the index has only what has begun"),
     ("event/open_events", "event_outbox_continuing", "the index has only what has begun"),
@@ -29,7 +29,7 @@ const MEANT: &[(&str, &str, &str)] = &[
 const LISTED_IN_KEY_ORDER: &str = "list ";
 
 /// Sorts that are meant, of what was read from tables: it is little.
-const SORTED: &[(&str, &str)] = &[
+const EXPECTED_SORTS: &[(&str, &str)] = &[
     ("fan_out/claim_continuing", "large events that are under way: few, and they take turns"),
     ("event/open_events", "large events that are under way: few"),
     ("trace/trace_sends", "a page of users"),
@@ -169,12 +169,12 @@ fn input(node: &Value) -> Option<&Value> {
 }
 
 /// Whether what feeds a node is little: rows of the call, what those lead to, or what a limit cut.
-fn is_little(node: &Value) -> bool {
-    is_of_the_call(node) || text(node, "Node Type") == "Limit" || input(node).is_some_and(is_little)
+fn is_small(node: &Value) -> bool {
+    is_per_call(node) || text(node, "Node Type") == "Limit" || input(node).is_some_and(is_small)
 }
 
 /// Rows that came with the call, or from a part of the statement that such rows feed.
-fn is_of_the_call(node: &Value) -> bool {
+fn is_per_call(node: &Value) -> bool {
     ["Function Scan", "CTE Scan", "Result", "ProjectSet"].contains(&text(node, "Node Type"))
 }
 
@@ -217,16 +217,16 @@ impl Plans {
                 let index = text(node, "Index Name");
                 let condition = text(node, "Index Cond");
                 let narrow = self.first_columns.get(index).is_none_or(|first| names(condition, first));
-                let fine = narrow || listed || is_meant(name, index);
+                let fine = narrow || listed || is_expected_scan(name, index);
                 (!fine).then(|| format!("{kind} of all of {index}, where {condition}"))
             }
             "Seq Scan" => {
                 let table = text(node, "Relation Name");
-                (!is_meant(name, table)).then(|| format!("goes through {table}"))
+                (!is_expected_scan(name, table)).then(|| format!("goes through {table}"))
             }
             "Sort" | "Incremental Sort" => {
-                let small = SORTED.iter().any(|(statement, _)| *statement == name);
-                let fine = small || listed || input(node).is_some_and(is_little);
+                let small = EXPECTED_SORTS.iter().any(|(statement, _)| *statement == name);
+                let fine = small || listed || input(node).is_some_and(is_small);
                 (!fine).then(|| format!("sorts by {}", node["Sort Key"]))
             }
             "Nested Loop" => {
@@ -234,7 +234,7 @@ impl Plans {
                 // What is kept of one look into an index is little.
                 let kept_whole = text(inner, "Node Type") == "Materialize"
                     && nodes(inner).iter().all(|node| text(node, "Index Cond").is_empty());
-                let again = is_of_the_call(inner) || kept_whole;
+                let again = is_per_call(inner) || kept_whole;
                 let fine = !again || ONE_ROW.contains(&text(inner, "CTE Name")) || of_the_outer_row(inner);
                 (!fine).then(|| format!("reads {} again and again", text(inner, "Alias")))
             }
@@ -251,8 +251,8 @@ impl Plans {
 /// Parts of statements that have at most one row.
 const ONE_ROW: &[&str] = &["claimed"];
 
-fn is_meant(name: &str, what: &str) -> bool {
-    MEANT.iter().any(|(statement, meant, _)| *statement == name && *meant == what)
+fn is_expected_scan(name: &str, what: &str) -> bool {
+    EXPECTED_SCANS.iter().any(|(statement, meant, _)| *statement == name && *meant == what)
 }
 
 /// A function of what the outer row has, such as the elements of its array: nothing is read twice.
@@ -354,12 +354,12 @@ async fn every_search_for_events_uses_its_index() {
 #[tokio::test]
 async fn every_exception_is_still_needed() {
     let plans = Plans::of(&grown(20_000).await).await;
-    for (statement, what, _) in MEANT {
+    for (statement, what, _) in EXPECTED_SCANS {
         let here = plans.plans.iter().filter(|(name, _)| name == statement).flat_map(|(_, plan)| nodes(plan));
         let found = here.filter(|n| [text(n, "Index Name"), text(n, "Relation Name")].contains(what)).count();
         assert!(found > 0, "{statement} has no {what}");
     }
-    for (statement, _) in SORTED {
+    for (statement, _) in EXPECTED_SORTS {
         let mut here =
             plans.plans.iter().filter(|(name, _)| name == statement).flat_map(|(_, plan)| nodes(plan));
         assert!(here.any(|node| text(node, "Node Type") == "Sort"), "{statement} sorts nothing");

@@ -9,7 +9,7 @@ use crate::sqlite::{row, statement, trace};
 use crate::{RowFilter, Table};
 
 /// Scans that are meant. Each is a statement, the beginning of a line of its plan, and why.
-const MEANT: &[(&str, &str, &str)] = &[
+const EXPECTED_SCANS: &[(&str, &str, &str)] = &[
     ("retain/begin_horizon", "SCAN event_outbox", "the first thousand of its key"),
     ("retain/begin_horizon", "SCAN first", "these"),
     ("retain/begin_horizon", "SCAN oldest", "one row"),
@@ -47,7 +47,7 @@ const MEANT: &[(&str, &str, &str)] = &[
 const LISTED_IN_KEY_ORDER: &str = "list ";
 
 /// Sorts that are meant: what is sorted is little.
-const SORTED: &[(&str, &str)] = &[
+const EXPECTED_SORTS: &[(&str, &str)] = &[
     ("fan_out/claim_by_ids", "the events that the caller named"),
     ("fan_out/claim_continuing", "large events that are under way: few, and they take turns"),
     ("send_admin/list_sends_in_doubt", "a page of sends"),
@@ -124,10 +124,12 @@ fn objections(name: &str, plan: &[String]) -> Vec<String> {
     };
     let meant = |line: &String| {
         name.starts_with(LISTED_IN_KEY_ORDER)
-            || MEANT.iter().any(|(statement, start, _)| *statement == name && line.starts_with(start))
+            || EXPECTED_SCANS
+                .iter()
+                .any(|(statement, start, _)| *statement == name && line.starts_with(start))
     };
     let sort = |line: &&String| {
-        let small = SORTED.iter().any(|(statement, _)| *statement == name);
+        let small = EXPECTED_SORTS.iter().any(|(statement, _)| *statement == name);
         line.starts_with("USE TEMP B-TREE") && !small && !name.starts_with(LISTED_IN_KEY_ORDER)
     };
     let scans = plan.iter().filter(scan).filter(|line| !meant(line));
@@ -214,7 +216,7 @@ fn every_exception_is_still_needed() {
     let _store = folder.open();
     let connection = folder.connect();
     let plans: Vec<_> = statements().into_iter().map(|(name, sql)| (name, plan(&connection, &sql))).collect();
-    for (statement, start, _) in MEANT {
+    for (statement, start, _) in EXPECTED_SCANS {
         let (_, plan) = plans.iter().find(|(name, _)| name == statement).unwrap();
         assert!(plan.iter().any(|line| line.starts_with(start)), "{statement} has no {start}: {plan:?}");
     }
