@@ -57,15 +57,15 @@ impl Schema {
     /// Whether it can be made or upgraded by whoever looks decides whether it is wrong.
     pub fn finding(&self, may_migrate: Result<(), String>) -> Finding {
         const SUBJECT: &str = "tables";
-        let behind = |what: String| match may_migrate {
+        let outdated = |what: String| match may_migrate {
             Ok(()) => Finding::note(SUBJECT, what)
                 .with_remedy("run `campanile migrate`, or start `campanile serve`, which migrates at start"),
             Err(remedy) => Finding::wrong(SUBJECT, what, remedy),
         };
         match self {
-            Schema::Missing => behind("not created yet".to_owned()),
+            Schema::Missing => outdated("not created yet".to_owned()),
             Schema::Older(missing) => {
-                behind(format!("older than this release: {} not applied yet", missing.join(", ")))
+                outdated(format!("older than this release: {} not applied yet", missing.join(", ")))
             }
             Schema::UpToDate => Finding::ok(SUBJECT, "up to date"),
             Schema::Newer(last) => Finding::note(

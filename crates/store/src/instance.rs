@@ -24,7 +24,7 @@ pub trait InstanceStore {
 }
 
 /// Where nothing was updated, nothing was written either.
-pub(crate) fn wrote(rows: u64) -> Result<(), StoreError> {
+pub(crate) fn expect_one_row(rows: u64) -> Result<(), StoreError> {
     match rows {
         1 => Ok(()),
         _ => Err(StoreError::Unusable(

@@ -113,9 +113,9 @@ fn recipient(row: &Row) -> Result<Recipient, StoreError> {
     Ok(audience::recipient(read::get(row, "user_type")?, read::get(row, "user_id")?, entity, text))
 }
 
-fn usable<T: serde::de::DeserializeOwned>(table: Table, rows: &[Row]) -> Result<Vec<T>, StoreError> {
+fn valid_rows<T: serde::de::DeserializeOwned>(table: Table, rows: &[Row]) -> Result<Vec<T>, StoreError> {
     let description = table.description();
-    read::usable(description.table, description.key, rows)
+    read::valid_rows(description.table, description.key, rows)
 }
 
 /// Preferences and dead addresses of all pages in one go.
@@ -137,8 +137,8 @@ async fn with_preferences(
         query_prepared(client, &preferences_of, users),
         query_prepared(client, &dead_addresses_of, addresses),
     )?;
-    let dead = read::usable::<DeadAddress>("dead_address", &["channel"], &dead_rows)?;
-    Ok(audience::candidates(pages, found, &usable(Table::Preferences, &preference_rows)?, &dead))
+    let dead = read::valid_rows::<DeadAddress>("dead_address", &["channel"], &dead_rows)?;
+    Ok(audience::candidates(pages, found, &valid_rows(Table::Preferences, &preference_rows)?, &dead))
 }
 
 pub async fn groups(
@@ -156,5 +156,5 @@ pub async fn groups(
             of_entities.push((entity, read::get(row, "kind")?));
         }
     }
-    Ok(audience::groups(of_entities, usable(Table::Settings, &settings)?))
+    Ok(audience::groups(of_entities, valid_rows(Table::Settings, &settings)?))
 }

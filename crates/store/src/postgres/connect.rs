@@ -125,7 +125,7 @@ fn tls(verify: bool, ca_file: Option<&Path>) -> Result<ClientConfig, StoreError>
         .with_safe_default_protocol_versions()
         .map_err(|e| unusable(format!("TLS can't be used: {e}")))?;
     if !verify {
-        let verifier = Arc::new(Encrypted::new(&provider));
+        let verifier = Arc::new(AcceptAnyCertificate::new(&provider));
         return Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth());
     }
     let mut roots = RootCertStore::empty();
@@ -149,17 +149,17 @@ fn tls(verify: bool, ca_file: Option<&Path>) -> Result<ClientConfig, StoreError>
 /// As libpq does for `prefer` and `require`: what is sent is encrypted, and who reads it is not asked. `verify-full`, or a file
 /// of authorities, asks.
 #[derive(Debug)]
-struct Encrypted {
+struct AcceptAnyCertificate {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl Encrypted {
+impl AcceptAnyCertificate {
     fn new(provider: &CryptoProvider) -> Self {
-        Encrypted { algorithms: provider.signature_verification_algorithms }
+        AcceptAnyCertificate { algorithms: provider.signature_verification_algorithms }
     }
 }
 
-impl ServerCertVerifier for Encrypted {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -203,7 +203,7 @@ async fn replay_send(transaction: &Transaction, row: &FailedRow) -> Result<Outco
         return Ok(Err(send_skipped(row.send)));
     }
     let now = read::get::<campanile_domain::time::Timestamp>(
-        read::only(&transaction.query(statement::NOW, &[]).await?)?,
+        read::only_row(&transaction.query(statement::NOW, &[]).await?)?,
         "now",
     )?;
     let params: Params = &[

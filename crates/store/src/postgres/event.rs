@@ -62,7 +62,7 @@ impl EventStore for Postgres {
 async fn close(store: &Postgres, statement: &'static str, events: Params<'_>) -> Result<u64, StoreError> {
     let transaction = store.begin().await?;
     let locked = transaction.query(statement::LOCK_CLOSE, &[]).await?;
-    if !read::get::<bool>(read::only(&locked)?, "acquired")? {
+    if !read::get::<bool>(read::only_row(&locked)?, "acquired")? {
         // A replay brings rows back just now; what is complete is found later.
         return Ok(0);
     }

@@ -43,7 +43,7 @@ impl FanOutStore for Postgres {
             let now = match rows.first() {
                 Some(first) => read::get(first, "now")?,
                 None if unreadable == 0 => return Ok(None),
-                None => read::get(read::only(&transaction.query(statement::NOW, &[]).await?)?, "now")?,
+                None => read::get(read::only_row(&transaction.query(statement::NOW, &[]).await?)?, "now")?,
             };
             let (mut events, mut cursors, mut failed) = (Vec::new(), HashMap::new(), Vec::new());
             let mut existing = if rows.len() > 1 { ExistingRows::None } else { ExistingRows::Possible };

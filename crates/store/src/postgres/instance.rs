@@ -3,17 +3,17 @@
 use async_trait::async_trait;
 
 use super::{Postgres, read, statement};
-use crate::instance::wrote;
+use crate::instance::expect_one_row;
 use crate::{Instance, InstanceId, InstanceStore, StoreError};
 
 #[async_trait]
 impl InstanceStore for Postgres {
     async fn register_instance(&self, name: &str) -> Result<Instance, StoreError> {
         let rows = self.query(statement::REGISTER_INSTANCE, &[&name]).await?;
-        Ok(Instance { id: InstanceId(read::get(read::only(&rows)?, "id")?), name: name.to_owned() })
+        Ok(Instance { id: InstanceId(read::get(read::only_row(&rows)?, "id")?), name: name.to_owned() })
     }
 
     async fn heartbeat(&self, InstanceId(id): InstanceId) -> Result<(), StoreError> {
-        wrote(self.execute(statement::HEARTBEAT, &[&id]).await?)
+        expect_one_row(self.execute(statement::HEARTBEAT, &[&id]).await?)
     }
 }

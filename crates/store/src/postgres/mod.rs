@@ -165,7 +165,7 @@ impl Postgres {
 impl Store for Postgres {
     async fn now(&self) -> Result<Timestamp, StoreError> {
         let rows = self.query(statement::NOW, &[]).await?;
-        read::only(&rows)?.try_get(0).map_err(|e| read::bad("now", e))
+        read::only_row(&rows)?.try_get(0).map_err(|e| read::bad("now", e))
     }
 
     fn name(&self) -> &'static str {
@@ -174,7 +174,7 @@ impl Store for Postgres {
 
     async fn identity(&self) -> Result<String, StoreError> {
         let rows = self.query(statement::TABLES_MADE_AT, &[]).await?;
-        let row = read::only(&rows)?;
+        let row = read::only_row(&rows)?;
         Ok(identity(&[read::get(row, "applied_on")?, read::get(row, "database")?]))
     }
 

@@ -11,7 +11,7 @@ impl QueueAgeStore for Postgres {
     async fn queue_ages(&self) -> Result<QueueAges, StoreError> {
         let channels = Channel::ALL.map(Channel::as_str).to_vec();
         let rows = self.query(statement::QUEUE_AGES, &[&channels]).await?;
-        let row = read::only(&rows)?;
+        let row = read::only_row(&rows)?;
         let since = [
             read::get(row, "fan_out")?,
             read::get(row, "publish")?,

@@ -37,7 +37,7 @@ pub fn maybe_parsed<T: FromStr<Err: Display>>(row: &Row, column: &str) -> Result
 }
 
 /// The one row that a statement always answers.
-pub fn only(rows: &[Row]) -> Result<&Row, StoreError> {
+pub fn only_row(rows: &[Row]) -> Result<&Row, StoreError> {
     rows.first().ok_or_else(|| {
         StoreError::Unusable("a table with one required row is empty; restore it from a backup".to_owned())
     })
@@ -192,7 +192,11 @@ impl<'a> FromSql<'a> for JsonText<'a> {
 
 /// The rows of a table as the type that their column names spell. One that somebody wrote by hand and that can't be used is
 /// skipped and named, so that it does not stand in the way of all others. `key` is what may be logged of it.
-pub fn usable<T: DeserializeOwned>(table: &str, key: &[&str], rows: &[Row]) -> Result<Vec<T>, StoreError> {
+pub fn valid_rows<T: DeserializeOwned>(
+    table: &str,
+    key: &[&str],
+    rows: &[Row],
+) -> Result<Vec<T>, StoreError> {
     let mut found = Vec::with_capacity(rows.len());
     for row in rows {
         match serde_json::from_value(Value::Object(json_row(row)?)) {

@@ -44,7 +44,7 @@ impl RetainStore for Postgres {
     async fn retain(&self, before: Timestamp, after: i64, limit: usize) -> Result<Retained, StoreError> {
         let transaction = self.begin().await?;
         let locked = transaction.query(statement::LOCK_RETAIN, &[]).await?;
-        if !read::get::<bool>(read::only(&locked)?, "acquired")? {
+        if !read::get::<bool>(read::only_row(&locked)?, "acquired")? {
             // Another instance is at it.
             return Ok(Retained::default());
         }

@@ -16,7 +16,7 @@ use crate::{JsonRow, RowFilter, RowStore, StoreError, Table};
 #[async_trait]
 impl RowStore for Postgres {
     async fn put_rows(&self, table: Table, rows: Vec<JsonRow>) -> Result<u64, StoreError> {
-        self.check_ours(table).await?;
+        self.check_not_a_view(table).await?;
         let description = table.description();
         let count = rows.len() as u64;
         let transaction = self.begin().await?;
@@ -36,14 +36,14 @@ impl RowStore for Postgres {
     }
 
     async fn delete_row(&self, table: Table, key: Vec<String>) -> Result<bool, StoreError> {
-        self.check_ours(table).await?;
+        self.check_not_a_view(table).await?;
         let params: Vec<&(dyn ToSql + Sync)> = key.iter().map(|value| value as _).collect();
         Ok(self.execute(&deletion(table.description()), &params).await? > 0)
     }
 
     async fn rule_version(&self) -> Result<i64, StoreError> {
         let rows = self.query(statement::RULE_VERSION, &[]).await?;
-        read::get(read::only(&rows)?, "version")
+        read::get(read::only_row(&rows)?, "version")
     }
 
     async fn rule_rows(&self) -> Result<RuleRows, StoreError> {
@@ -51,18 +51,18 @@ impl RowStore for Postgres {
         let settings = snapshot.query(statement::DEFAULT_SETTINGS, &[]).await?;
         let Description { table, key, .. } = Table::Settings.description();
         Ok(RuleRows {
-            audiences: whole(&snapshot, Table::Audiences).await?,
-            routing: whole(&snapshot, Table::Routing).await?,
-            templates: whole(&snapshot, Table::Templates).await?,
-            default_settings: read::usable(table, key, &settings)?,
+            audiences: all_rows(&snapshot, Table::Audiences).await?,
+            routing: all_rows(&snapshot, Table::Routing).await?,
+            templates: all_rows(&snapshot, Table::Templates).await?,
+            default_settings: read::valid_rows(table, key, &settings)?,
         })
     }
 }
 
 impl Postgres {
     /// Recipients may be a view over the business's own tables, which are not ours to write.
-    async fn check_ours(&self, table: Table) -> Result<(), StoreError> {
-        if table == Table::Recipients && !self.recipients_are_ours().await? {
+    async fn check_not_a_view(&self, table: Table) -> Result<(), StoreError> {
+        if table == Table::Recipients && !self.recipients_are_a_table().await? {
             return Err(StoreError::ReadOnly(
                 "campanile.recipient is a view; change the tables behind it".to_owned(),
             ));
@@ -70,7 +70,7 @@ impl Postgres {
         Ok(())
     }
 
-    async fn recipients_are_ours(&self) -> Result<bool, StoreError> {
+    async fn recipients_are_a_table(&self) -> Result<bool, StoreError> {
         let rows = self.query(statement::RECIPIENT_KIND, &[]).await?;
         let kind: Option<i8> = rows.first().map(|row| read::get(row, "relkind")).transpose()?;
         match kind.and_then(|kind| u8::try_from(kind).ok()) {
@@ -82,7 +82,7 @@ impl Postgres {
 
     /// A view in the place of the table has to have its columns, or nobody would ever be found.
     pub(super) async fn check_recipients(&self) -> Result<(), StoreError> {
-        if self.recipients_are_ours().await? {
+        if self.recipients_are_a_table().await? {
             return Ok(());
         }
         let (sql, _) = listing(Table::Recipients.description(), &RowFilter::default());
@@ -100,22 +100,22 @@ impl Postgres {
     }
 }
 
-async fn whole<T: DeserializeOwned>(snapshot: &Transaction, table: Table) -> Result<Vec<T>, StoreError> {
+async fn all_rows<T: DeserializeOwned>(snapshot: &Transaction, table: Table) -> Result<Vec<T>, StoreError> {
     let description = table.description();
     let (sql, _) = listing(description, &RowFilter::default());
     let rows = snapshot.query(&sql, &[&i64::MAX]).await?;
-    read::usable(description.table, description.key, &rows)
+    read::valid_rows(description.table, description.key, &rows)
 }
 
 /// Of several rows with one key, the last: one statement can't write a row twice.
 fn last_of_each_key(description: &Description, rows: Vec<JsonRow>) -> Vec<JsonRow> {
     let mut last: HashMap<String, usize> = HashMap::new();
-    for (place, row) in rows.iter().enumerate() {
+    for (index, row) in rows.iter().enumerate() {
         let key: Vec<Option<&Value>> = description.key.iter().map(|name| row.get(*name)).collect();
-        last.insert(serde_json::json!(key).to_string(), place);
+        last.insert(serde_json::json!(key).to_string(), index);
     }
     let kept: HashSet<usize> = last.into_values().collect();
-    let kept = |(place, row): (usize, JsonRow)| kept.contains(&place).then_some(row);
+    let kept = |(index, row): (usize, JsonRow)| kept.contains(&index).then_some(row);
     rows.into_iter().enumerate().filter_map(kept).collect()
 }
 
@@ -168,7 +168,7 @@ pub(super) fn deletion(description: &Description) -> String {
         .key
         .iter()
         .enumerate()
-        .map(|(place, name)| format!("\"{name}\" = ${}", place + 1))
+        .map(|(index, name)| format!("\"{name}\" = ${}", index + 1))
         .collect();
     format!("DELETE FROM campanile.{} WHERE {}", description.table, by_key.join(" AND "))
 }

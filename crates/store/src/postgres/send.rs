@@ -116,7 +116,7 @@ impl SendStore for Postgres {
         let params: Params =
             &[&job.event_id.as_str(), &address_hash(&job.address), &job.key.notification_id.0, &job.claim.0];
         let rows = self.query(statement::MAY_HAVE_SENT, params).await?;
-        Ok(read::get::<i64>(read::only(&rows)?, "claims")? > 0)
+        Ok(read::get::<i64>(read::only_row(&rows)?, "claims")? > 0)
     }
 
     async fn record_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError> {
@@ -168,7 +168,7 @@ impl SendStore for Postgres {
 
     async fn next_due(&self, channel: Channel) -> Result<Option<Timestamp>, StoreError> {
         let rows = self.query(statement::NEXT_DUE, &[&channel.as_str()]).await?;
-        read::get(read::only(&rows)?, "due_at")
+        read::get(read::only_row(&rows)?, "due_at")
     }
 }
 

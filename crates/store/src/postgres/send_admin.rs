@@ -94,7 +94,8 @@ async fn resolve(
         settle::insert_dead_letters(transaction, &[send.dead_letter(error)]).await?;
     }
     if resolution == Resolution::Resend {
-        let now: Timestamp = read::get(read::only(&transaction.query(statement::NOW, &[]).await?)?, "now")?;
+        let now: Timestamp =
+            read::get(read::only_row(&transaction.query(statement::NOW, &[]).await?)?, "now")?;
         let lane = i16::try_from(send.lane).unwrap_or(i16::MAX);
         let params: Params = &[&vec![channel], &vec![lane], &vec![now], &vec![id]];
         transaction.execute(statement::INSERT_DUE, params).await?;

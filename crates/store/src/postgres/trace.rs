@@ -131,15 +131,15 @@ async fn page(
         return Ok(Some(UserPage { first: pair(user), last: pair(user), next: None }));
     }
     // Ids have no control characters, so nobody stands between a user and this.
-    let behind = |user: &UserRef| (user.user_type.to_string(), format!("{}\u{1}", user.user_id));
+    let first_after = |user: &UserRef| (user.user_type.to_string(), format!("{}\u{1}", user.user_id));
     let last_from = async |first: &(String, String), limit: usize| {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let params: Params = &[&event_id, &first.0, &first.1, &limit];
         let rows = snapshot.query(statement::TRACE_USERS, params).await?;
         rows.first().map(read::recipient_of).transpose()
     };
-    let first = filter.after.as_ref().map(behind).unwrap_or_default();
+    let first = filter.after.as_ref().map(first_after).unwrap_or_default();
     let Some(last) = last_from(&first, filter.limit).await? else { return Ok(None) };
-    let more = last_from(&behind(&last), 1).await?.is_some();
+    let more = last_from(&first_after(&last), 1).await?.is_some();
     Ok(Some(UserPage { first, last: pair(&last), next: more.then_some(last) }))
 }

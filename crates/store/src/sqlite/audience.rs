@@ -70,10 +70,10 @@ fn with_their_rules(
     // Somebody may be on two pages, and an address may be of two people: each is looked up once.
     let params = named_params! { ":users": json!(audience::users(&found)).to_string() };
     let (table, key) = named(Table::Preferences);
-    let preferences = read::usable(session, table, key, statement::PREFERENCES_OF, params)?;
+    let preferences = read::valid_rows(session, table, key, statement::PREFERENCES_OF, params)?;
     let params = named_params! { ":addresses": json!(audience::addresses(pages, &found)).to_string() };
     let dead: Vec<DeadAddress> =
-        read::usable(session, "dead_address", &["channel"], statement::DEAD_ADDRESSES_OF, params)?;
+        read::valid_rows(session, "dead_address", &["channel"], statement::DEAD_ADDRESSES_OF, params)?;
     Ok(audience::candidates(pages, found, &preferences, &dead))
 }
 
@@ -89,6 +89,6 @@ pub fn groups(session: &Session, entities: &[EntityRef]) -> Result<HashMap<Entit
     })?;
     let params = named_params! { ":entities": keys };
     let (table, key) = named(Table::Settings);
-    let settings = read::usable(session, table, key, statement::GROUP_SETTINGS, params)?;
+    let settings = read::valid_rows(session, table, key, statement::GROUP_SETTINGS, params)?;
     Ok(audience::groups(kinds, settings))
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use rusqlite::named_params;
 
 use super::{Sqlite, statement};
-use crate::instance::wrote;
+use crate::instance::expect_one_row;
 use crate::{Instance, InstanceId, InstanceStore, StoreError};
 
 #[async_trait]
@@ -25,7 +25,7 @@ impl InstanceStore for Sqlite {
     async fn heartbeat(&self, InstanceId(id): InstanceId) -> Result<(), StoreError> {
         self.write(move |session, now| {
             let rows = session.change(statement::HEARTBEAT, named_params! { ":id": id, ":now": now })?;
-            wrote(rows.try_into().unwrap_or(u64::MAX))
+            expect_one_row(rows.try_into().unwrap_or(u64::MAX))
         })
         .await
     }

@@ -188,12 +188,12 @@ fn republish(
         if found == limit {
             break;
         }
-        let behind = from.row.as_ref().filter(|_| *seq == from.seq);
+        let last_row = from.row.as_ref().filter(|_| *seq == from.seq);
         let params = named_params! {
             ":event_id": event_id.as_str(), ":queues": queues, ":written_before": written_before, ":limit": limit - found,
-            ":recipient_type": behind.map(|(user, _)| user.user_type.as_str()).unwrap_or_default(),
-            ":recipient_id": behind.map(|(user, _)| user.user_id.as_str()).unwrap_or_default(),
-            ":channel": behind.map(|(_, channel)| channel.as_str()).unwrap_or_default(),
+            ":recipient_type": last_row.map(|(user, _)| user.user_type.as_str()).unwrap_or_default(),
+            ":recipient_id": last_row.map(|(user, _)| user.user_id.as_str()).unwrap_or_default(),
+            ":channel": last_row.map(|(_, channel)| channel.as_str()).unwrap_or_default(),
         };
         let rows = session.all(statement::LOST_ROWS, params, |row| {
             let (key, priority): (_, Priority) = (read::key_of(row)?, read::parsed(row, "priority")?);

@@ -141,22 +141,22 @@ impl<'r> InOrder<'r> {
     }
 
     pub fn get<T: FromSql>(&mut self, column: &str) -> Result<T, StoreError> {
-        let place = self.place(column)?;
-        Ok(self.row.get(place)?)
+        let index = self.index(column)?;
+        Ok(self.row.get(index)?)
     }
 
     /// As it is, to be written elsewhere.
     pub fn value(&mut self, column: &str) -> Result<ToSqlOutput<'r>, StoreError> {
-        let place = self.place(column)?;
-        Ok(ToSqlOutput::Borrowed(self.row.get_ref(place)?))
+        let index = self.index(column)?;
+        Ok(ToSqlOutput::Borrowed(self.row.get_ref(index)?))
     }
 
-    fn place(&mut self, column: &str) -> Result<usize, StoreError> {
+    fn index(&mut self, column: &str) -> Result<usize, StoreError> {
         let names = self.row.as_ref();
         let is_next = self.next < names.column_count() && names.column_name(self.next)? == column;
-        let place = if is_next { self.next } else { names.column_index(column)? };
-        self.next = place + 1;
-        Ok(place)
+        let index = if is_next { self.next } else { names.column_index(column)? };
+        self.next = index + 1;
+        Ok(index)
     }
 
     fn parsed<T: FromStr<Err: Display>>(&mut self, column: &str) -> Result<T, StoreError> {
@@ -220,7 +220,7 @@ fn json_value(column: &str, value: ValueRef) -> Result<Value, StoreError> {
 
 /// The rows of a table as the type that their column names spell. One that somebody wrote by hand and that can't be used is
 /// skipped and named, so that it does not stand in the way of all others. `key` is what may be logged of it.
-pub fn usable<T: DeserializeOwned>(
+pub fn valid_rows<T: DeserializeOwned>(
     session: &Session,
     table: &str,
     key: &[&str],

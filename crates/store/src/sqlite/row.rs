@@ -63,21 +63,21 @@ impl RowStore for Sqlite {
     async fn rule_rows(&self) -> Result<RuleRows, StoreError> {
         self.read(|session| {
             let everything = RowFilter { limit: usize::MAX, ..RowFilter::default() };
-            let whole = |table: Table| listing(table.description(), &everything).0;
+            let all_rows = |table: Table| listing(table.description(), &everything).0;
             Ok(RuleRows {
-                audiences: usable(session, Table::Audiences, &whole(Table::Audiences))?,
-                routing: usable(session, Table::Routing, &whole(Table::Routing))?,
-                templates: usable(session, Table::Templates, &whole(Table::Templates))?,
-                default_settings: usable(session, Table::Settings, statement::DEFAULT_SETTINGS)?,
+                audiences: valid_rows(session, Table::Audiences, &all_rows(Table::Audiences))?,
+                routing: valid_rows(session, Table::Routing, &all_rows(Table::Routing))?,
+                templates: valid_rows(session, Table::Templates, &all_rows(Table::Templates))?,
+                default_settings: valid_rows(session, Table::Settings, statement::DEFAULT_SETTINGS)?,
             })
         })
         .await
     }
 }
 
-fn usable<T: DeserializeOwned>(session: &Session, table: Table, sql: &str) -> Result<Vec<T>, StoreError> {
+fn valid_rows<T: DeserializeOwned>(session: &Session, table: Table, sql: &str) -> Result<Vec<T>, StoreError> {
     let Description { table, key, .. } = table.description();
-    read::usable(session, table, key, sql, &[])
+    read::valid_rows(session, table, key, sql, &[])
 }
 
 /// Columns that are not given have their defaults, both in a new row and in one that is replaced: `excluded` has them.

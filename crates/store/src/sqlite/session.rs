@@ -21,7 +21,7 @@ struct Prepared<'c> {
     sql: String,
     statement: CachedStatement<'c>,
     /// Names in the order in which they were given the last time, and where the statement has them.
-    places: Vec<(String, usize)>,
+    indexes: Vec<(String, usize)>,
 }
 
 impl<'c> Session<'c> {
@@ -71,14 +71,14 @@ impl<'c> Session<'c> {
         sql: &str,
         run: impl FnOnce(&mut Prepared<'c>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let place = self.used.borrow().iter().position(|prepared| prepared.sql == sql);
-        let known = place.map(|place| self.used.borrow_mut().swap_remove(place));
+        let index = self.used.borrow().iter().position(|prepared| prepared.sql == sql);
+        let known = index.map(|index| self.used.borrow_mut().swap_remove(index));
         let mut prepared = match known {
             Some(prepared) => prepared,
             None => Prepared {
                 sql: sql.to_owned(),
                 statement: self.connection.prepare_cached(sql)?,
-                places: Vec::new(),
+                indexes: Vec::new(),
             },
         };
         let result = run(&mut prepared);
@@ -94,20 +94,20 @@ impl Prepared<'_> {
         if params.len() != wanted {
             return Err(rusqlite::Error::InvalidParameterCount(params.len(), wanted));
         }
-        let known = self.places.iter().map(|(name, _)| name.as_str());
+        let known = self.indexes.iter().map(|(name, _)| name.as_str());
         if !known.eq(params.iter().map(|(name, _)| *name)) {
-            self.places = params.iter().map(|(name, _)| self.place(name)).collect::<Result<_, _>>()?;
+            self.indexes = params.iter().map(|(name, _)| self.index(name)).collect::<Result<_, _>>()?;
         }
-        for (&(_, place), &(_, value)) in self.places.iter().zip(params) {
-            self.statement.raw_bind_parameter(place, value)?;
+        for (&(_, index), &(_, value)) in self.indexes.iter().zip(params) {
+            self.statement.raw_bind_parameter(index, value)?;
         }
         Ok(())
     }
 
-    fn place(&self, name: &str) -> Result<(String, usize), rusqlite::Error> {
-        let place = self.statement.parameter_index(name)?;
-        let place = place.ok_or_else(|| rusqlite::Error::InvalidParameterName(name.to_owned()))?;
-        Ok((name.to_owned(), place))
+    fn index(&self, name: &str) -> Result<(String, usize), rusqlite::Error> {
+        let index = self.statement.parameter_index(name)?;
+        let index = index.ok_or_else(|| rusqlite::Error::InvalidParameterName(name.to_owned()))?;
+        Ok((name.to_owned(), index))
     }
 }
 

@@ -133,15 +133,15 @@ fn page(session: &Session, event_id: &str, filter: &TraceFilter) -> Result<Optio
         return Ok(Some(UserPage { first: pair(user), last: pair(user), next: None }));
     }
     // Ids have no control characters, so nobody stands between a user and this.
-    let behind = |user: &UserRef| (user.user_type.to_string(), format!("{}\u{1}", user.user_id));
+    let first_after = |user: &UserRef| (user.user_type.to_string(), format!("{}\u{1}", user.user_id));
     let last_from = |first: &(String, String), limit: usize| {
         let params = named_params! {
             ":event_id": event_id, ":first_type": first.0, ":first_id": first.1, ":limit": limit,
         };
         session.first(statement::TRACE_USERS, params, read::recipient_of)
     };
-    let first = filter.after.as_ref().map(behind).unwrap_or_default();
+    let first = filter.after.as_ref().map(first_after).unwrap_or_default();
     let Some(last) = last_from(&first, filter.limit)? else { return Ok(None) };
-    let more = last_from(&behind(&last), 1)?.is_some();
+    let more = last_from(&first_after(&last), 1)?.is_some();
     Ok(Some(UserPage { first, last: pair(&last), next: more.then_some(last) }))
 }
