@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use campanile_domain::audience::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::channel::Channel;
 use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserTypeName};
+use campanile_domain::people::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::rules::row::{Preference, Selector, Setting};
 
 /// Read leniently: what somebody wrote by hand into one row must not fail an event for everybody. Nobody is left out, either,

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use campanile_domain::audience::recipient::Recipient;
 use campanile_domain::event::Event;
 use campanile_domain::id::{EventId, UserRef};
+use campanile_domain::people::recipient::Recipient;
 
 use crate::StoreError;
 

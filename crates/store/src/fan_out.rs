@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use campanile_domain::audience::recipient::{Candidate, Group};
 use campanile_domain::event::{BodyHash, Event, Failure};
 use campanile_domain::fan_out::{Cursor, OutboxRow, Page, Summary};
 use campanile_domain::id::EntityRef;
+use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::priority::Priority;
 use campanile_domain::status::{EventStatus, ProcessedStatus};
 use campanile_domain::time::Timestamp;

@@ -46,7 +46,7 @@ impl Uptime {
         let up = self.seen.map(|(_, since)| now.duration_since(since)).unwrap_or_default();
         let seen = self.seen.map(|(moves, _)| moves);
         let horizon = engine.store.move_horizon(age, seen, up.saturating_mul(HORIZON_PACE)).await?;
-        self.seen = horizon.map(|horizon| (horizon.moves, now));
+        self.seen = horizon.map(|horizon| (horizon.version, now));
         Ok(horizon.map(|horizon| horizon.before))
     }
 }

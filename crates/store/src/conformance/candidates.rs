@@ -1,10 +1,10 @@
 //! Whom an event concerns: pages of recipients in their order, with what decides about them.
 
-use campanile_domain::audience::recipient::Candidate;
-use campanile_domain::audience::user_type::Webhook;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::fan_out::{Page, Position};
 use campanile_domain::id::UserTypeName;
+use campanile_domain::people::recipient::Candidate;
+use campanile_domain::people::user_type::Webhook;
 use campanile_domain::rules::Reach;
 use campanile_domain::rules::row::Selector;
 use serde_json::{Value, json};

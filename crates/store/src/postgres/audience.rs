@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use campanile_domain::audience::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::fan_out::{Page, Position};
 use campanile_domain::id::EntityRef;
+use campanile_domain::people::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::rules::Reach;
 use deadpool_postgres::Object;
 use serde_json::Value;

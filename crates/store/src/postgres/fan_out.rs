@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use campanile_domain::audience::recipient::{Candidate, Group};
 use campanile_domain::event::Event;
 use campanile_domain::fan_out::{Cursor, Page};
 use campanile_domain::id::EntityRef;
+use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::status::ProcessedStatus;
 use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;

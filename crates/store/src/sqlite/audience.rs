@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use campanile_domain::audience::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::fan_out::{Page, Position};
 use campanile_domain::id::{EntityId, EntityRef, EntityType};
+use campanile_domain::people::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::rules::Reach;
 use rusqlite::{Row, named_params};
 use serde_json::json;

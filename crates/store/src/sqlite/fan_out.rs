@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use campanile_domain::audience::recipient::{Candidate, Group};
 use campanile_domain::event::{Event, Failure};
 use campanile_domain::fan_out::{Cursor, OutboxRow, Page};
 use campanile_domain::id::EntityRef;
+use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::status::ProcessedStatus;
 use campanile_domain::time::Timestamp;
 use rusqlite::{Row, named_params};

@@ -1,9 +1,9 @@
 //! Recipients that are a view over the business's own tables, as the guide makes it.
 
-use campanile_domain::audience::recipient::Recipient;
 use campanile_domain::channel::PerChannel;
 use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
+use campanile_domain::people::recipient::Recipient;
 use campanile_domain::rules::Reach;
 use serde_json::json;
 
