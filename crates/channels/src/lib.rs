@@ -27,7 +27,7 @@ use campanile_domain::time::Timestamp;
 pub use capture::Capture;
 pub use delivery::chain::{Asked, Chain, Link, Room};
 pub use delivery::failure_log::Cause;
-pub use delivery::rate_limit::Pace;
+pub use delivery::rate_limit::RateLimit;
 pub use email::{
     Correspondent, Credentials, DomainLimits, ExtraHeader, NoHeader, Security, Smtp, SmtpConfig,
 };
@@ -84,7 +84,7 @@ impl Answer {
             Outcome::Sent { .. }
             | Outcome::Retry { .. }
             | Outcome::Deferred { .. }
-            | Outcome::Paced { .. }
+            | Outcome::RateLimited { .. }
             | Outcome::Rejected { .. }
             | Outcome::Unwritable { .. }
             | Outcome::Expired { .. }

@@ -95,7 +95,7 @@ impl Pass<'_> {
             | Outcome::Rejected { .. } => News::Well,
             // Nobody was asked, or only this address is busy.
             Outcome::NotAttempted { .. }
-            | Outcome::Paced { .. }
+            | Outcome::RateLimited { .. }
             | Outcome::Unwritable { .. }
             | Outcome::Expired { .. } => return,
         };

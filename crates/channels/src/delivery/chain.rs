@@ -8,7 +8,7 @@ use campanile_domain::send::Outcome;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::delivery::gate::{Gate, Gates};
-use crate::{Answer, Cause, Hold, Message, Pace, Provider};
+use crate::{Answer, Cause, Hold, Message, Provider, RateLimit};
 
 /// A provider keeps its deadline itself, since it knows best what an unfinished attempt means. This is for one that does not.
 const GRACE: Duration = Duration::from_millis(500);
@@ -24,12 +24,12 @@ pub struct Link {
     name: String,
     pub provider: Arc<dyn Provider>,
     gates: Gates,
-    pace: Option<Pace>,
+    rate_limit: Option<RateLimit>,
 }
 
 impl Link {
-    pub fn new(provider: Arc<dyn Provider>, pace: Option<Pace>) -> Self {
-        Link { name: provider.name().to_owned(), provider, gates: Gates::default(), pace }
+    pub fn new(provider: Arc<dyn Provider>, rate_limit: Option<RateLimit>) -> Self {
+        Link { name: provider.name().to_owned(), provider, gates: Gates::default(), rate_limit }
     }
 
     /// As it stands in `notification_channel_send.provider`: the second of a channel is called `smtp-2`, say.
@@ -115,7 +115,7 @@ impl Chain {
 
     /// How many a second they take together; nothing, if one of them has no limit.
     pub fn per_second(&self) -> Option<f64> {
-        self.links.iter().map(|link| link.pace.as_ref().map(Pace::per_second)).sum()
+        self.links.iter().map(|link| link.rate_limit.as_ref().map(RateLimit::per_second)).sum()
     }
 
     pub fn room(&self) -> Room {
@@ -131,11 +131,11 @@ impl Chain {
     }
 
     /// Waits until whoever would be asked may be asked by its pace. Who takes a message only then lets urgent ones overtake.
-    pub async fn paced(&self) {
+    pub async fn wait_for_rate_limit(&self) {
         let now = Instant::now();
         let next = self.links.iter().find(|link| link.closes_in(now).is_none());
-        if let Some(pace) = next.and_then(|link| link.pace.as_ref()) {
-            sleep(pace.wait(now)).await;
+        if let Some(rate_limit) = next.and_then(|link| link.rate_limit.as_ref()) {
+            sleep(rate_limit.wait(now)).await;
         }
     }
 
@@ -154,8 +154,8 @@ impl Chain {
                 }
             };
             let deadline = link.provider.deadline() + GRACE;
-            if let Some(pace) = &link.pace {
-                match pace.reserve(now, hold.rest().saturating_sub(deadline)) {
+            if let Some(rate_limit) = &link.rate_limit {
+                match rate_limit.reserve(now, hold.rest().saturating_sub(deadline)) {
                     Ok(turn) => sleep(turn).await,
                     Err(too_long) => {
                         wait = Some(wait.map_or(too_long, |wait| wait.min(too_long)));

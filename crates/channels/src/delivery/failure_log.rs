@@ -62,7 +62,7 @@ impl Trouble {
     pub fn note(&self, provider: &str, answer: &Answer) {
         let was_asked = !matches!(
             answer.outcome,
-            Outcome::Paced { .. }
+            Outcome::RateLimited { .. }
                 | Outcome::NotAttempted { .. }
                 | Outcome::Unwritable { .. }
                 | Outcome::Expired { .. }

@@ -9,17 +9,17 @@ use tokio::time::Instant;
 const BURST: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
-pub struct Pace {
+pub struct RateLimit {
     interval: Duration,
     /// When the next would be on time.
     next: Mutex<Instant>,
 }
 
-impl Pace {
+impl RateLimit {
     /// `per_second` must be more than nothing.
-    pub fn per_second_of(per_second: f64) -> Self {
+    pub fn new(per_second: f64) -> Self {
         let interval = Duration::from_secs_f64(1.0 / per_second);
-        Pace { interval, next: Mutex::new(Instant::now()) }
+        RateLimit { interval, next: Mutex::new(Instant::now()) }
     }
 
     pub fn per_second(&self) -> f64 {
@@ -32,11 +32,11 @@ impl Pace {
         self.wait_for(next, now)
     }
 
-    /// Takes the next turn, unless it is further away than `patience`. Answers how long to wait.
-    pub fn reserve(&self, now: Instant, patience: Duration) -> Result<Duration, Duration> {
+    /// Takes the next turn, unless it is further away than `max_wait`. Answers how long to wait.
+    pub fn reserve(&self, now: Instant, max_wait: Duration) -> Result<Duration, Duration> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = self.wait_for(*next, now);
-        if wait > patience {
+        if wait > max_wait {
             return Err(wait);
         }
         *next = (*next).max(now) + self.interval;

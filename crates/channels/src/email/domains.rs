@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::Pace;
+use crate::RateLimit;
 
 const PATIENCE: Duration = Duration::from_secs(1);
 /// So many wait for a domain besides those that have a turn. Each holds up one of the channel's attempts meanwhile.
@@ -35,7 +35,7 @@ pub struct Domains {
 struct Domain {
     limits: DomainLimits,
     turns: Option<Arc<Semaphore>>,
-    pace: Option<Pace>,
+    rate_limit: Option<RateLimit>,
     waiting: Semaphore,
     line: Mutex<Line>,
 }
@@ -90,7 +90,7 @@ impl Domain {
         Domain {
             limits,
             turns: limits.at_once.map(|turns| Arc::new(Semaphore::new(turns))),
-            pace: limits.per_second.map(Pace::per_second_of),
+            rate_limit: limits.per_second.map(RateLimit::new),
             waiting: Semaphore::new(MAX_WAITING),
             line: Mutex::new(Line { ends: now, turn: Duration::ZERO }),
         }
@@ -109,12 +109,12 @@ impl Domain {
                 timeout(left, Arc::clone(turns).acquire_owned()).await.ok()?.ok()?
             }),
         };
-        if let Some(pace) = &self.pace {
+        if let Some(rate_limit) = &self.rate_limit {
             let now = Instant::now();
-            if place.is_none() && !pace.wait(now).is_zero() {
+            if place.is_none() && !rate_limit.wait(now).is_zero() {
                 place = Some(self.waiting.try_acquire().ok()?);
             }
-            sleep(pace.reserve(now, until.saturating_duration_since(now)).ok()?).await;
+            sleep(rate_limit.reserve(now, until.saturating_duration_since(now)).ok()?).await;
         }
         drop(place);
         Some(turn)
@@ -127,13 +127,16 @@ impl Domain {
         let by_pace =
             self.limits.per_second.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate));
         let apart = by_pace.max(line.turn / turns).max(LEAST_APART);
-        let soonest = now + PATIENCE.max(self.pace.as_ref().map_or(Duration::ZERO, |pace| pace.wait(now)));
+        let soonest = now
+            + PATIENCE
+                .max(self.rate_limit.as_ref().map_or(Duration::ZERO, |rate_limit| rate_limit.wait(now)));
         line.ends = (line.ends.max(soonest) + apart).min(now + LONGEST_WAIT);
         line.ends - now
     }
 
     fn is_busy(&self, now: Instant) -> bool {
-        self.line().ends > now || self.pace.as_ref().is_some_and(|pace| !pace.wait(now).is_zero())
+        self.line().ends > now
+            || self.rate_limit.as_ref().is_some_and(|rate_limit| !rate_limit.wait(now).is_zero())
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {

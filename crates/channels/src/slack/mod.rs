@@ -7,7 +7,7 @@
 mod answer;
 mod blocks;
 mod guard;
-mod pacing;
+mod rate_limit;
 mod webhook;
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use self::answer::Meaning;
 use self::guard::Guard;
-use self::pacing::Pacing;
+use self::rate_limit::WebhookRateLimits;
 use crate::dns::SystemNames;
 use crate::http::{self, Proxy};
 use crate::{Answer, Message, Provider};
@@ -31,7 +31,7 @@ use crate::{Answer, Message, Provider};
 pub use webhook::{AllowedHost, check_webhook};
 
 /// How long a webhook is left alone that is asked too often and does not say when to come back.
-const WAIT: Duration = Duration::from_secs(10);
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
 pub struct SlackConfig {
@@ -45,7 +45,7 @@ pub struct SlackConfig {
 #[derive(Debug)]
 pub struct Slack {
     config: SlackConfig,
-    pacing: Pacing,
+    rate_limits: WebhookRateLimits,
     http: Client,
 }
 
@@ -60,8 +60,8 @@ impl Slack {
         // A proxy would look names up itself, and nobody would check where they lead.
         let http =
             http::builder(config.deadline / 2, Proxy::Refused).dns_resolver(Guard::new(names)).build()?;
-        let pacing = Pacing::per_second_of(config.per_second);
-        Ok(Slack { config, pacing, http })
+        let rate_limits = WebhookRateLimits::new(config.per_second);
+        Ok(Slack { config, rate_limits, http })
     }
 }
 
@@ -108,9 +108,9 @@ impl Slack {
             return Outcome::Rejected { error }.into();
         };
         let (webhook, key) = (message.address, message.key);
-        if let Err(after) = self.pacing.take_turn(webhook, key, Instant::now()) {
+        if let Err(after) = self.rate_limits.acquire(webhook, key, Instant::now()) {
             let error = "rate limited: earlier messages to the same Slack webhook come first".to_owned();
-            return Outcome::Paced { after, error }.into();
+            return Outcome::RateLimited { after, error }.into();
         }
         let post = self.http.post(url).timeout(self.config.deadline).json(&body);
         let response = match post.send().await {
@@ -120,8 +120,13 @@ impl Slack {
         match answer::meaning(response, webhook).await {
             Meaning::Final(answer) => answer,
             Meaning::Busy(wait) => {
-                let after = self.pacing.refused(webhook, key, wait.unwrap_or(WAIT), Instant::now());
-                Outcome::Paced { after, error: "Slack rate limit exceeded (429)".to_owned() }.into()
+                let after = self.rate_limits.refused(
+                    webhook,
+                    key,
+                    wait.unwrap_or(DEFAULT_RETRY_AFTER),
+                    Instant::now(),
+                );
+                Outcome::RateLimited { after, error: "Slack rate limit exceeded (429)".to_owned() }.into()
             }
         }
     }

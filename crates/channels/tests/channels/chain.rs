@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use campanile_channels::{Answer, Cause, Chain, Link, Message, Pace, Provider, Room};
+use campanile_channels::{Answer, Cause, Chain, Link, Message, Provider, RateLimit, Room};
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
@@ -240,10 +240,10 @@ async fn two_that_are_down_are_both_named() {
 async fn a_pace_is_kept_and_who_can_not_wait_is_let_go() {
     let only = Told::well();
     let chain =
-        Chain::new(vec![Link::new(Arc::clone(&only) as Arc<dyn Provider>, Some(Pace::per_second_of(10.0)))]);
+        Chain::new(vec![Link::new(Arc::clone(&only) as Arc<dyn Provider>, Some(RateLimit::new(10.0)))]);
     let begun = Instant::now();
     for _ in 0..21 {
-        chain.paced().await;
+        chain.wait_for_rate_limit().await;
         assert_eq!(send(&chain).await.0, SENT);
     }
     let took = begun.elapsed();

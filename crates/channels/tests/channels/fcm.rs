@@ -127,7 +127,9 @@ fn kinds(answer: &Answer) -> (&'static str, Vec<&'static str>) {
         Outcome::Deferred { .. } => "deferred",
         Outcome::Unknown { .. } | Outcome::Unanswered { .. } | Outcome::Unclear { .. } => "unknown",
         Outcome::Expired { .. } => "expired",
-        Outcome::Paced { .. } | Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => "not attempted",
+        Outcome::RateLimited { .. } | Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => {
+            "not attempted"
+        }
     };
     let ends = answer.done.iter().map(|done| match &done.end {
         AddressEnd::Sent { .. } => "sent",

@@ -268,8 +268,8 @@ async fn a_slow_answer_within_the_deadline_counts() {
     assert_eq!(outcome_of(ok().after(Duration::from_millis(200))).await, SENT);
 }
 
-fn paced(answer: Answer) -> (Duration, String) {
-    let Outcome::Paced { after, error } = answer.outcome else { panic!("{answer:?}") };
+fn rate_limited(answer: Answer) -> (Duration, String) {
+    let Outcome::RateLimited { after, error } = answer.outcome else { panic!("{answer:?}") };
     (after, error)
 }
 
@@ -284,7 +284,7 @@ async fn a_busy_webhook_is_left_alone_for_as_long_as_slack_says() {
     ] {
         let answer = answer_of(vec![reply], PATIENT).await;
         assert_discreet(&answer.outcome, &["429"]);
-        assert_eq!(paced(answer).0, after, "it is not slept away: the send waits in the database");
+        assert_eq!(rate_limited(answer).0, after, "it is not slept away: the send waits in the database");
     }
 }
 
@@ -292,12 +292,12 @@ async fn a_busy_webhook_is_left_alone_for_as_long_as_slack_says() {
 async fn all_that_wait_for_a_webhook_wait_together_and_others_do_not() {
     let (server, other) = (serve(vec![busy("600")]).await, serve(vec![ok()]).await);
     let slack = slack(&[&server.address, &other.address], "127.0.0.1", PATIENT);
-    let first = paced(post(&slack, &webhook(&server), "Title", "Body").await).0;
+    let first = rate_limited(post(&slack, &webhook(&server), "Title", "Body").await).0;
     assert_eq!(first, Duration::from_mins(10));
     for _ in 0..3 {
         let answer = post(&slack, &webhook(&server), "Title", "Body").await;
         assert_discreet(&answer.outcome, &["turn"]);
-        let after = paced(answer).0;
+        let after = rate_limited(answer).0;
         assert!(after > Duration::from_mins(5), "{after:?}");
     }
     assert_eq!(post(&slack, &webhook(&other), "Title", "Body").await.outcome, SENT);

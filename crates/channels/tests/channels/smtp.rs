@@ -93,7 +93,7 @@ pub fn kind(outcome: &Outcome) -> &'static str {
         Outcome::Deferred { .. } => "deferred",
         Outcome::Unknown { .. } => "unknown",
         Outcome::Unanswered { .. } => "unanswered",
-        Outcome::Paced { .. } | Outcome::NotAttempted { .. } => "not attempted",
+        Outcome::RateLimited { .. } | Outcome::NotAttempted { .. } => "not attempted",
     }
 }
 

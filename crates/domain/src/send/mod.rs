@@ -81,7 +81,7 @@ impl SendPolicy {
     }
 
     /// When to try again a send that waits for a busy address; the last try is made when its time is up. `None` after that.
-    fn paced_until(&self, deferral: Deferral, after: Duration, now: Timestamp) -> Option<Timestamp> {
+    fn rate_limited_until(&self, deferral: Deferral, after: Duration, now: Timestamp) -> Option<Timestamp> {
         let end = later(deferral.since, self.defer_for);
         (now < end).then(|| later(now, after).min(end))
     }
@@ -107,7 +107,7 @@ impl History {
     #[must_use]
     pub fn with(self, outcome: &Outcome, now: Timestamp) -> Self {
         match outcome {
-            Outcome::Deferred { .. } | Outcome::Paced { .. } => {
+            Outcome::Deferred { .. } | Outcome::RateLimited { .. } => {
                 History { deferral: Some(self.deferred_at(now)), ..self }
             }
             Outcome::Unanswered { .. } => History { unanswered: true, ..self },
@@ -165,8 +165,8 @@ pub fn after(outcome: Outcome, attempt: Attempt, policy: &SendPolicy, now: Times
             Some(at) => SendState::Due { at },
             None => SendState::Failed { code: DEFERRED_TOO_LONG },
         },
-        Outcome::Paced { after, .. } => {
-            match policy.paced_until(attempt.history.deferred_at(now), after, now) {
+        Outcome::RateLimited { after, .. } => {
+            match policy.rate_limited_until(attempt.history.deferred_at(now), after, now) {
                 Some(at) => SendState::Due { at },
                 None => SendState::Failed { code: WAITED_TOO_LONG },
             }

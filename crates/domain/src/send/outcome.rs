@@ -24,7 +24,7 @@ pub enum Outcome {
         error: String,
     },
     /// Its address takes only so many messages a second, and others come first. Nothing was accepted, and it counts as no attempt.
-    Paced {
+    RateLimited {
         after: Duration,
         error: String,
     },
@@ -92,7 +92,7 @@ impl Outcome {
             Outcome::Retry { error, .. }
             | Outcome::Down { error, .. }
             | Outcome::Deferred { error }
-            | Outcome::Paced { error, .. }
+            | Outcome::RateLimited { error, .. }
             | Outcome::Rejected { error }
             | Outcome::Unwritable { error }
             | Outcome::Expired { error }
@@ -114,7 +114,7 @@ impl Outcome {
             Outcome::Unknown { .. } | Outcome::Unanswered { .. } | Outcome::Unclear { .. } => {
                 OutcomeKind::Unknown
             }
-            Outcome::Paced { .. } | Outcome::NotAttempted { .. } => OutcomeKind::NotAttempted,
+            Outcome::RateLimited { .. } | Outcome::NotAttempted { .. } => OutcomeKind::NotAttempted,
         }
     }
 }

@@ -100,23 +100,23 @@ fn how_long_a_send_may_be_deferred_is_configured() {
     assert_eq!(tries(&never), (vec![], SendState::Failed { code: DEFERRED_TOO_LONG }));
 }
 
-fn paced(seconds: u64) -> Outcome {
-    Outcome::Paced { after: Duration::from_secs(seconds), error: "asked too often".to_owned() }
+fn rate_limited(seconds: u64) -> Outcome {
+    Outcome::RateLimited { after: Duration::from_secs(seconds), error: "asked too often".to_owned() }
 }
 
 #[test]
 fn who_waits_for_a_busy_address_waits_for_as_long_as_configured_and_uses_no_attempt() {
     let policy = SendPolicy { defer_for: Duration::from_mins(10), ..policy(OnDoubt::Resend) };
     let waited = |minutes: u64, wait: u64| {
-        let history = History::default().with(&paced(1), NOW);
+        let history = History::default().with(&rate_limited(1), NOW);
         let attempt = Attempt { history, ..attempt(Channel::Slack, 1) };
-        after(paced(wait), attempt, &policy, due_at(minutes))
+        after(rate_limited(wait), attempt, &policy, due_at(minutes))
     };
-    assert_eq!(after(paced(7), attempt(Channel::Slack, 1), &policy, NOW), due(7));
+    assert_eq!(after(rate_limited(7), attempt(Channel::Slack, 1), &policy, NOW), due(7));
     assert_eq!(waited(9, 7), due(9 * 60 + 7));
     assert_eq!(waited(9, 600), due(600), "the last try is made when the time is up");
     assert_eq!(waited(10, 1), SendState::Failed { code: WAITED_TOO_LONG });
-    assert_eq!(paced(1).kind(), OutcomeKind::NotAttempted);
+    assert_eq!(rate_limited(1).kind(), OutcomeKind::NotAttempted);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn every_outcome_leads_where_the_picture_allows() {
     let expired = Outcome::Expired { error: String::new() };
     let ends = [sent, rejected, expired, Outcome::LET_GO];
     let doubts = [unknown(), unanswered(), unclear()];
-    for outcome in [retry(None), deferred(), paced(1)].into_iter().chain(ends).chain(doubts) {
+    for outcome in [retry(None), deferred(), rate_limited(1)].into_iter().chain(ends).chain(doubts) {
         for channel in Channel::ALL {
             for number in 1..=4 {
                 for on_doubt in [OnDoubt::Resend, OnDoubt::Hold] {

@@ -135,7 +135,7 @@ impl Stage<'_> {
         loop {
             let next = async {
                 let permit = Arc::clone(concurrency).acquire_owned().await.ok()?;
-                self.chain.paced().await;
+                self.chain.wait_for_rate_limit().await;
                 let ready = tokio::select! {
                     biased;
                     Some(ready) = high.recv() => ready,
@@ -205,7 +205,7 @@ async fn sent_by_other(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<
         // How long they may wait for a busy webhook counts from here: if the other one gives up, they do not all begin anew.
         AddressClaim::Pending if job.history.deferral.is_none() => {
             let error = "waiting for the send of another recipient, which uses the same webhook".to_owned();
-            Some(Outcome::Paced { after: REPOLL_DELAY, error })
+            Some(Outcome::RateLimited { after: REPOLL_DELAY, error })
         }
         AddressClaim::Pending => Some(Outcome::NotAttempted { after: LATER_REPOLL_DELAY }),
         AddressClaim::Unknown(other) => Some(Outcome::Unknown {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use campanile_channels::{
-    Correspondent, Credentials, DomainLimits, ExtraHeader, Link, Pace, Security, Smtp, SmtpConfig,
+    Correspondent, Credentials, DomainLimits, ExtraHeader, Link, RateLimit, Security, Smtp, SmtpConfig,
 };
 use campanile_domain::people::address::Mailbox;
 use percent_encoding::percent_decode_str;
@@ -38,10 +38,10 @@ pub struct Email {
 impl Email {
     pub fn links(&self) -> anyhow::Result<Vec<Link>> {
         let mut links = Vec::new();
-        for (config, pace) in self.servers()? {
+        for (config, rate_limit) in self.servers()? {
             let smtp = Smtp::new(config, given(&self.ca_file).as_deref());
             let smtp = smtp.map_err(|error| anyhow!("channels.email.ca_file: {error}"))?;
-            links.push(Link::new(Arc::new(smtp), pace));
+            links.push(Link::new(Arc::new(smtp), rate_limit));
         }
         Ok(links)
     }
@@ -56,7 +56,7 @@ impl Email {
     }
 
     /// All of them send from the same address: it is part of the `Message-ID`, by which a letter that two of them got is known.
-    fn servers(&self) -> anyhow::Result<Vec<(SmtpConfig, Option<Pace>)>> {
+    fn servers(&self) -> anyhow::Result<Vec<(SmtpConfig, Option<RateLimit>)>> {
         let deadline = self.deadline.of_an_attempt("channels.email")?;
         let mut from = correspondent("channels.email.from", &self.from)?;
         self.envelope_from()?;
@@ -106,7 +106,7 @@ impl Email {
         mut address: Address,
         from: Correspondent,
         deadline: Duration,
-    ) -> anyhow::Result<(SmtpConfig, Option<Pace>)> {
+    ) -> anyhow::Result<(SmtpConfig, Option<RateLimit>)> {
         let security = security(&mut address)?;
         let host = address.url.host_str().filter(|host| !host.is_empty());
         let host = host.with_context(|| format!("{KEY}: the host is missing; {SMTP}"))?.to_owned();
@@ -143,9 +143,9 @@ impl Email {
             deadline,
             answer_timeout: self.answer_timeout.up_to(60, "channels.email.answer_timeout")?,
         };
-        let pace = address.rate()?;
+        let rate_limit = address.rate()?;
         address.nothing_else()?;
-        Ok((config, pace))
+        Ok((config, rate_limit))
     }
 }
 

@@ -7,7 +7,7 @@ mod slack;
 mod sms;
 
 use anyhow::{anyhow, bail};
-use campanile_channels::{Chain, Pace, Providers};
+use campanile_channels::{Chain, Providers, RateLimit};
 use campanile_domain::channel::Channel;
 use campanile_domain::people::address::is_this_machine;
 use reqwest::Url;
@@ -93,8 +93,8 @@ impl Address {
     }
 
     /// How many messages a second the provider takes.
-    fn rate(&mut self) -> anyhow::Result<Option<Pace>> {
-        Ok(self.per_second("rate")?.map(Pace::per_second_of))
+    fn rate(&mut self) -> anyhow::Result<Option<RateLimit>> {
+        Ok(self.per_second("rate")?.map(RateLimit::new))
     }
 
     /// Where it is, without credentials and options, all of which are taken.

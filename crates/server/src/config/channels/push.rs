@@ -43,7 +43,7 @@ impl Push {
             "http" if is_this_machine(&address.url) => {}
             _ => bail!("{KEY}: it must begin with https://, or with http:// to this machine only; {FCM}"),
         }
-        let pace = address.rate()?;
+        let rate_limit = address.rate()?;
         let base = address.base()?;
         let Some(file) = given(&self.key_file) else { return Ok(Vec::new()) };
         let json = std::fs::read_to_string(&file)
@@ -52,7 +52,7 @@ impl Push {
             .map_err(|error| anyhow!("channels.push.key_file {}: {error}", file.display()))?;
         let fcm = Fcm::new(FcmConfig { base, account, deadline, ttl, alert });
         let fcm = fcm.context("channels.push: cannot create the HTTP client")?;
-        Ok(vec![Link::new(Arc::new(fcm), pace)])
+        Ok(vec![Link::new(Arc::new(fcm), rate_limit)])
     }
 
     fn alert(&self) -> anyhow::Result<Alert> {

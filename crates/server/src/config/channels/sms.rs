@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use campanile_channels::{Link, Pace, Sender, Twilio, TwilioConfig, is_account_sid};
+use campanile_channels::{Link, RateLimit, Sender, Twilio, TwilioConfig, is_account_sid};
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ impl Sms {
         }
         let status_callback = public_url.map(callback);
         let mut links = Vec::new();
-        for Account { base, sid, auth_token, sender, pace } in self.accounts()? {
+        for Account { base, sid, auth_token, sender, rate_limit } in self.accounts()? {
             let status_callback = status_callback.clone();
             let config = TwilioConfig {
                 base,
@@ -46,7 +46,7 @@ impl Sms {
                 deadline,
             };
             let twilio = Twilio::new(config).context("channels.sms: cannot create the HTTP client")?;
-            links.push(Link::new(Arc::new(twilio), pace));
+            links.push(Link::new(Arc::new(twilio), rate_limit));
         }
         Ok(links)
     }
@@ -74,7 +74,7 @@ struct Account {
     sid: String,
     auth_token: String,
     sender: Sender,
-    pace: Option<Pace>,
+    rate_limit: Option<RateLimit>,
 }
 
 fn account(text: &str) -> anyhow::Result<Account> {
@@ -97,8 +97,8 @@ fn account(text: &str) -> anyhow::Result<Account> {
         bail!("{KEY}: the auth token is missing; {TWILIO}");
     };
     let sender = sender(&mut address)?;
-    let pace = address.rate()?;
-    Ok(Account { base: address.base()?, sid, auth_token, sender, pace })
+    let rate_limit = address.rate()?;
+    Ok(Account { base: address.base()?, sid, auth_token, sender, rate_limit })
 }
 
 fn sender(address: &mut Address) -> anyhow::Result<Sender> {

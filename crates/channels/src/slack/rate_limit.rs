@@ -19,96 +19,101 @@ const GRACE: Duration = Duration::from_secs(5);
 /// A post that comes back earlier by no more than this takes its turn: databases round times to a millisecond.
 const TOLERANCE: Duration = Duration::from_millis(2);
 /// A webhook is left alone for this long at most.
-const LONGEST_WAIT: Duration = Duration::from_mins(15);
+const MAX_WAIT: Duration = Duration::from_mins(15);
 /// Webhooks whose turns are kept; others are not paced until one of these is idle.
 const MAX_WEBHOOKS: usize = 10_000;
 /// Turns that are kept for one webhook; whoever comes then has none, and asks again.
-const MAX_TURNS: usize = 10_000;
+const MAX_SLOTS: usize = 10_000;
 
 /// The pace of all webhooks.
 #[derive(Debug)]
-pub struct Pacing {
+pub struct WebhookRateLimits {
     interval: Duration,
     hasher: RandomState,
     /// By a hash of the webhook, which is a secret.
-    lines: Mutex<HashMap<u64, Line>>,
+    queues: Mutex<HashMap<u64, WebhookQueue>>,
 }
 
-impl Pacing {
+impl WebhookRateLimits {
     /// `per_second` must be more than nothing.
-    pub fn per_second_of(per_second: f64) -> Self {
-        Pacing {
+    pub fn new(per_second: f64) -> Self {
+        WebhookRateLimits {
             interval: Duration::from_secs_f64(1.0 / per_second),
             hasher: RandomState::new(),
-            lines: Mutex::default(),
+            queues: Mutex::default(),
         }
     }
 
     /// Takes the turn of this post, or says how long it is until then.
-    pub fn take_turn(&self, webhook: &str, post: SendKey, now: Instant) -> Result<(), Duration> {
-        self.with_line(webhook, now, |line| line.take_turn(post, self.interval, now)).unwrap_or(Ok(()))
+    pub fn acquire(&self, webhook: &str, post: SendKey, now: Instant) -> Result<(), Duration> {
+        self.with_queue(webhook, now, |queue| queue.acquire(post, self.interval, now)).unwrap_or(Ok(()))
     }
 
     /// The webhook refused a post and wants to be left alone for `wait`. Answers how long it is until the same post's next turn, which is
     /// the first of all.
     pub fn refused(&self, webhook: &str, post: SendKey, wait: Duration, now: Instant) -> Duration {
-        let wait = wait.clamp(self.interval, LONGEST_WAIT.max(self.interval));
-        self.with_line(webhook, now, |line| line.refused(post, wait, self.interval, now)).unwrap_or(wait)
+        let wait = wait.clamp(self.interval, MAX_WAIT.max(self.interval));
+        self.with_queue(webhook, now, |queue| queue.refused(post, wait, self.interval, now)).unwrap_or(wait)
     }
 
     /// Nothing, if there is no room for another webhook.
-    fn with_line<T>(&self, webhook: &str, now: Instant, act: impl FnOnce(&mut Line) -> T) -> Option<T> {
+    fn with_queue<T>(
+        &self,
+        webhook: &str,
+        now: Instant,
+        act: impl FnOnce(&mut WebhookQueue) -> T,
+    ) -> Option<T> {
         let key = self.hasher.hash_one(webhook);
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.len() >= MAX_WEBHOOKS && !lines.contains_key(&key) {
-            lines.retain(|_, line| !line.is_idle(now));
-            if lines.len() >= MAX_WEBHOOKS {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        if queues.len() >= MAX_WEBHOOKS && !queues.contains_key(&key) {
+            queues.retain(|_, queue| !queue.is_idle(now));
+            if queues.len() >= MAX_WEBHOOKS {
                 return None;
             }
         }
-        Some(act(lines.entry(key).or_insert_with(|| Line::new(now, self.interval))))
+        Some(act(queues.entry(key).or_insert_with(|| WebhookQueue::new(now, self.interval))))
     }
 }
 
 /// The posts that wait for one webhook.
 #[derive(Debug)]
-struct Line {
+struct WebhookQueue {
     /// The first turn that nobody has.
     next: Instant,
     /// Nobody posts before this.
     blocked_until: Instant,
     /// By how much refusals have delayed turns that were given before them, all together.
     delay: Duration,
-    turns: HashMap<SendKey, Turn>,
+    slots: HashMap<SendKey, Slot>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Turn {
+struct Slot {
     at: Instant,
     /// The line's delay when the turn was given.
     delay: Duration,
 }
 
-impl Turn {
+impl Slot {
     /// When it is, of a line with this delay, which never shrinks.
     fn after(self, delay: Duration) -> Instant {
         self.at + delay.saturating_sub(self.delay)
     }
 }
 
-impl Line {
+impl WebhookQueue {
     fn new(now: Instant, interval: Duration) -> Self {
         let next = earlier(now, interval * BURST);
-        Line { next, blocked_until: now, delay: Duration::ZERO, turns: HashMap::new() }
+        WebhookQueue { next, blocked_until: now, delay: Duration::ZERO, slots: HashMap::new() }
     }
 
-    fn take_turn(&mut self, post: SendKey, interval: Duration, now: Instant) -> Result<(), Duration> {
-        if let Some(turn) = self.turns.get(&post) {
-            let at = turn.after(self.delay);
+    fn acquire(&mut self, post: SendKey, interval: Duration, now: Instant) -> Result<(), Duration> {
+        if let Some(slot) = self.slots.get(&post) {
+            let at = slot.after(self.delay);
             if at > now + TOLERANCE {
                 return Err(at - now);
             }
-            self.turns.remove(&post);
+            self.slots.remove(&post);
             if now < at + GRACE {
                 return Ok(());
             }
@@ -118,7 +123,7 @@ impl Line {
             self.next = at + interval;
             return Ok(());
         }
-        if self.give(post, at, now) {
+        if self.reserve(post, at, now) {
             self.next = at + interval;
         }
         Err(at - now)
@@ -131,21 +136,21 @@ impl Line {
         self.delay += delay;
         self.next = (self.next + delay).max(start + interval);
         self.blocked_until = start;
-        self.give(post, start, now);
+        self.reserve(post, start, now);
         start - now
     }
 
     /// Answers whether there was room for it.
-    fn give(&mut self, post: SendKey, at: Instant, now: Instant) -> bool {
-        if self.turns.len() >= MAX_TURNS {
+    fn reserve(&mut self, post: SendKey, at: Instant, now: Instant) -> bool {
+        if self.slots.len() >= MAX_SLOTS {
             let delay = self.delay;
-            self.turns.retain(|_, turn| now < turn.after(delay) + GRACE);
+            self.slots.retain(|_, slot| now < slot.after(delay) + GRACE);
         }
-        let has_room = self.turns.len() < MAX_TURNS;
-        if has_room {
-            self.turns.insert(post, Turn { at, delay: self.delay });
+        let has_capacity = self.slots.len() < MAX_SLOTS;
+        if has_capacity {
+            self.slots.insert(post, Slot { at, delay: self.delay });
         }
-        has_room
+        has_capacity
     }
 
     /// Whether all turns have passed.
@@ -172,8 +177,8 @@ mod tests {
     }
 
     /// The waits of so many posts that come at once.
-    fn waits(pacing: &Pacing, posts: &[SendKey], now: Instant) -> Vec<u64> {
-        let wait = |post: &SendKey| pacing.take_turn("a", *post, now).err().unwrap_or_default();
+    fn waits(rate_limits: &WebhookRateLimits, posts: &[SendKey], now: Instant) -> Vec<u64> {
+        let wait = |post: &SendKey| rate_limits.acquire("a", *post, now).err().unwrap_or_default();
         posts.iter().map(|post| wait(post).as_secs()).collect()
     }
 
@@ -183,63 +188,63 @@ mod tests {
 
     #[test]
     fn a_burst_goes_at_once_and_the_rest_one_by_one_in_their_order() {
-        let (pacing, now, posts) = (Pacing::per_second_of(1.0), Instant::now(), posts(6));
-        assert_eq!(waits(&pacing, &posts, now), [0, 0, 0, 1, 2, 3]);
-        assert_eq!(waits(&pacing, &posts[4..], now), [2, 3], "who asks too early is told the same");
-        assert_eq!(pacing.take_turn("b", posts[5], now), Ok(()), "another webhook is not concerned");
+        let (rate_limits, now, posts) = (WebhookRateLimits::new(1.0), Instant::now(), posts(6));
+        assert_eq!(waits(&rate_limits, &posts, now), [0, 0, 0, 1, 2, 3]);
+        assert_eq!(waits(&rate_limits, &posts[4..], now), [2, 3], "who asks too early is told the same");
+        assert_eq!(rate_limits.acquire("b", posts[5], now), Ok(()), "another webhook is not concerned");
         // Who comes late takes its own turn and nobody else's.
         let late = now + SECOND * 3;
-        assert_eq!(pacing.take_turn("a", post(), late), Err(SECOND));
-        assert_eq!(waits(&pacing, &posts[3..], late), [0, 0, 0]);
+        assert_eq!(rate_limits.acquire("a", post(), late), Err(SECOND));
+        assert_eq!(waits(&rate_limits, &posts[3..], late), [0, 0, 0]);
     }
 
     #[test]
     fn an_idle_webhook_takes_a_burst_again_and_no_more() {
-        let (pacing, now) = (Pacing::per_second_of(1.0), Instant::now());
-        waits(&pacing, &posts(3), now);
-        assert_eq!(waits(&pacing, &posts(4), now + SECOND * 100), [0, 0, 0, 1]);
+        let (rate_limits, now) = (WebhookRateLimits::new(1.0), Instant::now());
+        waits(&rate_limits, &posts(3), now);
+        assert_eq!(waits(&rate_limits, &posts(4), now + SECOND * 100), [0, 0, 0, 1]);
     }
 
     #[test]
     fn a_refusal_delays_everybody_and_its_own_post_is_the_next() {
-        let (pacing, now, posts) = (Pacing::per_second_of(1.0), Instant::now(), posts(6));
-        waits(&pacing, &posts, now);
-        assert_eq!(pacing.refused("a", posts[0], SECOND * 30, now), SECOND * 30);
-        assert_eq!(waits(&pacing, &posts[3..], now), [32, 33, 34]);
+        let (rate_limits, now, posts) = (WebhookRateLimits::new(1.0), Instant::now(), posts(6));
+        waits(&rate_limits, &posts, now);
+        assert_eq!(rate_limits.refused("a", posts[0], SECOND * 30, now), SECOND * 30);
+        assert_eq!(waits(&rate_limits, &posts[3..], now), [32, 33, 34]);
         // One that was under way at the same time is told the same.
-        assert_eq!(pacing.refused("a", posts[1], SECOND * 30, now), SECOND * 30);
-        assert_eq!(waits(&pacing, &posts, now), [31, 30, 36, 33, 34, 35]);
-        assert_eq!(pacing.take_turn("a", post(), now), Err(SECOND * 37));
-        assert_eq!(pacing.take_turn("b", post(), now), Ok(()));
+        assert_eq!(rate_limits.refused("a", posts[1], SECOND * 30, now), SECOND * 30);
+        assert_eq!(waits(&rate_limits, &posts, now), [31, 30, 36, 33, 34, 35]);
+        assert_eq!(rate_limits.acquire("a", post(), now), Err(SECOND * 37));
+        assert_eq!(rate_limits.acquire("b", post(), now), Ok(()));
     }
 
     #[test]
     fn what_is_asked_for_has_limits() {
-        let (pacing, now) = (Pacing::per_second_of(1.0), Instant::now());
-        assert_eq!(pacing.refused("a", post(), Duration::ZERO, now), SECOND);
-        assert_eq!(pacing.refused("b", post(), SECOND * 86_400, now), LONGEST_WAIT);
+        let (rate_limits, now) = (WebhookRateLimits::new(1.0), Instant::now());
+        assert_eq!(rate_limits.refused("a", post(), Duration::ZERO, now), SECOND);
+        assert_eq!(rate_limits.refused("b", post(), SECOND * 86_400, now), MAX_WAIT);
     }
 
     #[test]
-    fn a_turn_that_was_missed_is_lost() {
-        let (pacing, now, posts) = (Pacing::per_second_of(1.0), Instant::now(), posts(40));
-        waits(&pacing, &posts, now);
-        let missed = pacing.take_turn("a", posts[3], now + SECOND * 10);
+    fn a_slot_that_was_missed_is_lost() {
+        let (rate_limits, now, posts) = (WebhookRateLimits::new(1.0), Instant::now(), posts(40));
+        waits(&rate_limits, &posts, now);
+        let missed = rate_limits.acquire("a", posts[3], now + SECOND * 10);
         assert_eq!(missed, Err(SECOND * 28), "it is at the end of the line now");
     }
 
     #[test]
     fn what_is_remembered_has_limits() {
-        let (pacing, now) = (Pacing::per_second_of(1.0), Instant::now());
-        waits(&pacing, &posts(MAX_TURNS + 3), now);
-        let line_end = SECOND * u32::try_from(MAX_TURNS).unwrap() + SECOND;
-        assert_eq!(pacing.take_turn("a", post(), now), Err(line_end));
-        assert_eq!(pacing.take_turn("a", post(), now), Err(line_end), "nobody has a turn any more");
+        let (rate_limits, now) = (WebhookRateLimits::new(1.0), Instant::now());
+        waits(&rate_limits, &posts(MAX_SLOTS + 3), now);
+        let queue_end = SECOND * u32::try_from(MAX_SLOTS).unwrap() + SECOND;
+        assert_eq!(rate_limits.acquire("a", post(), now), Err(queue_end));
+        assert_eq!(rate_limits.acquire("a", post(), now), Err(queue_end), "nobody has a turn any more");
         for webhook in 0..MAX_WEBHOOKS {
-            assert_eq!(pacing.take_turn(&webhook.to_string(), post(), now), Ok(()));
+            assert_eq!(rate_limits.acquire(&webhook.to_string(), post(), now), Ok(()));
         }
-        assert_eq!(pacing.lines.lock().unwrap().len(), MAX_WEBHOOKS);
-        pacing.take_turn("new", post(), now + SECOND * 10).unwrap();
-        assert_eq!(pacing.lines.lock().unwrap().len(), 2, "all but the busy one were idle");
+        assert_eq!(rate_limits.queues.lock().unwrap().len(), MAX_WEBHOOKS);
+        rate_limits.acquire("new", post(), now + SECOND * 10).unwrap();
+        assert_eq!(rate_limits.queues.lock().unwrap().len(), 2, "all but the busy one were idle");
     }
 }
