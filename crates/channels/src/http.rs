@@ -57,7 +57,7 @@ pub fn unanswered(who: &str, error: &reqwest::Error) -> Answer {
     } else {
         Outcome::Unknown { error: what }
     };
-    Answer::from(outcome).because(no_answer(error))
+    Answer::from(outcome).with_cause(no_answer(error))
 }
 
 /// The same in short.

@@ -21,7 +21,7 @@ use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::finding::Finding;
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::Priority;
-use campanile_domain::send::{AddressDone, Outcome};
+use campanile_domain::send::{AddressResult, Outcome};
 use campanile_domain::time::Timestamp;
 
 pub use capture::Capture;
@@ -60,7 +60,7 @@ pub struct Message<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub outcome: Outcome,
-    pub done: Vec<AddressDone>,
+    pub done: Vec<AddressResult>,
     pub health: Health,
     /// Why the provider took nothing, where it fails.
     pub cause: Option<Cause>,
@@ -69,7 +69,7 @@ pub struct Answer {
 impl Answer {
     /// With its cause, if it is a failure of the provider.
     #[must_use]
-    pub fn because(self, cause: Cause) -> Self {
+    pub fn with_cause(self, cause: Cause) -> Self {
         let cause = self.is_failure().then_some(cause);
         Answer { cause, ..self }
     }
@@ -86,7 +86,7 @@ impl Answer {
             | Outcome::Deferred { .. }
             | Outcome::RateLimited { .. }
             | Outcome::Rejected { .. }
-            | Outcome::Unwritable { .. }
+            | Outcome::TemplateFailed { .. }
             | Outcome::Expired { .. }
             | Outcome::NotAttempted { .. } => false,
         }

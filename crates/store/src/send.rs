@@ -9,7 +9,7 @@ use campanile_domain::event::Failure;
 use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::id::{EventId, EventType, NotificationId, SendKey, UserRef};
 use campanile_domain::priority::Priority;
-use campanile_domain::send::{AddressDone, AddressEnd, CRASHED, History, OutcomeKind, SendState};
+use campanile_domain::send::{AddressOutcome, AddressResult, CRASHED, History, OutcomeKind, SendState};
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
 use sha2::{Digest, Sha256};
@@ -117,7 +117,7 @@ pub struct Settlement {
     pub job: SendJob,
     pub state: SendState,
     /// Addresses that get no further attempt, whatever becomes of the others.
-    pub done: Vec<AddressDone>,
+    pub done: Vec<AddressResult>,
     pub provider: String,
     /// What went wrong, if something did.
     pub error: Option<String>,
@@ -183,21 +183,21 @@ impl Settlement {
     /// Addresses that nobody is at any more, and why.
     pub(crate) fn dead(&self) -> impl Iterator<Item = (&str, &str)> {
         self.kept().filter_map(|done| match &done.end {
-            AddressEnd::Dead { reason } => Some((done.address.as_str(), reason.as_str())),
-            AddressEnd::Sent { .. } | AddressEnd::Rejected { .. } => None,
+            AddressOutcome::Dead { reason } => Some((done.address.as_str(), reason.as_str())),
+            AddressOutcome::Sent { .. } | AddressOutcome::Rejected { .. } => None,
         })
     }
 
-    fn kept(&self) -> impl Iterator<Item = &AddressDone> {
+    fn kept(&self) -> impl Iterator<Item = &AddressResult> {
         self.done.iter().filter(|done| done.address.len() <= MAX_KEPT_ADDRESS_BYTES)
     }
 
     /// What became of each address, where there are or were several: one that is left of them by a retry counts, too. Each is
     /// here once.
-    pub(crate) fn addresses(&self) -> Vec<&AddressDone> {
+    pub(crate) fn addresses(&self) -> Vec<&AddressResult> {
         let several = self.job.key.channel == Channel::Push
             && (self.job.devices != Devices::All || self.job.address.contains(' '));
-        let mut done: Vec<&AddressDone> = self.kept().filter(|_| several).collect();
+        let mut done: Vec<&AddressResult> = self.kept().filter(|_| several).collect();
         done.sort_by(|one, other| one.address.cmp(&other.address));
         done.dedup_by(|one, other| one.address == other.address);
         done
@@ -237,11 +237,11 @@ impl Settlement {
 }
 
 /// What became of an address, as `send_address` has it: its outcome, the provider's id, and what went wrong.
-pub(crate) fn address_outcome(done: &AddressDone) -> (&'static str, Option<&str>, Option<&str>) {
+pub(crate) fn address_outcome(done: &AddressResult) -> (&'static str, Option<&str>, Option<&str>) {
     match &done.end {
-        AddressEnd::Sent { external_id } => ("SENT", external_id.as_deref(), None),
-        AddressEnd::Rejected { error } => ("REJECTED", None, Some(error)),
-        AddressEnd::Dead { reason } => ("DEAD", None, Some(reason)),
+        AddressOutcome::Sent { external_id } => ("SENT", external_id.as_deref(), None),
+        AddressOutcome::Rejected { error } => ("REJECTED", None, Some(error)),
+        AddressOutcome::Dead { reason } => ("DEAD", None, Some(reason)),
     }
 }
 

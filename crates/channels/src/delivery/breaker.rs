@@ -96,7 +96,7 @@ impl Pass<'_> {
             // Nobody was asked, or only this address is busy.
             Outcome::NotAttempted { .. }
             | Outcome::RateLimited { .. }
-            | Outcome::Unwritable { .. }
+            | Outcome::TemplateFailed { .. }
             | Outcome::Expired { .. } => return,
         };
         self.tell(news);

@@ -171,7 +171,7 @@ impl Chain {
             let answer = timeout(limit, link.provider.send_holding(message, &hold)).await;
             let answer = answer.unwrap_or_else(|_| {
                 let error = format!("{} did not answer within {limit:?}", link.name);
-                Answer::from(Outcome::Unknown { error }).because(Cause::new("timeout"))
+                Answer::from(Outcome::Unknown { error }).with_cause(Cause::new("timeout"))
             });
             gate.learn(pass, &link.name, &answer);
             let asked = Asked { answer, provider: &link.name };

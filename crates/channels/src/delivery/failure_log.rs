@@ -64,7 +64,7 @@ impl Trouble {
             answer.outcome,
             Outcome::RateLimited { .. }
                 | Outcome::NotAttempted { .. }
-                | Outcome::Unwritable { .. }
+                | Outcome::TemplateFailed { .. }
                 | Outcome::Expired { .. }
         );
         if answer.is_failure() {
@@ -153,11 +153,11 @@ mod tests {
     fn a_refusal_is_kept_until_the_provider_was_asked_and_took_something() {
         let trouble = Trouble::default();
         let refused = Answer::from(Outcome::Down { after: None, error: "no".to_owned() });
-        trouble.note("fcm", &refused.because(Cause::refusal("403")));
+        trouble.note("fcm", &refused.with_cause(Cause::refusal("403")));
         let unasked = [
             Outcome::Expired { error: String::new() },
-            Outcome::Unwritable { error: String::new() },
-            Outcome::LET_GO,
+            Outcome::TemplateFailed { error: String::new() },
+            Outcome::RELEASED,
         ];
         for outcome in unasked {
             trouble.note("fcm", &outcome.into());

@@ -146,10 +146,10 @@ impl Smtp {
 
     fn not_lent(&self, why: NotLent) -> Answer {
         match why {
-            NotLent::Busy => Outcome::LET_GO.into(),
+            NotLent::Busy => Outcome::RELEASED.into(),
             NotLent::Down(NotOpen { why, cause }) => {
                 let error = format!("the mail server {} {why}", self.pool.server().place());
-                Answer::from(Outcome::Down { after: None, error }).because(cause)
+                Answer::from(Outcome::Down { after: None, error }).with_cause(cause)
             }
         }
     }

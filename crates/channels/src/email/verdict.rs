@@ -15,7 +15,7 @@
 //! | anything else before the letter is out | down: that is no SMTP |
 //! | anything else, or nothing, after the letter is out | unanswered: it may have been accepted |
 
-use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
+use campanile_domain::send::{AddressOutcome, AddressResult, Outcome};
 
 use crate::email::connection::{Delivery, Step};
 use crate::email::reply::Reply;
@@ -67,11 +67,11 @@ pub fn answer(delivery: Delivery, address: &str) -> Answer {
         Delivery::Accepted(reply) => Outcome::Sent { external_id: external_id(&reply) }.into(),
         Delivery::Broken { at: Step::Letter, why } => {
             let error = format!("the mail server {why}, after it had received the whole message");
-            Answer::from(Outcome::Unanswered { error }).because(Cause::new("no answer"))
+            Answer::from(Outcome::Unanswered { error }).with_cause(Cause::new("no answer"))
         }
         Delivery::Broken { why, .. } => {
             let outcome = Outcome::Down { after: None, error: format!("the mail server {why}") };
-            Answer::from(outcome).because(Cause::new("connection lost"))
+            Answer::from(outcome).with_cause(Cause::new("connection lost"))
         }
         Delivery::Refused { at, reply, .. } => refused(at, &reply, address),
     }
@@ -97,23 +97,23 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
         // It may relay for others: what that says of the server is known once it refuses two domains.
         (500..=599, _) if at == Step::To && says_one_of(reply, &RELAY_PHRASES) => {
             let outcome = Outcome::Down { after: None, error };
-            return Answer { health: Health::Unknown, ..outcome.into() }.because(cause);
+            return Answer { health: Health::Unknown, ..outcome.into() }.with_cause(cause);
         }
         (500..=599, _) if at == Step::To && is_nobody_there(reply) => {
-            let end = AddressEnd::Dead { reason: reply.words() };
-            let done = vec![AddressDone { address: address.to_owned(), end }];
+            let end = AddressOutcome::Dead { reason: reply.words() };
+            let done = vec![AddressResult { address: address.to_owned(), end }];
             return Answer { done, ..Outcome::Rejected { error }.into() };
         }
         (500..=599, _) => Outcome::Rejected { error },
         _ if at == Step::Letter => Outcome::Unanswered { error },
         _ => Outcome::Down { after: None, error },
     };
-    Answer::from(outcome).because(cause)
+    Answer::from(outcome).with_cause(cause)
 }
 
 /// It does not want our credentials, or our sender.
 fn refuses_us(error: String, reply: &Reply) -> Answer {
-    Answer::from(Outcome::Down { after: None, error }).because(Cause::refusal(reply.numbers()))
+    Answer::from(Outcome::Down { after: None, error }).with_cause(Cause::refusal(reply.numbers()))
 }
 
 fn is_nobody_there(reply: &Reply) -> bool {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use crate::push::account::ServiceAccount;
-use crate::push::reply::Device;
+use crate::push::reply::DeviceOutcome;
 use crate::{Cause, http};
 
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
@@ -62,10 +62,10 @@ pub struct NoAccess {
     pub refused: bool,
 }
 
-impl From<NoAccess> for Device {
+impl From<NoAccess> for DeviceOutcome {
     fn from(why: NoAccess) -> Self {
         let NoAccess { after, error, code, refused: refuses_us } = why;
-        Device::Down { after, error, cause: Cause { code, refuses_us } }
+        DeviceOutcome::Down { after, error, cause: Cause { code, refuses_us } }
     }
 }
 

@@ -11,7 +11,7 @@ use campanile_domain::time::Timestamp;
 use crate::Message;
 use crate::push::Fcm;
 use crate::push::content::{Alert, Content, Lifetime};
-use crate::push::reply::{Device, Reply};
+use crate::push::reply::{DeviceOutcome, Reply};
 
 const SUBJECT: &str = "channels";
 const WAIT: &str =
@@ -37,7 +37,7 @@ impl Fcm {
             }
         };
         match self.ask(&harmless(), &bearer, times).await {
-            Reply::Wrong(_) | Reply::Said(Device::Done(_)) => Finding::ok(
+            Reply::Wrong(_) | Reply::Said(DeviceOutcome::Done(_)) => Finding::ok(
                 SUBJECT,
                 format!("{is_sent}: {place} accepts {account} for project {}", self.account.project_id()),
             ),
@@ -51,10 +51,10 @@ impl Fcm {
                 format!("{is_sent}, but {place} denies permission"),
                 self.not_allowed(),
             ),
-            Reply::Said(Device::Down { error, .. }) => {
+            Reply::Said(DeviceOutcome::Down { error, .. }) => {
                 Finding::wrong(SUBJECT, format!("{is_sent}, but {place}: {error}"), WAIT)
             }
-            Reply::Said(Device::Retry { error, .. } | Device::Unknown { error }) => {
+            Reply::Said(DeviceOutcome::Retry { error, .. } | DeviceOutcome::Unknown { error }) => {
                 Finding::note(SUBJECT, format!("{is_sent}; {place}: {error}"))
             }
         }

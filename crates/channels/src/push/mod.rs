@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Finding;
 use campanile_domain::people::address::is_push_token;
-use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
+use campanile_domain::send::{AddressOutcome, AddressResult, Outcome};
 use campanile_domain::time::Timestamp;
 use futures_util::StreamExt as _;
 use futures_util::stream;
@@ -31,7 +31,7 @@ use crate::http::{self, Proxy};
 use crate::{Answer, Cause, Message, Provider};
 use access::Access;
 use content::{Content, Lifetime};
-use reply::{Device, Reply, reply};
+use reply::{DeviceOutcome, Reply, reply};
 
 pub use account::{KeyFileError, ServiceAccount};
 pub use content::Alert;
@@ -145,10 +145,10 @@ fn tokens(address: &str) -> impl Iterator<Item = &str> {
     address.split(' ').filter(move |token| !token.is_empty() && seen.insert(*token))
 }
 
-fn no_token() -> Device {
+fn no_token() -> DeviceOutcome {
     let error =
         "the address is not a registration token: a token has only printable ASCII characters".to_owned();
-    Device::Done(AddressEnd::Rejected { error })
+    DeviceOutcome::Done(AddressOutcome::Rejected { error })
 }
 
 fn rejected(error: &str) -> Answer {
@@ -162,7 +162,7 @@ impl Fcm {
     }
 
     /// What became of each, in their order.
-    async fn tell_all(&self, tokens: &[&str], content: &Content<'_>) -> Vec<Device> {
+    async fn tell_all(&self, tokens: &[&str], content: &Content<'_>) -> Vec<DeviceOutcome> {
         if tokens.is_empty() {
             return Vec::new();
         }
@@ -176,13 +176,19 @@ impl Fcm {
             async move { (place, told.await) }
         });
         // Whoever hangs keeps one place and holds up no other.
-        let mut told: Vec<(usize, Device)> =
+        let mut told: Vec<(usize, DeviceOutcome)> =
             stream::iter(asked.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await;
         told.sort_by_key(|(place, _)| *place);
         told.into_iter().map(|(_, device)| device).collect()
     }
 
-    async fn tell(&self, token: &str, content: &Content<'_>, bearer: &HeaderValue, times: Times) -> Device {
+    async fn tell(
+        &self,
+        token: &str,
+        content: &Content<'_>,
+        bearer: &HeaderValue,
+        times: Times,
+    ) -> DeviceOutcome {
         match self.ask(&content.request(token, false), bearer, times).await {
             Reply::Said(device) | Reply::Wrong(device) => device,
             Reply::NotLetIn => refused("401", self.not_let_in()),
@@ -206,7 +212,7 @@ impl Fcm {
         let now = Instant::now();
         if now >= times.last_start {
             let error = "the attempt's deadline was reached before this device's request".to_owned();
-            return Reply::Said(Device::Retry { after: None, error });
+            return Reply::Said(DeviceOutcome::Retry { after: None, error });
         }
         let request = self
             .http
@@ -238,17 +244,17 @@ impl Fcm {
     }
 }
 
-fn refused(code: &'static str, error: String) -> Device {
-    Device::Down { after: None, error, cause: Cause::refusal(code) }
+fn refused(code: &'static str, error: String) -> DeviceOutcome {
+    DeviceOutcome::Down { after: None, error, cause: Cause::refusal(code) }
 }
 
 /// There was no answer. Only who was never connected can know that nothing was sent.
-fn unanswered(error: &reqwest::Error) -> Device {
+fn unanswered(error: &reqwest::Error) -> DeviceOutcome {
     let what = format!("FCM {}", http::silence(error));
     if error.is_connect() {
-        Device::Down { after: None, error: what, cause: http::no_answer(error) }
+        DeviceOutcome::Down { after: None, error: what, cause: http::no_answer(error) }
     } else {
-        Device::Unknown { error: what }
+        DeviceOutcome::Unknown { error: what }
     }
 }
 
@@ -261,29 +267,29 @@ fn unanswered(error: &reqwest::Error) -> Device {
 /// | of one nobody can know | unknown |
 /// | none was told, and FCM is down for all that are left | down |
 /// | any other that is left | retry: who was told must not be told by another provider |
-fn answer<'a>(devices: impl Iterator<Item = (&'a str, Device)>) -> Answer {
+fn answer<'a>(devices: impl Iterator<Item = (&'a str, DeviceOutcome)>) -> Answer {
     let mut done = Vec::new();
     let mut left = Left::default();
     for (token, device) in devices {
         match device {
-            Device::Done(end) => done.push(AddressDone { address: token.to_owned(), end }),
-            Device::Retry { after, error } => {
+            DeviceOutcome::Done(end) => done.push(AddressResult { address: token.to_owned(), end }),
+            DeviceOutcome::Retry { after, error } => {
                 left.retried += 1;
                 left.note(after, error);
             }
-            Device::Down { after, error, cause } => {
+            DeviceOutcome::Down { after, error, cause } => {
                 left.cause = left.cause.filter(|known| known.refuses_us).or(Some(cause));
                 left.note(after, error);
             }
-            Device::Unknown { error } => {
+            DeviceOutcome::Unknown { error } => {
                 left.unknown += 1;
                 left.note(None, error);
             }
         }
     }
     let told = done.iter().find_map(|device| match &device.end {
-        AddressEnd::Sent { external_id } => Some(external_id.clone()),
-        AddressEnd::Rejected { .. } | AddressEnd::Dead { .. } => None,
+        AddressOutcome::Sent { external_id } => Some(external_id.clone()),
+        AddressOutcome::Rejected { .. } | AddressOutcome::Dead { .. } => None,
     });
     let all = done.len() + left.errors.len();
     let cause = left.cause.take();
@@ -291,8 +297,10 @@ fn answer<'a>(devices: impl Iterator<Item = (&'a str, Device)>) -> Answer {
         (Some(external_id), left) if left.errors.is_empty() => Outcome::Sent { external_id },
         (None, left) if left.errors.is_empty() => {
             let reasons = done.iter().filter_map(|device| match &device.end {
-                AddressEnd::Rejected { error: reason } | AddressEnd::Dead { reason } => Some(reason.as_str()),
-                AddressEnd::Sent { .. } => None,
+                AddressOutcome::Rejected { error: reason } | AddressOutcome::Dead { reason } => {
+                    Some(reason.as_str())
+                }
+                AddressOutcome::Sent { .. } => None,
             });
             Outcome::Rejected { error: summary(reasons, all) }
         }

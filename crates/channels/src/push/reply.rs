@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use campanile_domain::send::AddressEnd;
+use campanile_domain::send::AddressOutcome;
 use reqwest::Response;
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,9 +15,9 @@ use crate::{Cause, http};
 
 /// What is known about one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Device {
+pub enum DeviceOutcome {
     /// Nothing more is to be done for it.
-    Done(AddressEnd),
+    Done(AddressOutcome),
     /// Not told, and it is about this device or this message.
     Retry { after: Option<Duration>, error: String },
     /// Not told, and no other would have been.
@@ -34,8 +34,8 @@ pub enum Reply {
     /// It is, but for the account something is not allowed or not set up.
     NotAllowed,
     /// The request was looked at, and found wrong.
-    Wrong(Device),
-    Said(Device),
+    Wrong(DeviceOutcome),
+    Said(DeviceOutcome),
 }
 
 /// Google's advice where it does not say when: wait for a minute at least.
@@ -73,14 +73,14 @@ pub async fn reply(response: Response) -> Reply {
         (403, "SENDER_ID_MISMATCH") => rejected(
             "the registration token belongs to another Firebase project than the service account (FCM: SENDER_ID_MISMATCH)",
         ),
-        (401, "THIRD_PARTY_AUTH_ERROR" | "APNS_AUTH_ERROR") => Reply::Said(Device::Retry {
+        (401, "THIRD_PARTY_AUTH_ERROR" | "APNS_AUTH_ERROR") => Reply::Said(DeviceOutcome::Retry {
             after,
             error: format!(
                 "the device's push service rejected FCM's credentials ({code}): \
                  check the APNs key or the web push certificate in the Firebase console"
             ),
         }),
-        (429, "QUOTA_EXCEEDED") => Reply::Said(Device::Retry {
+        (429, "QUOTA_EXCEEDED") => Reply::Said(DeviceOutcome::Retry {
             after: after.or(Some(A_MINUTE)),
             error: "FCM's quota for the project or the device is exceeded (QUOTA_EXCEEDED)".to_owned(),
         }),
@@ -88,7 +88,7 @@ pub async fn reply(response: Response) -> Reply {
         (503, code) if code == "UNAVAILABLE" || problem.as_ref().is_some_and(|p| p.is("UNAVAILABLE")) => {
             down(after, "503 UNAVAILABLE", "FCM is temporarily unavailable (UNAVAILABLE)".to_owned())
         }
-        (500..=599, _) => Reply::Said(Device::Unknown {
+        (500..=599, _) => Reply::Said(DeviceOutcome::Unknown {
             error: format!("FCM failed ({status}) and may have accepted the message"),
         }),
         (401, _) => Reply::NotLetIn,
@@ -102,15 +102,15 @@ pub async fn reply(response: Response) -> Reply {
 }
 
 fn rejected(error: &str) -> Reply {
-    Reply::Said(Device::Done(AddressEnd::Rejected { error: error.to_owned() }))
+    Reply::Said(DeviceOutcome::Done(AddressOutcome::Rejected { error: error.to_owned() }))
 }
 
 fn dead(reason: &str) -> Reply {
-    Reply::Said(Device::Done(AddressEnd::Dead { reason: reason.to_owned() }))
+    Reply::Said(DeviceOutcome::Done(AddressOutcome::Dead { reason: reason.to_owned() }))
 }
 
 fn down(after: Option<Duration>, code: impl Into<Cow<'static, str>>, error: String) -> Reply {
-    Reply::Said(Device::Down { after, error, cause: Cause::new(code) })
+    Reply::Said(DeviceOutcome::Down { after, error, cause: Cause::new(code) })
 }
 
 fn stranger(status: u16) -> Reply {
@@ -125,21 +125,21 @@ fn stranger(status: u16) -> Reply {
 
 fn wrong(problem: &Problem) -> Reply {
     let end = if problem.is_about_the_token() {
-        AddressEnd::Dead { reason: "not a registration token (FCM: INVALID_ARGUMENT)".to_owned() }
+        AddressOutcome::Dead { reason: "not a registration token (FCM: INVALID_ARGUMENT)".to_owned() }
     } else {
         let field = problem.field().map(|field| format!(", field {field}")).unwrap_or_default();
-        AddressEnd::Rejected { error: format!("FCM rejected this message (INVALID_ARGUMENT{field})") }
+        AddressOutcome::Rejected { error: format!("FCM rejected this message (INVALID_ARGUMENT{field})") }
     };
-    Reply::Wrong(Device::Done(end))
+    Reply::Wrong(DeviceOutcome::Done(end))
 }
 
-fn accepted(status: u16, body: Option<&[u8]>) -> Device {
+fn accepted(status: u16, body: Option<&[u8]>) -> DeviceOutcome {
     let accepted = body.and_then(|body| serde_json::from_slice::<Accepted>(body).ok());
     match accepted {
         Some(Accepted { name }) if status == 200 && is_name(&name) => {
-            Device::Done(AddressEnd::Sent { external_id: Some(name) })
+            DeviceOutcome::Done(AddressOutcome::Sent { external_id: Some(name) })
         }
-        Some(_) | None => Device::Unknown {
+        Some(_) | None => DeviceOutcome::Unknown {
             error: format!(
                 "FCM's response ({status}) has no message name; the message may have been accepted"
             ),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
+use campanile_domain::send::{AddressOutcome, AddressResult, Outcome};
 use reqwest::{Response, StatusCode};
 
 use crate::dns::is_caused_by;
@@ -55,7 +55,7 @@ pub async fn meaning(response: Response, address: &str) -> Meaning {
             error: format!("unexpected response from Slack ({status}); the message may have been posted"),
         },
     };
-    Meaning::Final(Answer::from(outcome).because(Cause::new(status.as_u16().to_string())))
+    Meaning::Final(Answer::from(outcome).with_cause(Cause::new(status.as_u16().to_string())))
 }
 
 /// Nothing that Slack says is repeated but a word of its own: whoever answers may say anything.
@@ -65,8 +65,8 @@ fn refused(status: StatusCode, word: Option<&str>, address: &str) -> Answer {
     };
     let error = format!("Slack rejected the message ({word}): {meaning}");
     let done = if NOBODY_IS_THERE.contains(word) {
-        let end = AddressEnd::Dead { reason: error.clone() };
-        vec![AddressDone { address: address.to_owned(), end }]
+        let end = AddressOutcome::Dead { reason: error.clone() };
+        vec![AddressResult { address: address.to_owned(), end }]
     } else {
         Vec::new()
     };

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
+use campanile_domain::send::{AddressOutcome, AddressResult, Outcome};
 use reqwest::{Response, StatusCode};
 use serde::Deserialize;
 
@@ -55,7 +55,7 @@ pub async fn meaning(response: Response, address: &str) -> Answer {
     };
     let code = code.map_or_else(|| status.as_u16().to_string(), |code| format!("{} {code}", status.as_u16()));
     let refuses_us = matches!(status.as_u16(), 401 | 403) && matches!(outcome, Outcome::Down { .. });
-    Answer::from(outcome).because(if refuses_us { Cause::refusal(code) } else { Cause::new(code) })
+    Answer::from(outcome).with_cause(if refuses_us { Cause::refusal(code) } else { Cause::new(code) })
 }
 
 /// Errors that every message gets as long as the sender is wrong.
@@ -131,8 +131,8 @@ fn created(status: StatusCode, body: Option<&[u8]>) -> Outcome {
 }
 
 fn dead(address: &str, error: String) -> Answer {
-    let end = AddressEnd::Dead { reason: error.clone() };
-    let done = vec![AddressDone { address: address.to_owned(), end }];
+    let end = AddressOutcome::Dead { reason: error.clone() };
+    let done = vec![AddressResult { address: address.to_owned(), end }];
     Answer { done, ..Outcome::Rejected { error }.into() }
 }
 

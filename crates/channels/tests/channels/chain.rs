@@ -93,7 +93,7 @@ impl Provider for Hosts {
     async fn send(&self, message: &Message<'_>) -> Answer {
         self.asked.lock().unwrap().push(message.address.to_owned());
         if message.address.starts_with("dead") {
-            Answer::from(down(None)).because(Cause::new("unreachable"))
+            Answer::from(down(None)).with_cause(Cause::new("unreachable"))
         } else {
             SENT.into()
         }
@@ -259,7 +259,7 @@ async fn a_pace_is_kept_and_who_can_not_wait_is_let_go() {
 async fn who_may_not_send_for_long_enough_asks_nobody() {
     let only = Told::well();
     let chain = chain(&[&only]);
-    assert_eq!(send_within(&chain, chain.deadline()).await.0, Outcome::LET_GO);
+    assert_eq!(send_within(&chain, chain.deadline()).await.0, Outcome::RELEASED);
     assert_eq!(only.asked(), 0);
 }
 
@@ -295,7 +295,7 @@ async fn of_very_many_hosts_the_last_share_a_breaker_and_no_more_is_remembered()
 }
 
 fn refusal() -> Answer {
-    Answer::from(down(None)).because(Cause::refusal("535 5.7.8"))
+    Answer::from(down(None)).with_cause(Cause::refusal("535 5.7.8"))
 }
 
 #[tokio::test(start_paused = true)]
@@ -354,7 +354,7 @@ async fn a_refusal_of_our_credentials_is_named_until_something_is_taken() {
     assert!(!chain.first().is_down(), "at the first one already");
     only.tells(down(None));
     send(&chain).await;
-    only.tells(Outcome::LET_GO);
+    only.tells(Outcome::RELEASED);
     send(&chain).await;
     assert_eq!(chain.first().refusals(), ["told (535 5.7.8)"]);
     let lines = log.take();

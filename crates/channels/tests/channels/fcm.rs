@@ -11,7 +11,7 @@ use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
-use campanile_domain::send::{AddressEnd, Outcome};
+use campanile_domain::send::{AddressOutcome, Outcome};
 use campanile_domain::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -107,8 +107,8 @@ fn refused_with(status: u16, name: &str, words: &str, code: Option<&str>, field:
 fn assert_discreet(answer: &Answer) {
     let mut errors: Vec<&str> = answer.outcome.error().into_iter().collect();
     errors.extend(answer.done.iter().filter_map(|done| match &done.end {
-        AddressEnd::Rejected { error: reason } | AddressEnd::Dead { reason } => Some(reason.as_str()),
-        AddressEnd::Sent { .. } => None,
+        AddressOutcome::Rejected { error: reason } | AddressOutcome::Dead { reason } => Some(reason.as_str()),
+        AddressOutcome::Sent { .. } => None,
     }));
     for error in errors {
         for secret in ["fMEP0", "APA91", "Body", ISSUED, "PRIVATE", "http://", "eyJ"] {
@@ -127,14 +127,14 @@ fn kinds(answer: &Answer) -> (&'static str, Vec<&'static str>) {
         Outcome::Deferred { .. } => "deferred",
         Outcome::Unknown { .. } | Outcome::Unanswered { .. } | Outcome::Unclear { .. } => "unknown",
         Outcome::Expired { .. } => "expired",
-        Outcome::RateLimited { .. } | Outcome::NotAttempted { .. } | Outcome::Unwritable { .. } => {
+        Outcome::RateLimited { .. } | Outcome::NotAttempted { .. } | Outcome::TemplateFailed { .. } => {
             "not attempted"
         }
     };
     let ends = answer.done.iter().map(|done| match &done.end {
-        AddressEnd::Sent { .. } => "sent",
-        AddressEnd::Rejected { .. } => "rejected",
-        AddressEnd::Dead { .. } => "dead",
+        AddressOutcome::Sent { .. } => "sent",
+        AddressOutcome::Rejected { .. } => "rejected",
+        AddressOutcome::Dead { .. } => "dead",
     });
     (outcome, ends.collect())
 }
@@ -153,7 +153,7 @@ async fn a_push_that_is_accepted_is_sent_with_its_name() {
     assert_eq!(answer.outcome, Outcome::Sent { external_id: Some(NAME.to_owned()) });
     assert_eq!(answer.done.len(), 1);
     assert_eq!(answer.done[0].address, TOKEN);
-    assert_eq!(answer.done[0].end, AddressEnd::Sent { external_id: Some(NAME.to_owned()) });
+    assert_eq!(answer.done[0].end, AddressOutcome::Sent { external_id: Some(NAME.to_owned()) });
 }
 
 /// Status, Google's name for it, FCM's code, what follows, and words of ours that say so.

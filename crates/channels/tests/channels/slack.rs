@@ -10,7 +10,7 @@ use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
-use campanile_domain::send::{AddressDone, AddressEnd, Outcome};
+use campanile_domain::send::{AddressOutcome, AddressResult, Outcome};
 use campanile_domain::time::Timestamp;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde_json::{Value, json};
@@ -205,8 +205,8 @@ async fn a_webhook_that_is_no_more_is_dead() {
         let Answer { outcome, done, .. } = post(&slack, &webhook(&server), "Title", "Body").await;
         assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
         assert_discreet(&outcome, &[word]);
-        let end = AddressEnd::Dead { reason: outcome.error().unwrap().to_owned() };
-        assert_eq!(done, [AddressDone { address: webhook(&server), end }]);
+        let end = AddressOutcome::Dead { reason: outcome.error().unwrap().to_owned() };
+        assert_eq!(done, [AddressResult { address: webhook(&server), end }]);
     }
 }
 

@@ -10,7 +10,7 @@ use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
-use campanile_domain::send::{AddressEnd, Outcome};
+use campanile_domain::send::{AddressOutcome, Outcome};
 use campanile_domain::time::Timestamp;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::Instant;
@@ -89,7 +89,7 @@ pub fn kind(outcome: &Outcome) -> &'static str {
         Outcome::Retry { .. } => "retry",
         Outcome::Down { .. } => "down",
         Outcome::Rejected { .. } => "rejected",
-        Outcome::Unwritable { .. } | Outcome::Expired { .. } | Outcome::Unclear { .. } => "odd",
+        Outcome::TemplateFailed { .. } | Outcome::Expired { .. } | Outcome::Unclear { .. } => "odd",
         Outcome::Deferred { .. } => "deferred",
         Outcome::Unknown { .. } => "unknown",
         Outcome::Unanswered { .. } => "unanswered",
@@ -314,7 +314,7 @@ async fn a_mailbox_that_is_not_there_is_dead() {
     let answer = mail(&smtp(server.port), "anna@example.com").await;
     let [done] = &answer.done[..] else { panic!("{answer:?}") };
     assert_eq!(done.address, "anna@example.com");
-    assert!(matches!(&done.end, AddressEnd::Dead { reason } if !reason.contains("anna")), "{done:?}");
+    assert!(matches!(&done.end, AddressOutcome::Dead { reason } if !reason.contains("anna")), "{done:?}");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
-use campanile_domain::send::{AddressDone, AddressEnd, Outcome, OutcomeKind};
+use campanile_domain::send::{AddressOutcome, AddressResult, Outcome, OutcomeKind};
 use campanile_domain::time::Timestamp;
 
 use reqwest::Url;
@@ -247,8 +247,8 @@ async fn a_number_that_can_not_get_texts_is_dead_as_it_was_written() {
         assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
         assert_discreet(&outcome, &[&code.to_string(), words]);
         let reason = outcome.error().unwrap().to_owned();
-        let end = AddressEnd::Dead { reason };
-        assert_eq!(done, [AddressDone { address: NUMBER.to_owned(), end }]);
+        let end = AddressOutcome::Dead { reason };
+        assert_eq!(done, [AddressResult { address: NUMBER.to_owned(), end }]);
     }
 }
 

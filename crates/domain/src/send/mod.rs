@@ -10,7 +10,7 @@ use crate::channel::Channel;
 use crate::status::SendStatus;
 use crate::time::{Timestamp, later};
 
-pub use outcome::{AddressDone, AddressEnd, Outcome, OutcomeKind};
+pub use outcome::{AddressOutcome, AddressResult, Outcome, OutcomeKind};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendState {
@@ -115,7 +115,7 @@ impl History {
             | Outcome::Retry { .. }
             | Outcome::Down { .. }
             | Outcome::Rejected { .. }
-            | Outcome::Unwritable { .. }
+            | Outcome::TemplateFailed { .. }
             | Outcome::Expired { .. }
             | Outcome::Unknown { .. }
             | Outcome::Unclear { .. }
@@ -153,7 +153,7 @@ pub fn after(outcome: Outcome, attempt: Attempt, policy: &SendPolicy, now: Times
     match outcome {
         Outcome::Sent { external_id } => SendState::Sent { external_id, at: now },
         Outcome::Rejected { .. } => SendState::Failed { code: REJECTED },
-        Outcome::Unwritable { .. } => SendState::Failed { code: TEMPLATE_ERROR },
+        Outcome::TemplateFailed { .. } => SendState::Failed { code: TEMPLATE_ERROR },
         Outcome::Expired { .. } => SendState::Failed { code: EXPIRED },
         Outcome::Retry { after, .. } | Outcome::Down { after, .. } => {
             match policy.delay(attempt.channel, attempt.number, attempt.jitter) {

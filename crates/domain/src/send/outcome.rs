@@ -33,7 +33,7 @@ pub enum Outcome {
         error: String,
     },
     /// Its template fails: nobody was asked, and no repetition would help.
-    Unwritable {
+    TemplateFailed {
         error: String,
     },
     /// Its time to live ended before it could be sent: nobody was asked.
@@ -84,7 +84,7 @@ impl OutcomeKind {
 
 impl Outcome {
     /// Let go, to be claimed again at once.
-    pub const LET_GO: Outcome = Outcome::NotAttempted { after: Duration::ZERO };
+    pub const RELEASED: Outcome = Outcome::NotAttempted { after: Duration::ZERO };
 
     /// What went wrong, if something did.
     pub fn error(&self) -> Option<&str> {
@@ -94,7 +94,7 @@ impl Outcome {
             | Outcome::Deferred { error }
             | Outcome::RateLimited { error, .. }
             | Outcome::Rejected { error }
-            | Outcome::Unwritable { error }
+            | Outcome::TemplateFailed { error }
             | Outcome::Expired { error }
             | Outcome::Unknown { error }
             | Outcome::Unanswered { error }
@@ -108,7 +108,7 @@ impl Outcome {
             Outcome::Sent { .. } => OutcomeKind::Sent,
             Outcome::Retry { .. } | Outcome::Down { .. } => OutcomeKind::Retry,
             Outcome::Deferred { .. } => OutcomeKind::Deferred,
-            Outcome::Rejected { .. } | Outcome::Unwritable { .. } | Outcome::Expired { .. } => {
+            Outcome::Rejected { .. } | Outcome::TemplateFailed { .. } | Outcome::Expired { .. } => {
                 OutcomeKind::Rejected
             }
             Outcome::Unknown { .. } | Outcome::Unanswered { .. } | Outcome::Unclear { .. } => {
@@ -121,13 +121,13 @@ impl Outcome {
 
 /// An address that is done with, whatever becomes of the others of the same send: it gets no further attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AddressDone {
+pub struct AddressResult {
     pub address: String,
-    pub end: AddressEnd,
+    pub end: AddressOutcome,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AddressEnd {
+pub enum AddressOutcome {
     Sent {
         external_id: Option<String>,
     },

@@ -186,7 +186,7 @@ fn every_outcome_leads_where_the_picture_allows() {
     let sent = Outcome::Sent { external_id: None };
     let rejected = Outcome::Rejected { error: String::new() };
     let expired = Outcome::Expired { error: String::new() };
-    let ends = [sent, rejected, expired, Outcome::LET_GO];
+    let ends = [sent, rejected, expired, Outcome::RELEASED];
     let doubts = [unknown(), unanswered(), unclear()];
     for outcome in [retry(None), deferred(), rate_limited(1)].into_iter().chain(ends).chain(doubts) {
         for channel in Channel::ALL {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use campanile_domain::channel::Channel;
-use campanile_domain::send::{AddressDone, Attempt, Outcome, OutcomeKind, SendState, after};
+use campanile_domain::send::{AddressResult, Attempt, Outcome, OutcomeKind, SendState, after};
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
 use campanile_store::{Capture, ClaimId, Devices, SendJob, Settlement, Signal, StoreError};
@@ -191,7 +191,7 @@ fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlem
 }
 
 /// Who was told on one device was told, although the devices that were left for this attempt are gone, or it is too late for them.
-fn overall_outcome(job: &SendJob, outcome: &Outcome, done: &[AddressDone]) -> Outcome {
+fn overall_outcome(job: &SendJob, outcome: &Outcome, done: &[AddressResult]) -> Outcome {
     match (job.devices, outcome) {
         (Devices::Remaining { any_sent: true }, Outcome::Rejected { .. }) if !done.is_empty() => {
             Outcome::Sent { external_id: None }
@@ -254,7 +254,7 @@ pub async fn take_over_expired(engine: &Engine, in_flight: &InFlightQueue) -> Re
 async fn outcome_of_lost(engine: &Engine, job: &SendJob) -> Result<Outcome, StoreError> {
     let captures = engine.providers.get(job.key.channel).is_some_and(|chain| chain.captures());
     if captures || (job.key.channel == Channel::Slack && !engine.store.may_have_sent(job).await?) {
-        return Ok(Outcome::LET_GO);
+        return Ok(Outcome::RELEASED);
     }
     Ok(Outcome::Unknown {
         error: "the instance stopped, or its lease expired, during the attempt".to_owned(),

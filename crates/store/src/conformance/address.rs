@@ -3,7 +3,7 @@
 use campanile_domain::channel::Channel::{Email, Push};
 use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::id::SendKey;
-use campanile_domain::send::{AddressDone, AddressEnd, EXHAUSTED, REJECTED, SendState};
+use campanile_domain::send::{AddressOutcome, AddressResult, EXHAUSTED, REJECTED, SendState};
 use campanile_domain::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -14,20 +14,26 @@ use crate::{DeadLetterFilter, Devices, RerenderedTexts, SendJob, Settlement};
 const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
 const DUE: SendState = SendState::Due { at: Timestamp::UNIX_EPOCH };
 
-fn sent(address: &str) -> AddressDone {
+fn sent(address: &str) -> AddressResult {
     let external_id = Some(format!("id of {address}"));
-    AddressDone { address: address.to_owned(), end: AddressEnd::Sent { external_id } }
+    AddressResult { address: address.to_owned(), end: AddressOutcome::Sent { external_id } }
 }
 
-fn rejected(address: &str) -> AddressDone {
-    AddressDone { address: address.to_owned(), end: AddressEnd::Rejected { error: "too large".to_owned() } }
+fn rejected(address: &str) -> AddressResult {
+    AddressResult {
+        address: address.to_owned(),
+        end: AddressOutcome::Rejected { error: "too large".to_owned() },
+    }
 }
 
-fn dead(address: &str) -> AddressDone {
-    AddressDone { address: address.to_owned(), end: AddressEnd::Dead { reason: "UNREGISTERED".to_owned() } }
+fn dead(address: &str) -> AddressResult {
+    AddressResult {
+        address: address.to_owned(),
+        end: AddressOutcome::Dead { reason: "UNREGISTERED".to_owned() },
+    }
 }
 
-fn done(job: &SendJob, state: SendState, done: Vec<AddressDone>) -> Settlement {
+fn done(job: &SendJob, state: SendState, done: Vec<AddressResult>) -> Settlement {
     Settlement { done, ..outcome(job, state) }
 }
 

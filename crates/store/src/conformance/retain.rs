@@ -5,7 +5,7 @@ use std::time::Duration;
 use campanile_domain::channel::Channel::{Email, Push, Sms, Websocket};
 use campanile_domain::event::{Failure, NewEvent};
 use campanile_domain::fan_out::{Cursor, OutboxRow};
-use campanile_domain::send::{AddressDone, AddressEnd, REJECTED, SendState};
+use campanile_domain::send::{AddressOutcome, AddressResult, REJECTED, SendState};
 use campanile_domain::time::{self, Timestamp, between};
 use serde_json::json;
 
@@ -118,7 +118,7 @@ pub async fn an_old_event_goes_with_all_that_belongs_to_it(fixture: &Fixture) {
     let jobs = fixture.receive(&keys).await.jobs;
     let failed = outcome(&jobs[2], SendState::Failed { code: REJECTED });
     let address = jobs[1].address.split(' ').next().expect("it has several").to_owned();
-    let done = vec![AddressDone { address, end: AddressEnd::Sent { external_id: None } }];
+    let done = vec![AddressResult { address, end: AddressOutcome::Sent { external_id: None } }];
     fixture.settle(vec![sent(&jobs[0]), Settlement { done, ..sent(&jobs[1]) }, failed]).await;
     let id = jobs[0].key.notification_id;
     fixture

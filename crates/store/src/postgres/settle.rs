@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use campanile_domain::channel::Channel;
 use campanile_domain::id::SendKey;
-use campanile_domain::send::{AddressDone, History, SendState};
+use campanile_domain::send::{AddressResult, History, SendState};
 use campanile_domain::time::Timestamp;
 
 use super::outbox::columns;
@@ -167,7 +167,7 @@ async fn write_captured(transaction: &Transaction, held: &[&Settlement]) -> Resu
 
 /// What became of each address, of sends that have several.
 async fn write_addresses(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
-    let done: Vec<(SendKey, &AddressDone)> =
+    let done: Vec<(SendKey, &AddressResult)> =
         held.iter().flat_map(|s| s.addresses().into_iter().map(|done| (s.job.key, done))).collect();
     if done.is_empty() {
         return Ok(());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use campanile_channels::{Chain, Room};
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::priority::Priority;
-use campanile_domain::send::{AddressDone, OnDoubt, Outcome};
+use campanile_domain::send::{AddressResult, OnDoubt, Outcome};
 use campanile_store::{Capture, ClaimId, SendJob};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
@@ -83,7 +83,7 @@ impl Drop for ClaimGuard {
 pub struct Attempted {
     pub claimed: Claimed,
     pub outcome: Outcome,
-    pub done: Vec<AddressDone>,
+    pub done: Vec<AddressResult>,
     pub provider: String,
     pub capture: Capture,
     pub duration: Duration,
@@ -429,10 +429,14 @@ pub mod tests {
         let outcome_queue = OutcomeQueue { sender, unsettled: Arc::default() };
         let soon = || tokio::time::timeout(Duration::from_millis(20), outcome_queue.settle_capacity());
         for _ in 1..MAX_UNSETTLED {
-            outcome_queue.push(Attempted::without_provider(claimed(Duration::ZERO), &chain, Outcome::LET_GO));
+            outcome_queue.push(Attempted::without_provider(
+                claimed(Duration::ZERO),
+                &chain,
+                Outcome::RELEASED,
+            ));
         }
         assert!(soon().await.is_ok());
-        outcome_queue.push(Attempted::without_provider(claimed(Duration::ZERO), &chain, Outcome::LET_GO));
+        outcome_queue.push(Attempted::without_provider(claimed(Duration::ZERO), &chain, Outcome::RELEASED));
         assert!(soon().await.is_err());
         tokio::join!(outcome_queue.settle_capacity(), async { drop(outcomes.recv().await) });
         drop(outcomes);

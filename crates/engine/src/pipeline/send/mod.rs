@@ -230,7 +230,7 @@ async fn ask(
     }
     let Written { html, url } = match contents.write(job, renderings).await {
         Ok(written) => written,
-        Err(error) => return Attempted::without_provider(claimed, chain, Outcome::Unwritable { error }),
+        Err(error) => return Attempted::without_provider(claimed, chain, Outcome::TemplateFailed { error }),
     };
     let message = Message {
         key: job.key,
@@ -352,8 +352,8 @@ mod tests {
         let in_time = ask(chain.deadline() * 2).await;
         assert_eq!(in_time.outcome, Outcome::Sent { external_id: None });
         let too_late = ask(chain.deadline()).await;
-        assert_eq!(too_late.outcome, Outcome::LET_GO);
+        assert_eq!(too_late.outcome, Outcome::RELEASED);
         let asleep = ask(Duration::ZERO).await;
-        assert_eq!(asleep.outcome, Outcome::LET_GO);
+        assert_eq!(asleep.outcome, Outcome::RELEASED);
     }
 }
