@@ -113,9 +113,9 @@ impl From<Outcome> for Answer {
 
 /// What an attempt holds while it goes on.
 #[async_trait]
-pub trait Hold: Send + Sync {
+pub trait SendLease: Send + Sync {
     /// How long the holder's lease still lasts.
-    fn rest(&self) -> Duration;
+    fn remaining(&self) -> Duration;
 
     /// The whole message is out, and the lease is renewed for as long as this is polled. Ends when nobody may wait any longer.
     async fn await_answer(&self) {
@@ -123,8 +123,8 @@ pub trait Hold: Send + Sync {
     }
 }
 
-impl<F: Fn() -> Duration + Send + Sync> Hold for F {
-    fn rest(&self) -> Duration {
+impl<F: Fn() -> Duration + Send + Sync> SendLease for F {
+    fn remaining(&self) -> Duration {
         self()
     }
 }
@@ -160,7 +160,7 @@ pub trait Provider: Debug + Send + Sync {
     async fn send(&self, message: &Message<'_>) -> Answer;
 
     /// The same, of a provider that has an answer timeout.
-    async fn send_holding(&self, message: &Message<'_>, _: &dyn Hold) -> Answer {
+    async fn send_with_lease(&self, message: &Message<'_>, _: &dyn SendLease) -> Answer {
         self.send(message).await
     }
 

@@ -8,7 +8,7 @@ use campanile_domain::send::Outcome;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::delivery::gate::{Gate, Gates};
-use crate::{Answer, Cause, Hold, Message, Provider, RateLimit};
+use crate::{Answer, Cause, Message, Provider, RateLimit, SendLease};
 
 /// A provider keeps its deadline itself, since it knows best what an unfinished attempt means. This is for one that does not.
 const GRACE: Duration = Duration::from_millis(500);
@@ -140,7 +140,7 @@ impl Chain {
     }
 
     /// One attempt. Nobody is asked who could take longer than the lease lasts. Who has no connection to spare is passed over, too.
-    pub async fn send(&self, message: &Message<'_>, hold: impl Hold) -> Asked<'_> {
+    pub async fn send(&self, message: &Message<'_>, lease: impl SendLease) -> Asked<'_> {
         let mut wait: Option<Duration> = None;
         let (mut busy, mut down): (Option<Asked<'_>>, Option<Asked<'_>>) = (None, None);
         for link in &self.links {
@@ -155,7 +155,7 @@ impl Chain {
             };
             let deadline = link.provider.deadline() + GRACE;
             if let Some(rate_limit) = &link.rate_limit {
-                match rate_limit.reserve(now, hold.rest().saturating_sub(deadline)) {
+                match rate_limit.reserve(now, lease.remaining().saturating_sub(deadline)) {
                     Ok(turn) => sleep(turn).await,
                     Err(too_long) => {
                         wait = Some(wait.map_or(too_long, |wait| wait.min(too_long)));
@@ -163,12 +163,12 @@ impl Chain {
                     }
                 }
             }
-            if hold.rest() <= deadline {
+            if lease.remaining() <= deadline {
                 wait.get_or_insert_default();
                 continue;
             }
             let limit = deadline + link.provider.answer_timeout();
-            let answer = timeout(limit, link.provider.send_holding(message, &hold)).await;
+            let answer = timeout(limit, link.provider.send_with_lease(message, &lease)).await;
             let answer = answer.unwrap_or_else(|_| {
                 let error = format!("{} did not answer within {limit:?}", link.name);
                 Answer::from(Outcome::Unknown { error }).with_cause(Cause::new("timeout"))

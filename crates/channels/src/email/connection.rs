@@ -20,7 +20,7 @@ use crate::email::pool::{Announcement, Waiting};
 use crate::email::reply::{NoReply, Reply};
 use crate::email::server::{Credentials, Security, Server};
 use crate::email::tls;
-use crate::{Cause, Hold};
+use crate::{Cause, SendLease};
 
 /// Whom a letter is from and for, as the server is told.
 #[derive(Debug, Clone, Copy)]
@@ -239,13 +239,13 @@ impl Connection {
     }
 
     /// Sends one letter to one mailbox. When the server has agreed to take it, `next_in_line` is asked for somebody whose envelope may go
-    /// along with it, and who comes back with the outcome, unless the answer took too long to be waited for. The answer is awaited under `hold`.
+    /// along with it, and who comes back with the outcome, unless the answer took too long to be waited for. The answer is awaited under `lease`.
     pub async fn deliver(
         &mut self,
         envelope: Envelope<'_>,
         letter: &[u8],
         budget: Budget,
-        hold: &dyn Hold,
+        lease: &dyn SendLease,
         next_in_line: impl FnOnce(&Self) -> Option<Waiting>,
     ) -> (Delivery, Option<Waiting>) {
         self.messages += 1;
@@ -258,7 +258,7 @@ impl Connection {
         } else {
             next = next_in_line(self);
             announces = next.is_some();
-            self.transfer(envelope.from, letter, &mut next, budget, hold).await
+            self.transfer(envelope.from, letter, &mut next, budget, lease).await
         };
         self.state = match &delivery {
             Delivery::Accepted(_) if next.is_some() => State::Announced,
@@ -277,7 +277,7 @@ impl Connection {
         letter: &[u8],
         next: &mut Option<Waiting>,
         budget: Budget,
-        hold: &dyn Hold,
+        lease: &dyn SendLease,
     ) -> Delivery {
         let mut bytes = stuffed(letter);
         let end = bytes.len();
@@ -299,7 +299,7 @@ impl Connection {
         let reply = tokio::select! {
             biased;
             reply = self.answer(next, budget.answer()) => reply,
-            () = hold.await_answer() => Err("had not answered before shutdown".to_owned()),
+            () = lease.await_answer() => Err("had not answered before shutdown".to_owned()),
         };
         match reply {
             Err(why) => Delivery::Broken { at: Step::Letter, why },

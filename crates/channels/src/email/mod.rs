@@ -27,7 +27,7 @@ use campanile_domain::id::SendKey;
 use campanile_domain::people::address::Mailbox;
 use campanile_domain::send::Outcome;
 
-use crate::{Answer, Hold, Message, Provider};
+use crate::{Answer, Message, Provider, SendLease};
 use budget::Budget;
 use connection::{Connection, Envelope, NotOpen, Step};
 use domains::Domains;
@@ -104,7 +104,7 @@ impl Smtp {
         })
     }
 
-    async fn mail(&self, message: &Message<'_>, hold: &dyn Hold) -> Answer {
+    async fn mail(&self, message: &Message<'_>, lease: &dyn SendLease) -> Answer {
         let budget = Budget::starting_now(self.deadline, self.answer_timeout);
         let to: Mailbox = match message.address.parse() {
             Ok(to) => to,
@@ -129,7 +129,7 @@ impl Smtp {
             let envelope = Envelope { from: &self.envelope_from, to: &to };
             let next_in_line = |connection: &Connection| self.pool.next_in_line(connection);
             let (delivery, next) =
-                lent.connection.deliver(envelope, &letter, budget, hold, next_in_line).await;
+                lent.connection.deliver(envelope, &letter, budget, lease, next_in_line).await;
             // A server may hang up on who was silent for long. It has nothing yet, so a new connection may try.
             let hung_up = lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data);
             if hung_up && budget.has_time_for_another() {
@@ -181,8 +181,8 @@ impl Provider for Smtp {
         self.mail(message, &|| Duration::MAX).await
     }
 
-    async fn send_holding(&self, message: &Message<'_>, hold: &dyn Hold) -> Answer {
-        self.mail(message, hold).await
+    async fn send_with_lease(&self, message: &Message<'_>, lease: &dyn SendLease) -> Answer {
+        self.mail(message, lease).await
     }
 
     async fn examine(&self, channel: Channel) -> Finding {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use campanile_broker::{Broker, InProcess};
-use campanile_channels::{Answer, Hold, Message, Provider, Providers};
+use campanile_channels::{Answer, Message, Provider, Providers, SendLease};
 use campanile_domain::channel::PerChannel;
 use campanile_domain::event::NewEvent;
 use campanile_domain::id::EventId;
@@ -197,7 +197,7 @@ impl Provider for ScriptedProvider {
         self.answer_timeout
     }
 
-    async fn send_holding(&self, message: &Message<'_>, hold: &dyn Hold) -> Answer {
+    async fn send_with_lease(&self, message: &Message<'_>, hold: &dyn SendLease) -> Answer {
         let is_silent = self.silent.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
         if !is_silent {
             return self.send(message).await;

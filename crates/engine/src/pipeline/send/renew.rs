@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use campanile_channels::Hold;
+use campanile_channels::SendLease;
 use campanile_store::StoreError;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::sleep;
@@ -117,8 +117,8 @@ impl<'a> AttemptLease<'a> {
 }
 
 #[async_trait]
-impl Hold for AttemptLease<'_> {
-    fn rest(&self) -> Duration {
+impl SendLease for AttemptLease<'_> {
+    fn remaining(&self) -> Duration {
         self.lease.remaining()
     }
 
