@@ -9,10 +9,10 @@ use tokio::time::Instant;
 /// So many failures in a row, and it opens.
 const MAX_FAILURES: u32 = 5;
 /// For so long at first, and twice as long each time that it is found to be down still.
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+const MIN_OPEN_TIME: Duration = Duration::from_secs(5);
+const MAX_OPEN_TIME: Duration = Duration::from_mins(1);
 /// Who says itself when it wants to be asked again is believed, up to this.
-const LONGEST_WISH: Duration = Duration::from_mins(15);
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(15);
 
 #[derive(Debug)]
 pub struct Breaker(Mutex<State>);
@@ -25,11 +25,11 @@ enum State {
     /// Nobody is let through before this.
     Open {
         until: Instant,
-        pause: Duration,
+        open_time: Duration,
     },
     /// One message is on its way to find out.
     Probing {
-        pause: Duration,
+        open_time: Duration,
     },
 }
 
@@ -45,21 +45,21 @@ impl Breaker {
         match *self.state() {
             State::Closed { .. } => None,
             State::Open { until, .. } => Some(until.saturating_duration_since(now)),
-            State::Probing { .. } => Some(A_MOMENT),
+            State::Probing { .. } => Some(PROBE_POLL_INTERVAL),
         }
     }
 
     /// Lets somebody through, or says for how long nobody is.
-    pub fn admit(&self, now: Instant) -> Result<Pass<'_>, Duration> {
+    pub fn admit(&self, now: Instant) -> Result<Permit<'_>, Duration> {
         let mut state = self.state();
         match *state {
-            State::Closed { .. } => Ok(Pass { breaker: self, probes: false, learned: false }),
-            State::Open { until, pause } if until <= now => {
-                *state = State::Probing { pause };
-                Ok(Pass { breaker: self, probes: true, learned: false })
+            State::Closed { .. } => Ok(Permit { breaker: self, probes: false, recorded: false }),
+            State::Open { until, open_time } if until <= now => {
+                *state = State::Probing { open_time };
+                Ok(Permit { breaker: self, probes: true, recorded: false })
             }
             State::Open { until, .. } => Err(until - now),
-            State::Probing { .. } => Err(A_MOMENT),
+            State::Probing { .. } => Err(PROBE_POLL_INTERVAL),
         }
     }
 
@@ -69,100 +69,107 @@ impl Breaker {
 }
 
 /// How soon to look again while somebody finds out.
-const A_MOMENT: Duration = Duration::from_millis(100);
+const PROBE_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Somebody who was let through, and will say how it went.
 #[derive(Debug)]
-pub struct Pass<'a> {
+pub struct Permit<'a> {
     breaker: &'a Breaker,
     probes: bool,
-    learned: bool,
+    recorded: bool,
 }
 
-impl Pass<'_> {
-    pub fn learn(mut self, outcome: &Outcome) {
-        let news = match outcome {
-            Outcome::Down { after: Some(wish), .. } => {
-                News::ComeBack { at: Instant::now() + (*wish).min(LONGEST_WISH) }
+impl Permit<'_> {
+    pub fn record(mut self, outcome: &Outcome) {
+        let result = match outcome {
+            Outcome::Down { after: Some(retry_after), .. } => {
+                CallResult::RetryAt { at: Instant::now() + (*retry_after).min(MAX_RETRY_AFTER) }
             }
             Outcome::Down { after: None, .. }
             | Outcome::Unknown { .. }
             | Outcome::Unanswered { .. }
-            | Outcome::Unclear { .. } => News::Failed,
+            | Outcome::Unclear { .. } => CallResult::Failed,
             Outcome::Sent { .. }
             | Outcome::Retry { .. }
             | Outcome::Deferred { .. }
-            | Outcome::Rejected { .. } => News::Well,
+            | Outcome::Rejected { .. } => CallResult::Succeeded,
             // Nobody was asked, or only this address is busy.
             Outcome::NotAttempted { .. }
             | Outcome::RateLimited { .. }
             | Outcome::TemplateFailed { .. }
             | Outcome::Expired { .. } => return,
         };
-        self.tell(news);
+        self.apply(result);
     }
 
     /// It refuses everybody, so that there is no need for further tries.
     pub fn refused(mut self) {
-        self.tell(News::Refused);
+        self.apply(CallResult::Refused);
     }
 
-    fn tell(&mut self, news: News) {
-        self.learned = true;
+    fn apply(&mut self, result: CallResult) {
+        self.recorded = true;
         let mut state = self.breaker.state();
-        *state = after(*state, self.probes, news);
+        *state = after(*state, self.probes, result);
     }
 
     /// Nothing was found out: the next one may.
-    fn forget(&self) {
+    fn end_probe(&self) {
         let mut state = self.breaker.state();
-        if let (true, State::Probing { pause }) = (self.probes, *state) {
-            *state = State::Open { until: Instant::now(), pause };
+        if let (true, State::Probing { open_time }) = (self.probes, *state) {
+            *state = State::Open { until: Instant::now(), open_time };
         }
     }
 }
 
-impl Drop for Pass<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        if !self.learned {
-            self.forget();
+        if !self.recorded {
+            self.end_probe();
         }
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-enum News {
-    Well,
+enum CallResult {
+    Succeeded,
     Failed,
     /// Failed, and not for the message's sake.
     Refused,
     /// Failed, with a wish.
-    ComeBack {
+    RetryAt {
         at: Instant,
     },
 }
 
-fn after(state: State, probes: bool, news: News) -> State {
-    match (state, news) {
-        (State::Closed { .. }, News::Well) => State::Closed { failures: 0 },
-        (State::Closed { failures }, News::Failed) if failures + 1 < MAX_FAILURES => {
+fn after(state: State, probes: bool, result: CallResult) -> State {
+    match (state, result) {
+        (State::Closed { .. }, CallResult::Succeeded) => State::Closed { failures: 0 },
+        (State::Closed { failures }, CallResult::Failed) if failures + 1 < MAX_FAILURES => {
             State::Closed { failures: failures + 1 }
         }
-        (State::Closed { .. }, News::Failed | News::Refused) => open(FIRST_PAUSE),
-        (State::Closed { .. }, News::ComeBack { at }) => State::Open { until: at, pause: FIRST_PAUSE },
-        (State::Probing { .. }, News::Well) if probes => State::Closed { failures: 0 },
-        (State::Probing { pause }, News::Failed | News::Refused) if probes => {
-            open((pause * 2).min(LONGEST_PAUSE))
+        (State::Closed { .. }, CallResult::Failed | CallResult::Refused) => open(MIN_OPEN_TIME),
+        (State::Closed { .. }, CallResult::RetryAt { at }) => {
+            State::Open { until: at, open_time: MIN_OPEN_TIME }
         }
-        (State::Probing { pause }, News::ComeBack { at }) => State::Open { until: at, pause },
+        (State::Probing { .. }, CallResult::Succeeded) if probes => State::Closed { failures: 0 },
+        (State::Probing { open_time }, CallResult::Failed | CallResult::Refused) if probes => {
+            open((open_time * 2).min(MAX_OPEN_TIME))
+        }
+        (State::Probing { open_time }, CallResult::RetryAt { at }) => State::Open { until: at, open_time },
         // Who was let through before it opened says nothing new, be it good or bad; only the longer wish counts.
-        (State::Open { until, pause }, News::ComeBack { at }) => State::Open { until: until.max(at), pause },
-        (State::Open { .. } | State::Probing { .. }, News::Well | News::Failed | News::Refused) => state,
+        (State::Open { until, open_time }, CallResult::RetryAt { at }) => {
+            State::Open { until: until.max(at), open_time }
+        }
+        (
+            State::Open { .. } | State::Probing { .. },
+            CallResult::Succeeded | CallResult::Failed | CallResult::Refused,
+        ) => state,
     }
 }
 
-fn open(pause: Duration) -> State {
-    State::Open { until: Instant::now() + pause, pause }
+fn open(open_time: Duration) -> State {
+    State::Open { until: Instant::now() + open_time, open_time }
 }
 
 #[cfg(test)]
@@ -176,58 +183,58 @@ mod tests {
         Outcome::Down { after, error: "away".to_owned() }
     }
 
-    fn passes<const N: usize>(breaker: &Breaker) -> [Pass<'_>; N] {
+    fn permits<const N: usize>(breaker: &Breaker) -> [Permit<'_>; N] {
         std::array::from_fn(|_| breaker.admit(Instant::now()).unwrap())
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_under_way_when_it_opened_does_not_close_it() {
         let breaker = Breaker::default();
-        let [first, late, later] = passes(&breaker);
-        first.learn(&down(Some(A_MINUTE)));
-        late.learn(&SENT);
+        let [first, late, later] = permits(&breaker);
+        first.record(&down(Some(A_MINUTE)));
+        late.record(&SENT);
         assert_eq!(breaker.closes_in(Instant::now()), Some(A_MINUTE));
         tokio::time::advance(A_MINUTE).await;
-        let [probe] = passes(&breaker);
-        later.learn(&SENT);
+        let [probe] = permits(&breaker);
+        later.record(&SENT);
         assert!(breaker.admit(Instant::now()).is_err(), "only the one that finds out closes it");
-        probe.learn(&SENT);
+        probe.record(&SENT);
         assert_eq!(breaker.closes_in(Instant::now()), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_refuses_everybody_is_left_alone_at_once() {
         let breaker = Breaker::default();
-        let [first] = passes(&breaker);
+        let [first] = permits(&breaker);
         first.refused();
-        assert_eq!(breaker.closes_in(Instant::now()), Some(FIRST_PAUSE));
-        tokio::time::advance(FIRST_PAUSE).await;
-        let [probe] = passes(&breaker);
+        assert_eq!(breaker.closes_in(Instant::now()), Some(MIN_OPEN_TIME));
+        tokio::time::advance(MIN_OPEN_TIME).await;
+        let [probe] = permits(&breaker);
         probe.refused();
-        assert_eq!(breaker.closes_in(Instant::now()), Some(FIRST_PAUSE * 2));
+        assert_eq!(breaker.closes_in(Instant::now()), Some(MIN_OPEN_TIME * 2));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_several_wishes_the_longest_counts() {
+    async fn of_several_retry_afters_the_longest_counts() {
         let breaker = Breaker::default();
-        let [first, shorter, longer, none] = passes(&breaker);
-        first.learn(&down(Some(A_MINUTE)));
-        shorter.learn(&down(Some(Duration::from_secs(1))));
-        none.learn(&down(None));
+        let [first, shorter, longer, none] = permits(&breaker);
+        first.record(&down(Some(A_MINUTE)));
+        shorter.record(&down(Some(Duration::from_secs(1))));
+        none.record(&down(None));
         assert_eq!(breaker.closes_in(Instant::now()), Some(A_MINUTE));
-        longer.learn(&down(Some(A_MINUTE * 2)));
+        longer.record(&down(Some(A_MINUTE * 2)));
         assert_eq!(breaker.closes_in(Instant::now()), Some(A_MINUTE * 2));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wish_that_comes_while_one_finds_out_outlasts_its_success() {
+    async fn a_retry_after_that_comes_during_a_probe_outlasts_its_success() {
         let breaker = Breaker::default();
-        let [first, late] = passes(&breaker);
-        first.learn(&down(Some(Duration::from_secs(1))));
+        let [first, late] = permits(&breaker);
+        first.record(&down(Some(Duration::from_secs(1))));
         tokio::time::advance(Duration::from_secs(1)).await;
-        let [probe] = passes(&breaker);
-        late.learn(&down(Some(A_MINUTE)));
-        probe.learn(&SENT);
+        let [probe] = permits(&breaker);
+        late.record(&down(Some(A_MINUTE)));
+        probe.record(&SENT);
         assert_eq!(breaker.closes_in(Instant::now()), Some(A_MINUTE));
     }
 }

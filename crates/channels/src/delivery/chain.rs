@@ -146,8 +146,8 @@ impl Chain {
         for link in &self.links {
             let now = Instant::now();
             let gate = link.gates.of(link.provider.host(message).as_deref());
-            let pass = match gate.breaker.admit(now) {
-                Ok(pass) => pass,
+            let permit = match gate.breaker.admit(now) {
+                Ok(permit) => permit,
                 Err(closed_for) => {
                     wait = Some(wait.map_or(closed_for, |wait| wait.min(closed_for)));
                     continue;
@@ -173,7 +173,7 @@ impl Chain {
                 let error = format!("{} did not answer within {limit:?}", link.name);
                 Answer::from(Outcome::Unknown { error }).with_cause(Cause::new("timeout"))
             });
-            gate.learn(pass, &link.name, &answer);
+            gate.record(permit, &link.name, &answer);
             let asked = Asked { answer, provider: &link.name };
             match &asked.answer.outcome {
                 Outcome::Down { .. } => down = Some(both(down, asked)),

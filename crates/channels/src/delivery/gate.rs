@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::delivery::breaker::{Breaker, Pass};
+use crate::delivery::breaker::{Breaker, Permit};
 use crate::delivery::failure_log::Trouble;
 use crate::{Answer, Health};
 
@@ -27,11 +27,11 @@ impl Gate {
     }
 
     /// Notes what came of a message to the provider of this name.
-    pub fn learn(&self, pass: Pass<'_>, provider: &str, answer: &Answer) {
+    pub fn record(&self, permit: Permit<'_>, provider: &str, answer: &Answer) {
         match answer.health {
-            Health::ByOutcome => pass.learn(&answer.outcome),
-            Health::Unknown => drop(pass),
-            Health::RefusesAll => pass.refused(),
+            Health::ByOutcome => permit.record(&answer.outcome),
+            Health::Unknown => drop(permit),
+            Health::RefusesAll => permit.refused(),
         }
         self.trouble.note(&self.name(provider), answer);
     }
