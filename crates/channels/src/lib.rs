@@ -25,7 +25,7 @@ use campanile_domain::send::{AddressResult, Outcome};
 use campanile_domain::time::Timestamp;
 
 pub use capture::Capture;
-pub use delivery::chain::{Asked, Chain, Link, Room};
+pub use delivery::chain::{Availability, Chain, Link, ProviderAnswer};
 pub use delivery::failure_log::Cause;
 pub use delivery::rate_limit::RateLimit;
 pub use email::{

@@ -64,7 +64,7 @@ impl Link {
 
 /// An attempt that is over.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct ProviderAnswer<'a> {
     pub answer: Answer,
     /// Who was asked last, or would have been asked.
     pub provider: &'a str,
@@ -72,12 +72,12 @@ pub struct Asked<'a> {
 
 /// Whether it is worth claiming something now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
-    Open,
+pub enum Availability {
+    Available,
     /// Everybody was down, and one message may find out whether that is still so.
-    One,
+    ProbeOnly,
     /// Everybody is down for so long.
-    None(Duration),
+    Unavailable(Duration),
 }
 
 impl Chain {
@@ -88,8 +88,8 @@ impl Chain {
     /// There must be one at least.
     pub fn new(mut links: Vec<Link>) -> Self {
         assert!(!links.is_empty(), "a channel needs at least one provider");
-        for (place, link) in links.iter_mut().enumerate().skip(1) {
-            link.name = format!("{}-{}", link.provider.name(), place + 1);
+        for (position, link) in links.iter_mut().enumerate().skip(1) {
+            link.name = format!("{}-{}", link.provider.name(), position + 1);
         }
         Chain { links }
     }
@@ -118,15 +118,15 @@ impl Chain {
         self.links.iter().map(|link| link.rate_limit.as_ref().map(RateLimit::per_second)).sum()
     }
 
-    pub fn room(&self) -> Room {
+    pub fn availability(&self) -> Availability {
         let now = Instant::now();
         let waits: Vec<Option<Duration>> = self.links.iter().map(|link| link.closes_in(now)).collect();
         if waits.iter().any(Option::is_none) {
-            return Room::Open;
+            return Availability::Available;
         }
         match waits.into_iter().flatten().min() {
-            None | Some(Duration::ZERO) => Room::One,
-            Some(wait) => Room::None(wait),
+            None | Some(Duration::ZERO) => Availability::ProbeOnly,
+            Some(wait) => Availability::Unavailable(wait),
         }
     }
 
@@ -140,9 +140,9 @@ impl Chain {
     }
 
     /// One attempt. Nobody is asked who could take longer than the lease lasts. Who has no connection to spare is passed over, too.
-    pub async fn send(&self, message: &Message<'_>, lease: impl SendLease) -> Asked<'_> {
+    pub async fn send(&self, message: &Message<'_>, lease: impl SendLease) -> ProviderAnswer<'_> {
         let mut wait: Option<Duration> = None;
-        let (mut busy, mut down): (Option<Asked<'_>>, Option<Asked<'_>>) = (None, None);
+        let (mut busy, mut down): (Option<ProviderAnswer<'_>>, Option<ProviderAnswer<'_>>) = (None, None);
         for link in &self.links {
             let now = Instant::now();
             let gate = link.gates.of(link.provider.host(message).as_deref());
@@ -156,7 +156,7 @@ impl Chain {
             let deadline = link.provider.deadline() + GRACE;
             if let Some(rate_limit) = &link.rate_limit {
                 match rate_limit.reserve(now, lease.remaining().saturating_sub(deadline)) {
-                    Ok(turn) => sleep(turn).await,
+                    Ok(delay) => sleep(delay).await,
                     Err(too_long) => {
                         wait = Some(wait.map_or(too_long, |wait| wait.min(too_long)));
                         continue;
@@ -174,14 +174,14 @@ impl Chain {
                 Answer::from(Outcome::Unknown { error }).with_cause(Cause::new("timeout"))
             });
             gate.record(permit, &link.name, &answer);
-            let asked = Asked { answer, provider: &link.name };
-            match &asked.answer.outcome {
-                Outcome::Down { .. } => down = Some(both(down, asked)),
-                Outcome::NotAttempted { .. } => busy = Some(asked),
-                _ => return asked,
+            let answered = ProviderAnswer { answer, provider: &link.name };
+            match &answered.answer.outcome {
+                Outcome::Down { .. } => down = Some(merge_down(down, answered)),
+                Outcome::NotAttempted { .. } => busy = Some(answered),
+                _ => return answered,
             }
         }
-        busy.or(down).unwrap_or_else(|| Asked {
+        busy.or(down).unwrap_or_else(|| ProviderAnswer {
             answer: Outcome::NotAttempted { after: wait.unwrap_or_default() }.into(),
             provider: &self.links[0].name,
         })
@@ -189,11 +189,11 @@ impl Chain {
 }
 
 /// Two were down: what both said, and the shorter of the waits they asked for.
-fn both<'a>(before: Option<Asked<'a>>, last: Asked<'a>) -> Asked<'a> {
+fn merge_down<'a>(before: Option<ProviderAnswer<'a>>, last: ProviderAnswer<'a>) -> ProviderAnswer<'a> {
     let Some(before) = before else { return last };
-    let Asked { answer, provider } = last;
+    let ProviderAnswer { answer, provider } = last;
     match (before.answer.outcome, answer.outcome) {
-        (Outcome::Down { after: a, error: said }, Outcome::Down { after: b, error }) => Asked {
+        (Outcome::Down { after: a, error: said }, Outcome::Down { after: b, error }) => ProviderAnswer {
             answer: Outcome::Down {
                 after: a.zip(b).map(|(a, b)| a.min(b)),
                 error: format!("{said}; {provider}: {error}"),
@@ -201,6 +201,6 @@ fn both<'a>(before: Option<Asked<'a>>, last: Asked<'a>) -> Asked<'a> {
             .into(),
             provider,
         },
-        (_, outcome) => Asked { answer: Answer { outcome, ..answer }, provider },
+        (_, outcome) => ProviderAnswer { answer: Answer { outcome, ..answer }, provider },
     }
 }

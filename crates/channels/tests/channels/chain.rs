@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use campanile_channels::{Answer, Cause, Chain, Link, Message, Provider, RateLimit, Room};
+use campanile_channels::{Answer, Availability, Cause, Chain, Link, Message, Provider, RateLimit};
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
@@ -165,21 +165,23 @@ async fn while_all_are_down_nothing_is_claimed_and_then_one_finds_out() {
     let only = Told::down();
     let chain = chain(&[&only]);
     for _ in 0..5 {
-        assert_eq!(chain.room(), Room::Open);
+        assert_eq!(chain.availability(), Availability::Available);
         assert!(matches!(send(&chain).await.0, Outcome::Down { .. }));
     }
-    let Room::None(wait) = chain.room() else { panic!("{:?}", chain.room()) };
+    let Availability::Unavailable(wait) = chain.availability() else { panic!("{:?}", chain.availability()) };
     assert!(matches!(send(&chain).await.0, Outcome::NotAttempted { after } if after <= wait));
     assert_eq!(only.asked(), 5, "nobody is asked while the circuit is open");
     sleep(wait).await;
-    assert_eq!(chain.room(), Room::One);
+    assert_eq!(chain.availability(), Availability::ProbeOnly);
     send(&chain).await;
-    let Room::None(longer) = chain.room() else { panic!("{:?}", chain.room()) };
+    let Availability::Unavailable(longer) = chain.availability() else {
+        panic!("{:?}", chain.availability())
+    };
     assert!(longer > wait, "it is left alone for longer each time");
     only.recovers();
     sleep(longer).await;
     assert_eq!(send(&chain).await.0, SENT);
-    assert_eq!(chain.room(), Room::Open);
+    assert_eq!(chain.availability(), Availability::Available);
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,7 +219,7 @@ async fn what_is_about_the_message_does_not_open_the_circuit() {
         only.tells(outcome.clone());
         assert_eq!(send(&chain).await.0, outcome);
     }
-    assert_eq!(chain.room(), Room::Open);
+    assert_eq!(chain.availability(), Availability::Available);
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,7 +273,7 @@ async fn a_host_that_is_dead_stops_no_other() {
         send_to(&chain, "dead.example", LEASE).await;
         assert_eq!(send_to(&chain, "hooks.example", LEASE).await.0, SENT);
     }
-    assert_eq!(chain.room(), Room::Open, "what is for others is claimed");
+    assert_eq!(chain.availability(), Availability::Available, "what is for others is claimed");
     assert_eq!(chain.first().down(), ["hosts at dead.example"]);
     let dead = hosts.asked.lock().unwrap().iter().filter(|host| *host == "dead.example").count();
     assert_eq!(dead, 5, "then it is left alone");
@@ -290,7 +292,7 @@ async fn of_very_many_hosts_the_last_share_a_breaker_and_no_more_is_remembered()
         send_to(&chain, &format!("dead{number}.example"), LEASE).await;
     }
     assert_eq!(hosts.asked.lock().unwrap().len(), 105, "100 by themselves, and five of all others");
-    assert_eq!(chain.room(), Room::Open);
+    assert_eq!(chain.availability(), Availability::Available);
     assert_eq!(chain.first().down(), ["hosts at other hosts"]);
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use campanile_channels::{Chain, Room};
+use campanile_channels::{Availability, Chain};
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressResult, OnDoubt, Outcome};
@@ -230,10 +230,10 @@ impl InFlightQueue {
 
     pub(super) fn reserve_up_to(&self, channel: Channel, wanted: usize) -> Option<OwnedSemaphorePermit> {
         let ChannelQueue { chain, permits, .. } = self.channels.get(channel);
-        let allowed = match chain.as_ref().map_or(Room::Open, |chain| chain.room()) {
-            Room::Open => wanted,
-            Room::One => wanted.min(1),
-            Room::None(_) => 0,
+        let allowed = match chain.as_ref().map_or(Availability::Available, |chain| chain.availability()) {
+            Availability::Available => wanted,
+            Availability::ProbeOnly => wanted.min(1),
+            Availability::Unavailable(_) => 0,
         };
         let available = u32::try_from(allowed.min(permits.available_permits())).unwrap_or(u32::MAX);
         Arc::clone(permits).try_acquire_many_owned(available).ok().filter(|permit| permit.num_permits() > 0)

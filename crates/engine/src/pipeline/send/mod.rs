@@ -7,7 +7,7 @@ pub mod renew;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use campanile_channels::{Asked, Chain, Message, Room};
+use campanile_channels::{Availability, Chain, Message, ProviderAnswer};
 use campanile_domain::channel::Channel;
 use campanile_domain::send::Outcome;
 use campanile_domain::time;
@@ -248,7 +248,7 @@ async fn ask(
     fail::fail_point!("send.before_provider");
     // A process that slept past its lease sends nothing: the rest of it must outlast the provider's deadline.
     let attempt_lease = AttemptLease::new(&claimed.lease, answers, permit);
-    let Asked { answer, provider } = chain.send(&message, attempt_lease).await;
+    let ProviderAnswer { answer, provider } = chain.send(&message, attempt_lease).await;
     fail::fail_point!("send.after_provider");
     Attempted {
         outcome: answer.outcome,
@@ -321,7 +321,9 @@ pub async fn claim_due(
             return Ok(Next::After(wait.min(poll_interval)));
         }
     }
-    if let Some(Room::None(wait)) = engine.providers.get(channel).map(|chain| chain.room()) {
+    if let Some(Availability::Unavailable(wait)) =
+        engine.providers.get(channel).map(|chain| chain.availability())
+    {
         return Ok(Next::After(wait.max(WAIT_FOR_PERMITS)));
     }
     // A claim for each place that comes free would be a transaction for each send.
