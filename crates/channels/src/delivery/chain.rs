@@ -7,7 +7,7 @@ use std::time::Duration;
 use campanile_domain::send::Outcome;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::delivery::gate::{Gate, Gates};
+use crate::delivery::endpoint::{Endpoint, Endpoints};
 use crate::{Answer, Cause, Message, Provider, RateLimit, SendLease};
 
 /// A provider keeps its deadline itself, since it knows best what an unfinished attempt means. This is for one that does not.
@@ -23,13 +23,13 @@ pub struct Chain {
 pub struct Link {
     name: String,
     pub provider: Arc<dyn Provider>,
-    gates: Gates,
+    endpoints: Endpoints,
     rate_limit: Option<RateLimit>,
 }
 
 impl Link {
     pub fn new(provider: Arc<dyn Provider>, rate_limit: Option<RateLimit>) -> Self {
-        Link { name: provider.name().to_owned(), provider, gates: Gates::default(), rate_limit }
+        Link { name: provider.name().to_owned(), provider, endpoints: Endpoints::default(), rate_limit }
     }
 
     /// As it stands in `notification_channel_send.provider`: the second of a channel is called `smtp-2`, say.
@@ -44,21 +44,21 @@ impl Link {
 
     /// What is passed over at present: itself, or hosts that it leads to.
     pub fn down(&self) -> Vec<String> {
-        self.gates.all().iter().filter(|gate| gate.is_down()).map(|gate| self.name_of(gate)).collect()
+        self.endpoints.all().iter().filter(|endpoint| endpoint.is_down()).map(|endpoint| self.name_of(endpoint)).collect()
     }
 
     /// Who refuses us, and with which code, until it takes something.
     pub fn refusals(&self) -> Vec<String> {
-        let refusal = |gate: &Arc<Gate>| Some(format!("{} ({})", self.name_of(gate), gate.refusal()?));
-        self.gates.all().iter().filter_map(refusal).collect()
+        let refusal = |endpoint: &Arc<Endpoint>| Some(format!("{} ({})", self.name_of(endpoint), endpoint.refusal()?));
+        self.endpoints.all().iter().filter_map(refusal).collect()
     }
 
-    fn name_of(&self, gate: &Gate) -> String {
-        gate.name(&self.name).into_owned()
+    fn name_of(&self, endpoint: &Endpoint) -> String {
+        endpoint.name(&self.name).into_owned()
     }
 
     fn closes_in(&self, now: Instant) -> Option<Duration> {
-        self.gates.own.breaker.closes_in(now)
+        self.endpoints.own.breaker.closes_in(now)
     }
 }
 
@@ -145,8 +145,8 @@ impl Chain {
         let (mut busy, mut down): (Option<ProviderAnswer<'_>>, Option<ProviderAnswer<'_>>) = (None, None);
         for link in &self.links {
             let now = Instant::now();
-            let gate = link.gates.of(link.provider.host(message).as_deref());
-            let permit = match gate.breaker.admit(now) {
+            let endpoint = link.endpoints.of(link.provider.host(message).as_deref());
+            let permit = match endpoint.breaker.admit(now) {
                 Ok(permit) => permit,
                 Err(closed_for) => {
                     wait = Some(wait.map_or(closed_for, |wait| wait.min(closed_for)));
@@ -173,7 +173,7 @@ impl Chain {
                 let error = format!("{} did not answer within {limit:?}", link.name);
                 Answer::from(Outcome::Unknown { error }).with_cause(Cause::new("timeout"))
             });
-            gate.record(permit, &link.name, &answer);
+            endpoint.record(permit, &link.name, &answer);
             let answered = ProviderAnswer { answer, provider: &link.name };
             match &answered.answer.outcome {
                 Outcome::Down { .. } => down = Some(merge_down(down, answered)),

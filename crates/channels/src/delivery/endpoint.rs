@@ -15,15 +15,15 @@ use crate::{Answer, Health};
 const MAX_HOSTS: usize = 100;
 
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct Endpoint {
     pub breaker: Breaker,
     trouble: Trouble,
     host: Option<String>,
 }
 
-impl Gate {
+impl Endpoint {
     fn of(host: &str) -> Self {
-        Gate { host: Some(host.to_owned()), ..Gate::default() }
+        Endpoint { host: Some(host.to_owned()), ..Endpoint::default() }
     }
 
     /// Notes what came of a message to the provider of this name.
@@ -53,45 +53,45 @@ impl Gate {
         self.trouble.refusal()
     }
 
-    fn is_well(&self) -> bool {
-        !self.is_down() && self.trouble.is_well()
+    fn is_healthy(&self) -> bool {
+        !self.is_down() && self.trouble.is_healthy()
     }
 }
 
 /// The gates of one provider.
 #[derive(Debug)]
-pub struct Gates {
+pub struct Endpoints {
     /// Of messages that lead to no host of their own.
-    pub own: Arc<Gate>,
-    by_host: Mutex<HashMap<String, Arc<Gate>>>,
-    others: Arc<Gate>,
+    pub own: Arc<Endpoint>,
+    by_host: Mutex<HashMap<String, Arc<Endpoint>>>,
+    others: Arc<Endpoint>,
 }
 
-impl Default for Gates {
+impl Default for Endpoints {
     fn default() -> Self {
-        Gates { own: Arc::default(), by_host: Mutex::default(), others: Arc::new(Gate::of("other hosts")) }
+        Endpoints { own: Arc::default(), by_host: Mutex::default(), others: Arc::new(Endpoint::of("other hosts")) }
     }
 }
 
-impl Gates {
-    pub fn of(&self, host: Option<&str>) -> Arc<Gate> {
+impl Endpoints {
+    pub fn of(&self, host: Option<&str>) -> Arc<Endpoint> {
         let Some(host) = host else { return Arc::clone(&self.own) };
-        let mut gates = self.by_host.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(gate) = gates.get(host) {
-            return Arc::clone(gate);
+        let mut endpoints = self.by_host.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(endpoint) = endpoints.get(host) {
+            return Arc::clone(endpoint);
         }
-        if gates.len() >= MAX_HOSTS {
-            gates.retain(|_, gate| !gate.is_well());
+        if endpoints.len() >= MAX_HOSTS {
+            endpoints.retain(|_, endpoint| !endpoint.is_healthy());
         }
-        if gates.len() >= MAX_HOSTS {
+        if endpoints.len() >= MAX_HOSTS {
             return Arc::clone(&self.others);
         }
-        Arc::clone(gates.entry(host.to_owned()).or_insert_with(|| Arc::new(Gate::of(host))))
+        Arc::clone(endpoints.entry(host.to_owned()).or_insert_with(|| Arc::new(Endpoint::of(host))))
     }
 
-    pub fn all(&self) -> Vec<Arc<Gate>> {
-        let gates = self.by_host.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<Arc<Gate>> = gates.values().cloned().collect();
+    pub fn all(&self) -> Vec<Arc<Endpoint>> {
+        let endpoints = self.by_host.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<Arc<Endpoint>> = endpoints.values().cloned().collect();
         all.sort_by(|one, other| one.host.cmp(&other.host));
         all.insert(0, Arc::clone(&self.own));
         all.push(Arc::clone(&self.others));
