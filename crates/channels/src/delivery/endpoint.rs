@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::time::Instant;
 
 use crate::delivery::breaker::{Breaker, Permit};
-use crate::delivery::failure_log::Trouble;
+use crate::delivery::failure_log::FailureLog;
 use crate::{Answer, Health};
 
 /// Hosts that have a gate of their own; others share one until one of these is well again.
@@ -17,7 +17,7 @@ const MAX_HOSTS: usize = 100;
 #[derive(Debug, Default)]
 pub struct Endpoint {
     pub breaker: Breaker,
-    trouble: Trouble,
+    failure_log: FailureLog,
     host: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl Endpoint {
             Health::Unknown => drop(permit),
             Health::RefusesAll => permit.refused(),
         }
-        self.trouble.note(&self.name(provider), answer);
+        self.failure_log.note(&self.name(provider), answer);
     }
 
     /// As people are told.
@@ -50,11 +50,11 @@ impl Endpoint {
 
     /// The code with which it last refused us, if it took nothing since.
     pub fn refusal(&self) -> Option<Cow<'static, str>> {
-        self.trouble.refusal()
+        self.failure_log.refusal()
     }
 
     fn is_healthy(&self) -> bool {
-        !self.is_down() && self.trouble.is_healthy()
+        !self.is_down() && self.failure_log.is_healthy()
     }
 }
 

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use crate::Answer;
 
 /// While a failure lasts it is told again after this.
-const AGAIN: Duration = Duration::from_mins(1);
+const REPEAT_INTERVAL: Duration = Duration::from_mins(1);
 /// Failures that are told as new within that time; a provider that fails now and then would fill the log.
-const MAX_NEW: u32 = 3;
+const MAX_NEW_WARNINGS: u32 = 3;
 
 /// Why a provider took nothing, in short.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,13 +36,13 @@ impl Cause {
 
 /// Whether a provider is failing at present, and since when.
 #[derive(Debug, Default)]
-pub struct Trouble(Mutex<State>);
+pub struct FailureLog(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     /// Absent while all is well.
     failing: Option<Failing>,
-    /// When failures were last told as new, and how many within [`AGAIN`].
+    /// When failures were last told as new, and how many within [`REPEAT_INTERVAL`].
     new: Option<(Instant, u32)>,
 }
 
@@ -52,14 +52,14 @@ struct Failing {
     failures: u64,
     /// Failures that no warning has counted.
     unreported: u64,
-    told_at: Option<Instant>,
+    warned_at: Option<Instant>,
     /// The code with which it refused us; kept until it takes something.
     refusal: Option<Cow<'static, str>>,
 }
 
-impl Trouble {
+impl FailureLog {
     /// Notes an answer of the provider of this name, and tells what is new.
-    pub fn note(&self, provider: &str, answer: &Answer) {
+    pub fn record(&self, provider: &str, answer: &Answer) {
         let was_asked = !matches!(
             answer.outcome,
             Outcome::RateLimited { .. }
@@ -68,9 +68,9 @@ impl Trouble {
                 | Outcome::Expired { .. }
         );
         if answer.is_failure() {
-            self.fails(provider, answer.cause.clone().unwrap_or_else(|| Cause::new("unknown")));
+            self.record_failure(provider, answer.cause.clone().unwrap_or_else(|| Cause::new("unknown")));
         } else if was_asked {
-            self.works(provider);
+            self.record_success(provider);
         }
     }
 
@@ -79,31 +79,31 @@ impl Trouble {
         self.state().failing.as_ref()?.refusal.clone()
     }
 
-    pub fn is_well(&self) -> bool {
+    pub fn is_healthy(&self) -> bool {
         self.state().failing.is_none()
     }
 
-    fn fails(&self, provider: &str, Cause { code, refuses_us }: Cause) {
+    fn record_failure(&self, provider: &str, Cause { code, refuses_us }: Cause) {
         let now = Instant::now();
         let mut state = self.state();
         let State { failing, new } = &mut *state;
         let failing = failing.get_or_insert_with(|| Failing::since(now));
         failing.failures += 1;
         failing.unreported += 1;
-        let turns = refuses_us && failing.refusal.is_none();
+        let starts_refusing = refuses_us && failing.refusal.is_none();
         if refuses_us {
             failing.refusal = Some(code.clone());
         }
-        let is_new = turns || failing.told_at.is_none();
-        let tell = if is_new {
-            may_tell_new(new, now)
+        let is_new = starts_refusing || failing.warned_at.is_none();
+        let warn = if is_new {
+            may_warn_about_new(new, now)
         } else {
-            failing.told_at.is_some_and(|at| now.duration_since(at) >= AGAIN)
+            failing.warned_at.is_some_and(|at| now.duration_since(at) >= REPEAT_INTERVAL)
         };
-        if !tell {
+        if !warn {
             return;
         }
-        failing.told_at = Some(now);
+        failing.warned_at = Some(now);
         let failures = std::mem::take(&mut failing.unreported);
         let seconds = now.duration_since(failing.since).as_secs();
         if refuses_us {
@@ -113,10 +113,10 @@ impl Trouble {
         }
     }
 
-    fn works(&self, provider: &str) {
+    fn record_success(&self, provider: &str) {
         let Some(failing) = self.state().failing.take() else { return };
         // What was never told needs no end.
-        if failing.told_at.is_some() {
+        if failing.warned_at.is_some() {
             let seconds = failing.since.elapsed().as_secs();
             tracing::info!(provider, failures = failing.failures, seconds, "a provider has recovered");
         }
@@ -129,20 +129,20 @@ impl Trouble {
 
 impl Failing {
     fn since(now: Instant) -> Self {
-        Failing { since: now, failures: 0, unreported: 0, told_at: None, refusal: None }
+        Failing { since: now, failures: 0, unreported: 0, warned_at: None, refusal: None }
     }
 }
 
-fn may_tell_new(new: &mut Option<(Instant, u32)>, now: Instant) -> bool {
+fn may_warn_about_new(new: &mut Option<(Instant, u32)>, now: Instant) -> bool {
     let (_, count) = match new {
-        Some((at, count)) if now.duration_since(*at) < AGAIN => (at, count),
+        Some((at, count)) if now.duration_since(*at) < REPEAT_INTERVAL => (at, count),
         _ => {
             let (at, count) = new.insert((now, 0));
             (at, count)
         }
     };
     *count += 1;
-    *count <= MAX_NEW
+    *count <= MAX_NEW_WARNINGS
 }
 
 #[cfg(test)]
@@ -151,19 +151,19 @@ mod tests {
 
     #[test]
     fn a_refusal_is_kept_until_the_provider_was_asked_and_took_something() {
-        let trouble = Trouble::default();
+        let failure_log = FailureLog::default();
         let refused = Answer::from(Outcome::Down { after: None, error: "no".to_owned() });
-        trouble.note("fcm", &refused.with_cause(Cause::refusal("403")));
+        failure_log.record("fcm", &refused.with_cause(Cause::refusal("403")));
         let unasked = [
             Outcome::Expired { error: String::new() },
             Outcome::TemplateFailed { error: String::new() },
             Outcome::RELEASED,
         ];
         for outcome in unasked {
-            trouble.note("fcm", &outcome.into());
-            assert_eq!(trouble.refusal().as_deref(), Some("403"));
+            failure_log.record("fcm", &outcome.into());
+            assert_eq!(failure_log.refusal().as_deref(), Some("403"));
         }
-        trouble.note("fcm", &Outcome::Sent { external_id: None }.into());
-        assert!(trouble.is_well() && trouble.refusal().is_none());
+        failure_log.record("fcm", &Outcome::Sent { external_id: None }.into());
+        assert!(failure_log.is_healthy() && failure_log.refusal().is_none());
     }
 }
