@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-pub struct SystemNames;
+pub struct SystemResolver;
 
-impl Resolve for SystemNames {
+impl Resolve for SystemResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             // The port is filled in by whoever connects.

@@ -8,12 +8,12 @@ use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
 
-use crate::dns::{SystemNames, Unresolved, is_caused_by};
+use crate::dns::{SystemResolver, Unresolved, is_caused_by};
 
 use crate::{Answer, Cause};
 
 /// Idle connections are let go before load balancers do it, which would leave a request in doubt.
-const IDLE: Duration = Duration::from_secs(30);
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Messages and errors of providers are some hundred bytes.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Nobody is made to wait for longer.
@@ -37,10 +37,10 @@ pub fn client(timeout: Duration, connect: Duration, proxy: Proxy) -> Result<Clie
 pub fn builder(connect: Duration, proxy: Proxy) -> ClientBuilder {
     let http = Client::builder()
         .connect_timeout(connect)
-        .pool_idle_timeout(IDLE)
+        .pool_idle_timeout(POOL_IDLE_TIMEOUT)
         .tcp_nodelay(true)
         .redirect(Policy::none())
-        .dns_resolver(SystemNames)
+        .dns_resolver(SystemResolver)
         // Two requests for one message must be two attempts.
         .retry(reqwest::retry::never());
     match proxy {
@@ -50,18 +50,18 @@ pub fn builder(connect: Duration, proxy: Proxy) -> ClientBuilder {
 }
 
 /// There was no answer. Only who was never connected can know that nothing was sent.
-pub fn unanswered(who: &str, error: &reqwest::Error) -> Answer {
-    let what = format!("{who} {}", silence(error));
+pub fn no_response(who: &str, error: &reqwest::Error) -> Answer {
+    let what = format!("{who} {}", describe_no_response(error));
     let outcome = if error.is_connect() {
         Outcome::Down { after: None, error: what }
     } else {
         Outcome::Unknown { error: what }
     };
-    Answer::from(outcome).with_cause(no_answer(error))
+    Answer::from(outcome).with_cause(no_response_cause(error))
 }
 
 /// The same in short.
-pub fn no_answer(error: &reqwest::Error) -> Cause {
+pub fn no_response_cause(error: &reqwest::Error) -> Cause {
     Cause::new(if error.is_connect() {
         "unreachable"
     } else if error.is_timeout() {
@@ -72,7 +72,7 @@ pub fn no_answer(error: &reqwest::Error) -> Cause {
 }
 
 /// Why there was no answer, in words that hold nothing of the request.
-pub fn silence(error: &reqwest::Error) -> &'static str {
+pub fn describe_no_response(error: &reqwest::Error) -> &'static str {
     match (error.is_connect(), error.is_timeout()) {
         (true, true) => "could not be reached before the timeout",
         (true, false) if is_caused_by::<Unresolved>(error) => {

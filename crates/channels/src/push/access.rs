@@ -155,7 +155,7 @@ impl Access {
             .timeout(self.limit)
             .form(&[("grant_type", GRANT_TYPE), ("assertion", &assertion)]);
         let response = request.send().await.map_err(|error| {
-            passing(http::no_answer(&error).code, format!("{} {}", self.place(), http::silence(&error)))
+            passing(http::no_response_cause(&error).code, format!("{} {}", self.place(), http::describe_no_response(&error)))
         })?;
         self.granted(response).await
     }

@@ -223,7 +223,7 @@ impl Fcm {
             .body(request.to_vec());
         match request.send().await {
             Ok(response) => reply(response).await,
-            Err(error) => Reply::Said(unanswered(&error)),
+            Err(error) => Reply::Said(no_response(&error)),
         }
     }
 
@@ -249,10 +249,10 @@ fn refused(code: &'static str, error: String) -> DeviceOutcome {
 }
 
 /// There was no answer. Only who was never connected can know that nothing was sent.
-fn unanswered(error: &reqwest::Error) -> DeviceOutcome {
-    let what = format!("FCM {}", http::silence(error));
+fn no_response(error: &reqwest::Error) -> DeviceOutcome {
+    let what = format!("FCM {}", http::describe_no_response(error));
     if error.is_connect() {
-        DeviceOutcome::Down { after: None, error: what, cause: http::no_answer(error) }
+        DeviceOutcome::Down { after: None, error: what, cause: http::no_response_cause(error) }
     } else {
         DeviceOutcome::Unknown { error: what }
     }

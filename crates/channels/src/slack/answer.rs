@@ -7,16 +7,16 @@ use reqwest::{Response, StatusCode};
 
 use crate::dns::is_caused_by;
 use crate::http::{self, read, retry_after};
-use crate::slack::guard::LeadsInside;
+use crate::slack::guard::NoPublicAddress;
 use crate::{Answer, Cause};
 
 /// There was no answer, or nobody was asked because of where the webhook leads.
-pub fn unanswered(error: &reqwest::Error) -> Answer {
-    if is_caused_by::<LeadsInside>(error) {
+pub fn no_response(error: &reqwest::Error) -> Answer {
+    if is_caused_by::<NoPublicAddress>(error) {
         let error = "the Slack webhook's host does not resolve to a public address".to_owned();
         return Outcome::Rejected { error }.into();
     }
-    http::unanswered("Slack", error)
+    http::no_response("Slack", error)
 }
 
 #[derive(Debug)]

@@ -13,25 +13,25 @@ use crate::dns::Unresolved;
 
 /// Lets only public addresses through; `localhost` leads to this machine and nowhere else.
 pub struct Guard {
-    names: Arc<dyn Resolve>,
+    resolver: Arc<dyn Resolve>,
 }
 
 impl Guard {
-    pub fn new(names: Arc<dyn Resolve>) -> Self {
-        Guard { names }
+    pub fn new(resolver: Arc<dyn Resolve>) -> Self {
+        Guard { resolver }
     }
 }
 
 impl Resolve for Guard {
     fn resolve(&self, name: Name) -> Resolving {
         let is_local = name.as_str() == "localhost";
-        let looked_up = self.names.resolve(name);
+        let looked_up = self.resolver.resolve(name);
         Box::pin(async move {
             let is_allowed = |ip: IpAddr| if is_local { ip.is_loopback() } else { is_public(ip) };
             let (allowed, refused): (Vec<SocketAddr>, Vec<SocketAddr>) =
                 looked_up.await.map_err(|_| Unresolved)?.partition(|address| is_allowed(address.ip()));
             if allowed.is_empty() && !refused.is_empty() {
-                return Err(LeadsInside.into());
+                return Err(NoPublicAddress.into());
             }
             Ok(Box::new(allowed.into_iter()) as Addrs)
         })
@@ -40,15 +40,15 @@ impl Resolve for Guard {
 
 /// None of the addresses of a name may be connected to.
 #[derive(Debug)]
-pub struct LeadsInside;
+pub struct NoPublicAddress;
 
-impl fmt::Display for LeadsInside {
+impl fmt::Display for NoPublicAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the name does not resolve to a public address")
     }
 }
 
-impl std::error::Error for LeadsInside {}
+impl std::error::Error for NoPublicAddress {}
 
 /// By IANA's registries of special addresses. Of IPv6 only what is known to be public is, since most of it is not given out.
 fn is_public(ip: IpAddr) -> bool {
@@ -151,9 +151,9 @@ mod tests {
         }
     }
 
-    struct Names(Vec<&'static str>);
+    struct FakeResolver(Vec<&'static str>);
 
-    impl Resolve for Names {
+    impl Resolve for FakeResolver {
         fn resolve(&self, _: Name) -> Resolving {
             let addresses: Vec<SocketAddr> =
                 self.0.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 0)).collect();
@@ -162,11 +162,11 @@ mod tests {
     }
 
     async fn looked_up(name: &str, addresses: &[&'static str]) -> Option<Vec<String>> {
-        let guard = Guard::new(Arc::new(Names(addresses.to_vec())));
+        let guard = Guard::new(Arc::new(FakeResolver(addresses.to_vec())));
         match guard.resolve(name.parse().unwrap()).await {
             Ok(addresses) => Some(addresses.map(|address| address.ip().to_string()).collect()),
             Err(error) => {
-                assert!(error.downcast_ref::<LeadsInside>().is_some());
+                assert!(error.downcast_ref::<NoPublicAddress>().is_some());
                 None
             }
         }

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use self::answer::Meaning;
 use self::guard::Guard;
 use self::rate_limit::WebhookRateLimits;
-use crate::dns::SystemNames;
+use crate::dns::SystemResolver;
 use crate::http::{self, Proxy};
 use crate::{Answer, Message, Provider};
 
@@ -52,14 +52,14 @@ pub struct Slack {
 impl Slack {
     /// Connects to nobody yet. The process must have its cryptography in place.
     pub fn new(config: SlackConfig) -> Result<Self, reqwest::Error> {
-        Self::with_names(config, Arc::new(SystemNames))
+        Self::with_resolver(config, Arc::new(SystemResolver))
     }
 
     /// With names that are looked up by somebody else than the system. Their addresses are checked all the same.
-    pub fn with_names(config: SlackConfig, names: Arc<dyn Resolve>) -> Result<Self, reqwest::Error> {
+    pub fn with_resolver(config: SlackConfig, resolver: Arc<dyn Resolve>) -> Result<Self, reqwest::Error> {
         // A proxy would look names up itself, and nobody would check where they lead.
         let http =
-            http::builder(config.deadline / 2, Proxy::Refused).dns_resolver(Guard::new(names)).build()?;
+            http::builder(config.deadline / 2, Proxy::Refused).dns_resolver(Guard::new(resolver)).build()?;
         let rate_limits = WebhookRateLimits::new(config.per_second);
         Ok(Slack { config, rate_limits, http })
     }
@@ -115,7 +115,7 @@ impl Slack {
         let post = self.http.post(url).timeout(self.config.deadline).json(&body);
         let response = match post.send().await {
             Ok(response) => response,
-            Err(error) => return answer::unanswered(&error),
+            Err(error) => return answer::no_response(&error),
         };
         match answer::meaning(response, webhook).await {
             Meaning::Final(answer) => answer,

@@ -15,30 +15,30 @@ pub struct AllowedHost {
     /// As URLs are normalised: in lower case, an IPv6 address in brackets.
     host: String,
     /// The hosts below it, at any depth, and not itself.
-    below: bool,
+    subdomains: bool,
     port: Option<u16>,
 }
 
-const BELOW: &str = "*.";
+const WILDCARD: &str = "*.";
 
 impl AllowedHost {
     pub fn parse(text: &str) -> Option<Self> {
-        let (name, below) = text.strip_prefix(BELOW).map_or((text, false), |name| (name, true));
+        let (name, subdomains) = text.strip_prefix(WILDCARD).map_or((text, false), |name| (name, true));
         if name.is_empty() || name.contains(['/', '\\', '@', '?', '#', '*']) || !is_graphic(name) {
             return None;
         }
         let url = Url::parse(&format!("https://{name}")).ok()?;
         // Below an address there is nothing, and `*.com` would be half of the world.
-        let has_hosts_below = url.domain().is_some_and(|name| name.trim_matches('.').contains('.'));
-        if below && !has_hosts_below {
+        let has_subdomains = url.domain().is_some_and(|name| name.trim_matches('.').contains('.'));
+        if subdomains && !has_subdomains {
             return None;
         }
-        Some(AllowedHost { host: url.host_str()?.to_owned(), below, port: url.port() })
+        Some(AllowedHost { host: url.host_str()?.to_owned(), subdomains, port: url.port() })
     }
 
     fn allows(&self, url: &Url) -> bool {
         let host = url.host_str().unwrap_or_default();
-        let is_named = if self.below {
+        let is_named = if self.subdomains {
             host.strip_suffix(&self.host).is_some_and(|name| name.len() > 1 && name.ends_with('.'))
         } else {
             host == self.host
@@ -54,10 +54,10 @@ pub fn check_webhook(text: &str, allowed: &[AllowedHost]) -> Result<(), String> 
 
 impl fmt::Display for AllowedHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let below = if self.below { BELOW } else { "" };
+        let subdomains = if self.subdomains { WILDCARD } else { "" };
         match self.port {
-            Some(port) => write!(f, "{below}{}:{port}", self.host),
-            None => write!(f, "{below}{}", self.host),
+            Some(port) => write!(f, "{subdomains}{}:{port}", self.host),
+            None => write!(f, "{subdomains}{}", self.host),
         }
     }
 }

@@ -20,7 +20,7 @@ use campanile_domain::people::address::{e164, is_e164};
 use campanile_domain::send::Outcome;
 use reqwest::{Client, StatusCode, Url};
 
-use crate::http::{self, Proxy, silence};
+use crate::http::{self, Proxy, describe_no_response};
 use crate::text::without_controls;
 use crate::{Answer, Message, Provider};
 
@@ -158,7 +158,7 @@ impl Provider for Twilio {
             }
             Err(error) => Finding::wrong(
                 SUBJECT,
-                format!("{is_sent}, but {place} {}", silence(&error)),
+                format!("{is_sent}, but {place} {}", describe_no_response(&error)),
                 "texts are retried meanwhile; check the host in channels.sms.url and that it is reachable from here",
             ),
         }
@@ -187,7 +187,7 @@ impl Twilio {
             .form(&form);
         match request.send().await {
             Ok(response) => answer::meaning(response, message.address).await,
-            Err(error) => http::unanswered("Twilio", &error),
+            Err(error) => http::no_response("Twilio", &error),
         }
     }
 }

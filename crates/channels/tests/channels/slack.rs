@@ -25,16 +25,17 @@ async fn serve(replies: Vec<Reply>) -> http::Server<Value> {
 }
 
 /// With webhooks of these hosts, and names that all lead to this address.
-fn slack(hosts: &[&str], leads_to: &str, deadline: Duration) -> Slack {
+fn slack(hosts: &[&str], resolves_to: &str, deadline: Duration) -> Slack {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let allowed_hosts = hosts.iter().map(|host| AllowedHost::parse(host).unwrap()).collect();
-    let names = Names(vec![SocketAddr::new(leads_to.parse().unwrap(), 0)]);
-    Slack::with_names(SlackConfig { allowed_hosts, deadline, per_second: 1_000.0 }, Arc::new(names)).unwrap()
+    let names = FakeResolver(vec![SocketAddr::new(resolves_to.parse().unwrap(), 0)]);
+    Slack::with_resolver(SlackConfig { allowed_hosts, deadline, per_second: 1_000.0 }, Arc::new(names))
+        .unwrap()
 }
 
-struct Names(Vec<SocketAddr>);
+struct FakeResolver(Vec<SocketAddr>);
 
-impl Resolve for Names {
+impl Resolve for FakeResolver {
     fn resolve(&self, _: Name) -> Resolving {
         let addresses = self.0.clone();
         Box::pin(async move { Ok(Box::new(addresses.into_iter()) as Addrs) })
@@ -437,9 +438,9 @@ async fn looking_sends_nothing_and_says_whose_webhooks_are_taken() {
     assert!(finding.level == Level::Wrong && finding.remedy.is_some(), "{finding:?}");
 }
 
-struct NoNames;
+struct FailingResolver;
 
-impl Resolve for NoNames {
+impl Resolve for FailingResolver {
     fn resolve(&self, _: Name) -> Resolving {
         Box::pin(async { Err("nobody has it".into()) })
     }
@@ -450,7 +451,7 @@ async fn a_host_whose_name_does_not_resolve_is_told_from_one_that_is_away() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let allowed_hosts = vec![AllowedHost::parse("hooks.example").unwrap()];
     let config = SlackConfig { allowed_hosts, deadline: PATIENT, per_second: 1_000.0 };
-    let slack = Slack::with_names(config, Arc::new(NoNames)).unwrap();
+    let slack = Slack::with_resolver(config, Arc::new(FailingResolver)).unwrap();
     let outcome = post(&slack, "https://hooks.example/services/T0/B0/x", "Title", "Body").await.outcome;
     assert_eq!(outcome.error(), Some("Slack is unreachable: its host name does not resolve"), "{outcome:?}");
 }
