@@ -21,12 +21,12 @@ use crate::email::connection::{Delivery, Step};
 use crate::email::reply::Reply;
 use crate::{Answer, Cause, Health};
 
-const LOG_IN: [u16; 4] = [530, 534, 535, 538];
+const AUTH_REQUIRED_CODES: [u16; 4] = [530, 534, 535, 538];
 /// Of `5.1.x`: no such mailbox, no such domain, not an address, moved away, takes no mail.
-const NOBODY_THERE: [(u16, u16); 5] = [(1, 1), (1, 2), (1, 3), (1, 6), (1, 10)];
+const UNKNOWN_MAILBOX_CODES: [(u16, u16); 5] = [(1, 1), (1, 2), (1, 3), (1, 6), (1, 10)];
 /// A 550 without an enhanced code means that there is no such mailbox where it has one of these phrases. "Mailbox unavailable" is not
 /// among them: it is the text of RFC 5321 for every 550, policy included.
-const NOBODY_THERE_PHRASES: [&str; 17] = [
+const UNKNOWN_MAILBOX_PHRASES: [&str; 17] = [
     "account does not exist",
     "address does not exist",
     "address unknown",
@@ -58,7 +58,7 @@ const RELAY_PHRASES: [&str; 9] = [
     "unable to relay",
 ];
 /// Too large a message is refused at MAIL, by its announced SIZE.
-const TOO_LARGE: (u16, u16) = (3, 4);
+const MESSAGE_TOO_LARGE: (u16, u16) = (3, 4);
 /// The queue's id, or what else the server says of it.
 const MAX_EXTERNAL_ID_CHARS: usize = 120;
 
@@ -89,17 +89,17 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
         (421 | 454, _) | (400..=499, Some((3, _))) => Outcome::Down { after: None, error },
         (400..=499, _) if at == Step::From => Outcome::Retry { after: None, error },
         (400..=499, _) => Outcome::Deferred { error },
-        (code, _) if LOG_IN.contains(&code) => return refuses_us(error, reply),
+        (code, _) if AUTH_REQUIRED_CODES.contains(&code) => return refuses_us(error, reply),
         (552, _) if at == Step::From => Outcome::Rejected { error },
-        (500..=599, detail) if at == Step::From && detail != Some(TOO_LARGE) => {
+        (500..=599, detail) if at == Step::From && detail != Some(MESSAGE_TOO_LARGE) => {
             return refuses_us(error, reply);
         }
         // It may relay for others: what that says of the server is known once it refuses two domains.
-        (500..=599, _) if at == Step::To && says_one_of(reply, &RELAY_PHRASES) => {
+        (500..=599, _) if at == Step::To && contains_phrase(reply, &RELAY_PHRASES) => {
             let outcome = Outcome::Down { after: None, error };
             return Answer { health: Health::Unknown, ..outcome.into() }.with_cause(cause);
         }
-        (500..=599, _) if at == Step::To && is_nobody_there(reply) => {
+        (500..=599, _) if at == Step::To && is_unknown_mailbox(reply) => {
             let end = AddressOutcome::Dead { reason: reply.words() };
             let done = vec![AddressResult { address: address.to_owned(), end }];
             return Answer { done, ..Outcome::Rejected { error }.into() };
@@ -116,16 +116,16 @@ fn refuses_us(error: String, reply: &Reply) -> Answer {
     Answer::from(Outcome::Down { after: None, error }).with_cause(Cause::refusal(reply.numbers()))
 }
 
-fn is_nobody_there(reply: &Reply) -> bool {
+fn is_unknown_mailbox(reply: &Reply) -> bool {
     match reply.enhanced {
         // 5.0.x says no more than 550 does.
-        None | Some((0, _)) => reply.code == 550 && says_one_of(reply, &NOBODY_THERE_PHRASES),
-        Some(detail) => NOBODY_THERE.contains(&detail),
+        None | Some((0, _)) => reply.code == 550 && contains_phrase(reply, &UNKNOWN_MAILBOX_PHRASES),
+        Some(detail) => UNKNOWN_MAILBOX_CODES.contains(&detail),
     }
 }
 
 /// Servers put the address anywhere: `User <anna@example.com> unknown` is "user unknown".
-fn says_one_of(reply: &Reply, phrases: &[&str]) -> bool {
+fn contains_phrase(reply: &Reply, phrases: &[&str]) -> bool {
     let words = reply.words().to_lowercase();
     let words: Vec<&str> = words.split_whitespace().filter(|word| *word != "(address)").collect();
     let words = words.join(" ");

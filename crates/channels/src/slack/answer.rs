@@ -39,15 +39,15 @@ pub async fn meaning(response: Response, address: &str) -> Meaning {
     let status = response.status();
     let after = retry_after(&response);
     let body = read(response).await;
-    let word = body.as_deref().and_then(|body| str::from_utf8(body).ok()).map(str::trim);
+    let code = body.as_deref().and_then(|body| str::from_utf8(body).ok()).map(str::trim);
     let outcome = match status.as_u16() {
-        200 if word == Some("ok") => Outcome::Sent { external_id: None },
+        200 if code == Some("ok") => Outcome::Sent { external_id: None },
         429 => return Meaning::Busy(after),
         300..=399 => {
             let error = format!("the Slack webhook redirects ({status}); redirects are not followed");
             Outcome::Rejected { error }
         }
-        400..=499 => return Meaning::Final(refused(status, word, address)),
+        400..=499 => return Meaning::Final(refused(status, code, address)),
         500..=599 => {
             Outcome::Unknown { error: format!("Slack failed ({status}) and may have posted the message") }
         }
@@ -59,12 +59,12 @@ pub async fn meaning(response: Response, address: &str) -> Meaning {
 }
 
 /// Nothing that Slack says is repeated but a word of its own: whoever answers may say anything.
-fn refused(status: StatusCode, word: Option<&str>, address: &str) -> Answer {
-    let Some((word, meaning)) = WORDS.iter().find(|(known, _)| Some(*known) == word) else {
+fn refused(status: StatusCode, code: Option<&str>, address: &str) -> Answer {
+    let Some((code, meaning)) = KNOWN_CODES.iter().find(|(known, _)| Some(*known) == code) else {
         return Outcome::Rejected { error: format!("Slack rejected the message ({status})") }.into();
     };
-    let error = format!("Slack rejected the message ({word}): {meaning}");
-    let done = if NOBODY_IS_THERE.contains(word) {
+    let error = format!("Slack rejected the message ({code}): {meaning}");
+    let done = if DEAD_WEBHOOK_CODES.contains(code) {
         let end = AddressOutcome::Dead { reason: error.clone() };
         vec![AddressResult { address: address.to_owned(), end }]
     } else {
@@ -74,10 +74,10 @@ fn refused(status: StatusCode, word: Option<&str>, address: &str) -> Answer {
 }
 
 /// The webhook was removed, or its whole workspace. An archived channel may come back.
-const NOBODY_IS_THERE: [&str; 5] =
+const DEAD_WEBHOOK_CODES: [&str; 5] =
     ["invalid_token", "no_service", "no_service_id", "no_team", "team_disabled"];
 
-const WORDS: [(&str, &str); 17] = [
+const KNOWN_CODES: [(&str, &str); 17] = [
     ("action_prohibited", "an administrator has restricted posting"),
     ("channel_is_archived", "the channel is archived"),
     ("channel_not_found", "there is no such channel"),

@@ -33,10 +33,10 @@ pub async fn meaning(response: Response, address: &str) -> Answer {
     let outcome = match (status.as_u16(), code) {
         (200..=299, _) => created(status, body.as_deref()),
         (429, _) | (400..=499, Some(20429)) => down(after, "Twilio rate limit exceeded (429)".to_owned()),
-        (400 | 403, Some(code)) if no_message_is_to_blame(code) => down(after, refusal(code)),
-        (400 | 403, Some(code)) if NOBODY_IS_THERE.contains(&code) => return dead(address, refusal(code)),
+        (400 | 403, Some(code)) if is_account_error(code) => down(after, refusal(code)),
+        (400 | 403, Some(code)) if DEAD_NUMBER_CODES.contains(&code) => return dead(address, refusal(code)),
         (400, Some(code)) => rejected(refusal(code)),
-        (403, Some(code)) if THE_RECIPIENT_IS_NOT_TEXTED.contains(&code) => rejected(refusal(code)),
+        (403, Some(code)) if BLOCKED_RECIPIENT_CODES.contains(&code) => rejected(refusal(code)),
         (503, Some(code)) => down(after, format!("Twilio is temporarily unavailable: {}", refusal(code))),
         (500..=599, _) => {
             Outcome::Unknown { error: format!("Twilio failed ({status}) and may have accepted the message") }
@@ -59,24 +59,24 @@ pub async fn meaning(response: Response, address: &str) -> Answer {
 }
 
 /// Errors that every message gets as long as the sender is wrong.
-const THE_SENDER_IS_WRONG: [u32; 11] =
+const BAD_SENDER_CODES: [u32; 11] =
     [21212, 21601, 21603, 21606, 21607, 21659, 21660, 21661, 21701, 21704, 21705];
 /// As long as where to tell of it is wrong.
-const THE_CALLBACK_IS_WRONG: u32 = 21609;
+const BAD_CALLBACK_CODE: u32 = 21609;
 /// As long as the sender has hours of work before it.
-const THE_QUEUE_IS_FULL: u32 = 21611;
+const QUEUE_OVERFLOW_CODE: u32 = 21611;
 /// As long as Twilio is at work on itself.
-const IT_IS_MAINTAINED: u32 = 21730;
+const MAINTENANCE_CODE: u32 = 21730;
 
-fn no_message_is_to_blame(code: u32) -> bool {
-    THE_SENDER_IS_WRONG.contains(&code)
-        || [THE_CALLBACK_IS_WRONG, THE_QUEUE_IS_FULL, IT_IS_MAINTAINED].contains(&code)
+fn is_account_error(code: u32) -> bool {
+    BAD_SENDER_CODES.contains(&code)
+        || [BAD_CALLBACK_CODE, QUEUE_OVERFLOW_CODE, MAINTENANCE_CODE].contains(&code)
 }
 
 /// The number can't get texts, whoever sends them: it is not one, or it is a landline, a short code, a premium number.
-const NOBODY_IS_THERE: [u32; 7] = [21211, 21214, 21217, 21265, 21268, 21614, 21635];
+const DEAD_NUMBER_CODES: [u32; 7] = [21211, 21214, 21217, 21265, 21268, 21614, 21635];
 /// Not by this account, for now: somebody may enable the country, verify the number, or text START.
-const THE_RECIPIENT_IS_NOT_TEXTED: [u32; 4] = [21408, 21608, 21610, 21612];
+const BLOCKED_RECIPIENT_CODES: [u32; 4] = [21408, 21608, 21610, 21612];
 
 /// In our own words where the code is a frequent one.
 fn refusal(code: u32) -> String {
@@ -86,10 +86,10 @@ fn refusal(code: u32) -> String {
         21265 => "a short code can't be texted",
         21266 => "the number is the sender's own",
         21268 => "a premium number can't be texted",
-        THE_CALLBACK_IS_WRONG => "the callback URL is rejected: check server.public_url",
-        THE_QUEUE_IS_FULL => "the sender's queue at Twilio is full",
-        IT_IS_MAINTAINED => "Twilio is under maintenance",
-        code if THE_SENDER_IS_WRONG.contains(&code) => {
+        BAD_CALLBACK_CODE => "the callback URL is rejected: check server.public_url",
+        QUEUE_OVERFLOW_CODE => "the sender's queue at Twilio is full",
+        MAINTENANCE_CODE => "Twilio is under maintenance",
+        code if BAD_SENDER_CODES.contains(&code) => {
             "the sender can't send texts: check `from` in channels.sms.url"
         }
         21408 => "texts to this country are not enabled",
