@@ -18,42 +18,42 @@ use crate::{Cause, http};
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
 const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// So long before its end a token is renewed: a renewal that fails has time to be repeated.
-const AHEAD: Duration = Duration::from_mins(5);
+const RENEW_BEFORE_EXPIRY: Duration = Duration::from_mins(5);
 /// How soon a renewal is tried again while the token at hand is still good.
-const PAUSE: Duration = Duration::from_secs(30);
+const RENEWAL_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 pub struct Access {
     account: ServiceAccount,
     http: Client,
     /// No renewal takes longer.
     limit: Duration,
-    held: Mutex<Option<Held>>,
+    cached: Mutex<Option<CachedToken>>,
     /// Who holds it renews, and leaves here how it went wrong.
-    renewal: tokio::sync::Mutex<Option<Failed>>,
+    renewal: tokio::sync::Mutex<Option<FailedRenewal>>,
 }
 
 #[derive(Clone)]
-struct Held {
+struct CachedToken {
     bearer: HeaderValue,
     renew_at: Instant,
     ends_at: Instant,
 }
 
-impl Held {
-    fn is_ageing(&self) -> bool {
+impl CachedToken {
+    fn needs_renewal(&self) -> bool {
         Instant::now() >= self.renew_at
     }
 }
 
 #[derive(Debug, Clone)]
-struct Failed {
+struct FailedRenewal {
     at: Instant,
-    why: NoAccess,
+    why: TokenError,
 }
 
 /// Why there is no token. None of it is about a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoAccess {
+pub struct TokenError {
     pub after: Option<Duration>,
     pub error: String,
     /// The same in short.
@@ -62,9 +62,9 @@ pub struct NoAccess {
     pub refused: bool,
 }
 
-impl From<NoAccess> for DeviceOutcome {
-    fn from(why: NoAccess) -> Self {
-        let NoAccess { after, error, code, refused: refuses_us } = why;
+impl From<TokenError> for DeviceOutcome {
+    fn from(why: TokenError) -> Self {
+        let TokenError { after, error, code, refused: refuses_us } = why;
         DeviceOutcome::Down { after, error, cause: Cause { code, refuses_us } }
     }
 }
@@ -77,7 +77,7 @@ impl fmt::Debug for Access {
 
 impl Access {
     pub fn new(account: ServiceAccount, http: Client, limit: Duration) -> Self {
-        Access { account, http, limit, held: Mutex::default(), renewal: tokio::sync::Mutex::default() }
+        Access { account, http, limit, cached: Mutex::default(), renewal: tokio::sync::Mutex::default() }
     }
 
     /// The `Authorization` of a request. `refused` is one that was not accepted and is not to be given out again.
@@ -85,36 +85,36 @@ impl Access {
         &self,
         refused: Option<&HeaderValue>,
         until: Instant,
-    ) -> Result<HeaderValue, NoAccess> {
-        let Some(held) = self.good(refused) else {
+    ) -> Result<HeaderValue, TokenError> {
+        let Some(cached) = self.valid_token(refused) else {
             return timeout_at(until, self.wait(refused)).await.unwrap_or_else(|_| {
-                Err(passing("timeout", format!("{} did not answer in time", self.place())))
+                Err(transient("timeout", format!("{} did not answer in time", self.token_host())))
             });
         };
-        if !held.is_ageing() {
-            return Ok(held.bearer);
+        if !cached.needs_renewal() {
+            return Ok(cached.bearer);
         }
         // It is good for minutes still: one has to see to the next, and nobody else to wait for it.
-        let Ok(failed) = self.renewal.try_lock() else { return Ok(held.bearer) };
-        let held = self.good(refused).unwrap_or(held);
-        if !held.is_ageing() || recently(failed.as_ref()) {
-            return Ok(held.bearer);
+        let Ok(failed) = self.renewal.try_lock() else { return Ok(cached.bearer) };
+        let cached = self.valid_token(refused).unwrap_or(cached);
+        if !cached.needs_renewal() || failed_recently(failed.as_ref()) {
+            return Ok(cached.bearer);
         }
         let renewed = timeout_at(until, self.renew(failed)).await;
-        Ok(renewed.ok().and_then(Result::ok).unwrap_or(held.bearer))
+        Ok(renewed.ok().and_then(Result::ok).unwrap_or(cached.bearer))
     }
 
     /// The token at hand, unless it has ended or was refused.
-    fn good(&self, refused: Option<&HeaderValue>) -> Option<Held> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.as_ref().filter(|held| Instant::now() < held.ends_at && Some(&held.bearer) != refused).cloned()
+    fn valid_token(&self, refused: Option<&HeaderValue>) -> Option<CachedToken> {
+        let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.as_ref().filter(|cached| Instant::now() < cached.ends_at && Some(&cached.bearer) != refused).cloned()
     }
 
-    async fn wait(&self, refused: Option<&HeaderValue>) -> Result<HeaderValue, NoAccess> {
+    async fn wait(&self, refused: Option<&HeaderValue>) -> Result<HeaderValue, TokenError> {
         let since = Instant::now();
         let failed = self.renewal.lock().await;
-        if let Some(held) = self.good(refused) {
-            return Ok(held.bearer);
+        if let Some(cached) = self.valid_token(refused) {
+            return Ok(cached.bearer);
         }
         match failed.as_ref() {
             Some(failed) if failed.at >= since => Err(failed.why.clone()),
@@ -124,27 +124,27 @@ impl Access {
 
     async fn renew(
         &self,
-        mut failed: tokio::sync::MutexGuard<'_, Option<Failed>>,
-    ) -> Result<HeaderValue, NoAccess> {
+        mut failed: tokio::sync::MutexGuard<'_, Option<FailedRenewal>>,
+    ) -> Result<HeaderValue, TokenError> {
         let asked = Instant::now();
         match self.ask().await {
             Ok((bearer, lifetime)) => {
                 let ends_at = asked + lifetime;
-                let renew_at = asked + lifetime.saturating_sub(AHEAD);
-                let held = Held { bearer: bearer.clone(), renew_at, ends_at };
-                *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+                let renew_at = asked + lifetime.saturating_sub(RENEW_BEFORE_EXPIRY);
+                let cached = CachedToken { bearer: bearer.clone(), renew_at, ends_at };
+                *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached);
                 *failed = None;
                 Ok(bearer)
             }
             Err(why) => {
                 tracing::debug!(error = why.error, "no access token for FCM could be obtained");
-                *failed = Some(Failed { at: Instant::now(), why: why.clone() });
+                *failed = Some(FailedRenewal { at: Instant::now(), why: why.clone() });
                 Err(why)
             }
         }
     }
 
-    async fn ask(&self) -> Result<(HeaderValue, Duration), NoAccess> {
+    async fn ask(&self) -> Result<(HeaderValue, Duration), TokenError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let assertion = self.account.assertion(SCOPE, now).map_err(|_| {
             refused("key", "the service account's key cannot sign: replace the key file".to_owned())
@@ -155,58 +155,58 @@ impl Access {
             .timeout(self.limit)
             .form(&[("grant_type", GRANT_TYPE), ("assertion", &assertion)]);
         let response = request.send().await.map_err(|error| {
-            passing(http::no_response_cause(&error).code, format!("{} {}", self.place(), http::describe_no_response(&error)))
+            transient(http::no_response_cause(&error).code, format!("{} {}", self.token_host(), http::describe_no_response(&error)))
         })?;
         self.granted(response).await
     }
 
-    async fn granted(&self, response: Response) -> Result<(HeaderValue, Duration), NoAccess> {
+    async fn granted(&self, response: Response) -> Result<(HeaderValue, Duration), TokenError> {
         let (status, after) = (response.status(), http::retry_after(&response));
         let body = http::read(response).await.unwrap_or_default();
         if status == StatusCode::OK {
             return token(&body)
-                .ok_or_else(|| passing("200", format!("{} returned no access token", self.place())));
+                .ok_or_else(|| transient("200", format!("{} returned no access token", self.token_host())));
         }
         let code = serde_json::from_slice::<Refusal>(&body).ok().map(|refusal| refusal.error);
         let code = code.filter(|code| is_code(code));
         let number = status.as_u16().to_string();
         match (status.as_u16(), code.as_deref()) {
-            (429 | 500..=599, _) => Err(NoAccess {
+            (429 | 500..=599, _) => Err(TokenError {
                 after,
-                ..passing(number, format!("{} is temporarily unavailable ({status})", self.place()))
+                ..transient(number, format!("{} is temporarily unavailable ({status})", self.token_host()))
             }),
             (_, Some(code @ "invalid_grant")) => Err(refused(
                 format!("{number} {code}"),
                 format!(
                     "{} does not accept the service account's key (invalid_grant): is this machine's clock right, \
                  and is the key still listed for the account in Google's console?",
-                    self.place()
+                    self.token_host()
                 ),
             )),
             (400 | 401 | 403, Some(code)) => Err(refused(
                 format!("{number} {code}"),
                 format!(
                     "{} refuses the service account ({code}): check that it exists and is enabled",
-                    self.place()
+                    self.token_host()
                 ),
             )),
             _ => Err(refused(
                 number,
                 format!(
                     "{} is not a token endpoint ({status}): check `token_uri` in the key file",
-                    self.place()
+                    self.token_host()
                 ),
             )),
         }
     }
 
-    fn place(&self) -> &str {
+    fn token_host(&self) -> &str {
         self.account.token_uri().authority()
     }
 }
 
-fn recently(failed: Option<&Failed>) -> bool {
-    failed.is_some_and(|failed| failed.at.elapsed() < PAUSE)
+fn failed_recently(failed: Option<&FailedRenewal>) -> bool {
+    failed.is_some_and(|failed| failed.at.elapsed() < RENEWAL_RETRY_INTERVAL)
 }
 
 #[derive(Deserialize)]
@@ -238,10 +238,10 @@ fn is_code(code: &str) -> bool {
     (1..=40).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
-fn passing(code: impl Into<Cow<'static, str>>, error: String) -> NoAccess {
-    NoAccess { after: None, error, code: code.into(), refused: false }
+fn transient(code: impl Into<Cow<'static, str>>, error: String) -> TokenError {
+    TokenError { after: None, error, code: code.into(), refused: false }
 }
 
-fn refused(code: impl Into<Cow<'static, str>>, error: String) -> NoAccess {
-    NoAccess { refused: true, ..passing(code, error) }
+fn refused(code: impl Into<Cow<'static, str>>, error: String) -> TokenError {
+    TokenError { refused: true, ..transient(code, error) }
 }

@@ -37,25 +37,25 @@ impl fmt::Debug for ServiceAccount {
 /// What is wrong with a key file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFileError {
-    #[error("the key file is not JSON (line {line}, column {column}): {ANOTHER}")]
+    #[error("the key file is not JSON (line {line}, column {column}): {DOWNLOAD_HINT}")]
     NotJson { line: usize, column: usize },
-    #[error("this is an app's google-services.json, not a service account key: {ANOTHER}")]
-    OfTheApp,
-    #[error("the key file is not a service account key: its `type` is not `service_account`; {ANOTHER}")]
-    AnotherType,
-    #[error("the key file has no `{0}`: {ANOTHER}")]
+    #[error("this is an app's google-services.json, not a service account key: {DOWNLOAD_HINT}")]
+    AppConfig,
+    #[error("the key file is not a service account key: its `type` is not `service_account`; {DOWNLOAD_HINT}")]
+    WrongType,
+    #[error("the key file has no `{0}`: {DOWNLOAD_HINT}")]
     Missing(&'static str),
-    #[error("`{0}` in the key file is invalid: {ANOTHER}")]
+    #[error("`{0}` in the key file is invalid: {DOWNLOAD_HINT}")]
     Invalid(&'static str),
     #[error(
-        "`private_key` in the key file is not an RSA key in PEM (PKCS#8) of at least 2048 bits; were its line breaks lost? {ANOTHER}"
+        "`private_key` in the key file is not an RSA key in PEM (PKCS#8) of at least 2048 bits; were its line breaks lost? {DOWNLOAD_HINT}"
     )]
     Key,
     #[error("`token_uri` in the key file must be https: Google's is https://oauth2.googleapis.com/token")]
     TokenUri,
 }
 
-const ANOTHER: &str =
+const DOWNLOAD_HINT: &str =
     "download one in the Firebase console under Project settings, Service accounts, Generate new private key";
 
 impl ServiceAccount {
@@ -64,10 +64,10 @@ impl ServiceAccount {
         let file: Map<String, Value> = serde_json::from_str(json)
             .map_err(|error| KeyFileError::NotJson { line: error.line(), column: error.column() })?;
         if file.contains_key("project_info") {
-            return Err(KeyFileError::OfTheApp);
+            return Err(KeyFileError::AppConfig);
         }
         if text(&file, "type")? != "service_account" {
-            return Err(KeyFileError::AnotherType);
+            return Err(KeyFileError::WrongType);
         }
         let project_id = text(&file, "project_id")?;
         if !is_project_id(project_id) {

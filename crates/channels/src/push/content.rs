@@ -22,7 +22,7 @@ const MAX_BYTES: usize = 4_096;
 /// A link that leaves less than this for title and body is too long.
 const MIN_TEXT_BYTES: usize = 512;
 /// For a title or a body, while the rest is measured.
-const STAND_IN: &str = ".";
+const PLACEHOLDER: &str = ".";
 const ELLIPSIS: char = '…';
 
 /// How a push makes itself noticed. An empty text leaves it to the app.
@@ -38,19 +38,19 @@ pub struct Alert {
 #[derive(Debug, Clone, Copy)]
 pub struct Lifetime {
     ends: Timestamp,
-    rest: Duration,
+    remaining: Duration,
 }
 
 impl Lifetime {
     /// Nothing, if it is over.
     pub fn of(created_at: Timestamp, ttl: Duration, now: Timestamp) -> Option<Self> {
         let ends = later(created_at, ttl);
-        (now < ends).then(|| Lifetime { ends, rest: between(now, ends).min(ttl) })
+        (now < ends).then(|| Lifetime { ends, remaining: between(now, ends).min(ttl) })
     }
 
     /// In whole seconds, and never none: that would mean now or never.
-    fn rest_seconds(self) -> u64 {
-        self.rest.as_millis().div_ceil(1_000).try_into().unwrap_or(u64::MAX)
+    fn remaining_seconds(self) -> u64 {
+        self.remaining.as_millis().div_ceil(1_000).try_into().unwrap_or(u64::MAX)
     }
 }
 
@@ -77,10 +77,10 @@ impl<'a> Content<'a> {
         if title.is_empty() && body.is_empty() {
             return Err("nothing to send: the template's title and body are empty");
         }
-        let ttl = lifetime.rest_seconds();
+        let ttl = lifetime.remaining_seconds();
         let mut content = Content {
-            title: Cow::Borrowed(STAND_IN),
-            body: Cow::Borrowed(STAND_IN),
+            title: Cow::Borrowed(PLACEHOLDER),
+            body: Cow::Borrowed(PLACEHOLDER),
             event_id: message.event_id,
             event_type: message.event_type,
             notification_id: message.key.notification_id.to_string(),
@@ -91,14 +91,14 @@ impl<'a> Content<'a> {
             android_ttl: format!("{ttl}s"),
             apns_expiration: lifetime.ends.as_second().to_string(),
         };
-        let frame = content.request("", false).len() - 2 * STAND_IN.len();
-        let room = MAX_BYTES.saturating_sub(frame);
-        if message.url.is_some() && room < MIN_TEXT_BYTES {
+        let frame = content.request("", false).len() - 2 * PLACEHOLDER.len();
+        let available = MAX_BYTES.saturating_sub(frame);
+        if message.url.is_some() && available < MIN_TEXT_BYTES {
             return Err("the template's url is too long: no space is left for title and body");
         }
         // A long title leaves three quarters to the body, if the body needs them.
-        content.title = shortened(title, (room / 4).max(room.saturating_sub(length(&body))));
-        content.body = shortened(body, room.saturating_sub(length(&content.title)));
+        content.title = shortened(title, (available / 4).max(available.saturating_sub(length(&body))));
+        content.body = shortened(body, available.saturating_sub(length(&content.title)));
         Ok(content)
     }
 
@@ -156,8 +156,8 @@ fn shown(text: &str) -> Cow<'_, str> {
     }
 }
 
-fn shortened(text: Cow<'_, str>, room: usize) -> Cow<'_, str> {
-    match cut(&text, room) {
+fn shortened(text: Cow<'_, str>, available: usize) -> Cow<'_, str> {
+    match cut(&text, available) {
         Some(short) => Cow::Owned(short),
         None => text,
     }
@@ -165,17 +165,17 @@ fn shortened(text: Cow<'_, str>, room: usize) -> Cow<'_, str> {
 
 /// If there is no room for all of a text, as much as there is with an ellipsis behind it. Never half a character, nor the joint of an
 /// emoji whose other half is gone.
-fn cut(text: &str, room: usize) -> Option<String> {
+fn cut(text: &str, available: usize) -> Option<String> {
     const JOINER: char = '\u{200d}';
     let mut used = 0;
     let mut fits = 0;
     for (at, c) in text.char_indices() {
         used += width(c);
-        if used > room {
+        if used > available {
             let kept = text[..fits].trim_end_matches(|c: char| c.is_whitespace() || c == JOINER);
             return Some(format!("{kept}{ELLIPSIS}"));
         }
-        if used + ELLIPSIS.len_utf8() <= room {
+        if used + ELLIPSIS.len_utf8() <= available {
             fits = at + c.len_utf8();
         }
     }
@@ -234,12 +234,12 @@ mod tests {
     fn a_lifetime_ends_at_the_same_moment_however_late_it_is_asked_for() {
         let at = |seconds| later(Timestamp::UNIX_EPOCH, Duration::from_secs(seconds));
         let of = |now| Lifetime::of(at(100), Duration::from_mins(1), now);
-        for (now, rest) in [(100, 60), (101, 59), (159, 1)] {
+        for (now, remaining) in [(100, 60), (101, 59), (159, 1)] {
             let lifetime = of(at(now)).unwrap();
-            assert_eq!((lifetime.ends, lifetime.rest_seconds()), (at(160), rest));
+            assert_eq!((lifetime.ends, lifetime.remaining_seconds()), (at(160), remaining));
         }
-        assert_eq!(of(at(0)).unwrap().rest_seconds(), 60, "a clock that is behind prolongs nothing");
-        assert_eq!(of(later(at(159), Duration::from_millis(999))).unwrap().rest_seconds(), 1);
+        assert_eq!(of(at(0)).unwrap().remaining_seconds(), 60, "a clock that is behind prolongs nothing");
+        assert_eq!(of(later(at(159), Duration::from_millis(999))).unwrap().remaining_seconds(), 1);
         assert!(of(at(160)).is_none());
     }
 
@@ -301,10 +301,10 @@ mod tests {
     #[test]
     fn text_is_cut_between_characters() {
         assert_eq!(cut("🍝🍝🍝", 12), None);
-        for (text, room, short) in
+        for (text, available, short) in
             [("🍝🍝🍝", 11, "🍝🍝…"), ("🍝🍝🍝", 10, "🍝…"), ("one two", 6, "one…"), ("a\n\n\nb", 7, "a…")]
         {
-            assert_eq!(cut(text, room).as_deref(), Some(short));
+            assert_eq!(cut(text, available).as_deref(), Some(short));
         }
     }
 }

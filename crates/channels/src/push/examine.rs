@@ -14,60 +14,60 @@ use crate::push::content::{Alert, Content, Lifetime};
 use crate::push::reply::{DeviceOutcome, Reply};
 
 const SUBJECT: &str = "channels";
-const WAIT: &str =
+const FCM_UNREACHABLE_REMEDY: &str =
     "pushes are retried meanwhile; check channels.push.url and that the host is reachable from here";
-const OPEN: &str =
+const TOKEN_HOST_UNREACHABLE_REMEDY: &str =
     "pushes are retried meanwhile; check that the host of `token_uri` in the key file is reachable from here";
-const REPLACE: &str = "pushes are retried meanwhile; correct the clock, or replace the key file";
+const BAD_KEY_REMEDY: &str = "pushes are retried meanwhile; correct the clock, or replace the key file";
 /// No device has it.
-const NOBODY: &str = "nobody";
+const UNUSED_TOKEN: &str = "nobody";
 
 impl Fcm {
     /// Asks FCM to check a message to a token that nobody has, and to send nothing. Who is told that the token is wrong has been
     /// let in.
-    pub(super) async fn look(&self, channel: Channel) -> Finding {
+    pub(super) async fn dry_run(&self, channel: Channel) -> Finding {
         let is_sent = format!("{channel} is sent by fcm");
-        let (place, account) = (&self.place, self.account.client_email());
+        let (authority, account) = (&self.authority, self.account.client_email());
         let times = self.times();
         let bearer = match self.access.bearer(None, times.last_start).await {
             Ok(bearer) => bearer,
             Err(why) => {
                 let what = format!("{is_sent}, but {}", why.error);
-                return Finding::wrong(SUBJECT, what, if why.refused { REPLACE } else { OPEN });
+                return Finding::wrong(SUBJECT, what, if why.refused { BAD_KEY_REMEDY } else { TOKEN_HOST_UNREACHABLE_REMEDY });
             }
         };
-        match self.ask(&harmless(), &bearer, times).await {
-            Reply::Wrong(_) | Reply::Said(DeviceOutcome::Done(_)) => Finding::ok(
+        match self.ask(&dry_run_request(), &bearer, times).await {
+            Reply::Invalid(_) | Reply::Final(DeviceOutcome::Done(_)) => Finding::ok(
                 SUBJECT,
-                format!("{is_sent}: {place} accepts {account} for project {}", self.account.project_id()),
+                format!("{is_sent}: {authority} accepts {account} for project {}", self.account.project_id()),
             ),
-            Reply::NotLetIn => Finding::wrong(
+            Reply::Unauthenticated => Finding::wrong(
                 SUBJECT,
-                format!("{is_sent}, but {place}: {}", self.not_let_in()),
+                format!("{is_sent}, but {authority}: {}", self.unauthenticated_error()),
                 "replace the key file with one of an enabled service account",
             ),
-            Reply::NotAllowed => Finding::wrong(
+            Reply::Forbidden => Finding::wrong(
                 SUBJECT,
-                format!("{is_sent}, but {place} denies permission"),
-                self.not_allowed(),
+                format!("{is_sent}, but {authority} denies permission"),
+                self.forbidden_error(),
             ),
-            Reply::Said(DeviceOutcome::Down { error, .. }) => {
-                Finding::wrong(SUBJECT, format!("{is_sent}, but {place}: {error}"), WAIT)
+            Reply::Final(DeviceOutcome::Down { error, .. }) => {
+                Finding::wrong(SUBJECT, format!("{is_sent}, but {authority}: {error}"), FCM_UNREACHABLE_REMEDY)
             }
-            Reply::Said(DeviceOutcome::Retry { error, .. } | DeviceOutcome::Unknown { error }) => {
-                Finding::note(SUBJECT, format!("{is_sent}; {place}: {error}"))
+            Reply::Final(DeviceOutcome::Retry { error, .. } | DeviceOutcome::Unknown { error }) => {
+                Finding::note(SUBJECT, format!("{is_sent}; {authority}: {error}"))
             }
         }
     }
 }
 
-fn harmless() -> Vec<u8> {
+fn dry_run_request() -> Vec<u8> {
     let now = Timestamp::now();
     let message = Message {
         key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Push },
         event_id: "examine",
         event_type: "EXAMINE",
-        address: NOBODY,
+        address: UNUSED_TOKEN,
         name: None,
         title: "Campanile checks whether it may send",
         body: "",
@@ -79,5 +79,5 @@ fn harmless() -> Vec<u8> {
     let alert = Alert::default();
     let lifetime = Lifetime::of(now, Duration::from_mins(1), now).expect("it is of this moment");
     let content = Content::of(&message, &alert, lifetime).expect("there is a title");
-    content.request(NOBODY, true)
+    content.request(UNUSED_TOKEN, true)
 }

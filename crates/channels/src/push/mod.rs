@@ -37,7 +37,7 @@ pub use account::{KeyFileError, ServiceAccount};
 pub use content::Alert;
 
 /// So many devices of a recipient are told at once.
-const AT_ONCE: usize = 10;
+const MAX_CONCURRENT_REQUESTS: usize = 10;
 
 #[derive(Debug)]
 pub struct FcmConfig {
@@ -53,7 +53,7 @@ pub struct FcmConfig {
 }
 
 pub struct Fcm {
-    place: String,
+    authority: String,
     account: ServiceAccount,
     deadline: Duration,
     ttl: Duration,
@@ -85,15 +85,15 @@ impl Fcm {
         let messages = Url::parse(&messages).expect("what is appended to a URL is plain ASCII");
         let plain = [&base, account.token_uri()].iter().any(|url| url.scheme() == "http");
         let proxy = if plain { Proxy::Refused } else { Proxy::Allowed };
-        let http = http::client(deadline, deadline / LAST_PART, proxy)?;
+        let http = http::client(deadline, deadline / TIMEOUT_DIVISOR, proxy)?;
         let access = Access::new(account.clone(), http.clone(), deadline / 2);
-        Ok(Fcm { place: base.authority().to_owned(), account, deadline, ttl, alert, messages, access, http })
+        Ok(Fcm { authority: base.authority().to_owned(), account, deadline, ttl, alert, messages, access, http })
     }
 }
 
 /// In the last quarter of an attempt no request is begun: it would hardly be answered in time and leave a doubt. Who is not
 /// connected after a quarter gives up, so that whatever was begun in time and not connected is known to have sent nothing.
-const LAST_PART: u32 = 4;
+const TIMEOUT_DIVISOR: u32 = 4;
 
 /// Of one attempt.
 #[derive(Debug, Clone, Copy)]
@@ -115,7 +115,7 @@ impl Provider for Fcm {
 
     async fn send(&self, message: &Message<'_>) -> Answer {
         let Some(lifetime) = Lifetime::of(message.created_at, self.ttl, Timestamp::now()) else {
-            return Outcome::Expired { error: TOO_LATE.to_owned() }.into();
+            return Outcome::Expired { error: EXPIRED_ERROR.to_owned() }.into();
         };
         // No device is done with: once the template is mended, each may be told.
         let content = match Content::of(message, &self.alert, lifetime) {
@@ -127,17 +127,17 @@ impl Provider for Fcm {
         if tokens.is_empty() && others.is_empty() {
             return rejected("the recipient has no registration token");
         }
-        let told = self.tell_all(&tokens, &content).await;
-        let told = tokens.into_iter().zip(told);
-        answer(told.chain(others.into_iter().map(|other| (other, no_token()))))
+        let sent = self.push_all(&tokens, &content).await;
+        let sent = tokens.into_iter().zip(sent);
+        answer(sent.chain(others.into_iter().map(|other| (other, no_token()))))
     }
 
     async fn examine(&self, channel: Channel) -> Finding {
-        self.look(channel).await
+        self.dry_run(channel).await
     }
 }
 
-const TOO_LATE: &str = "not sent: the event is older than channels.push.ttl";
+const EXPIRED_ERROR: &str = "not sent: the event is older than channels.push.ttl";
 
 /// Each once, in their order.
 fn tokens(address: &str) -> impl Iterator<Item = &str> {
@@ -158,11 +158,11 @@ fn rejected(error: &str) -> Answer {
 impl Fcm {
     fn times(&self) -> Times {
         let until = Instant::now() + self.deadline;
-        Times { last_start: until - self.deadline / LAST_PART, until }
+        Times { last_start: until - self.deadline / TIMEOUT_DIVISOR, until }
     }
 
     /// What became of each, in their order.
-    async fn tell_all(&self, tokens: &[&str], content: &Content<'_>) -> Vec<DeviceOutcome> {
+    async fn push_all(&self, tokens: &[&str], content: &Content<'_>) -> Vec<DeviceOutcome> {
         if tokens.is_empty() {
             return Vec::new();
         }
@@ -171,18 +171,18 @@ impl Fcm {
             Ok(bearer) => bearer,
             Err(why) => return vec![why.into(); tokens.len()],
         };
-        let asked = tokens.iter().enumerate().map(|(place, token)| {
-            let told = self.tell(token, content, &bearer, times);
-            async move { (place, told.await) }
+        let asked = tokens.iter().enumerate().map(|(index, token)| {
+            let sent = self.push(token, content, &bearer, times);
+            async move { (index, sent.await) }
         });
         // Whoever hangs keeps one place and holds up no other.
-        let mut told: Vec<(usize, DeviceOutcome)> =
-            stream::iter(asked.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await;
-        told.sort_by_key(|(place, _)| *place);
-        told.into_iter().map(|(_, device)| device).collect()
+        let mut sent: Vec<(usize, DeviceOutcome)> =
+            stream::iter(asked.collect::<Vec<_>>()).buffer_unordered(MAX_CONCURRENT_REQUESTS).collect().await;
+        sent.sort_by_key(|(index, _)| *index);
+        sent.into_iter().map(|(_, device)| device).collect()
     }
 
-    async fn tell(
+    async fn push(
         &self,
         token: &str,
         content: &Content<'_>,
@@ -190,21 +190,21 @@ impl Fcm {
         times: Times,
     ) -> DeviceOutcome {
         match self.ask(&content.request(token, false), bearer, times).await {
-            Reply::Said(device) | Reply::Wrong(device) => device,
-            Reply::NotLetIn => refused("401", self.not_let_in()),
-            Reply::NotAllowed => refused("403", self.not_allowed()),
+            Reply::Final(device) | Reply::Invalid(device) => device,
+            Reply::Unauthenticated => refused("401", self.unauthenticated_error()),
+            Reply::Forbidden => refused("403", self.forbidden_error()),
         }
     }
 
     /// Asks once, and once more with another access token if this one is not accepted.
     async fn ask(&self, request: &[u8], bearer: &HeaderValue, times: Times) -> Reply {
         let reply = self.post(request, bearer, times).await;
-        if reply != Reply::NotLetIn {
+        if reply != Reply::Unauthenticated {
             return reply;
         }
         match self.access.bearer(Some(bearer), times.last_start).await {
             Ok(another) => self.post(request, &another, times).await,
-            Err(why) => Reply::Said(why.into()),
+            Err(why) => Reply::Final(why.into()),
         }
     }
 
@@ -212,7 +212,7 @@ impl Fcm {
         let now = Instant::now();
         if now >= times.last_start {
             let error = "the attempt's deadline was reached before this device's request".to_owned();
-            return Reply::Said(DeviceOutcome::Retry { after: None, error });
+            return Reply::Final(DeviceOutcome::Retry { after: None, error });
         }
         let request = self
             .http
@@ -223,18 +223,18 @@ impl Fcm {
             .body(request.to_vec());
         match request.send().await {
             Ok(response) => reply(response).await,
-            Err(error) => Reply::Said(no_response(&error)),
+            Err(error) => Reply::Final(no_response(&error)),
         }
     }
 
-    fn not_let_in(&self) -> String {
+    fn unauthenticated_error(&self) -> String {
         format!(
             "FCM does not accept the access tokens of {}: is the account still enabled?",
             self.account.client_email()
         )
     }
 
-    fn not_allowed(&self) -> String {
+    fn forbidden_error(&self) -> String {
         format!(
             "{} may not send for project {}: enable the Firebase Cloud Messaging API there, \
              and give the account the role Firebase Cloud Messaging API Admin",
@@ -269,33 +269,33 @@ fn no_response(error: &reqwest::Error) -> DeviceOutcome {
 /// | any other that is left | retry: who was told must not be told by another provider |
 fn answer<'a>(devices: impl Iterator<Item = (&'a str, DeviceOutcome)>) -> Answer {
     let mut done = Vec::new();
-    let mut left = Left::default();
+    let mut unfinished = Unfinished::default();
     for (token, device) in devices {
         match device {
             DeviceOutcome::Done(end) => done.push(AddressResult { address: token.to_owned(), end }),
             DeviceOutcome::Retry { after, error } => {
-                left.retried += 1;
-                left.note(after, error);
+                unfinished.retried += 1;
+                unfinished.record(after, error);
             }
             DeviceOutcome::Down { after, error, cause } => {
-                left.cause = left.cause.filter(|known| known.refuses_us).or(Some(cause));
-                left.note(after, error);
+                unfinished.cause = unfinished.cause.filter(|known| known.refuses_us).or(Some(cause));
+                unfinished.record(after, error);
             }
             DeviceOutcome::Unknown { error } => {
-                left.unknown += 1;
-                left.note(None, error);
+                unfinished.unknown += 1;
+                unfinished.record(None, error);
             }
         }
     }
-    let told = done.iter().find_map(|device| match &device.end {
+    let sent = done.iter().find_map(|device| match &device.end {
         AddressOutcome::Sent { external_id } => Some(external_id.clone()),
         AddressOutcome::Rejected { .. } | AddressOutcome::Dead { .. } => None,
     });
-    let all = done.len() + left.errors.len();
-    let cause = left.cause.take();
-    let outcome = match (told, left) {
-        (Some(external_id), left) if left.errors.is_empty() => Outcome::Sent { external_id },
-        (None, left) if left.errors.is_empty() => {
+    let all = done.len() + unfinished.errors.len();
+    let cause = unfinished.cause.take();
+    let outcome = match (sent, unfinished) {
+        (Some(external_id), unfinished) if unfinished.errors.is_empty() => Outcome::Sent { external_id },
+        (None, unfinished) if unfinished.errors.is_empty() => {
             let reasons = done.iter().filter_map(|device| match &device.end {
                 AddressOutcome::Rejected { error: reason } | AddressOutcome::Dead { reason } => {
                     Some(reason.as_str())
@@ -304,9 +304,9 @@ fn answer<'a>(devices: impl Iterator<Item = (&'a str, DeviceOutcome)>) -> Answer
             });
             Outcome::Rejected { error: summary(reasons, all) }
         }
-        (told, Left { errors, after, retried, unknown, .. }) => {
+        (sent, Unfinished { errors, after, retried, unknown, .. }) => {
             let error = summary(errors.iter().map(String::as_str), all);
-            match (unknown, retried, told) {
+            match (unknown, retried, sent) {
                 (0, 0, None) => Outcome::Down { after, error },
                 (0, _, _) => Outcome::Retry { after, error },
                 (_, _, _) => Outcome::Unknown { error },
@@ -318,7 +318,7 @@ fn answer<'a>(devices: impl Iterator<Item = (&'a str, DeviceOutcome)>) -> Answer
 
 /// The devices that are not done with.
 #[derive(Default)]
-struct Left {
+struct Unfinished {
     errors: Vec<String>,
     after: Option<Duration>,
     retried: usize,
@@ -327,8 +327,8 @@ struct Left {
     cause: Option<Cause>,
 }
 
-impl Left {
-    fn note(&mut self, after: Option<Duration>, error: String) {
+impl Unfinished {
+    fn record(&mut self, after: Option<Duration>, error: String) {
         self.after = self.after.max(after);
         self.errors.push(error);
     }

@@ -30,16 +30,16 @@ pub enum DeviceOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// The access token is not accepted.
-    NotLetIn,
+    Unauthenticated,
     /// It is, but for the account something is not allowed or not set up.
-    NotAllowed,
+    Forbidden,
     /// The request was looked at, and found wrong.
-    Wrong(DeviceOutcome),
-    Said(DeviceOutcome),
+    Invalid(DeviceOutcome),
+    Final(DeviceOutcome),
 }
 
 /// Google's advice where it does not say when: wait for a minute at least.
-const A_MINUTE: Duration = Duration::from_mins(1);
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 /// What an answer means.
 ///
@@ -62,7 +62,7 @@ pub async fn reply(response: Response) -> Reply {
     let after = http::retry_after(&response);
     let body = http::read(response).await;
     if (200..=299).contains(&status) {
-        return Reply::Said(accepted(status, body.as_deref()));
+        return Reply::Final(accepted(status, body.as_deref()));
     }
     let problem = body.as_deref().and_then(Problem::read);
     let code = problem.as_ref().and_then(Problem::code).unwrap_or_default();
@@ -73,47 +73,47 @@ pub async fn reply(response: Response) -> Reply {
         (403, "SENDER_ID_MISMATCH") => rejected(
             "the registration token belongs to another Firebase project than the service account (FCM: SENDER_ID_MISMATCH)",
         ),
-        (401, "THIRD_PARTY_AUTH_ERROR" | "APNS_AUTH_ERROR") => Reply::Said(DeviceOutcome::Retry {
+        (401, "THIRD_PARTY_AUTH_ERROR" | "APNS_AUTH_ERROR") => Reply::Final(DeviceOutcome::Retry {
             after,
             error: format!(
                 "the device's push service rejected FCM's credentials ({code}): \
                  check the APNs key or the web push certificate in the Firebase console"
             ),
         }),
-        (429, "QUOTA_EXCEEDED") => Reply::Said(DeviceOutcome::Retry {
-            after: after.or(Some(A_MINUTE)),
+        (429, "QUOTA_EXCEEDED") => Reply::Final(DeviceOutcome::Retry {
+            after: after.or(Some(DEFAULT_RETRY_AFTER)),
             error: "FCM's quota for the project or the device is exceeded (QUOTA_EXCEEDED)".to_owned(),
         }),
-        (429, _) => down(after.or(Some(A_MINUTE)), "429", "FCM rate limit exceeded (429)".to_owned()),
+        (429, _) => down(after.or(Some(DEFAULT_RETRY_AFTER)), "429", "FCM rate limit exceeded (429)".to_owned()),
         (503, code) if code == "UNAVAILABLE" || problem.as_ref().is_some_and(|p| p.is("UNAVAILABLE")) => {
             down(after, "503 UNAVAILABLE", "FCM is temporarily unavailable (UNAVAILABLE)".to_owned())
         }
-        (500..=599, _) => Reply::Said(DeviceOutcome::Unknown {
+        (500..=599, _) => Reply::Final(DeviceOutcome::Unknown {
             error: format!("FCM failed ({status}) and may have accepted the message"),
         }),
-        (401, _) => Reply::NotLetIn,
-        (403, _) => Reply::NotAllowed,
+        (401, _) => Reply::Unauthenticated,
+        (403, _) => Reply::Forbidden,
         (400, _) => match problem {
-            Some(problem) if problem.is("INVALID_ARGUMENT") => wrong(&problem),
-            Some(_) | None => stranger(status),
+            Some(problem) if problem.is("INVALID_ARGUMENT") => invalid(&problem),
+            Some(_) | None => unexpected_response(status),
         },
-        _ => stranger(status),
+        _ => unexpected_response(status),
     }
 }
 
 fn rejected(error: &str) -> Reply {
-    Reply::Said(DeviceOutcome::Done(AddressOutcome::Rejected { error: error.to_owned() }))
+    Reply::Final(DeviceOutcome::Done(AddressOutcome::Rejected { error: error.to_owned() }))
 }
 
 fn dead(reason: &str) -> Reply {
-    Reply::Said(DeviceOutcome::Done(AddressOutcome::Dead { reason: reason.to_owned() }))
+    Reply::Final(DeviceOutcome::Done(AddressOutcome::Dead { reason: reason.to_owned() }))
 }
 
 fn down(after: Option<Duration>, code: impl Into<Cow<'static, str>>, error: String) -> Reply {
-    Reply::Said(DeviceOutcome::Down { after, error, cause: Cause::new(code) })
+    Reply::Final(DeviceOutcome::Down { after, error, cause: Cause::new(code) })
 }
 
-fn stranger(status: u16) -> Reply {
+fn unexpected_response(status: u16) -> Reply {
     down(
         None,
         status.to_string(),
@@ -123,14 +123,14 @@ fn stranger(status: u16) -> Reply {
     )
 }
 
-fn wrong(problem: &Problem) -> Reply {
+fn invalid(problem: &Problem) -> Reply {
     let end = if problem.is_about_the_token() {
         AddressOutcome::Dead { reason: "not a registration token (FCM: INVALID_ARGUMENT)".to_owned() }
     } else {
         let field = problem.field().map(|field| format!(", field {field}")).unwrap_or_default();
         AddressOutcome::Rejected { error: format!("FCM rejected this message (INVALID_ARGUMENT{field})") }
     };
-    Reply::Wrong(DeviceOutcome::Done(end))
+    Reply::Invalid(DeviceOutcome::Done(end))
 }
 
 fn accepted(status: u16, body: Option<&[u8]>) -> DeviceOutcome {

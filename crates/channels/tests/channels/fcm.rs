@@ -15,7 +15,7 @@ use campanile_domain::send::{AddressOutcome, Outcome};
 use campanile_domain::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::support::fcm::{ACCOUNT, Asked, ISSUED, KEY_FILE, PROJECT, check, check_grant};
+use crate::support::fcm::{ACCOUNT, FcmRequest, ISSUED, KEY_FILE, PROJECT, check, check_grant};
 use crate::support::http::{Reply, Server};
 
 const TOKEN: &str = "fMEP0vJqS0:APA91bHqX-device_one";
@@ -392,7 +392,7 @@ async fn whatever_is_to_be_said_keeps_to_the_rules_of_fcm() {
 }
 
 /// The name of a token says what becomes of it.
-fn by_name(asked: &Asked) -> Reply {
+fn by_name(asked: &FcmRequest) -> Reply {
     match asked.token().trim_end_matches(|c: char| c.is_ascii_digit()) {
         "sent" => accepted(),
         "dead" => refused(404, "NOT_FOUND", Some("UNREGISTERED")),
@@ -407,8 +407,8 @@ fn by_name(asked: &Asked) -> Reply {
     }
 }
 
-async fn named() -> Server<Asked> {
-    Server::start_with(check, by_name as fn(&Asked) -> Reply).await
+async fn named() -> Server<FcmRequest> {
+    Server::start_with(check, by_name as fn(&FcmRequest) -> Reply).await
 }
 
 #[tokio::test]
@@ -527,7 +527,7 @@ async fn an_access_token_that_ended_is_not_used() {
 }
 
 /// Only the second access token is accepted.
-fn by_access_token(asked: &Asked) -> Reply {
+fn by_access_token(asked: &FcmRequest) -> Reply {
     match asked.access_token.as_str() {
         "ya29.1" => refused(401, "UNAUTHENTICATED", None),
         _ => accepted(),
@@ -537,7 +537,7 @@ fn by_access_token(asked: &Asked) -> Reply {
 #[tokio::test]
 async fn an_access_token_that_is_not_accepted_is_renewed_once_for_all() {
     let google = gives_out_tokens().await;
-    let server = Server::start_with(check, by_access_token as fn(&Asked) -> Reply).await;
+    let server = Server::start_with(check, by_access_token as fn(&FcmRequest) -> Reply).await;
     let fcm = Arc::new(fcm(&server.address, &google.address, PATIENT));
     let pushes: Vec<_> = (0..20)
         .map(|_| {
@@ -551,14 +551,14 @@ async fn an_access_token_that_is_not_accepted_is_renewed_once_for_all() {
     assert_eq!(google.requests().len(), 2, "a second was needed once");
 }
 
-fn nobody_is_let_in(_: &Asked) -> Reply {
+fn nobody_is_let_in(_: &FcmRequest) -> Reply {
     refused(401, "UNAUTHENTICATED", None)
 }
 
 #[tokio::test]
 async fn who_is_not_let_in_at_all_asks_twice_and_says_so() {
     let google = gives_out_tokens().await;
-    let server = Server::start_with(check, nobody_is_let_in as fn(&Asked) -> Reply).await;
+    let server = Server::start_with(check, nobody_is_let_in as fn(&FcmRequest) -> Reply).await;
     let answer = push(&fcm(&server.address, &google.address, PATIENT), TOKEN).await;
     assert_eq!(kinds(&answer), ("down", Vec::new()), "{answer:?}");
     assert_says(&answer, &["does not accept the access tokens", ACCOUNT]);

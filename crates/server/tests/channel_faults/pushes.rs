@@ -5,13 +5,13 @@ use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
-use crate::providers::fcm::Asked;
+use crate::providers::fcm::FcmRequest;
 use crate::providers::google::{Google, error, told};
 use crate::providers::http::Reply;
 use crate::support::{Backend, Home, Server, reservation, staff};
 
 /// A device that is busy is told at the third time.
-fn by_token(asked: &Asked) -> Reply {
+fn by_token(asked: &FcmRequest) -> Reply {
     static ASKED: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
     let mut all = ASKED.lock().unwrap();
     let times = all.entry(asked.token().to_owned()).or_default();

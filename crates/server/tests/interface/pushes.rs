@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::command::Ran;
 use crate::fresh::{Answer, Fresh};
-use crate::providers::fcm::{Asked, PROJECT};
+use crate::providers::fcm::{FcmRequest, PROJECT};
 use crate::providers::google::{Google, error, told};
 use crate::providers::http::Reply;
 use crate::support::home::campanile;
 use crate::support::{Backend, Home, reservation, staff};
 
 /// `gone` is unregistered; `busy` is told at the second time, and by then `leaving` is gone, too.
-fn by_token(asked: &Asked) -> Reply {
+fn by_token(asked: &FcmRequest) -> Reply {
     static BUSY: AtomicUsize = AtomicUsize::new(0);
     static LEAVING: AtomicUsize = AtomicUsize::new(0);
     match asked.token() {
@@ -101,7 +101,7 @@ async fn who_was_told_on_one_device_was_told_although_the_other_turns_out_to_be_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_that_may_not_send_is_named_at_the_first_refusal() {
-    fn forbidden(_: &Asked) -> Reply {
+    fn forbidden(_: &FcmRequest) -> Reply {
         error(403, "PERMISSION_DENIED", "")
     }
     let google = Google::start(forbidden).await;
@@ -146,7 +146,7 @@ async fn a_push_leads_where_its_template_says_and_lives_as_long_as_configured() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_is_let_in_and_pushes_to_nobody() {
-    fn nobody(asked: &Asked) -> Reply {
+    fn nobody(asked: &FcmRequest) -> Reply {
         assert!(asked.validate_only, "nothing is sent");
         let violation = json!({"@type": "type.googleapis.com/google.rpc.BadRequest",
             "fieldViolations": [{"field": "message.token", "description": "no"}]});

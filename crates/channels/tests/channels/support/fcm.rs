@@ -20,19 +20,19 @@ pub const ISSUED: &str = "ya29.";
 
 /// A request that FCM takes.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct FcmRequest {
     pub access_token: String,
     pub validate_only: bool,
     pub message: Value,
 }
 
-impl Asked {
+impl FcmRequest {
     pub fn token(&self) -> &str {
         self.message["token"].as_str().unwrap()
     }
 }
 
-pub fn check(request: &Request) -> Result<Option<Asked>, String> {
+pub fn check(request: &Request) -> Result<Option<FcmRequest>, String> {
     let line = &request.line;
     if *line != format!("POST /v1/projects/{PROJECT}/messages:send HTTP/1.1") {
         return Err(format!("{line}: not messages:send"));
@@ -50,7 +50,7 @@ pub fn check(request: &Request) -> Result<Option<Asked>, String> {
     let validate_only = body.get("validate_only").is_some_and(|value| *value == Value::Bool(true));
     let message = body.get("message").ok_or("there is no message")?;
     check_message(message)?;
-    Ok(Some(Asked { access_token, validate_only, message: message.clone() }))
+    Ok(Some(FcmRequest { access_token, validate_only, message: message.clone() }))
 }
 
 /// By FCM's reference of `Message`; what Campanile does not use is unknown here.

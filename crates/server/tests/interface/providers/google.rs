@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::fcm::{self, Asked, KEY_FILE, PROJECT};
+use super::fcm::{self, FcmRequest, KEY_FILE, PROJECT};
 use super::http::{Reply, Server};
 
-pub fn told(asked: &Asked) -> Reply {
+pub fn told(asked: &FcmRequest) -> Reply {
     Reply::json(200, &json!({"name": format!("projects/{PROJECT}/messages/{}", asked.token())}).to_string())
 }
 
@@ -22,13 +22,13 @@ fn grant(_: &Value) -> Reply {
 }
 
 pub struct Google {
-    fcm: Server<Asked>,
+    fcm: Server<FcmRequest>,
     pub tokens: Server<Value>,
     folder: tempfile::TempDir,
 }
 
 impl Google {
-    pub async fn start(reply: fn(&Asked) -> Reply) -> Self {
+    pub async fn start(reply: fn(&FcmRequest) -> Reply) -> Self {
         let fcm = Server::start_with(fcm::check, reply).await;
         let tokens = Server::start_with(fcm::check_grant, grant as fn(&Value) -> Reply).await;
         let folder = tempfile::tempdir().unwrap();
