@@ -18,31 +18,31 @@ impl Budget {
     }
 
     /// Until then one may wait for a turn, whoever it is that has it.
-    pub fn turn(self) -> Instant {
+    pub fn permit_deadline(self) -> Instant {
         self.until - self.quarter * 2
     }
 
     /// Until then a connection that is begun now must be open and logged in: who waits for longer leaves no time for the next server.
-    pub fn opening(self) -> Instant {
-        (Instant::now() + self.quarter).min(self.envelope())
+    pub fn open_deadline(self) -> Instant {
+        (Instant::now() + self.quarter).min(self.envelope_deadline())
     }
 
     /// Until then the server must have agreed to take the letter.
-    pub fn envelope(self) -> Instant {
+    pub fn envelope_deadline(self) -> Instant {
         self.until - self.quarter
     }
 
     pub fn has_time_for_another(self) -> bool {
-        Instant::now() < self.envelope()
+        Instant::now() < self.envelope_deadline()
     }
 
     /// Until then the letter must be out.
-    pub fn letter(self) -> Instant {
+    pub fn content_deadline(self) -> Instant {
         self.until
     }
 
     /// Until then a letter that is out now must be answered.
-    pub fn answer(self) -> Instant {
+    pub fn answer_deadline(self) -> Instant {
         Instant::now() + self.answer_timeout
     }
 }

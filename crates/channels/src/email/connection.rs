@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::email::budget::Budget;
 use crate::email::extensions::Offers;
-use crate::email::message::stuffed;
+use crate::email::message::dot_stuffed;
 use crate::email::pool::{Announcement, Waiting};
 use crate::email::reply::{NoReply, Reply};
 use crate::email::server::{Credentials, Security, Server};
@@ -36,7 +36,7 @@ pub enum Step {
     To,
     Data,
     /// The letter is out: whatever happens now, the server may have it.
-    Letter,
+    EndOfData,
 }
 
 #[derive(Debug)]
@@ -243,7 +243,7 @@ impl Connection {
     pub async fn deliver(
         &mut self,
         envelope: Envelope<'_>,
-        letter: &[u8],
+        email: &[u8],
         budget: Budget,
         lease: &dyn SendLease,
         next_in_line: impl FnOnce(&Self) -> Option<Waiting>,
@@ -252,13 +252,13 @@ impl Connection {
         // Whoever gives up on the way leaves nobody knows what behind.
         let before = std::mem::replace(&mut self.state, State::Lost);
         let (mut next, mut announces) = (None, false);
-        let agreed = self.envelope(envelope, letter.len(), before, budget.envelope()).await;
+        let agreed = self.envelope(envelope, email.len(), before, budget.envelope_deadline()).await;
         let delivery = if let Err(refused) = agreed {
             refused
         } else {
             next = next_in_line(self);
             announces = next.is_some();
-            self.transfer(envelope.from, letter, &mut next, budget, lease).await
+            self.transfer(envelope.from, email, &mut next, budget, lease).await
         };
         self.state = match &delivery {
             Delivery::Accepted(_) if next.is_some() => State::Announced,
@@ -274,12 +274,12 @@ impl Connection {
     async fn transfer(
         &mut self,
         from: &Mailbox,
-        letter: &[u8],
+        email: &[u8],
         next: &mut Option<Waiting>,
         budget: Budget,
         lease: &dyn SendLease,
     ) -> Delivery {
-        let mut bytes = stuffed(letter);
+        let mut bytes = dot_stuffed(email);
         let end = bytes.len();
         if let Some(Announcement { to, bytes: size }) =
             next.as_ref().and_then(|next| next.announcement.as_ref())
@@ -288,23 +288,23 @@ impl Connection {
             bytes.extend(commands.iter().flat_map(|(_, command)| command.bytes()));
         }
         let mut written = 0;
-        if let Err(why) = self.write(&bytes, &mut written, budget.letter()).await {
+        if let Err(why) = self.write(&bytes, &mut written, budget.content_deadline()).await {
             // What was to leave last did not leave: an announcement, or the end of the letter. Who does not want the rest may have said why.
             let is_out = written >= end && bytes.len() > end;
             return match self.heard() {
                 Some(reply) if reply.code >= 400 => Delivery::Refused { at: Step::Data, reply, ends: true },
-                _ => Delivery::Broken { at: if is_out { Step::Letter } else { Step::Data }, why },
+                _ => Delivery::Broken { at: if is_out { Step::EndOfData } else { Step::Data }, why },
             };
         }
         let reply = tokio::select! {
             biased;
-            reply = self.answer(next, budget.answer()) => reply,
+            reply = self.answer(next, budget.answer_deadline()) => reply,
             () = lease.await_answer() => Err("had not answered before shutdown".to_owned()),
         };
         match reply {
-            Err(why) => Delivery::Broken { at: Step::Letter, why },
+            Err(why) => Delivery::Broken { at: Step::EndOfData, why },
             Ok(reply) if reply.is_yes() => Delivery::Accepted(reply),
-            Ok(reply) => Delivery::Refused { at: Step::Letter, ends: reply.code == 421, reply },
+            Ok(reply) => Delivery::Refused { at: Step::EndOfData, ends: reply.code == 421, reply },
         }
     }
 
@@ -467,8 +467,8 @@ mod tests {
     async fn a_letter_whose_end_was_written_is_out_although_the_announcement_behind_it_was_not() {
         let mailbox: Mailbox = "a@example.com".parse().unwrap();
         let announcement = Announcement { to: mailbox.clone(), bytes: 7 };
-        let end = stuffed(b"letter").len();
-        for (taken, step) in [(end - 1, Step::Data), (end, Step::Letter), (end + 1, Step::Letter)] {
+        let end = dot_stuffed(b"letter").len();
+        for (taken, step) in [(end - 1, Step::Data), (end, Step::EndOfData), (end + 1, Step::EndOfData)] {
             let (here, there) = duplex(taken);
             let mut connection = Connection::over(here);
             let mut next = Some(Waiting::in_no_line(announcement.clone()));

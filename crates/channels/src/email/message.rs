@@ -34,9 +34,9 @@ pub struct Head {
     pub extra: Vec<ExtraHeader>,
 }
 
-pub fn write(message: &Message<'_>, to: &Mailbox, head: &Head) -> Vec<u8> {
+pub fn build(message: &Message<'_>, to: &Mailbox, head: &Head) -> Vec<u8> {
     let Head { from, reply_to, extra } = head;
-    let mut letter = MessageBuilder::new()
+    let mut email = MessageBuilder::new()
         .header("From", address(from.name.as_deref(), &from.mailbox))
         .header("To", address(message.name, to))
         .header("Subject", text(one_line(message.title, MAX_SUBJECT_CHARS)))
@@ -45,16 +45,16 @@ pub fn write(message: &Message<'_>, to: &Mailbox, head: &Head) -> Vec<u8> {
         // Nobody's absence assistant shall answer it.
         .header("Auto-Submitted", Raw::new("auto-generated"));
     if let Some(reply_to) = reply_to {
-        letter = letter.header("Reply-To", address(reply_to.name.as_deref(), &reply_to.mailbox));
+        email = email.header("Reply-To", address(reply_to.name.as_deref(), &reply_to.mailbox));
     }
     for header in extra {
         // An identifier or a URL in it must stay as it is, however long.
         let value = header.value();
         let value = if value.is_ascii() { Raw::new(value).into() } else { text(value.into()) };
-        letter = letter.header(header.name(), value);
+        email = email.header(header.name(), value);
     }
     let mut bytes = Vec::new();
-    letter.body(parts(message)).serialize(&mut bytes);
+    email.body(parts(message)).serialize(&mut bytes);
     bytes
 }
 
@@ -104,9 +104,9 @@ fn encoded_words(text: &str) -> String {
     let mut words = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
-        let (word, behind) = rest.split_at(rest.floor_char_boundary(MAX_WORD_BYTES));
+        let (word, tail) = rest.split_at(rest.floor_char_boundary(MAX_WORD_BYTES));
         words.push(format!("=?utf-8?B?{}?=", BASE64_STANDARD.encode(word)));
-        rest = behind;
+        rest = tail;
     }
     words.join(" ")
 }
@@ -148,9 +148,9 @@ fn lines(text: &str) -> String {
 }
 
 /// With a dot before each line that begins with one, and the end.
-pub fn stuffed(letter: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(letter.len() + letter.len() / 64 + 8);
-    let mut rest = letter;
+pub fn dot_stuffed(email: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(email.len() + email.len() / 64 + 8);
+    let mut rest = email;
     if rest.first() == Some(&b'.') {
         out.push(b'.');
     }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn no_line_of_a_letter_is_its_end() {
-        let text = |letter: &str| String::from_utf8(stuffed(letter.as_bytes())).unwrap();
+        let text = |email: &str| String::from_utf8(dot_stuffed(email.as_bytes())).unwrap();
         assert_eq!(text("a\r\n"), "a\r\n.\r\n");
         assert_eq!(text("a"), "a\r\n.\r\n");
         assert_eq!(text("."), "..\r\n.\r\n");
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    fn letter(message: &Message<'_>) -> String {
+    fn email(message: &Message<'_>) -> String {
         let from: Correspondent = "Campanile <noreply@example.org>".parse().unwrap();
         let to = message.address.parse().unwrap();
         let extra = vec![
@@ -209,20 +209,20 @@ mod tests {
             ExtraHeader::parse("X-Sala", "Perché no").unwrap(),
         ];
         let head = Head { reply_to: Some(from.clone()), from, extra };
-        String::from_utf8(write(message, &to, &head)).unwrap()
+        String::from_utf8(build(message, &to, &head)).unwrap()
     }
 
     /// The headers, each in one line.
-    fn headers(letter: &str) -> Vec<String> {
-        let (head, _) = letter.split_once("\r\n\r\n").unwrap();
+    fn headers(email: &str) -> Vec<String> {
+        let (head, _) = email.split_once("\r\n\r\n").unwrap();
         head.replace("\r\n ", " ").replace("\r\n\t", " ").split("\r\n").map(str::to_owned).collect()
     }
 
     #[test]
     fn a_letter_is_the_same_at_every_attempt() {
         let message = message("Anna", "Ciao", "Testo");
-        let first = letter(&message);
-        assert_eq!(first, letter(&message));
+        let first = email(&message);
+        assert_eq!(first, email(&message));
         assert!(first.contains("\r\n--=_019a1e2c-3d4f-7000-8000-000000000001--\r\n"), "{first}");
         let headers = headers(&first);
         let stable = |name: &str| headers.iter().find(|header| header.starts_with(name)).unwrap().clone();
@@ -237,17 +237,17 @@ mod tests {
     #[test]
     fn everything_is_seven_bit_and_no_line_is_too_long() {
         let long = "parola è ".repeat(5_000);
-        let letter = letter(&message("Zoë 🍕", &"Prenotação 🎉 ".repeat(40), &long));
-        assert!(letter.is_ascii());
-        assert!(letter.split("\r\n").all(|line| line.len() <= 78), "{letter}");
-        assert!(!letter.replace("\r\n", "").contains(['\r', '\n']), "a bare line break");
+        let email = email(&message("Zoë 🍕", &"Prenotação 🎉 ".repeat(40), &long));
+        assert!(email.is_ascii());
+        assert!(email.split("\r\n").all(|line| line.len() <= 78), "{email}");
+        assert!(!email.replace("\r\n", "").contains(['\r', '\n']), "a bare line break");
     }
 
     #[test]
     fn nothing_of_a_name_or_a_title_becomes_a_header() {
         let evil = "x\r\nBcc: eve@example.com\r\n\r\n<script>";
-        let letter = letter(&message(evil, evil, "text"));
-        let headers = headers(&letter);
+        let email = email(&message(evil, evil, "text"));
+        let headers = headers(&email);
         assert!(!headers.iter().any(|header| header.starts_with("Bcc")), "{headers:?}");
         assert!(headers.contains(&"Subject: x Bcc: eve@example.com <script>".to_owned()), "{headers:?}");
         assert_eq!(headers.iter().filter(|header| header.starts_with("To:")).count(), 1);
@@ -256,8 +256,8 @@ mod tests {
     #[test]
     fn what_looks_like_an_encoded_word_is_itself_encoded() {
         let evil = "=?utf-8?B?RnJlZSBtb25leQ==?= and =?broken";
-        let letter = letter(&message(evil, evil, "text"));
-        let headers = headers(&letter);
+        let email = email(&message(evil, evil, "text"));
+        let headers = headers(&email);
         let expected = format!("=?utf-8?B?{}?=", BASE64_STANDARD.encode(evil));
         assert!(headers.contains(&format!("Subject: {expected}")), "{headers:?}");
         assert!(headers.contains(&format!("To: {expected} <anna@example.com>")), "{headers:?}");
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn further_headers_are_in_every_letter() {
-        let headers = headers(&letter(&message("Anna", "Ciao", "Testo")));
+        let headers = headers(&email(&message("Anna", "Ciao", "Testo")));
         assert!(headers.contains(&"List-Id: <news.example.org>".to_owned()), "{headers:?}");
         assert!(headers.iter().any(|header| header.starts_with("X-Sala: =?utf-8?")), "{headers:?}");
     }
@@ -278,14 +278,14 @@ mod tests {
         assert_eq!(lines("a\n\r\n\r\r\nb\n"), "a\r\n\r\n\r\n\r\nb\r\n");
         assert_eq!(lines("è\tb\u{1b}[1m\u{85}\u{7f}"), "è\tb[1m");
         let evil = "a\r.\rMAIL FROM:<eve@example.com>\0";
-        let letter = letter(&Message { html: Some(evil), ..message("Anna", "Ciao", evil) });
-        assert!(!letter.replace("\r\n", "").contains(|c: char| c.is_control() && c != '\t'), "{letter:?}");
+        let email = email(&Message { html: Some(evil), ..message("Anna", "Ciao", evil) });
+        assert!(!email.replace("\r\n", "").contains(|c: char| c.is_control() && c != '\t'), "{email:?}");
     }
 
     #[test]
     fn a_subject_of_100_kilobytes_is_cut() {
-        let letter = letter(&message("Anna", &"a".repeat(100_000), "text"));
-        let subject = headers(&letter).into_iter().find(|header| header.starts_with("Subject:")).unwrap();
+        let email = email(&message("Anna", &"a".repeat(100_000), "text"));
+        let subject = headers(&email).into_iter().find(|header| header.starts_with("Subject:")).unwrap();
         assert!(subject.len() < 1_000, "{}", subject.len());
     }
 }

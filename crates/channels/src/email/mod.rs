@@ -110,26 +110,26 @@ impl Smtp {
             Ok(to) => to,
             Err(error) => return rejected(format!("the e-mail address can't be used: {error}")),
         };
-        let _turn = match self.domains.turn(to.domain(), budget.turn()).await {
+        let _turn = match self.domains.turn(to.domain(), budget.permit_deadline()).await {
             Ok(turn) => turn,
             Err(after) => return Outcome::NotAttempted { after }.into(),
         };
         // Only now: many more may be let go than are sent.
-        let letter = message::write(message, &to, &self.head);
-        let announcement = Announcement { to: to.clone(), bytes: letter.len() };
+        let email = message::write(message, &to, &self.head);
+        let announcement = Announcement { to: to.clone(), bytes: email.len() };
         let mut lent = match self.pool.lend(Some(announcement), budget).await {
             Ok(lent) => lent,
             Err(not_lent) => return self.not_lent(not_lent),
         };
         loop {
-            if let Some(why) = lent.connection.offers().refuse(&to, letter.len()) {
+            if let Some(why) = lent.connection.offers().refuse(&to, email.len()) {
                 self.pool.give_back(lent, None);
                 return rejected(why);
             }
             let envelope = Envelope { from: &self.envelope_from, to: &to };
             let next_in_line = |connection: &Connection| self.pool.next_in_line(connection);
             let (delivery, next) =
-                lent.connection.deliver(envelope, &letter, budget, lease, next_in_line).await;
+                lent.connection.deliver(envelope, &email, budget, lease, next_in_line).await;
             // A server may hang up on who was silent for long. It has nothing yet, so a new connection may try.
             let hung_up = lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data);
             if hung_up && budget.has_time_for_another() {

@@ -102,7 +102,7 @@ impl Pool {
         loop {
             let turn = match self.counter.turn_or_line(announcement.as_ref()) {
                 Ok(turn) => return Ok(Handed { turn, connection: None }),
-                Err(in_line) => timeout_at(budget.turn(), in_line).await,
+                Err(in_line) => timeout_at(budget.permit_deadline(), in_line).await,
             };
             match turn {
                 Ok(Ok(handed)) => return Ok(handed),
@@ -119,7 +119,7 @@ impl Pool {
     }
 
     async fn open(&self, turn: Turn, budget: Budget) -> Result<Lent, NotLent> {
-        let connection = Connection::open(&self.server, budget.opening()).await.map_err(NotLent::Down)?;
+        let connection = Connection::open(&self.server, budget.open_deadline()).await.map_err(NotLent::Down)?;
         Ok(Lent { connection, is_used: false, turn })
     }
 

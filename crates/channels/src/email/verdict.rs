@@ -65,7 +65,7 @@ const MAX_EXTERNAL_ID_CHARS: usize = 120;
 pub fn answer(delivery: Delivery, address: &str) -> Answer {
     match delivery {
         Delivery::Accepted(reply) => Outcome::Sent { external_id: external_id(&reply) }.into(),
-        Delivery::Broken { at: Step::Letter, why } => {
+        Delivery::Broken { at: Step::EndOfData, why } => {
             let error = format!("the mail server {why}, after it had received the whole message");
             Answer::from(Outcome::Unanswered { error }).with_cause(Cause::new("no answer"))
         }
@@ -81,7 +81,7 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
     let subject = match at {
         Step::From => "the sender",
         Step::To => "the recipient",
-        Step::Data | Step::Letter => "the message",
+        Step::Data | Step::EndOfData => "the message",
     };
     let error = format!("the mail server rejected {subject}: {}", reply.words());
     let cause = Cause::new(reply.numbers());
@@ -105,7 +105,7 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
             return Answer { done, ..Outcome::Rejected { error }.into() };
         }
         (500..=599, _) => Outcome::Rejected { error },
-        _ if at == Step::Letter => Outcome::Unanswered { error },
+        _ if at == Step::EndOfData => Outcome::Unanswered { error },
         _ => Outcome::Down { after: None, error },
     };
     Answer::from(outcome).with_cause(cause)
@@ -200,10 +200,10 @@ mod tests {
             (Step::To, "354 go on", "down"),
             (Step::Data, "451 4.3.0 try later", "down"),
             (Step::Data, "554 no valid recipients", "rejected"),
-            (Step::Letter, "451 4.7.1 later", "deferred"),
-            (Step::Letter, "554 5.7.1 spam", "rejected"),
-            (Step::Letter, "550 5.1.1 no", "rejected"),
-            (Step::Letter, "354 what?", "unanswered"),
+            (Step::EndOfData, "451 4.7.1 later", "deferred"),
+            (Step::EndOfData, "554 5.7.1 spam", "rejected"),
+            (Step::EndOfData, "550 5.1.1 no", "rejected"),
+            (Step::EndOfData, "354 what?", "unanswered"),
         ];
         for (at, text, expected) in cases {
             let answer =
@@ -218,7 +218,7 @@ mod tests {
         for at in [Step::From, Step::To, Step::Data] {
             assert_eq!(kind(&answer(Delivery::Broken { at, why: "hung up".to_owned() }, "")), "down");
         }
-        let late = Delivery::Broken { at: Step::Letter, why: "hung up".to_owned() };
+        let late = Delivery::Broken { at: Step::EndOfData, why: "hung up".to_owned() };
         assert_eq!(kind(&answer(late, "")), "unanswered");
     }
 

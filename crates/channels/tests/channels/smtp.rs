@@ -75,7 +75,7 @@ async fn outcome_of(offers: &'static [&'static str], verb: &'static str, act: Ac
     // The connection goes on, or another takes its place: the next one arrives.
     let next = mail(&smtp, "next@example.com").await;
     assert_eq!(next.outcome, Outcome::Sent { external_id: Some("Q1".to_owned()) }, "after {verb}");
-    let to: Vec<_> = server.letters().into_iter().flat_map(|letter| letter.to).collect();
+    let to: Vec<_> = server.emails().into_iter().flat_map(|email| email.to).collect();
     let sent = matches!(answer.outcome, Outcome::Sent { .. });
     let expected: &[&str] =
         if sent { &["anna@example.com", "next@example.com"] } else { &["next@example.com"] };
@@ -103,12 +103,12 @@ async fn a_letter_arrives_as_it_was_written_with_and_without_pipelining() {
         let server = Smtpd::start(offers, vec![]).await;
         let answer = mail(&smtp(server.port), "anna@example.com").await;
         assert_eq!(answer.outcome, Outcome::Sent { external_id: Some("Q1".to_owned()) });
-        let [letter] = &server.letters()[..] else { panic!("one letter") };
+        let [email] = &server.emails()[..] else { panic!("one letter") };
         assert_eq!(
-            (letter.from.as_str(), &letter.to[..]),
+            (email.from.as_str(), &email.to[..]),
             ("noreply@example.org", &["anna@example.com".to_owned()][..])
         );
-        assert!(letter.text.contains("\r\n.\r\n"), "a line with a dot is no end: {}", letter.text);
+        assert!(email.text.contains("\r\n.\r\n"), "a line with a dot is no end: {}", email.text);
     }
 }
 
@@ -119,8 +119,8 @@ async fn a_text_with_lone_line_breaks_and_controls_is_one_letter() {
     let evil = "a\r.\rb\0\n.\nMAIL FROM:<eve@example.com>\r\n.\r\n";
     let message = Message { html: Some(evil), ..message("anna@example.com", "Ciao", evil) };
     assert_eq!(kind(&smtp(server.port).send(&message).await.outcome), "sent");
-    let [letter] = &server.letters()[..] else { panic!("one letter") };
-    assert_eq!(letter.text.matches("\r\na\r\n.\r\nb\r\n.\r\nMAIL").count(), 2, "{}", letter.text);
+    let [email] = &server.emails()[..] else { panic!("one letter") };
+    assert_eq!(email.text.matches("\r\na\r\n.\r\nb\r\n.\r\nMAIL").count(), 2, "{}", email.text);
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn a_server_that_accepts_a_recipient_without_a_sender_gets_no_letter_of_no
     let acts = vec![("MAIL", Act::Say("451 4.7.1 later")), ("RCPT", Act::Say("250 2.1.5 Ok"))];
     let server = Smtpd::start(PIPELINING, acts).await;
     assert_eq!(kind(&mail(&smtp(server.port), "anna@example.com").await.outcome), "retry");
-    assert_eq!(server.letters(), []);
+    assert_eq!(server.emails(), []);
 }
 
 #[tokio::test]
@@ -215,7 +215,7 @@ async fn a_server_that_closes_in_the_middle_of_a_letter_does_not_have_it() {
         let answer = smtp(server.port).send(&message("anna@example.com", "Ciao", &body)).await;
         assert_eq!(kind(&answer.outcome), expected, "{last_words}: {answer:?}");
         assert!(answer.outcome.error().unwrap().contains(last_words), "{answer:?}");
-        assert_eq!(server.letters(), []);
+        assert_eq!(server.emails(), []);
     }
 }
 
@@ -239,7 +239,7 @@ async fn a_connection_on_which_a_word_too_many_was_said_is_not_used_again() {
     for _ in 0..2 {
         assert_eq!(kind(&mail(&smtp, "a@example.com").await.outcome), "sent");
     }
-    assert_eq!((server.connections(), server.letters().len()), (2, 2));
+    assert_eq!((server.connections(), server.emails().len()), (2, 2));
 }
 
 #[tokio::test]
@@ -247,7 +247,7 @@ async fn a_letter_that_was_kept_without_a_word_is_a_doubt_and_not_sent_twice_by_
     let server = Smtpd::start(PIPELINING, vec![(".", Act::KeepAndHang)]).await;
     let impatient = SmtpConfig { answer_timeout: Duration::from_millis(400), ..config(server.port) };
     let answer = mail(&Smtp::new(impatient, None).unwrap(), "anna@example.com").await;
-    assert_eq!((kind(&answer.outcome), server.letters().len()), ("unanswered", 1));
+    assert_eq!((kind(&answer.outcome), server.emails().len()), ("unanswered", 1));
 }
 
 #[tokio::test]
@@ -261,7 +261,7 @@ async fn an_answer_that_comes_after_the_deadline_is_awaited() {
     let chain = Chain::of(Arc::new(Smtp::new(short, None).unwrap()));
     assert!(chain.deadline() < Duration::from_secs(2), "only the deadline has to fit into the lease");
     let asked = chain.send(&message("a@example.com", "Ciao", "Testo"), || Duration::from_secs(5)).await;
-    assert_eq!((kind(&asked.answer.outcome), server.letters().len()), ("sent", 1));
+    assert_eq!((kind(&asked.answer.outcome), server.emails().len()), ("sent", 1));
 }
 
 /// All connections to the first server wait for an answer.
@@ -279,20 +279,20 @@ async fn a_server_that_answers_slowly_leaves_the_others_to_the_next() {
         Link::new(Arc::new(Smtp::new(config, None).unwrap()), None)
     };
     let chain = Chain::new(vec![link(slow.port), link(next.port)]);
-    let letter = message("a@example.com", "Ciao", "Testo");
-    let first = chain.send(&letter, || Duration::from_mins(1));
+    let email = message("a@example.com", "Ciao", "Testo");
+    let first = chain.send(&email, || Duration::from_mins(1));
     let others = async {
         while !slow.commands().contains(&"DATA".to_owned()) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        futures_util::future::join_all((0..3).map(|_| chain.send(&letter, || Duration::from_mins(1)))).await
+        futures_util::future::join_all((0..3).map(|_| chain.send(&email, || Duration::from_mins(1)))).await
     };
     let (first, others) = tokio::join!(first, others);
     assert_eq!((kind(&first.answer.outcome), first.provider), ("sent", "smtp"));
     for other in others {
         assert_eq!((kind(&other.answer.outcome), other.provider), ("sent", "smtp-2"));
     }
-    assert_eq!((slow.letters().len(), next.letters().len()), (1, 3));
+    assert_eq!((slow.emails().len(), next.emails().len()), (1, 3));
 }
 
 #[tokio::test]
@@ -303,7 +303,7 @@ async fn a_server_that_hung_up_on_a_silent_connection_gets_a_new_one_and_the_let
         let smtp = smtp(server.port);
         assert_eq!(kind(&mail(&smtp, "a@example.com").await.outcome), "sent");
         assert_eq!(kind(&mail(&smtp, "b@example.com").await.outcome), "sent", "on a new connection");
-        assert_eq!((server.connections(), server.letters().len()), (2, 2));
+        assert_eq!((server.connections(), server.emails().len()), (2, 2));
     }
 }
 
@@ -396,7 +396,7 @@ async fn waiting_for_each_other_makes_no_doubt() {
     let count = |what: &str| answers.iter().filter(|answer| kind(&answer.outcome) == what).count();
     assert_eq!(count("sent") + count("not attempted"), 30, "{answers:?}");
     assert!(count("not attempted") > 0, "some waited in vain");
-    assert_eq!(server.letters().len(), count("sent"));
+    assert_eq!(server.emails().len(), count("sent"));
 }
 
 /// The first server lets nobody in, or says nothing to who is in.
@@ -417,7 +417,7 @@ async fn a_server_that_is_silent_from_the_start_leaves_time_for_the_next_in_the_
         let message = message("anna@example.com", "Ciao", "Testo");
         let asked = chain.send(&message, || lease.saturating_sub(begun.elapsed())).await;
         assert_eq!((kind(&asked.answer.outcome), asked.provider), ("sent", "smtp-2"), "{asked:?}");
-        assert_eq!(second.letters().len(), 1);
+        assert_eq!(second.emails().len(), 1);
     }
 }
 
@@ -545,7 +545,7 @@ async fn who_requires_encryption_sends_nothing_without_it() {
     let answer = mail(&Smtp::new(required, None).unwrap(), "a@example.com").await;
     let Outcome::Down { error, .. } = answer.outcome else { panic!("{answer:?}") };
     assert!(error.contains("STARTTLS"), "{error}");
-    assert_eq!(server.letters().len(), 0);
+    assert_eq!(server.emails().len(), 0);
 }
 
 #[tokio::test]

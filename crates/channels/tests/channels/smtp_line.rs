@@ -22,7 +22,7 @@ async fn in_line<const N: usize>(
 }
 
 fn recipients(server: &Smtpd) -> Vec<String> {
-    server.letters().into_iter().flat_map(|letter| letter.to).collect()
+    server.emails().into_iter().flat_map(|email| email.to).collect()
 }
 
 const THREE: [&str; 3] = ["a@example.com", "b@example.com", "c@example.com"];
@@ -32,7 +32,7 @@ async fn who_is_next_in_line_is_announced_with_the_letter_before() {
     let many: [&str; 12] = std::array::from_fn(|_| "a@example.com");
     let (server, kinds) = in_line(vec![], |config| config, many).await;
     assert_eq!(kinds, ["sent"; 12]);
-    assert_eq!((server.letters().len(), server.connections()), (12, 1));
+    assert_eq!((server.emails().len(), server.connections()), (12, 1));
     assert!(
         server.reads() <= 1 + 1 + 12,
         "the greeting, the first envelope, and one for each letter: {}",
@@ -85,7 +85,7 @@ async fn who_was_announced_does_not_wait_for_a_letter_that_is_not_answered() {
     of_two.sort_unstable();
     assert_eq!((of_two, kind(&c.outcome)), (["sent", "unanswered"], "sent"));
     assert!(Duration::from_millis(900) < took && took < Duration::from_secs(3), "{took:?}");
-    assert_eq!(server.letters().len(), 2);
+    assert_eq!(server.emails().len(), 2);
 }
 
 #[tokio::test]

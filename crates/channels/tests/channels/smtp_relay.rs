@@ -97,8 +97,8 @@ async fn what_looks_like_an_encoded_word_is_read_as_it_was_written() {
     for text in [evil, &evil.replace('ë', "e"), "=?", &evil.replace('ë', "e").repeat(4)] {
         let from = format!("{text} <noreply@example.org>").parse().unwrap();
         let smtp = Smtp::new(SmtpConfig { from, reply_to: None, ..config(python.port) }, None).unwrap();
-        let letter = Message { name: Some(text), ..message("anna@example.com", text, "b") };
-        assert_eq!(kind(&smtp.send(&letter).await.outcome), "sent");
+        let email = Message { name: Some(text), ..message("anna@example.com", text, "b") };
+        assert_eq!(kind(&smtp.send(&email).await.outcome), "sent");
         let read = python.message();
         let shown = |header: &str| read["headers"][header].as_str().unwrap().to_owned();
         assert_eq!(shown("Subject"), text);
@@ -125,8 +125,8 @@ async fn the_next_server_is_asked_when_one_refuses_us() {
         let first = Smtpd::start(PIPELINING, vec![(verb, Act::Say(said))]).await;
         let second = Smtpd::start(PIPELINING, vec![]).await;
         let (chain, log) = (relays(&first, &second), Log::listen());
-        let letter = message("anna@example.com", "Ciao", "Testo");
-        let asked = chain.send(&letter, || Duration::from_mins(1)).await;
+        let email = message("anna@example.com", "Ciao", "Testo");
+        let asked = chain.send(&email, || Duration::from_mins(1)).await;
         assert_eq!((kind(&asked.answer.outcome), asked.provider), ("sent", "smtp-2"), "{said}");
         let lines = log.take();
         assert_eq!(lines.len(), 1, "{lines:#?}");
@@ -141,7 +141,7 @@ async fn the_next_server_is_asked_when_one_refuses_us() {
             usize::from(refuses_us),
             "one domain says nothing of others"
         );
-        assert_eq!((first.letters().len(), second.letters().len()), (0, 1));
+        assert_eq!((first.emails().len(), second.emails().len()), (0, 1));
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::smtpd::{Act, Letter, Smtpd};
+use crate::smtpd::{Act, ReceivedEmail, Smtpd};
 use crate::support::{Backend, Home, Server, reservation, staff, until};
 
 const OFFERS: &[&str] = &["PIPELINING"];
@@ -41,9 +41,9 @@ fn email(trace: &Value) -> &Value {
     trace["sends"].as_array().unwrap().iter().find(|send| send["channel"] == "EMAIL").unwrap()
 }
 
-fn message_ids(letters: &[Letter]) -> Vec<&str> {
-    let id = |letter: &'_ str| -> Option<usize> { letter.find("Message-ID:") };
-    letters.iter().filter_map(|letter| letter.text[id(&letter.text)?..].lines().next()).collect()
+fn message_ids(emails: &[ReceivedEmail]) -> Vec<&str> {
+    let id = |email: &'_ str| -> Option<usize> { email.find("Message-ID:") };
+    emails.iter().filter_map(|email| email.text[id(&email.text)?..].lines().next()).collect()
 }
 
 /// Killed at the failpoint while one mail is sent, started again; answers the trace and what the mail server has.
@@ -62,14 +62,14 @@ async fn killed_at(backend: Backend, failpoint: &str, on_doubt: &str) -> (Server
 async fn doubts_are_sent_again(backend: Backend) {
     let (_server, trace, smtpd, _home) = killed_at(backend, "send.before_provider", "resend").await;
     assert_eq!((&email(&trace)["status"], &email(&trace)["attempt_count"]), (&json!("SENT"), &json!(2)));
-    assert_eq!(smtpd.letters().len(), 1, "the mail server never heard of the first attempt");
+    assert_eq!(smtpd.emails().len(), 1, "the mail server never heard of the first attempt");
 
     let (_server, trace, smtpd, _home) = killed_at(backend, "send.after_provider", "resend").await;
     assert_eq!(email(&trace)["status"], "SENT");
     let attempts = email(&trace)["attempts"].as_array().unwrap();
     assert_eq!(attempts[0]["outcome"], "UNKNOWN", "a doubt that was sent again stays recognisable: {trace}");
-    let letters = smtpd.letters();
-    let ids = message_ids(&letters);
+    let emails = smtpd.emails();
+    let ids = message_ids(&emails);
     assert!(ids.len() == 2 && ids[0] == ids[1], "told twice, by the same Message-ID: {ids:?}");
 }
 
@@ -77,7 +77,7 @@ async fn doubts_are_held(backend: Backend) {
     for failpoint in ["send.before_provider", "send.after_provider"] {
         let (server, trace, smtpd, _home) = killed_at(backend, failpoint, "hold").await;
         assert_eq!(email(&trace)["status"], "IN_DOUBT", "{failpoint}: {trace}");
-        let had = smtpd.letters().len();
+        let had = smtpd.emails().len();
         assert_eq!(had, usize::from(failpoint == "send.after_provider"));
         let doubts = server.get("/v1/sends?status=IN_DOUBT").await;
         let id = doubts["items"][0]["id"].as_str().unwrap().to_owned();
@@ -91,35 +91,35 @@ async fn doubts_are_held(backend: Backend) {
         assert_eq!(answered, 200, "{body}");
         let trace = server.settled("evt-1").await;
         assert_eq!(email(&trace)["status"], status, "{trace}");
-        assert_eq!(smtpd.letters().len(), 1, "told once in the end");
+        assert_eq!(smtpd.emails().len(), 1, "told once in the end");
     }
 }
 
 /// Killed while the mail server has the letter and has not said so, started again; answers the trace and what the mail server has.
-async fn killed_during_the_letter(backend: Backend, on_doubt: &str) -> (Value, Vec<Letter>) {
+async fn killed_during_the_email(backend: Backend, on_doubt: &str) -> (Value, Vec<ReceivedEmail>) {
     let smtpd = Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang)]).await;
     let home = Home::new(backend);
     let mut server = start(&home, &smtpd, on_doubt, None);
     anna(&server).await;
     server.emit(&reservation("evt-1")).await;
-    until("the mail server has the letter", async || (smtpd.letters().len() == 1).then_some(())).await;
+    until("the mail server has the letter", async || (smtpd.emails().len() == 1).then_some(())).await;
     server.kill();
     let server = start(&home, &smtpd, on_doubt, None);
     let trace = server.settled("evt-1").await;
-    (trace, smtpd.letters())
+    (trace, smtpd.emails())
 }
 
 async fn killed_while_the_mail_server_thinks(backend: Backend) {
-    let (trace, letters) = killed_during_the_letter(backend, "hold").await;
-    assert_eq!((&email(&trace)["status"], letters.len()), (&json!("IN_DOUBT"), 1), "{trace}");
-    let (trace, letters) = killed_during_the_letter(backend, "resend").await;
+    let (trace, emails) = killed_during_the_email(backend, "hold").await;
+    assert_eq!((&email(&trace)["status"], emails.len()), (&json!("IN_DOUBT"), 1), "{trace}");
+    let (trace, emails) = killed_during_the_email(backend, "resend").await;
     let attempts = email(&trace)["attempts"].as_array().unwrap();
     assert_eq!(
         (&email(&trace)["status"], &attempts[0]["outcome"]),
         (&json!("SENT"), &json!("UNKNOWN")),
         "{trace}"
     );
-    let ids = message_ids(&letters);
+    let ids = message_ids(&emails);
     assert!(ids.len() == 2 && ids[0] == ids[1], "told twice, by the same Message-ID: {ids:?}");
 }
 
@@ -136,7 +136,7 @@ async fn a_mail_server_that_is_silent_after_the_letter_of_who_holds_doubts(backe
         (&json!("IN_DOUBT"), &json!("UNKNOWN"), 1),
         "{trace}"
     );
-    assert_eq!(smtpd.letters().len(), 1, "nobody is told twice");
+    assert_eq!(smtpd.emails().len(), 1, "nobody is told twice");
 }
 
 async fn a_mail_server_that_is_silent_after_the_letter(backend: Backend) {
@@ -155,8 +155,8 @@ async fn a_mail_server_that_is_silent_after_the_letter(backend: Backend) {
         (&json!("SENT"), &json!("UNKNOWN")),
         "{trace}"
     );
-    let letters = smtpd.letters();
-    let ids = message_ids(&letters);
+    let emails = smtpd.emails();
+    let ids = message_ids(&emails);
     assert!(ids.len() == 2 && ids[0] == ids[1], "{ids:?}");
 }
 
@@ -176,7 +176,7 @@ async fn a_mail_server_that_greylists(backend: Backend) {
         assert_eq!((&email["status"], &email["attempt_count"]), (&json!("SENT"), &json!(1)), "{trace}");
         assert_eq!((&email["deferrals"], email["deferred_since"].is_string()), (&json!(1), true), "{trace}");
         assert_eq!(email["attempts"][0]["outcome"], "DEFERRED", "{trace}");
-        assert_eq!(smtpd.letters().len(), 1);
+        assert_eq!(smtpd.emails().len(), 1);
     }
 }
 
@@ -188,8 +188,8 @@ async fn a_mail_server_that_greylists_for_too_long(backend: Backend) {
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
     assert!(email(&trace)["last_error"].as_str().unwrap().starts_with("DEFERRED_TOO_LONG: "), "{trace}");
-    let letters = server.get("/v1/dead-letters?event_id=evt-1").await;
-    assert_eq!(letters["items"][0]["reason"], "DEFERRED_TOO_LONG", "{letters}");
+    let dead_letters = server.get("/v1/dead-letters?event_id=evt-1").await;
+    assert_eq!(dead_letters["items"][0]["reason"], "DEFERRED_TOO_LONG", "{dead_letters}");
     let (status, body) =
         server.call(Method::POST, "/v1/dead-letters/replay", Some(&json!({"event_id": "evt-1"}))).await;
     assert_eq!(status, 200, "{body}");
@@ -210,7 +210,7 @@ async fn a_mail_server_that_takes_longer_than_the_lease(backend: Backend) {
     let trace = server.settled("evt-1").await;
     let email = email(&trace);
     assert_eq!((&email["status"], &email["attempts"]), (&json!("SENT"), &json!([])), "{trace}");
-    assert_eq!(smtpd.letters().len(), 1);
+    assert_eq!(smtpd.emails().len(), 1);
 }
 
 async fn a_mail_server_that_never_answers(backend: Backend) {
@@ -221,7 +221,7 @@ async fn a_mail_server_that_never_answers(backend: Backend) {
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
     assert_eq!(email(&trace)["status"], "IN_DOUBT", "{trace}");
-    assert_eq!(smtpd.letters().len(), 2, "repeated once");
+    assert_eq!(smtpd.emails().len(), 2, "repeated once");
 }
 
 async fn stopped_while_the_mail_server_thinks(backend: Backend) {
@@ -232,7 +232,7 @@ async fn stopped_while_the_mail_server_thinks(backend: Backend) {
     let mut server = start_with(&home, &smtpd, "hold", &patient);
     anna(&server).await;
     server.emit(&reservation("evt-1")).await;
-    until("the mail server has the letter", async || (smtpd.letters().len() == 1).then_some(())).await;
+    until("the mail server has the letter", async || (smtpd.emails().len() == 1).then_some(())).await;
     assert!(server.terminate().success());
     // Nobody has to wait for the lease: the doubt is written.
     let server = start(&home, &smtpd, "hold", None);
@@ -259,7 +259,7 @@ async fn a_mail_server_that_refuses_us(backend: Backend) {
         let trace = server.settled("evt-1").await;
         let email = email(&trace);
         assert_eq!((&email["status"], &email["provider"]), (&json!("SENT"), &json!("smtp-2")), "{trace}");
-        assert_eq!((first.letters().len(), second.letters().len()), (0, 1));
+        assert_eq!((first.emails().len(), second.emails().len()), (0, 1));
     }
 }
 
@@ -278,7 +278,7 @@ async fn a_mail_server_that_is_busy_for_a_while(backend: Backend) {
         (&json!("SENT"), &json!(3)),
         "{trace}"
     );
-    assert_eq!(smtpd.letters().len(), 1);
+    assert_eq!(smtpd.emails().len(), 1);
 }
 
 on_both! {

@@ -22,7 +22,7 @@ pub enum Act {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Letter {
+pub struct ReceivedEmail {
     pub from: String,
     pub to: Vec<String>,
     pub text: String,
@@ -31,7 +31,7 @@ pub struct Letter {
 #[derive(Debug, Default)]
 struct Book {
     acts: HashMap<&'static str, VecDeque<Act>>,
-    letters: Vec<Letter>,
+    emails: Vec<ReceivedEmail>,
     commands: Vec<String>,
     violations: Vec<String>,
     connections: usize,
@@ -75,10 +75,10 @@ impl Smtpd {
         smtpd
     }
 
-    pub fn letters(&self) -> Vec<Letter> {
+    pub fn emails(&self) -> Vec<ReceivedEmail> {
         let book = self.book.lock().unwrap();
         assert!(book.violations.is_empty(), "{:?}", book.violations);
-        book.letters.clone()
+        book.emails.clone()
     }
 
     pub fn commands(&self) -> Vec<String> {
@@ -104,11 +104,11 @@ struct Talk {
 impl Talk {
     async fn run(mut self) -> Option<()> {
         self.act("HI", "220 test ESMTP").await?;
-        let mut letter = Letter::default();
+        let mut email = ReceivedEmail::default();
         loop {
             let line = self.line().await?;
             let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
-            self.check(&line, &verb, &letter);
+            self.check(&line, &verb, &email);
             let pipelining = self.offers.contains(&"PIPELINING");
             if !self.read.is_empty() && (!pipelining || ["DATA", "EHLO", "QUIT"].contains(&verb.as_str())) {
                 self.violation(format!("{verb} was not waited for"));
@@ -125,20 +125,20 @@ impl Talk {
                 "MAIL" => {
                     let said = self.act("MAIL", "250 2.1.0 Ok").await?;
                     let from = if said.starts_with('2') { path(&line) } else { String::new() };
-                    letter = Letter { from, ..Letter::default() };
+                    email = ReceivedEmail { from, ..ReceivedEmail::default() };
                     said
                 }
                 "RCPT" => {
-                    let usual = if letter.from.is_empty() { "503 5.5.1 MAIL first" } else { "250 2.1.5 Ok" };
+                    let usual = if email.from.is_empty() { "503 5.5.1 MAIL first" } else { "250 2.1.5 Ok" };
                     let said = self.act("RCPT", usual).await?;
                     if said.starts_with('2') {
-                        letter.to.push(path(&line));
+                        email.to.push(path(&line));
                     }
                     said
                 }
                 "DATA" => self.act("DATA", "354 go on").await?,
                 "RSET" => {
-                    letter = Letter::default();
+                    email = ReceivedEmail::default();
                     self.act("RSET", "250 2.0.0 Ok").await?
                 }
                 "QUIT" => {
@@ -148,21 +148,21 @@ impl Talk {
                 _ => self.act("?", "500 5.5.2 what?").await?,
             };
             if said.starts_with("354") {
-                letter.text = self.letter().await?;
-                let usual = if letter.to.is_empty() {
+                email.text = self.email().await?;
+                let usual = if email.to.is_empty() {
                     "554 5.5.1 nobody to send it to"
                 } else {
                     "250 2.0.0 Ok: queued as Q1"
                 };
                 let act = self.next_act(".");
                 if matches!(act, Some(Act::KeepAndHang)) {
-                    self.book.lock().unwrap().letters.push(std::mem::take(&mut letter));
+                    self.book.lock().unwrap().emails.push(std::mem::take(&mut email));
                 }
                 let said = self.act_by(act, usual).await?;
                 // The end of a letter ends its transaction, whatever is said to it.
-                let letter = std::mem::take(&mut letter);
+                let email = std::mem::take(&mut email);
                 if said.starts_with('2') {
-                    self.book.lock().unwrap().letters.push(letter);
+                    self.book.lock().unwrap().emails.push(email);
                 }
             }
         }
@@ -206,7 +206,7 @@ impl Talk {
         self.book.lock().unwrap().acts.get_mut(verb).and_then(VecDeque::pop_front)
     }
 
-    fn check(&self, line: &str, verb: &str, letter: &Letter) {
+    fn check(&self, line: &str, verb: &str, email: &ReceivedEmail) {
         self.book.lock().unwrap().commands.push(line.to_owned());
         if line.len() > 510 {
             self.violation(format!("{verb} is longer than 512 bytes"));
@@ -214,7 +214,7 @@ impl Talk {
         if !line.is_ascii() && !line.contains(" SMTPUTF8") && verb != "RCPT" {
             self.violation(format!("{verb} is not ASCII"));
         }
-        if verb == "MAIL" && !letter.from.is_empty() {
+        if verb == "MAIL" && !email.from.is_empty() {
             self.violation("a second MAIL without RSET".to_owned());
         }
         if verb == "MAIL" && line.contains(" SIZE=") && !self.offers.iter().any(|o| o.starts_with("SIZE")) {
@@ -242,7 +242,7 @@ impl Talk {
     }
 
     /// Without the dots that were put before dots.
-    async fn letter(&mut self) -> Option<String> {
+    async fn email(&mut self) -> Option<String> {
         let mut text = String::new();
         loop {
             let line = self.line().await?;
