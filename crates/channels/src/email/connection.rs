@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::email::budget::Budget;
-use crate::email::extensions::Offers;
+use crate::email::extensions::Extensions;
 use crate::email::message::dot_stuffed;
 use crate::email::pool::{Announcement, Waiting};
 use crate::email::reply::{NoReply, Reply};
@@ -89,7 +89,7 @@ impl From<String> for NotOpen {
 pub struct Connection {
     stream: Box<dyn Stream>,
     read: Vec<u8>,
-    offers: Offers,
+    extensions: Extensions,
     is_encrypted: bool,
     state: State,
     pub messages: u32,
@@ -112,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for S {}
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
-            .field("offers", &self.offers)
+            .field("extensions", &self.extensions)
             .field("messages", &self.messages)
             .finish_non_exhaustive()
     }
@@ -131,7 +131,7 @@ impl Connection {
         connection.expect(220, "greets", until).await?;
         connection.hello(server, until).await?;
         let wants_tls = matches!(server.security, Security::Required | Security::IfOffered);
-        if wants_tls && connection.offers.starttls {
+        if wants_tls && connection.extensions.starttls {
             connection.say("STARTTLS\r\n", until).await?;
             connection.expect(220, "answers STARTTLS", until).await?;
             if !connection.read.is_empty() {
@@ -154,7 +154,7 @@ impl Connection {
         Connection {
             stream: Box::new(stream),
             read: Vec::new(),
-            offers: Offers::default(),
+            extensions: Extensions::default(),
             is_encrypted: false,
             state: State::Ready,
             messages: 0,
@@ -176,7 +176,7 @@ impl Connection {
         self.say(&format!("EHLO {}\r\n", server.hello), until).await?;
         let reply = self.reply(until).await?;
         if reply.is_yes() {
-            self.offers = Offers::read(&reply);
+            self.extensions = Extensions::read(&reply);
             return Ok(());
         }
         self.say(&format!("HELO {}\r\n", server.hello), until).await?;
@@ -185,10 +185,10 @@ impl Connection {
 
     async fn log_in(&mut self, credentials: &Credentials, until: Instant) -> Result<(), NotOpen> {
         let Credentials { user, password } = credentials;
-        if self.offers.auth_plain {
+        if self.extensions.auth_plain {
             let secret = BASE64_STANDARD.encode(format!("\0{user}\0{password}"));
             self.say(&format!("AUTH PLAIN {secret}\r\n"), until).await?;
-        } else if self.offers.auth_login {
+        } else if self.extensions.auth_login {
             self.say("AUTH LOGIN\r\n", until).await?;
             self.let_in(334, until).await?;
             self.say(&format!("{}\r\n", BASE64_STANDARD.encode(user)), until).await?;
@@ -229,8 +229,8 @@ impl Connection {
         self.state != State::Lost
     }
 
-    pub fn offers(&self) -> &Offers {
-        &self.offers
+    pub fn extensions(&self) -> &Extensions {
+        &self.extensions
     }
 
     /// Whether the envelope of the next message is out.
@@ -328,20 +328,20 @@ impl Connection {
         let reset = before == State::InTheMiddle;
         let begin = if reset { "RSET\r\n" } else { "" };
         let broken = |at| move |why| Delivery::Broken { at, why };
-        if self.offers.pipelining && before != State::Announced {
+        if self.extensions.pipelining && before != State::Announced {
             let all: String =
                 std::iter::once(begin).chain(commands.iter().map(|(_, c)| c.as_str())).collect();
             self.say(&all, until).await.map_err(broken(Step::From))?;
         }
         if reset {
-            if !self.offers.pipelining {
+            if !self.extensions.pipelining {
                 self.say(begin, until).await.map_err(broken(Step::From))?;
             }
             self.reply(until).await.map_err(broken(Step::From))?;
         }
         let (mut refused, mut has_recipient) = (None, false);
         for (at, command) in commands {
-            if !self.offers.pipelining {
+            if !self.extensions.pipelining {
                 self.say(&command, until).await.map_err(broken(at))?;
             }
             let reply = self.reply(until).await.map_err(broken(at))?;
@@ -364,7 +364,7 @@ impl Connection {
                 None => {
                     let ends = reply.code == 421;
                     refused = Some(Delivery::Refused { at, reply, ends });
-                    if ends || !self.offers.pipelining {
+                    if ends || !self.extensions.pipelining {
                         break;
                     }
                 }
@@ -375,7 +375,7 @@ impl Connection {
 
     fn commands(&self, envelope: Envelope<'_>, size: usize) -> [(Step, String); 3] {
         let Envelope { from, to } = envelope;
-        let size = if self.offers.size { format!(" SIZE={size}") } else { String::new() };
+        let size = if self.extensions.size { format!(" SIZE={size}") } else { String::new() };
         let utf8 = if from.needs_utf8() || to.needs_utf8() { " SMTPUTF8" } else { "" };
         [
             (Step::From, format!("MAIL FROM:<{from}>{size}{utf8}\r\n")),

@@ -7,7 +7,7 @@ use crate::email::reply::Reply;
 /// What the server says that it can.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an extension that is offered or not")]
-pub struct Offers {
+pub struct Extensions {
     pub pipelining: bool,
     pub starttls: bool,
     pub smtputf8: bool,
@@ -18,30 +18,30 @@ pub struct Offers {
     pub max_bytes: Option<usize>,
 }
 
-impl Offers {
+impl Extensions {
     pub fn read(reply: &Reply) -> Self {
-        let mut offers = Offers::default();
+        let mut extensions = Extensions::default();
         for line in reply.lines.iter().skip(1) {
             let line = line.to_ascii_uppercase();
             // Old servers write `AUTH=PLAIN`.
             let mut words = line.split([' ', '=']);
             match words.next() {
-                Some("PIPELINING") => offers.pipelining = true,
-                Some("STARTTLS") => offers.starttls = true,
-                Some("SMTPUTF8") => offers.smtputf8 = true,
+                Some("PIPELINING") => extensions.pipelining = true,
+                Some("STARTTLS") => extensions.starttls = true,
+                Some("SMTPUTF8") => extensions.smtputf8 = true,
                 Some("SIZE") => {
-                    offers.size = true;
-                    offers.max_bytes = words.next().and_then(|n| n.parse().ok()).filter(|bytes| *bytes > 0);
+                    extensions.size = true;
+                    extensions.max_bytes = words.next().and_then(|n| n.parse().ok()).filter(|bytes| *bytes > 0);
                 }
                 Some("AUTH") => words.for_each(|mechanism| match mechanism {
-                    "PLAIN" => offers.auth_plain = true,
-                    "LOGIN" => offers.auth_login = true,
+                    "PLAIN" => extensions.auth_plain = true,
+                    "LOGIN" => extensions.auth_login = true,
                     _ => {}
                 }),
                 _ => {}
             }
         }
-        offers
+        extensions
     }
 
     /// Why this server can't be asked for a letter of so many bytes, if so.
@@ -59,12 +59,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offers_are_read_in_any_case() {
+    fn extensions_are_read_in_any_case() {
         let lines = ["mx", "Pipelining", "SIZE 1000", "AUTH=LOGIN", "auth PLAIN CRAM-MD5", "8BITMIME"];
         let reply = Reply { code: 250, enhanced: None, lines: lines.map(str::to_owned).to_vec() };
-        let offers = Offers::read(&reply);
-        assert!(offers.pipelining && offers.auth_login && offers.auth_plain && offers.size);
-        assert_eq!(offers.max_bytes, Some(1_000));
-        assert!(!offers.starttls && !offers.smtputf8);
+        let extensions = Extensions::read(&reply);
+        assert!(extensions.pipelining && extensions.auth_login && extensions.auth_plain && extensions.size);
+        assert_eq!(extensions.max_bytes, Some(1_000));
+        assert!(!extensions.starttls && !extensions.smtputf8);
     }
 }

@@ -122,7 +122,7 @@ impl Smtp {
             Err(not_lent) => return self.not_lent(not_lent),
         };
         loop {
-            if let Some(why) = lent.connection.offers().refuse(&to, email.len()) {
+            if let Some(why) = lent.connection.extensions().refuse(&to, email.len()) {
                 self.pool.give_back(lent, None);
                 return rejected(why);
             }

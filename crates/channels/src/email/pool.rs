@@ -125,11 +125,11 @@ impl Pool {
 
     /// Whoever waits for longest, if the connection may be theirs next and their letter can be announced on it.
     pub fn next_in_line(&self, connection: &Connection) -> Option<Waiting> {
-        let offers = connection.offers();
-        if !offers.pipelining || connection.messages >= self.limits.messages_per_connection {
+        let extensions = connection.extensions();
+        if !extensions.pipelining || connection.messages >= self.limits.messages_per_connection {
             return None;
         }
-        self.counter.next_if(|Announcement { to, bytes }| offers.refuse(to, *bytes).is_none())
+        self.counter.next_if(|Announcement { to, bytes }| extensions.refuse(to, *bytes).is_none())
     }
 
     /// `next` is who was announced on it, if anybody was.

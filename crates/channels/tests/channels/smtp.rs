@@ -67,8 +67,8 @@ pub async fn mail(smtp: &Smtp, address: &str) -> Answer {
 }
 
 /// What becomes of a mail when the server does this once.
-async fn outcome_of(offers: &'static [&'static str], verb: &'static str, act: Act) -> (Outcome, Smtpd) {
-    let server = Smtpd::start(offers, vec![(verb, act)]).await;
+async fn outcome_of(extensions: &'static [&'static str], verb: &'static str, act: Act) -> (Outcome, Smtpd) {
+    let server = Smtpd::start(extensions, vec![(verb, act)]).await;
     let impatient = SmtpConfig { deadline: Duration::from_secs(2), ..config(server.port) };
     let smtp = Smtp::new(impatient, None).unwrap();
     let answer = mail(&smtp, "anna@example.com").await;
@@ -99,8 +99,8 @@ pub fn kind(outcome: &Outcome) -> &'static str {
 
 #[tokio::test]
 async fn a_letter_arrives_as_it_was_written_with_and_without_pipelining() {
-    for offers in [PIPELINING, PLAIN] {
-        let server = Smtpd::start(offers, vec![]).await;
+    for extensions in [PIPELINING, PLAIN] {
+        let server = Smtpd::start(extensions, vec![]).await;
         let answer = mail(&smtp(server.port), "anna@example.com").await;
         assert_eq!(answer.outcome, Outcome::Sent { external_id: Some("Q1".to_owned()) });
         let [email] = &server.emails()[..] else { panic!("one letter") };
@@ -153,8 +153,8 @@ async fn every_refusal_is_understood_and_the_connection_goes_on() {
         ("HI", "SSH-2.0-OpenSSH_9.2", "down"),
     ];
     for (verb, said, expected) in cases {
-        for offers in [PIPELINING, PLAIN] {
-            let (outcome, server) = outcome_of(offers, verb, Act::Say(said)).await;
+        for extensions in [PIPELINING, PLAIN] {
+            let (outcome, server) = outcome_of(extensions, verb, Act::Say(said)).await;
             assert_eq!(kind(&outcome), expected, "{verb}: {said}: {outcome:?}");
             let hangs_up = said.starts_with("421") || verb == "HI";
             assert_eq!(server.connections(), if hangs_up { 2 } else { 1 }, "{verb}: {said}");
@@ -189,10 +189,10 @@ async fn a_connection_that_breaks_is_a_doubt_only_after_the_letter() {
         (".", "unanswered"),
     ];
     for act in [Act::Close, Act::Hang] {
-        for offers in [PIPELINING, PLAIN] {
+        for extensions in [PIPELINING, PLAIN] {
             // All at the same time, since who hangs is waited for.
             futures_util::future::join_all(cases.map(async |(verb, expected)| {
-                let (outcome, _) = outcome_of(offers, verb, act.clone()).await;
+                let (outcome, _) = outcome_of(extensions, verb, act.clone()).await;
                 assert_eq!(kind(&outcome), expected, "{verb} {act:?}: {outcome:?}");
             }))
             .await;

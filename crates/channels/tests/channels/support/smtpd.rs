@@ -46,15 +46,15 @@ pub struct Smtpd {
 }
 
 impl Smtpd {
-    /// `offers` are the lines of its answer to EHLO. Each act is for the next use of its verb; the verb of a letter's end is `.`,
+    /// `extensions` are the lines of its answer to EHLO. Each act is for the next use of its verb; the verb of a letter's end is `.`,
     /// and that of a new connection is `HI`.
-    pub async fn start(offers: &'static [&'static str], acts: Vec<(&'static str, Act)>) -> Self {
-        Self::start_at("127.0.0.1:0", offers, acts).await
+    pub async fn start(extensions: &'static [&'static str], acts: Vec<(&'static str, Act)>) -> Self {
+        Self::start_at("127.0.0.1:0", extensions, acts).await
     }
 
     pub async fn start_at(
         address: &str,
-        offers: &'static [&'static str],
+        extensions: &'static [&'static str],
         acts: Vec<(&'static str, Act)>,
     ) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
@@ -68,7 +68,7 @@ impl Smtpd {
             while let Ok((stream, _)) = listener.accept().await {
                 book.lock().unwrap().connections += 1;
                 stream.set_nodelay(true).unwrap();
-                let talk = Talk { stream, read: Vec::new(), book: Arc::clone(&book), offers };
+                let talk = Talk { stream, read: Vec::new(), book: Arc::clone(&book), extensions };
                 tokio::spawn(talk.run());
             }
         });
@@ -98,7 +98,7 @@ struct Talk {
     stream: TcpStream,
     read: Vec<u8>,
     book: Arc<Mutex<Book>>,
-    offers: &'static [&'static str],
+    extensions: &'static [&'static str],
 }
 
 impl Talk {
@@ -109,14 +109,14 @@ impl Talk {
             let line = self.line().await?;
             let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
             self.check(&line, &verb, &email);
-            let pipelining = self.offers.contains(&"PIPELINING");
+            let pipelining = self.extensions.contains(&"PIPELINING");
             if !self.read.is_empty() && (!pipelining || ["DATA", "EHLO", "QUIT"].contains(&verb.as_str())) {
                 self.violation(format!("{verb} was not waited for"));
             }
             let said = match verb.as_str() {
                 "EHLO" => {
                     let lines: Vec<&str> =
-                        std::iter::once("test").chain(self.offers.iter().copied()).collect();
+                        std::iter::once("test").chain(self.extensions.iter().copied()).collect();
                     let answer = format!("250-{}", lines.join("\r\n250-"));
                     let last = answer.rfind("250-").unwrap_or_default();
                     let answer = format!("{}250 {}", &answer[..last], &answer[last + 4..]);
@@ -217,7 +217,8 @@ impl Talk {
         if verb == "MAIL" && !email.from.is_empty() {
             self.violation("a second MAIL without RSET".to_owned());
         }
-        if verb == "MAIL" && line.contains(" SIZE=") && !self.offers.iter().any(|o| o.starts_with("SIZE")) {
+        if verb == "MAIL" && line.contains(" SIZE=") && !self.extensions.iter().any(|o| o.starts_with("SIZE"))
+        {
             self.violation("SIZE was not offered".to_owned());
         }
     }
