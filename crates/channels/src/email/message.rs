@@ -19,7 +19,7 @@ use mail_builder::headers::text::Text;
 use mail_builder::mime::MimePart;
 
 use crate::Message;
-use crate::email::correspondent::Correspondent;
+use crate::email::named_mailbox::NamedMailbox;
 use crate::email::header::ExtraHeader;
 
 /// Mail programs show fewer, and servers refuse what is far longer.
@@ -29,8 +29,8 @@ const MAX_NAME_CHARS: usize = 100;
 /// What every letter has in its head.
 #[derive(Debug, Clone)]
 pub struct Head {
-    pub from: Correspondent,
-    pub reply_to: Option<Correspondent>,
+    pub from: NamedMailbox,
+    pub reply_to: Option<NamedMailbox>,
     pub extra: Vec<ExtraHeader>,
 }
 
@@ -68,7 +68,7 @@ fn parts<'a>(message: &Message<'a>) -> MimePart<'a> {
 }
 
 /// The same for every attempt.
-pub fn message_id(key: SendKey, from: &Correspondent) -> String {
+pub fn message_id(key: SendKey, from: &NamedMailbox) -> String {
     format!("{}.email@{}", key.notification_id, from.mailbox.domain())
 }
 
@@ -202,7 +202,7 @@ mod tests {
     }
 
     fn email(message: &Message<'_>) -> String {
-        let from: Correspondent = "Campanile <noreply@example.org>".parse().unwrap();
+        let from: NamedMailbox = "Campanile <noreply@example.org>".parse().unwrap();
         let to = message.address.parse().unwrap();
         let extra = vec![
             ExtraHeader::parse("List-Id", "<news.example.org>").unwrap(),

@@ -5,7 +5,7 @@
 
 mod budget;
 mod connection;
-mod correspondent;
+mod named_mailbox;
 mod domains;
 mod extensions;
 mod header;
@@ -36,7 +36,7 @@ use pool::{Announcement, Limits, NotLent, Pool};
 use relaying::Relaying;
 use server::Server;
 
-pub use correspondent::Correspondent;
+pub use named_mailbox::NamedMailbox;
 pub use domains::DomainLimits;
 pub use header::{ExtraHeader, NoHeader};
 pub use server::{Credentials, Security};
@@ -50,10 +50,10 @@ pub struct SmtpConfig {
     pub credentials: Option<Credentials>,
     /// The name that we greet with.
     pub hello: String,
-    pub from: Correspondent,
+    pub from: NamedMailbox,
     /// Where bounces go; to `from` if nobody says otherwise.
     pub envelope_from: Option<Mailbox>,
-    pub reply_to: Option<Correspondent>,
+    pub reply_to: Option<NamedMailbox>,
     pub headers: Vec<ExtraHeader>,
     pub connections: usize,
     pub messages_per_connection: u32,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use campanile_channels::{
-    Correspondent, Credentials, DomainLimits, ExtraHeader, Link, RateLimit, Security, Smtp, SmtpConfig,
+    Credentials, DomainLimits, ExtraHeader, Link, NamedMailbox, RateLimit, Security, Smtp, SmtpConfig,
 };
 use campanile_domain::people::address::Mailbox;
 use percent_encoding::percent_decode_str;
@@ -47,7 +47,7 @@ impl Email {
     }
 
     /// Whom mails are from, if nobody has said so.
-    pub fn assumed_sender(&self) -> Option<Correspondent> {
+    pub fn assumed_sender(&self) -> Option<NamedMailbox> {
         if !self.from.trim().is_empty() {
             return None;
         }
@@ -58,7 +58,7 @@ impl Email {
     /// All of them send from the same address: it is part of the `Message-ID`, by which a letter that two of them got is known.
     fn servers(&self) -> anyhow::Result<Vec<(SmtpConfig, Option<RateLimit>)>> {
         let deadline = self.deadline.of_an_attempt("channels.email")?;
-        let mut from = correspondent("channels.email.from", &self.from)?;
+        let mut from = named_mailbox("channels.email.from", &self.from)?;
         self.envelope_from()?;
         self.headers()?;
         let mut servers = Vec::new();
@@ -72,7 +72,7 @@ impl Email {
 
     fn envelope_from(&self) -> anyhow::Result<Option<Mailbox>> {
         let key = "channels.email.envelope_from";
-        let Some(Correspondent { name, mailbox }) = correspondent(key, &self.envelope_from)? else {
+        let Some(NamedMailbox { name, mailbox }) = named_mailbox(key, &self.envelope_from)? else {
             return Ok(None);
         };
         if name.is_some() {
@@ -104,7 +104,7 @@ impl Email {
     fn smtp(
         &self,
         mut address: Address,
-        from: Correspondent,
+        from: NamedMailbox,
         deadline: Duration,
     ) -> anyhow::Result<(SmtpConfig, Option<RateLimit>)> {
         let security = security(&mut address)?;
@@ -134,7 +134,7 @@ impl Email {
             hello,
             from,
             envelope_from: self.envelope_from()?,
-            reply_to: correspondent("channels.email.reply_to", &self.reply_to)?,
+            reply_to: named_mailbox("channels.email.reply_to", &self.reply_to)?,
             headers: self.headers()?,
             connections,
             messages_per_connection: u32::try_from(messages).unwrap_or(u32::MAX),
@@ -150,13 +150,13 @@ impl Email {
 }
 
 /// The user, where that is an address, as with most mailboxes; else somebody at the mail server.
-fn assumed_sender(url: &Url) -> Correspondent {
+fn assumed_sender(url: &Url) -> NamedMailbox {
     let user = percent_decode_str(url.username()).decode_utf8().ok();
     let at_host = || format!("campanile@{}", url.host_str()?).parse().ok();
     let mailbox: Option<Mailbox> = user.and_then(|user| user.parse().ok());
     let mailbox = mailbox.filter(|mailbox| !mailbox.needs_utf8()).or_else(at_host);
     let mailbox = mailbox.unwrap_or_else(|| "campanile@localhost".parse().expect("an address"));
-    Correspondent { name: None, mailbox }
+    NamedMailbox { name: None, mailbox }
 }
 
 const MAX_HEADERS: usize = 50;
@@ -195,11 +195,11 @@ fn credentials(address: &Address, security: Security) -> anyhow::Result<Option<C
     Ok(Some(Credentials { user, password }))
 }
 
-fn correspondent(key: &str, text: &str) -> anyhow::Result<Option<Correspondent>> {
+fn named_mailbox(key: &str, text: &str) -> anyhow::Result<Option<NamedMailbox>> {
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let parsed: Correspondent = text.parse().map_err(|error| {
+    let parsed: NamedMailbox = text.parse().map_err(|error| {
         anyhow!("{key}: `{text}` is not a valid address: {error}; use `Name <name@example.com>`")
     })?;
     if parsed.mailbox.needs_utf8() {

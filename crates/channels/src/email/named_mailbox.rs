@@ -6,21 +6,21 @@ use campanile_domain::people::address::{Mailbox, NoMailbox};
 
 /// `Campanile <noreply@example.com>`, or the address alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Correspondent {
+pub struct NamedMailbox {
     pub name: Option<String>,
     pub mailbox: Mailbox,
 }
 
-impl FromStr for Correspondent {
+impl FromStr for NamedMailbox {
     type Err = NoMailbox;
 
     fn from_str(text: &str) -> Result<Self, NoMailbox> {
         let Some((name, rest)) = text.trim().split_once('<') else {
-            return Ok(Correspondent { name: None, mailbox: text.trim().parse()? });
+            return Ok(NamedMailbox { name: None, mailbox: text.trim().parse()? });
         };
         let mailbox = rest.strip_suffix('>').ok_or(NoMailbox::Domain)?.parse()?;
         let name = name.trim().trim_matches('"').trim();
-        Ok(Correspondent { name: (!name.is_empty()).then(|| name.to_owned()), mailbox })
+        Ok(NamedMailbox { name: (!name.is_empty()).then(|| name.to_owned()), mailbox })
     }
 }
 
@@ -30,10 +30,10 @@ mod tests {
 
     #[test]
     fn a_sender_may_have_a_name() {
-        let named: Correspondent = "\"Trattoria è buona\" <ciao@example.com>".parse().unwrap();
+        let named: NamedMailbox = "\"Trattoria è buona\" <ciao@example.com>".parse().unwrap();
         assert_eq!(named.name.as_deref(), Some("Trattoria è buona"));
         assert_eq!(named.mailbox.as_str(), "ciao@example.com");
-        assert_eq!("ciao@example.com".parse::<Correspondent>().unwrap().name, None);
-        assert!("Trattoria <ciao@example.com".parse::<Correspondent>().is_err());
+        assert_eq!("ciao@example.com".parse::<NamedMailbox>().unwrap().name, None);
+        assert!("Trattoria <ciao@example.com".parse::<NamedMailbox>().is_err());
     }
 }
