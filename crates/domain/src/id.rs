@@ -176,12 +176,12 @@ impl fmt::Display for SendKey {
 
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a send id: expected a notification id, a colon and a channel")]
-pub struct NotASendKey(String);
+pub struct InvalidSendKey(String);
 
 impl FromStr for SendKey {
-    type Err = NotASendKey;
+    type Err = InvalidSendKey;
 
-    fn from_str(text: &str) -> Result<Self, NotASendKey> {
+    fn from_str(text: &str) -> Result<Self, InvalidSendKey> {
         let key = || {
             let (id, channel) = text.split_once(':')?;
             Some(SendKey {
@@ -189,7 +189,7 @@ impl FromStr for SendKey {
                 channel: channel.parse().ok()?,
             })
         };
-        key().ok_or_else(|| NotASendKey(text.chars().take(80).collect()))
+        key().ok_or_else(|| InvalidSendKey(text.chars().take(80).collect()))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::email::budget::Budget;
 use crate::email::extensions::Extensions;
 use crate::email::message::dot_stuffed;
 use crate::email::pool::{Announcement, Waiting};
-use crate::email::reply::{NoReply, Reply};
+use crate::email::reply::{MalformedReply, Reply};
 use crate::email::server::{Credentials, Security, Server};
 use crate::email::tls;
 use crate::{Cause, SendLease};
@@ -67,22 +67,22 @@ impl Delivery {
 
 /// Why a server can't be spoken to.
 #[derive(Debug)]
-pub struct NotOpen {
+pub struct OpenError {
     /// In words that go on after the server's name.
     pub why: String,
     pub cause: Cause,
 }
 
-impl NotOpen {
+impl OpenError {
     /// There is no way to log in.
     fn refused(why: &str) -> Self {
-        NotOpen { why: why.to_owned(), cause: Cause::refusal("no way to log in") }
+        OpenError { why: why.to_owned(), cause: Cause::refusal("no way to log in") }
     }
 }
 
-impl From<String> for NotOpen {
+impl From<String> for OpenError {
     fn from(why: String) -> Self {
-        NotOpen { why, cause: Cause::new("unreachable") }
+        OpenError { why, cause: Cause::new("unreachable") }
     }
 }
 
@@ -120,7 +120,7 @@ impl fmt::Debug for Connection {
 
 impl Connection {
     /// Connects, encrypts and logs in. What goes wrong is told in words that hold no secret.
-    pub async fn open(server: &Server, until: Instant) -> Result<Self, NotOpen> {
+    pub async fn open(server: &Server, until: Instant) -> Result<Self, OpenError> {
         let socket = server.connect(until).await?;
         // Small writes that wait for an answer each must not wait for each other.
         let _ = socket.set_nodelay(true);
@@ -172,7 +172,7 @@ impl Connection {
         Ok(Connection { is_encrypted: true, ..Connection::over(stream) })
     }
 
-    async fn hello(&mut self, server: &Server, until: Instant) -> Result<(), NotOpen> {
+    async fn hello(&mut self, server: &Server, until: Instant) -> Result<(), OpenError> {
         self.say(&format!("EHLO {}\r\n", server.hello), until).await?;
         let reply = self.reply(until).await?;
         if reply.is_yes() {
@@ -183,7 +183,7 @@ impl Connection {
         self.expect(250, "answers HELO", until).await
     }
 
-    async fn log_in(&mut self, credentials: &Credentials, until: Instant) -> Result<(), NotOpen> {
+    async fn log_in(&mut self, credentials: &Credentials, until: Instant) -> Result<(), OpenError> {
         let Credentials { user, password } = credentials;
         if self.extensions.auth_plain {
             let secret = BASE64_STANDARD.encode(format!("\0{user}\0{password}"));
@@ -195,11 +195,11 @@ impl Connection {
             self.let_in(334, until).await?;
             self.say(&format!("{}\r\n", BASE64_STANDARD.encode(password)), until).await?;
         } else if self.is_encrypted {
-            return Err(NotOpen::refused(
+            return Err(OpenError::refused(
                 "offers neither AUTH PLAIN nor AUTH LOGIN; remove user and password from channels.email.url",
             ));
         } else {
-            return Err(NotOpen::refused(
+            return Err(OpenError::refused(
                 "offers no login without encryption; set tls=required in channels.email.url",
             ));
         }
@@ -207,14 +207,14 @@ impl Connection {
     }
 
     /// A step of logging in. A 4xx may pass by itself.
-    async fn let_in(&mut self, code: u16, until: Instant) -> Result<(), NotOpen> {
+    async fn let_in(&mut self, code: u16, until: Instant) -> Result<(), OpenError> {
         let reply = self.reply(until).await?;
         if reply.code == code {
             return Ok(());
         }
         let refuses_us = reply.code >= 500;
         let why = format!("does not accept user and password: {}", reply.words());
-        Err(NotOpen { why, cause: Cause { code: reply.numbers().into(), refuses_us } })
+        Err(OpenError { why, cause: Cause { code: reply.numbers().into(), refuses_us } })
     }
 
     /// Whether nothing was heard since the last message: a server that is tired of us says so, or hangs up.
@@ -395,12 +395,12 @@ impl Connection {
         .await;
     }
 
-    async fn expect(&mut self, code: u16, what: &str, until: Instant) -> Result<(), NotOpen> {
+    async fn expect(&mut self, code: u16, what: &str, until: Instant) -> Result<(), OpenError> {
         let reply = self.reply(until).await?;
         if reply.code == code {
             return Ok(());
         }
-        Err(NotOpen { why: format!("{what}: {}", reply.words()), cause: Cause::new(reply.numbers()) })
+        Err(OpenError { why: format!("{what}: {}", reply.words()), cause: Cause::new(reply.numbers()) })
     }
 
     async fn say(&mut self, text: &str, until: Instant) -> Result<(), String> {
@@ -433,7 +433,7 @@ impl Connection {
             match Reply::take(&mut self.read) {
                 Ok(Some(reply)) => return Ok(reply),
                 Ok(None) => {}
-                Err(NoReply) => return Err("does not speak SMTP".to_owned()),
+                Err(MalformedReply) => return Err("does not speak SMTP".to_owned()),
             }
             self.read.reserve(ROOM);
             let read = timeout_at(until, self.stream.read_buf(&mut self.read)).await;

@@ -26,7 +26,7 @@ pub struct ExtraHeader {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoHeader {
+pub enum InvalidHeader {
     #[error("a header's name has letters, digits and dashes, up to 70 of them")]
     Name,
     #[error("this header is set by Campanile")]
@@ -38,21 +38,21 @@ pub enum NoHeader {
 }
 
 impl ExtraHeader {
-    pub fn parse(name: &str, value: &str) -> Result<Self, NoHeader> {
+    pub fn parse(name: &str, value: &str) -> Result<Self, InvalidHeader> {
         let value = value.trim();
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_name) {
-            return Err(NoHeader::Name);
+            return Err(InvalidHeader::Name);
         }
         let lower = name.to_ascii_lowercase();
         if OURS.contains(&lower.as_str()) || OUR_PREFIXES.iter().any(|prefix| lower.starts_with(prefix)) {
-            return Err(NoHeader::Ours);
+            return Err(InvalidHeader::Ours);
         }
         if value.is_empty() || value.chars().any(char::is_control) {
-            return Err(NoHeader::Control);
+            return Err(InvalidHeader::Control);
         }
         if value.len() > MAX_VALUE_BYTES {
-            return Err(NoHeader::TooLong);
+            return Err(InvalidHeader::TooLong);
         }
         Ok(ExtraHeader { name: name.to_owned(), value: value.to_owned() })
     }
@@ -74,14 +74,14 @@ mod tests {
     fn nothing_in_a_header_becomes_another_one() {
         let long = "a".repeat(901);
         let cases = [
-            ("X-A:\r\nBcc", "x", NoHeader::Name),
-            ("X A", "x", NoHeader::Name),
-            ("", "x", NoHeader::Name),
-            ("X-è", "x", NoHeader::Name),
-            ("X-A", "x\r\nBcc: eve@example.com", NoHeader::Control),
-            ("X-A", "x\ny", NoHeader::Control),
-            ("X-A", " ", NoHeader::Control),
-            ("X-A", &long, NoHeader::TooLong),
+            ("X-A:\r\nBcc", "x", InvalidHeader::Name),
+            ("X A", "x", InvalidHeader::Name),
+            ("", "x", InvalidHeader::Name),
+            ("X-è", "x", InvalidHeader::Name),
+            ("X-A", "x\r\nBcc: eve@example.com", InvalidHeader::Control),
+            ("X-A", "x\ny", InvalidHeader::Control),
+            ("X-A", " ", InvalidHeader::Control),
+            ("X-A", &long, InvalidHeader::TooLong),
         ];
         for (name, value, why) in cases {
             assert_eq!(ExtraHeader::parse(name, value), Err(why), "{name:?} {value:?}");
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn what_every_letter_has_is_refused_in_any_case() {
         for name in ["From", "TO", "bcc", "Message-Id", "Content-Type", "Resent-From", "MIME-Version"] {
-            assert_eq!(ExtraHeader::parse(name, "x"), Err(NoHeader::Ours), "{name}");
+            assert_eq!(ExtraHeader::parse(name, "x"), Err(InvalidHeader::Ours), "{name}");
         }
         for name in ["List-Id", "X-Campaign", "Reply-To", "Precedence", "List-Unsubscribe"] {
             assert!(ExtraHeader::parse(name, "x").is_ok(), "{name}");

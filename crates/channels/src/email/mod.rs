@@ -29,7 +29,7 @@ use campanile_domain::send::Outcome;
 
 use crate::{Answer, Message, Provider, SendLease};
 use budget::Budget;
-use connection::{Connection, Envelope, NotOpen, Step};
+use connection::{Connection, Envelope, OpenError, Step};
 use domains::Domains;
 use message::Head;
 use pool::{Announcement, Limits, NotLent, Pool};
@@ -38,7 +38,7 @@ use server::Server;
 
 pub use named_mailbox::NamedMailbox;
 pub use domains::DomainLimits;
-pub use header::{ExtraHeader, NoHeader};
+pub use header::{ExtraHeader, InvalidHeader};
 pub use server::{Credentials, Security};
 
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl Smtp {
     fn not_lent(&self, why: NotLent) -> Answer {
         match why {
             NotLent::Busy => Outcome::RELEASED.into(),
-            NotLent::Down(NotOpen { why, cause }) => {
+            NotLent::Down(OpenError { why, cause }) => {
                 let error = format!("the mail server {} {why}", self.pool.server().place());
                 Answer::from(Outcome::Down { after: None, error }).with_cause(cause)
             }
@@ -194,7 +194,7 @@ impl Provider for Smtp {
                 Finding::ok("channels", format!("{is_sent}: login at {place} succeeded"))
             }
             Err(NotLent::Busy) => Finding::note("channels", format!("{is_sent}: all connections are in use")),
-            Err(NotLent::Down(NotOpen { why, .. })) => Finding::wrong(
+            Err(NotLent::Down(OpenError { why, .. })) => Finding::wrong(
                 "channels",
                 format!("{is_sent}, but {place} {why}"),
                 "mails are retried meanwhile; check host, port, tls, user and password in channels.email.url, \

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use campanile_domain::people::address::{Mailbox, NoMailbox};
+use campanile_domain::people::address::{Mailbox, InvalidMailbox};
 
 /// `Campanile <noreply@example.com>`, or the address alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,13 +12,13 @@ pub struct NamedMailbox {
 }
 
 impl FromStr for NamedMailbox {
-    type Err = NoMailbox;
+    type Err = InvalidMailbox;
 
-    fn from_str(text: &str) -> Result<Self, NoMailbox> {
+    fn from_str(text: &str) -> Result<Self, InvalidMailbox> {
         let Some((name, rest)) = text.trim().split_once('<') else {
             return Ok(NamedMailbox { name: None, mailbox: text.trim().parse()? });
         };
-        let mailbox = rest.strip_suffix('>').ok_or(NoMailbox::Domain)?.parse()?;
+        let mailbox = rest.strip_suffix('>').ok_or(InvalidMailbox::Domain)?.parse()?;
         let name = name.trim().trim_matches('"').trim();
         Ok(NamedMailbox { name: (!name.is_empty()).then(|| name.to_owned()), mailbox })
     }

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout_at};
 
 use crate::email::budget::Budget;
-use crate::email::connection::{Connection, NotOpen};
+use crate::email::connection::{Connection, OpenError};
 use crate::email::server::Server;
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub enum NotLent {
     /// All are in use, for longer than one may wait.
     Busy,
     /// The server can't be spoken to.
-    Down(NotOpen),
+    Down(OpenError),
 }
 
 /// What the server is told before it gets a letter.

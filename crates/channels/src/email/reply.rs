@@ -15,13 +15,13 @@ pub struct Reply {
 
 impl Reply {
     /// Takes a whole reply from the front of what was read, if it is there.
-    pub fn take(read: &mut Vec<u8>) -> Result<Option<Reply>, NoReply> {
+    pub fn take(read: &mut Vec<u8>) -> Result<Option<Reply>, MalformedReply> {
         let mut lines = Vec::new();
         let mut rest = read.as_slice();
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
             rest = &rest[end + 1..];
-            let (code, more, text) = parts(line).ok_or(NoReply)?;
+            let (code, more, text) = parts(line).ok_or(MalformedReply)?;
             lines.push(text);
             if !more {
                 let left = rest.len();
@@ -29,7 +29,7 @@ impl Reply {
                 return Ok(Some(Reply { code, enhanced: enhanced(code, &lines[0]), lines }));
             }
         }
-        if read.len() > MAX_REPLY_BYTES { Err(NoReply) } else { Ok(None) }
+        if read.len() > MAX_REPLY_BYTES { Err(MalformedReply) } else { Ok(None) }
     }
 
     /// 2xx.
@@ -69,7 +69,7 @@ fn without_quoted(text: &str) -> String {
 
 /// What was read is no SMTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoReply;
+pub struct MalformedReply;
 
 /// `250-SIZE 100` → 250, more to come, `SIZE 100`.
 fn parts(line: &[u8]) -> Option<(u16, bool, String)> {
@@ -127,9 +127,9 @@ mod tests {
         for text in
             ["HTTP/1.1 400 Bad Request\r\n", "99 x\r\n", "\r\n", "2500 x\r\n", "۲۵۰ ok\r\n", "650 x\r\n"]
         {
-            assert_eq!(Reply::take(&mut text.as_bytes().to_vec()), Err(NoReply), "{text:?}");
+            assert_eq!(Reply::take(&mut text.as_bytes().to_vec()), Err(MalformedReply), "{text:?}");
         }
-        assert_eq!(Reply::take(&mut vec![b'2'; MAX_REPLY_BYTES + 1]), Err(NoReply));
+        assert_eq!(Reply::take(&mut vec![b'2'; MAX_REPLY_BYTES + 1]), Err(MalformedReply));
         assert_eq!(Reply::take(&mut b"250-and so".to_vec()), Ok(None));
     }
 

@@ -28,7 +28,7 @@ pub enum PayloadError {
     #[error("is not JSON: {0}")]
     NotJson(String),
     #[error("must be a JSON object, is {0}")]
-    NoObject(&'static str),
+    NotAnObject(&'static str),
     #[error(
         "must have at most {MAX_PAYLOAD_BYTES} bytes, has {0}: keep large data elsewhere and refer to it"
     )]
@@ -73,7 +73,7 @@ impl Payload {
             Some(b'n') => "null",
             Some(_) | None => "a number",
         };
-        Err(PayloadError::NoObject(kind))
+        Err(PayloadError::NotAnObject(kind))
     }
 
     pub fn as_str(&self) -> &str {

@@ -18,12 +18,12 @@ pub struct HourMinute {
 
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a time of day: expected HH:MM from 00:00 to 23:59")]
-pub struct NotATimeOfDay(String);
+pub struct InvalidTimeOfDay(String);
 
 impl FromStr for HourMinute {
-    type Err = NotATimeOfDay;
+    type Err = InvalidTimeOfDay;
 
-    fn from_str(text: &str) -> Result<Self, NotATimeOfDay> {
+    fn from_str(text: &str) -> Result<Self, InvalidTimeOfDay> {
         let minutes = || {
             let (hour, minute) = text.split_once(':')?;
             let two_digits =
@@ -33,7 +33,7 @@ impl FromStr for HourMinute {
         };
         minutes()
             .map(|minutes| HourMinute { minutes })
-            .ok_or_else(|| NotATimeOfDay(text.chars().take(20).collect()))
+            .ok_or_else(|| InvalidTimeOfDay(text.chars().take(20).collect()))
     }
 }
 

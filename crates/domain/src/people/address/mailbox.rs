@@ -19,7 +19,7 @@ pub struct Mailbox {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoMailbox {
+pub enum InvalidMailbox {
     #[error("it has no @")]
     NoAt,
     #[error("it has a line break or another control character")]
@@ -50,28 +50,28 @@ impl Mailbox {
 }
 
 impl FromStr for Mailbox {
-    type Err = NoMailbox;
+    type Err = InvalidMailbox;
 
-    fn from_str(text: &str) -> Result<Self, NoMailbox> {
+    fn from_str(text: &str) -> Result<Self, InvalidMailbox> {
         let text = text.trim_matches(' ');
         if text.chars().any(char::is_control) {
-            return Err(NoMailbox::Control);
+            return Err(InvalidMailbox::Control);
         }
         if text.contains('<') && text.ends_with('>') {
-            return Err(NoMailbox::Name);
+            return Err(InvalidMailbox::Name);
         }
-        let (local, domain) = text.rsplit_once('@').ok_or(NoMailbox::NoAt)?;
+        let (local, domain) = text.rsplit_once('@').ok_or(InvalidMailbox::NoAt)?;
         if !EmailAddress::is_valid_local_part(local) {
-            return Err(NoMailbox::Local);
+            return Err(InvalidMailbox::Local);
         }
-        let Ok(Host::Domain(domain)) = Host::parse(domain) else { return Err(NoMailbox::Domain) };
+        let Ok(Host::Domain(domain)) = Host::parse(domain) else { return Err(InvalidMailbox::Domain) };
         let labels = domain.split('.').all(|label| (1..=MAX_LABEL_BYTES).contains(&label.len()));
         if !labels || !EmailAddress::is_valid_domain(&domain) {
-            return Err(NoMailbox::Domain);
+            return Err(InvalidMailbox::Domain);
         }
         let text = format!("{local}@{domain}");
         if text.len() > MAX_BYTES {
-            return Err(NoMailbox::TooLong);
+            return Err(InvalidMailbox::TooLong);
         }
         Ok(Mailbox { text, at: local.len() })
     }
@@ -113,25 +113,25 @@ mod tests {
     fn what_is_no_address_is_refused_with_a_reason() {
         let long = format!("{}@example.com", "a".repeat(64));
         let cases = [
-            ("anna", NoMailbox::NoAt),
-            ("a@b@example.com", NoMailbox::Local),
-            ("Anna <anna@example.com>", NoMailbox::Name),
-            ("<anna@example.com>", NoMailbox::Name),
-            ("", NoMailbox::NoAt),
-            ("anna@example.com\r\nRCPT TO:<eve@example.com>", NoMailbox::Control),
-            ("anna\n@example.com", NoMailbox::Control),
-            ("\"anna\r\n\"@example.com", NoMailbox::Control),
-            ("anna rossi@example.com", NoMailbox::Local),
-            ("a>b@example.com", NoMailbox::Local),
-            ("<anna@example.com", NoMailbox::Local),
-            ("@example.com", NoMailbox::Local),
-            ("anna@example.com>", NoMailbox::Domain),
-            ("anna@exa mple.com", NoMailbox::Domain),
-            ("anna@127.0.0.1", NoMailbox::Domain),
-            ("anna@[127.0.0.1]", NoMailbox::Domain),
-            ("anna@", NoMailbox::Domain),
-            ("anna@a..b", NoMailbox::Domain),
-            (&long.replace('@', "aaaa@"), NoMailbox::Local),
+            ("anna", InvalidMailbox::NoAt),
+            ("a@b@example.com", InvalidMailbox::Local),
+            ("Anna <anna@example.com>", InvalidMailbox::Name),
+            ("<anna@example.com>", InvalidMailbox::Name),
+            ("", InvalidMailbox::NoAt),
+            ("anna@example.com\r\nRCPT TO:<eve@example.com>", InvalidMailbox::Control),
+            ("anna\n@example.com", InvalidMailbox::Control),
+            ("\"anna\r\n\"@example.com", InvalidMailbox::Control),
+            ("anna rossi@example.com", InvalidMailbox::Local),
+            ("a>b@example.com", InvalidMailbox::Local),
+            ("<anna@example.com", InvalidMailbox::Local),
+            ("@example.com", InvalidMailbox::Local),
+            ("anna@example.com>", InvalidMailbox::Domain),
+            ("anna@exa mple.com", InvalidMailbox::Domain),
+            ("anna@127.0.0.1", InvalidMailbox::Domain),
+            ("anna@[127.0.0.1]", InvalidMailbox::Domain),
+            ("anna@", InvalidMailbox::Domain),
+            ("anna@a..b", InvalidMailbox::Domain),
+            (&long.replace('@', "aaaa@"), InvalidMailbox::Local),
         ];
         for (address, why) in cases {
             assert_eq!(address.parse::<Mailbox>(), Err(why), "{address:?}");

@@ -5,7 +5,7 @@ mod mailbox;
 mod phone;
 mod webhook;
 
-pub use mailbox::{Mailbox, NoMailbox};
+pub use mailbox::{InvalidMailbox, Mailbox};
 pub use phone::{e164, is_e164};
 pub use webhook::{is_this_machine, webhook};
 
