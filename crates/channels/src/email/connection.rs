@@ -175,7 +175,7 @@ impl Connection {
     async fn hello(&mut self, server: &Server, until: Instant) -> Result<(), OpenError> {
         self.say(&format!("EHLO {}\r\n", server.hello), until).await?;
         let reply = self.reply(until).await?;
-        if reply.is_yes() {
+        if reply.is_positive() {
             self.extensions = Extensions::read(&reply);
             return Ok(());
         }
@@ -213,8 +213,8 @@ impl Connection {
             return Ok(());
         }
         let refuses_us = reply.code >= 500;
-        let why = format!("does not accept user and password: {}", reply.words());
-        Err(OpenError { why, cause: Cause { code: reply.numbers().into(), refuses_us } })
+        let why = format!("does not accept user and password: {}", reply.redacted_text());
+        Err(OpenError { why, cause: Cause { code: reply.codes().into(), refuses_us } })
     }
 
     /// Whether nothing was heard since the last message: a server that is tired of us says so, or hangs up.
@@ -303,7 +303,7 @@ impl Connection {
         };
         match reply {
             Err(why) => Delivery::Broken { at: Step::EndOfData, why },
-            Ok(reply) if reply.is_yes() => Delivery::Accepted(reply),
+            Ok(reply) if reply.is_positive() => Delivery::Accepted(reply),
             Ok(reply) => Delivery::Refused { at: Step::EndOfData, ends: reply.code == 421, reply },
         }
     }
@@ -345,7 +345,7 @@ impl Connection {
                 self.say(&command, until).await.map_err(broken(at))?;
             }
             let reply = self.reply(until).await.map_err(broken(at))?;
-            let agreed = if at == Step::Data { reply.code == 354 } else { reply.is_yes() };
+            let agreed = if at == Step::Data { reply.code == 354 } else { reply.is_positive() };
             has_recipient |= at == Step::To && agreed;
             match refused {
                 None if agreed => {}
@@ -400,7 +400,7 @@ impl Connection {
         if reply.code == code {
             return Ok(());
         }
-        Err(OpenError { why: format!("{what}: {}", reply.words()), cause: Cause::new(reply.numbers()) })
+        Err(OpenError { why: format!("{what}: {}", reply.redacted_text()), cause: Cause::new(reply.codes()) })
     }
 
     async fn say(&mut self, text: &str, until: Instant) -> Result<(), String> {

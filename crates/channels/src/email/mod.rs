@@ -15,7 +15,7 @@ mod relaying;
 mod reply;
 mod server;
 mod tls;
-mod verdict;
+mod outcome;
 
 use std::path::Path;
 use std::time::Duration;
@@ -131,16 +131,16 @@ impl Smtp {
             let (delivery, next) =
                 lent.connection.deliver(envelope, &email, budget, lease, next_in_line).await;
             // A server may hang up on who was silent for long. It has nothing yet, so a new connection may try.
-            let hung_up = lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data);
-            if hung_up && budget.has_time_for_another() {
+            let was_closed = lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data);
+            if was_closed && budget.has_time_for_another() {
                 lent = match self.pool.replace(lent, budget).await {
-                    Ok(fresh) => fresh,
+                    Ok(replacement) => replacement,
                     Err(not_lent) => return self.not_lent(not_lent),
                 };
                 continue;
             }
             self.pool.give_back(lent, next);
-            return self.relaying.judged(verdict::answer(delivery, message.address), to.domain());
+            return self.relaying.update_health(outcome::answer(delivery, message.address), to.domain());
         }
     }
 
@@ -148,7 +148,7 @@ impl Smtp {
         match why {
             NotLent::Busy => Outcome::RELEASED.into(),
             NotLent::Down(OpenError { why, cause }) => {
-                let error = format!("the mail server {} {why}", self.pool.server().place());
+                let error = format!("the mail server {} {why}", self.pool.server().host_port());
                 Answer::from(Outcome::Down { after: None, error }).with_cause(cause)
             }
         }
@@ -186,17 +186,17 @@ impl Provider for Smtp {
     }
 
     async fn examine(&self, channel: Channel) -> Finding {
-        let place = self.pool.server().place();
+        let host_port = self.pool.server().host_port();
         let is_sent = format!("{channel} is sent by smtp");
         match self.pool.lend(None, Budget::starting_now(self.deadline, self.answer_timeout)).await {
             Ok(lent) => {
                 self.pool.give_back(lent, None);
-                Finding::ok("channels", format!("{is_sent}: login at {place} succeeded"))
+                Finding::ok("channels", format!("{is_sent}: login at {host_port} succeeded"))
             }
             Err(NotLent::Busy) => Finding::note("channels", format!("{is_sent}: all connections are in use")),
             Err(NotLent::Down(OpenError { why, .. })) => Finding::wrong(
                 "channels",
-                format!("{is_sent}, but {place} {why}"),
+                format!("{is_sent}, but {host_port} {why}"),
                 "mails are retried meanwhile; check host, port, tls, user and password in channels.email.url, \
                  and channels.email.ca_file if the server uses a private CA",
             ),

@@ -13,7 +13,7 @@ pub struct Relaying(Mutex<Option<String>>);
 
 impl Relaying {
     /// The answer about a recipient of this domain, with what it says of the server.
-    pub fn judged(&self, answer: Answer, domain: &str) -> Answer {
+    pub fn update_health(&self, answer: Answer, domain: &str) -> Answer {
         let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if answer.health != Health::Unknown {
             if matches!(answer.outcome, Outcome::Sent { .. }) {
@@ -40,10 +40,10 @@ mod tests {
     #[test]
     fn two_domains_in_a_row_say_that_it_refuses_everybody() {
         let relaying = Relaying::default();
-        let refuses = |domain| relaying.judged(refusal(), domain).health;
+        let refuses = |domain| relaying.update_health(refusal(), domain).health;
         assert_eq!((refuses("a.example"), refuses("a.example")), (Health::Unknown, Health::Unknown));
         assert_eq!((refuses("b.example"), refuses("c.example")), (Health::RefusesAll, Health::RefusesAll));
-        relaying.judged(Outcome::Sent { external_id: None }.into(), "d.example");
+        relaying.update_health(Outcome::Sent { external_id: None }.into(), "d.example");
         assert_eq!((refuses("a.example"), refuses("b.example")), (Health::Unknown, Health::RefusesAll));
     }
 }

@@ -33,12 +33,12 @@ impl Reply {
     }
 
     /// 2xx.
-    pub fn is_yes(&self) -> bool {
+    pub fn is_positive(&self) -> bool {
         self.code / 100 == 2
     }
 
     /// Its numbers alone: `554 5.7.1`, or `554`.
-    pub fn numbers(&self) -> String {
+    pub fn codes(&self) -> String {
         match self.enhanced {
             Some((subject, detail)) => format!("{} {}.{subject}.{detail}", self.code, self.code / 100),
             None => self.code.to_string(),
@@ -46,7 +46,7 @@ impl Reply {
     }
 
     /// For people, without any address: servers like to repeat whom they refuse.
-    pub fn words(&self) -> String {
+    pub fn redacted_text(&self) -> String {
         let text = without_quoted(&self.lines.join(" "));
         let words = text.split_whitespace().map(|word| if word.contains('@') { "(address)" } else { word });
         let said: String = words.collect::<Vec<_>>().join(" ");
@@ -108,13 +108,13 @@ mod tests {
         assert_eq!(replies.iter().map(|reply| reply.code).collect::<Vec<_>>(), [250, 550, 354]);
         assert_eq!(replies[0].enhanced, Some((1, 0)));
         assert_eq!(replies[1].enhanced, Some((1, 1)));
-        assert_eq!(replies[1].words(), "550 5.1.1 (address) no 5.1.1 such user");
+        assert_eq!(replies[1].redacted_text(), "550 5.1.1 (address) no 5.1.1 such user");
         assert_eq!(replies[2].enhanced, None);
     }
 
     #[test]
     fn no_part_of_an_address_is_in_the_words() {
-        let words = |text: &str| replies(&format!("550 5.1.1 {text}\r\n"))[0].words();
+        let words = |text: &str| replies(&format!("550 5.1.1 {text}\r\n"))[0].redacted_text();
         assert_eq!(words("<anna@example.com>: unknown"), "550 5.1.1 (address) unknown");
         assert_eq!(words("<\"anna rossi\"@example.com>: unknown"), "550 5.1.1 (address) unknown");
         assert_eq!(words("no \"anna \\\"b\\\" rossi\"@x.it here"), "550 5.1.1 no (address) here");

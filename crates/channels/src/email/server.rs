@@ -21,7 +21,7 @@ pub struct Server {
 
 impl Server {
     /// For people.
-    pub fn place(&self) -> String {
+    pub fn host_port(&self) -> String {
         let Server { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
@@ -41,7 +41,7 @@ impl Server {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({:?})", self.place(), self.security)
+        write!(f, "{} ({:?})", self.host_port(), self.security)
     }
 }
 

@@ -16,8 +16,8 @@ use tokio_rustls::TlsConnector;
 pub fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let given = ca_file.map(certificates).transpose()?.unwrap_or_default();
-    for certificate in &given {
+    let pinned = ca_file.map(certificates).transpose()?.unwrap_or_default();
+    for certificate in &pinned {
         roots.add(certificate.clone()).map_err(|error| format!("a certificate can't be used: {error}"))?;
     }
     let set_up = |error: &dyn std::fmt::Display| format!("TLS can't be set up: {error}");
@@ -25,13 +25,13 @@ pub fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, String> {
     let builder = ClientConfig::builder_with_provider(Arc::clone(&crypto))
         .with_safe_default_protocol_versions()
         .map_err(|error| set_up(&error))?;
-    let config = if given.is_empty() {
+    let config = if pinned.is_empty() {
         builder.with_root_certificates(roots)
     } else {
         let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), crypto)
             .build()
             .map_err(|error| set_up(&error))?;
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(OrItself { authorities, given }))
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AuthorityOrPinned { authorities, pinned }))
     };
     Ok(TlsConnector::from(Arc::new(config.with_no_client_auth())))
 }
@@ -68,12 +68,12 @@ pub fn failed(error: &io::Error) -> String {
 /// Believes authorities, and the certificates that were given themselves. `openssl req -x509` makes ones that say to be an authority,
 /// which are refused as a server's otherwise.
 #[derive(Debug)]
-struct OrItself {
+struct AuthorityOrPinned {
     authorities: Arc<WebPkiServerVerifier>,
-    given: Vec<CertificateDer<'static>>,
+    pinned: Vec<CertificateDer<'static>>,
 }
 
-impl ServerCertVerifier for OrItself {
+impl ServerCertVerifier for AuthorityOrPinned {
     fn verify_server_cert(
         &self,
         server: &CertificateDer<'_>,
@@ -84,11 +84,11 @@ impl ServerCertVerifier for OrItself {
     ) -> Result<ServerCertVerified, Error> {
         match self.authorities.verify_server_cert(server, intermediates, name, ocsp, now) {
             // It is neither expired nor revoked, of which there are errors of their own.
-            Err(Error::InvalidCertificate(CertificateError::Other(_))) if self.given.contains(server) => {
+            Err(Error::InvalidCertificate(CertificateError::Other(_))) if self.pinned.contains(server) => {
                 verify_server_name(&ParsedCertificate::try_from(server)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }
-            verdict => verdict,
+            result => result,
         }
     }
 

@@ -83,8 +83,8 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
         Step::To => "the recipient",
         Step::Data | Step::EndOfData => "the message",
     };
-    let error = format!("the mail server rejected {subject}: {}", reply.words());
-    let cause = Cause::new(reply.numbers());
+    let error = format!("the mail server rejected {subject}: {}", reply.redacted_text());
+    let cause = Cause::new(reply.codes());
     let outcome = match (reply.code, reply.enhanced) {
         (421 | 454, _) | (400..=499, Some((3, _))) => Outcome::Down { after: None, error },
         (400..=499, _) if at == Step::From => Outcome::Retry { after: None, error },
@@ -100,7 +100,7 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
             return Answer { health: Health::Unknown, ..outcome.into() }.with_cause(cause);
         }
         (500..=599, _) if at == Step::To && is_unknown_mailbox(reply) => {
-            let end = AddressOutcome::Dead { reason: reply.words() };
+            let end = AddressOutcome::Dead { reason: reply.redacted_text() };
             let done = vec![AddressResult { address: address.to_owned(), end }];
             return Answer { done, ..Outcome::Rejected { error }.into() };
         }
@@ -113,7 +113,7 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
 
 /// It does not want our credentials, or our sender.
 fn refuses_us(error: String, reply: &Reply) -> Answer {
-    Answer::from(Outcome::Down { after: None, error }).with_cause(Cause::refusal(reply.numbers()))
+    Answer::from(Outcome::Down { after: None, error }).with_cause(Cause::refusal(reply.codes()))
 }
 
 fn is_unknown_mailbox(reply: &Reply) -> bool {
@@ -126,7 +126,7 @@ fn is_unknown_mailbox(reply: &Reply) -> bool {
 
 /// Servers put the address anywhere: `User <anna@example.com> unknown` is "user unknown".
 fn contains_phrase(reply: &Reply, phrases: &[&str]) -> bool {
-    let words = reply.words().to_lowercase();
+    let words = reply.redacted_text().to_lowercase();
     let words: Vec<&str> = words.split_whitespace().filter(|word| *word != "(address)").collect();
     let words = words.join(" ");
     phrases.iter().any(|phrase| words.contains(phrase))
