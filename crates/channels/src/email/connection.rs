@@ -100,7 +100,7 @@ pub struct Connection {
 enum State {
     Ready,
     /// The last message was refused, and the server is still in the middle of it.
-    InTheMiddle,
+    MidTransaction,
     /// The server has heard the envelope of the next message, and waits for its letter.
     Announced,
     Lost,
@@ -132,7 +132,7 @@ impl Connection {
         connection.hello(server, until).await?;
         let wants_tls = matches!(server.security, Security::Required | Security::IfOffered);
         if wants_tls && connection.extensions.starttls {
-            connection.say("STARTTLS\r\n", until).await?;
+            connection.send("STARTTLS\r\n", until).await?;
             connection.expect(220, "answers STARTTLS", until).await?;
             if !connection.read.is_empty() {
                 return Err("sent data before TLS started; the connection may be intercepted"
@@ -173,13 +173,13 @@ impl Connection {
     }
 
     async fn hello(&mut self, server: &Server, until: Instant) -> Result<(), OpenError> {
-        self.say(&format!("EHLO {}\r\n", server.hello), until).await?;
+        self.send(&format!("EHLO {}\r\n", server.hello), until).await?;
         let reply = self.reply(until).await?;
         if reply.is_positive() {
             self.extensions = Extensions::read(&reply);
             return Ok(());
         }
-        self.say(&format!("HELO {}\r\n", server.hello), until).await?;
+        self.send(&format!("HELO {}\r\n", server.hello), until).await?;
         self.expect(250, "answers HELO", until).await
     }
 
@@ -187,13 +187,13 @@ impl Connection {
         let Credentials { user, password } = credentials;
         if self.extensions.auth_plain {
             let secret = BASE64_STANDARD.encode(format!("\0{user}\0{password}"));
-            self.say(&format!("AUTH PLAIN {secret}\r\n"), until).await?;
+            self.send(&format!("AUTH PLAIN {secret}\r\n"), until).await?;
         } else if self.extensions.auth_login {
-            self.say("AUTH LOGIN\r\n", until).await?;
-            self.let_in(334, until).await?;
-            self.say(&format!("{}\r\n", BASE64_STANDARD.encode(user)), until).await?;
-            self.let_in(334, until).await?;
-            self.say(&format!("{}\r\n", BASE64_STANDARD.encode(password)), until).await?;
+            self.send("AUTH LOGIN\r\n", until).await?;
+            self.expect_login_step(334, until).await?;
+            self.send(&format!("{}\r\n", BASE64_STANDARD.encode(user)), until).await?;
+            self.expect_login_step(334, until).await?;
+            self.send(&format!("{}\r\n", BASE64_STANDARD.encode(password)), until).await?;
         } else if self.is_encrypted {
             return Err(OpenError::refused(
                 "offers neither AUTH PLAIN nor AUTH LOGIN; remove user and password from channels.email.url",
@@ -203,11 +203,11 @@ impl Connection {
                 "offers no login without encryption; set tls=required in channels.email.url",
             ));
         }
-        self.let_in(235, until).await
+        self.expect_login_step(235, until).await
     }
 
     /// A step of logging in. A 4xx may pass by itself.
-    async fn let_in(&mut self, code: u16, until: Instant) -> Result<(), OpenError> {
+    async fn expect_login_step(&mut self, code: u16, until: Instant) -> Result<(), OpenError> {
         let reply = self.reply(until).await?;
         if reply.code == code {
             return Ok(());
@@ -250,9 +250,9 @@ impl Connection {
     ) -> (Delivery, Option<Waiting>) {
         self.messages += 1;
         // Whoever gives up on the way leaves nobody knows what behind.
-        let before = std::mem::replace(&mut self.state, State::Lost);
+        let previous = std::mem::replace(&mut self.state, State::Lost);
         let (mut next, mut announces) = (None, false);
-        let agreed = self.envelope(envelope, email.len(), before, budget.envelope_deadline()).await;
+        let agreed = self.envelope(envelope, email.len(), previous, budget.envelope_deadline()).await;
         let delivery = if let Err(refused) = agreed {
             refused
         } else {
@@ -263,7 +263,7 @@ impl Connection {
         self.state = match &delivery {
             Delivery::Accepted(_) if next.is_some() => State::Announced,
             Delivery::Accepted(_) if !announces => State::Ready,
-            Delivery::Refused { ends: false, .. } if !announces => State::InTheMiddle,
+            Delivery::Refused { ends: false, .. } if !announces => State::MidTransaction,
             // The server is in the middle of a message that nobody will finish, or that it may have refused for the one before.
             _ => State::Lost,
         };
@@ -291,7 +291,7 @@ impl Connection {
         if let Err(why) = self.write(&bytes, &mut written, budget.content_deadline()).await {
             // What was to leave last did not leave: an announcement, or the end of the letter. Who does not want the rest may have said why.
             let is_out = written >= end && bytes.len() > end;
-            return match self.heard() {
+            return match self.buffered_reply() {
                 Some(reply) if reply.code >= 400 => Delivery::Refused { at: Step::Data, reply, ends: true },
                 _ => Delivery::Broken { at: if is_out { Step::EndOfData } else { Step::Data }, why },
             };
@@ -310,7 +310,7 @@ impl Connection {
 
     /// Who is next in line is let go if it takes long.
     async fn answer(&mut self, next: &mut Option<Waiting>, until: Instant) -> Result<Reply, String> {
-        if let Ok(reply) = timeout(BOUND_FOR, self.reply(until)).await {
+        if let Ok(reply) = timeout(ANNOUNCED_WAIT, self.reply(until)).await {
             return reply;
         }
         *next = None;
@@ -321,28 +321,28 @@ impl Connection {
         &mut self,
         envelope: Envelope<'_>,
         size: usize,
-        before: State,
+        previous: State,
         until: Instant,
     ) -> Result<(), Delivery> {
         let commands = self.commands(envelope, size);
-        let reset = before == State::InTheMiddle;
+        let reset = previous == State::MidTransaction;
         let begin = if reset { "RSET\r\n" } else { "" };
         let broken = |at| move |why| Delivery::Broken { at, why };
-        if self.extensions.pipelining && before != State::Announced {
+        if self.extensions.pipelining && previous != State::Announced {
             let all: String =
                 std::iter::once(begin).chain(commands.iter().map(|(_, c)| c.as_str())).collect();
-            self.say(&all, until).await.map_err(broken(Step::From))?;
+            self.send(&all, until).await.map_err(broken(Step::From))?;
         }
         if reset {
             if !self.extensions.pipelining {
-                self.say(begin, until).await.map_err(broken(Step::From))?;
+                self.send(begin, until).await.map_err(broken(Step::From))?;
             }
             self.reply(until).await.map_err(broken(Step::From))?;
         }
         let (mut refused, mut has_recipient) = (None, false);
         for (at, command) in commands {
             if !self.extensions.pipelining {
-                self.say(&command, until).await.map_err(broken(at))?;
+                self.send(&command, until).await.map_err(broken(at))?;
             }
             let reply = self.reply(until).await.map_err(broken(at))?;
             let agreed = if at == Step::Data { reply.code == 354 } else { reply.is_positive() };
@@ -357,7 +357,7 @@ impl Connection {
                 }
                 // It was asked for data before it refused the recipient: a letter of nothing ends that.
                 Some(_) if agreed && at == Step::Data => {
-                    self.say(".\r\n", until).await.map_err(broken(at))?;
+                    self.send(".\r\n", until).await.map_err(broken(at))?;
                     self.reply(until).await.map_err(broken(at))?;
                 }
                 Some(_) => {}
@@ -386,8 +386,8 @@ impl Connection {
 
     /// Says good-bye, if that can be done at once.
     pub async fn quit(mut self) {
-        const PATIENCE: Duration = Duration::from_secs(1);
-        let _ = timeout(PATIENCE, async {
+        const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
+        let _ = timeout(QUIT_TIMEOUT, async {
             self.stream.write_all(b"QUIT\r\n").await?;
             self.stream.flush().await?;
             self.stream.read_buf(&mut self.read).await
@@ -403,7 +403,7 @@ impl Connection {
         Err(OpenError { why: format!("{what}: {}", reply.redacted_text()), cause: Cause::new(reply.codes()) })
     }
 
-    async fn say(&mut self, text: &str, until: Instant) -> Result<(), String> {
+    async fn send(&mut self, text: &str, until: Instant) -> Result<(), String> {
         self.write(text.as_bytes(), &mut 0, until).await
     }
 
@@ -418,12 +418,12 @@ impl Connection {
             }
             self.stream.flush().await
         });
-        all.await.map_err(|_| TOO_LATE.to_owned())?.map_err(|error| hung_up(&error))
+        all.await.map_err(|_| TIMED_OUT.to_owned())?.map_err(|error| connection_error(&error))
     }
 
     /// A reply that is here already.
-    fn heard(&mut self) -> Option<Reply> {
-        self.read.reserve(ROOM);
+    fn buffered_reply(&mut self) -> Option<Reply> {
+        self.read.reserve(READ_BUFFER_BYTES);
         let _ = self.stream.read_buf(&mut self.read).now_or_never();
         Reply::take(&mut self.read).ok().flatten()
     }
@@ -435,24 +435,24 @@ impl Connection {
                 Ok(None) => {}
                 Err(MalformedReply) => return Err("does not speak SMTP".to_owned()),
             }
-            self.read.reserve(ROOM);
+            self.read.reserve(READ_BUFFER_BYTES);
             let read = timeout_at(until, self.stream.read_buf(&mut self.read)).await;
-            match read.map_err(|_| TOO_LATE.to_owned())? {
+            match read.map_err(|_| TIMED_OUT.to_owned())? {
                 Ok(0) => return Err("closed the connection without a response".to_owned()),
                 Ok(_) => {}
-                Err(error) => return Err(hung_up(&error)),
+                Err(error) => return Err(connection_error(&error)),
             }
         }
     }
 }
 
 /// For what a server answers to a whole envelope, in one read.
-const ROOM: usize = 1024;
+const READ_BUFFER_BYTES: usize = 1024;
 /// So long until a letter is answered, and who was announced behind it is let go.
-const BOUND_FOR: Duration = Duration::from_secs(1);
-const TOO_LATE: &str = "did not answer in time";
+const ANNOUNCED_WAIT: Duration = Duration::from_secs(1);
+const TIMED_OUT: &str = "did not answer in time";
 
-fn hung_up(error: &io::Error) -> String {
+fn connection_error(error: &io::Error) -> String {
     format!("broke the connection: {}", error.kind())
 }
 
