@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::email::budget::Budget;
 use crate::email::extensions::Extensions;
 use crate::email::message::dot_stuffed;
-use crate::email::pool::{Announcement, Waiting};
+use crate::email::pool::{Announcement, Waiter};
 use crate::email::reply::{MalformedReply, Reply};
 use crate::email::server::{Credentials, Security, Server};
 use crate::email::tls;
@@ -238,7 +238,7 @@ impl Connection {
         self.state == State::Announced
     }
 
-    /// Sends one letter to one mailbox. When the server has agreed to take it, `next_in_line` is asked for somebody whose envelope may go
+    /// Sends one letter to one mailbox. When the server has agreed to take it, `next_waiter` is asked for somebody whose envelope may go
     /// along with it, and who comes back with the outcome, unless the answer took too long to be waited for. The answer is awaited under `lease`.
     pub async fn deliver(
         &mut self,
@@ -246,8 +246,8 @@ impl Connection {
         email: &[u8],
         budget: Budget,
         lease: &dyn SendLease,
-        next_in_line: impl FnOnce(&Self) -> Option<Waiting>,
-    ) -> (Delivery, Option<Waiting>) {
+        next_waiter: impl FnOnce(&Self) -> Option<Waiter>,
+    ) -> (Delivery, Option<Waiter>) {
         self.messages += 1;
         // Whoever gives up on the way leaves nobody knows what behind.
         let previous = std::mem::replace(&mut self.state, State::Lost);
@@ -256,7 +256,7 @@ impl Connection {
         let delivery = if let Err(refused) = agreed {
             refused
         } else {
-            next = next_in_line(self);
+            next = next_waiter(self);
             announces = next.is_some();
             self.transfer(envelope.from, email, &mut next, budget, lease).await
         };
@@ -275,7 +275,7 @@ impl Connection {
         &mut self,
         from: &Mailbox,
         email: &[u8],
-        next: &mut Option<Waiting>,
+        next: &mut Option<Waiter>,
         budget: Budget,
         lease: &dyn SendLease,
     ) -> Delivery {
@@ -309,7 +309,7 @@ impl Connection {
     }
 
     /// Who is next in line is let go if it takes long.
-    async fn answer(&mut self, next: &mut Option<Waiting>, until: Instant) -> Result<Reply, String> {
+    async fn answer(&mut self, next: &mut Option<Waiter>, until: Instant) -> Result<Reply, String> {
         if let Ok(reply) = timeout(ANNOUNCED_WAIT, self.reply(until)).await {
             return reply;
         }
@@ -471,7 +471,7 @@ mod tests {
         for (taken, step) in [(end - 1, Step::Data), (end, Step::EndOfData), (end + 1, Step::EndOfData)] {
             let (here, there) = duplex(taken);
             let mut connection = Connection::over(here);
-            let mut next = Some(Waiting::in_no_line(announcement.clone()));
+            let mut next = Some(Waiter::detached(announcement.clone()));
             let budget = Budget::starting_now(Duration::from_secs(5), Duration::from_secs(5));
             let hangs_up = async {
                 // By then it is full.

@@ -32,7 +32,7 @@ use budget::Budget;
 use connection::{Connection, Envelope, OpenError, Step};
 use domains::Domains;
 use message::Head;
-use pool::{Announcement, Limits, NotLent, Pool};
+use pool::{Announcement, Limits, AcquireError, Pool};
 use relaying::Relaying;
 use server::Server;
 
@@ -110,44 +110,44 @@ impl Smtp {
             Ok(to) => to,
             Err(error) => return rejected(format!("the e-mail address can't be used: {error}")),
         };
-        let _turn = match self.domains.turn(to.domain(), budget.permit_deadline()).await {
-            Ok(turn) => turn,
+        let _permit = match self.domains.acquire(to.domain(), budget.permit_deadline()).await {
+            Ok(permit) => permit,
             Err(after) => return Outcome::NotAttempted { after }.into(),
         };
         // Only now: many more may be let go than are sent.
         let email = message::write(message, &to, &self.head);
         let announcement = Announcement { to: to.clone(), bytes: email.len() };
-        let mut lent = match self.pool.lend(Some(announcement), budget).await {
-            Ok(lent) => lent,
-            Err(not_lent) => return self.not_lent(not_lent),
+        let mut pooled = match self.pool.acquire(Some(announcement), budget).await {
+            Ok(pooled) => pooled,
+            Err(acquire_error) => return self.acquire_error(acquire_error),
         };
         loop {
-            if let Some(why) = lent.connection.extensions().refuse(&to, email.len()) {
-                self.pool.give_back(lent, None);
+            if let Some(why) = pooled.connection.extensions().refuse(&to, email.len()) {
+                self.pool.release(pooled, None);
                 return rejected(why);
             }
             let envelope = Envelope { from: &self.envelope_from, to: &to };
-            let next_in_line = |connection: &Connection| self.pool.next_in_line(connection);
+            let next_waiter = |connection: &Connection| self.pool.next_waiter(connection);
             let (delivery, next) =
-                lent.connection.deliver(envelope, &email, budget, lease, next_in_line).await;
+                pooled.connection.deliver(envelope, &email, budget, lease, next_waiter).await;
             // A server may hang up on who was silent for long. It has nothing yet, so a new connection may try.
-            let was_closed = lent.is_used && !lent.connection.is_usable() && delivery.is_before(Step::Data);
+            let was_closed = pooled.is_used && !pooled.connection.is_usable() && delivery.is_before(Step::Data);
             if was_closed && budget.has_time_for_another() {
-                lent = match self.pool.replace(lent, budget).await {
+                pooled = match self.pool.replace(pooled, budget).await {
                     Ok(replacement) => replacement,
-                    Err(not_lent) => return self.not_lent(not_lent),
+                    Err(acquire_error) => return self.acquire_error(acquire_error),
                 };
                 continue;
             }
-            self.pool.give_back(lent, next);
+            self.pool.release(pooled, next);
             return self.relaying.update_health(outcome::answer(delivery, message.address), to.domain());
         }
     }
 
-    fn not_lent(&self, why: NotLent) -> Answer {
+    fn acquire_error(&self, why: AcquireError) -> Answer {
         match why {
-            NotLent::Busy => Outcome::RELEASED.into(),
-            NotLent::Down(OpenError { why, cause }) => {
+            AcquireError::Busy => Outcome::RELEASED.into(),
+            AcquireError::Down(OpenError { why, cause }) => {
                 let error = format!("the mail server {} {why}", self.pool.server().host_port());
                 Answer::from(Outcome::Down { after: None, error }).with_cause(cause)
             }
@@ -188,13 +188,13 @@ impl Provider for Smtp {
     async fn examine(&self, channel: Channel) -> Finding {
         let host_port = self.pool.server().host_port();
         let is_sent = format!("{channel} is sent by smtp");
-        match self.pool.lend(None, Budget::starting_now(self.deadline, self.answer_timeout)).await {
-            Ok(lent) => {
-                self.pool.give_back(lent, None);
+        match self.pool.acquire(None, Budget::starting_now(self.deadline, self.answer_timeout)).await {
+            Ok(pooled) => {
+                self.pool.release(pooled, None);
                 Finding::ok("channels", format!("{is_sent}: login at {host_port} succeeded"))
             }
-            Err(NotLent::Busy) => Finding::note("channels", format!("{is_sent}: all connections are in use")),
-            Err(NotLent::Down(OpenError { why, .. })) => Finding::wrong(
+            Err(AcquireError::Busy) => Finding::note("channels", format!("{is_sent}: all connections are in use")),
+            Err(AcquireError::Down(OpenError { why, .. })) => Finding::wrong(
                 "channels",
                 format!("{is_sent}, but {host_port} {why}"),
                 "mails are retried meanwhile; check host, port, tls, user and password in channels.email.url, \

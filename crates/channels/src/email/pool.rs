@@ -17,7 +17,7 @@ use crate::email::server::Server;
 pub struct Pool {
     server: Server,
     limits: Limits,
-    counter: Arc<Counter>,
+    shared: Arc<SharedPool>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -30,15 +30,15 @@ pub struct Limits {
 
 /// A connection that is this message's own for as long as it takes.
 #[derive(Debug)]
-pub struct Lent {
+pub struct PooledConnection {
     pub connection: Connection,
     /// It was used before, so the server may have hung up meanwhile.
     pub is_used: bool,
-    turn: Turn,
+    permit: Permit,
 }
 
 #[derive(Debug)]
-pub enum NotLent {
+pub enum AcquireError {
     /// All are in use, for longer than one may wait.
     Busy,
     /// The server can't be spoken to.
@@ -55,29 +55,29 @@ pub struct Announcement {
 
 /// Somebody in line, who is told of its turn; or, when this is dropped, that it must stand in line once more.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct Waiter {
     pub announcement: Option<Announcement>,
-    lend: oneshot::Sender<Handed>,
+    sender: oneshot::Sender<Handover>,
 }
 
 #[cfg(test)]
-impl Waiting {
-    pub fn in_no_line(announcement: Announcement) -> Self {
-        Waiting { announcement: Some(announcement), lend: oneshot::channel().0 }
+impl Waiter {
+    pub fn detached(announcement: Announcement) -> Self {
+        Waiter { announcement: Some(announcement), sender: oneshot::channel().0 }
     }
 }
 
 /// A turn, and the connection of who had it before, if that can go on.
 #[derive(Debug)]
-struct Handed {
-    turn: Turn,
+struct Handover {
+    permit: Permit,
     connection: Option<Connection>,
 }
 
 impl Pool {
     pub fn new(server: Server, limits: Limits) -> Self {
-        let shelf = Shelf { free: limits.connections, ..Shelf::default() };
-        Pool { server, limits, counter: Arc::new(Counter(Mutex::new(shelf))) }
+        let state = PoolState { free: limits.connections, ..PoolState::default() };
+        Pool { server, limits, shared: Arc::new(SharedPool(Mutex::new(state))) }
     }
 
     pub fn server(&self) -> &Server {
@@ -85,182 +85,182 @@ impl Pool {
     }
 
     /// A warm connection, or a new one. It may be one whose server has heard the announcement already.
-    pub async fn lend(&self, announcement: Option<Announcement>, budget: Budget) -> Result<Lent, NotLent> {
-        let Handed { turn, connection } = self.handed(announcement, budget).await?;
+    pub async fn acquire(&self, announcement: Option<Announcement>, budget: Budget) -> Result<PooledConnection, AcquireError> {
+        let Handover { permit, connection } = self.handover(announcement, budget).await?;
         if let Some(connection) = connection {
-            return Ok(Lent { connection, is_used: true, turn });
+            return Ok(PooledConnection { connection, is_used: true, permit });
         }
-        while let Some(mut connection) = self.counter.take() {
+        while let Some(mut connection) = self.shared.take() {
             if connection.idle_since.elapsed() < self.limits.max_idle && connection.is_quiet() {
-                return Ok(Lent { connection, is_used: true, turn });
+                return Ok(PooledConnection { connection, is_used: true, permit });
             }
         }
-        self.open(turn, budget).await
+        self.open(permit, budget).await
     }
 
-    async fn handed(&self, announcement: Option<Announcement>, budget: Budget) -> Result<Handed, NotLent> {
+    async fn handover(&self, announcement: Option<Announcement>, budget: Budget) -> Result<Handover, AcquireError> {
         loop {
-            let turn = match self.counter.turn_or_line(announcement.as_ref()) {
-                Ok(turn) => return Ok(Handed { turn, connection: None }),
-                Err(in_line) => timeout_at(budget.permit_deadline(), in_line).await,
+            let permit = match self.shared.permit_or_queue(announcement.as_ref()) {
+                Ok(permit) => return Ok(Handover { permit, connection: None }),
+                Err(queued) => timeout_at(budget.permit_deadline(), queued).await,
             };
-            match turn {
-                Ok(Ok(handed)) => return Ok(handed),
+            match permit {
+                Ok(Ok(handover)) => return Ok(handover),
                 // Who was to hand it over is gone.
                 Ok(Err(_)) => {}
-                Err(_) => return Err(NotLent::Busy),
+                Err(_) => return Err(AcquireError::Busy),
             }
         }
     }
 
     /// A new one in the place of one that broke.
-    pub async fn replace(&self, broken: Lent, budget: Budget) -> Result<Lent, NotLent> {
-        self.open(broken.turn, budget).await
+    pub async fn replace(&self, broken: PooledConnection, budget: Budget) -> Result<PooledConnection, AcquireError> {
+        self.open(broken.permit, budget).await
     }
 
-    async fn open(&self, turn: Turn, budget: Budget) -> Result<Lent, NotLent> {
-        let connection = Connection::open(&self.server, budget.open_deadline()).await.map_err(NotLent::Down)?;
-        Ok(Lent { connection, is_used: false, turn })
+    async fn open(&self, permit: Permit, budget: Budget) -> Result<PooledConnection, AcquireError> {
+        let connection = Connection::open(&self.server, budget.open_deadline()).await.map_err(AcquireError::Down)?;
+        Ok(PooledConnection { connection, is_used: false, permit })
     }
 
     /// Whoever waits for longest, if the connection may be theirs next and their letter can be announced on it.
-    pub fn next_in_line(&self, connection: &Connection) -> Option<Waiting> {
+    pub fn next_waiter(&self, connection: &Connection) -> Option<Waiter> {
         let extensions = connection.extensions();
         if !extensions.pipelining || connection.messages >= self.limits.messages_per_connection {
             return None;
         }
-        self.counter.next_if(|Announcement { to, bytes }| extensions.refuse(to, *bytes).is_none())
+        self.shared.next_if(|Announcement { to, bytes }| extensions.refuse(to, *bytes).is_none())
     }
 
     /// `next` is who was announced on it, if anybody was.
-    pub fn give_back(&self, lent: Lent, next: Option<Waiting>) {
-        let Lent { connection, mut turn, .. } = lent;
-        let worn = connection.messages >= self.limits.messages_per_connection;
+    pub fn release(&self, pooled: PooledConnection, next: Option<Waiter>) {
+        let PooledConnection { connection, mut permit, .. } = pooled;
+        let is_used_up = connection.messages >= self.limits.messages_per_connection;
         if let Some(next) = next {
             let connection = connection.is_announced().then_some(connection);
             // Who left the line leaves the turn to others. The server waits for their letter, so the connection ends.
-            let _ = next.lend.send(Handed { turn, connection });
+            let _ = next.sender.send(Handover { permit, connection });
             return;
         }
         if !connection.is_usable() {
             return;
         }
-        if worn {
+        if is_used_up {
             tokio::spawn(async move {
                 connection.quit().await;
-                drop(turn);
+                drop(permit);
             });
             return;
         }
-        if self.counter.put(connection, &mut turn) {
-            tokio::spawn(close_idle(Arc::clone(&self.counter), self.limits.max_idle));
+        if self.shared.put(connection, &mut permit) {
+            tokio::spawn(close_idle(Arc::clone(&self.shared), self.limits.max_idle));
         }
     }
 }
 
 /// The right to one connection. It passes on to whoever is next in line, however it is lost.
 #[derive(Debug)]
-struct Turn(Option<Arc<Counter>>);
+struct Permit(Option<Arc<SharedPool>>);
 
-impl Drop for Turn {
+impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(counter) = self.0.take() {
-            counter.pass_on(None);
+        if let Some(shared) = self.0.take() {
+            shared.hand_over(None);
         }
     }
 }
 
 #[derive(Debug)]
-struct Counter(Mutex<Shelf>);
+struct SharedPool(Mutex<PoolState>);
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct PoolState {
     /// That nobody uses; the one that was used last is taken first, so that those too many get old.
     idle: Vec<Connection>,
     /// Somebody sees to it that they are closed in time.
-    is_watched: bool,
+    has_reaper: bool,
     /// Turns that nobody has; if there is one, nobody is in line.
     free: usize,
-    line: VecDeque<Waiting>,
+    queue: VecDeque<Waiter>,
 }
 
-impl Counter {
-    fn open(&self) -> MutexGuard<'_, Shelf> {
+impl SharedPool {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn turn_or_line(
+    fn permit_or_queue(
         self: &Arc<Self>,
         announcement: Option<&Announcement>,
-    ) -> Result<Turn, oneshot::Receiver<Handed>> {
-        let mut here = self.open();
-        if here.free > 0 {
-            here.free -= 1;
-            return Ok(Turn(Some(Arc::clone(self))));
+    ) -> Result<Permit, oneshot::Receiver<Handover>> {
+        let mut state = self.lock();
+        if state.free > 0 {
+            state.free -= 1;
+            return Ok(Permit(Some(Arc::clone(self))));
         }
-        let (lend, in_line) = oneshot::channel();
-        here.line.push_back(Waiting { announcement: announcement.cloned(), lend });
-        Err(in_line)
+        let (sender, queued) = oneshot::channel();
+        state.queue.push_back(Waiter { announcement: announcement.cloned(), sender });
+        Err(queued)
     }
 
     /// The first in line, if it has something to announce that is fit.
-    fn next_if(&self, is_fit: impl Fn(&Announcement) -> bool) -> Option<Waiting> {
-        let mut here = self.open();
-        while here.line.front().is_some_and(|waiting| waiting.lend.is_closed()) {
-            here.line.pop_front();
+    fn next_if(&self, fits: impl Fn(&Announcement) -> bool) -> Option<Waiter> {
+        let mut state = self.lock();
+        while state.queue.front().is_some_and(|waiter| waiter.sender.is_closed()) {
+            state.queue.pop_front();
         }
-        here.line.pop_front_if(|waiting| waiting.announcement.as_ref().is_some_and(is_fit))
+        state.queue.pop_front_if(|waiter| waiter.announcement.as_ref().is_some_and(fits))
     }
 
     /// Gives a turn to whoever is next, with this connection if there is one; it is free if nobody is. Answers whether somebody has to
     /// watch the idle ones from now on.
-    fn pass_on(self: &Arc<Self>, mut connection: Option<Connection>) -> bool {
+    fn hand_over(self: &Arc<Self>, mut connection: Option<Connection>) -> bool {
         loop {
             let next = {
-                let mut here = self.open();
-                let Some(next) = here.line.pop_front() else {
-                    here.free += 1;
+                let mut state = self.lock();
+                let Some(next) = state.queue.pop_front() else {
+                    state.free += 1;
                     let Some(connection) = connection else { return false };
-                    here.idle.push(connection);
-                    return !std::mem::replace(&mut here.is_watched, true);
+                    state.idle.push(connection);
+                    return !std::mem::replace(&mut state.has_reaper, true);
                 };
                 next
             };
-            let handed = Handed { turn: Turn(Some(Arc::clone(self))), connection };
-            match next.lend.send(handed) {
+            let handover = Handover { permit: Permit(Some(Arc::clone(self))), connection };
+            match next.sender.send(handover) {
                 Ok(()) => return false,
                 Err(mut back) => {
-                    back.turn.0 = None;
+                    back.permit.0 = None;
                     connection = back.connection.take();
                 }
             }
         }
     }
 
-    fn put(self: &Arc<Self>, connection: Connection, turn: &mut Turn) -> bool {
-        turn.0 = None;
-        self.pass_on(Some(connection))
+    fn put(self: &Arc<Self>, connection: Connection, permit: &mut Permit) -> bool {
+        permit.0 = None;
+        self.hand_over(Some(connection))
     }
 
     fn take(&self) -> Option<Connection> {
-        self.open().idle.pop()
+        self.lock().idle.pop()
     }
 
     /// Those that are too old; nothing when there are no others either.
     fn too_old(&self, max_idle: Duration) -> Option<Vec<Connection>> {
-        let mut here = self.open();
-        if here.idle.is_empty() {
-            here.is_watched = false;
+        let mut state = self.lock();
+        if state.idle.is_empty() {
+            state.has_reaper = false;
             return None;
         }
-        Some(here.idle.extract_if(.., |connection| connection.idle_since.elapsed() >= max_idle).collect())
+        Some(state.idle.extract_if(.., |connection| connection.idle_since.elapsed() >= max_idle).collect())
     }
 }
 
-async fn close_idle(counter: Arc<Counter>, max_idle: Duration) {
+async fn close_idle(shared: Arc<SharedPool>, max_idle: Duration) {
     loop {
         sleep(max_idle / 2).await;
-        let Some(too_old) = counter.too_old(max_idle) else { return };
+        let Some(too_old) = shared.too_old(max_idle) else { return };
         for connection in too_old {
             connection.quit().await;
         }
