@@ -11,17 +11,17 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::RateLimit;
 
-const PATIENCE: Duration = Duration::from_secs(1);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// So many wait for a domain besides those that have a turn. Each holds up one of the channel's attempts meanwhile.
 const MAX_WAITING: usize = 2;
 /// Who is let go comes back by then, however many others there are: things may be better than they look.
-const LONGEST_WAIT: Duration = Duration::from_mins(15);
+const MAX_WAIT: Duration = Duration::from_mins(15);
 /// Domains that are remembered; beyond it those that nobody writes to are forgotten.
 const MAX_DOMAINS: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DomainLimits {
-    pub at_once: Option<usize>,
+    pub concurrency: Option<usize>,
     pub per_second: Option<f64>,
 }
 
@@ -34,24 +34,24 @@ pub struct Domains {
 #[derive(Debug)]
 struct Domain {
     limits: DomainLimits,
-    turns: Option<Arc<Semaphore>>,
+    permits: Option<Arc<Semaphore>>,
     rate_limit: Option<RateLimit>,
     waiting: Semaphore,
-    line: Mutex<Line>,
+    return_queue: Mutex<ReturnQueue>,
 }
 
 /// Those that were let go.
 #[derive(Debug)]
-struct Line {
+struct ReturnQueue {
     /// When the last of them comes back.
     ends: Instant,
     /// How long a turn takes at present.
-    turn: Duration,
+    hold_time: Duration,
 }
 
 /// Held while a message to the domain is under way.
 #[derive(Debug)]
-pub struct Turn {
+pub struct DomainPermit {
     domain: Arc<Domain>,
     since: Instant,
     _permit: Option<OwnedSemaphorePermit>,
@@ -63,15 +63,15 @@ impl Domains {
     }
 
     /// Waits for a turn until then, or says after how long to come back. Without limits there are no turns.
-    pub async fn turn(&self, name: &str, until: Instant) -> Result<Option<Turn>, Duration> {
-        if self.limits == (DomainLimits { at_once: None, per_second: None }) {
+    pub async fn acquire(&self, name: &str, until: Instant) -> Result<Option<DomainPermit>, Duration> {
+        if self.limits == (DomainLimits { concurrency: None, per_second: None }) {
             return Ok(None);
         }
         let domain = self.domain(name);
-        let until = until.min(Instant::now() + PATIENCE);
+        let until = until.min(Instant::now() + WAIT_TIMEOUT);
         match domain.take(until).await {
-            Some(permit) => Ok(Some(Turn { since: Instant::now(), _permit: permit, domain })),
-            None => Err(domain.let_go(Instant::now())),
+            Some(permit) => Ok(Some(DomainPermit { since: Instant::now(), _permit: permit, domain })),
+            None => Err(domain.schedule_return(Instant::now())),
         }
     }
 
@@ -89,68 +89,68 @@ impl Domain {
     fn new(limits: DomainLimits, now: Instant) -> Self {
         Domain {
             limits,
-            turns: limits.at_once.map(|turns| Arc::new(Semaphore::new(turns))),
+            permits: limits.concurrency.map(|permits| Arc::new(Semaphore::new(permits))),
             rate_limit: limits.per_second.map(RateLimit::new),
             waiting: Semaphore::new(MAX_WAITING),
-            line: Mutex::new(Line { ends: now, turn: Duration::ZERO }),
+            return_queue: Mutex::new(ReturnQueue { ends: now, hold_time: Duration::ZERO }),
         }
     }
 
     /// A turn, where turns are counted; nothing at all if there is none in time, or too many wait for one.
     async fn take(&self, until: Instant) -> Option<Option<OwnedSemaphorePermit>> {
-        let mut place = None;
-        let turn = match &self.turns {
+        let mut waiting_permit = None;
+        let permit = match &self.permits {
             None => None,
-            Some(turns) => Some(if let Ok(turn) = Arc::clone(turns).try_acquire_owned() {
-                turn
+            Some(permits) => Some(if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
+                permit
             } else {
-                place = Some(self.waiting.try_acquire().ok()?);
+                waiting_permit = Some(self.waiting.try_acquire().ok()?);
                 let left = until.saturating_duration_since(Instant::now());
-                timeout(left, Arc::clone(turns).acquire_owned()).await.ok()?.ok()?
+                timeout(left, Arc::clone(permits).acquire_owned()).await.ok()?.ok()?
             }),
         };
         if let Some(rate_limit) = &self.rate_limit {
             let now = Instant::now();
-            if place.is_none() && !rate_limit.wait(now).is_zero() {
-                place = Some(self.waiting.try_acquire().ok()?);
+            if waiting_permit.is_none() && !rate_limit.wait(now).is_zero() {
+                waiting_permit = Some(self.waiting.try_acquire().ok()?);
             }
             sleep(rate_limit.reserve(now, until.saturating_duration_since(now)).ok()?).await;
         }
-        drop(place);
-        Some(turn)
+        drop(waiting_permit);
+        Some(permit)
     }
 
     /// The next place in the line of those that come back: after all others, as far apart as they can be served.
-    fn let_go(&self, now: Instant) -> Duration {
-        let mut line = self.line();
-        let turns = u32::try_from(self.limits.at_once.unwrap_or(1)).unwrap_or(u32::MAX);
-        let by_pace =
+    fn schedule_return(&self, now: Instant) -> Duration {
+        let mut return_queue = self.return_queue();
+        let permits = u32::try_from(self.limits.concurrency.unwrap_or(1)).unwrap_or(u32::MAX);
+        let by_rate =
             self.limits.per_second.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate));
-        let apart = by_pace.max(line.turn / turns).max(LEAST_APART);
+        let spacing = by_rate.max(return_queue.hold_time / permits).max(MIN_SPACING);
         let soonest = now
-            + PATIENCE
+            + WAIT_TIMEOUT
                 .max(self.rate_limit.as_ref().map_or(Duration::ZERO, |rate_limit| rate_limit.wait(now)));
-        line.ends = (line.ends.max(soonest) + apart).min(now + LONGEST_WAIT);
-        line.ends - now
+        return_queue.ends = (return_queue.ends.max(soonest) + spacing).min(now + MAX_WAIT);
+        return_queue.ends - now
     }
 
     fn is_busy(&self, now: Instant) -> bool {
-        self.line().ends > now
+        self.return_queue().ends > now
             || self.rate_limit.as_ref().is_some_and(|rate_limit| !rate_limit.wait(now).is_zero())
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn return_queue(&self) -> MutexGuard<'_, ReturnQueue> {
+        self.return_queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Until a turn was measured.
-const LEAST_APART: Duration = Duration::from_millis(1);
+const MIN_SPACING: Duration = Duration::from_millis(1);
 
-impl Drop for Turn {
+impl Drop for DomainPermit {
     fn drop(&mut self) {
-        let mut line = self.domain.line();
-        line.turn = (line.turn * 7 + self.since.elapsed()) / 8;
+        let mut return_queue = self.domain.return_queue();
+        return_queue.hold_time = (return_queue.hold_time * 7 + self.since.elapsed()) / 8;
     }
 }
 
@@ -163,52 +163,52 @@ mod tests {
         Instant::now() + Duration::from_secs(10)
     }
 
-    fn at_once(turns: usize) -> Domains {
-        Domains::new(DomainLimits { at_once: Some(turns), per_second: None })
+    fn with_concurrency(permits: usize) -> Domains {
+        Domains::new(DomainLimits { concurrency: Some(permits), per_second: None })
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_domain_has_its_own_turns() {
-        let domains = at_once(1);
-        let first = domains.turn("a.example", soon()).await.unwrap();
-        assert!(domains.turn("b.example", soon()).await.is_ok());
-        assert!(domains.turn("a.example", soon()).await.unwrap_err() > PATIENCE);
+    async fn a_domain_has_its_own_permits() {
+        let domains = with_concurrency(1);
+        let first = domains.acquire("a.example", soon()).await.unwrap();
+        assert!(domains.acquire("b.example", soon()).await.is_ok());
+        assert!(domains.acquire("a.example", soon()).await.unwrap_err() > WAIT_TIMEOUT);
         drop(first);
-        assert!(domains.turn("a.example", soon()).await.is_ok());
+        assert!(domains.acquire("a.example", soon()).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_domain_has_its_own_pace() {
-        let domains = Domains::new(DomainLimits { at_once: None, per_second: Some(0.5) });
-        assert!(domains.turn("a.example", soon()).await.is_ok());
-        assert!(domains.turn("b.example", soon()).await.is_ok());
-        assert!(domains.turn("a.example", soon()).await.unwrap_err() > PATIENCE);
+    async fn a_domain_has_its_own_rate_limit() {
+        let domains = Domains::new(DomainLimits { concurrency: None, per_second: Some(0.5) });
+        assert!(domains.acquire("a.example", soon()).await.is_ok());
+        assert!(domains.acquire("b.example", soon()).await.is_ok());
+        assert!(domains.acquire("a.example", soon()).await.unwrap_err() > WAIT_TIMEOUT);
         sleep(Duration::from_secs(2)).await;
-        assert!(domains.turn("a.example", soon()).await.is_ok());
+        assert!(domains.acquire("a.example", soon()).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_longer_than_the_attempt_may() {
-        let domains = at_once(1);
-        let _first = domains.turn("a.example", soon()).await.unwrap();
+        let domains = with_concurrency(1);
+        let _first = domains.acquire("a.example", soon()).await.unwrap();
         let (begun, little) = (Instant::now(), Duration::from_millis(100));
-        assert!(domains.turn("a.example", begun + little).await.is_err());
+        assert!(domains.acquire("a.example", begun + little).await.is_err());
         assert!((little..little * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-        assert!(domains.turn("a.example", begun).await.is_err(), "it is too late already");
+        assert!(domains.acquire("a.example", begun).await.is_err(), "it is too late already");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_few_wait_and_the_others_are_let_go_at_once() {
         for limits in [
-            DomainLimits { at_once: Some(1), per_second: None },
-            DomainLimits { at_once: None, per_second: Some(10.0) },
+            DomainLimits { concurrency: Some(1), per_second: None },
+            DomainLimits { concurrency: None, per_second: Some(10.0) },
         ] {
             let domains = Domains::new(limits);
-            let _first = domains.turn("a.example", soon()).await.unwrap();
+            let _first = domains.acquire("a.example", soon()).await.unwrap();
             let begun = Instant::now();
             let waited = join_all((0..20).map(async |_| {
-                let turn = domains.turn("a.example", soon()).await;
-                (turn.err(), begun.elapsed())
+                let permit = domains.acquire("a.example", soon()).await;
+                (permit.err(), begun.elapsed())
             }));
             let at_once = waited.await.into_iter().filter(|(_, waited)| waited.is_zero()).count();
             assert_eq!(at_once, 20 - MAX_WAITING, "{limits:?}");
@@ -217,15 +217,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_is_let_go_comes_back_one_after_the_other_as_fast_as_they_are_served() {
-        let domains = at_once(2);
+        let domains = with_concurrency(2);
         // It takes a second and a half.
         for _ in 0..50 {
-            let turn = domains.turn("a.example", soon()).await.unwrap();
+            let permit = domains.acquire("a.example", soon()).await.unwrap();
             sleep(Duration::from_millis(1_500)).await;
-            drop(turn);
+            drop(permit);
         }
-        let _turns = [domains.turn("a.example", soon()).await, domains.turn("a.example", soon()).await];
-        let afters = join_all((0..102).map(|_| domains.turn("a.example", soon()))).await;
+        let _permits = [domains.acquire("a.example", soon()).await, domains.acquire("a.example", soon()).await];
+        let afters = join_all((0..102).map(|_| domains.acquire("a.example", soon()))).await;
         let mut afters: Vec<Duration> = afters.into_iter().filter_map(Result::err).collect();
         afters.sort_unstable();
         assert!(afters.windows(2).all(|two| two[0] < two[1]), "{afters:?}");
@@ -236,13 +236,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn domains_that_nobody_writes_to_are_forgotten() {
-        let domains = at_once(1);
-        let kept = domains.turn("kept.example", soon()).await.unwrap();
+        let domains = with_concurrency(1);
+        let kept = domains.acquire("kept.example", soon()).await.unwrap();
         for number in 0..MAX_DOMAINS {
-            drop(domains.turn(&format!("{number}.example"), soon()).await);
+            drop(domains.acquire(&format!("{number}.example"), soon()).await);
         }
         assert!(domains.known.lock().unwrap().len() <= MAX_DOMAINS);
-        assert!(domains.turn("kept.example", soon()).await.is_err(), "its turn is not forgotten");
+        assert!(domains.acquire("kept.example", soon()).await.is_err(), "its turn is not forgotten");
         drop(kept);
     }
 }

@@ -122,8 +122,8 @@ impl Email {
         if hello.is_empty() || !hello.bytes().all(|byte| byte.is_ascii_graphic()) {
             bail!("{KEY}: `hello` must be a host name, such as mail.example.com");
         }
-        let at_once = address.number("domain_connections", 1, 1_000)?;
-        let domains = DomainLimits { at_once, per_second: address.per_second("domain_rate")? };
+        let concurrency = address.number("domain_connections", 1, 1_000)?;
+        let domains = DomainLimits { concurrency, per_second: address.per_second("domain_rate")? };
         let connections = address.number("connections", 1, 1_000)?.unwrap_or(50);
         let messages = address.number("messages_per_connection", 1, 1_000_000)?.unwrap_or(100);
         let config = SmtpConfig {
