@@ -71,7 +71,7 @@ pub struct Receipt {
 
 /// Nothing, if it tells of no text.
 pub fn receipt(params: &[(String, String)]) -> Option<Receipt> {
-    let value = |name: &str| params.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str());
+    let value = |name: &str| params.iter().find(|(key_name, _)| key_name == name).map(|(_, value)| value.as_str());
     let sid = value("MessageSid").or_else(|| value("SmsSid")).filter(|sid| is_message_sid(sid))?;
     let status = value("MessageStatus").or_else(|| value("SmsStatus")).filter(|status| is_word(status))?;
     let error_code = value("ErrorCode").and_then(|code| code.parse().ok()).filter(|code| *code != 0);
@@ -142,8 +142,8 @@ mod tests {
     fn a_value_that_comes_twice_counts_once() {
         let twice = [("Sid", "CA123"), ("SidAccount", "AC123"), ("Digits", "5678"), ("Digits", "1234")];
         let thrice = [&twice[..], &[("Digits", "1234")]].concat();
-        for given in [&twice[..], &thrice] {
-            assert!(verify_callback(TOKEN, URL, &params(given), "IK+Dwps556ElfBT0I3Rgjkr1wJU="));
+        for key_name in [&twice[..], &thrice] {
+            assert!(verify_callback(TOKEN, URL, &params(key_name), "IK+Dwps556ElfBT0I3Rgjkr1wJU="));
         }
     }
 
@@ -203,18 +203,18 @@ mod tests {
             ("canceled", true),
             ("a_new_one", false),
         ] {
-            let told = params(&[("MessageSid", SID), ("MessageStatus", status), ("ErrorCode", "")]);
+            let reported = params(&[("MessageSid", SID), ("MessageStatus", status), ("ErrorCode", "")]);
             let expected =
                 Receipt { sid: SID.to_owned(), status: status.to_owned(), error_code: None, is_final };
-            assert_eq!(receipt(&told), Some(expected));
+            assert_eq!(receipt(&reported), Some(expected));
         }
-        let told = params(&[("SmsSid", SID), ("SmsStatus", "undelivered"), ("ErrorCode", "30003")]);
-        assert_eq!(receipt(&told).unwrap().error_code, Some(30003));
+        let reported = params(&[("SmsSid", SID), ("SmsStatus", "undelivered"), ("ErrorCode", "30003")]);
+        assert_eq!(receipt(&reported).unwrap().error_code, Some(30003));
     }
 
     #[test]
     fn what_tells_of_no_text_is_no_receipt() {
-        for told in [
+        for reported in [
             vec![],
             vec![("MessageSid", SID)],
             vec![("MessageStatus", "sent")],
@@ -224,7 +224,7 @@ mod tests {
             vec![("MessageSid", SID), ("MessageStatus", "sent\r\n")],
             vec![("MessageSid", SID), ("MessageStatus", "an_endless_word_that_never_comes_to_its_end")],
         ] {
-            assert_eq!(receipt(&params(&told)), None, "{told:?}");
+            assert_eq!(receipt(&params(&reported)), None, "{reported:?}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 /// Twilio takes no longer text, whatever its encoding.
 const MAX_UNITS: usize = 1_600;
 /// To end at a word, or at least between signs as people see them, no more characters than these are given up.
-const MAX_LOSS: usize = 40;
+const MAX_DROPPED_CHARS: usize = 40;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
@@ -39,22 +39,22 @@ pub fn cut(text: &str, max_segments: usize) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut counts = Counts::default();
-    let mut ends = Ends::default();
-    let mut sign = Sign::default();
+    let mut cut_points = CutPoints::default();
+    let mut grapheme = Grapheme::default();
     let mut characters = text.char_indices().peekable();
     while let Some((at, c)) = characters.next() {
         counts.push(c);
-        sign.push(c);
+        grapheme.push(c);
         let mut whole = counts;
         whole.extend(counts.dots());
         if fits(whole.segments()) {
             let next = characters.peek().map(|(_, next)| *next);
-            ends.note(at + c.len_utf8(), c, next, &sign);
+            cut_points.record(at + c.len_utf8(), c, next, &grapheme);
         } else if counts.ucs2.units > MAX_UNITS {
             break;
         }
     }
-    let beginning = &text[..ends.best()];
+    let beginning = &text[..cut_points.best()];
     let mut counts = Counts::default();
     counts.extend(beginning);
     Cow::Owned(format!("{beginning}{}", counts.dots()))
@@ -97,18 +97,18 @@ impl Counts {
 
 /// Units in segments that are joined by the phone, each of which loses room to the header that says so.
 #[derive(Debug, Clone, Copy, Default)]
-struct Packed<const ROOM: usize> {
+struct Packed<const CAPACITY: usize> {
     units: usize,
     segments: usize,
     /// Of the last segment.
     filled: usize,
 }
 
-impl<const ROOM: usize> Packed<ROOM> {
+impl<const CAPACITY: usize> Packed<CAPACITY> {
     /// What counts twice is not split.
     fn push(&mut self, units: usize) {
         self.units += units;
-        if self.segments == 0 || self.filled + units > ROOM {
+        if self.segments == 0 || self.filled + units > CAPACITY {
             self.segments += 1;
             self.filled = 0;
         }
@@ -123,20 +123,20 @@ impl<const ROOM: usize> Packed<ROOM> {
 
 /// The last places where the text may end, as bytes and as characters before them, from the best to the worst kind.
 #[derive(Debug, Default)]
-struct Ends {
+struct CutPoints {
     characters: usize,
     words: (usize, usize),
-    signs: (usize, usize),
+    graphemes: (usize, usize),
     any: (usize, usize),
 }
 
-impl Ends {
-    fn note(&mut self, bytes: usize, c: char, next: Option<char>, sign: &Sign) {
+impl CutPoints {
+    fn record(&mut self, bytes: usize, c: char, next: Option<char>, grapheme: &Grapheme) {
         self.characters += 1;
         let end = (bytes, self.characters);
         self.any = end;
-        if sign.ends_before(next) {
-            self.signs = end;
+        if grapheme.ends_before(next) {
+            self.graphemes = end;
             if !c.is_whitespace() && next.is_none_or(char::is_whitespace) {
                 self.words = end;
             }
@@ -144,21 +144,21 @@ impl Ends {
     }
 
     fn best(&self) -> usize {
-        let is_near = |end: &&(usize, usize)| end.0 > 0 && self.any.1 - end.1 <= MAX_LOSS;
-        [&self.words, &self.signs].into_iter().find(is_near).unwrap_or(&self.any).0
+        let is_near = |end: &&(usize, usize)| end.0 > 0 && self.any.1 - end.1 <= MAX_DROPPED_CHARS;
+        [&self.words, &self.graphemes].into_iter().find(is_near).unwrap_or(&self.any).0
     }
 }
 
 /// What people see as one sign may be several characters: a letter and its accents, an emoji and its colour, a flag's two letters.
 /// The rules are those of Unicode for what stands in texts; a rare script may fare worse, and is still valid text.
 #[derive(Debug, Default)]
-struct Sign {
+struct Grapheme {
     last: Option<char>,
     /// In a row, up to the last.
     flag_letters: usize,
 }
 
-impl Sign {
+impl Grapheme {
     fn push(&mut self, c: char) {
         self.last = Some(c);
         self.flag_letters = if is_flag_letter(c) { self.flag_letters + 1 } else { 0 };
@@ -167,7 +167,7 @@ impl Sign {
     fn ends_before(&self, next: Option<char>) -> bool {
         let Some(next) = next else { return true };
         let is_half_a_flag = is_flag_letter(next) && self.flag_letters % 2 == 1;
-        !(is_half_a_flag || belongs_to_the_last(next) || self.last == Some(JOINER))
+        !(is_half_a_flag || extends_grapheme(next) || self.last == Some(JOINER))
     }
 }
 
@@ -178,7 +178,7 @@ fn is_flag_letter(c: char) -> bool {
 }
 
 /// Accents, variations, skin colours, tags, and the joiner itself.
-fn belongs_to_the_last(c: char) -> bool {
+fn extends_grapheme(c: char) -> bool {
     matches!(
         c,
         JOINER
@@ -289,12 +289,12 @@ mod tests {
 
     #[test]
     fn a_sign_of_several_characters_is_cut_off_whole() {
-        for sign in ["e\u{301}\u{323}", "👩\u{200d}👧", "👍\u{1f3fd}", "🇮🇹", "☎\u{fe0f}"] {
+        for grapheme in ["e\u{301}\u{323}", "👩\u{200d}👧", "👍\u{1f3fd}", "🇮🇹", "☎\u{fe0f}"] {
             for shift in 0..8 {
-                let text = format!("{}{}", "x".repeat(shift), sign.repeat(80));
+                let text = format!("{}{}", "x".repeat(shift), grapheme.repeat(80));
                 let kept = cut(&text, 1);
                 let kept = kept.strip_suffix('…').unwrap().trim_start_matches('x');
-                assert!(!kept.is_empty() && kept.len().is_multiple_of(sign.len()), "{kept:?}");
+                assert!(!kept.is_empty() && kept.len().is_multiple_of(grapheme.len()), "{kept:?}");
             }
         }
     }
@@ -315,13 +315,13 @@ mod tests {
     }
 
     const PLAIN: [&str; 9] = ["a", "table", "prenotazione", " ", " ", " ", "\n", "€", "è[^]"];
-    const DEAR: [&str; 9] =
+    const EXPENSIVE: [&str; 9] =
         ["ç", "漢字", "😀", "👩\u{200d}👧", "👍\u{1f3fd}", "🇮🇹", "e\u{301}", "\u{301}", "…"];
 
     /// Words, and what is hard to cut: seldom, often, or not at all.
     fn text() -> impl Strategy<Value = String> {
         let plain = || prop::sample::select(PLAIN.to_vec());
-        let dear = || prop::sample::select(DEAR.to_vec());
+        let dear = || prop::sample::select(EXPENSIVE.to_vec());
         let seldom = prop_oneof![100 => plain(), 1 => dear()];
         let often = prop_oneof![1 => plain(), 1 => dear()];
         let pieces = prop_oneof![
@@ -354,7 +354,7 @@ mod tests {
             if kept != text {
                 let dots = if kept.ends_with("...") { 3 } else { 1 };
                 let length = kept.chars().count() - dots;
-                let longer: String = text.chars().take(length + MAX_LOSS + 1).collect();
+                let longer: String = text.chars().take(length + MAX_DROPPED_CHARS + 1).collect();
                 for dots in ["...", "…"] {
                     let needed = segments(&[&longer, dots].concat()).segments;
                     prop_assert!(longer == text || needed > max);
