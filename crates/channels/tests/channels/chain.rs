@@ -17,18 +17,18 @@ use crate::support::log::Log;
 
 const LEASE: Duration = Duration::from_mins(1);
 
-/// Gives these answers one after the other, then is down or well as told.
+/// Gives these answers one after the other, then is down or well as scripted.
 #[derive(Debug, Default)]
-struct Told {
+struct ScriptedProvider {
     answers: Mutex<VecDeque<Answer>>,
     is_down: Mutex<bool>,
     asked: Mutex<usize>,
     hangs: bool,
 }
 
-impl Told {
+impl ScriptedProvider {
     fn down() -> Arc<Self> {
-        Arc::new(Told { is_down: Mutex::new(true), ..Told::default() })
+        Arc::new(ScriptedProvider { is_down: Mutex::new(true), ..ScriptedProvider::default() })
     }
 
     fn well() -> Arc<Self> {
@@ -39,19 +39,19 @@ impl Told {
         *self.asked.lock().unwrap()
     }
 
-    fn tells(&self, answer: impl Into<Answer>) {
+    fn answers_with(&self, answer: impl Into<Answer>) {
         self.answers.lock().unwrap().push_back(answer.into());
     }
 
-    fn recovers(&self) {
+    fn recover(&self) {
         *self.is_down.lock().unwrap() = false;
     }
 }
 
 #[async_trait]
-impl Provider for Told {
+impl Provider for ScriptedProvider {
     fn name(&self) -> &'static str {
-        "told"
+        "scripted"
     }
 
     fn deadline(&self) -> Duration {
@@ -63,10 +63,10 @@ impl Provider for Told {
         if self.hangs {
             return std::future::pending().await;
         }
-        let told = self.answers.lock().unwrap().pop_front();
+        let scripted = self.answers.lock().unwrap().pop_front();
         let is_down = *self.is_down.lock().unwrap();
         let usual = if is_down { down(None) } else { Outcome::Sent { external_id: None } };
-        told.unwrap_or_else(|| usual.into())
+        scripted.unwrap_or_else(|| usual.into())
     }
 }
 
@@ -104,8 +104,10 @@ fn down(after: Option<Duration>) -> Outcome {
     Outcome::Down { after, error: "away".to_owned() }
 }
 
-fn chain(providers: &[&Arc<Told>]) -> Chain {
-    Chain::new(providers.iter().map(|told| Link::new(Arc::clone(told) as Arc<dyn Provider>, None)).collect())
+fn chain(providers: &[&Arc<ScriptedProvider>]) -> Chain {
+    Chain::new(
+        providers.iter().map(|scripted| Link::new(Arc::clone(scripted) as Arc<dyn Provider>, None)).collect(),
+    )
 }
 
 async fn send(chain: &Chain) -> (Outcome, String) {
@@ -139,30 +141,30 @@ const SENT: Outcome = Outcome::Sent { external_id: None };
 
 #[tokio::test(start_paused = true)]
 async fn what_one_can_not_take_goes_to_the_next_in_the_same_attempt() {
-    let (first, second) = (Told::down(), Told::well());
+    let (first, second) = (ScriptedProvider::down(), ScriptedProvider::well());
     let chain = chain(&[&first, &second]);
-    assert_eq!(send(&chain).await, (SENT, "told-2".to_owned()));
+    assert_eq!(send(&chain).await, (SENT, "scripted-2".to_owned()));
     assert_eq!((first.asked(), second.asked()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_hour_of_being_down_is_failed_over_and_then_the_first_is_asked_again() {
-    let (first, second) = (Told::down(), Told::well());
+    let (first, second) = (ScriptedProvider::down(), ScriptedProvider::well());
     let chain = chain(&[&first, &second]);
     for _ in 0..3_600 {
-        assert_eq!(send(&chain).await.1, "told-2");
+        assert_eq!(send(&chain).await.1, "scripted-2");
         sleep(Duration::from_secs(1)).await;
     }
     assert!((5..100).contains(&first.asked()), "asked {} times in an hour", first.asked());
-    first.recovers();
+    first.recover();
     sleep(Duration::from_mins(1)).await;
-    assert_eq!(send(&chain).await.1, "told");
-    assert_eq!(send(&chain).await.1, "told", "the circuit is closed again");
+    assert_eq!(send(&chain).await.1, "scripted");
+    assert_eq!(send(&chain).await.1, "scripted", "the circuit is closed again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn while_all_are_down_nothing_is_claimed_and_then_one_finds_out() {
-    let only = Told::down();
+    let only = ScriptedProvider::down();
     let chain = chain(&[&only]);
     for _ in 0..5 {
         assert_eq!(chain.availability(), Availability::Available);
@@ -178,7 +180,7 @@ async fn while_all_are_down_nothing_is_claimed_and_then_one_finds_out() {
         panic!("{:?}", chain.availability())
     };
     assert!(longer > wait, "it is left alone for longer each time");
-    only.recovers();
+    only.recover();
     sleep(longer).await;
     assert_eq!(send(&chain).await.0, SENT);
     assert_eq!(chain.availability(), Availability::Available);
@@ -186,7 +188,7 @@ async fn while_all_are_down_nothing_is_claimed_and_then_one_finds_out() {
 
 #[tokio::test(start_paused = true)]
 async fn only_one_at_a_time_finds_out() {
-    let only = Arc::new(Told { hangs: true, ..Told::default() });
+    let only = Arc::new(ScriptedProvider { hangs: true, ..ScriptedProvider::default() });
     let chain = chain(&[&only]);
     for _ in 0..5 {
         assert!(matches!(send(&chain).await.0, Outcome::Unknown { .. }), "a hang is a doubt");
@@ -200,23 +202,23 @@ async fn only_one_at_a_time_finds_out() {
 
 #[tokio::test(start_paused = true)]
 async fn who_says_when_to_come_back_is_left_alone_until_then() {
-    let (first, second) = (Told::well(), Told::well());
-    first.tells(down(Some(Duration::from_mins(2))));
+    let (first, second) = (ScriptedProvider::well(), ScriptedProvider::well());
+    first.answers_with(down(Some(Duration::from_mins(2))));
     let chain = chain(&[&first, &second]);
-    assert_eq!(send(&chain).await.1, "told-2");
+    assert_eq!(send(&chain).await.1, "scripted-2");
     sleep(Duration::from_secs(119)).await;
-    assert_eq!(send(&chain).await.1, "told-2");
+    assert_eq!(send(&chain).await.1, "scripted-2");
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(send(&chain).await.1, "told");
+    assert_eq!(send(&chain).await.1, "scripted");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_about_the_message_does_not_open_the_circuit() {
-    let only = Told::well();
+    let only = ScriptedProvider::well();
     let chain = chain(&[&only]);
     for _ in 0..20 {
         let outcome = Outcome::Retry { after: None, error: "greylisted".to_owned() };
-        only.tells(outcome.clone());
+        only.answers_with(outcome.clone());
         assert_eq!(send(&chain).await.0, outcome);
     }
     assert_eq!(chain.availability(), Availability::Available);
@@ -224,23 +226,23 @@ async fn what_is_about_the_message_does_not_open_the_circuit() {
 
 #[tokio::test(start_paused = true)]
 async fn what_may_have_been_accepted_goes_to_nobody_else() {
-    let (first, second) = (Told::well(), Told::well());
-    first.tells(Outcome::Unknown { error: "cut off".to_owned() });
+    let (first, second) = (ScriptedProvider::well(), ScriptedProvider::well());
+    first.answers_with(Outcome::Unknown { error: "cut off".to_owned() });
     assert!(matches!(send(&chain(&[&first, &second])).await.0, Outcome::Unknown { .. }));
     assert_eq!(second.asked(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_that_are_down_are_both_named() {
-    let (first, second) = (Told::down(), Told::down());
+    let (first, second) = (ScriptedProvider::down(), ScriptedProvider::down());
     let (outcome, provider) = send(&chain(&[&first, &second])).await;
-    assert_eq!(outcome.error(), Some("away; told-2: away"));
-    assert_eq!(provider, "told-2");
+    assert_eq!(outcome.error(), Some("away; scripted-2: away"));
+    assert_eq!(provider, "scripted-2");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pace_is_kept_and_who_can_not_wait_is_let_go() {
-    let only = Told::well();
+    let only = ScriptedProvider::well();
     let chain =
         Chain::new(vec![Link::new(Arc::clone(&only) as Arc<dyn Provider>, Some(RateLimit::new(10.0)))]);
     let begun = Instant::now();
@@ -259,7 +261,7 @@ async fn a_pace_is_kept_and_who_can_not_wait_is_let_go() {
 
 #[tokio::test(start_paused = true)]
 async fn who_may_not_send_for_long_enough_asks_nobody() {
-    let only = Told::well();
+    let only = ScriptedProvider::well();
     let chain = chain(&[&only]);
     assert_eq!(send_within(&chain, chain.deadline()).await.0, Outcome::RELEASED);
     assert_eq!(only.asked(), 0);
@@ -302,12 +304,12 @@ fn refusal() -> Answer {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_told_when_it_begins_once_a_minute_and_when_it_ends() {
-    let only = Told::down();
+    let only = ScriptedProvider::down();
     let (chain, log) = (chain(&[&only]), Log::listen());
     send(&chain).await;
     assert_eq!(
         log.take(),
-        [r#"WARN message=a provider fails provider="told" code=unknown failures=1 seconds=0"#]
+        [r#"WARN message=a provider fails provider="scripted" code=unknown failures=1 seconds=0"#]
     );
     let begun = Instant::now();
     let mut lines = Vec::new();
@@ -318,7 +320,7 @@ async fn a_failure_is_told_when_it_begins_once_a_minute_and_when_it_ends() {
     }
     assert!((5..=10).contains(&lines.len()), "{lines:#?}");
     assert!(lines.iter().all(|line| line.starts_with("WARN message=a provider fails")), "{lines:#?}");
-    only.recovers();
+    only.recover();
     sleep(Duration::from_mins(2)).await;
     send(&chain).await;
     send(&chain).await;
@@ -331,10 +333,10 @@ async fn a_failure_is_told_when_it_begins_once_a_minute_and_when_it_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_fails_now_and_then_does_not_fill_the_log() {
-    let only = Told::well();
+    let only = ScriptedProvider::well();
     let (chain, log) = (chain(&[&only]), Log::listen());
     for _ in 0..1_000 {
-        only.tells(down(None));
+        only.answers_with(down(None));
         send(&chain).await;
         send(&chain).await;
         sleep(Duration::from_millis(10)).await;
@@ -346,19 +348,19 @@ async fn one_that_fails_now_and_then_does_not_fill_the_log() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_of_our_credentials_is_named_until_something_is_taken() {
-    let only = Told::well();
+    let only = ScriptedProvider::well();
     let (chain, log) = (chain(&[&only]), Log::listen());
-    only.tells(down(None));
+    only.answers_with(down(None));
     send(&chain).await;
-    only.tells(refusal());
+    only.answers_with(refusal());
     send(&chain).await;
-    assert_eq!(chain.first().refusals(), ["told (535 5.7.8)"]);
+    assert_eq!(chain.first().refusals(), ["scripted (535 5.7.8)"]);
     assert!(!chain.first().is_down(), "at the first one already");
-    only.tells(down(None));
+    only.answers_with(down(None));
     send(&chain).await;
-    only.tells(Outcome::RELEASED);
+    only.answers_with(Outcome::RELEASED);
     send(&chain).await;
-    assert_eq!(chain.first().refusals(), ["told (535 5.7.8)"]);
+    assert_eq!(chain.first().refusals(), ["scripted (535 5.7.8)"]);
     let lines = log.take();
     assert_eq!(lines.len(), 2, "that it refuses us is news: {lines:#?}");
     assert!(lines[1].contains("refuses us") && lines[1].contains("code=535 5.7.8"), "{lines:#?}");

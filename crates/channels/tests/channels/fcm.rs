@@ -20,7 +20,7 @@ use crate::support::http::{Reply, Server};
 
 const TOKEN: &str = "fMEP0vJqS0:APA91bHqX-device_one";
 const NAME: &str = "projects/trattoria-test/messages/0:1500415314455276%31bd1c9631bd1c96";
-const PATIENT: Duration = Duration::from_secs(20);
+const LONG_DEADLINE: Duration = Duration::from_secs(20);
 const DAY: Duration = Duration::from_hours(24);
 
 /// A key file like Google's, whose tokens are given out here.
@@ -30,9 +30,9 @@ fn account(token_endpoint: &str) -> ServiceAccount {
     ServiceAccount::parse(&file.to_string()).unwrap()
 }
 
-fn fcm(place: &str, token_endpoint: &str, deadline: Duration) -> Fcm {
+fn fcm(api_address: &str, token_endpoint: &str, deadline: Duration) -> Fcm {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let base = format!("http://{place}").parse().unwrap();
+    let base = format!("http://{api_address}").parse().unwrap();
     let alert = Alert { sound: "default".to_owned(), android_channel: "orders".to_owned() };
     Fcm::new(FcmConfig { base, account: account(token_endpoint), deadline, ttl: DAY, alert }).unwrap()
 }
@@ -71,7 +71,7 @@ async fn push(fcm: &Fcm, address: &str) -> Answer {
 async fn answer_to(reply: Reply) -> Answer {
     let google = gives_out_tokens().await;
     let server = Server::start_with(check, vec![reply]).await;
-    let answer = push(&fcm(&server.address, &google.address, PATIENT), TOKEN).await;
+    let answer = push(&fcm(&server.address, &google.address, LONG_DEADLINE), TOKEN).await;
     assert_eq!(server.requests().len(), 1, "one device is one request, whatever comes of it");
     assert_eq!(google.requests().len(), 1);
     assert_discreet(&answer);
@@ -280,12 +280,12 @@ async fn an_answer_that_can_not_be_read_leaves_doubt() {
 async fn a_connection_that_breaks_leaves_doubt_and_one_that_was_closed_meanwhile_does_not() {
     let google = gives_out_tokens().await;
     let server = Server::start_with(check, vec![Reply::CloseBeforeReading]).await;
-    let answer = push(&fcm(&server.address, &google.address, PATIENT), TOKEN).await;
+    let answer = push(&fcm(&server.address, &google.address, LONG_DEADLINE), TOKEN).await;
     assert_eq!(kinds(&answer), ("unknown", Vec::new()), "{answer:?}");
     assert_says(&answer, &["closed the connection"]);
 
     let server = Server::start_with(check, vec![accepted().then_close(), accepted()]).await;
-    let fcm = fcm(&server.address, &google.address, PATIENT);
+    let fcm = fcm(&server.address, &google.address, LONG_DEADLINE);
     for _ in 0..2 {
         assert_eq!(kinds(&push(&fcm, TOKEN).await).0, "sent");
     }
@@ -299,7 +299,7 @@ async fn silence_and_half_an_answer_end_at_the_deadline_and_leave_doubt() {
         let server = Server::start_with(check, vec![reply]).await;
         let fcm = fcm(&server.address, &google.address, Duration::from_millis(600));
         assert_eq!(fcm.deadline(), Duration::from_millis(600));
-        let answer = tokio::time::timeout(PATIENT, push(&fcm, TOKEN)).await.unwrap();
+        let answer = tokio::time::timeout(LONG_DEADLINE, push(&fcm, TOKEN)).await.unwrap();
         assert_eq!(kinds(&answer), ("unknown", Vec::new()), "{answer:?}");
         assert_discreet(&answer);
     }
@@ -320,8 +320,8 @@ async fn the_deadline_is_that_of_the_whole_attempt() {
 #[tokio::test]
 async fn who_can_not_connect_has_sent_nothing() {
     let google = gives_out_tokens().await;
-    for place in ["127.0.0.1:1", "no-such-host.invalid"] {
-        let answer = push(&fcm(place, &google.address, PATIENT), "a b").await;
+    for api_address in ["127.0.0.1:1", "no-such-host.invalid"] {
+        let answer = push(&fcm(api_address, &google.address, LONG_DEADLINE), "a b").await;
         assert_eq!(kinds(&answer), ("down", Vec::new()), "{answer:?}");
         assert_says(&answer, &["2 of 2 devices: FCM can't be reached"]);
     }
@@ -350,7 +350,7 @@ async fn who_is_not_connected_in_time_has_sent_nothing() {
 async fn tokens_that_are_none_are_rejected_without_asking() {
     let google = gives_out_tokens().await;
     let server = Server::start_with(check, Vec::new()).await;
-    let fcm = fcm(&server.address, &google.address, PATIENT);
+    let fcm = fcm(&server.address, &google.address, LONG_DEADLINE);
     for token in ["fMEP0\nX", "fMEP0\r\nHost:", "fMEP0è", "fMEP0\0", "fMEP0\u{a0}", &"APA91".repeat(1_000)] {
         let answer = push(&fcm, token).await;
         assert_eq!(kinds(&answer), ("rejected", vec!["rejected"]), "{answer:?}");
@@ -374,7 +374,7 @@ async fn whatever_is_to_be_said_keeps_to_the_rules_of_fcm() {
         ["x", "è", "🍝", "\"", "\r\n\0x", "👩\u{200d}🍳", "</script>{{}}"].map(|text| text.repeat(5_000));
     let google = gives_out_tokens().await;
     let server = Server::start_with(check, texts.iter().map(|_| accepted()).collect::<Vec<_>>()).await;
-    let fcm = fcm(&server.address, &google.address, PATIENT);
+    let fcm = fcm(&server.address, &google.address, LONG_DEADLINE);
     for text in &texts {
         let answer = fcm.send(&message(TOKEN, text, text)).await;
         assert_eq!(kinds(&answer), ("sent", vec!["sent"]));
@@ -415,7 +415,7 @@ async fn named() -> Server<FcmRequest> {
 async fn each_device_has_its_own_end_and_all_have_one_outcome() {
     let google = gives_out_tokens().await;
     let server = named().await;
-    let fcm = fcm(&server.address, &google.address, PATIENT);
+    let fcm = fcm(&server.address, &google.address, LONG_DEADLINE);
     let table: [(&str, &str, &[&str], Option<u64>); 11] = [
         ("sent1 sent2", "sent", &["sent", "sent"], None),
         ("dead1 sent1 wrong1", "sent", &["dead", "sent", "rejected"], None),
@@ -453,7 +453,7 @@ async fn many_devices_are_told_ten_at_a_time_and_each_once() {
     let google = gives_out_tokens().await;
     let server = named().await;
     let tokens: Vec<String> = (0..35).map(|n| format!("slow{n}")).collect();
-    let answer = push(&fcm(&server.address, &google.address, PATIENT), &tokens.join(" ")).await;
+    let answer = push(&fcm(&server.address, &google.address, LONG_DEADLINE), &tokens.join(" ")).await;
     assert!(matches!(answer.outcome, Outcome::Sent { .. }), "{answer:?}");
     let done: Vec<&String> = answer.done.iter().map(|done| &done.address).collect();
     assert_eq!(done, tokens.iter().collect::<Vec<_>>());
@@ -497,7 +497,7 @@ async fn an_access_token_is_renewed_before_it_ends() {
     )
     .await;
     let server = named().await;
-    let fcm = fcm(&server.address, &google.address, PATIENT);
+    let fcm = fcm(&server.address, &google.address, LONG_DEADLINE);
     for _ in 0..4 {
         push(&fcm, "sent").await;
     }
@@ -509,7 +509,7 @@ async fn an_access_token_is_renewed_before_it_ends() {
 async fn an_access_token_is_used_while_it_is_good_though_no_other_is_given_out() {
     let google = Server::start_with(check_grant, vec![granted("short", 299), Reply::json(503, "{}")]).await;
     let server = named().await;
-    let fcm = fcm(&server.address, &google.address, PATIENT);
+    let fcm = fcm(&server.address, &google.address, LONG_DEADLINE);
     for _ in 0..4 {
         assert_eq!(kinds(&push(&fcm, "sent").await).0, "sent");
     }
@@ -520,7 +520,7 @@ async fn an_access_token_is_used_while_it_is_good_though_no_other_is_given_out()
 async fn an_access_token_that_ended_is_not_used() {
     let google = Server::start_with(check_grant, vec![granted("ended", 0), Reply::json(503, "{}")]).await;
     let server = named().await;
-    let fcm = fcm(&server.address, &google.address, PATIENT);
+    let fcm = fcm(&server.address, &google.address, LONG_DEADLINE);
     assert_eq!(kinds(&push(&fcm, "sent").await).0, "sent", "it was good when it was given out");
     assert_eq!(kinds(&push(&fcm, "sent").await).0, "down");
     assert_eq!(server.requests().len(), 1);
@@ -538,7 +538,7 @@ fn by_access_token(asked: &FcmRequest) -> Reply {
 async fn an_access_token_that_is_not_accepted_is_renewed_once_for_all() {
     let google = gives_out_tokens().await;
     let server = Server::start_with(check, by_access_token as fn(&FcmRequest) -> Reply).await;
-    let fcm = Arc::new(fcm(&server.address, &google.address, PATIENT));
+    let fcm = Arc::new(fcm(&server.address, &google.address, LONG_DEADLINE));
     let pushes: Vec<_> = (0..20)
         .map(|_| {
             let fcm = Arc::clone(&fcm);
@@ -559,7 +559,7 @@ fn nobody_is_let_in(_: &FcmRequest) -> Reply {
 async fn who_is_not_let_in_at_all_asks_twice_and_says_so() {
     let google = gives_out_tokens().await;
     let server = Server::start_with(check, nobody_is_let_in as fn(&FcmRequest) -> Reply).await;
-    let answer = push(&fcm(&server.address, &google.address, PATIENT), TOKEN).await;
+    let answer = push(&fcm(&server.address, &google.address, LONG_DEADLINE), TOKEN).await;
     assert_eq!(kinds(&answer), ("down", Vec::new()), "{answer:?}");
     assert_says(&answer, &["does not accept the access tokens", ACCOUNT]);
     assert_discreet(&answer);
@@ -593,7 +593,7 @@ async fn without_an_access_token_nothing_is_sent_and_the_reason_is_told() {
     ] {
         let google = Server::start_with(check_grant, vec![reply]).await;
         let server = Server::start_with(check, Vec::new()).await;
-        let answer = push(&fcm(&server.address, &google.address, PATIENT), TOKEN).await;
+        let answer = push(&fcm(&server.address, &google.address, LONG_DEADLINE), TOKEN).await;
         assert_eq!(kinds(&answer), ("down", Vec::new()), "{words}: {answer:?}");
         assert_says(&answer, &[words]);
         assert_discreet(&answer);
@@ -601,7 +601,7 @@ async fn without_an_access_token_nothing_is_sent_and_the_reason_is_told() {
         assert_eq!(asked, after.map(Duration::from_secs));
         assert_eq!((google.requests().len(), server.connections()), (1, 0));
     }
-    let answer = push(&fcm("127.0.0.1:1", "127.0.0.1:1", PATIENT), &format!("è {TOKEN}")).await;
+    let answer = push(&fcm("127.0.0.1:1", "127.0.0.1:1", LONG_DEADLINE), &format!("è {TOKEN}")).await;
     assert_eq!(kinds(&answer), ("down", vec!["rejected"]), "{answer:?}");
     assert_says(&answer, &["1 of 2 devices: 127.0.0.1:1 can't be reached"]);
 }
@@ -611,7 +611,7 @@ async fn a_token_endpoint_that_hangs_is_asked_by_one_and_all_end_in_time() {
     let google = Server::start_with(check_grant, vec![Reply::Silence]).await;
     let server = Server::start_with(check, Vec::new()).await;
     let fcm = fcm(&server.address, &google.address, Duration::from_millis(800));
-    let answer = tokio::time::timeout(PATIENT, push(&fcm, "a b c d e f g h")).await.unwrap();
+    let answer = tokio::time::timeout(LONG_DEADLINE, push(&fcm, "a b c d e f g h")).await.unwrap();
     assert_eq!(kinds(&answer), ("down", Vec::new()), "{answer:?}");
     assert_says(&answer, &["did not answer in time"]);
     assert_eq!((google.requests().len(), server.connections()), (1, 0));
@@ -635,7 +635,7 @@ async fn looking_sends_nothing_and_says_what_is_wrong() {
     ] {
         let google = gives_out_tokens().await;
         let server = Server::start_with(check, vec![reply]).await;
-        let finding = fcm(&server.address, &google.address, PATIENT).examine(Channel::Push).await;
+        let finding = fcm(&server.address, &google.address, LONG_DEADLINE).examine(Channel::Push).await;
         assert_eq!((finding.level, finding.subject), (level, "channels"), "{finding:?}");
         assert!(finding.what.contains(words) && finding.what.contains(&server.address), "{finding:?}");
         assert_eq!(finding.remedy.is_some(), level == Level::Wrong);
@@ -643,7 +643,7 @@ async fn looking_sends_nothing_and_says_what_is_wrong() {
     }
     let google =
         Server::start_with(check_grant, vec![Reply::json(400, r#"{"error": "invalid_grant"}"#)]).await;
-    let finding = fcm("127.0.0.1:1", &google.address, PATIENT).examine(Channel::Push).await;
+    let finding = fcm("127.0.0.1:1", &google.address, LONG_DEADLINE).examine(Channel::Push).await;
     assert!(finding.level == Level::Wrong && finding.what.contains("invalid_grant"), "{finding:?}");
     assert!(finding.remedy.unwrap().contains("key file"));
 }
@@ -703,12 +703,12 @@ async fn neither_key_nor_access_token_is_in_debug_output() {
     let config = FcmConfig {
         base: "http://127.0.0.1:1".parse().unwrap(),
         account: account("127.0.0.1:1"),
-        deadline: PATIENT,
+        deadline: LONG_DEADLINE,
         ttl: DAY,
         alert: Alert::default(),
     };
     let shown = format!("{config:?}");
-    let fcm = fcm(&server.address, &google.address, PATIENT);
+    let fcm = fcm(&server.address, &google.address, LONG_DEADLINE);
     push(&fcm, "sent").await;
     for shown in [shown, format!("{fcm:?}")] {
         assert!(shown.contains(PROJECT) && shown.contains(ACCOUNT), "{shown}");
@@ -722,7 +722,7 @@ async fn neither_key_nor_access_token_is_in_debug_output() {
 async fn a_name_that_does_not_resolve_is_said() {
     let google = gives_out_tokens().await;
     let nowhere = format!("{}.invalid", "a".repeat(64));
-    let answer = push(&fcm(&nowhere, &google.address, PATIENT), TOKEN).await;
+    let answer = push(&fcm(&nowhere, &google.address, LONG_DEADLINE), TOKEN).await;
     assert_eq!(kinds(&answer), ("down", vec![]));
     assert_says(&answer, &["FCM is unreachable: its host name does not resolve"]);
 }

@@ -4,7 +4,7 @@ mod chain;
 mod fcm;
 mod slack;
 mod smtp;
-mod smtp_line;
+mod smtp_queue;
 mod smtp_relay;
 mod support;
 mod twilio;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::support::http::{self, Reply};
 use crate::support::slack::{PATH, check};
 
-const PATIENT: Duration = Duration::from_secs(20);
+const LONG_DEADLINE: Duration = Duration::from_secs(20);
 
 async fn serve(replies: Vec<Reply>) -> http::Server<Value> {
     http::Server::start_with(check, replies).await
@@ -74,7 +74,7 @@ async fn answer_of(replies: Vec<Reply>, deadline: Duration) -> Answer {
 
 /// What becomes of a message when this is the reply, and nothing of its webhook.
 async fn outcome_of(reply: Reply) -> Outcome {
-    let answer = answer_of(vec![reply], PATIENT).await;
+    let answer = answer_of(vec![reply], LONG_DEADLINE).await;
     assert_eq!(answer.done, []);
     answer.outcome
 }
@@ -114,7 +114,7 @@ async fn a_message_that_is_taken_is_sent() {
 #[tokio::test]
 async fn a_message_has_a_header_a_section_and_small_print() {
     let server = serve(vec![ok(), ok(), ok(), ok()]).await;
-    let slack = slack(&[&server.address], "127.0.0.1", PATIENT);
+    let slack = slack(&[&server.address], "127.0.0.1", LONG_DEADLINE);
     post(&slack, &webhook(&server), "Table <4> & more", "*Anna*: see https://a.example/?b=1&c=2").await;
     post(&slack, &webhook(&server), "Order created", " \n").await;
     post(&slack, &webhook(&server), "", "Only a body").await;
@@ -154,7 +154,7 @@ async fn whatever_is_written_keeps_to_slacks_rules() {
         "👩\u{200d}👧".repeat(500),
     ];
     let server = serve(bad.iter().map(|_| ok()).collect()).await;
-    let slack = slack(&[&server.address], "127.0.0.1", PATIENT);
+    let slack = slack(&[&server.address], "127.0.0.1", LONG_DEADLINE);
     for text in &bad {
         assert_eq!(post(&slack, &webhook(&server), text, text).await.outcome, SENT);
     }
@@ -164,7 +164,7 @@ async fn whatever_is_written_keeps_to_slacks_rules() {
 #[tokio::test]
 async fn nothing_to_say_is_rejected_without_asking() {
     let server = serve(Vec::new()).await;
-    let slack = slack(&[&server.address], "127.0.0.1", PATIENT);
+    let slack = slack(&[&server.address], "127.0.0.1", LONG_DEADLINE);
     for (title, body) in [("", ""), (" ", "\n"), ("\u{0}", "\u{1b} \u{7f}")] {
         let outcome = post(&slack, &webhook(&server), title, body).await.outcome;
         assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
@@ -202,7 +202,7 @@ async fn a_webhook_that_is_no_more_is_dead() {
         (403, "team_disabled"),
     ] {
         let server = serve(vec![Reply::json(status, word)]).await;
-        let slack = slack(&[&server.address], "127.0.0.1", PATIENT);
+        let slack = slack(&[&server.address], "127.0.0.1", LONG_DEADLINE);
         let Answer { outcome, done, .. } = post(&slack, &webhook(&server), "Title", "Body").await;
         assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
         assert_discreet(&outcome, &[word]);
@@ -248,7 +248,7 @@ async fn a_failure_or_a_strange_success_leaves_doubt() {
 #[tokio::test]
 async fn a_connection_that_is_closed_at_once_leaves_doubt() {
     let server = serve(vec![Reply::CloseBeforeReading]).await;
-    let slack = slack(&[&server.address], "127.0.0.1", PATIENT);
+    let slack = slack(&[&server.address], "127.0.0.1", LONG_DEADLINE);
     let outcome = post(&slack, &webhook(&server), "Title", "Body").await.outcome;
     assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
     assert_eq!(server.connections(), 1);
@@ -259,7 +259,7 @@ async fn silence_and_half_an_answer_end_at_the_deadline_and_leave_doubt() {
     for reply in [Reply::Silence, ok().then_hang(0), ok().then_hang(70)] {
         let started = Instant::now();
         let outcome = answer_of(vec![reply], Duration::from_millis(300)).await.outcome;
-        assert!(started.elapsed() < PATIENT);
+        assert!(started.elapsed() < LONG_DEADLINE);
         assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
     }
 }
@@ -283,7 +283,7 @@ async fn a_busy_webhook_is_left_alone_for_as_long_as_slack_says() {
         (busy("soon"), Duration::from_secs(10)),
         (Reply::json(429, ""), Duration::from_secs(10)),
     ] {
-        let answer = answer_of(vec![reply], PATIENT).await;
+        let answer = answer_of(vec![reply], LONG_DEADLINE).await;
         assert_discreet(&answer.outcome, &["429"]);
         assert_eq!(rate_limited(answer).0, after, "it is not slept away: the send waits in the database");
     }
@@ -292,7 +292,7 @@ async fn a_busy_webhook_is_left_alone_for_as_long_as_slack_says() {
 #[tokio::test]
 async fn all_that_wait_for_a_webhook_wait_together_and_others_do_not() {
     let (server, other) = (serve(vec![busy("600")]).await, serve(vec![ok()]).await);
-    let slack = slack(&[&server.address, &other.address], "127.0.0.1", PATIENT);
+    let slack = slack(&[&server.address, &other.address], "127.0.0.1", LONG_DEADLINE);
     let first = rate_limited(post(&slack, &webhook(&server), "Title", "Body").await).0;
     assert_eq!(first, Duration::from_mins(10));
     for _ in 0..3 {
@@ -307,7 +307,7 @@ async fn all_that_wait_for_a_webhook_wait_together_and_others_do_not() {
 
 #[tokio::test]
 async fn who_can_not_connect_has_sent_nothing() {
-    let slack = slack(&["127.0.0.1:1"], "127.0.0.1", PATIENT);
+    let slack = slack(&["127.0.0.1:1"], "127.0.0.1", LONG_DEADLINE);
     let outcome = post(&slack, &format!("http://127.0.0.1:1{PATH}"), "T", "B").await.outcome;
     assert!(matches!(outcome, Outcome::Down { after: None, .. }), "{outcome:?}");
     assert_discreet(&outcome, &["can't be reached"]);
@@ -316,7 +316,7 @@ async fn who_can_not_connect_has_sent_nothing() {
 #[tokio::test]
 async fn a_dead_host_stops_no_other() {
     let server = serve((0..10).map(|_| ok()).collect()).await;
-    let slack = slack(&["127.0.0.1:1", &server.address], "127.0.0.1", PATIENT);
+    let slack = slack(&["127.0.0.1:1", &server.address], "127.0.0.1", LONG_DEADLINE);
     let chain = Chain::of(Arc::new(slack));
     let (dead, alive) = (format!("http://127.0.0.1:1{PATH}"), webhook(&server));
     for _ in 0..10 {
@@ -341,7 +341,7 @@ async fn a_redirect_is_not_followed() {
 async fn a_webhook_that_was_not_allowed_is_refused_without_asking() {
     let server = serve(Vec::new()).await;
     let port = server.address.rsplit_once(':').unwrap().1;
-    let slack = slack(&["hooks.slack.com", "127.0.0.1:1"], "127.0.0.1", PATIENT);
+    let slack = slack(&["hooks.slack.com", "127.0.0.1:1"], "127.0.0.1", LONG_DEADLINE);
     for host in [
         "127.0.0.1",
         "127.1",
@@ -379,7 +379,7 @@ async fn a_name_that_leads_into_the_house_is_refused_before_anybody_connects() {
         "100.64.0.1",
         "fd00::1",
     ] {
-        let slack = slack(&[&host], inside, PATIENT);
+        let slack = slack(&[&host], inside, LONG_DEADLINE);
         let outcome = post(&slack, &format!("https://{host}{PATH}"), "T", "B").await.outcome;
         assert!(matches!(outcome, Outcome::Rejected { .. }), "{inside}: {outcome:?}");
         assert_discreet(&outcome, &["public address"]);
@@ -391,7 +391,7 @@ async fn a_name_that_leads_into_the_house_is_refused_before_anybody_connects() {
 async fn a_host_below_an_allowed_name_must_be_public_too() {
     let server = serve(Vec::new()).await;
     let port = server.address.rsplit_once(':').unwrap().1;
-    let slack = slack(&[&format!("*.hooks.example:{port}")], "10.0.0.1", PATIENT);
+    let slack = slack(&[&format!("*.hooks.example:{port}")], "10.0.0.1", LONG_DEADLINE);
     for (host, words) in [("a.hooks.example", "public address"), ("hooks.example", "allowed_hosts")] {
         let outcome = post(&slack, &format!("https://{host}:{port}{PATH}"), "T", "B").await.outcome;
         assert!(matches!(outcome, Outcome::Rejected { .. }), "{host}: {outcome:?}");
@@ -405,8 +405,8 @@ async fn localhost_leads_to_this_machine_if_it_was_allowed() {
     let server = serve(vec![ok()]).await;
     let host = server.address.replace("127.0.0.1", "localhost");
     let webhook = format!("http://{host}{PATH}");
-    assert_eq!(post(&slack(&[&host], "127.0.0.1", PATIENT), &webhook, "T", "B").await.outcome, SENT);
-    let outcome = post(&slack(&[&host], "10.0.0.1", PATIENT), &webhook, "T", "B").await.outcome;
+    assert_eq!(post(&slack(&[&host], "127.0.0.1", LONG_DEADLINE), &webhook, "T", "B").await.outcome, SENT);
+    let outcome = post(&slack(&[&host], "10.0.0.1", LONG_DEADLINE), &webhook, "T", "B").await.outcome;
     assert!(matches!(outcome, Outcome::Rejected { .. }), "{outcome:?}");
     assert_eq!(server.requests().len(), 1);
 }
@@ -418,7 +418,7 @@ async fn names_are_looked_up_by_the_system_as_a_rule() {
     let host = server.address.replace("127.0.0.1", "localhost");
     let config = |host: &str| SlackConfig {
         allowed_hosts: vec![AllowedHost::parse(host).unwrap()],
-        deadline: PATIENT,
+        deadline: LONG_DEADLINE,
         per_second: 1_000.0,
     };
     let slack = Slack::new(config(&host)).unwrap();
@@ -431,10 +431,10 @@ async fn names_are_looked_up_by_the_system_as_a_rule() {
 #[tokio::test]
 async fn looking_sends_nothing_and_says_whose_webhooks_are_taken() {
     let finding =
-        slack(&["hooks.slack.com", "[::1]:8080"], "127.0.0.1", PATIENT).examine(Channel::Slack).await;
+        slack(&["hooks.slack.com", "[::1]:8080"], "127.0.0.1", LONG_DEADLINE).examine(Channel::Slack).await;
     assert_eq!(finding.level, Level::Ok);
     assert_eq!(finding.what, "SLACK is sent by slack to webhooks of hooks.slack.com, [::1]:8080");
-    let finding = slack(&[], "127.0.0.1", PATIENT).examine(Channel::Slack).await;
+    let finding = slack(&[], "127.0.0.1", LONG_DEADLINE).examine(Channel::Slack).await;
     assert!(finding.level == Level::Wrong && finding.remedy.is_some(), "{finding:?}");
 }
 
@@ -450,7 +450,7 @@ impl Resolve for FailingResolver {
 async fn a_host_whose_name_does_not_resolve_is_told_from_one_that_is_away() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let allowed_hosts = vec![AllowedHost::parse("hooks.example").unwrap()];
-    let config = SlackConfig { allowed_hosts, deadline: PATIENT, per_second: 1_000.0 };
+    let config = SlackConfig { allowed_hosts, deadline: LONG_DEADLINE, per_second: 1_000.0 };
     let slack = Slack::with_resolver(config, Arc::new(FailingResolver)).unwrap();
     let outcome = post(&slack, "https://hooks.example/services/T0/B0/x", "Title", "Body").await.outcome;
     assert_eq!(outcome.error(), Some("Slack is unreachable: its host name does not resolve"), "{outcome:?}");

@@ -31,7 +31,7 @@ const FROM: &str = "+15005550006";
 const NUMBER: &str = "+39 055 1234567";
 const SERVICE: &str = "MG0123456789abcdef0123456789abcdef";
 const SID: &str = "SM0123456789abcdef0123456789abcdef";
-const PATIENT: Duration = Duration::from_secs(20);
+const LONG_DEADLINE: Duration = Duration::from_secs(20);
 
 fn twilio(address: &str, sender: &str, deadline: Duration) -> Twilio {
     configured(config(address, sender, deadline))
@@ -86,7 +86,7 @@ async fn outcome_of(reply: Reply) -> Outcome {
 /// What becomes of a text and its number when this is the reply.
 async fn answer_of(reply: Reply) -> Answer {
     let server = Server::start(vec![reply]).await;
-    let twilio = twilio(&server.address, FROM, PATIENT);
+    let twilio = twilio(&server.address, FROM, LONG_DEADLINE);
     let key = SendKey { notification_id: NotificationId::generate(), channel: Channel::Sms };
     let answer = answer(&twilio, key, NUMBER, "Title", "Body è & more").await;
     assert_eq!(server.requests().len(), 1, "one text is one request, whatever comes of it");
@@ -129,7 +129,7 @@ async fn a_text_that_is_accepted_is_sent_with_its_sid() {
 #[tokio::test]
 async fn the_body_is_sent_and_the_title_where_there_is_none() {
     let server = Server::start(vec![created(), created(), created()]).await;
-    let twilio = twilio(&server.address, FROM, PATIENT);
+    let twilio = twilio(&server.address, FROM, LONG_DEADLINE);
     text(&twilio, "+390551234567", "Title", "Table for 4 & more:\n50% = è").await;
     text(&twilio, "+39 055 (123) 45-67", "Reservation requested", " ").await;
     let sent =
@@ -150,7 +150,7 @@ async fn the_body_is_sent_and_the_title_where_there_is_none() {
 #[tokio::test]
 async fn control_characters_leave_texts() {
     let server = Server::start(vec![created(), created()]).await;
-    let twilio = twilio(&server.address, FROM, PATIENT);
+    let twilio = twilio(&server.address, FROM, LONG_DEADLINE);
     text(&twilio, NUMBER, "T", "Table\r\nfor\t4\u{0}\u{1b}[31m, 19:30\u{85}").await;
     text(&twilio, NUMBER, "Title", "\u{7}").await;
     let bodies: Vec<_> = server.requests().into_iter().map(|fields| fields[2].1.clone()).collect();
@@ -163,7 +163,7 @@ async fn a_text_names_its_send_to_who_tells_of_it_later() {
     let base: Url = "https://example.org/v1/callbacks/twilio".parse().unwrap();
     let twilio = configured(TwilioConfig {
         status_callback: Some(base.clone()),
-        ..config(&server.address, FROM, PATIENT)
+        ..config(&server.address, FROM, LONG_DEADLINE)
     });
     let key = SendKey { notification_id: NotificationId::generate(), channel: Channel::Sms };
     answer(&twilio, key, NUMBER, "T", "B").await;
@@ -176,7 +176,8 @@ async fn a_text_names_its_send_to_who_tells_of_it_later() {
 async fn a_text_that_is_too_long_is_cut_to_its_segments() {
     for (max_segments, allowed) in [(2, 2), (0, 1), (1_000, 24)] {
         let server = Server::start(vec![created(), created()]).await;
-        let twilio = configured(TwilioConfig { max_segments, ..config(&server.address, FROM, PATIENT) });
+        let twilio =
+            configured(TwilioConfig { max_segments, ..config(&server.address, FROM, LONG_DEADLINE) });
         text(&twilio, NUMBER, "T", &"Your table is ready. ".repeat(100)).await;
         text(&twilio, NUMBER, "T", &"La tua prenotazione è confermata 🎉 ".repeat(100)).await;
         for (fields, dots) in server.requests().iter().zip(["...", "…"]) {
@@ -189,8 +190,8 @@ async fn a_text_that_is_too_long_is_cut_to_its_segments() {
 #[tokio::test]
 async fn a_messaging_service_and_a_name_send_too() {
     let server = Server::start(vec![created(), created()]).await;
-    text(&twilio(&server.address, SERVICE, PATIENT), "+390551234567", "T", "B").await;
-    text(&twilio(&server.address, "Trattoria 5", PATIENT), "+390551234567", "T", "B").await;
+    text(&twilio(&server.address, SERVICE, LONG_DEADLINE), "+390551234567", "T", "B").await;
+    text(&twilio(&server.address, "Trattoria 5", LONG_DEADLINE), "+390551234567", "T", "B").await;
     let senders: Vec<_> = server.requests().into_iter().map(|fields| fields[1].clone()).collect();
     let expected = [("MessagingServiceSid", SERVICE), ("From", "Trattoria 5")];
     assert_eq!(senders, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
@@ -199,7 +200,7 @@ async fn a_messaging_service_and_a_name_send_too() {
 #[tokio::test]
 async fn what_can_not_be_right_is_rejected_without_asking() {
     let server = Server::start(Vec::new()).await;
-    let twilio = twilio(&server.address, FROM, PATIENT);
+    let twilio = twilio(&server.address, FROM, LONG_DEADLINE);
     for number in
         ["055 123456", "whatsapp:+390551234567", "+0551234", "+", "", "+39055123456789012", "+39055\r\nX"]
     {
@@ -344,7 +345,7 @@ async fn a_yes_that_can_not_be_read_is_a_doubt_that_is_not_repeated() {
 async fn a_connection_that_breaks_leaves_doubt() {
     for reply in [Reply::CloseAfterReading, Reply::CloseBeforeReading, created().cut_to(5)] {
         let server = Server::start(vec![reply]).await;
-        let outcome = text(&twilio(&server.address, FROM, PATIENT), "+390551234567", "T", "B").await;
+        let outcome = text(&twilio(&server.address, FROM, LONG_DEADLINE), "+390551234567", "T", "B").await;
         assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
         assert_discreet(&outcome, &["closed the connection"]);
         assert_eq!(server.connections(), 1);
@@ -357,7 +358,8 @@ async fn silence_and_half_an_answer_end_at_the_deadline_and_leave_doubt() {
         let server = Server::start(vec![reply]).await;
         let twilio = twilio(&server.address, FROM, Duration::from_millis(300));
         assert_eq!(twilio.deadline(), Duration::from_millis(300));
-        let outcome = tokio::time::timeout(PATIENT, text(&twilio, "+390551234567", "T", "B")).await.unwrap();
+        let outcome =
+            tokio::time::timeout(LONG_DEADLINE, text(&twilio, "+390551234567", "T", "B")).await.unwrap();
         assert_eq!(outcome.kind(), OutcomeKind::Unknown, "{outcome:?}");
         assert_discreet(&outcome, &["Twilio"]);
     }
@@ -371,12 +373,12 @@ async fn a_slow_answer_within_the_deadline_counts() {
 
 #[tokio::test]
 async fn who_can_not_connect_has_sent_nothing() {
-    let outcome = text(&twilio("127.0.0.1:1", FROM, PATIENT), "+390551234567", "T", "B").await;
+    let outcome = text(&twilio("127.0.0.1:1", FROM, LONG_DEADLINE), "+390551234567", "T", "B").await;
     assert!(matches!(outcome, Outcome::Down { after: None, .. }), "{outcome:?}");
     assert_discreet(&outcome, &["can't be reached"]);
     // Whoever is asked for such a long name knows without asking anybody else.
     let nowhere = format!("{}.invalid", "a".repeat(64));
-    let outcome = text(&twilio(&nowhere, FROM, PATIENT), "+390551234567", "T", "B").await;
+    let outcome = text(&twilio(&nowhere, FROM, LONG_DEADLINE), "+390551234567", "T", "B").await;
     assert!(matches!(outcome, Outcome::Down { .. }), "{outcome:?}");
     assert_discreet(&outcome, &["Twilio is unreachable: its host name does not resolve"]);
 }
@@ -403,7 +405,7 @@ async fn who_is_not_let_in_has_sent_nothing() {
 #[tokio::test]
 async fn a_connection_that_was_closed_meanwhile_is_no_doubt() {
     let server = Server::start(vec![created().then_close(), created()]).await;
-    let twilio = twilio(&server.address, FROM, PATIENT);
+    let twilio = twilio(&server.address, FROM, LONG_DEADLINE);
     for _ in 0..2 {
         let outcome = text(&twilio, "+390551234567", "T", "B").await;
         assert_eq!(outcome, Outcome::Sent { external_id: Some(SID.to_owned()) });
@@ -414,7 +416,7 @@ async fn a_connection_that_was_closed_meanwhile_is_no_doubt() {
 #[tokio::test]
 async fn many_texts_at_once_are_each_sent_once() {
     let server = Server::start((0..200).map(|_| created()).collect()).await;
-    let twilio = Arc::new(twilio(&server.address, FROM, PATIENT));
+    let twilio = Arc::new(twilio(&server.address, FROM, LONG_DEADLINE));
     let texts: Vec<_> = (0..200)
         .map(|n| {
             let twilio = Arc::clone(&twilio);
@@ -440,14 +442,14 @@ async fn looking_sends_nothing_and_says_what_is_wrong() {
         (Reply::CloseAfterReading, Level::Wrong, "closed the connection"),
     ] {
         let server = Server::start(vec![reply]).await;
-        let finding = twilio(&server.address, FROM, PATIENT).examine(Channel::Sms).await;
+        let finding = twilio(&server.address, FROM, LONG_DEADLINE).examine(Channel::Sms).await;
         assert_eq!((finding.level, finding.subject), (level, "channels"), "{finding:?}");
         assert!(finding.what.contains(words) && finding.what.contains(&server.address), "{finding:?}");
         assert_eq!(finding.remedy.is_some(), level == Level::Wrong);
         assert!(!format!("{finding:?}").contains(AUTH_TOKEN));
         assert!(server.requests().is_empty(), "nothing was sent");
     }
-    let nowhere = twilio("127.0.0.1:1", FROM, PATIENT).examine(Channel::Sms).await;
+    let nowhere = twilio("127.0.0.1:1", FROM, LONG_DEADLINE).examine(Channel::Sms).await;
     assert!(nowhere.level == Level::Wrong && nowhere.what.contains("can't be reached"), "{nowhere:?}");
 }
 
@@ -467,6 +469,6 @@ fn senders_are_told_apart() {
 
 #[test]
 fn the_token_is_not_in_debug_output() {
-    let shown = format!("{:?}", twilio("127.0.0.1:1", FROM, PATIENT));
+    let shown = format!("{:?}", twilio("127.0.0.1:1", FROM, LONG_DEADLINE));
     assert!(shown.contains(ACCOUNT_SID) && !shown.contains(AUTH_TOKEN), "{shown}");
 }

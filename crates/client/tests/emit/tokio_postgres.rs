@@ -28,18 +28,18 @@ async fn a_commit_wakes_the_engine() {
     let database = Database::new().await;
     let config: Config = database.url.parse().unwrap();
     let (listener, mut connection) = config.connect(NoTls).await.unwrap();
-    let heard = tokio::spawn(async move {
+    let received = tokio::spawn(async move {
         loop {
-            if let AsyncMessage::Notification(heard) =
+            if let AsyncMessage::Notification(received) =
                 poll_fn(|context| connection.poll_message(context)).await.unwrap().unwrap()
             {
-                return heard;
+                return received;
             }
         }
     });
     listener.batch_execute("LISTEN campanile").await.unwrap();
     emit(&database.connect().await, &event("a")).await.unwrap();
-    assert_eq!(heard.await.unwrap().channel(), "campanile");
+    assert_eq!(received.await.unwrap().channel(), "campanile");
 }
 
 #[tokio::test]

@@ -26,11 +26,11 @@ pub struct Answer {
     delay: Duration,
     /// So many bytes of it are written.
     written: usize,
-    then: Then,
+    after_reply: AfterReply,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Then {
+enum AfterReply {
     KeepOpen,
     Close,
     Hang,
@@ -44,7 +44,7 @@ impl Reply {
             body: body.to_owned(),
             delay: Duration::ZERO,
             written: usize::MAX,
-            then: Then::KeepOpen,
+            after_reply: AfterReply::KeepOpen,
         })
     }
 
@@ -59,17 +59,17 @@ impl Reply {
 
     /// Only its first bytes, and the connection is closed.
     pub fn cut_to(self, bytes: usize) -> Self {
-        self.change(|answer| (answer.written, answer.then) = (bytes, Then::Close))
+        self.change(|answer| (answer.written, answer.after_reply) = (bytes, AfterReply::Close))
     }
 
     /// Only its first bytes, and nothing more.
     pub fn then_hang(self, bytes: usize) -> Self {
-        self.change(|answer| (answer.written, answer.then) = (bytes, Then::Hang))
+        self.change(|answer| (answer.written, answer.after_reply) = (bytes, AfterReply::Hang))
     }
 
     /// All of it, and the connection is closed without a word of warning.
     pub fn then_close(self) -> Self {
-        self.change(|answer| answer.then = Then::Close)
+        self.change(|answer| answer.after_reply = AfterReply::Close)
     }
 
     fn change(mut self, change: impl FnOnce(&mut Answer)) -> Self {
@@ -132,7 +132,7 @@ impl<T> Replies<T> {
 }
 
 #[derive(Debug)]
-struct Seen<T> {
+struct ServerState<T> {
     check: Check<T>,
     replies: Replies<T>,
     requests: Vec<T>,
@@ -144,26 +144,26 @@ struct Seen<T> {
 #[derive(Debug)]
 pub struct Server<T> {
     pub address: String,
-    seen: Arc<Mutex<Seen<T>>>,
+    state: Arc<Mutex<ServerState<T>>>,
 }
 
 impl<T: Clone + Send + 'static> Server<T> {
     pub async fn start_with(check: Check<T>, replies: impl Into<Replies<T>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let seen = Seen {
+        let state = ServerState {
             check,
             replies: replies.into(),
             requests: Vec::new(),
             violations: Vec::new(),
             connections: 0,
         };
-        let seen = Arc::new(Mutex::new(seen));
-        let server = Server { address, seen: Arc::clone(&seen) };
+        let state = Arc::new(Mutex::new(state));
+        let server = Server { address, state: Arc::clone(&state) };
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                seen.lock().unwrap().connections += 1;
-                tokio::spawn(serve(stream, Arc::clone(&seen)));
+                state.lock().unwrap().connections += 1;
+                tokio::spawn(serve(stream, Arc::clone(&state)));
             }
         });
         server
@@ -171,31 +171,31 @@ impl<T: Clone + Send + 'static> Server<T> {
 
     /// Each request that counts; there was none against the rules.
     pub fn requests(&self) -> Vec<T> {
-        let seen = self.seen.lock().unwrap();
-        assert!(seen.violations.is_empty(), "{:?}", seen.violations);
-        seen.requests.clone()
+        let state = self.state.lock().unwrap();
+        assert!(state.violations.is_empty(), "{:?}", state.violations);
+        state.requests.clone()
     }
 
     pub fn connections(&self) -> usize {
-        self.seen.lock().unwrap().connections
+        self.state.lock().unwrap().connections
     }
 }
 
-async fn serve<T>(mut stream: TcpStream, seen: Arc<Mutex<Seen<T>>>) {
+async fn serve<T>(mut stream: TcpStream, state: Arc<Mutex<ServerState<T>>>) {
     let mut unread = Vec::new();
     loop {
-        if seen.lock().unwrap().replies.closes_at_once() {
+        if state.lock().unwrap().replies.closes_at_once() {
             return;
         }
         let Some(request) = read_request(&mut stream, &mut unread).await else { return };
         let reply = {
-            let mut seen = seen.lock().unwrap();
-            let asked = (seen.check)(&request).unwrap_or_else(|violation| {
-                seen.violations.push(violation);
+            let mut state = state.lock().unwrap();
+            let asked = (state.check)(&request).unwrap_or_else(|violation| {
+                state.violations.push(violation);
                 None
             });
-            let reply = seen.replies.next(asked.as_ref());
-            seen.requests.extend(asked);
+            let reply = state.replies.next(asked.as_ref());
+            state.requests.extend(asked);
             reply
         };
         let answer = match reply {
@@ -204,7 +204,7 @@ async fn serve<T>(mut stream: TcpStream, seen: Arc<Mutex<Seen<T>>>) {
             Reply::CloseAfterReading | Reply::CloseBeforeReading => return,
         };
         tokio::time::sleep(answer.delay).await;
-        let Answer { status, headers, body, written, then, .. } = answer;
+        let Answer { status, headers, body, written, after_reply, .. } = answer;
         let length =
             if status == 204 { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
         let text = format!(
@@ -212,10 +212,10 @@ async fn serve<T>(mut stream: TcpStream, seen: Arc<Mutex<Seen<T>>>) {
         );
         // Who asked may have gone.
         let _ = stream.write_all(&text.as_bytes()[..written.min(text.len())]).await;
-        match then {
-            Then::KeepOpen => {}
-            Then::Close => return,
-            Then::Hang => return std::future::pending().await,
+        match after_reply {
+            AfterReply::KeepOpen => {}
+            AfterReply::Close => return,
+            AfterReply::Hang => return std::future::pending().await,
         }
     }
 }

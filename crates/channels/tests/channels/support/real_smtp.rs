@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// aiosmtpd, which ends when its input does.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Sink {
             .expect("smtp-sink of Debian's postfix");
         let begun = Instant::now();
         while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-            assert!(begun.elapsed() < PATIENCE, "smtp-sink does not come up");
+            assert!(begun.elapsed() < START_TIMEOUT, "smtp-sink does not come up");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Sink { port, process, folder }

@@ -29,7 +29,7 @@ pub struct ReceivedEmail {
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct ServerState {
     acts: HashMap<&'static str, VecDeque<Act>>,
     emails: Vec<ReceivedEmail>,
     commands: Vec<String>,
@@ -42,7 +42,7 @@ struct Book {
 #[derive(Debug)]
 pub struct Smtpd {
     pub port: u16,
-    book: Arc<Mutex<Book>>,
+    state: Arc<Mutex<ServerState>>,
 }
 
 impl Smtpd {
@@ -59,49 +59,49 @@ impl Smtpd {
     ) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let book = Arc::new(Mutex::new(Book::default()));
+        let state = Arc::new(Mutex::new(ServerState::default()));
         for (verb, act) in acts {
-            book.lock().unwrap().acts.entry(verb).or_default().push_back(act);
+            state.lock().unwrap().acts.entry(verb).or_default().push_back(act);
         }
-        let smtpd = Smtpd { port, book: Arc::clone(&book) };
+        let smtpd = Smtpd { port, state: Arc::clone(&state) };
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                book.lock().unwrap().connections += 1;
+                state.lock().unwrap().connections += 1;
                 stream.set_nodelay(true).unwrap();
-                let talk = Talk { stream, read: Vec::new(), book: Arc::clone(&book), extensions };
-                tokio::spawn(talk.run());
+                let session = Session { stream, read: Vec::new(), state: Arc::clone(&state), extensions };
+                tokio::spawn(session.run());
             }
         });
         smtpd
     }
 
     pub fn emails(&self) -> Vec<ReceivedEmail> {
-        let book = self.book.lock().unwrap();
-        assert!(book.violations.is_empty(), "{:?}", book.violations);
-        book.emails.clone()
+        let state = self.state.lock().unwrap();
+        assert!(state.violations.is_empty(), "{:?}", state.violations);
+        state.emails.clone()
     }
 
     pub fn commands(&self) -> Vec<String> {
-        self.book.lock().unwrap().commands.clone()
+        self.state.lock().unwrap().commands.clone()
     }
 
     pub fn connections(&self) -> usize {
-        self.book.lock().unwrap().connections
+        self.state.lock().unwrap().connections
     }
 
     pub fn reads(&self) -> usize {
-        self.book.lock().unwrap().reads
+        self.state.lock().unwrap().reads
     }
 }
 
-struct Talk {
+struct Session {
     stream: TcpStream,
     read: Vec<u8>,
-    book: Arc<Mutex<Book>>,
+    state: Arc<Mutex<ServerState>>,
     extensions: &'static [&'static str],
 }
 
-impl Talk {
+impl Session {
     async fn run(mut self) -> Option<()> {
         self.act("HI", "220 test ESMTP").await?;
         let mut email = ReceivedEmail::default();
@@ -156,13 +156,13 @@ impl Talk {
                 };
                 let act = self.next_act(".");
                 if matches!(act, Some(Act::KeepAndHang)) {
-                    self.book.lock().unwrap().emails.push(std::mem::take(&mut email));
+                    self.state.lock().unwrap().emails.push(std::mem::take(&mut email));
                 }
                 let said = self.act_by(act, usual).await?;
                 // The end of a letter ends its transaction, whatever is said to it.
                 let email = std::mem::take(&mut email);
                 if said.starts_with('2') {
-                    self.book.lock().unwrap().emails.push(email);
+                    self.state.lock().unwrap().emails.push(email);
                 }
             }
         }
@@ -203,11 +203,11 @@ impl Talk {
     }
 
     fn next_act(&self, verb: &str) -> Option<Act> {
-        self.book.lock().unwrap().acts.get_mut(verb).and_then(VecDeque::pop_front)
+        self.state.lock().unwrap().acts.get_mut(verb).and_then(VecDeque::pop_front)
     }
 
     fn check(&self, line: &str, verb: &str, email: &ReceivedEmail) {
-        self.book.lock().unwrap().commands.push(line.to_owned());
+        self.state.lock().unwrap().commands.push(line.to_owned());
         if line.len() > 510 {
             self.violation(format!("{verb} is longer than 512 bytes"));
         }
@@ -224,7 +224,7 @@ impl Talk {
     }
 
     fn violation(&self, what: String) {
-        self.book.lock().unwrap().violations.push(what);
+        self.state.lock().unwrap().violations.push(what);
     }
 
     async fn line(&mut self) -> Option<String> {
@@ -262,7 +262,7 @@ impl Talk {
     async fn more(&mut self) -> Option<()> {
         self.read.reserve(1024 * 1024);
         let read = self.stream.read_buf(&mut self.read).await.ok()?;
-        self.book.lock().unwrap().reads += 1;
+        self.state.lock().unwrap().reads += 1;
         (read > 0).then_some(())
     }
 }

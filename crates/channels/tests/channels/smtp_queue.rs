@@ -9,7 +9,7 @@ use crate::smtp::{self, PIPELINING, config, kind, mail};
 use crate::support::smtpd::{Act, Smtpd};
 
 /// Letters that are sent at the same time over one connection, and what became of each.
-async fn in_line<const N: usize>(
+async fn over_one_connection<const N: usize>(
     acts: Vec<(&'static str, Act)>,
     config: impl FnOnce(SmtpConfig) -> SmtpConfig,
     addresses: [&str; N],
@@ -30,7 +30,7 @@ const THREE: [&str; 3] = ["a@example.com", "b@example.com", "c@example.com"];
 #[tokio::test]
 async fn who_is_next_in_line_is_announced_with_the_letter_before() {
     let many: [&str; 12] = std::array::from_fn(|_| "a@example.com");
-    let (server, kinds) = in_line(vec![], |config| config, many).await;
+    let (server, kinds) = over_one_connection(vec![], |config| config, many).await;
     assert_eq!(kinds, ["sent"; 12]);
     assert_eq!((server.emails().len(), server.connections()), (12, 1));
     assert!(
@@ -44,7 +44,7 @@ async fn who_is_next_in_line_is_announced_with_the_letter_before() {
 async fn who_was_announced_is_refused_alone() {
     let accepted = Act::Wait(Duration::ZERO);
     let acts = vec![("RCPT", accepted), ("RCPT", Act::Say("550 5.1.1 no such user"))];
-    let (server, kinds) = in_line(acts, |config| config, THREE).await;
+    let (server, kinds) = over_one_connection(acts, |config| config, THREE).await;
     assert_eq!(kinds, ["sent", "rejected", "sent"]);
     assert_eq!(recipients(&server), ["a@example.com", "c@example.com"]);
     assert_eq!(server.connections(), 1);
@@ -59,7 +59,7 @@ async fn who_was_announced_on_a_connection_that_ends_goes_by_another() {
         (Act::Say("451 4.7.1 greylisted"), "deferred"),
     ] {
         let said = format!("{act:?}");
-        let (server, kinds) = in_line(vec![(".", act)], |config| config, THREE).await;
+        let (server, kinds) = over_one_connection(vec![(".", act)], |config| config, THREE).await;
         assert_eq!(kinds, [first, "sent", "sent"], "after {said}");
         assert_eq!(recipients(&server), ["b@example.com", "c@example.com"], "after {said}");
         assert_eq!(server.connections(), 2, "after {said}");
@@ -91,11 +91,13 @@ async fn who_was_announced_does_not_wait_for_a_letter_that_is_not_answered() {
 #[tokio::test]
 async fn nobody_is_announced_whom_the_connection_will_not_take() {
     let (server, kinds) =
-        in_line(vec![], |config| SmtpConfig { messages_per_connection: 1, ..config }, THREE).await;
+        over_one_connection(vec![], |config| SmtpConfig { messages_per_connection: 1, ..config }, THREE)
+            .await;
     assert_eq!((kinds, server.connections()), (["sent"; 3], 3));
     assert_eq!(recipients(&server), THREE);
     let (server, kinds) =
-        in_line(vec![], |config| config, ["a@example.com", "zoë@example.com", "c@example.com"]).await;
+        over_one_connection(vec![], |config| config, ["a@example.com", "zoë@example.com", "c@example.com"])
+            .await;
     assert_eq!((kinds, server.connections()), (["sent", "rejected", "sent"], 1));
     assert_eq!(recipients(&server), ["a@example.com", "c@example.com"]);
 }
