@@ -464,7 +464,7 @@ mod tests {
 
     /// The announcement of the next is what leaves last then, so that a letter may be out although not everything could be written.
     #[tokio::test]
-    async fn a_letter_whose_end_was_written_is_out_although_the_announcement_behind_it_was_not() {
+    async fn an_email_whose_end_was_written_is_out_although_the_announcement_behind_it_was_not() {
         let mailbox: Mailbox = "a@example.com".parse().unwrap();
         let announcement = Announcement { to: mailbox.clone(), bytes: 7 };
         let end = dot_stuffed(b"letter").len();

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_letter_has_is_refused_in_any_case() {
+    fn what_every_email_has_is_refused_in_any_case() {
         for name in ["From", "TO", "bcc", "Message-Id", "Content-Type", "Resent-From", "MIME-Version"] {
             assert_eq!(ExtraHeader::parse(name, "x"), Err(InvalidHeader::Ours), "{name}");
         }

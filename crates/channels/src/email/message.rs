@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_line_of_a_letter_is_its_end() {
+    fn no_line_of_an_email_is_its_end() {
         let text = |email: &str| String::from_utf8(dot_stuffed(email.as_bytes())).unwrap();
         assert_eq!(text("a\r\n"), "a\r\n.\r\n");
         assert_eq!(text("a"), "a\r\n.\r\n");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_is_the_same_at_every_attempt() {
+    fn an_email_is_the_same_at_every_attempt() {
         let message = message("Anna", "Ciao", "Testo");
         let first = email(&message);
         assert_eq!(first, email(&message));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn further_headers_are_in_every_letter() {
+    fn further_headers_are_in_every_email() {
         let headers = headers(&email(&message("Anna", "Ciao", "Testo")));
         assert!(headers.contains(&"List-Id: <news.example.org>".to_owned()), "{headers:?}");
         assert!(headers.iter().any(|header| header.starts_with("X-Sala: =?utf-8?")), "{headers:?}");

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_a_doubt_only_when_the_letter_is_out() {
+    fn silence_is_a_doubt_only_when_the_email_is_out() {
         for at in [Step::From, Step::To, Step::Data] {
             assert_eq!(kind(&answer(Delivery::Broken { at, why: "hung up".to_owned() }, "")), "down");
         }

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_takes_room_from_the_text_and_too_long_a_one_is_refused() {
+    fn a_link_takes_space_from_the_text_and_too_long_a_one_is_refused() {
         let text = "x".repeat(5_000);
         let of = |url: &str| {
             let message = Message { url: Some(url), ..message(&text, &text, "evt-1") };
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_title_leaves_room_to_the_body() {
+    fn a_long_title_leaves_space_to_the_body() {
         let said = "x".repeat(9_000);
         let said = content(&said, &said, "evt-1").unwrap();
         assert!(said.body.len() > 2 * said.title.len() && said.title.len() > 500);

@@ -478,7 +478,7 @@ async fn a_device_that_hangs_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn a_device_whose_turn_comes_too_late_is_left_for_the_next_attempt() {
+async fn a_device_that_is_reached_too_late_is_left_for_the_next_attempt() {
     let google = gives_out_tokens().await;
     let server = named().await;
     let tokens: Vec<String> = (0..12).map(|n| format!("late{n}")).collect();
@@ -618,7 +618,7 @@ async fn a_token_endpoint_that_hangs_is_asked_by_one_and_all_end_in_time() {
 }
 
 #[tokio::test]
-async fn looking_sends_nothing_and_says_what_is_wrong() {
+async fn examining_sends_nothing_and_says_what_is_wrong() {
     let no_token =
         || refused_with(400, "INVALID_ARGUMENT", "Invalid", Some("INVALID_ARGUMENT"), Some("message.token"));
     for (reply, level, words) in [

@@ -429,7 +429,7 @@ async fn names_are_looked_up_by_the_system_as_a_rule() {
 }
 
 #[tokio::test]
-async fn looking_sends_nothing_and_says_whose_webhooks_are_taken() {
+async fn examining_sends_nothing_and_says_whose_webhooks_are_taken() {
     let finding =
         slack(&["hooks.slack.com", "[::1]:8080"], "127.0.0.1", LONG_DEADLINE).examine(Channel::Slack).await;
     assert_eq!(finding.level, Level::Ok);

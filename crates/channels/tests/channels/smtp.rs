@@ -98,7 +98,7 @@ pub fn kind(outcome: &Outcome) -> &'static str {
 }
 
 #[tokio::test]
-async fn a_letter_arrives_as_it_was_written_with_and_without_pipelining() {
+async fn an_email_arrives_as_it_was_written_with_and_without_pipelining() {
     for extensions in [PIPELINING, PLAIN] {
         let server = Smtpd::start(extensions, vec![]).await;
         let answer = mail(&smtp(server.port), "anna@example.com").await;
@@ -114,7 +114,7 @@ async fn a_letter_arrives_as_it_was_written_with_and_without_pipelining() {
 
 /// The server of these tests notes a lone CR, as one that takes it for the end of a line would.
 #[tokio::test]
-async fn a_text_with_lone_line_breaks_and_controls_is_one_letter() {
+async fn a_text_with_lone_line_breaks_and_controls_is_one_email() {
     let server = Smtpd::start(PIPELINING, vec![]).await;
     let evil = "a\r.\rb\0\n.\nMAIL FROM:<eve@example.com>\r\n.\r\n";
     let message = Message { html: Some(evil), ..message("anna@example.com", "Ciao", evil) };
@@ -171,7 +171,7 @@ async fn a_recipient_that_is_refused_while_data_is_agreed_to_sends_nothing_to_an
 }
 
 #[tokio::test]
-async fn a_server_that_accepts_a_recipient_without_a_sender_gets_no_letter_of_nothing() {
+async fn a_server_that_accepts_a_recipient_without_a_sender_gets_no_empty_email() {
     let acts = vec![("MAIL", Act::Say("451 4.7.1 later")), ("RCPT", Act::Say("250 2.1.5 Ok"))];
     let server = Smtpd::start(PIPELINING, acts).await;
     assert_eq!(kind(&mail(&smtp(server.port), "anna@example.com").await.outcome), "retry");
@@ -179,7 +179,7 @@ async fn a_server_that_accepts_a_recipient_without_a_sender_gets_no_letter_of_no
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_is_a_doubt_only_after_the_letter() {
+async fn a_connection_that_breaks_is_a_doubt_only_after_the_email() {
     let cases = [
         ("HI", "down"),
         ("EHLO", "down"),
@@ -206,7 +206,7 @@ fn large() -> String {
 }
 
 #[tokio::test]
-async fn a_server_that_closes_in_the_middle_of_a_letter_does_not_have_it() {
+async fn a_server_that_closes_in_the_middle_of_an_email_does_not_have_it() {
     let body = large();
     for (last_words, expected) in
         [("", "down"), ("421 4.3.2 shutting down", "down"), ("552 5.3.4 too large", "rejected")]
@@ -243,7 +243,7 @@ async fn a_connection_on_which_a_word_too_many_was_said_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn a_letter_that_was_kept_without_a_word_is_a_doubt_and_not_sent_twice_by_the_same_attempt() {
+async fn an_email_that_was_kept_without_a_word_is_a_doubt_and_not_sent_twice_by_the_same_attempt() {
     let server = Smtpd::start(PIPELINING, vec![(".", Act::KeepAndHang)]).await;
     let impatient = SmtpConfig { answer_timeout: Duration::from_millis(400), ..config(server.port) };
     let answer = mail(&Smtp::new(impatient, None).unwrap(), "anna@example.com").await;
@@ -296,7 +296,7 @@ async fn a_server_that_answers_slowly_leaves_the_others_to_the_next() {
 }
 
 #[tokio::test]
-async fn a_server_that_hung_up_on_a_silent_connection_gets_a_new_one_and_the_letter_once() {
+async fn a_server_that_hung_up_on_a_silent_connection_gets_a_new_one_and_the_email_once() {
     for act in [Act::Close, Act::Say("421 4.4.2 timeout")] {
         let usual = ("MAIL", Act::Wait(Duration::ZERO));
         let server = Smtpd::start(PIPELINING, vec![usual, ("MAIL", act)]).await;

@@ -28,7 +28,7 @@ fn recipients(server: &Smtpd) -> Vec<String> {
 const THREE: [&str; 3] = ["a@example.com", "b@example.com", "c@example.com"];
 
 #[tokio::test]
-async fn who_is_next_in_line_is_announced_with_the_letter_before() {
+async fn who_is_next_in_the_queue_is_announced_with_the_email_before() {
     let many: [&str; 12] = std::array::from_fn(|_| "a@example.com");
     let (server, kinds) = over_one_connection(vec![], |config| config, many).await;
     assert_eq!(kinds, ["sent"; 12]);
@@ -67,7 +67,7 @@ async fn who_was_announced_on_a_connection_that_ends_goes_by_another() {
 }
 
 #[tokio::test]
-async fn who_was_announced_does_not_wait_for_a_letter_that_is_not_answered() {
+async fn who_was_announced_does_not_wait_for_an_email_that_is_not_answered() {
     // The third is announced on the first connection before the second is greeted.
     let acts = vec![
         ("HI", Act::Wait(Duration::ZERO)),
@@ -103,7 +103,7 @@ async fn nobody_is_announced_whom_the_connection_will_not_take() {
 }
 
 #[tokio::test]
-async fn who_is_given_up_passes_its_turn_on() {
+async fn who_is_given_up_passes_its_permit_on() {
     let server = Smtpd::start(PIPELINING, vec![(".", Act::Hang)]).await;
     let smtp = Smtp::new(SmtpConfig { connections: 1, ..config(server.port) }, None).unwrap();
     let given_up = tokio::time::timeout(Duration::from_millis(300), mail(&smtp, "a@example.com"));

@@ -72,7 +72,7 @@ fn a_ca_file_without_a_certificate_is_refused() {
 }
 
 #[tokio::test]
-async fn bounces_go_to_the_envelope_sender_and_further_headers_are_in_the_letter() {
+async fn bounces_go_to_the_envelope_sender_and_further_headers_are_in_the_email() {
     let python = Python::start(&[]);
     let header = |name, value| ExtraHeader::parse(name, value).unwrap();
     let long = format!("<https://example.org/unsubscribe?token={}>", "a".repeat(120));

@@ -308,7 +308,7 @@ async fn a_busy_twilio_is_asked_again_when_it_says() {
 }
 
 #[tokio::test]
-async fn a_failure_behind_the_door_leaves_doubt() {
+async fn a_failure_behind_the_gateway_leaves_doubt() {
     let gateway = "<html>gateway</html>";
     for reply in [
         refused(500, 20500),
@@ -433,7 +433,7 @@ async fn many_texts_at_once_are_each_sent_once() {
 }
 
 #[tokio::test]
-async fn looking_sends_nothing_and_says_what_is_wrong() {
+async fn examining_sends_nothing_and_says_what_is_wrong() {
     let account = || Reply::json(200, &format!(r#"{{"sid": "{ACCOUNT_SID}", "status": "active"}}"#));
     for (reply, level, words) in [
         (account(), Level::Ok, "knows account"),
