@@ -66,15 +66,15 @@ pub trait Broker: Send + Sync + fmt::Debug {
     /// # use campanile_broker::{Broker, BrokerError, Message, Published};
     /// # async fn publish(broker: &dyn Broker, messages: Vec<Message>) -> Result<Published, BrokerError> {
     /// loop {
-    ///     let room = broker.room("notification.customer");
+    ///     let capacity = broker.wait_for_capacity("notification.customer");
     ///     match broker.publish("notification.customer", messages.clone()).await? {
-    ///         Published::Full => room.await,
+    ///         Published::Full => capacity.await,
     ///         confirmed => return Ok(confirmed),
     ///     }
     /// }
     /// # }
     /// ```
-    fn room(&self, queue: &str) -> Room<'_>;
+    fn wait_for_capacity(&self, queue: &str) -> CapacityWait<'_>;
 
     /// Opens a consumer of one queue that holds at most `prefetch` unacknowledged messages (zero counts as one).
     async fn consume(&self, queue: &str, prefetch: usize) -> Result<Box<dyn Consumer>, BrokerError>;
@@ -98,8 +98,8 @@ pub trait Broker: Send + Sync + fmt::Debug {
     fn name(&self) -> &'static str;
 }
 
-/// What [`Broker::room`] returns.
-pub type Room<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+/// What [`Broker::wait_for_capacity`] returns.
+pub type CapacityWait<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Takes messages from one queue, and says what became of each.
 ///
@@ -160,7 +160,7 @@ pub enum Published {
     /// What the broker said to each message, in input order.
     Confirmed(Vec<Confirm>),
     /// Nothing was taken: the queue holds its limit of undelivered messages. Wait for
-    /// [`Broker::room`].
+    /// [`Broker::wait_for_capacity`].
     Full,
 }
 

@@ -93,10 +93,10 @@ impl Channel {
     ) -> Result<(), Fault> {
         let mut places = 0..messages.len();
         while !places.is_empty() {
-            self.shared.room().await;
+            self.shared.writable().await;
             self.shared.put(|out| {
                 self.slot.check()?;
-                while Shared::has_room(out)
+                while Shared::is_writable(out)
                     && let Some(place) = places.next()
                 {
                     sending(place);

@@ -129,17 +129,17 @@ impl Shared {
     }
 
     /// Waits until little enough is waiting to be written, or until it no longer matters.
-    pub(super) async fn room(&self) {
+    pub(super) async fn writable(&self) {
         loop {
             let drained = self.drained.notified();
-            if Self::has_room(&lock(&self.out)) || self.fault.borrow().is_some() {
+            if Self::is_writable(&lock(&self.out)) || self.fault.borrow().is_some() {
                 return;
             }
             drained.await;
         }
     }
 
-    pub(super) fn has_room(out: &[u8]) -> bool {
+    pub(super) fn is_writable(out: &[u8]) -> bool {
         out.len() < MAX_WAITING_BYTES
     }
 
@@ -337,8 +337,8 @@ impl Reader<'_> {
     fn body(&mut self, channel: u16, part: &[u8]) -> Result<(), Fault> {
         let half_read = self.half_read.get_mut(&channel).ok_or(Malformed)?;
         half_read.missing_bytes = half_read.missing_bytes.checked_sub(part.len()).ok_or(Malformed)?;
-        let room = MAX_KEPT_BODY_BYTES.saturating_sub(half_read.message.body.len());
-        half_read.message.body.extend_from_slice(&part[..part.len().min(room)]);
+        let space = MAX_KEPT_BODY_BYTES.saturating_sub(half_read.message.body.len());
+        half_read.message.body.extend_from_slice(&part[..part.len().min(space)]);
         self.hand_out_when_whole(channel);
         Ok(())
     }

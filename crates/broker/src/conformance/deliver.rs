@@ -7,8 +7,8 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::{
-    GUARD, QUIET, ack, collect, consume, ids, messages, nothing_comes, publish, publish_when_there_is_room,
-    received, received_sorted, try_publish, within,
+    GUARD, QUIET, ack, collect, consume, ids, messages, nothing_comes, publish,
+    publish_when_there_is_capacity, received, received_sorted, try_publish, within,
 };
 use crate::{Broker, BrokerError, Confirm, Published};
 
@@ -138,7 +138,7 @@ pub async fn ten_thousand_messages_arrive_exactly_once(open: impl AsyncFn(usize)
         let broker = Arc::clone(&broker);
         async move {
             for batch in 0..10 {
-                publish_when_there_is_room(&*broker, "a", batch * 1_000..(batch + 1) * 1_000).await;
+                publish_when_there_is_capacity(&*broker, "a", batch * 1_000..(batch + 1) * 1_000).await;
             }
         }
     });

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{
-    ack, collect, consume, ids, nothing_comes, publish, publish_when_there_is_room, received, stays_silent,
-    tags, try_publish, within,
+    ack, collect, consume, ids, nothing_comes, publish, publish_when_there_is_capacity, received,
+    stays_silent, tags, try_publish, within,
 };
 use crate::{Broker, DEAD_LETTER_QUEUE, Published};
 
@@ -61,7 +61,7 @@ pub async fn dead_letters_have_no_limit(open: impl AsyncFn(usize) -> Arc<dyn Bro
     let broker = open(10).await;
     let mut consumer = consume(&broker, "a", 10).await;
     for round in 0..3 {
-        publish_when_there_is_room(&*broker, "a", round * 10..(round + 1) * 10).await;
+        publish_when_there_is_capacity(&*broker, "a", round * 10..(round + 1) * 10).await;
         let deliveries = collect(&mut *consumer, 10).await;
         within(consumer.reject(&tags(&deliveries))).await.expect("the broker is there");
     }
@@ -70,11 +70,11 @@ pub async fn dead_letters_have_no_limit(open: impl AsyncFn(usize) -> Arc<dyn Bro
     assert_eq!(received(&collect(&mut *undertaker, 30).await), ids(0..30));
 }
 
-pub async fn room_wakes_after_acks(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
+pub async fn capacity_wakes_after_acks(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
     let broker = open(10).await;
     publish(&*broker, "a", 0..10).await;
     let mut consumer = consume(&broker, "a", 10).await;
-    tokio::join!(publish_when_there_is_room(&*broker, "a", 10..14), async {
+    tokio::join!(publish_when_there_is_capacity(&*broker, "a", 10..14), async {
         let deliveries = collect(&mut *consumer, 10).await;
         ack(&mut *consumer, &deliveries[..2]).await;
         ack(&mut *consumer, &deliveries[2..4]).await;
@@ -82,11 +82,11 @@ pub async fn room_wakes_after_acks(open: impl AsyncFn(usize) -> Arc<dyn Broker>)
     assert_eq!(received(&collect(&mut *consumer, 4).await), ids(10..14));
 }
 
-pub async fn room_wakes_after_rejects(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
+pub async fn capacity_wakes_after_rejects(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
     let broker = open(10).await;
     publish(&*broker, "a", 0..10).await;
     let mut consumer = consume(&broker, "a", 10).await;
-    tokio::join!(publish_when_there_is_room(&*broker, "a", 10..11), async {
+    tokio::join!(publish_when_there_is_capacity(&*broker, "a", 10..11), async {
         let deliveries = collect(&mut *consumer, 10).await;
         within(consumer.reject(&tags(&deliveries[..1]))).await.expect("the broker is there");
     });
@@ -94,20 +94,20 @@ pub async fn room_wakes_after_rejects(open: impl AsyncFn(usize) -> Arc<dyn Broke
 }
 
 /// Nobody polls it before the acknowledgement, after which nothing else would wake it.
-pub async fn room_counts_from_its_call(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
+pub async fn capacity_counts_from_its_call(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
     let broker = open(10).await;
     publish(&*broker, "a", 0..10).await;
     let mut consumer = consume(&broker, "a", 10).await;
     let deliveries = collect(&mut *consumer, 10).await;
-    let room = broker.room("a");
+    let capacity = broker.wait_for_capacity("a");
     assert!(broker.is_full("a"));
     ack(&mut *consumer, &deliveries).await;
-    within(room).await;
-    publish_when_there_is_room(&*broker, "a", 10..20).await;
+    within(capacity).await;
+    publish_when_there_is_capacity(&*broker, "a", 10..20).await;
 }
 
 /// Each wake-up costs whoever publishes a question to the database.
-pub async fn room_is_told_once_there_is_enough_and_to_nobody_else(
+pub async fn capacity_is_notified_once_there_is_enough_and_to_nobody_else(
     open: impl AsyncFn(usize) -> Arc<dyn Broker>,
 ) {
     let broker = open(10).await;
@@ -116,29 +116,29 @@ pub async fn room_is_told_once_there_is_enough_and_to_nobody_else(
     let mut consumer = consume(&broker, "a", 10).await;
     let deliveries = collect(&mut *consumer, 10).await;
     // Nobody has found it full.
-    let room = broker.room("a");
+    let capacity = broker.wait_for_capacity("a");
     ack(&mut *consumer, &deliveries[..1]).await;
-    stays_silent(room).await;
+    stays_silent(capacity).await;
     assert!(broker.is_full("b"));
     assert_eq!(try_publish(&*broker, "a", 10..15).await, Published::Full);
-    let (room, elsewhere) = (broker.room("a"), broker.room("b"));
+    let (capacity, elsewhere) = (broker.wait_for_capacity("a"), broker.wait_for_capacity("b"));
     ack(&mut *consumer, &deliveries[1..4]).await;
     // Now it takes four, and five were turned away.
     assert!(broker.is_full("a"));
-    stays_silent(room).await;
-    let room = broker.room("a");
+    stays_silent(capacity).await;
+    let capacity = broker.wait_for_capacity("a");
     ack(&mut *consumer, &deliveries[4..5]).await;
-    within(room).await;
+    within(capacity).await;
     assert!(!broker.is_full("a"));
     publish(&*broker, "a", 10..15).await;
     stays_silent(elsewhere).await;
 }
 
-pub async fn a_queue_that_does_not_exist_never_has_news_of_room(
+pub async fn a_queue_that_does_not_exist_never_reports_capacity(
     open: impl AsyncFn(usize) -> Arc<dyn Broker>,
 ) {
     let broker = open(10).await;
-    stays_silent(broker.room("nowhere")).await;
+    stays_silent(broker.wait_for_capacity("nowhere")).await;
 }
 
 pub async fn prefetch_bounds_what_a_consumer_holds(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {

@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::{Broker, Confirm, Consumer, DEAD_LETTER_QUEUE, Delivery, Message, Published, Room, Stamp, Tag};
+use crate::{
+    Broker, CapacityWait, Confirm, Consumer, DEAD_LETTER_QUEUE, Delivery, Message, Published, Stamp, Tag,
+};
 
 /// The queues of the broker that a check opens.
 pub const QUEUES: [&str; 3] = ["a", "b", DEAD_LETTER_QUEUE];
@@ -64,11 +66,11 @@ macro_rules! for_each_check {
             limit::a_publish_beyond_the_limit_is_taken_by_an_empty_queue
             limit::a_full_queue_does_not_block_another
             limit::dead_letters_have_no_limit
-            limit::room_wakes_after_acks
-            limit::room_wakes_after_rejects
-            limit::room_counts_from_its_call
-            limit::room_is_told_once_there_is_enough_and_to_nobody_else
-            limit::a_queue_that_does_not_exist_never_has_news_of_room
+            limit::capacity_wakes_after_acks
+            limit::capacity_wakes_after_rejects
+            limit::capacity_counts_from_its_call
+            limit::capacity_is_notified_once_there_is_enough_and_to_nobody_else
+            limit::a_queue_that_does_not_exist_never_reports_capacity
             limit::prefetch_bounds_what_a_consumer_holds
             limit::depths_count_what_is_not_acknowledged
         }
@@ -110,11 +112,11 @@ async fn try_publish(broker: &dyn Broker, queue: &str, numbers: Range<usize>) ->
 }
 
 /// Publishes these as soon as there is room for them.
-async fn publish_when_there_is_room(broker: &dyn Broker, queue: &str, numbers: Range<usize>) {
+async fn publish_when_there_is_capacity(broker: &dyn Broker, queue: &str, numbers: Range<usize>) {
     loop {
-        let room = broker.room(queue);
+        let capacity = broker.wait_for_capacity(queue);
         match try_publish(broker, queue, numbers.clone()).await {
-            Published::Full => within(room).await,
+            Published::Full => within(capacity).await,
             Published::Confirmed(confirms) => {
                 return assert_eq!(confirms, vec![Confirm::Accepted; numbers.len()]);
             }
@@ -142,8 +144,8 @@ async fn ack(consumer: &mut dyn Consumer, deliveries: &[Delivery]) {
     within(consumer.ack(&tags(deliveries))).await.expect("the broker is there");
 }
 
-async fn stays_silent(room: Room<'_>) {
-    timeout(QUIET, room).await.expect_err("nobody was to be woken");
+async fn stays_silent(capacity: CapacityWait<'_>) {
+    timeout(QUIET, capacity).await.expect_err("nobody was to be woken");
 }
 
 async fn nothing_comes(consumer: &mut dyn Consumer) {

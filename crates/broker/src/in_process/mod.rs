@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::{Broker, BrokerError, Confirm, Consumer, DEAD_LETTER_QUEUE, Message, Published, Room};
+use crate::{Broker, BrokerError, CapacityWait, Confirm, Consumer, DEAD_LETTER_QUEUE, Message, Published};
 use consumer::InProcessConsumer;
 use queue::Queue;
 
@@ -58,9 +58,9 @@ impl Broker for InProcess {
         self.queues.get(queue).is_some_and(|queue| queue.is_full())
     }
 
-    fn room(&self, queue: &str) -> Room<'_> {
+    fn wait_for_capacity(&self, queue: &str) -> CapacityWait<'_> {
         match self.queues.get(queue) {
-            Some(queue) => Box::pin(queue.room()),
+            Some(queue) => Box::pin(queue.wait_for_capacity()),
             None => Box::pin(future::pending()),
         }
     }

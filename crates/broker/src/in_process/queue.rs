@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::limit::{Limit, Wanted};
+use crate::limit::{Demand, Limit};
 use crate::{BrokerError, DEAD_LETTER_QUEUE, Message};
 
 pub(super) struct Queue {
@@ -35,7 +35,7 @@ struct State {
     returned: BTreeMap<u64, Entry>,
     fresh: VecDeque<Entry>,
     held: usize,
-    wanted: Wanted,
+    demand: Demand,
     next_place: u64,
     closed: bool,
 }
@@ -54,7 +54,7 @@ impl Queue {
     pub(super) fn push(&self, messages: Vec<Message>) -> bool {
         let mut state = self.lock();
         let depth = state.depth();
-        if !self.limit.takes(messages.len(), depth, &mut state.wanted) {
+        if !self.limit.accepts(messages.len(), depth, &mut state.demand) {
             return false;
         }
         let places = state.next_place..;
@@ -70,12 +70,12 @@ impl Queue {
     pub(super) fn is_full(&self) -> bool {
         let mut state = self.lock();
         let depth = state.depth();
-        self.limit.is_full(depth, &mut state.wanted)
+        self.limit.is_full(depth, &mut state.demand)
     }
 
     /// Waits until it was full and no longer is.
-    pub(super) fn room(&self) -> Notified<'_> {
-        self.limit.room()
+    pub(super) fn wait_for_capacity(&self) -> Notified<'_> {
+        self.limit.wait_for_capacity()
     }
 
     pub(super) fn depth(&self) -> usize {
@@ -135,7 +135,7 @@ impl Queue {
         let mut state = self.lock();
         state.held -= count;
         let depth = state.depth();
-        self.limit.shrunk(depth, &mut state.wanted);
+        self.limit.depth_decreased(depth, &mut state.demand);
     }
 
     pub(super) fn check_open(&self) -> Result<(), BrokerError> {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::futures::Notified;
 
-use crate::limit::{Limit, Wanted};
+use crate::limit::{Demand, Limit};
 
 /// How often a queue is looked at, and one that somebody found full.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ struct Count {
     held: usize,
     /// Part of `ready`: published, and not confirmed yet.
     under_way: usize,
-    wanted: Wanted,
+    demand: Demand,
     /// Rises whenever one of these numbers changes.
     changes: u64,
     looked_at: Option<Instant>,
@@ -51,24 +51,24 @@ impl Load {
     pub(super) fn is_full(&self) -> bool {
         let mut count = self.lock();
         let depth = count.depth();
-        self.limit.is_full(depth, &mut count.wanted)
+        self.limit.is_full(depth, &mut count.demand)
     }
 
     /// Waits until it was full and no longer is.
-    pub(super) fn room(&self) -> Notified<'_> {
-        self.limit.room()
+    pub(super) fn wait_for_capacity(&self) -> Notified<'_> {
+        self.limit.wait_for_capacity()
     }
 
     /// Wakes those who wait for room, for another reason.
-    pub(super) fn tell(&self) {
-        self.limit.tell();
+    pub(super) fn notify(&self) {
+        self.limit.notify();
     }
 
     /// Keeps room for all of these messages, or for none.
     pub(super) fn reserve(self: &Arc<Self>, messages: usize) -> Option<Place> {
         let mut count = self.changed();
         let depth = count.depth();
-        if !self.limit.takes(messages, depth, &mut count.wanted) {
+        if !self.limit.accepts(messages, depth, &mut count.demand) {
             return None;
         }
         count.ready += messages;
@@ -86,7 +86,7 @@ impl Load {
     pub(super) fn left(&self, messages: usize) {
         let mut count = self.changed();
         count.held = count.held.saturating_sub(messages);
-        self.shrunk(&mut count);
+        self.depth_decreased(&mut count);
     }
 
     /// Counts messages that were held and went back.
@@ -99,7 +99,7 @@ impl Load {
     /// Whether it is time for a look, and what the look is to be compared with.
     pub(super) fn look_if_due(&self) -> Option<Look> {
         let count = self.lock();
-        let urgent = count.wanted.is_any() || count.looks_in_vain > 0;
+        let urgent = count.demand.is_any() || count.looks_in_vain > 0;
         let every = if urgent { LOOK_WHEN_WANTED_EVERY } else { LOOK_EVERY };
         let due = count.looked_at.is_none_or(|looked_at| looked_at.elapsed() >= every);
         due.then(|| Look { changes: count.changes })
@@ -120,12 +120,12 @@ impl Load {
         }
         count.looks_in_vain = 0;
         count.ready = ready.saturating_add(count.under_way);
-        self.shrunk(&mut count);
+        self.depth_decreased(&mut count);
     }
 
-    fn shrunk(&self, count: &mut Count) {
+    fn depth_decreased(&self, count: &mut Count) {
         let depth = count.depth();
-        self.limit.shrunk(depth, &mut count.wanted);
+        self.limit.depth_decreased(depth, &mut count.demand);
     }
 
     fn changed(&self) -> MutexGuard<'_, Count> {
@@ -171,7 +171,7 @@ impl Drop for Place {
         let mut count = self.load.changed();
         count.under_way = count.under_way.saturating_sub(self.messages);
         count.ready = count.ready.saturating_sub(self.messages - self.taken);
-        self.load.shrunk(&mut count);
+        self.load.depth_decreased(&mut count);
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_takes_room_until_it_is_refused() {
+    fn what_is_in_flight_takes_capacity_until_it_is_refused() {
         let load = load(10);
         let place = load.reserve(7).expect("it is empty");
         assert!(load.reserve(4).is_none());

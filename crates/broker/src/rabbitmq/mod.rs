@@ -35,7 +35,7 @@ use campanile_domain::finding::Finding;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::{Broker, BrokerError, Confirm, Consumer, DEAD_LETTER_QUEUE, Message, Published, Room};
+use crate::{Broker, BrokerError, CapacityWait, Confirm, Consumer, DEAD_LETTER_QUEUE, Message, Published};
 use address::Address;
 use consumer::RabbitMqConsumer;
 use link::Link;
@@ -141,9 +141,9 @@ impl Broker for RabbitMq {
         self.shared.loads.get(queue).is_some_and(|load| load.is_full())
     }
 
-    fn room(&self, queue: &str) -> Room<'_> {
+    fn wait_for_capacity(&self, queue: &str) -> CapacityWait<'_> {
         match self.shared.loads.get(queue) {
-            Some(load) => Box::pin(load.room()),
+            Some(load) => Box::pin(load.wait_for_capacity()),
             None => Box::pin(future::pending()),
         }
     }
@@ -167,7 +167,7 @@ impl Broker for RabbitMq {
         }
         self.shared.losses().retain(|lost| !queues.contains(lost) || self.shared.is_left_alone(lost));
         // Whoever waited for one of them may go on.
-        queues.iter().filter_map(|queue| self.shared.loads.get(queue)).for_each(|load| load.tell());
+        queues.iter().filter_map(|queue| self.shared.loads.get(queue)).for_each(|load| load.notify());
         Ok(())
     }
 

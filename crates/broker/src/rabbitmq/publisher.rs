@@ -104,13 +104,13 @@ impl Lane {
         let batch = waiting.batch();
         let (mut places, begun) = (&places[..], Instant::now());
         while !places.is_empty() {
-            let mut room = self.window.next(places.len(), begun).await.ok_or_else(unconfirmed)?;
+            let mut permits = self.window.next(places.len(), begun).await.ok_or_else(unconfirmed)?;
             let step;
-            (step, places) = places.split_at(room.num_permits());
+            (step, places) = places.split_at(permits.num_permits());
             let outgoing: Vec<_> = step.iter().map(|&place| outgoing(&messages[place])).collect();
             let sending = |index: usize| {
                 // Its confirm gives it back; what is not sent after all, we do.
-                room.split(1).into_iter().for_each(SemaphorePermit::forget);
+                permits.split(1).into_iter().for_each(SemaphorePermit::forget);
                 self.confirms.sending(batch, step[index]);
             };
             self.channel.publish(exchange, key, &outgoing, sending).await?;

@@ -83,9 +83,9 @@ impl Window {
         let step = u32::try_from(messages.min(step)).ok()?;
         // Where all of this is free, no more than the rest is unconfirmed.
         let unused = MAX_UNCONFIRMED - most;
-        let mut room = self.free.acquire_many(step + u32::try_from(unused).ok()?).await.ok()?;
-        drop(room.split(unused));
-        Some(room)
+        let mut permits = self.free.acquire_many(step + u32::try_from(unused).ok()?).await.ok()?;
+        drop(permits.split(unused));
+        Some(permits)
     }
 }
 
@@ -98,9 +98,9 @@ mod tests {
     /// Sends as long as there is room, and answers the steps.
     async fn send(window: &Window, begun: Instant) -> Vec<usize> {
         let mut steps = Vec::new();
-        while let Ok(Some(room)) = timeout(Duration::from_millis(1), window.next(1_000, begun)).await {
-            steps.push(room.num_permits());
-            room.forget();
+        while let Ok(Some(permits)) = timeout(Duration::from_millis(1), window.next(1_000, begun)).await {
+            steps.push(permits.num_permits());
+            permits.forget();
         }
         steps
     }

@@ -140,14 +140,14 @@ async fn a_message_to_a_queue_that_was_deleted_is_refused() {
 }
 
 #[tokio::test]
-async fn a_queue_that_was_purged_is_no_loss_and_has_room() {
+async fn a_queue_that_was_purged_is_no_loss_and_has_capacity() {
     let (place, witness) = (Place::new(&["a"]), Witness::new().await);
     let broker = place.open(10).await;
     publish(&*broker, "a", 0..10).await;
-    let room = broker.room("a");
+    let capacity = broker.wait_for_capacity("a");
     assert!(broker.is_full("a"));
     witness.purge(&place.name("a")).await;
-    within(room).await;
+    within(capacity).await;
     assert!(!broker.is_full("a"));
     publish(&*broker, "a", 10..12).await;
     receive_and_ack(&mut *broker.consume("a", 10).await.expect("it is there"), 10..12).await;
@@ -264,10 +264,10 @@ async fn looking_at_queues_opens_no_channel_each_time() {
     publish(&broker, "a", 0..5_000).await;
     let mut opened = Vec::new();
     for _ in 0..4 {
-        let room = broker.room("a");
+        let capacity = broker.wait_for_capacity("a");
         assert!(broker.is_full("a"));
         witness.purge(&place.name("a")).await;
-        within(room).await;
+        within(capacity).await;
         opened.push(proxy.channels_opened());
         publish(&broker, "a", 0..5_000).await;
     }
@@ -314,14 +314,14 @@ async fn what_is_worth_a_line_is_logged_once() {
 }
 
 #[tokio::test]
-async fn what_another_instance_acknowledges_makes_room() {
+async fn what_another_instance_acknowledges_frees_capacity() {
     let place = Place::new(&["a"]);
     let (one, other) = (place.open(10).await, place.open(10).await);
     publish(&*one, "a", 0..10).await;
     assert_eq!(one.publish("a", messages(10..11)).await.expect("it is there"), Published::Full);
-    let room = one.room("a");
+    let capacity = one.wait_for_capacity("a");
     receive_and_ack(&mut *other.consume("a", 10).await.expect("it is there"), 0..10).await;
-    within(room).await;
+    within(capacity).await;
     publish(&*one, "a", 10..20).await;
     // A restart finds what is there.
     drop(one);

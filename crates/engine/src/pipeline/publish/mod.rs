@@ -165,7 +165,7 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
     // What waits in the database is looked for when something began to wait, when there is room, and at a tick unless the last look took long.
     let (mut polled_version, mut idle_backoff) = (None, IdleBackoff::default());
     // It is told once, so it is kept until it is heard, whatever happens in between.
-    let mut capacity = engine.broker.room(&queue);
+    let mut capacity = engine.broker.wait_for_capacity(&queue);
     let (mut in_progress, mut handed_over) = (PublishTasks::default(), Vec::new());
     // Whatever else happens: nobody tells of a lease that has passed.
     let mut tick = interval(engine.config.publish.poll_interval.max(SHORTEST_TICK));
@@ -187,7 +187,7 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
             }
             () = signal => continue,
             () = &mut capacity => {
-                capacity = engine.broker.room(&queue);
+                capacity = engine.broker.wait_for_capacity(&queue);
                 polled_version = None;
                 continue;
             }
@@ -368,7 +368,7 @@ pub async fn publish(
     let mut deadline = pin!(timeout(engine.config.lease / LEASE_DIVISOR, stop.cancelled()));
     fail::fail_point!("publish.before_confirm");
     let published = loop {
-        let capacity = engine.broker.room(&queue);
+        let capacity = engine.broker.wait_for_capacity(&queue);
         let published = engine.broker.publish(&queue, stamped(engine, &messages)).await;
         if !matches!(published, Ok(Published::Full)) {
             break published;
