@@ -89,7 +89,7 @@ pub trait Broker: Send + Sync + fmt::Debug {
     async fn restore(&self, queues: &[String]) -> Result<(), BrokerError>;
 
     /// Why the broker can't be used at present, if so.
-    fn trouble(&self) -> Option<String>;
+    fn unavailable_reason(&self) -> Option<String>;
 
     /// Undelivered messages, ready and unacknowledged, per queue; for metrics and readiness.
     fn depths(&self) -> Vec<(String, usize)>;

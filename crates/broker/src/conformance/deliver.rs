@@ -179,5 +179,5 @@ pub async fn losses_are_reported_until_they_are_made_good(open: impl AsyncFn(usi
     assert_eq!(broker.losses(), lost);
     broker.restore(&lost).await.expect("it is there");
     assert_eq!(broker.losses(), Vec::<String>::new());
-    assert_eq!(broker.trouble(), None);
+    assert_eq!(broker.unavailable_reason(), None);
 }

@@ -80,7 +80,7 @@ impl Broker for InProcess {
         Ok(())
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn unavailable_reason(&self) -> Option<String> {
         None
     }
 

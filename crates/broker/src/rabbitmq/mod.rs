@@ -171,7 +171,7 @@ impl Broker for RabbitMq {
         Ok(())
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn unavailable_reason(&self) -> Option<String> {
         match &*self.shared.state.borrow() {
             State::Up(link) => link.blocked(),
             State::Down(reason) => Some(reason.clone()),

@@ -170,7 +170,7 @@ async fn a_queue_that_does_not_answer_holds_up_no_other() {
     // The connection is the same as before, so that what was waiting there still does.
     publish(&broker, "well", 0..5).await;
     receive_and_ack(&mut *consumer, 0..5).await;
-    assert_eq!(broker.trouble(), None);
+    assert_eq!(broker.unavailable_reason(), None);
     let refused = broker.publish("hangs", messages(0..1)).await.expect_err("it is left alone");
     assert!(refused.to_string().contains("the queue `hangs` does not answer"), "{refused}");
     let lines = log.take();
@@ -291,7 +291,7 @@ async fn what_is_worth_a_line_is_logged_once() {
     proxy.cut().await;
     within(proxy.slam(4)).await;
     proxy.restore().await;
-    until(async || broker.trouble().is_none().then_some(())).await;
+    until(async || broker.unavailable_reason().is_none().then_some(())).await;
     let mut lines = log.take();
     let back = lines.pop().expect("there was an outage");
     let duration = back.strip_prefix("INFO message=RabbitMQ is back after ").expect("it says for how long");

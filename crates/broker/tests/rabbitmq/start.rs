@@ -142,7 +142,7 @@ async fn who_says_nothing_is_waited_for() {
     let url = impostor::url(&[]).await;
     let config = RabbitMqConfig { url, ..Place::new(&["a"]).config() };
     let broker = within(RabbitMq::open(config)).await.expect("it waits");
-    assert!(broker.trouble().is_some());
+    assert!(broker.unavailable_reason().is_some());
 }
 
 #[tokio::test]
@@ -192,9 +192,9 @@ async fn a_broker_that_is_not_there_yet_is_waited_for() {
     let BrokerError::Unreachable(reason) = refused else { panic!("{refused:?}") };
     assert!(reason.contains("127.0.0.1:") && !reason.contains("guest"), "{reason}");
     assert!(matches!(broker.consume("a", 10).await, Err(BrokerError::Unreachable(_))));
-    assert!(broker.losses().is_empty() && broker.trouble().is_some());
+    assert!(broker.losses().is_empty() && broker.unavailable_reason().is_some());
     proxy.restore().await;
-    until(async || broker.trouble().is_none().then_some(())).await;
+    until(async || broker.unavailable_reason().is_none().then_some(())).await;
     assert_eq!(make_good(&broker).await, ["a", DEAD_LETTER_QUEUE]);
     publish(&broker, "a", 0..3).await;
     receive_and_ack(&mut *broker.consume("a", 10).await.expect("it is there"), 0..3).await;

@@ -64,7 +64,7 @@ fn broker(app: &App) -> String {
     if !app.engine.config.roles.use_broker() {
         return "not used by this instance's roles".to_owned();
     }
-    if let Some(trouble) = broker.trouble() {
+    if let Some(trouble) = broker.unavailable_reason() {
         return format!("unavailable, messages wait in the database: {trouble}");
     }
     let full: Vec<String> =
