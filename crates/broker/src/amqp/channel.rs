@@ -16,7 +16,7 @@ use super::{Fault, Request};
 
 /// A broker that says nothing at all for so long, not even that it is alive, is taken for gone. One that only leaves a request
 /// without an answer has trouble with what the request is about.
-const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Hears what the broker says unasked. Called while the connection is read, so it must not linger.
 pub(crate) trait Listener: Send + Sync {
@@ -62,7 +62,7 @@ impl Channel {
             put_frame(out, METHOD, self.id, |out| request.put(out));
             Ok(())
         })?;
-        match timeout(ANSWER_WITHIN, answered).await {
+        match timeout(ANSWER_TIMEOUT, answered).await {
             Ok(answer) => answer.map_err(|_| Fault::broken("the connection was dropped"))?,
             Err(_) if self.shared.heard() > heard => Err(Fault::Silent),
             Err(_) => {

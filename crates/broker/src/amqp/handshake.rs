@@ -14,7 +14,7 @@ const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
 /// A dead peer is noticed after twice this time.
 const HEARTBEAT_SECS: u16 = 10;
 /// Whoever opens a connection has a deadline of their own; this one only bounds a single silence.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What every broker has to take, so that each method fits into a frame.
 const MIN_FRAME_BYTES: u32 = 4_096;
 /// Consumers take one channel each; nobody opens thousands.
@@ -50,7 +50,7 @@ pub(super) struct Agreed {
 
 pub(super) async fn agree(wire: Wire, introduction: Introduction<'_>) -> Result<Agreed, Fault> {
     let Wire { read, mut write } = wire;
-    let mut frames = Frames::new(read, HANDSHAKE_PATIENCE);
+    let mut frames = Frames::new(read, HANDSHAKE_TIMEOUT);
     write.write_all(PROTOCOL_HEADER).await.map_err(Fault::broken)?;
     // A greeting of another protocol may be shorter than a frame.
     if !frames.begins_with_method().await? {
@@ -75,7 +75,7 @@ pub(super) async fn agree(wire: Wire, introduction: Introduction<'_>) -> Result<
     say(&mut write, Request::Open { vhost: introduction.vhost }).await?;
     let Said::OpenOk = heard(&mut frames).await? else { return Err(Fault::Alien) };
     let heartbeat = Duration::from_secs(heartbeat_secs.into());
-    frames.set_patience(heartbeat * 2);
+    frames.set_read_timeout(heartbeat * 2);
     Ok(Agreed { frames, write, channel_max, frame_max, heartbeat })
 }
 

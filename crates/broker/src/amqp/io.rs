@@ -65,16 +65,16 @@ pub(super) struct Frames {
     /// What lies before it was handed out already.
     start: usize,
     /// How long the other end may say nothing at all.
-    patience: Duration,
+    read_timeout: Duration,
 }
 
 impl Frames {
-    pub(super) fn new(read: Box<dyn AsyncRead + Send + Unpin>, patience: Duration) -> Self {
-        Self { read, buffer: Vec::with_capacity(READ_BYTES), start: 0, patience }
+    pub(super) fn new(read: Box<dyn AsyncRead + Send + Unpin>, read_timeout: Duration) -> Self {
+        Self { read, buffer: Vec::with_capacity(READ_BYTES), start: 0, read_timeout }
     }
 
-    pub(super) fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    pub(super) fn set_read_timeout(&mut self, read_timeout: Duration) {
+        self.read_timeout = read_timeout;
     }
 
     /// Waits for anything at all, and says whether it could be the beginning of a method.
@@ -110,7 +110,7 @@ impl Frames {
         self.start = 0;
         while self.buffer.len() < bytes {
             self.buffer.reserve(READ_BYTES);
-            match timeout(self.patience, self.read.read_buf(&mut self.buffer)).await {
+            match timeout(self.read_timeout, self.read.read_buf(&mut self.buffer)).await {
                 Ok(Ok(0)) => return Err(Fault::broken("the broker closed the connection")),
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) if error.kind() == ErrorKind::Interrupted => {}

@@ -21,7 +21,7 @@ use crate::amqp::{Connection, Fault, Introduction, MAX_SHORT_BYTES, Wire};
 const PLAIN_PORT: u16 = 5672;
 const TLS_PORT: u16 = 5671;
 /// For the whole way: name, connection, encryption, handshake.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Wrong user or password.
 const ACCESS_REFUSED: u16 = 403;
 /// No such virtual host, or not for this user.
@@ -98,7 +98,7 @@ impl Address {
         let connected = async {
             Connection::open(self.wire().await?, introduction).await.map_err(|fault| self.explain(&fault))
         };
-        match timeout(CONNECT_WITHIN, connected).await {
+        match timeout(CONNECT_TIMEOUT, connected).await {
             Ok(connected) => connected,
             Err(_) => Err(self.unreachable(&"it does not answer")),
         }

@@ -21,7 +21,7 @@ use crate::amqp::{Connection, Fault};
 use crate::{BrokerError, Confirm, Message};
 
 /// How long a publish waits for its confirms. They may still come later, and then the messages come twice.
-const CONFIRM_WITHIN: Duration = Duration::from_secs(20);
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) struct Link {
     consuming: Connection,
@@ -105,14 +105,14 @@ impl Link {
         }
         let publisher =
             self.publishers.get(queue).ok_or_else(|| format!("no publisher for queue `{queue}`"))?;
-        if let Ok(answered) = timeout(CONFIRM_WITHIN, publisher.publish(messages)).await {
+        if let Ok(answered) = timeout(CONFIRM_TIMEOUT, publisher.publish(messages)).await {
             return answered.map_err(|fault| fault.to_string());
         }
         if let Some(reason) = self.blocked() {
             return Err(reason);
         }
         publisher.begin_anew().await;
-        Err(format!("it did not confirm within {} seconds", CONFIRM_WITHIN.as_secs()))
+        Err(format!("it did not confirm within {} seconds", CONFIRM_TIMEOUT.as_secs()))
     }
 
     /// What is published to the queue from now on has nothing to do with what was before.
