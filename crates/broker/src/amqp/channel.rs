@@ -44,7 +44,7 @@ pub(crate) struct Channel {
 
 impl Channel {
     pub(super) async fn open(shared: &Arc<Shared>, listener: Arc<dyn Listener>) -> Result<Self, Fault> {
-        let slot = Arc::new(Slot { listener, deaf: AtomicBool::new(false), answers: Mutex::default() });
+        let slot = Arc::new(Slot { listener, is_closing: AtomicBool::new(false), answers: Mutex::default() });
         let id = shared.add(&slot)?;
         let channel = Self { id, slot, shared: Arc::clone(shared) };
         channel.ask(Request::OpenChannel).await?;
@@ -56,7 +56,7 @@ impl Channel {
     /// A call that is dropped leaves its answer to nobody, and the answers behind it keep their order.
     pub(crate) async fn ask(&self, request: Request<'_>) -> Result<u32, Fault> {
         let (answer, answered) = oneshot::channel();
-        let heard = self.shared.heard();
+        let frames_received = self.shared.frames_received();
         self.shared.put(|out| {
             self.slot.expect(answer)?;
             put_frame(out, METHOD, self.id, |out| request.put(out));
@@ -64,7 +64,7 @@ impl Channel {
         })?;
         match timeout(ANSWER_TIMEOUT, answered).await {
             Ok(answer) => answer.map_err(|_| Fault::broken("the connection was dropped"))?,
-            Err(_) if self.shared.heard() > heard => Err(Fault::Silent),
+            Err(_) if self.shared.frames_received() > frames_received => Err(Fault::Silent),
             Err(_) => {
                 let fault = Fault::broken("the broker does not answer");
                 self.shared.fail(&fault);
@@ -74,7 +74,7 @@ impl Channel {
     }
 
     /// Says what needs no answer.
-    pub(crate) fn tell(&self, request: Request<'_>) -> Result<(), Fault> {
+    pub(crate) fn send(&self, request: Request<'_>) -> Result<(), Fault> {
         self.shared.put(|out| {
             self.slot.check()?;
             put_frame(out, METHOD, self.id, |out| request.put(out));
@@ -91,16 +91,16 @@ impl Channel {
         messages: &[Outgoing<'_>],
         mut sending: impl FnMut(usize),
     ) -> Result<(), Fault> {
-        let mut places = 0..messages.len();
-        while !places.is_empty() {
+        let mut indexes = 0..messages.len();
+        while !indexes.is_empty() {
             self.shared.writable().await;
             self.shared.put(|out| {
                 self.slot.check()?;
                 while Shared::is_writable(out)
-                    && let Some(place) = places.next()
+                    && let Some(index) = indexes.next()
                 {
-                    sending(place);
-                    self.put_message(out, exchange, key, messages[place]);
+                    sending(index);
+                    self.put_message(out, exchange, key, messages[index]);
                 }
                 Ok(())
             })?;
@@ -121,7 +121,7 @@ impl Drop for Channel {
     fn drop(&mut self) {
         let closed = self.shared.put(|out| {
             self.slot.check()?;
-            self.slot.deaf.store(true, Ordering::Release);
+            self.slot.is_closing.store(true, Ordering::Release);
             put_frame(out, METHOD, self.id, |out| Request::CloseChannel.put(out));
             Ok(())
         });
@@ -140,7 +140,7 @@ impl fmt::Debug for Channel {
 pub(super) struct Slot {
     listener: Arc<dyn Listener>,
     /// Set when the channel was dropped, and the broker has not said yet that it knows.
-    deaf: AtomicBool,
+    is_closing: AtomicBool,
     answers: Mutex<Answers>,
 }
 
@@ -155,7 +155,7 @@ struct Answers {
 impl Slot {
     /// Who listens, unless the channel is being closed.
     pub(super) fn listener(&self) -> Option<&dyn Listener> {
-        (!self.deaf.load(Ordering::Acquire)).then_some(&*self.listener)
+        (!self.is_closing.load(Ordering::Acquire)).then_some(&*self.listener)
     }
 
     pub(super) fn answer(&self, ready: u32) {

@@ -19,9 +19,9 @@ use tokio::time::timeout;
 use super::channel::{Channel, Listener, Slot};
 use super::codec::Malformed;
 use super::content::{Header, Incoming};
-use super::handshake::{Agreed, Introduction, agree};
+use super::handshake::{Login, Negotiated, negotiate};
 use super::io::{BODY, Frames, HEADER, HEARTBEAT, METHOD, Wire, put_frame};
-use super::method::{Request, Said};
+use super::method::{Request, ServerMethod};
 use super::{Fault, MAX_KEPT_BODY_BYTES, io};
 
 /// How much may wait to be written before publishers have to wait.
@@ -34,8 +34,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) async fn open(wire: Wire, introduction: Introduction<'_>) -> Result<Self, Fault> {
-        let Agreed { frames, write, channel_max, frame_max, heartbeat } = agree(wire, introduction).await?;
+    pub(crate) async fn open(wire: Wire, login: Login<'_>) -> Result<Self, Fault> {
+        let Negotiated { frames, write, channel_max, frame_max, heartbeat } = negotiate(wire, login).await?;
         let shared = Arc::new(Shared {
             out: Mutex::default(),
             filled: Notify::new(),
@@ -43,12 +43,12 @@ impl Connection {
             channels: Mutex::default(),
             channel_max,
             frame_max: usize::try_from(frame_max).map_err(Fault::broken)?,
-            heard: AtomicU64::new(0),
+            frames_received: AtomicU64::new(0),
             fault: watch::Sender::new(None),
             blocked: watch::Sender::new(None),
         });
-        tokio::spawn(write_until_it_ends(Arc::clone(&shared), write, heartbeat / 2));
-        let reader = tokio::spawn(read_until_it_ends(Arc::clone(&shared), frames));
+        tokio::spawn(run_writer(Arc::clone(&shared), write, heartbeat / 2));
+        let reader = tokio::spawn(run_reader(Arc::clone(&shared), frames));
         Ok(Self { shared, reader })
     }
 
@@ -69,7 +69,7 @@ impl Connection {
     /// Ends it, whoever else still has it.
     pub(crate) fn close(&self) {
         // On a connection that has ended there is nobody to take leave of.
-        self.shared.say(0, Request::Close).ok();
+        self.shared.send(0, Request::Close).ok();
         self.shared.fail(&Fault::broken("the connection was closed"));
     }
 
@@ -102,7 +102,7 @@ pub(super) struct Shared {
     channel_max: u16,
     frame_max: usize,
     /// How many frames have come, heartbeats too.
-    heard: AtomicU64,
+    frames_received: AtomicU64,
     fault: watch::Sender<Option<Fault>>,
     blocked: watch::Sender<Option<String>>,
 }
@@ -147,8 +147,8 @@ impl Shared {
         self.frame_max
     }
 
-    pub(super) fn heard(&self) -> u64 {
-        self.heard.load(Ordering::Relaxed)
+    pub(super) fn frames_received(&self) -> u64 {
+        self.frames_received.load(Ordering::Relaxed)
     }
 
     /// Ends the connection; only the first reason counts.
@@ -176,7 +176,7 @@ impl Shared {
         lock(&self.channels).remove(&channel)
     }
 
-    fn say(&self, channel: u16, request: Request<'_>) -> Result<(), Fault> {
+    fn send(&self, channel: u16, request: Request<'_>) -> Result<(), Fault> {
         self.put(|out| {
             put_frame(out, METHOD, channel, |out| request.put(out));
             Ok(())
@@ -185,7 +185,7 @@ impl Shared {
 }
 
 /// Writes all that gathered at once, and a heartbeat when there is nothing else to say.
-async fn write_until_it_ends(
+async fn run_writer(
     shared: Arc<Shared>,
     mut write: Box<dyn AsyncWrite + Send + Unpin>,
     heartbeat_every: Duration,
@@ -210,7 +210,7 @@ async fn write_until_it_ends(
         // The last words are given a moment, and no more: the other end may not be reading any longer.
         let written = tokio::select! {
             written = written => written,
-            () = long_after_the_end(ended) => break,
+            () = shutdown_grace_period(ended) => break,
         };
         if let Err(error) = written {
             shared.fail(&Fault::broken(error));
@@ -222,18 +222,18 @@ async fn write_until_it_ends(
     write.shutdown().await.ok();
 }
 
-async fn long_after_the_end(mut fault: watch::Receiver<Option<Fault>>) {
+async fn shutdown_grace_period(mut fault: watch::Receiver<Option<Fault>>) {
     fault.wait_for(Option::is_some).await.ok();
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
 
-async fn read_until_it_ends(shared: Arc<Shared>, mut frames: Frames) {
-    let mut reader = Reader { shared: &shared, half_read: HashMap::new() };
+async fn run_reader(shared: Arc<Shared>, mut frames: Frames) {
+    let mut reader = Reader { shared: &shared, partial: HashMap::new() };
     let fault = loop {
         match frames.next().await {
             Ok(frame) => {
-                shared.heard.fetch_add(1, Ordering::Relaxed);
-                if let Err(fault) = reader.hear(&frame) {
+                shared.frames_received.fetch_add(1, Ordering::Relaxed);
+                if let Err(fault) = reader.handle(&frame) {
                     break fault;
                 }
             }
@@ -246,21 +246,21 @@ async fn read_until_it_ends(shared: Arc<Shared>, mut frames: Frames) {
 /// Puts messages together, and hands out what it hears.
 struct Reader<'a> {
     shared: &'a Shared,
-    half_read: HashMap<u16, HalfRead>,
+    partial: HashMap<u16, PartialMessage>,
 }
 
 /// A message of which not all has arrived.
-struct HalfRead {
-    said: Said,
+struct PartialMessage {
+    received: ServerMethod,
     /// Of the body as it was published, whether or not they are kept.
     missing_bytes: usize,
     message: Incoming,
 }
 
 impl Reader<'_> {
-    fn hear(&mut self, frame: &io::Frame<'_>) -> Result<(), Fault> {
+    fn handle(&mut self, frame: &io::Frame<'_>) -> Result<(), Fault> {
         match frame.kind {
-            METHOD => self.method(frame.channel, Said::read(frame.payload)?),
+            METHOD => self.method(frame.channel, ServerMethod::read(frame.payload)?),
             HEADER => self.header(frame.channel, Header::read(frame.payload)?),
             BODY => self.body(frame.channel, frame.payload),
             HEARTBEAT => Ok(()),
@@ -268,42 +268,45 @@ impl Reader<'_> {
         }
     }
 
-    fn method(&mut self, channel: u16, said: Said) -> Result<(), Fault> {
-        match said {
-            Said::Close { code, text } => {
-                self.shared.say(0, Request::CloseOk)?;
+    fn method(&mut self, channel: u16, received: ServerMethod) -> Result<(), Fault> {
+        match received {
+            ServerMethod::Close { code, text } => {
+                self.shared.send(0, Request::CloseOk)?;
                 return Err(Fault::Refused { code, text });
             }
-            Said::Blocked { reason } => drop(self.shared.blocked.send_replace(Some(reason))),
-            Said::Unblocked => drop(self.shared.blocked.send_replace(None)),
-            Said::CloseChannel { code, text } => {
-                self.half_read.remove(&channel);
+            ServerMethod::Blocked { reason } => drop(self.shared.blocked.send_replace(Some(reason))),
+            ServerMethod::Unblocked => drop(self.shared.blocked.send_replace(None)),
+            ServerMethod::CloseChannel { code, text } => {
+                self.partial.remove(&channel);
                 return self.close_channel(channel, &Fault::Refused { code, text });
             }
-            Said::CloseChannelOk => drop(self.shared.remove(channel)),
-            Said::Flow { active } => self.shared.say(channel, Request::FlowOk { active })?,
-            Said::Answer { ready } => {
+            ServerMethod::CloseChannelOk => drop(self.shared.remove(channel)),
+            ServerMethod::Flow { active } => self.shared.send(channel, Request::FlowOk { active })?,
+            ServerMethod::Answer { ready } => {
                 if let Some(slot) = self.shared.slot(channel) {
                     slot.answer(ready);
                 }
             }
-            Said::Deliver { .. } | Said::Return { .. } => {
+            ServerMethod::Deliver { .. } | ServerMethod::Return { .. } => {
                 let message = Incoming::default();
-                self.half_read.insert(channel, HalfRead { said, missing_bytes: 0, message });
+                self.partial.insert(channel, PartialMessage { received, missing_bytes: 0, message });
             }
-            Said::Cancel => {
+            ServerMethod::Cancel => {
                 let gone = "its queue was deleted".to_owned();
                 self.listener(channel, |listener| {
                     listener.ended(&Fault::Refused { code: super::NOT_FOUND, text: gone });
                 });
             }
-            Said::Ack { tag, multiple } => {
+            ServerMethod::Ack { tag, multiple } => {
                 self.listener(channel, |listener| listener.confirmed(tag, multiple, true));
             }
-            Said::Nack { tag, multiple } => {
+            ServerMethod::Nack { tag, multiple } => {
                 self.listener(channel, |listener| listener.confirmed(tag, multiple, false));
             }
-            Said::Start | Said::Tune { .. } | Said::OpenOk | Said::CloseOk => return Err(Malformed.into()),
+            ServerMethod::Start
+            | ServerMethod::Tune { .. }
+            | ServerMethod::OpenOk
+            | ServerMethod::CloseOk => return Err(Malformed.into()),
         }
         Ok(())
     }
@@ -326,40 +329,40 @@ impl Reader<'_> {
     }
 
     fn header(&mut self, channel: u16, header: Header) -> Result<(), Fault> {
-        let half_read = self.half_read.get_mut(&channel).ok_or(Malformed)?;
-        half_read.missing_bytes = usize::try_from(header.body_bytes).map_err(Fault::broken)?;
-        let body = Vec::with_capacity(half_read.missing_bytes.min(MAX_KEPT_BODY_BYTES));
-        half_read.message = Incoming { id: header.id, headers: header.headers, body };
-        self.hand_out_when_whole(channel);
+        let partial = self.partial.get_mut(&channel).ok_or(Malformed)?;
+        partial.missing_bytes = usize::try_from(header.body_bytes).map_err(Fault::broken)?;
+        let body = Vec::with_capacity(partial.missing_bytes.min(MAX_KEPT_BODY_BYTES));
+        partial.message = Incoming { id: header.id, headers: header.headers, body };
+        self.deliver_when_complete(channel);
         Ok(())
     }
 
     fn body(&mut self, channel: u16, part: &[u8]) -> Result<(), Fault> {
-        let half_read = self.half_read.get_mut(&channel).ok_or(Malformed)?;
-        half_read.missing_bytes = half_read.missing_bytes.checked_sub(part.len()).ok_or(Malformed)?;
-        let space = MAX_KEPT_BODY_BYTES.saturating_sub(half_read.message.body.len());
-        half_read.message.body.extend_from_slice(&part[..part.len().min(space)]);
-        self.hand_out_when_whole(channel);
+        let partial = self.partial.get_mut(&channel).ok_or(Malformed)?;
+        partial.missing_bytes = partial.missing_bytes.checked_sub(part.len()).ok_or(Malformed)?;
+        let space = MAX_KEPT_BODY_BYTES.saturating_sub(partial.message.body.len());
+        partial.message.body.extend_from_slice(&part[..part.len().min(space)]);
+        self.deliver_when_complete(channel);
         Ok(())
     }
 
-    fn hand_out_when_whole(&mut self, channel: u16) {
-        if self.half_read.get(&channel).is_none_or(|half_read| half_read.missing_bytes > 0) {
+    fn deliver_when_complete(&mut self, channel: u16) {
+        if self.partial.get(&channel).is_none_or(|partial| partial.missing_bytes > 0) {
             return;
         }
-        let Some(HalfRead { said, message, .. }) = self.half_read.remove(&channel) else { return };
-        self.listener(channel, |listener| match said {
-            Said::Deliver { tag, redelivered } => listener.delivered(tag, redelivered, message),
-            Said::Return { code, text } => listener.returned(format!("{text} ({code})"), message),
+        let Some(PartialMessage { received, message, .. }) = self.partial.remove(&channel) else { return };
+        self.listener(channel, |listener| match received {
+            ServerMethod::Deliver { tag, redelivered } => listener.delivered(tag, redelivered, message),
+            ServerMethod::Return { code, text } => listener.returned(format!("{text} ({code})"), message),
             _ => {}
         });
     }
 
-    fn listener(&self, channel: u16, tell: impl FnOnce(&dyn Listener)) {
+    fn listener(&self, channel: u16, notify: impl FnOnce(&dyn Listener)) {
         if let Some(slot) = self.shared.slot(channel)
             && let Some(listener) = slot.listener()
         {
-            tell(listener);
+            notify(listener);
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use super::Fault;
 use super::codec::{Table, Value};
 use super::io::{Frames, MAX_FRAME_BYTES, METHOD, Wire, put_frame};
-use super::method::{Request, Said};
+use super::method::{Request, ServerMethod};
 
 const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
 /// A dead peer is noticed after twice this time.
@@ -22,7 +22,7 @@ const MAX_CHANNELS: u16 = 2_047;
 
 /// What we tell the broker about ourselves.
 #[derive(Clone, Copy)]
-pub(crate) struct Introduction<'a> {
+pub(crate) struct Login<'a> {
     pub(crate) user: &'a str,
     pub(crate) password: &'a str,
     pub(crate) vhost: &'a str,
@@ -30,7 +30,7 @@ pub(crate) struct Introduction<'a> {
     pub(crate) name: &'a str,
 }
 
-impl fmt::Debug for Introduction<'_> {
+impl fmt::Debug for Login<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Introduction")
             .field("user", &self.user)
@@ -40,7 +40,7 @@ impl fmt::Debug for Introduction<'_> {
 }
 
 /// A connection that both ends agree on.
-pub(super) struct Agreed {
+pub(super) struct Negotiated {
     pub(super) frames: Frames,
     pub(super) write: Box<dyn AsyncWrite + Send + Unpin>,
     pub(super) channel_max: u16,
@@ -48,35 +48,37 @@ pub(super) struct Agreed {
     pub(super) heartbeat: Duration,
 }
 
-pub(super) async fn agree(wire: Wire, introduction: Introduction<'_>) -> Result<Agreed, Fault> {
+pub(super) async fn negotiate(wire: Wire, login: Login<'_>) -> Result<Negotiated, Fault> {
     let Wire { read, mut write } = wire;
     let mut frames = Frames::new(read, HANDSHAKE_TIMEOUT);
     write.write_all(PROTOCOL_HEADER).await.map_err(Fault::broken)?;
     // A greeting of another protocol may be shorter than a frame.
     if !frames.begins_with_method().await? {
-        return Err(Fault::Alien);
+        return Err(Fault::NotAmqp);
     }
-    let Said::Start = heard(&mut frames).await? else { return Err(Fault::Alien) };
-    let response = format!("\0{}\0{}", introduction.user, introduction.password);
-    let properties = properties(introduction.name);
+    let ServerMethod::Start = next_method(&mut frames).await? else { return Err(Fault::NotAmqp) };
+    let response = format!("\0{}\0{}", login.user, login.password);
+    let properties = properties(login.name);
     let start = Request::StartOk { properties: &properties, response: response.as_bytes() };
-    say(&mut write, start).await?;
-    let Said::Tune { channel_max, frame_max, heartbeat_secs } = heard(&mut frames).await? else {
-        return Err(Fault::Alien);
+    send(&mut write, start).await?;
+    let ServerMethod::Tune { channel_max, frame_max, heartbeat_secs } = next_method(&mut frames).await?
+    else {
+        return Err(Fault::NotAmqp);
     };
     if (1..MIN_FRAME_BYTES).contains(&frame_max) {
         return Err(Fault::broken(format!(
             "it wants frames of at most {frame_max} bytes, where AMQP 0-9-1 allows no limit below {MIN_FRAME_BYTES}"
         )));
     }
-    let (channel_max, frame_max) = (lower(channel_max, MAX_CHANNELS), lower(frame_max, MAX_FRAME_BYTES));
-    let heartbeat_secs = lower(heartbeat_secs, HEARTBEAT_SECS);
-    say(&mut write, Request::TuneOk { channel_max, frame_max, heartbeat_secs }).await?;
-    say(&mut write, Request::Open { vhost: introduction.vhost }).await?;
-    let Said::OpenOk = heard(&mut frames).await? else { return Err(Fault::Alien) };
+    let (channel_max, frame_max) =
+        (lower_limit(channel_max, MAX_CHANNELS), lower_limit(frame_max, MAX_FRAME_BYTES));
+    let heartbeat_secs = lower_limit(heartbeat_secs, HEARTBEAT_SECS);
+    send(&mut write, Request::TuneOk { channel_max, frame_max, heartbeat_secs }).await?;
+    send(&mut write, Request::Open { vhost: login.vhost }).await?;
+    let ServerMethod::OpenOk = next_method(&mut frames).await? else { return Err(Fault::NotAmqp) };
     let heartbeat = Duration::from_secs(heartbeat_secs.into());
     frames.set_read_timeout(heartbeat * 2);
-    Ok(Agreed { frames, write, channel_max, frame_max, heartbeat })
+    Ok(Negotiated { frames, write, channel_max, frame_max, heartbeat })
 }
 
 /// `RabbitMQ` tells the reason of a refusal, and of a pause, only to those who say that they would listen.
@@ -93,24 +95,24 @@ fn properties(name: &str) -> Table {
     ])
 }
 
-async fn say(write: &mut (impl AsyncWrite + Unpin), request: Request<'_>) -> Result<(), Fault> {
+async fn send(write: &mut (impl AsyncWrite + Unpin), request: Request<'_>) -> Result<(), Fault> {
     let mut bytes = Vec::new();
     put_frame(&mut bytes, METHOD, 0, |out| request.put(out));
     write.write_all(&bytes).await.map_err(Fault::broken)?;
     write.flush().await.map_err(Fault::broken)
 }
 
-async fn heard(frames: &mut Frames) -> Result<Said, Fault> {
+async fn next_method(frames: &mut Frames) -> Result<ServerMethod, Fault> {
     let frame = frames.next().await?;
-    match Said::read(frame.payload) {
-        Ok(Said::Close { code, text }) => Err(Fault::Refused { code, text }),
-        Ok(said) if frame.kind == METHOD => Ok(said),
-        _ => Err(Fault::Alien),
+    match ServerMethod::read(frame.payload) {
+        Ok(ServerMethod::Close { code, text }) => Err(Fault::Refused { code, text }),
+        Ok(received) if frame.kind == METHOD => Ok(received),
+        _ => Err(Fault::NotAmqp),
     }
 }
 
 /// Zero stands for "no limit".
-fn lower<T: Ord + Default>(theirs: T, ours: T) -> T {
+fn lower_limit<T: Ord + Default>(theirs: T, ours: T) -> T {
     if theirs == T::default() { ours } else { theirs.min(ours) }
 }
 
@@ -118,7 +120,7 @@ fn lower<T: Ord + Default>(theirs: T, ours: T) -> T {
 mod tests {
     use super::*;
 
-    const INTRODUCTION: Introduction<'_> = Introduction { user: "u", password: "p", vhost: "/", name: "n" };
+    const LOGIN: Login<'_> = Login { user: "u", password: "p", vhost: "/", name: "n" };
 
     /// What is agreed with a broker that offers frames of so many bytes.
     async fn offered(frame_max: u32) -> Result<u32, Fault> {
@@ -133,7 +135,7 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(64 * 1024);
         far.write_all(&said).await.map_err(Fault::broken)?;
         let (read, write) = tokio::io::split(near);
-        agree(Wire::new(read, write), INTRODUCTION).await.map(|agreed| agreed.frame_max)
+        negotiate(Wire::new(read, write), LOGIN).await.map(|agreed| agreed.frame_max)
     }
 
     #[tokio::test]

@@ -89,13 +89,13 @@ impl Frames {
         let (kind, channel) = (head[0], u16::from_be_bytes([head[1], head[2]]));
         let length = u32::from_be_bytes([head[3], head[4], head[5], head[6]]);
         if length > MAX_FRAME_BYTES {
-            return Err(Fault::Alien);
+            return Err(Fault::NotAmqp);
         }
         let length = usize::try_from(length).map_err(Fault::broken)?;
         self.fill(length + FRAME_OVERHEAD_BYTES).await?;
         let payload = self.start + HEAD_BYTES..self.start + HEAD_BYTES + length;
         if self.buffer[payload.end] != FRAME_END {
-            return Err(Fault::Alien);
+            return Err(Fault::NotAmqp);
         }
         self.start = payload.end + 1;
         Ok(Frame { kind, channel, payload: &self.buffer[payload] })

@@ -26,7 +26,7 @@ pub(crate) enum Request<'a> {
         active: bool,
     },
     /// Asks for an exchange without making it.
-    LookAtExchange {
+    CheckExchange {
         name: &'a str,
     },
     DeclareExchange {
@@ -44,7 +44,7 @@ pub(crate) enum Request<'a> {
         name: &'a str,
     },
     /// Asks for a queue without making it.
-    LookAtQueue {
+    CheckQueue {
         name: &'a str,
     },
     DeclareQueue {
@@ -127,7 +127,7 @@ impl Request<'_> {
             Self::CloseOk | Self::CloseChannelOk => {}
             Self::OpenChannel | Self::ConfirmSelect => out.push(0),
             Self::FlowOk { active } => out.push(u8::from(active)),
-            Self::LookAtExchange { name } => {
+            Self::CheckExchange { name } => {
                 put_names(out, &[name, "topic"]);
                 out.push(PASSIVE);
                 put_table(out, &Table::new());
@@ -147,7 +147,7 @@ impl Request<'_> {
                 put_names(out, &[name]);
                 out.push(0);
             }
-            Self::LookAtQueue { name } => {
+            Self::CheckQueue { name } => {
                 put_names(out, &[name]);
                 out.push(PASSIVE);
                 put_table(out, &Table::new());
@@ -202,11 +202,11 @@ impl Request<'_> {
             Self::FlowOk { .. } => (20, 21),
             Self::CloseChannel => (20, 40),
             Self::CloseChannelOk => (20, 41),
-            Self::LookAtExchange { .. } | Self::DeclareExchange { .. } => (40, 10),
+            Self::CheckExchange { .. } | Self::DeclareExchange { .. } => (40, 10),
             Self::UnbindExchange { .. } => (40, 40),
             #[cfg(feature = "conformance")]
             Self::DeleteExchange { .. } => (40, 20),
-            Self::LookAtQueue { .. } | Self::DeclareQueue { .. } => (50, 10),
+            Self::CheckQueue { .. } | Self::DeclareQueue { .. } => (50, 10),
             Self::BindQueue { .. } => (50, 20),
             Self::UnbindQueue { .. } => (50, 50),
             #[cfg(feature = "conformance")]
@@ -232,7 +232,7 @@ fn put_names(out: &mut Vec<u8>, names: &[&str]) {
 
 /// What the broker says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ServerMethod {
     Start,
     Tune {
         channel_max: u16,
@@ -281,7 +281,7 @@ pub(super) enum Said {
     },
 }
 
-impl Said {
+impl ServerMethod {
     pub(super) fn read(payload: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(payload);
         Ok(match (reader.u16()?, reader.u16()?) {
@@ -331,17 +331,17 @@ mod tests {
                 for byte in [0x00, 0x01, 0xff] {
                     let payload =
                         [&class.to_be_bytes()[..], &method.to_be_bytes(), &vec![byte; length]].concat();
-                    Said::read(&payload).ok();
+                    ServerMethod::read(&payload).ok();
                 }
             }
         }
-        assert_eq!(Said::read(&[0, 60]), Err(Malformed));
-        assert_eq!(Said::read(&[0, 99, 0, 99]), Err(Malformed));
+        assert_eq!(ServerMethod::read(&[0, 60]), Err(Malformed));
+        assert_eq!(ServerMethod::read(&[0, 99, 0, 99]), Err(Malformed));
     }
 
     #[test]
     fn a_reason_is_read_with_its_code() {
-        let said = Said::read(b"\x00\x14\x00\x28\x01\x94\x09NOT_FOUND\x00\x32\x00\x0a");
-        assert_eq!(said, Ok(Said::CloseChannel { code: 404, text: "NOT_FOUND".to_owned() }));
+        let said = ServerMethod::read(b"\x00\x14\x00\x28\x01\x94\x09NOT_FOUND\x00\x32\x00\x0a");
+        assert_eq!(said, Ok(ServerMethod::CloseChannel { code: 404, text: "NOT_FOUND".to_owned() }));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use channel::{Channel, Listener};
 pub(crate) use codec::{Table, Value};
 pub(crate) use connection::Connection;
 pub(crate) use content::{Incoming, Outgoing};
-pub(crate) use handshake::Introduction;
+pub(crate) use handshake::Login;
 pub(crate) use io::Wire;
 pub(crate) use method::Request;
 
@@ -49,7 +49,7 @@ pub(crate) enum Fault {
     Silent,
     /// Somebody answers, who is no broker of this kind.
     #[error("the server does not speak AMQP 0-9-1")]
-    Alien,
+    NotAmqp,
 }
 
 impl Fault {
@@ -60,7 +60,7 @@ impl Fault {
     pub(crate) fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } => Some(*code),
-            Self::Broken(_) | Self::Silent | Self::Alien => None,
+            Self::Broken(_) | Self::Silent | Self::NotAmqp => None,
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use url::Url;
 
 use crate::BrokerError;
-use crate::amqp::{Connection, Fault, Introduction, MAX_SHORT_BYTES, Wire};
+use crate::amqp::{Connection, Fault, Login, MAX_SHORT_BYTES, Wire};
 
 const PLAIN_PORT: u16 = 5672;
 const TLS_PORT: u16 = 5671;
@@ -93,11 +93,9 @@ impl Address {
     /// Opens a connection that the broker's own tools show under this name.
     pub(super) async fn connect(&self, name: &str) -> Result<Connection, BrokerError> {
         let name = format!("Campanile {name}");
-        let introduction =
-            Introduction { user: &self.user, password: &self.password, vhost: &self.vhost, name: &name };
-        let connected = async {
-            Connection::open(self.wire().await?, introduction).await.map_err(|fault| self.explain(&fault))
-        };
+        let login = Login { user: &self.user, password: &self.password, vhost: &self.vhost, name: &name };
+        let connected =
+            async { Connection::open(self.wire().await?, login).await.map_err(|fault| self.explain(&fault)) };
         match timeout(CONNECT_TIMEOUT, connected).await {
             Ok(connected) => connected,
             Err(_) => Err(self.unreachable(&"it does not answer")),
@@ -125,7 +123,7 @@ impl Address {
 
     fn explain(&self, fault: &Fault) -> BrokerError {
         let Self { user, vhost, .. } = self;
-        if let Fault::Alien = fault {
+        if let Fault::NotAmqp = fault {
             return BrokerError::Misconfigured(format!(
                 "{self} does not speak AMQP 0-9-1; check the port in `broker.url`. TLS ports need \
                  `amqps://`"

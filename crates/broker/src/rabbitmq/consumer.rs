@@ -73,7 +73,7 @@ impl RabbitMqConsumer {
         match fault {
             Fault::Silent => self.shared.leave_alone(&self.queue),
             Fault::Refused { code: crate::amqp::NOT_FOUND, .. } => self.shared.look_now(),
-            Fault::Refused { .. } | Fault::Broken(_) | Fault::Alien => {}
+            Fault::Refused { .. } | Fault::Broken(_) | Fault::NotAmqp => {}
         }
         broken(fault)
     }
@@ -184,14 +184,14 @@ impl Lane {
         if fate == Fate::Again {
             // One by one, and not by nack: from version 4.3 on, only so does the broker count how often they
             // came back.
-            tags.iter().try_for_each(|&tag| self.channel.tell(Request::Requeue { tag }))?;
+            tags.iter().try_for_each(|&tag| self.channel.send(Request::Requeue { tag }))?;
         } else {
             // "All up to this one" says it at once, as long as none is left out.
             let whole = self.held.iter().zip(&tags).take_while(|(held, tag)| held == tag).count();
             let last = whole.checked_sub(1).and_then(|last| tags.iter().nth(last)).copied();
             let singly = tags.iter().skip(whole).map(|&tag| (tag, false));
             for (tag, multiple) in last.map(|tag| (tag, true)).into_iter().chain(singly) {
-                self.channel.tell(match fate {
+                self.channel.send(match fate {
                     Fate::Dead => Request::Nack { tag, multiple },
                     Fate::Done | Fate::Again => Request::Ack { tag, multiple },
                 })?;

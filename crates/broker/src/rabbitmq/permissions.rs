@@ -91,7 +91,7 @@ async fn may(connection: &Connection, request: Request<'_>) -> Result<bool, Brok
         Err(Fault::Refused { code, .. }) => Ok(code != ACCESS_REFUSED),
         // A queue that does not answer is told elsewhere.
         Ok(_) | Err(Fault::Silent) => Ok(true),
-        Err(fault @ (Fault::Broken(_) | Fault::Alien)) => Err(broken(fault)),
+        Err(fault @ (Fault::Broken(_) | Fault::NotAmqp)) => Err(broken(fault)),
     }
 }
 

@@ -127,7 +127,7 @@ impl Topology {
     ) -> Result<(), BrokerError> {
         let name = self.name(exchange);
         let channel = connection.channel(Arc::new(())).await.map_err(broken)?;
-        match channel.ask(Request::LookAtExchange { name: &name }).await {
+        match channel.ask(Request::CheckExchange { name: &name }).await {
             Ok(_) => declare_exchange(&channel, &name).await,
             Err(fault) if is_missing(&fault) => Ok(()),
             Err(fault) => Err(foreign_exchange(&name, &fault)),
@@ -209,7 +209,7 @@ impl<'a> Looker<'a> {
             None => self.connection.channel(Arc::new(())).await.map_err(broken)?,
         };
         let name = self.topology.name(queue);
-        match channel.ask(Request::LookAtQueue { name: &name }).await {
+        match channel.ask(Request::CheckQueue { name: &name }).await {
             Ok(ready) => {
                 self.channel = Some(channel);
                 Ok(Seen::Ready(usize::try_from(ready).unwrap_or(usize::MAX)))
@@ -228,7 +228,7 @@ fn is_missing(fault: &Fault) -> bool {
         Fault::Refused { code: NOT_FOUND, text } => {
             !text.contains("inaccessible") && !text.contains("stopped")
         }
-        Fault::Refused { .. } | Fault::Broken(_) | Fault::Silent | Fault::Alien => false,
+        Fault::Refused { .. } | Fault::Broken(_) | Fault::Silent | Fault::NotAmqp => false,
     }
 }
 
