@@ -45,35 +45,35 @@ impl Consumer for InProcessConsumer {
             let taken = self.queue.take(want)?;
             // Another consumer may have been faster.
             if !taken.is_empty() {
-                return Ok(self.hold(taken));
+                return Ok(self.track(taken));
             }
         }
     }
 
     async fn ack(&mut self, tags: &[Tag]) -> Result<(), BrokerError> {
         self.queue.check_open()?;
-        let settled = self.let_go(tags);
+        let settled = self.take_held(tags);
         self.queue.forget(settled.len());
         Ok(())
     }
 
     async fn release(&mut self, tags: &[Tag]) -> Result<(), BrokerError> {
         self.queue.check_open()?;
-        let released = self.let_go(tags);
-        self.give_back(released);
+        let released = self.take_held(tags);
+        self.requeue(released);
         Ok(())
     }
 
     async fn reject(&mut self, tags: &[Tag]) -> Result<(), BrokerError> {
         self.queue.check_open()?;
-        let rejected = self.let_go(tags);
-        self.bury(rejected);
+        let rejected = self.take_held(tags);
+        self.move_to_dead_letters(rejected);
         Ok(())
     }
 }
 
 impl InProcessConsumer {
-    fn hold(&mut self, entries: Vec<Entry>) -> Vec<Delivery> {
+    fn track(&mut self, entries: Vec<Entry>) -> Vec<Delivery> {
         let tags = (self.next_tag..).map(Tag);
         let deliveries: Vec<_> = tags.zip(&entries).map(|(tag, entry)| delivery(tag, entry)).collect();
         self.next_tag += entries.len() as u64;
@@ -81,22 +81,22 @@ impl InProcessConsumer {
         deliveries
     }
 
-    fn let_go(&mut self, tags: &[Tag]) -> Vec<Entry> {
+    fn take_held(&mut self, tags: &[Tag]) -> Vec<Entry> {
         tags.iter().filter_map(|tag| self.held.remove(tag)).collect()
     }
 
-    fn give_back(&self, mut entries: Vec<Entry>) {
+    fn requeue(&self, mut entries: Vec<Entry>) {
         for entry in &mut entries {
             entry.delivery_count += 1;
         }
         let (poison, again) = entries.into_iter().partition(|entry| entry.delivery_count > DELIVERY_LIMIT);
-        self.bury(poison);
+        self.move_to_dead_letters(poison);
         self.queue.put_back(again);
     }
 
     /// Each enters the dead letters before it leaves the queue, so that at no time it is in neither. A dead
     /// letter is only moved to the back, as if it were new.
-    fn bury(&self, entries: Vec<Entry>) {
+    fn move_to_dead_letters(&self, entries: Vec<Entry>) {
         let count = entries.len();
         if count == 0 {
             return;
@@ -109,7 +109,7 @@ impl InProcessConsumer {
 impl Drop for InProcessConsumer {
     fn drop(&mut self) {
         let held = mem::take(&mut self.held);
-        self.give_back(held.into_values().collect());
+        self.requeue(held.into_values().collect());
     }
 }
 

@@ -24,19 +24,19 @@ pub(super) struct Queue {
 /// A message and its history in this queue.
 pub(super) struct Entry {
     /// Its place in the order of publishing, which it keeps when it comes back.
-    place: u64,
+    sequence: u64,
     pub(super) message: Message,
     pub(super) delivery_count: u32,
 }
 
 #[derive(Default)]
 struct State {
-    /// What came back. All of it goes before `fresh`, whose messages were never taken and so are younger.
+    /// What came back. All of it goes before `undelivered`, whose messages were never taken and so are younger.
     returned: BTreeMap<u64, Entry>,
-    fresh: VecDeque<Entry>,
+    undelivered: VecDeque<Entry>,
     held: usize,
     demand: Demand,
-    next_place: u64,
+    next_sequence: u64,
     closed: bool,
 }
 
@@ -57,11 +57,11 @@ impl Queue {
         if !self.limit.accepts(messages.len(), depth, &mut state.demand) {
             return false;
         }
-        let places = state.next_place..;
-        state.next_place += messages.len() as u64;
+        let sequences = state.next_sequence..;
+        state.next_sequence += messages.len() as u64;
         let entries =
-            places.zip(messages).map(|(place, message)| Entry { place, message, delivery_count: 0 });
-        state.fresh.extend(entries);
+            sequences.zip(messages).map(|(sequence, message)| Entry { sequence, message, delivery_count: 0 });
+        state.undelivered.extend(entries);
         drop(state);
         self.changed.notify_waiters();
         true
@@ -116,7 +116,7 @@ impl Queue {
             taken.push(entry);
         }
         let rest = count - taken.len();
-        taken.extend(state.fresh.drain(..rest));
+        taken.extend(state.undelivered.drain(..rest));
         state.held += count;
         Ok(taken)
     }
@@ -125,7 +125,7 @@ impl Queue {
     pub(super) fn put_back(&self, entries: Vec<Entry>) {
         let mut state = self.lock();
         state.held -= entries.len();
-        state.returned.extend(entries.into_iter().map(|entry| (entry.place, entry)));
+        state.returned.extend(entries.into_iter().map(|entry| (entry.sequence, entry)));
         drop(state);
         self.changed.notify_waiters();
     }
@@ -160,7 +160,7 @@ impl Queue {
 
 impl State {
     fn ready(&self) -> usize {
-        self.returned.len() + self.fresh.len()
+        self.returned.len() + self.undelivered.len()
     }
 
     fn depth(&self) -> usize {
