@@ -29,7 +29,7 @@ pub use delivery::chain::{Availability, Chain, Link, ProviderAnswer};
 pub use delivery::failure_log::Cause;
 pub use delivery::rate_limit::RateLimit;
 pub use email::{
-    NamedMailbox, Credentials, DomainLimits, ExtraHeader, InvalidHeader, Security, Smtp, SmtpConfig,
+    Credentials, DomainLimits, ExtraHeader, InvalidHeader, NamedMailbox, Security, Smtp, SmtpConfig,
 };
 pub use push::{Alert, Fcm, FcmConfig, KeyFileError, ServiceAccount};
 pub use slack::{AllowedHost, Slack, SlackConfig, check_webhook};

@@ -175,11 +175,11 @@ pub async fn depths_count_what_is_not_acknowledged(open: impl AsyncFn(usize) -> 
 
 /// Depths are for metrics, so a broker may learn them late, and tells nobody when it does.
 async fn depth_becomes(broker: &dyn Broker, queue: &str, expected: usize) {
-    let mut look = interval(Duration::from_millis(10));
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut poll = interval(Duration::from_millis(10));
+    poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
     within(async {
         while !broker.depths().contains(&(queue.to_owned(), expected)) {
-            look.tick().await;
+            poll.tick().await;
         }
     })
     .await;

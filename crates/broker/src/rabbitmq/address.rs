@@ -103,8 +103,8 @@ impl Address {
     }
 
     async fn wire(&self) -> Result<Wire, BrokerError> {
-        let place = (self.host.trim_matches(['[', ']']), self.port);
-        let stream = TcpStream::connect(place).await.map_err(|error| self.unreachable(&error))?;
+        let endpoint = (self.host.trim_matches(['[', ']']), self.port);
+        let stream = TcpStream::connect(endpoint).await.map_err(|error| self.unreachable(&error))?;
         stream.set_nodelay(true).map_err(|error| self.unreachable(&error))?;
         let Some(tls) = &self.tls else {
             let (read, write) = stream.into_split();
@@ -207,8 +207,8 @@ mod tests {
         (address.to_string(), address.user, address.password, address.vhost)
     }
 
-    fn strings(place: &str, user: &str, password: &str, vhost: &str) -> (String, String, String, String) {
-        (place.to_owned(), user.to_owned(), password.to_owned(), vhost.to_owned())
+    fn strings(endpoint: &str, user: &str, password: &str, vhost: &str) -> (String, String, String, String) {
+        (endpoint.to_owned(), user.to_owned(), password.to_owned(), vhost.to_owned())
     }
 
     #[test]

@@ -71,8 +71,8 @@ impl RabbitMqConsumer {
     /// Says why a lane ended. If it was the queue, the supervisor has to know at once.
     fn lost(&self, fault: Fault) -> BrokerError {
         match fault {
-            Fault::Silent => self.shared.leave_alone(&self.queue),
-            Fault::Refused { code: crate::amqp::NOT_FOUND, .. } => self.shared.look_now(),
+            Fault::Silent => self.shared.quarantine(&self.queue),
+            Fault::Refused { code: crate::amqp::NOT_FOUND, .. } => self.shared.probe_now(),
             Fault::Refused { .. } | Fault::Broken(_) | Fault::NotAmqp => {}
         }
         broken(fault)

@@ -5,7 +5,7 @@ use campanile_domain::finding::{Finding, Level};
 use super::RabbitMqConfig;
 use super::address::Address;
 use super::permissions;
-use super::topology::{EXCHANGES, Looker, MAILING_QUEUE, Seen, Topology};
+use super::topology::{EXCHANGES, MAILING_QUEUE, ProbeResult, QueueProber, Topology};
 use crate::BrokerError;
 use crate::amqp::Connection;
 
@@ -36,7 +36,7 @@ async fn connect(config: &RabbitMqConfig) -> Result<(Address, Topology, Connecti
 
 /// How exchanges and queues were declared is told to those who may declare them.
 async fn examine_topology(topology: &Topology, connection: &Connection, may_declare: bool) -> Vec<Finding> {
-    let mut looker = Looker::new(topology, connection);
+    let mut prober = QueueProber::new(topology, connection);
     let (mut missing, mut ready, mut findings) = (Vec::new(), 0, Vec::new());
     for exchange in EXCHANGES {
         if may_declare && let Err(error) = topology.check_exchange(connection, exchange).await {
@@ -44,15 +44,15 @@ async fn examine_topology(topology: &Topology, connection: &Connection, may_decl
         }
     }
     for queue in topology.queues() {
-        match looker.look(queue).await {
-            Ok(Seen::Ready(messages)) => {
+        match prober.probe(queue).await {
+            Ok(ProbeResult::Ready(messages)) => {
                 ready += messages;
                 if may_declare && let Err(error) = topology.check(connection, queue).await {
                     findings.push(wrong(TOPOLOGY, &error));
                 }
             }
-            Ok(Seen::Missing) => missing.push(topology.name(queue)),
-            Ok(Seen::Silent) => findings.push(silent(topology, queue)),
+            Ok(ProbeResult::Missing) => missing.push(topology.name(queue)),
+            Ok(ProbeResult::Silent) => findings.push(silent(topology, queue)),
             Err(error @ BrokerError::Misconfigured(_)) => findings.push(wrong(TOPOLOGY, &error)),
             Err(error) => return vec![wrong(TOPOLOGY, &error)],
         }
@@ -62,7 +62,7 @@ async fn examine_topology(topology: &Topology, connection: &Connection, may_decl
         findings.push(Finding::note(TOPOLOGY, "no queue exists yet; `campanile serve` declares them"));
         return findings;
     }
-    findings.extend(examine_mailing_queue(topology, connection, &mut looker, may_declare).await);
+    findings.extend(examine_mailing_queue(topology, connection, &mut prober, may_declare).await);
     if !missing.is_empty() {
         let what = format!(
             "missing: {}; a running instance declares them again and republishes their messages",
@@ -82,14 +82,14 @@ async fn examine_topology(topology: &Topology, connection: &Connection, may_decl
 async fn examine_mailing_queue(
     topology: &Topology,
     connection: &Connection,
-    looker: &mut Looker<'_>,
+    prober: &mut QueueProber<'_>,
     may_declare: bool,
 ) -> Option<Finding> {
-    let checked = match looker.look(MAILING_QUEUE).await {
-        Ok(Seen::Ready(_)) if may_declare => topology.check(connection, MAILING_QUEUE).await,
-        Ok(Seen::Ready(_)) => Ok(()),
-        Ok(Seen::Silent) => return Some(silent(topology, MAILING_QUEUE)),
-        Ok(Seen::Missing) => {
+    let checked = match prober.probe(MAILING_QUEUE).await {
+        Ok(ProbeResult::Ready(_)) if may_declare => topology.check(connection, MAILING_QUEUE).await,
+        Ok(ProbeResult::Ready(_)) => Ok(()),
+        Ok(ProbeResult::Silent) => return Some(silent(topology, MAILING_QUEUE)),
+        Ok(ProbeResult::Missing) => {
             let name = topology.name(MAILING_QUEUE);
             let what = format!("missing: {name}; an instance declares it when it connects");
             return Some(Finding::note(TOPOLOGY, what));

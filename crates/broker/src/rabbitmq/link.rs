@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::publisher::Publisher;
-use super::topology::Looker;
+use super::topology::QueueProber;
 use super::window::{Rank, Urgency};
-use super::{News, Shared, topology};
+use super::{QueueChange, Shared, topology};
 use crate::amqp::{Connection, Fault};
 use crate::{BrokerError, Confirm, Message};
 
@@ -33,17 +33,17 @@ pub(super) struct Link {
 pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
     let topology = &shared.topology;
     let consuming = shared.address.connect("receives").await?;
-    let (mut looker, mut missing) = (Looker::new(topology, &consuming), Vec::new());
+    let (mut prober, mut missing) = (QueueProber::new(topology, &consuming), Vec::new());
     for (queue, load) in &shared.loads {
-        if shared.is_left_alone(queue) {
+        if shared.is_quarantined(queue) {
             continue;
         }
-        let before = load.look();
-        if shared.saw(queue, before, looker.look(queue).await?) == News::Lost {
+        let before = load.start_probe();
+        if shared.record_probe(queue, before, prober.probe(queue).await?) == QueueChange::Lost {
             missing.push(queue);
         }
     }
-    let first = !shared.looked.swap(true, Ordering::Relaxed);
+    let first = !shared.has_probed.swap(true, Ordering::Relaxed);
     if first && missing.len() == shared.loads.len() {
         // Nobody has used this broker before, so that there is nothing to lose.
         tracing::info!("no Campanile queues exist in RabbitMQ yet; declaring them");
@@ -53,9 +53,9 @@ pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
         }
     }
     let lost = shared.losses().clone();
-    let wanted = |queue: &String| !lost.contains(queue) && !shared.is_left_alone(queue);
-    for queue in topology.declare(&consuming, wanted, |queue| shared.leave_alone(queue)).await? {
-        shared.leave_alone(&queue);
+    let wanted = |queue: &String| !lost.contains(queue) && !shared.is_quarantined(queue);
+    for queue in topology.declare(&consuming, wanted, |queue| shared.quarantine(queue)).await? {
+        shared.quarantine(&queue);
     }
     let (publisher_ended, urgency) = (Arc::new(watch::Sender::new(None)), Arc::<Urgency>::default());
     let mut publishers = BTreeMap::new();

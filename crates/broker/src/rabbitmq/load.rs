@@ -13,10 +13,10 @@ use tokio::sync::futures::Notified;
 use crate::limit::{Demand, Limit};
 
 /// How often a queue is looked at, and one that somebody found full.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-const LOOK_WHEN_WANTED_EVERY: Duration = Duration::from_millis(100);
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
+const PROBE_INTERVAL_WHEN_FULL: Duration = Duration::from_millis(100);
 /// A queue that is never quiet is looked at all the same, after so many looks in vain.
-const MAX_LOOKS_IN_VAIN: u32 = 5;
+const MAX_INCONCLUSIVE_PROBES: u32 = 5;
 
 #[derive(Debug)]
 pub(super) struct Load {
@@ -31,12 +31,12 @@ struct Count {
     /// In the hands of our consumers.
     held: usize,
     /// Part of `ready`: published, and not confirmed yet.
-    under_way: usize,
+    in_flight: usize,
     demand: Demand,
     /// Rises whenever one of these numbers changes.
     changes: u64,
-    looked_at: Option<Instant>,
-    looks_in_vain: u32,
+    probed_at: Option<Instant>,
+    inconclusive_probes: u32,
 }
 
 impl Load {
@@ -65,15 +65,15 @@ impl Load {
     }
 
     /// Keeps room for all of these messages, or for none.
-    pub(super) fn reserve(self: &Arc<Self>, messages: usize) -> Option<Place> {
+    pub(super) fn reserve(self: &Arc<Self>, messages: usize) -> Option<Reservation> {
         let mut count = self.changed();
         let depth = count.depth();
         if !self.limit.accepts(messages, depth, &mut count.demand) {
             return None;
         }
         count.ready += messages;
-        count.under_way += messages;
-        Some(Place { load: Arc::clone(self), messages, taken: 0 })
+        count.in_flight += messages;
+        Some(Reservation { load: Arc::clone(self), messages, taken: 0 })
     }
 
     pub(super) fn arrived(&self) {
@@ -97,29 +97,29 @@ impl Load {
     }
 
     /// Whether it is time for a look, and what the look is to be compared with.
-    pub(super) fn look_if_due(&self) -> Option<Look> {
+    pub(super) fn probe_if_due(&self) -> Option<ProbeStart> {
         let count = self.lock();
-        let urgent = count.demand.is_any() || count.looks_in_vain > 0;
-        let every = if urgent { LOOK_WHEN_WANTED_EVERY } else { LOOK_EVERY };
-        let due = count.looked_at.is_none_or(|looked_at| looked_at.elapsed() >= every);
-        due.then(|| Look { changes: count.changes })
+        let urgent = count.demand.is_any() || count.inconclusive_probes > 0;
+        let every = if urgent { PROBE_INTERVAL_WHEN_FULL } else { PROBE_INTERVAL };
+        let due = count.probed_at.is_none_or(|probed_at| probed_at.elapsed() >= every);
+        due.then(|| ProbeStart { changes: count.changes })
     }
 
-    pub(super) fn look(&self) -> Look {
-        Look { changes: self.lock().changes }
+    pub(super) fn start_probe(&self) -> ProbeStart {
+        ProbeStart { changes: self.lock().changes }
     }
 
     /// The broker said how many are ready.
-    pub(super) fn looked(&self, look: Look, ready: usize) {
+    pub(super) fn record_probe(&self, start: ProbeStart, ready: usize) {
         let mut count = self.lock();
-        count.looked_at = Some(Instant::now());
-        let was_busy = count.under_way > 0 || count.changes != look.changes;
-        if was_busy && count.looks_in_vain < MAX_LOOKS_IN_VAIN {
-            count.looks_in_vain += 1;
+        count.probed_at = Some(Instant::now());
+        let was_busy = count.in_flight > 0 || count.changes != start.changes;
+        if was_busy && count.inconclusive_probes < MAX_INCONCLUSIVE_PROBES {
+            count.inconclusive_probes += 1;
             return;
         }
-        count.looks_in_vain = 0;
-        count.ready = ready.saturating_add(count.under_way);
+        count.inconclusive_probes = 0;
+        count.ready = ready.saturating_add(count.in_flight);
         self.depth_decreased(&mut count);
     }
 
@@ -148,28 +148,28 @@ impl Count {
 
 /// What had changed when the broker was asked.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct ProbeStart {
     changes: u64,
 }
 
 /// Room for messages that are under way. What was not taken in the end gives its room back.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Reservation {
     load: Arc<Load>,
     messages: usize,
     taken: usize,
 }
 
-impl Place {
+impl Reservation {
     pub(super) fn take(mut self, messages: usize) {
         self.taken = messages;
     }
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let mut count = self.load.changed();
-        count.under_way = count.under_way.saturating_sub(self.messages);
+        count.in_flight = count.in_flight.saturating_sub(self.messages);
         count.ready = count.ready.saturating_sub(self.messages - self.taken);
         self.load.depth_decreased(&mut count);
     }
@@ -186,31 +186,31 @@ mod tests {
     #[test]
     fn what_is_in_flight_takes_capacity_until_it_is_refused() {
         let load = load(10);
-        let place = load.reserve(7).expect("it is empty");
+        let reservation = load.reserve(7).expect("it is empty");
         assert!(load.reserve(4).is_none());
-        place.take(5);
+        reservation.take(5);
         assert_eq!(load.depth(), 5);
         load.reserve(5).expect("two were refused").take(5);
         assert!(load.is_full());
     }
 
     #[test]
-    fn a_look_puts_right_what_others_did() {
+    fn a_probe_corrects_what_others_did() {
         let load = load(10);
         load.reserve(10).expect("it is empty").take(10);
         load.arrived();
-        load.looked(load.look(), 3);
+        load.record_probe(load.start_probe(), 3);
         assert_eq!(load.depth(), 4);
     }
 
     #[test]
-    fn a_look_at_a_busy_queue_counts_only_after_some_in_vain() {
+    fn a_probe_of_a_busy_queue_counts_only_after_some_that_were_inconclusive() {
         let load = load(10);
-        for _ in 0..=MAX_LOOKS_IN_VAIN {
-            let look = load.look();
+        for _ in 0..=MAX_INCONCLUSIVE_PROBES {
+            let start = load.start_probe();
             assert_eq!(load.depth(), 0);
             load.reserve(1).expect("it is empty").take(0);
-            load.looked(look, 9);
+            load.record_probe(start, 9);
         }
         assert_eq!(load.depth(), 9);
     }

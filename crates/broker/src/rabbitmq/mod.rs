@@ -39,11 +39,11 @@ use crate::{Broker, BrokerError, CapacityWait, Confirm, Consumer, DEAD_LETTER_QU
 use address::Address;
 use consumer::RabbitMqConsumer;
 use link::Link;
-use load::{Load, Look};
-use topology::{Seen, Topology};
+use load::{Load, ProbeStart};
+use topology::{ProbeResult, Topology};
 
 /// How long a queue that did not answer is left alone.
-const LEAVE_ALONE_FOR: Duration = Duration::from_secs(20);
+const QUARANTINE_TIME: Duration = Duration::from_secs(20);
 
 /// Where the broker is, and what is to be found in it.
 #[derive(Clone)]
@@ -126,13 +126,13 @@ impl Broker for RabbitMq {
             return Ok(Published::Confirmed(Vec::new()));
         }
         let link = self.shared.link_to(queue)?;
-        let Some(place) = load.reserve(messages.len()) else { return Ok(Published::Full) };
+        let Some(reservation) = load.reserve(messages.len()) else { return Ok(Published::Full) };
         let confirms = link.publish(queue, messages).await.map_err(BrokerError::Unreachable)?;
         let accepted = confirms.iter().filter(|confirm| **confirm == Confirm::Accepted).count();
-        place.take(accepted);
+        reservation.take(accepted);
         if accepted < confirms.len() {
             // Perhaps the queue is gone.
-            self.shared.look_now();
+            self.shared.probe_now();
         }
         Ok(Published::Confirmed(confirms))
     }
@@ -160,12 +160,12 @@ impl Broker for RabbitMq {
 
     async fn restore(&self, queues: &[String]) -> Result<(), BrokerError> {
         let link = self.shared.link()?;
-        let wanted = |queue: &String| queues.contains(queue) && !self.shared.is_left_alone(queue);
-        let spoils = |queue: &str| self.shared.leave_alone(queue);
+        let wanted = |queue: &String| queues.contains(queue) && !self.shared.is_quarantined(queue);
+        let spoils = |queue: &str| self.shared.quarantine(queue);
         for queue in self.shared.topology.declare(link.consuming(), wanted, spoils).await? {
-            self.shared.leave_alone(&queue);
+            self.shared.quarantine(&queue);
         }
-        self.shared.losses().retain(|lost| !queues.contains(lost) || self.shared.is_left_alone(lost));
+        self.shared.losses().retain(|lost| !queues.contains(lost) || self.shared.is_quarantined(lost));
         // Whoever waited for one of them may go on.
         queues.iter().filter_map(|queue| self.shared.loads.get(queue)).for_each(|load| load.notify());
         Ok(())
@@ -225,17 +225,17 @@ struct Shared {
     loads: BTreeMap<String, Arc<Load>>,
     losses: Mutex<BTreeSet<String>>,
     /// Queues that did not answer, and until when nobody asks them anything.
-    left_alone: Mutex<BTreeMap<String, Instant>>,
+    quarantined: Mutex<BTreeMap<String, Instant>>,
     /// Set when the queues were looked at for the first time.
-    looked: AtomicBool,
+    has_probed: AtomicBool,
     state: watch::Sender<State>,
     /// Told when there is reason to doubt that every queue is still there.
-    look_now: watch::Sender<()>,
+    probe_now: watch::Sender<()>,
 }
 
 /// Whether a look changed what is known of a queue.
 #[derive(Debug, PartialEq, Eq)]
-enum News {
+enum QueueChange {
     None,
     /// It was there, or should have been, and is not.
     Lost,
@@ -257,9 +257,9 @@ impl Shared {
             (queue.clone(), Arc::new(Load::new(limit)))
         };
         let loads = topology.queues().map(load).collect();
-        let (state, look_now) = (watch::Sender::new(State::New), watch::Sender::new(()));
-        let (losses, left_alone, looked) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-        Self { address, topology, loads, losses, left_alone, looked, state, look_now }
+        let (state, probe_now) = (watch::Sender::new(State::New), watch::Sender::new(()));
+        let (losses, quarantined, has_probed) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Self { address, topology, loads, losses, quarantined, has_probed, state, probe_now }
     }
 
     /// A supervisor that has not noticed its own end yet must not open again what was closed.
@@ -288,42 +288,42 @@ impl Shared {
         if self.losses().contains(queue) {
             return Err(BrokerError::Lost(queue.to_owned()));
         }
-        if self.is_left_alone(queue) {
+        if self.is_quarantined(queue) {
             return Err(BrokerError::Unreachable(format!("the queue `{queue}` does not answer")));
         }
         self.link()
     }
 
     /// Has every queue looked at.
-    fn look_now(&self) {
-        self.look_now.send_replace(());
+    fn probe_now(&self) {
+        self.probe_now.send_replace(());
     }
 
     /// Notes what a look at a queue found. One that is there again was made good by another instance.
-    fn saw(&self, queue: &str, before: Look, seen: Seen) -> News {
+    fn record_probe(&self, queue: &str, before: ProbeStart, result: ProbeResult) -> QueueChange {
         let load = self.loads.get(queue);
-        match seen {
-            Seen::Ready(ready) => {
-                load.inspect(|load| load.looked(before, ready));
+        match result {
+            ProbeResult::Ready(ready) => {
+                load.inspect(|load| load.record_probe(before, ready));
                 self.losses().remove(queue);
-                News::None
+                QueueChange::None
             }
-            Seen::Missing => {
-                load.inspect(|load| load.looked(before, 0));
-                if self.losses().insert(queue.to_owned()) { News::Lost } else { News::None }
+            ProbeResult::Missing => {
+                load.inspect(|load| load.record_probe(before, 0));
+                if self.losses().insert(queue.to_owned()) { QueueChange::Lost } else { QueueChange::None }
             }
-            Seen::Silent => {
-                self.leave_alone(queue);
-                News::None
+            ProbeResult::Silent => {
+                self.quarantine(queue);
+                QueueChange::None
             }
         }
     }
 
     /// Nobody asks a queue anything for a while that did not answer: all else goes on, and what is meant for it waits in
     /// the database.
-    fn leave_alone(&self, queue: &str) {
-        let until = Instant::now() + LEAVE_ALONE_FOR;
-        self.left_alone.lock().unwrap_or_else(PoisonError::into_inner).insert(queue.to_owned(), until);
+    fn quarantine(&self, queue: &str) {
+        let until = Instant::now() + QUARANTINE_TIME;
+        self.quarantined.lock().unwrap_or_else(PoisonError::into_inner).insert(queue.to_owned(), until);
         tracing::warn!(
             queue = self.topology.name(queue),
             "RabbitMQ does not respond to requests about this queue; its messages wait, other queues continue. If this \
@@ -332,10 +332,10 @@ impl Shared {
         );
     }
 
-    fn is_left_alone(&self, queue: &str) -> bool {
-        let mut left_alone = self.left_alone.lock().unwrap_or_else(PoisonError::into_inner);
-        left_alone.retain(|_, until| *until > Instant::now());
-        left_alone.contains_key(queue)
+    fn is_quarantined(&self, queue: &str) -> bool {
+        let mut quarantined = self.quarantined.lock().unwrap_or_else(PoisonError::into_inner);
+        quarantined.retain(|_, until| *until > Instant::now());
+        quarantined.contains_key(queue)
     }
 
     /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.

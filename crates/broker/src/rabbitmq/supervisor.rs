@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::link::{self, Link, warn_of_loss};
-use super::topology::{self, Looker};
-use super::{News, Shared, State};
+use super::topology::{self, QueueProber};
+use super::{QueueChange, Shared, State};
 use crate::BrokerError;
 
 /// How often it is checked which queues are due for a look.
@@ -36,7 +36,7 @@ pub(super) async fn run(shared: Arc<Shared>, first: Result<Link, BrokerError>) {
                     tracing::info!(broker = %shared.address, "connected to RabbitMQ");
                 }
                 let (link, since) = (Arc::new(link), Instant::now());
-                let error = tend(&shared, &link).await;
+                let error = supervise(&shared, &link).await;
                 link.close();
                 // One that breaks as soon as it is made is no reason to hurry.
                 if since.elapsed() > MAX_BACKOFF {
@@ -50,7 +50,7 @@ pub(super) async fn run(shared: Arc<Shared>, first: Result<Link, BrokerError>) {
             BrokerError::Unreachable(reason) => reason,
             other => other.to_string(),
         };
-        if outage.is_news(&reason) {
+        if outage.is_new_reason(&reason) {
             tracing::warn!(broker = %shared.address, reason, "RabbitMQ is unavailable; retrying");
         }
         shared.enter(State::Down(reason));
@@ -69,7 +69,7 @@ struct Outage {
 }
 
 impl Outage {
-    fn is_news(&mut self, reason: &str) -> bool {
+    fn is_new_reason(&mut self, reason: &str) -> bool {
         self.since.get_or_insert_with(Instant::now);
         self.reasons.len() < MAX_REASONS && self.reasons.insert(reason.to_owned())
     }
@@ -81,7 +81,7 @@ impl Outage {
 }
 
 /// Watches over a link until it ends, and says why it did.
-async fn tend(shared: &Arc<Shared>, link: &Arc<Link>) -> BrokerError {
+async fn supervise(shared: &Arc<Shared>, link: &Arc<Link>) -> BrokerError {
     shared.enter(State::Up(Arc::clone(link)));
     let mut watches = JoinSet::new();
     for queue in shared.loads.keys() {
@@ -100,19 +100,19 @@ async fn tend(shared: &Arc<Shared>, link: &Arc<Link>) -> BrokerError {
 /// is a loss; it is made again when the caller says so.
 async fn watch(shared: Arc<Shared>, link: Arc<Link>, queue: String) -> BrokerError {
     let load = &shared.loads[&queue];
-    let mut looker = Looker::new(&shared.topology, link.consuming());
-    let mut look_now = shared.look_now.subscribe();
+    let mut prober = QueueProber::new(&shared.topology, link.consuming());
+    let mut probe_now = shared.probe_now.subscribe();
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let due = tokio::select! {
-            _ = look_now.changed() => Some(load.look()),
-            _ = tick.tick() => load.look_if_due(),
+            _ = probe_now.changed() => Some(load.start_probe()),
+            _ = tick.tick() => load.probe_if_due(),
         };
-        let Some(before) = due.filter(|_| !shared.is_left_alone(&queue)) else { continue };
-        match looker.look(&queue).await {
-            Ok(seen) => {
-                if shared.saw(&queue, before, seen) == News::Lost {
+        let Some(before) = due.filter(|_| !shared.is_quarantined(&queue)) else { continue };
+        match prober.probe(&queue).await {
+            Ok(result) => {
+                if shared.record_probe(&queue, before, result) == QueueChange::Lost {
                     warn_of_loss(&queue);
                     link.begin_anew(&queue).await;
                 }
@@ -137,10 +137,10 @@ mod tests {
     fn a_reason_is_told_once_in_an_outage_and_there_is_an_end_to_reasons() {
         let mut outage = Outage::default();
         assert!(outage.end().is_none());
-        assert!(outage.is_news("refused") && outage.is_news("reset"));
-        assert!(!outage.is_news("refused") && !outage.is_news("reset"));
+        assert!(outage.is_new_reason("refused") && outage.is_new_reason("reset"));
+        assert!(!outage.is_new_reason("refused") && !outage.is_new_reason("reset"));
         assert!(outage.end().is_some() && outage.end().is_none());
-        assert!((0..MAX_REASONS).all(|reason| outage.is_news(&reason.to_string())));
-        assert!(!outage.is_news("one more"));
+        assert!((0..MAX_REASONS).all(|reason| outage.is_new_reason(&reason.to_string())));
+        assert!(!outage.is_new_reason("one more"));
     }
 }

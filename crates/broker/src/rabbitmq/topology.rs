@@ -182,7 +182,7 @@ enum Declared {
 
 /// What a look at a queue found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum ProbeResult {
     /// It is there, with so many messages that wait.
     Ready(usize),
     Missing,
@@ -192,18 +192,18 @@ pub(super) enum Seen {
 
 /// Looks at queues without making them, on one channel for as long as the broker leaves it open: at a queue that does
 /// not exist, it closes it.
-pub(super) struct Looker<'a> {
+pub(super) struct QueueProber<'a> {
     topology: &'a Topology,
     connection: &'a Connection,
     channel: Option<Channel>,
 }
 
-impl<'a> Looker<'a> {
+impl<'a> QueueProber<'a> {
     pub(super) fn new(topology: &'a Topology, connection: &'a Connection) -> Self {
         Self { topology, connection, channel: None }
     }
 
-    pub(super) async fn look(&mut self, queue: &str) -> Result<Seen, BrokerError> {
+    pub(super) async fn probe(&mut self, queue: &str) -> Result<ProbeResult, BrokerError> {
         let channel = match self.channel.take() {
             Some(channel) => channel,
             None => self.connection.channel(Arc::new(())).await.map_err(broken)?,
@@ -212,10 +212,10 @@ impl<'a> Looker<'a> {
         match channel.ask(Request::CheckQueue { name: &name }).await {
             Ok(ready) => {
                 self.channel = Some(channel);
-                Ok(Seen::Ready(usize::try_from(ready).unwrap_or(usize::MAX)))
+                Ok(ProbeResult::Ready(usize::try_from(ready).unwrap_or(usize::MAX)))
             }
-            Err(fault) if is_missing(&fault) => Ok(Seen::Missing),
-            Err(Fault::Silent) => Ok(Seen::Silent),
+            Err(fault) if is_missing(&fault) => Ok(ProbeResult::Missing),
+            Err(Fault::Silent) => Ok(ProbeResult::Silent),
             Err(fault) => Err(foreign("queue", &name, &describe(&self.topology.arguments(queue)), &fault)),
         }
     }

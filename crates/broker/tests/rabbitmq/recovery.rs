@@ -257,7 +257,7 @@ async fn beside_something_urgent_little_is_unconfirmed() {
 
 /// Every instance looks several times in a second, and an opened channel costs the broker more than a look.
 #[tokio::test]
-async fn looking_at_queues_opens_no_channel_each_time() {
+async fn probing_queues_opens_no_channel_each_time() {
     let (place, witness, proxy) = (Place::new(&["a"]), Witness::new().await, Proxy::up().await);
     let broker = open_by(&proxy, &place).await;
     // The looks at the lost queues cost a channel each.

@@ -44,12 +44,18 @@ impl Link {
 
     /// What is passed over at present: itself, or hosts that it leads to.
     pub fn down(&self) -> Vec<String> {
-        self.endpoints.all().iter().filter(|endpoint| endpoint.is_down()).map(|endpoint| self.name_of(endpoint)).collect()
+        self.endpoints
+            .all()
+            .iter()
+            .filter(|endpoint| endpoint.is_down())
+            .map(|endpoint| self.name_of(endpoint))
+            .collect()
     }
 
     /// Who refuses us, and with which code, until it takes something.
     pub fn refusals(&self) -> Vec<String> {
-        let refusal = |endpoint: &Arc<Endpoint>| Some(format!("{} ({})", self.name_of(endpoint), endpoint.refusal()?));
+        let refusal =
+            |endpoint: &Arc<Endpoint>| Some(format!("{} ({})", self.name_of(endpoint), endpoint.refusal()?));
         self.endpoints.all().iter().filter_map(refusal).collect()
     }
 

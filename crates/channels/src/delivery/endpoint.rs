@@ -33,7 +33,7 @@ impl Endpoint {
             Health::Unknown => drop(permit),
             Health::RefusesAll => permit.refused(),
         }
-        self.failure_log.note(&self.name(provider), answer);
+        self.failure_log.record(&self.name(provider), answer);
     }
 
     /// As people are told.
@@ -69,7 +69,11 @@ pub struct Endpoints {
 
 impl Default for Endpoints {
     fn default() -> Self {
-        Endpoints { own: Arc::default(), by_host: Mutex::default(), others: Arc::new(Endpoint::of("other hosts")) }
+        Endpoints {
+            own: Arc::default(),
+            by_host: Mutex::default(),
+            others: Arc::new(Endpoint::of("other hosts")),
+        }
     }
 }
 

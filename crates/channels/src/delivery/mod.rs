@@ -2,6 +2,6 @@
 
 pub mod breaker;
 pub mod chain;
+pub mod endpoint;
 pub mod failure_log;
-pub mod gate;
 pub mod rate_limit;

@@ -224,7 +224,8 @@ mod tests {
             sleep(Duration::from_millis(1_500)).await;
             drop(permit);
         }
-        let _permits = [domains.acquire("a.example", soon()).await, domains.acquire("a.example", soon()).await];
+        let _permits =
+            [domains.acquire("a.example", soon()).await, domains.acquire("a.example", soon()).await];
         let afters = join_all((0..102).map(|_| domains.acquire("a.example", soon()))).await;
         let mut afters: Vec<Duration> = afters.into_iter().filter_map(Result::err).collect();
         afters.sort_unstable();

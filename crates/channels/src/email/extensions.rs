@@ -31,7 +31,8 @@ impl Extensions {
                 Some("SMTPUTF8") => extensions.smtputf8 = true,
                 Some("SIZE") => {
                     extensions.size = true;
-                    extensions.max_bytes = words.next().and_then(|n| n.parse().ok()).filter(|bytes| *bytes > 0);
+                    extensions.max_bytes =
+                        words.next().and_then(|n| n.parse().ok()).filter(|bytes| *bytes > 0);
                 }
                 Some("AUTH") => words.for_each(|mechanism| match mechanism {
                     "PLAIN" => extensions.auth_plain = true,

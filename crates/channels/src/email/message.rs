@@ -19,8 +19,8 @@ use mail_builder::headers::text::Text;
 use mail_builder::mime::MimePart;
 
 use crate::Message;
-use crate::email::named_mailbox::NamedMailbox;
 use crate::email::header::ExtraHeader;
+use crate::email::named_mailbox::NamedMailbox;
 
 /// Mail programs show fewer, and servers refuse what is far longer.
 const MAX_SUBJECT_CHARS: usize = 250;

@@ -5,17 +5,17 @@
 
 mod budget;
 mod connection;
-mod named_mailbox;
 mod domains;
 mod extensions;
 mod header;
 mod message;
+mod named_mailbox;
+mod outcome;
 mod pool;
 mod relaying;
 mod reply;
 mod server;
 mod tls;
-mod outcome;
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,13 +32,13 @@ use budget::Budget;
 use connection::{Connection, Envelope, OpenError, Step};
 use domains::Domains;
 use message::Head;
-use pool::{Announcement, Limits, AcquireError, Pool};
+use pool::{AcquireError, Announcement, Limits, Pool};
 use relaying::Relaying;
 use server::Server;
 
-pub use named_mailbox::NamedMailbox;
 pub use domains::DomainLimits;
 pub use header::{ExtraHeader, InvalidHeader};
+pub use named_mailbox::NamedMailbox;
 pub use server::{Credentials, Security};
 
 #[derive(Debug)]
@@ -115,7 +115,7 @@ impl Smtp {
             Err(after) => return Outcome::NotAttempted { after }.into(),
         };
         // Only now: many more may be let go than are sent.
-        let email = message::write(message, &to, &self.head);
+        let email = message::build(message, &to, &self.head);
         let announcement = Announcement { to: to.clone(), bytes: email.len() };
         let mut pooled = match self.pool.acquire(Some(announcement), budget).await {
             Ok(pooled) => pooled,
@@ -131,7 +131,8 @@ impl Smtp {
             let (delivery, next) =
                 pooled.connection.deliver(envelope, &email, budget, lease, next_waiter).await;
             // A server may hang up on who was silent for long. It has nothing yet, so a new connection may try.
-            let was_closed = pooled.is_used && !pooled.connection.is_usable() && delivery.is_before(Step::Data);
+            let was_closed =
+                pooled.is_used && !pooled.connection.is_usable() && delivery.is_before(Step::Data);
             if was_closed && budget.has_time_for_another() {
                 pooled = match self.pool.replace(pooled, budget).await {
                     Ok(replacement) => replacement,
@@ -193,7 +194,9 @@ impl Provider for Smtp {
                 self.pool.release(pooled, None);
                 Finding::ok("channels", format!("{is_sent}: login at {host_port} succeeded"))
             }
-            Err(AcquireError::Busy) => Finding::note("channels", format!("{is_sent}: all connections are in use")),
+            Err(AcquireError::Busy) => {
+                Finding::note("channels", format!("{is_sent}: all connections are in use"))
+            }
             Err(AcquireError::Down(OpenError { why, .. })) => Finding::wrong(
                 "channels",
                 format!("{is_sent}, but {host_port} {why}"),

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use campanile_domain::people::address::{Mailbox, InvalidMailbox};
+use campanile_domain::people::address::{InvalidMailbox, Mailbox};
 
 /// `Campanile <noreply@example.com>`, or the address alone.
 #[derive(Debug, Clone, PartialEq, Eq)]

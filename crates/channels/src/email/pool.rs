@@ -85,7 +85,11 @@ impl Pool {
     }
 
     /// A warm connection, or a new one. It may be one whose server has heard the announcement already.
-    pub async fn acquire(&self, announcement: Option<Announcement>, budget: Budget) -> Result<PooledConnection, AcquireError> {
+    pub async fn acquire(
+        &self,
+        announcement: Option<Announcement>,
+        budget: Budget,
+    ) -> Result<PooledConnection, AcquireError> {
         let Handover { permit, connection } = self.handover(announcement, budget).await?;
         if let Some(connection) = connection {
             return Ok(PooledConnection { connection, is_used: true, permit });
@@ -98,7 +102,11 @@ impl Pool {
         self.open(permit, budget).await
     }
 
-    async fn handover(&self, announcement: Option<Announcement>, budget: Budget) -> Result<Handover, AcquireError> {
+    async fn handover(
+        &self,
+        announcement: Option<Announcement>,
+        budget: Budget,
+    ) -> Result<Handover, AcquireError> {
         loop {
             let permit = match self.shared.permit_or_queue(announcement.as_ref()) {
                 Ok(permit) => return Ok(Handover { permit, connection: None }),
@@ -114,12 +122,17 @@ impl Pool {
     }
 
     /// A new one in the place of one that broke.
-    pub async fn replace(&self, broken: PooledConnection, budget: Budget) -> Result<PooledConnection, AcquireError> {
+    pub async fn replace(
+        &self,
+        broken: PooledConnection,
+        budget: Budget,
+    ) -> Result<PooledConnection, AcquireError> {
         self.open(broken.permit, budget).await
     }
 
     async fn open(&self, permit: Permit, budget: Budget) -> Result<PooledConnection, AcquireError> {
-        let connection = Connection::open(&self.server, budget.open_deadline()).await.map_err(AcquireError::Down)?;
+        let connection =
+            Connection::open(&self.server, budget.open_deadline()).await.map_err(AcquireError::Down)?;
         Ok(PooledConnection { connection, is_used: false, permit })
     }
 

@@ -31,7 +31,9 @@ pub fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, String> {
         let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), crypto)
             .build()
             .map_err(|error| set_up(&error))?;
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(AuthorityOrPinned { authorities, pinned }))
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AuthorityOrPinned { authorities, pinned }))
     };
     Ok(TlsConnector::from(Arc::new(config.with_no_client_auth())))
 }

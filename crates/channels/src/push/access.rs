@@ -107,7 +107,10 @@ impl Access {
     /// The token at hand, unless it has ended or was refused.
     fn valid_token(&self, refused: Option<&HeaderValue>) -> Option<CachedToken> {
         let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
-        cached.as_ref().filter(|cached| Instant::now() < cached.ends_at && Some(&cached.bearer) != refused).cloned()
+        cached
+            .as_ref()
+            .filter(|cached| Instant::now() < cached.ends_at && Some(&cached.bearer) != refused)
+            .cloned()
     }
 
     async fn wait(&self, refused: Option<&HeaderValue>) -> Result<HeaderValue, TokenError> {
@@ -155,7 +158,10 @@ impl Access {
             .timeout(self.limit)
             .form(&[("grant_type", GRANT_TYPE), ("assertion", &assertion)]);
         let response = request.send().await.map_err(|error| {
-            transient(http::no_response_cause(&error).code, format!("{} {}", self.token_host(), http::describe_no_response(&error)))
+            transient(
+                http::no_response_cause(&error).code,
+                format!("{} {}", self.token_host(), http::describe_no_response(&error)),
+            )
         })?;
         self.granted(response).await
     }

@@ -41,7 +41,9 @@ pub enum KeyFileError {
     NotJson { line: usize, column: usize },
     #[error("this is an app's google-services.json, not a service account key: {DOWNLOAD_HINT}")]
     AppConfig,
-    #[error("the key file is not a service account key: its `type` is not `service_account`; {DOWNLOAD_HINT}")]
+    #[error(
+        "the key file is not a service account key: its `type` is not `service_account`; {DOWNLOAD_HINT}"
+    )]
     WrongType,
     #[error("the key file has no `{0}`: {DOWNLOAD_HINT}")]
     Missing(&'static str),

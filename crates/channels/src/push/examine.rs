@@ -33,7 +33,11 @@ impl Fcm {
             Ok(bearer) => bearer,
             Err(why) => {
                 let what = format!("{is_sent}, but {}", why.error);
-                return Finding::wrong(SUBJECT, what, if why.refused { BAD_KEY_REMEDY } else { TOKEN_HOST_UNREACHABLE_REMEDY });
+                return Finding::wrong(
+                    SUBJECT,
+                    what,
+                    if why.refused { BAD_KEY_REMEDY } else { TOKEN_HOST_UNREACHABLE_REMEDY },
+                );
             }
         };
         match self.ask(&dry_run_request(), &bearer, times).await {
@@ -51,9 +55,11 @@ impl Fcm {
                 format!("{is_sent}, but {authority} denies permission"),
                 self.forbidden_error(),
             ),
-            Reply::Final(DeviceOutcome::Down { error, .. }) => {
-                Finding::wrong(SUBJECT, format!("{is_sent}, but {authority}: {error}"), FCM_UNREACHABLE_REMEDY)
-            }
+            Reply::Final(DeviceOutcome::Down { error, .. }) => Finding::wrong(
+                SUBJECT,
+                format!("{is_sent}, but {authority}: {error}"),
+                FCM_UNREACHABLE_REMEDY,
+            ),
             Reply::Final(DeviceOutcome::Retry { error, .. } | DeviceOutcome::Unknown { error }) => {
                 Finding::note(SUBJECT, format!("{is_sent}; {authority}: {error}"))
             }

@@ -87,7 +87,16 @@ impl Fcm {
         let proxy = if plain { Proxy::Refused } else { Proxy::Allowed };
         let http = http::client(deadline, deadline / TIMEOUT_DIVISOR, proxy)?;
         let access = Access::new(account.clone(), http.clone(), deadline / 2);
-        Ok(Fcm { authority: base.authority().to_owned(), account, deadline, ttl, alert, messages, access, http })
+        Ok(Fcm {
+            authority: base.authority().to_owned(),
+            account,
+            deadline,
+            ttl,
+            alert,
+            messages,
+            access,
+            http,
+        })
     }
 }
 

@@ -84,7 +84,9 @@ pub async fn reply(response: Response) -> Reply {
             after: after.or(Some(DEFAULT_RETRY_AFTER)),
             error: "FCM's quota for the project or the device is exceeded (QUOTA_EXCEEDED)".to_owned(),
         }),
-        (429, _) => down(after.or(Some(DEFAULT_RETRY_AFTER)), "429", "FCM rate limit exceeded (429)".to_owned()),
+        (429, _) => {
+            down(after.or(Some(DEFAULT_RETRY_AFTER)), "429", "FCM rate limit exceeded (429)".to_owned())
+        }
         (503, code) if code == "UNAVAILABLE" || problem.as_ref().is_some_and(|p| p.is("UNAVAILABLE")) => {
             down(after, "503 UNAVAILABLE", "FCM is temporarily unavailable (UNAVAILABLE)".to_owned())
         }

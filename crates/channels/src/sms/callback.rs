@@ -71,7 +71,8 @@ pub struct Receipt {
 
 /// Nothing, if it tells of no text.
 pub fn receipt(params: &[(String, String)]) -> Option<Receipt> {
-    let value = |name: &str| params.iter().find(|(key_name, _)| key_name == name).map(|(_, value)| value.as_str());
+    let value =
+        |name: &str| params.iter().find(|(key_name, _)| key_name == name).map(|(_, value)| value.as_str());
     let sid = value("MessageSid").or_else(|| value("SmsSid")).filter(|sid| is_message_sid(sid))?;
     let status = value("MessageStatus").or_else(|| value("SmsStatus")).filter(|status| is_word(status))?;
     let error_code = value("ErrorCode").and_then(|code| code.parse().ok()).filter(|code| *code != 0);

@@ -686,9 +686,9 @@ fn a_key_file_that_is_wrong_is_named_and_never_shown() {
     ] {
         assert_eq!(with("token_uri", json!(wrong)), KeyFileError::TokenUri);
     }
-    assert_eq!(with("type", json!("authorized_user")), KeyFileError::AnotherType);
+    assert_eq!(with("type", json!("authorized_user")), KeyFileError::WrongType);
     assert_eq!(with("client_email", json!("somebody")), KeyFileError::Invalid("client_email"));
-    assert_eq!(with("project_info", json!({})), KeyFileError::OfTheApp);
+    assert_eq!(with("project_info", json!({})), KeyFileError::AppConfig);
     for (wrong, line) in [("", 1), ("{\n\"private_key\": secret", 2), ("[\"secret\"]", 1)] {
         let error = ServiceAccount::parse(wrong).unwrap_err();
         assert!(matches!(error, KeyFileError::NotJson { line: at, .. } if at == line), "{error:?}");

@@ -36,7 +36,7 @@ pub fn config(port: u16) -> SmtpConfig {
         connections: 4,
         messages_per_connection: 100,
         max_idle: Duration::from_secs(30),
-        domains: DomainLimits { at_once: None, per_second: None },
+        domains: DomainLimits { concurrency: None, per_second: None },
         deadline: Duration::from_secs(20),
         answer_timeout: Duration::from_secs(2),
     }
@@ -343,7 +343,7 @@ async fn a_busy_domain_holds_up_no_other() {
     let server = Smtpd::start(PIPELINING, vec![("RCPT", Act::Wait(Duration::from_secs(2)))]).await;
     let limited = SmtpConfig {
         connections: 50,
-        domains: DomainLimits { at_once: Some(1), per_second: None },
+        domains: DomainLimits { concurrency: Some(1), per_second: None },
         ..config(server.port)
     };
     let smtp = Smtp::new(limited, None).unwrap();

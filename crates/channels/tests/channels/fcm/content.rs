@@ -9,7 +9,7 @@ async fn asked_for<'a>(messages: impl IntoIterator<Item = Message<'a>>) -> Vec<V
     let google = gives_out_tokens().await;
     let messages: Vec<_> = messages.into_iter().collect();
     let server = Server::start_with(check, messages.iter().map(|_| accepted()).collect::<Vec<_>>()).await;
-    let fcm = fcm(&server.address, &google.address, PATIENT);
+    let fcm = fcm(&server.address, &google.address, LONG_DEADLINE);
     for message in &messages {
         fcm.send(message).await;
     }
@@ -82,7 +82,7 @@ async fn a_retry_does_not_prolong_its_time_to_live() {
 async fn what_has_outlived_its_time_is_not_sent() {
     let google = gives_out_tokens().await;
     let server = Server::start_with(check, vec![accepted()]).await;
-    let fcm = fcm(&server.address, &google.address, PATIENT);
+    let fcm = fcm(&server.address, &google.address, LONG_DEADLINE);
     let now = Timestamp::now();
     let answer = fcm.send(&Message { created_at: earlier(now, DAY), ..message(TOKEN, "Title", "") }).await;
     assert_eq!(kinds(&answer), ("expired", vec![]), "no device is to blame");
