@@ -60,7 +60,9 @@ pub async fn sustained(
         match sample {
             Some(sample) => return Ok((sample, first)),
             None => {
-                eprintln!("  all events were processed before the window ended; repeating with twice as many")
+                eprintln!(
+                    "  all events were processed before the window ended; repeating with twice as many"
+                );
             }
         }
         events *= 2;
