@@ -1,4 +1,5 @@
-//! The workspace's own commands, run as `cargo xtask …`: every test, the style checks, the servers that they need, the long runs.
+//! The workspace's own commands, run as `cargo xtask …`: every test, the style checks, the servers that they need, the
+//! long runs.
 //!
 //! Each command has a file of its own; this one reads the command line and prints how it ended.
 

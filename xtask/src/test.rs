@@ -105,7 +105,8 @@ fn run_tests(root: &Path, limit: Duration, filters: &[String], mut servers: Serv
     Ok(())
 }
 
-/// Tests that need more of a server than its URL. A server of ours has it; of one that was given, whoever gave it may tell.
+/// Tests that need more of a server than its URL. A server of ours has it; of one that was given, whoever gave it may
+/// tell.
 const COMPANIONS: [(&str, &str, &str); 3] = [
     ("CAMPANILE_TEST_CA_FILE", "postgres::tests::tls", "the CA of the database's certificate is unknown"),
     (

@@ -1,7 +1,8 @@
-//! The fault harness `campanile-torture`: built together with the server that it tortures, and run against the servers that are up.
+//! The fault harness `campanile-torture`: built together with the server that it tortures, and run against the servers
+//! that are up.
 //!
-//! Which faults there are is its own business; of what it is not given, a script that kills the broker for example, it says itself
-//! that it leaves it out.
+//! Which faults there are is its own business; of what it is not given, a script that kills the broker for example, it
+//! says itself that it leaves it out.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,8 +23,8 @@ const SERVER: &str = "campanile";
 /// For whom it is built.
 #[derive(Debug, Clone, Copy)]
 pub enum Build {
-    /// As part of the build of all tests: a smaller selection of packages would have cargo choose other features of their
-    /// dependencies, and build those again.
+    /// As part of the build of all tests: a smaller selection of packages would have cargo choose other features of
+    /// their dependencies, and build those again.
     WithTests,
     Release,
 }

@@ -1,4 +1,5 @@
-//! Millions of rows by COPY: people, and history as the engine leaves it behind where other providers than `capture` are asked.
+//! Millions of rows by COPY: people, and history as the engine leaves it behind where other providers than `capture`
+//! are asked.
 
 use std::fmt::Write;
 use std::pin::pin;
@@ -28,7 +29,8 @@ pub async fn members(world: &World, size: usize) -> Result<()> {
     copy(&client, columns, 0..size, row).await
 }
 
-/// Events of the usual shape that were told a day ago, with all that belongs to them, until there are so many notifications.
+/// Events of the usual shape that were told a day ago, with all that belongs to them, until there are so many
+/// notifications.
 pub async fn history(world: &World, notifications: usize) -> Result<()> {
     let shape = Shape::USUAL;
     let events = notifications / shape.notifications();

@@ -35,7 +35,8 @@ impl Database {
         Ok(())
     }
 
-    /// Of PostgreSQL only. Without TLS, as long as the server's URL does not say anything: on one machine it protects nothing.
+    /// Of PostgreSQL only. Without TLS, as long as the server's URL does not say anything: on one machine it protects
+    /// nothing.
     pub fn url(&self) -> String {
         match self {
             Database::Postgres { server_url, name } => {

@@ -1,5 +1,6 @@
-//! E-mail over SMTP, database and all, beside Postfix's `smtp-source`, which does nothing but send, to the same `smtp-sink`; over one, ten
-//! and fifty connections, and the same with a network that takes its time. Both the stages that send are measured, and the whole way of an event.
+//! E-mail over SMTP, database and all, beside Postfix's `smtp-source`, which does nothing but send, to the same
+//! `smtp-sink`; over one, ten and fifty connections, and the same with a network that takes its time. Both the stages
+//! that send are measured, and the whole way of an event.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -100,8 +101,8 @@ async fn whole_pipeline(bench: &Bench, port: u16, connections: u16) -> Result<Ra
     Ok(sample.rate)
 }
 
-/// Letters that wait in the database are claimed, written, sent and settled by who does nothing else. `theirs` is how many a second
-/// `smtp-source` sends, which pipelining may quadruple and more.
+/// Letters that wait in the database are claimed, written, sent and settled by who does nothing else. `theirs` is how
+/// many a second `smtp-source` sends, which pipelining may quadruple and more.
 async fn sends_alone(bench: &Bench, port: u16, connections: u16, theirs: Rate) -> Result<Rate> {
     let shape = Shape::new(100, 1);
     let world = built(bench, shape, port, connections).await?;

@@ -15,8 +15,8 @@ const STOP_LIMIT: Duration = Duration::from_mins(1);
 /// Of a question to the engine.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// The program with these settings, and with none of those that we were started with. It ends when we do: whoever starts it may be
-/// killed, and then the kernel ends it.
+/// The program with these settings, and with none of those that we were started with. It ends when we do: whoever
+/// starts it may be killed, and then the kernel ends it.
 pub fn command(binary: &Path, variables: &[(String, String)]) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(binary);

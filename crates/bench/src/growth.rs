@@ -1,5 +1,5 @@
-//! Whether it stays as fast when there is much to remember, when somebody reads for long, so that PostgreSQL may remove nothing, and when
-//! much waits.
+//! Whether it stays as fast when there is much to remember, when somebody reads for long, so that PostgreSQL may remove
+//! nothing, and when much waits.
 
 use anyhow::Result;
 use serde_json::json;

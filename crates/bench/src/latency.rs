@@ -53,8 +53,8 @@ async fn nothing_waits(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Beside a load of the usual shape, which is captured. Answers what was really done, too: less than was asked for, where the machine has other
-/// things to do.
+/// Beside a load of the usual shape, which is captured. Answers what was really done, too: less than was asked for,
+/// where the machine has other things to do.
 pub async fn with_load(world: &mut World, rate: Rate, length: Duration) -> Result<(Latency, Rate)> {
     let probes = Probes::install(world).await?;
     let engine = world.start().await?;

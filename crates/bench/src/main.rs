@@ -1,7 +1,9 @@
-//! `campanile-bench`: what Campanile does per second, how soon, and at what cost, beside what the same machine can do at most.
+//! `campanile-bench`: what Campanile does per second, how soon, and at what cost, beside what the same machine can do
+//! at most.
 //!
-//! The engine is measured as everybody runs it, a process of the release build with its default configuration, on databases and queues
-//! that are made for the run and removed after it. `docs/guides/benchmark.md` says what is measured and how.
+//! The engine is measured as everybody runs it, a process of the release build with its default configuration, on
+//! databases and queues that are made for the run and removed after it. `docs/guides/benchmark.md` says what is
+//! measured and how.
 
 mod backlog;
 mod bench;
@@ -56,7 +58,8 @@ struct Options {
     /// On which back ends the pipeline is measured [default: all]
     #[arg(long, value_enum)]
     backend: Vec<Backend>,
-    /// Recipients x channels of an event in the pipeline [default: 1x1, 3x3 and 100x2]; the first is that of the steps, too [default: 3x3]
+    /// Recipients x channels of an event in the pipeline [default: 1x1, 3x3 and 100x2]; the first is that of the steps,
+    /// too [default: 3x3]
     #[arg(long, value_name = "RxC")]
     shape: Vec<Shape>,
     /// SMTP connections for the e-mail benchmark [default: 1, 10 and 50]

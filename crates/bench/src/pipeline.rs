@@ -1,5 +1,5 @@
-//! The whole way, and what the same machine can do at most, in turns: on a machine that has other things to do as well, only what was
-//! measured side by side can be compared.
+//! The whole way, and what the same machine can do at most, in turns: on a machine that has other things to do as well,
+//! only what was measured side by side can be compared.
 
 use anyhow::{Result, ensure};
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! How long it takes: events to one person over one channel, each timed from before its transaction to the moment at which the provider has
-//! the request; and a load beside them.
+//! How long it takes: events to one person over one channel, each timed from before its transaction to the moment at
+//! which the provider has the request; and a load beside them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -132,7 +132,8 @@ impl Probes {
     }
 }
 
-/// Business services that write so many notifications a second, each event in a transaction of its own. They stop when it is dropped.
+/// Business services that write so many notifications a second, each event in a transaction of its own. They stop when
+/// it is dropped.
 #[derive(Debug)]
 pub struct Load {
     producers: JoinSet<Result<()>>,

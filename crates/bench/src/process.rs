@@ -24,7 +24,8 @@ pub struct CpuEach {
 }
 
 impl CpuTime {
-    /// Of this engine, and of every PostgreSQL and RabbitMQ on the machine: where ours are the only ones, that is what they cost us.
+    /// Of this engine, and of every PostgreSQL and RabbitMQ on the machine: where ours are the only ones, that is what
+    /// they cost us.
     pub fn now(engine: u32) -> Result<Self> {
         let mut time = CpuTime::default();
         for process in all_processes()? {

@@ -1,5 +1,5 @@
-//! A provider of texts that takes every message and notes when it came. It speaks as much of Twilio's protocol as a sender needs to
-//! hear; whether senders keep to the protocol is tested elsewhere.
+//! A provider of texts that takes every message and notes when it came. It speaks as much of Twilio's protocol as a
+//! sender needs to hear; whether senders keep to the protocol is tested elsewhere.
 
 use std::collections::HashMap;
 use std::io;

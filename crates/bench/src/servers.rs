@@ -1,5 +1,5 @@
-//! The PostgreSQL and the RabbitMQ to measure with: those that are named, or ones of our own, which `cargo xtask servers` brings up
-//! from Debian's packages and takes down when we are gone.
+//! The PostgreSQL and the RabbitMQ to measure with: those that are named, or ones of our own, which `cargo xtask
+//! servers` brings up from Debian's packages and takes down when we are gone.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;

@@ -1,5 +1,5 @@
-//! Whom an event concerns and over which channels: so many recipients times so many channels, with rules and texts as a restaurant
-//! platform would have them.
+//! Whom an event concerns and over which channels: so many recipients times so many channels, with rules and texts as a
+//! restaurant platform would have them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,8 +9,8 @@ use serde::{Serialize, Serializer};
 
 use crate::world::World;
 
-/// All of these go through every stage, settling included; a web socket would be sent when it is received. Texts are left to the probes,
-/// which have a provider.
+/// All of these go through every stage, settling included; a web socket would be sent when it is received. Texts are
+/// left to the probes, which have a provider.
 pub const CHANNELS: [&str; 3] = ["EMAIL", "PUSH", "SLACK"];
 /// People of all restaurants.
 const PEOPLE: usize = 3_000;

@@ -56,7 +56,8 @@ pub async fn reach_broker(url: &str) -> Result<()> {
     RabbitMq::remove(&nothing).await.context("RabbitMQ can't be used; see --broker-url")
 }
 
-/// The prefix tells these queues from others on the same server. It goes along twice with each message, so it is short: most installations have none.
+/// The prefix tells these queues from others on the same server. It goes along twice with each message, so it is short:
+/// most installations have none.
 fn of_its_own(url: &str, queues: Vec<String>) -> RabbitMqConfig {
     let [.., first, second] = uuid::Uuid::now_v7().into_bytes();
     let prefix = format!("b{first:02x}{second:02x}-");

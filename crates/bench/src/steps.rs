@@ -1,5 +1,5 @@
-//! Where the time goes: the stages of the engine, the statements of the database, and how often one waits for the other. What to improve
-//! next is what stands at the top.
+//! Where the time goes: the stages of the engine, the statements of the database, and how often one waits for the
+//! other. What to improve next is what stands at the top.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -195,8 +195,8 @@ mod tests {
         (calls, trips, bytes)
     }
 
-    /// Not a timing: batches that fall apart, a statement per row, an update that is not HOT any more show here on any machine. The bounds are
-    /// less than twice what it is on a quiet one.
+    /// Not a timing: batches that fall apart, a statement per row, an update that is not HOT any more show here on any
+    /// machine. The bounds are less than twice what it is on a quiet one.
     #[tokio::test]
     async fn what_a_notification_costs_the_database_has_a_bound() {
         for (shape, events, most) in

@@ -1,5 +1,5 @@
-//! How many notifications per second go from committed event to settled send, for as long as there are enough events; and what each
-//! costs whom.
+//! How many notifications per second go from committed event to settled send, for as long as there are enough events;
+//! and what each costs whom.
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ use crate::world::{Backend, World};
 pub const WARM_UP: Duration = Duration::from_secs(5);
 /// Until the first is sent: connections and queues are made before.
 const FIRST_LIMIT: Duration = Duration::from_mins(1);
-/// What the engine said may differ by so much from what the database knows of the same time: an outcome has the time at which its
-/// transaction began, and is counted when that has ended.
+/// What the engine said may differ by so much from what the database knows of the same time: an outcome has the time at
+/// which its transaction began, and is counted when that has ended.
 const TOLERANCE: f64 = 0.05;
 
 #[derive(Debug, Clone, Serialize)]
@@ -45,8 +45,8 @@ pub fn plenty(backend: Backend, shape: Shape, window: Duration) -> usize {
     notifications.div_ceil(shape.notifications())
 }
 
-/// Writes events, starts an engine, measures, stops it, and looks whether what it said is true. The first event has this number; answers
-/// the one behind the last, too.
+/// Writes events, starts an engine, measures, stops it, and looks whether what it said is true. The first event has
+/// this number; answers the one behind the last, too.
 pub async fn sustained(
     world: &World,
     shape: Shape,
@@ -92,8 +92,8 @@ async fn run(
     Ok(enough.then_some(sample))
 }
 
-/// The same with business services that write the events meanwhile, on the same machine, each in a transaction of its own: as fast as they can
-/// without getting far ahead.
+/// The same with business services that write the events meanwhile, on the same machine, each in a transaction of its
+/// own: as fast as they can without getting far ahead.
 pub async fn with_producers(
     world: &World,
     shape: Shape,

@@ -38,8 +38,8 @@ struct Target {
     name: String,
 }
 
-/// Builds the server as it is shipped, and tells where it is. Together with us, so that both agree on the features of what they share
-/// and nothing is built twice.
+/// Builds the server as it is shipped, and tells where it is. Together with us, so that both agree on the features of
+/// what they share and nothing is built twice.
 pub fn build_server() -> Result<PathBuf> {
     let packages = ["-p", SERVER, "-p", env!("CARGO_PKG_NAME")];
     let mut command = cargo(&["build", "--release", "--message-format=json-render-diagnostics"]);

@@ -1,4 +1,5 @@
-//! A database and queues of our own, the people in it, and what happens to them; made for one measurement, and gone after it.
+//! A database and queues of our own, the people in it, and what happens to them; made for one measurement, and gone
+//! after it.
 
 use std::path::PathBuf;
 use std::process::Stdio;

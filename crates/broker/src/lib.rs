@@ -79,10 +79,10 @@ pub trait Broker: Send + Sync + fmt::Debug {
     /// Opens a consumer of one queue that holds at most `prefetch` unacknowledged messages (zero counts as one).
     async fn consume(&self, queue: &str, prefetch: usize) -> Result<Box<dyn Consumer>, BrokerError>;
 
-    /// Queues whose messages were lost: at start all of them, for a broker that keeps nothing. Each is there, and can be used,
-    /// only after [`Broker::restore`]: the caller first sees to it that what was not delivered will be published again. Whoever
-    /// dies in between leaves the queue missing, so that the next one finds the loss. When the dead-letter queue is among
-    /// them, what it held may have come from any queue.
+    /// Queues whose messages were lost: at start all of them, for a broker that keeps nothing. Each is there, and can
+    /// be used, only after [`Broker::restore`]: the caller first sees to it that what was not delivered will be
+    /// published again. Whoever dies in between leaves the queue missing, so that the next one finds the loss. When the
+    /// dead-letter queue is among them, what it held may have come from any queue.
     fn losses(&self) -> Vec<String>;
 
     /// Makes lost queues again.
@@ -104,9 +104,9 @@ pub type CapacityWait<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// Takes messages from one queue, and says what became of each.
 ///
 /// A consumer that is dropped gives back all it holds, and each time counts as a release. After
-/// [`BrokerError::Unreachable`] or [`BrokerError::Lost`] it goes on by itself once the broker or the queue is back; what it held then
-/// comes again, under new tags. Tags that it does not hold, because they were settled already or went with a connection,
-/// are passed over.
+/// [`BrokerError::Unreachable`] or [`BrokerError::Lost`] it goes on by itself once the broker or the queue is back;
+/// what it held then comes again, under new tags. Tags that it does not hold, because they were settled already or went
+/// with a connection, are passed over.
 #[async_trait]
 pub trait Consumer: Send + fmt::Debug {
     /// Waits for at least one message, then takes what is there up to `max` (zero counts as one), waiting at
@@ -137,8 +137,8 @@ pub struct Message {
     pub stamp: Option<Stamp>,
 }
 
-/// Which instance published a message, and when. It travels as the headers `published_by` and `published_at_ms`, so whoever may
-/// write to the queue can claim anything.
+/// Which instance published a message, and when. It travels as the headers `published_by` and `published_at_ms`, so
+/// whoever may write to the queue can claim anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     pub instance: i32,
@@ -196,8 +196,8 @@ pub enum BrokerError {
     /// Back off and call again; this counts against no message.
     #[error("the broker is unreachable: {0}")]
     Unreachable(String),
-    /// Back off and call again; this counts against no message either. [`Broker::restore`] makes the queue, and that it is gone was
-    /// logged when it was noticed.
+    /// Back off and call again; this counts against no message either. [`Broker::restore`] makes the queue, and that it
+    /// is gone was logged when it was noticed.
     #[error(
         "the queue `{0}` is missing; it is declared again once its messages are scheduled to be republished"
     )]

@@ -1,5 +1,5 @@
-//! What providers that are asked over HTTP have in common: how a client is set up, and how much of an answer is believed.
-//! What an answer means is the provider's own.
+//! What providers that are asked over HTTP have in common: how a client is set up, and how much of an answer is
+//! believed. What an answer means is the provider's own.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ pub enum Proxy {
     Refused,
 }
 
-/// Connects to nobody yet. The process must have its cryptography in place. Who is not connected within `connect` has sent
-/// nothing, and that is known; so it should be well below the time that the whole may take.
+/// Connects to nobody yet. The process must have its cryptography in place. Who is not connected within `connect` has
+/// sent nothing, and that is known; so it should be well below the time that the whole may take.
 pub fn client(timeout: Duration, connect: Duration, proxy: Proxy) -> Result<Client, reqwest::Error> {
     builder(connect, proxy).timeout(timeout).build()
 }

@@ -1,6 +1,6 @@
-//! The only crate that knows providers. A provider sends one message over one channel and says what came of it; adding one
-//! touches its own file and one line of the registry. Which of a channel's providers is asked, and how fast, is decided by its
-//! [`Chain`].
+//! The only crate that knows providers. A provider sends one message over one channel and says what came of it; adding
+//! one touches its own file and one line of the registry. Which of a channel's providers is asked, and how fast, is
+//! decided by its [`Chain`].
 
 mod capture;
 mod delivery;
@@ -117,7 +117,8 @@ pub trait SendLease: Send + Sync {
     /// How long the holder's lease still lasts.
     fn remaining(&self) -> Duration;
 
-    /// The whole message is out, and the lease is renewed for as long as this is polled. Ends when nobody may wait any longer.
+    /// The whole message is out, and the lease is renewed for as long as this is polled. Ends when nobody may wait any
+    /// longer.
     async fn await_answer(&self) {
         std::future::pending::<()>().await;
     }

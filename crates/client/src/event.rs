@@ -49,8 +49,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// What happened (`event_type`), to what (`aggregate_type` and `aggregate_id`). The id names this one fact, for ever: what
-    /// is emitted twice under one id is told once.
+    /// What happened (`event_type`), to what (`aggregate_type` and `aggregate_id`). The id names this one fact, for
+    /// ever: what is emitted twice under one id is told once.
     pub fn new(
         event_id: impl Into<String>,
         event_type: impl Into<String>,

@@ -1,7 +1,8 @@
 //! Emits events to Campanile in the transaction that writes your own data.
 //!
-//! An event is a business fact: *order 7 was created*. Written in the same transaction as the order, it is there exactly when
-//! the order is: no event without its order, and no order without its event. Campanile finds who must know, and tells each once.
+//! An event is a business fact: *order 7 was created*. Written in the same transaction as the order, it is there
+//! exactly when the order is: no event without its order, and no order without its event. Campanile finds who must
+//! know, and tells each once.
 //!
 //! Pick the driver that you have; none is on by default.
 //!
@@ -11,10 +12,10 @@
 //! | `sqlx` | PostgreSQL | [`sqlx::emit`] |
 //! | `rusqlite` | SQLite | [`rusqlite::emit`] |
 //!
-//! Each driver has three: `emit` one event, `emit_all` of a batch in one round trip, and `cancel` one that should not be told
-//! after all. The first two answer whether the event is new: an id that Campanile knows already, from an hour or from years ago,
-//! is not told twice. So a retry of your whole transaction is harmless, as long as it uses the same id. Derive the id from the fact
-//! (`order-7-created`) rather than from chance.
+//! Each driver has three: `emit` one event, `emit_all` of a batch in one round trip, and `cancel` one that should not
+//! be told after all. The first two answer whether the event is new: an id that Campanile knows already, from an hour
+//! or from years ago, is not told twice. So a retry of your whole transaction is harmless, as long as it uses the same
+//! id. Derive the id from the fact (`order-7-created`) rather than from chance.
 //!
 //! An [`Event`] is checked when it is made, so that a bad one fails in your code and not in your transaction.
 //!

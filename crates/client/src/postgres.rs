@@ -1,4 +1,5 @@
-//! What both drivers of PostgreSQL say. `campanile.emit` inserts, wakes the engine at commit, and answers whether the event is new.
+//! What both drivers of PostgreSQL say. `campanile.emit` inserts, wakes the engine at commit, and answers whether the
+//! event is new.
 
 use crate::Event;
 
@@ -15,8 +16,8 @@ pub const EMIT_ALL: &str =
 
 pub const CANCEL: &str = "INSERT INTO campanile.event_cancel (event_id, reason) VALUES ($1::text, $2::text) ON CONFLICT DO NOTHING";
 
-/// Events as columns, in the order of their ids: so two transactions that emit the same events do not wait for each other in
-/// a circle.
+/// Events as columns, in the order of their ids: so two transactions that emit the same events do not wait for each
+/// other in a circle.
 #[derive(Debug)]
 pub struct Batch<'a> {
     events: Vec<(usize, &'a Event)>,

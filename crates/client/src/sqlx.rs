@@ -6,7 +6,8 @@ use crate::event::{Priority, id};
 use crate::postgres::{Batch, CANCEL, EMIT, EMIT_ALL};
 use crate::{Error, Event};
 
-/// Writes an event in your transaction (`&mut *transaction`), and answers whether it is new. The engine wakes when you commit.
+/// Writes an event in your transaction (`&mut *transaction`), and answers whether it is new. The engine wakes when you
+/// commit.
 pub async fn emit<'c>(executor: impl PgExecutor<'c>, event: &Event) -> Result<bool, Error> {
     ::sqlx::query_scalar(EMIT)
         .bind(&event.event_id)

@@ -24,7 +24,8 @@ pub fn to_text(at: SystemTime) -> Option<String> {
     Some(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z"))
 }
 
-/// Year, month and day of a day since 1970. Years are counted from March, so that leap days come last; 400 years repeat.
+/// Year, month and day of a day since 1970. Years are counted from March, so that leap days come last; 400 years
+/// repeat.
 fn date(day: i64) -> (i64, i64, i64) {
     let since_march_of_0 = day + 719_468;
     let (era, of_era) = (since_march_of_0.div_euclid(146_097), since_march_of_0.rem_euclid(146_097));

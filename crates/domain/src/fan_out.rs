@@ -126,7 +126,8 @@ pub struct Progress<'a> {
     cursor: Cursor,
     renderer: Renderer<'a>,
     room: usize,
-    /// Who was considered in this step: a view of recipients may name somebody twice, and people move between two pages.
+    /// Who was considered in this step: a view of recipients may name somebody twice, and people move between two
+    /// pages.
     considered: HashSet<UserRef>,
     rows: Vec<OutboxRow>,
     decisions: Vec<Decision>,
@@ -154,8 +155,8 @@ pub enum End {
 }
 
 impl<'a> Progress<'a> {
-    /// Goes on from the cursor; considers at most `room` recipients. Targets come from today's rules: one that is gone is
-    /// not missed, and the walk goes on behind where it stood.
+    /// Goes on from the cursor; considers at most `room` recipients. Targets come from today's rules: one that is gone
+    /// is not missed, and the walk goes on behind where it stood.
     pub fn new(
         rules: &'a Rules,
         event: &'a Event,
@@ -205,7 +206,8 @@ impl<'a> Progress<'a> {
         Some(page.asking_for_dead_addresses(self.situation))
     }
 
-    /// Considers candidates of the page that was asked for, in their order, until `stop` says so behind one of them. Answers how many.
+    /// Considers candidates of the page that was asked for, in their order, until `stop` says so behind one of them.
+    /// Answers how many.
     pub fn consider(
         &mut self,
         candidates: &[Candidate],
@@ -226,8 +228,8 @@ impl<'a> Progress<'a> {
         candidates.len()
     }
 
-    /// Ends the page, of which so many were considered. Fewer recipients than its limit mean that the target is done. What was not
-    /// considered is left to the next step.
+    /// Ends the page, of which so many were considered. Fewer recipients than its limit mean that the target is done.
+    /// What was not considered is left to the next step.
     pub fn turn_page(&mut self, page: &[Candidate], considered: usize) {
         let targets = Arc::clone(&self.targets);
         let target = &targets[self.next_target];
@@ -315,8 +317,8 @@ impl<'a> Progress<'a> {
         let notification_id = NotificationId::generate();
         let texts: Vec<Result<Text, String>> =
             rulings.sends().map(|(channel, ..)| self.renderer.render(Some(channel), recipient)).collect();
-        // If the inbox's own template fails, every row that takes its text from it says so; the others are not to blame, and
-        // the inbox gets the text of the first of them.
+        // If the inbox's own template fails, every row that takes its text from it says so; the others are not to
+        // blame, and the inbox gets the text of the first of them.
         let inbox =
             self.renderer.render(None, recipient).ok().or_else(|| texts.iter().flatten().next().cloned());
         for ((channel, address, priority), text) in rulings.sends().zip(texts) {

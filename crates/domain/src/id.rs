@@ -1,4 +1,5 @@
-//! Identities. Ids of users, entities and aggregates are text, compared bytewise; JSON numbers are accepted and kept as text.
+//! Identities. Ids of users, entities and aggregates are text, compared bytewise; JSON numbers are accepted and kept as
+//! text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,8 +38,8 @@ pub fn check(text: &str) -> Result<(), IdError> {
     }
 }
 
-/// Checks an id that is a part of paths, as in `/v1/events/{id}`. Clients and proxies remove `.` and `..` from paths, also where
-/// they are percent-encoded.
+/// Checks an id that is a part of paths, as in `/v1/events/{id}`. Clients and proxies remove `.` and `..` from paths,
+/// also where they are percent-encoded.
 pub fn check_path(text: &str) -> Result<(), IdError> {
     check(text)?;
     if matches!(text, "." | "..") { Err(IdError::Dots) } else { Ok(()) }
@@ -144,7 +145,8 @@ pub struct EntityRef {
     pub entity_id: EntityId,
 }
 
-/// Made when the fan-out decides, before the broker; ordered by time, so that inserts stay at the right edge of an index.
+/// Made when the fan-out decides, before the broker; ordered by time, so that inserts stay at the right edge of an
+/// index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NotificationId(pub Uuid);

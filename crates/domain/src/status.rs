@@ -38,8 +38,8 @@ macro_rules! statuses {
 pub struct UnknownStatus(String);
 
 statuses!(
-    /// An event, from the producer's commit to the last receipt. `FAILED` leaves only by a replay, and so does `PROCESSED`, when
-    /// one of its rows waits again.
+    /// An event, from the producer's commit to the last receipt. `FAILED` leaves only by a replay, and so does
+    /// `PROCESSED`, when one of its rows waits again.
     EventStatus {
         Pending = "PENDING" => [Published, Processed, Failed, Cancelled],
         Published = "PUBLISHED" => [Processed, Cancelled],

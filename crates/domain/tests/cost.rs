@@ -10,7 +10,8 @@ use support::{AFTERNOON, World, event};
 
 /// How many people the run under Valgrind tells.
 const PEOPLE: &str = "CAMPANILE_TEST_PEOPLE";
-/// A third more than it takes without optimisation, over four channels and with a preference; the row of the person is checked in it, too.
+/// A third more than it takes without optimisation, over four channels and with a preference; the row of the person is
+/// checked in it, too.
 const MOST_EACH: u64 = 290_000;
 
 #[test]

@@ -1,4 +1,5 @@
-//! Work that may keep a core busy for long, such as rendering. The runtime has few threads, and they serve HTTP and all loops.
+//! Work that may keep a core busy for long, such as rendering. The runtime has few threads, and they serve HTTP and all
+//! loops.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -6,8 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
-/// How long a task may work before others wait noticeably. More than the deciding of a usual batch takes, since each move to another
-/// thread has its price.
+/// How long a task may work before others wait noticeably. More than the deciding of a usual batch takes, since each
+/// move to another thread has its price.
 pub const MAX_INLINE: Duration = Duration::from_millis(20);
 
 /// Does the work on this thread, while another takes over what else this thread has to do.
@@ -19,8 +20,8 @@ pub fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Renderings of messages that are being sent. While they are fast, each is done where it is needed; after a slow one they go aside,
-/// one at a time, until one was fast again.
+/// Renderings of messages that are being sent. While they are fast, each is done where it is needed; after a slow one
+/// they go aside, one at a time, until one was fast again.
 #[derive(Debug)]
 pub struct Renderings {
     slow: AtomicBool,

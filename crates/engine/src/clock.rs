@@ -1,5 +1,5 @@
-//! The database's clock, read between two answers of it. Clocks of instances may differ, and asking the database for each message
-//! would cost a round trip.
+//! The database's clock, read between two answers of it. Clocks of instances may differ, and asking the database for
+//! each message would cost a round trip.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -7,8 +7,8 @@ use std::time::Instant;
 use campanile_domain::time::{self, Timestamp};
 use campanile_store::{Store, StoreError};
 
-/// What the database's clock said, and when it was asked. It is ahead by at most a round trip, and never behind, so that what follows
-/// something that the database has dated is dated behind it. Set again at least once a second.
+/// What the database's clock said, and when it was asked. It is ahead by at most a round trip, and never behind, so
+/// that what follows something that the database has dated is dated behind it. Set again at least once a second.
 #[derive(Debug)]
 pub struct DatabaseClock(Mutex<(Timestamp, Instant)>);
 

@@ -65,8 +65,8 @@ pub struct SendConfig {
 
 #[derive(Debug, Clone)]
 pub struct RecoverConfig {
-    /// How old what was published and not received must be to be published again without a known loss; and how often that is
-    /// looked for.
+    /// How old what was published and not received must be to be published again without a known loss; and how often
+    /// that is looked for.
     pub republish_after: Duration,
 }
 

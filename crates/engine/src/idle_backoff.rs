@@ -1,6 +1,6 @@
-//! How often to look for what is hardly ever there. PostgreSQL keeps the index entries of what is gone until it vacuums, and can't as long as
-//! anybody has a snapshot from before, such as a backup: every look walks through all of them. So a look that took long is followed by a long
-//! rest.
+//! How often to look for what is hardly ever there. PostgreSQL keeps the index entries of what is gone until it
+//! vacuums, and can't as long as anybody has a snapshot from before, such as a backup: every look walks through all of
+//! them. So a look that took long is followed by a long rest.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
-//! When a lease ends, as its holder sees it: by a clock that nobody can set, and that goes on while the machine is suspended. The
-//! usual monotonic clock stands still then, and a machine that woke would think that it still held what others have long taken over.
+//! When a lease ends, as its holder sees it: by a clock that nobody can set, and that goes on while the machine is
+//! suspended. The usual monotonic clock stands still then, and a machine that woke would think that it still held what
+//! others have long taken over.
 
 use std::time::Duration;
 
@@ -49,7 +50,8 @@ mod tests {
     fn the_clock_of_leases_goes_on_while_the_machine_is_suspended() {
         let system = std::fs::read_to_string("/proc/uptime").unwrap();
         let uptime: f64 = system.split(' ').next().unwrap().parse().unwrap();
-        // The kernel's uptime counts suspension in; on a machine that never slept every clock agrees, so the name is held, too.
+        // The kernel's uptime counts suspension in; on a machine that never slept every clock agrees, so the name is
+        // held, too.
         assert!((now().as_secs_f64() - uptime).abs() < 5.0);
         assert!(matches!(CLOCK, ClockId::Boottime));
     }

@@ -1,6 +1,6 @@
 //! The stages that an event passes, and the loops that run them. `pipeline/` holds the stages in the order of the data;
-//! beside them `recover` takes over what died, `queue_age` tells how long what waits has waited, and `rules` keeps the rules in
-//! memory.
+//! beside them `recover` takes over what died, `queue_age` tells how long what waits has waited, and `rules` keeps the
+//! rules in memory.
 
 mod backoff;
 mod blocking;
@@ -116,8 +116,8 @@ impl Engine {
     }
 }
 
-/// The loops while they are started: those that take on work, those that send, and those that write what came of it. They stop
-/// in this order.
+/// The loops while they are started: those that take on work, those that send, and those that write what came of it.
+/// They stop in this order.
 struct Loops<'a> {
     engine: &'a Engine,
     in_flight: &'a Arc<InFlightQueue>,
@@ -223,7 +223,8 @@ pub struct Running {
 
 impl Running {
     /// Stops taking, finishes what is in flight, and ends within the deadline. What is left is taken over by the next
-    /// instance. Answers whether all was finished. What a provider has not answered shortly before the deadline is settled as a doubt.
+    /// instance. Answers whether all was finished. What a provider has not answered shortly before the deadline is
+    /// settled as a doubt.
     pub async fn stop(self, deadline: Duration) -> bool {
         let to_settle = (deadline / 3).min(TIME_TO_SETTLE);
         let answers_until = Instant::now() + deadline.saturating_sub(to_settle);

@@ -1,5 +1,5 @@
-//! Which parts of the pipeline an instance runs. Any number of instances may run any of them against one database and one
-//! broker.
+//! Which parts of the pipeline an instance runs. Any number of instances may run any of them against one database and
+//! one broker.
 
 use std::fmt;
 use std::str::FromStr;

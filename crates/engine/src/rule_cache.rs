@@ -1,5 +1,5 @@
-//! The rules in memory. A change through this instance is seen at once, any other within a second; with them the database's clock is
-//! read again.
+//! The rules in memory. A change through this instance is seen at once, any other within a second; with them the
+//! database's clock is read again.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Runs loops and notices when one dies: it says so and starts it again. A loop ends by itself only when it is told to stop.
+//! Runs loops and notices when one dies: it says so and starts it again. A loop ends by itself only when it is told to
+//! stop.
 
 use std::sync::Arc;
 use std::time::Duration;

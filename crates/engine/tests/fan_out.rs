@@ -299,7 +299,8 @@ async fn many_events_are_a_burst_until_there_are_few() {
 const CUSTOMERS: &str = "notification.customer";
 const QUEUE_LIMIT: usize = 100;
 
-/// An event for a queue that is full, which nobody but the test empties; a table notes chunks that are given back, or claimed.
+/// An event for a queue that is full, which nobody but the test empties; a table notes chunks that are given back, or
+/// claimed.
 async fn with_a_full_queue(lease: Duration) -> World {
     let roles = "fan_out,publish".parse().unwrap();
     let world =

@@ -202,8 +202,8 @@ pub fn start_logging(config: &Config) {
     drop(started);
 }
 
-/// Resolves at Ctrl-C or SIGTERM. Both are listened for from the call on, not only when somebody waits: who is told to stop
-/// in between stops in order, too.
+/// Resolves at Ctrl-C or SIGTERM. Both are listened for from the call on, not only when somebody waits: who is told to
+/// stop in between stops in order, too.
 pub fn told_to_stop() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);

@@ -1,5 +1,6 @@
-//! Text that others wrote, made harmless for terminals and logs. A control character may clear the screen or forge a line, and a
-//! bidirectional override may show a text backwards: such characters are shown as `\u001b`, the way JSON writes them.
+//! Text that others wrote, made harmless for terminals and logs. A control character may clear the screen or forge a
+//! line, and a bidirectional override may show a text backwards: such characters are shown as `\u001b`, the way JSON
+//! writes them.
 
 use std::borrow::Cow;
 use std::fmt::{Debug, Write};
@@ -11,7 +12,8 @@ use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
-/// Fields whose texts have lines. Of all others, a line break is shown as `\u000a`, so that nobody can write a line of a table.
+/// Fields whose texts have lines. Of all others, a line break is shown as `\u000a`, so that nobody can write a line of
+/// a table.
 const TEXTS_WITH_LINES: [&str; 8] =
     ["title", "body", "html", "url", "detail", "error", "last_error", "payload"];
 

@@ -1,5 +1,5 @@
-//! The lease of the in-process broker. What is published lies in the memory of one process, so only one may run on a database;
-//! a second one is refused, and one that lost its lease while it slept stops.
+//! The lease of the in-process broker. What is published lies in the memory of one process, so only one may run on a
+//! database; a second one is refused, and one that lost its lease while it slept stops.
 
 use std::sync::Arc;
 use std::time::Duration;

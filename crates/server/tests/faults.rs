@@ -1,5 +1,5 @@
-//! `kill -9` at each boundary of the pipeline, on both back ends. The ledger: what was committed against what was captured. Lost
-//! 0, twice 0.
+//! `kill -9` at each boundary of the pipeline, on both back ends. The ledger: what was committed against what was
+//! captured. Lost 0, twice 0.
 
 #[expect(dead_code, reason = "what the other tests need is there too")]
 mod support;

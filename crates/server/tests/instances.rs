@@ -1,5 +1,5 @@
-//! Several instances on one PostgreSQL and one RabbitMQ: they share the work, come and go, and send nothing twice. Producers write
-//! events by SQL, as a business service does, and some of them roll back.
+//! Several instances on one PostgreSQL and one RabbitMQ: they share the work, come and go, and send nothing twice.
+//! Producers write events by SQL, as a business service does, and some of them roll back.
 
 #[expect(dead_code, reason = "what the other tests need is there too")]
 mod support;

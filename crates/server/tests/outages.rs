@@ -1,5 +1,5 @@
-//! What PostgreSQL and RabbitMQ do to instances that run: connections that end, queues that vanish, messages that nobody of ours
-//! wrote. Afterwards the ledger is right.
+//! What PostgreSQL and RabbitMQ do to instances that run: connections that end, queues that vanish, messages that
+//! nobody of ours wrote. Afterwards the ledger is right.
 
 #[expect(dead_code, reason = "what the other tests need is there too")]
 mod support;

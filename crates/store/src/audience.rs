@@ -1,5 +1,5 @@
-//! What is the same of people in every database: how leniently a recipient is read, and how rules are put beside whom they are
-//! about.
+//! What is the same of people in every database: how leniently a recipient is read, and how rules are put beside whom
+//! they are about.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,9 @@ use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserTypeName
 use campanile_domain::people::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::rules::row::{Preference, Selector, Setting};
 
-/// Read leniently: what somebody wrote by hand into one row must not fail an event for everybody. Nobody is left out, either,
-/// because a page with a gap would be taken for the last one. `text` answers nothing for what can't be read at all.
+/// Read leniently: what somebody wrote by hand into one row must not fail an event for everybody. Nobody is left out,
+/// either, because a page with a gap would be taken for the last one. `text` answers nothing for what can't be read at
+/// all.
 pub fn recipient(
     user_type: &str,
     user_id: &str,

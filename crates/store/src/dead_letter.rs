@@ -51,7 +51,8 @@ pub struct Replayed {
     pub next: Option<i64>,
 }
 
-/// What a row says that could not be written when its event was decided, or why it still can't be; by the id of its letter.
+/// What a row says that could not be written when its event was decided, or why it still can't be; by the id of its
+/// letter.
 pub type RerenderedTexts = HashMap<i64, Result<RowText, String>>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,10 +67,10 @@ pub trait DeadLetterStore {
     /// By age.
     async fn list_dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<JsonRow>, StoreError>;
 
-    /// Puts what these letters speak of back to where it failed, all in one transaction: a `FAILED` event is `PENDING`, a row
-    /// that was refused or could not be received waits in a chunk, a send is due now with all its attempts ahead. A row that had no
-    /// text waits in a chunk, too, if it is rewritten here. Keys stay, so whoever was told is not told again. A letter that was
-    /// replayed before is left alone.
+    /// Puts what these letters speak of back to where it failed, all in one transaction: a `FAILED` event is `PENDING`,
+    /// a row that was refused or could not be received waits in a chunk, a send is due now with all its attempts ahead.
+    /// A row that had no text waits in a chunk, too, if it is rewritten here. Keys stay, so whoever was told is not
+    /// told again. A letter that was replayed before is left alone.
     async fn replay(
         &self,
         filter: DeadLetterFilter,

@@ -19,8 +19,8 @@ pub trait EventStore {
     /// All or nothing. Ids inside one call are distinct.
     async fn accept(&self, events: Vec<NewEvent>) -> Result<Acceptance, StoreError>;
 
-    /// Counts a failure against an event; after `max` it is given up with a dead letter. It is `FAILED` then, or `PUBLISHED` if
-    /// some were told already: what was written stays. Answers whether it was given up.
+    /// Counts a failure against an event; after `max` it is given up with a dead letter. It is `FAILED` then, or
+    /// `PUBLISHED` if some were told already: what was written stays. Answers whether it was given up.
     async fn count_failure(&self, seq: i64, failure: Failure, max: u32) -> Result<bool, StoreError>;
 
     /// `PUBLISHED` events of these whose every row was received or failed become `PROCESSED`.
@@ -29,6 +29,7 @@ pub trait EventStore {
     /// `PUBLISHED` events of these become `PROCESSED`: whoever counted their rows knows that every one was received.
     async fn close_complete(&self, seqs: Vec<i64>) -> Result<u64, StoreError>;
 
-    /// Events that are not closed, in the order of their arrival, behind `after`: `PUBLISHED`, or their fan-out has begun.
+    /// Events that are not closed, in the order of their arrival, behind `after`: `PUBLISHED`, or their fan-out has
+    /// begun.
     async fn open_events(&self, after: i64, limit: usize) -> Result<Vec<(i64, EventId)>, StoreError>;
 }

@@ -96,7 +96,8 @@ pub(crate) fn waiting(oldest: Option<Duration>) -> Finding {
     }
 }
 
-/// Chunks that nobody publishes just now, and the first id of the oldest, which begins with the time at which it was made.
+/// Chunks that nobody publishes just now, and the first id of the oldest, which begins with the time at which it was
+/// made.
 pub(crate) fn unpublished(chunks: u64, first_id: Option<&str>) -> Finding {
     const SUBJECT: &str = "publishing";
     if chunks == 0 {

@@ -28,7 +28,8 @@ pub enum Claim {
     Urgent {
         limit: usize,
     },
-    /// One event with a large audience whose fan-out goes on step by step: the next in its lane behind `after`, in turns.
+    /// One event with a large audience whose fan-out goes on step by step: the next in its lane behind `after`, in
+    /// turns.
     Continuing {
         after: i64,
     },
@@ -83,8 +84,9 @@ impl ClaimedEvent {
 
 #[async_trait]
 pub trait FanOutStore {
-    /// `None` when nothing waits. A claim that is dropped leaves everything as it was. An event that can't even be read fails at
-    /// once and alone, since left `PENDING` it would stand in the way of every claim; one that meets only such is empty.
+    /// `None` when nothing waits. A claim that is dropped leaves everything as it was. An event that can't even be read
+    /// fails at once and alone, since left `PENDING` it would stand in the way of every claim; one that meets only such
+    /// is empty.
     async fn claim_events(&self, claim: Claim) -> Result<Option<Box<dyn FanOutClaim>>, StoreError>;
 }
 
@@ -194,8 +196,8 @@ impl FanOutStep {
         }
     }
 
-    /// The text that the event's cursor must still have: the one that the claim read, if the step goes out from it. Another
-    /// release may write the same cursor with other words.
+    /// The text that the event's cursor must still have: the one that the claim read, if the step goes out from it.
+    /// Another release may write the same cursor with other words.
     pub(crate) fn fence(&self, stored: Option<&String>) -> Option<String> {
         let before = self.cursor_before.as_ref()?;
         let same =

@@ -1,4 +1,5 @@
-//! Instances by name and by number. Rows have the number, so that the trace can name who did what at the cost of a few bytes.
+//! Instances by name and by number. Rows have the number, so that the trace can name who did what at the cost of a few
+//! bytes.
 
 use async_trait::async_trait;
 

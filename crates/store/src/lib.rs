@@ -1,7 +1,8 @@
 //! The only crate that knows databases. Small traits of domain verbs, one folder per database behind them, and one
 //! conformance suite that each has to pass. What may differ is SQL; what decides is the domain.
 
-/// Every statement of a database, from the `.sql` file of its name. The list lets a test prepare each and look at its plan.
+/// Every statement of a database, from the `.sql` file of its name. The list lets a test prepare each and look at its
+/// plan.
 macro_rules! statements {
     ($($constant:ident = $file:literal;)+) => {
         $(pub const $constant: &str = include_str!(concat!("sql/", $file, ".sql"));)+
@@ -94,8 +95,8 @@ pub trait Store:
         Ok(())
     }
 
-    /// Lets producers know for a while, where the database can, that they need not tell of each event: whoever asks for it looks all the time. Comes
-    /// back when that is not so any more, or soon. Nothing depends on it.
+    /// Lets producers know for a while, where the database can, that they need not tell of each event: whoever asks for
+    /// it looks all the time. Comes back when that is not so any more, or soon. Nothing depends on it.
     async fn suppress_notify(&self, mut requested: watch::Receiver<bool>) -> Result<(), StoreError> {
         // Nobody who could ask any more is the same as nobody who does.
         requested.wait_for(|requested| !*requested).await.ok();

@@ -58,15 +58,16 @@ pub trait OutboxStore {
     /// The next chunk of the queue that nobody holds, leased; by lane, then by age.
     async fn claim_chunk(&self, queue: &str, lease: Duration) -> Result<Option<Chunk>, StoreError>;
 
-    /// Every row was confirmed: these chunks are no more. Answers how many were still there; of the others the lease had passed, and
-    /// somebody else has published them, too.
+    /// Every row was confirmed: these chunks are no more. Answers how many were still there; of the others the lease
+    /// had passed, and somebody else has published them, too.
     async fn chunks_published(&self, chunks: &[ChunkId]) -> Result<u64, StoreError>;
 
     /// These chunks go back and wait.
     async fn release_chunks(&self, chunks: &[ChunkId]) -> Result<(), StoreError>;
 
-    /// The broker refused some rows of the chunk: each counts, and after `max` is `FAILED` with a dead letter. The others of
-    /// the chunk are published; the refused ones that have attempts left wait `delay` in it. Answers how many are dead letters.
+    /// The broker refused some rows of the chunk: each counts, and after `max` is `FAILED` with a dead letter. The
+    /// others of the chunk are published; the refused ones that have attempts left wait `delay` in it. Answers how many
+    /// are dead letters.
     async fn rows_refused(
         &self,
         chunk: ChunkId,
@@ -75,8 +76,8 @@ pub trait OutboxStore {
         delay: Duration,
     ) -> Result<u64, StoreError>;
 
-    /// Puts what was published to these queues and not received into chunks again, after the broker lost it: rows that were
-    /// written at least `older_than` ago, of one page of the events that are not closed. At most `limit` of them.
+    /// Puts what was published to these queues and not received into chunks again, after the broker lost it: rows that
+    /// were written at least `older_than` ago, of one page of the events that are not closed. At most `limit` of them.
     async fn republish(
         &self,
         queues: Vec<String>,

@@ -14,7 +14,8 @@ pub struct QueueAges {
     pub fan_out: Duration,
     /// Since its first row was written: the oldest chunk that is not published.
     pub publish: Duration,
-    /// Since its fan-out: the oldest event of which something was not received. What waits to be published waits here, too.
+    /// Since its fan-out: the oldest event of which something was not received. What waits to be published waits here,
+    /// too.
     pub receive: Duration,
     /// Since it was due: the oldest send that nobody has taken. Sends of a claim count from when its lease has passed.
     pub send: Duration,

@@ -35,8 +35,9 @@ pub(crate) fn effective_horizon(stored: Timestamp, now: Timestamp, age: Duration
 
 #[async_trait]
 pub trait RetainStore {
-    /// The horizon for rows that are kept for `age`. Moves it by at most `by` where nobody has moved it since it was `seen`; who has not
-    /// seen it moves nothing. It begins at the oldest row that is there, and is missing while there is none.
+    /// The horizon for rows that are kept for `age`. Moves it by at most `by` where nobody has moved it since it was
+    /// `seen`; who has not seen it moves nothing. It begins at the oldest row that is there, and is missing while there
+    /// is none.
     async fn move_horizon(
         &self,
         age: Duration,
@@ -45,9 +46,9 @@ pub trait RetainStore {
     ) -> Result<Option<Horizon>, StoreError>;
 
     /// Deletes events that arrived `before` this moment, with all that belongs to them, behind the event `after`; some
-    /// `limit` rows. An event that is not closed stays, and so does one with a send that is not settled: of that, the rows that
-    /// are done with go. `processed_event` keeps id and hash, and loses the decisions. Behind the last event, dead letters of no
-    /// event and captured messages of that age go, too.
+    /// `limit` rows. An event that is not closed stays, and so does one with a send that is not settled: of that, the
+    /// rows that are done with go. `processed_event` keeps id and hash, and loses the decisions. Behind the last event,
+    /// dead letters of no event and captured messages of that age go, too.
     async fn retain(&self, before: Timestamp, after: i64, limit: usize) -> Result<Retained, StoreError>;
 }
 

@@ -73,8 +73,8 @@ pub struct SendJob {
     pub event_id: EventId,
     pub event_type: EventType,
     pub user: UserRef,
-    /// Of a push, the tokens that are not done with, separated by spaces. Empty where all that is left was declared dead while it
-    /// waited.
+    /// Of a push, the tokens that are not done with, separated by spaces. Empty where all that is left was declared
+    /// dead while it waited.
     pub address: String,
     pub devices: Devices,
     pub title: String,
@@ -192,8 +192,8 @@ impl Settlement {
         self.done.iter().filter(|done| done.address.len() <= MAX_KEPT_ADDRESS_BYTES)
     }
 
-    /// What became of each address, where there are or were several: one that is left of them by a retry counts, too. Each is
-    /// here once.
+    /// What became of each address, where there are or were several: one that is left of them by a retry counts, too.
+    /// Each is here once.
     pub(crate) fn addresses(&self) -> Vec<&AddressResult> {
         let several = self.job.key.channel == Channel::Push
             && (self.job.devices != Devices::All || self.job.address.contains(' '));
@@ -203,8 +203,8 @@ impl Settlement {
         done
     }
 
-    /// The addresses that are left, where some are done with and the send may go on. Where none is left nobody knows which to
-    /// try again, and the address stays.
+    /// The addresses that are left, where some are done with and the send may go on. Where none is left nobody knows
+    /// which to try again, and the address stays.
     pub(crate) fn remaining_addresses(&self) -> Option<String> {
         if self.job.key.channel != Channel::Push || self.done.is_empty() || self.is_sent() {
             return None;
@@ -303,8 +303,8 @@ pub struct Receipt {
     pub external_id: String,
     /// In the provider's words, such as `delivered`.
     pub receipt: String,
-    /// First words of receipts that this one does not replace: they come behind it. Callbacks overtake each other, and what was
-    /// known is not unlearnt by a late one.
+    /// First words of receipts that this one does not replace: they come behind it. Callbacks overtake each other, and
+    /// what was known is not unlearnt by a late one.
     pub later_receipts: Vec<&'static str>,
 }
 
@@ -400,7 +400,8 @@ impl FailedMessage {
 
 #[async_trait]
 pub trait SendStore {
-    /// Writes notifications and sends for these rows; a row that is there already is skipped. Web socket sends are `SENT`.
+    /// Writes notifications and sends for these rows; a row that is there already is skipped. Web socket sends are
+    /// `SENT`.
     async fn receive(
         &self,
         keys: Vec<ReceivedKey>,
@@ -417,7 +418,8 @@ pub trait SendStore {
         lease: Duration,
     ) -> Result<Vec<SendJob>, StoreError>;
 
-    /// One transaction for a batch of outcomes; each is fenced by its claim. `finished` claims hold nothing any more. Written by `instance`.
+    /// One transaction for a batch of outcomes; each is fenced by its claim. `finished` claims hold nothing any more.
+    /// Written by `instance`.
     async fn settle(
         &self,
         settlements: Vec<Settlement>,
@@ -425,15 +427,15 @@ pub trait SendStore {
         instance: InstanceId,
     ) -> Result<Settled, StoreError>;
 
-    /// Asks to post an event to the job's webhook: of all sends that ask, one is told that it is theirs to do, however often it asks,
-    /// for as long as its claim holds. A send that fails gives it up again, unless it may have posted.
+    /// Asks to post an event to the job's webhook: of all sends that ask, one is told that it is theirs to do, however
+    /// often it asks, for as long as its claim holds. A send that fails gives it up again, unless it may have posted.
     async fn claim_address(&self, job: &SendJob) -> Result<AddressClaim, StoreError>;
 
     /// Whether the job may have been posted under the claim that it holds: it asked to, and was told that it is theirs.
     async fn may_have_sent(&self, job: &SendJob) -> Result<bool, StoreError>;
 
-    /// Keeps what a provider says of a message, where it is the one that we know of and nothing later is known; answers whether. The
-    /// send's status stays.
+    /// Keeps what a provider says of a message, where it is the one that we know of and nothing later is known; answers
+    /// whether. The send's status stays.
     async fn record_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError>;
 
     /// Renews claims from now on; answers those that had not expired and are renewed.
@@ -442,8 +444,8 @@ pub trait SendStore {
     /// Claims whose lease has passed. They are not changed: settling their jobs is what takes them over.
     async fn expired_claims(&self, limit: usize) -> Result<Vec<ExpiredClaim>, StoreError>;
 
-    /// Messages that can't be received: a dead letter for each, and the row that it spoke of is `FAILED`, so that nobody
-    /// publishes it again.
+    /// Messages that can't be received: a dead letter for each, and the row that it spoke of is `FAILED`, so that
+    /// nobody publishes it again.
     async fn fail_messages(&self, failed: Vec<FailedMessage>) -> Result<(), StoreError>;
 
     /// When the next send of the channel is due, if any waits.

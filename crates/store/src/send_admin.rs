@@ -1,5 +1,5 @@
-//! Sends as an operator sees them, and what a person decides about one in doubt. Sends are found by walking an order that the
-//! database has anyway, and what does not match is passed over: each page looks at a bounded number of them.
+//! Sends as an operator sees them, and what a person decides about one in doubt. Sends are found by walking an order
+//! that the database has anyway, and what does not match is passed over: each page looks at a bounded number of them.
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
@@ -66,11 +66,12 @@ pub enum Resolved {
 
 #[async_trait]
 pub trait SendAdminStore {
-    /// Those in doubt and those that are due as they wait, those of an event by recipient, all others from the newest on.
+    /// Those in doubt and those that are due as they wait, those of an event by recipient, all others from the newest
+    /// on.
     async fn list_sends(&self, filter: SendFilter) -> Result<SendPage, StoreError>;
 
-    /// Ends the doubt about a send: of two persons at once, one does. The verdict is kept as an attempt, with the note; a failure
-    /// has its dead letter as any other.
+    /// Ends the doubt about a send: of two persons at once, one does. The verdict is kept as an attempt, with the note;
+    /// a failure has its dead letter as any other.
     async fn resolve(
         &self,
         key: SendKey,

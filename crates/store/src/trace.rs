@@ -53,8 +53,8 @@ fn stage(at: &Value, instance: &Value) -> Value {
     if at.is_null() && instance.is_null() { Value::Null } else { json!({ "at": at, "instance": instance }) }
 }
 
-/// While a large audience is under way, the instance of its last step and no time. An id that was known already was decided by
-/// whoever saw it first, which says nothing of this event.
+/// While a large audience is under way, the instance of its last step and no time. An id that was known already was
+/// decided by whoever saw it first, which says nothing of this event.
 fn fan_out_stage(event: &JsonRow, processed: Option<&JsonRow>) -> Value {
     let of = |row: &JsonRow, column: &str| row.get(column).cloned().unwrap_or_default();
     let published_at = of(event, "published_at");
@@ -69,7 +69,8 @@ fn fan_out_stage(event: &JsonRow, processed: Option<&JsonRow>) -> Value {
     stage(&at, &of(processed, "instance"))
 }
 
-/// Takes the columns that the stages are made of. What is settled for good or for now was so when it was sent, or with its last attempt.
+/// Takes the columns that the stages are made of. What is settled for good or for now was so when it was sent, or with
+/// its last attempt.
 fn send_stages(send: &mut JsonRow) -> Value {
     let attempts = send.get("attempts").and_then(Value::as_array);
     let last_attempt = attempts.and_then(|attempts| attempts.last()).map(|attempt| attempt["at"].clone());

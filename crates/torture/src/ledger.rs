@@ -1,7 +1,7 @@
 //! What was committed against what arrived: the one question that all of this is about.
 //!
-//! What `capture` keeps is read from the database, what the provider accepted from its own ledger. A send that was in doubt, and only such a
-//! one, may have been accepted once more per doubt; where doubts are held, not even that.
+//! What `capture` keeps is read from the database, what the provider accepted from its own ledger. A send that was in
+//! doubt, and only such a one, may have been accepted once more per doubt; where doubts are held, not even that.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Business services that write events, by SQL and by HTTP: some roll back, some get no answer, some say things twice. What they know
-//! of their own events is what the ledger is held against.
+//! Business services that write events, by SQL and by HTTP: some roll back, some get no answer, some say things twice.
+//! What they know of their own events is what the ledger is held against.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -56,8 +56,8 @@ impl Load {
         }
     }
 
-    /// A service with its tables beside ours: every fifth transaction changes its mind, and every other calls the function, where there is
-    /// one.
+    /// A service with its tables beside ours: every fifth transaction changes its mind, and every other calls the
+    /// function, where there is one.
     pub async fn by_sql(&self, world: &World, mut random: Random, stop: CancellationToken) {
         const MOST: u64 = 20;
         let mut number = 0;

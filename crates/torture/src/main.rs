@@ -1,12 +1,14 @@
-//! Faults of every kind against real instances of Campanile, and a ledger that says whether anything was lost or told twice.
+//! Faults of every kind against real instances of Campanile, and a ledger that says whether anything was lost or told
+//! twice.
 //!
-//! A round builds a world: PostgreSQL and RabbitMQ (or the embedded default), one or more instances of the real binary, each behind
-//! proxies of its own, a provider in a process of its own that notes every message it accepts, and producers that commit and roll back by
-//! SQL and by HTTP. Then things go wrong, by a seed. At the end everything heals, and what was committed is held against what
-//! arrived. Start reading at `round.rs`; what can go wrong is in `fault.rs`, what is checked in `ledger.rs`.
+//! A round builds a world: PostgreSQL and RabbitMQ (or the embedded default), one or more instances of the real binary,
+//! each behind proxies of its own, a provider in a process of its own that notes every message it accepts, and
+//! producers that commit and roll back by SQL and by HTTP. Then things go wrong, by a seed. At the end everything
+//! heals, and what was committed is held against what arrived. Start reading at `round.rs`; what can go wrong is in
+//! `fault.rs`, what is checked in `ledger.rs`.
 //!
-//! It uses none of Campanile's own crates: it sees what everybody sees, which is HTTP, SQL and processes. `cargo xtask soak` brings
-//! up what it needs and runs it.
+//! It uses none of Campanile's own crates: it sees what everybody sees, which is HTTP, SQL and processes. `cargo xtask
+//! soak` brings up what it needs and runs it.
 
 mod database;
 mod fault;

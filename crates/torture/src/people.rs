@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
-/// A number whose owner has unsubscribed: a dead letter, each time. One that is no number at all would be asked for once only.
+/// A number whose owner has unsubscribed: a dead letter, each time. One that is no number at all would be asked for
+/// once only.
 const REJECTED_NUMBER: &str = "+15005550004";
 const CROWD: u32 = 6_000;
 

@@ -1,4 +1,5 @@
-//! The network between an instance and what it speaks to: a TCP proxy that delays, cuts, half-closes, swallows and refuses.
+//! The network between an instance and what it speaks to: a TCP proxy that delays, cuts, half-closes, swallows and
+//! refuses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

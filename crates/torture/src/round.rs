@@ -189,7 +189,8 @@ async fn deaths(world: &World, load: &Load, mut random: Random, end: Instant) ->
         }
         let (least, most) = match world.round.backend {
             Backend::Embedded | Backend::Servers => (20, 250),
-            // Who comes next waits until the lease of the in-process broker has passed, which takes a quarter of a minute.
+            // Who comes next waits until the lease of the in-process broker has passed, which takes a quarter of a
+            // minute.
             Backend::Mixed => (8_000, 20_000),
         };
         tokio::time::sleep(Duration::from_millis(random.between(least, most))).await;

@@ -1,4 +1,5 @@
-//! The servers around the instances, and the ways to hurt them. `cargo xtask` brings them up and says how to reach them.
+//! The servers around the instances, and the ways to hurt them. `cargo xtask` brings them up and says how to reach
+//! them.
 
 use std::ffi::OsString;
 use std::process::Stdio;

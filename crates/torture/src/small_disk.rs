@@ -12,8 +12,8 @@ const MEGABYTES: usize = 160;
 /// Set for ourselves once we are in a namespace of our own.
 const INSIDE: &str = "CAMPANILE_TORTURE_NAMESPACE";
 
-/// Starts this program again where nobody else sees what it mounts. Where that is not allowed it goes on as it is, and no small disk can
-/// be had.
+/// Starts this program again where nobody else sees what it mounts. Where that is not allowed it goes on as it is, and
+/// no small disk can be had.
 pub fn enter_own_namespace() -> Result<()> {
     if std::env::var_os(INSIDE).is_some() || !quiet(unshare().arg("true")) {
         return Ok(());

@@ -1,4 +1,5 @@
-//! The surroundings of one round: a database and queues of its own, the provider, the instances with their lines to all of them.
+//! The surroundings of one round: a database and queues of its own, the provider, the instances with their lines to all
+//! of them.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

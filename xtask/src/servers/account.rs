@@ -1,4 +1,5 @@
-//! Whom a server runs as: PostgreSQL and PgBouncer refuse to be root, so root lends them the account that their package made.
+//! Whom a server runs as: PostgreSQL and PgBouncer refuse to be root, so root lends them the account that their package
+//! made.
 //!
 //! People who are not root run all servers as themselves.
 

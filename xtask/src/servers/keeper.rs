@@ -1,4 +1,5 @@
-//! The keeper: `xtask keep`, a process that starts the servers, tells how to find them, and ends them when nobody listens any more.
+//! The keeper: `xtask keep`, a process that starts the servers, tells how to find them, and ends them when nobody
+//! listens any more.
 //!
 //! It is no command for people. Its input is a pipe on which nothing ever comes but its end.
 

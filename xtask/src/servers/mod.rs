@@ -1,4 +1,5 @@
-//! The servers that tests need, PostgreSQL behind and beside PgBouncer, and RabbitMQ, brought up for one run and gone after it.
+//! The servers that tests need, PostgreSQL behind and beside PgBouncer, and RabbitMQ, brought up for one run and gone
+//! after it.
 //!
 //! A second process, the keeper, starts them while we go on building, and ends them when the pipe between us closes:
 //! that happens however we end, also by `kill -9`, so that there is one way of taking down and no signal to handle.

@@ -31,7 +31,8 @@ pub fn start(
     Ok(process)
 }
 
-/// Idle connections are given up soon: tests drop their databases, which PostgreSQL refuses while somebody is connected.
+/// Idle connections are given up soon: tests drop their databases, which PostgreSQL refuses while somebody is
+/// connected.
 fn settings(port: u16, database_port: u16) -> String {
     format!(
         "[databases]\n* = host=127.0.0.1 port={database_port} user=postgres\n\

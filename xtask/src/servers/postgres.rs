@@ -1,4 +1,5 @@
-//! PostgreSQL with an empty cluster: as durable as in production, with TLS for those who ask for it, and without passwords.
+//! PostgreSQL with an empty cluster: as durable as in production, with TLS for those who ask for it, and without
+//! passwords.
 
 use std::fs::OpenOptions;
 use std::io::Write;

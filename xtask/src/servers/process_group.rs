@@ -1,7 +1,8 @@
 //! The processes that the keeper has started, in their throw-away folder: starting, waiting for, and the end of all.
 //!
-//! Each runs in a process group of its own with a log in the folder. Each carries the folder in its environment, and hands
-//! that on to what it starts itself, so that processes which left their group, or which a test restarted, are found as well.
+//! Each runs in a process group of its own with a log in the folder. Each carries the folder in its environment, and
+//! hands that on to what it starts itself, so that processes which left their group, or which a test restarted, are
+//! found as well.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -159,7 +160,8 @@ impl ProcessGroup {
         }
     }
 
-    /// Whether somebody else was faster to take a port of theirs. RabbitMQ then ends, or goes on with the ports that it got.
+    /// Whether somebody else was faster to take a port of theirs. RabbitMQ then ends, or goes on with the ports that it
+    /// got.
     pub fn lost_a_port(&self) -> bool {
         self.members().all.iter().any(|member| tells_of_a_taken_port(&read(&member.log)))
     }

@@ -8,7 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// Writes a script that runs the command in its folder, in its environment and no other, with what it is given as further arguments.
+/// Writes a script that runs the command in its folder, in its environment and no other, with what it is given as
+/// further arguments.
 pub fn write(path: &Path, command: &Command) -> Result<()> {
     fs::write(path, text(command))
         .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755)))

@@ -1,6 +1,7 @@
 //! Which crate knows what: a crate exists where its manifest forbids something, and here is what.
 //!
-//! Dependencies of every kind count, those of tests too: a test that reaches around a crate is written against its insides.
+//! Dependencies of every kind count, those of tests too: a test that reaches around a crate is written against its
+//! insides.
 
 use super::Violation;
 use super::metadata::{Member, Workspace};
@@ -16,8 +17,8 @@ const CONFINED: [Confined; 4] = [
     Confined {
         packages: &["rusqlite", "tokio-postgres", "refinery"],
         to: "campanile-store",
-        // The benchmark measures databases by themselves, too; the client writes into transactions of its callers; the fault
-        // harness looks at databases by itself.
+        // The benchmark measures databases by themselves, too; the client writes into transactions of its callers; the
+        // fault harness looks at databases by itself.
         except: &["campanile-bench", "campanile-client", "campanile-torture"],
     },
     // A business service takes the client and nothing of the engine.

@@ -1,10 +1,11 @@
-//! What the same machine can do at most: the statements of a plain design, in batches of a thousand and with nothing else beside them;
-//! and the same messages through the broker alone.
+//! What the same machine can do at most: the statements of a plain design, in batches of a thousand and with nothing
+//! else beside them; and the same messages through the broker alone.
 //!
-//! One notification is an insert into an outbox, its mark as published, an insert of the notification, one of its send, and the mark as sent,
-//! with a status and an index on it for what is left to do. That cycle is the limit that the pipeline is compared with. The engine has
-//! neither the second statement nor these indexes, so its own statements are measured by themselves, too: three inserts and an update in place.
-//! Columns, other keys and texts are like the engine's.
+//! One notification is an insert into an outbox, its mark as published, an insert of the notification, one of its send,
+//! and the mark as sent, with a status and an index on it for what is left to do. That cycle is the limit that the
+//! pipeline is compared with. The engine has neither the second statement nor these indexes, so its own statements are
+//! measured by themselves, too: three inserts and an update in place. Columns, other keys and texts are like the
+//! engine's.
 
 mod broker;
 mod postgres;

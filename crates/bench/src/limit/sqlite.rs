@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::{BATCH, Rate, WINDOW, rate};
 
-/// The columns and keys that the tables of the engine have, and a status with an index for whoever looks for what is left to do.
+/// The columns and keys that the tables of the engine have, and a status with an index for whoever looks for what is
+/// left to do.
 const TABLES: &str = "
     PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
     CREATE TABLE outbox (

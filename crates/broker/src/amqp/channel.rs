@@ -14,8 +14,8 @@ use super::content::{Incoming, Outgoing};
 use super::io::{BODY, FRAME_OVERHEAD_BYTES, HEADER, METHOD, put_frame};
 use super::{Fault, Request};
 
-/// A broker that says nothing at all for so long, not even that it is alive, is taken for gone. One that only leaves a request
-/// without an answer has trouble with what the request is about.
+/// A broker that says nothing at all for so long, not even that it is alive, is taken for gone. One that only leaves a
+/// request without an answer has trouble with what the request is about.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Hears what the broker says unasked. Called while the connection is read, so it must not linger.

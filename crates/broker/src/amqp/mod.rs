@@ -43,8 +43,8 @@ pub(crate) enum Fault {
     /// The network, or the other end of it.
     #[error("{0}")]
     Broken(String),
-    /// One request was not answered, on a connection on which the broker goes on to speak. What its channel says later belongs to
-    /// nobody; drop it.
+    /// One request was not answered, on a connection on which the broker goes on to speak. What its channel says later
+    /// belongs to nobody; drop it.
     #[error("it does not answer")]
     Silent,
     /// Somebody answers, who is no broker of this kind.

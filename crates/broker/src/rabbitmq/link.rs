@@ -1,8 +1,8 @@
 //! What stands while the broker can be reached: a connection that receives, and a publisher for each queue.
 //!
-//! Publishers have connections of their own. A broker that runs out of disk or memory stops reading from those that publish:
-//! acknowledgements, which make room, must still get through. And one that can't follow a single channel stops reading the whole
-//! connection: a queue that gets very much would hold up all others.
+//! Publishers have connections of their own. A broker that runs out of disk or memory stops reading from those that
+//! publish: acknowledgements, which make room, must still get through. And one that can't follow a single channel stops
+//! reading the whole connection: a queue that gets very much would hold up all others.
 
 use std::collections::BTreeMap;
 use std::fmt;

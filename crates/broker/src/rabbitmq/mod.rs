@@ -319,8 +319,8 @@ impl Shared {
         }
     }
 
-    /// Nobody asks a queue anything for a while that did not answer: all else goes on, and what is meant for it waits in
-    /// the database.
+    /// Nobody asks a queue anything for a while that did not answer: all else goes on, and what is meant for it waits
+    /// in the database.
     fn quarantine(&self, queue: &str) {
         let until = Instant::now() + QUARANTINE_TIME;
         self.quarantined.lock().unwrap_or_else(PoisonError::into_inner).insert(queue.to_owned(), until);

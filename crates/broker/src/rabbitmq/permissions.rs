@@ -1,6 +1,7 @@
-//! Whether the user may do with each name what an instance does with it, whether it exists or not. `RabbitMQ` looks at permissions before
-//! it looks at anything else, so that each is asked by a request that can't succeed: a declaration or consumer with an argument of the
-//! wrong type, or the removal of a binding that nobody has. Nothing is made, changed or taken.
+//! Whether the user may do with each name what an instance does with it, whether it exists or not. `RabbitMQ` looks at
+//! permissions before it looks at anything else, so that each is asked by a request that can't succeed: a declaration
+//! or consumer with an argument of the wrong type, or the removal of a binding that nobody has. Nothing is made,
+//! changed or taken.
 
 use std::sync::Arc;
 

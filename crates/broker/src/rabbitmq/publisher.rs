@@ -49,8 +49,9 @@ impl Publisher {
         lane.publish((&self.exchange, &self.key), messages).await
     }
 
-    /// Gives up the channel, and what is unconfirmed there: the next message goes over another. A channel keeps what it knows of
-    /// a queue, and one that was deleted and made again may confirm nothing that comes from it, for as long as the channel lives.
+    /// Gives up the channel, and what is unconfirmed there: the next message goes over another. A channel keeps what it
+    /// knows of a queue, and one that was deleted and made again may confirm nothing that comes from it, for as long as
+    /// the channel lives.
     pub(super) async fn begin_anew(&self) {
         *self.lane.lock().await = None;
     }

@@ -96,8 +96,8 @@ async fn supervise(shared: &Arc<Shared>, link: &Arc<Link>) -> BrokerError {
     }
 }
 
-/// Looks at one queue again and again, on a channel of its own: one that does not answer holds up no other. A queue that is gone
-/// is a loss; it is made again when the caller says so.
+/// Looks at one queue again and again, on a channel of its own: one that does not answer holds up no other. A queue
+/// that is gone is a loss; it is made again when the caller says so.
 async fn watch(shared: Arc<Shared>, link: Arc<Link>, queue: String) -> BrokerError {
     let load = &shared.loads[&queue];
     let mut prober = QueueProber::new(&shared.topology, link.consuming());

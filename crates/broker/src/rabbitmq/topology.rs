@@ -74,8 +74,8 @@ impl Topology {
     }
 
     /// Declares the exchanges, the queues that are wanted, and what is declared only. What is there already, and is the
-    /// same, is left as it is. Answers which queues did not answer. One that the broker can't make ends the whole connection, and is told to
-    /// `spoils`, so that the next connection can do without it.
+    /// same, is left as it is. Answers which queues did not answer. One that the broker can't make ends the whole
+    /// connection, and is told to `spoils`, so that the next connection can do without it.
     pub(super) async fn declare(
         &self,
         connection: &Connection,

@@ -1,5 +1,6 @@
-//! How many messages to a queue may be unconfirmed. All of them stand in line in the broker, before what comes to any queue: without a
-//! bound, that is what takes it a second. Fewer cost it more for each, so they are few only while something urgent comes.
+//! How many messages to a queue may be unconfirmed. All of them stand in line in the broker, before what comes to any
+//! queue: without a bound, that is what takes it a second. Fewer cost it more for each, so they are few only while
+//! something urgent comes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,8 +16,8 @@ const MAX_BESIDE_URGENT: usize = 40;
 const STEP_BESIDE_URGENT: usize = 20;
 /// For so long after something urgent more of it is expected.
 const LATELY: Duration = Duration::from_secs(1);
-/// Nobody gives way for longer. A broker that is far away, or slow, takes its time for each few, and all have to be confirmed before their
-/// publisher gives up.
+/// Nobody gives way for longer. A broker that is far away, or slow, takes its time for each few, and all have to be
+/// confirmed before their publisher gives up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// When something urgent was last published, to whichever queue.
@@ -72,8 +73,8 @@ impl Window {
         Arc::clone(&self.free)
     }
 
-    /// Waits until the next of so many messages may be sent, whose publisher has begun then; as many as the answer has room for. Nothing,
-    /// if it is closed.
+    /// Waits until the next of so many messages may be sent, whose publisher has begun then; as many as the answer has
+    /// room for. Nothing, if it is closed.
     pub(super) async fn next(&self, messages: usize, begun: Instant) -> Option<SemaphorePermit<'_>> {
         let (most, step) = if self.rank.gives_way() && begun.elapsed() < PATIENCE {
             (MAX_BESIDE_URGENT, STEP_BESIDE_URGENT)

@@ -1,4 +1,5 @@
-//! What a user may do is told before an instance needs it, and asking has no effect. Each test has a user and a virtual host of its own.
+//! What a user may do is told before an instance needs it, and asking has no effect. Each test has a user and a virtual
+//! host of its own.
 
 use std::env;
 use std::process::Command;

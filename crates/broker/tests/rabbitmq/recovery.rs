@@ -156,7 +156,8 @@ async fn a_queue_that_was_purged_is_no_loss_and_has_capacity() {
     place.remove().await;
 }
 
-/// Quorum queues can hang for good after a deletion and a declaration that crossed, or a purge; the broker is well otherwise.
+/// Quorum queues can hang for good after a deletion and a declaration that crossed, or a purge; the broker is well
+/// otherwise.
 #[tokio::test]
 async fn a_queue_that_does_not_answer_holds_up_no_other() {
     let log = Log::listen();
@@ -191,8 +192,8 @@ async fn a_queue_that_does_not_answer_holds_up_no_other() {
     place.remove().await;
 }
 
-/// A channel that lost its confirms, as happens when a queue is deleted and made again, may not hear any more for as long as it
-/// lives.
+/// A channel that lost its confirms, as happens when a queue is deleted and made again, may not hear any more for as
+/// long as it lives.
 #[tokio::test]
 async fn what_was_never_confirmed_is_published_again_over_another_channel() {
     let (place, proxy) = (Place::new(&["a", "b"]), Proxy::up().await);

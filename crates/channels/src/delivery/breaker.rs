@@ -1,4 +1,5 @@
-//! A circuit breaker: who fails again and again is left alone for a while, then asked by one message whether all is well again.
+//! A circuit breaker: who fails again and again is left alone for a while, then asked by one message whether all is
+//! well again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! The providers of a channel, in the order in which they are asked. One that is down is passed over until it is well again, and
-//! what it could not take goes to the next in the same attempt: nothing was accepted, so nobody is told twice.
+//! The providers of a channel, in the order in which they are asked. One that is down is passed over until it is well
+//! again, and what it could not take goes to the next in the same attempt: nothing was accepted, so nobody is told
+//! twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::delivery::endpoint::{Endpoint, Endpoints};
 use crate::{Answer, Cause, Message, Provider, RateLimit, SendLease};
 
-/// A provider keeps its deadline itself, since it knows best what an unfinished attempt means. This is for one that does not.
+/// A provider keeps its deadline itself, since it knows best what an unfinished attempt means. This is for one that
+/// does not.
 const GRACE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -136,7 +138,8 @@ impl Chain {
         }
     }
 
-    /// Waits until whoever would be asked may be asked by its pace. Who takes a message only then lets urgent ones overtake.
+    /// Waits until whoever would be asked may be asked by its pace. Who takes a message only then lets urgent ones
+    /// overtake.
     pub async fn wait_for_rate_limit(&self) {
         let now = Instant::now();
         let next = self.links.iter().find(|link| link.closes_in(now).is_none());
@@ -145,7 +148,8 @@ impl Chain {
         }
     }
 
-    /// One attempt. Nobody is asked who could take longer than the lease lasts. Who has no connection to spare is passed over, too.
+    /// One attempt. Nobody is asked who could take longer than the lease lasts. Who has no connection to spare is
+    /// passed over, too.
     pub async fn send(&self, message: &Message<'_>, lease: impl SendLease) -> ProviderAnswer<'_> {
         let mut wait: Option<Duration> = None;
         let (mut busy, mut down): (Option<ProviderAnswer<'_>>, Option<ProviderAnswer<'_>>) = (None, None);

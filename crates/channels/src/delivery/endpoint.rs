@@ -1,5 +1,5 @@
-//! What is known of whoever a message would go to: whether it is left alone for a while, and whether it fails. A provider that leads to
-//! several hosts has a gate for each, so that one that is dead stops no other.
+//! What is known of whoever a message would go to: whether it is left alone for a while, and whether it fails. A
+//! provider that leads to several hosts has a gate for each, so that one that is dead stops no other.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

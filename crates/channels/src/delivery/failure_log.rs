@@ -1,5 +1,5 @@
-//! What is told of a provider that fails: a warning when it begins, at most one a minute while it lasts, and a line when it works
-//! again. The warning names the provider, a code and a count, and never an address.
+//! What is told of a provider that fails: a warning when it begins, at most one a minute while it lasts, and a line
+//! when it works again. The warning names the provider, a code and a count, and never an address.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,6 @@
-//! How the time of one attempt is shared out: what we wait for among ourselves comes off the beginning, so that it never makes a
-//! doubt. A letter that is begun has a quarter of the time at least to be written; its answer has a time of its own.
+//! How the time of one attempt is shared out: what we wait for among ourselves comes off the beginning, so that it
+//! never makes a doubt. A letter that is begun has a quarter of the time at least to be written; its answer has a time
+//! of its own.
 
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ impl Budget {
         self.until - self.quarter * 2
     }
 
-    /// Until then a connection that is begun now must be open and logged in: who waits for longer leaves no time for the next server.
+    /// Until then a connection that is begun now must be open and logged in: who waits for longer leaves no time for
+    /// the next server.
     pub fn open_deadline(self) -> Instant {
         (Instant::now() + self.quarter).min(self.envelope_deadline())
     }

@@ -1,5 +1,6 @@
-//! One conversation with an SMTP server, from its greeting to `QUIT`. Where the server offers PIPELINING, a message takes two round
-//! trips: the envelope, and the letter; and one where another waits, whose envelope goes along with the letter.
+//! One conversation with an SMTP server, from its greeting to `QUIT`. Where the server offers PIPELINING, a message
+//! takes two round trips: the envelope, and the letter; and one where another waits, whose envelope goes along with the
+//! letter.
 
 use std::fmt;
 use std::io;
@@ -238,8 +239,9 @@ impl Connection {
         self.state == State::Announced
     }
 
-    /// Sends one letter to one mailbox. When the server has agreed to take it, `next_waiter` is asked for somebody whose envelope may go
-    /// along with it, and who comes back with the outcome, unless the answer took too long to be waited for. The answer is awaited under `lease`.
+    /// Sends one letter to one mailbox. When the server has agreed to take it, `next_waiter` is asked for somebody
+    /// whose envelope may go along with it, and who comes back with the outcome, unless the answer took too long to be
+    /// waited for. The answer is awaited under `lease`.
     pub async fn deliver(
         &mut self,
         envelope: Envelope<'_>,
@@ -264,7 +266,8 @@ impl Connection {
             Delivery::Accepted(_) if next.is_some() => State::Announced,
             Delivery::Accepted(_) if !announces => State::Ready,
             Delivery::Refused { ends: false, .. } if !announces => State::MidTransaction,
-            // The server is in the middle of a message that nobody will finish, or that it may have refused for the one before.
+            // The server is in the middle of a message that nobody will finish, or that it may have refused for the one
+            // before.
             _ => State::Lost,
         };
         self.idle_since = Instant::now();
@@ -289,7 +292,8 @@ impl Connection {
         }
         let mut written = 0;
         if let Err(why) = self.write(&bytes, &mut written, budget.content_deadline()).await {
-            // What was to leave last did not leave: an announcement, or the end of the letter. Who does not want the rest may have said why.
+            // What was to leave last did not leave: an announcement, or the end of the letter. Who does not want the
+            // rest may have said why.
             let is_out = written >= end && bytes.len() > end;
             return match self.buffered_reply() {
                 Some(reply) if reply.code >= 400 => Delivery::Refused { at: Step::Data, reply, ends: true },
@@ -462,7 +466,8 @@ mod tests {
 
     use super::*;
 
-    /// The announcement of the next is what leaves last then, so that a letter may be out although not everything could be written.
+    /// The announcement of the next is what leaves last then, so that a letter may be out although not everything could
+    /// be written.
     #[tokio::test]
     async fn an_email_whose_end_was_written_is_out_although_the_announcement_behind_it_was_not() {
         let mailbox: Mailbox = "a@example.com".parse().unwrap();

@@ -1,6 +1,6 @@
-//! Limits per recipient domain: a domain that would think us too eager gets no more at a time, and no more a second, than it
-//! likes. A few wait a moment for it; the others are let go and come back one after the other, so that a busy domain holds up nobody
-//! else.
+//! Limits per recipient domain: a domain that would think us too eager gets no more at a time, and no more a second,
+//! than it likes. A few wait a moment for it; the others are let go and come back one after the other, so that a busy
+//! domain holds up nobody else.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

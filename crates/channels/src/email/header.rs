@@ -1,4 +1,5 @@
-//! Further headers that every letter gets, such as `List-Id`: checked, so that none can break a letter or stand in it twice.
+//! Further headers that every letter gets, such as `List-Id`: checked, so that none can break a letter or stand in it
+//! twice.
 
 /// By RFC 5322 a line has 998 characters at most, and its name is on it.
 const MAX_VALUE_BYTES: usize = 900;

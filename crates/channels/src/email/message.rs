@@ -1,7 +1,7 @@
 //! A message as it goes over the wire: headers, text and HTML, all in seven bits, whatever is in them.
 //!
-//! `Message-ID`, `Date` and what stands between the parts are those of the notification, so that every attempt makes the same
-//! letter to the byte, and a mail server that gets one twice can know it.
+//! `Message-ID`, `Date` and what stands between the parts are those of the notification, so that every attempt makes
+//! the same letter to the byte, and a mail server that gets one twice can know it.
 
 use std::borrow::Cow;
 
@@ -92,7 +92,8 @@ fn text(text: Cow<'_, str>) -> HeaderType<'_> {
     if looks_encoded(&text) { Raw::new(encoded_words(&text)).into() } else { Text::new(text).into() }
 }
 
-/// Whether a mail program could take a part of it for an encoded word of RFC 2047, and show something else than what was written.
+/// Whether a mail program could take a part of it for an encoded word of RFC 2047, and show something else than what
+/// was written.
 fn looks_encoded(text: &str) -> bool {
     text.contains("=?")
 }
@@ -126,8 +127,9 @@ fn one_line(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", cut.trim_end()))
 }
 
-/// With line breaks that are line breaks to everybody, and without other controls but tabs: servers differ in what they take a lone
-/// CR for, and one that takes it for the end of a line could be made to see the end of the letter, and another letter behind it.
+/// With line breaks that are line breaks to everybody, and without other controls but tabs: servers differ in what they
+/// take a lone CR for, and one that takes it for the end of a line could be made to see the end of the letter, and
+/// another letter behind it.
 fn lines(text: &str) -> String {
     let mut lines = String::with_capacity(text.len() + text.len() / 32);
     let mut rest = text.chars().peekable();

@@ -1,7 +1,7 @@
 //! E-mail over SMTP: a pool of warm connections to one relay, one recipient per letter.
 //!
-//! What is known of an attempt that went wrong is told precisely: until the whole letter is out, the server can't have accepted it;
-//! from then on only its answer can tell.
+//! What is known of an attempt that went wrong is told precisely: until the whole letter is out, the server can't have
+//! accepted it; from then on only its answer can tell.
 
 mod budget;
 mod connection;
@@ -77,7 +77,8 @@ pub struct Smtp {
 }
 
 impl Smtp {
-    /// Connects to nobody yet. The server's certificate is checked against what this machine trusts, and against `ca_file`.
+    /// Connects to nobody yet. The server's certificate is checked against what this machine trusts, and against
+    /// `ca_file`.
     pub fn new(config: SmtpConfig, ca_file: Option<&Path>) -> Result<Self, String> {
         let SmtpConfig { host, port, security, credentials, hello, from, deadline, answer_timeout, .. } =
             config;

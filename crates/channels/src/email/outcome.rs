@@ -24,8 +24,8 @@ use crate::{Answer, Cause, Health};
 const AUTH_REQUIRED_CODES: [u16; 4] = [530, 534, 535, 538];
 /// Of `5.1.x`: no such mailbox, no such domain, not an address, moved away, takes no mail.
 const UNKNOWN_MAILBOX_CODES: [(u16, u16); 5] = [(1, 1), (1, 2), (1, 3), (1, 6), (1, 10)];
-/// A 550 without an enhanced code means that there is no such mailbox where it has one of these phrases. "Mailbox unavailable" is not
-/// among them: it is the text of RFC 5321 for every 550, policy included.
+/// A 550 without an enhanced code means that there is no such mailbox where it has one of these phrases. "Mailbox
+/// unavailable" is not among them: it is the text of RFC 5321 for every 550, policy included.
 const UNKNOWN_MAILBOX_PHRASES: [&str; 17] = [
     "account does not exist",
     "address does not exist",

@@ -1,5 +1,6 @@
-//! Warm connections to one server: as many as there are messages at a time, up to a limit, each used for a number of messages and
-//! closed when nobody needed it for a while. Who finds none waits in line, where the message before may see it and take its envelope along.
+//! Warm connections to one server: as many as there are messages at a time, up to a limit, each used for a number of
+//! messages and closed when nobody needed it for a while. Who finds none waits in line, where the message before may
+//! see it and take its envelope along.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -225,8 +226,8 @@ impl SharedPool {
         state.queue.pop_front_if(|waiter| waiter.announcement.as_ref().is_some_and(fits))
     }
 
-    /// Gives a turn to whoever is next, with this connection if there is one; it is free if nobody is. Answers whether somebody has to
-    /// watch the idle ones from now on.
+    /// Gives a turn to whoever is next, with this connection if there is one; it is free if nobody is. Answers whether
+    /// somebody has to watch the idle ones from now on.
     fn hand_over(self: &Arc<Self>, mut connection: Option<Connection>) -> bool {
         loop {
             let next = {

@@ -1,5 +1,5 @@
-//! Whether a server relays for us at all. One that does not relay to a recipient's domain may still take others; one that refuses two
-//! domains in a row takes nobody, and need not be asked with every message.
+//! Whether a server relays for us at all. One that does not relay to a recipient's domain may still take others; one
+//! that refuses two domains in a row takes nobody, and need not be asked with every message.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -12,7 +12,8 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use tokio_rustls::TlsConnector;
 
-/// The server's certificate is checked against what this machine trusts, and against `ca_file`: authorities, or its own certificate.
+/// The server's certificate is checked against what this machine trusts, and against `ca_file`: authorities, or its own
+/// certificate.
 pub fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -67,8 +68,8 @@ pub fn failed(error: &io::Error) -> String {
     }
 }
 
-/// Believes authorities, and the certificates that were given themselves. `openssl req -x509` makes ones that say to be an authority,
-/// which are refused as a server's otherwise.
+/// Believes authorities, and the certificates that were given themselves. `openssl req -x509` makes ones that say to be
+/// an authority, which are refused as a server's otherwise.
 #[derive(Debug)]
 struct AuthorityOrPinned {
     authorities: Arc<WebPkiServerVerifier>,

@@ -1,5 +1,6 @@
-//! Access tokens: one is asked for by a signed assertion, kept as long as it is good, and renewed some minutes before it ends.
-//! Only one renewal is under way at a time; whoever needs a token meanwhile waits for the same one, and shares its failure.
+//! Access tokens: one is asked for by a signed assertion, kept as long as it is good, and renewed some minutes before
+//! it ends. Only one renewal is under way at a time; whoever needs a token meanwhile waits for the same one, and shares
+//! its failure.
 
 use std::borrow::Cow;
 use std::fmt;

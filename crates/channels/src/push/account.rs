@@ -112,7 +112,8 @@ impl ServiceAccount {
         &self.token_uri
     }
 
-    /// What an access token is asked for with: a JWT, signed by RS256, that is good for an hour from `now`, in seconds since 1970.
+    /// What an access token is asked for with: a JWT, signed by RS256, that is good for an hour from `now`, in seconds
+    /// since 1970.
     pub(super) fn assertion(&self, scope: &str, now: u64) -> Result<String, ring::error::Unspecified> {
         let header = Header { alg: "RS256", typ: "JWT", kid: &self.key_id };
         let claims = Claims {
@@ -158,7 +159,8 @@ fn text<'a>(file: &'a Map<String, Value>, field: &'static str) -> Result<&'a str
     }
 }
 
-/// It becomes a part of a path, so nothing is let through that would end it. Old ones have a domain and a colon before them.
+/// It becomes a part of a path, so nothing is let through that would end it. Old ones have a domain and a colon before
+/// them.
 fn is_project_id(text: &str) -> bool {
     text.len() <= 100
         && text.starts_with(|c: char| c.is_ascii_lowercase())

@@ -1,8 +1,9 @@
 //! What a device is told, as FCM's `messages:send` takes it, and cut to what FCM takes.
 //!
-//! FCM knows no idempotency key. What comes nearest is done by the device: of two messages with the same tag (Android, browsers)
-//! or collapse id (Apple) the later replaces the earlier, so that a repetition after a doubt is shown in its place. A
-//! `collapse_key` is not given: FCM keeps only four of them for a device that is away, and would drop other messages.
+//! FCM knows no idempotency key. What comes nearest is done by the device: of two messages with the same tag (Android,
+//! browsers) or collapse id (Apple) the later replaces the earlier, so that a repetition after a doubt is shown in its
+//! place. A `collapse_key` is not given: FCM keeps only four of them for a device that is away, and would drop other
+//! messages.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -17,7 +18,8 @@ use crate::push::request::{
 };
 use crate::text::without_controls;
 
-/// FCM takes so much of title, body and data, keys included. All but the token is counted here, which is on the safe side.
+/// FCM takes so much of title, body and data, keys included. All but the token is counted here, which is on the safe
+/// side.
 const MAX_BYTES: usize = 4_096;
 /// A link that leaves less than this for title and body is too long.
 const MIN_TEXT_BYTES: usize = 512;
@@ -163,8 +165,8 @@ fn shortened(text: Cow<'_, str>, available: usize) -> Cow<'_, str> {
     }
 }
 
-/// If there is no room for all of a text, as much as there is with an ellipsis behind it. Never half a character, nor the joint of an
-/// emoji whose other half is gone.
+/// If there is no room for all of a text, as much as there is with an ellipsis behind it. Never half a character, nor
+/// the joint of an emoji whose other half is gone.
 fn cut(text: &str, available: usize) -> Option<String> {
     const JOINER: char = '\u{200d}';
     let mut used = 0;

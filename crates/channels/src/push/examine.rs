@@ -23,8 +23,8 @@ const BAD_KEY_REMEDY: &str = "pushes are retried meanwhile; correct the clock, o
 const UNUSED_TOKEN: &str = "nobody";
 
 impl Fcm {
-    /// Asks FCM to check a message to a token that nobody has, and to send nothing. Who is told that the token is wrong has been
-    /// let in.
+    /// Asks FCM to check a message to a token that nobody has, and to send nothing. Who is told that the token is wrong
+    /// has been let in.
     pub(super) async fn dry_run(&self, channel: Channel) -> Finding {
         let is_sent = format!("{channel} is sent by fcm");
         let (authority, account) = (&self.authority, self.account.client_email());

@@ -1,8 +1,9 @@
-//! Pushes over FCM's HTTP v1 API: a recipient has several devices, and each is a request of its own, for FCM takes one token
-//! at a time. What became of each is told by itself, so that a later attempt asks only for those that are not done with.
+//! Pushes over FCM's HTTP v1 API: a recipient has several devices, and each is a request of its own, for FCM takes one
+//! token at a time. What became of each is told by itself, so that a later attempt asks only for those that are not
+//! done with.
 //!
-//! FCM knows no idempotency key, so doubt is told as doubt; a device that is told twice shows the later message in the place of the
-//! earlier.
+//! FCM knows no idempotency key, so doubt is told as doubt; a device that is told twice shows the later message in the
+//! place of the earlier.
 
 mod access;
 mod account;
@@ -47,7 +48,8 @@ pub struct FcmConfig {
     pub account: ServiceAccount,
     /// No attempt takes longer, however many devices there are.
     pub deadline: Duration,
-    /// How long after its event a push may reach a device that was away: FCM and we give it up then. FCM keeps it for 28 days at most.
+    /// How long after its event a push may reach a device that was away: FCM and we give it up then. FCM keeps it for
+    /// 28 days at most.
     pub ttl: Duration,
     pub alert: Alert,
 }
@@ -100,8 +102,9 @@ impl Fcm {
     }
 }
 
-/// In the last quarter of an attempt no request is begun: it would hardly be answered in time and leave a doubt. Who is not
-/// connected after a quarter gives up, so that whatever was begun in time and not connected is known to have sent nothing.
+/// In the last quarter of an attempt no request is begun: it would hardly be answered in time and leave a doubt. Who is
+/// not connected after a quarter gives up, so that whatever was begun in time and not connected is known to have sent
+/// nothing.
 const TIMEOUT_DIVISOR: u32 = 4;
 
 /// Of one attempt.

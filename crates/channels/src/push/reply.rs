@@ -1,7 +1,7 @@
 //! What an answer of FCM means for one device.
 //!
-//! FCM's own error code decides, and only where there is none the status. A token is declared dead on FCM's word alone: a 404 of
-//! whatever stands before it says nothing about the device.
+//! FCM's own error code decides, and only where there is none the status. A token is declared dead on FCM's word alone:
+//! a 404 of whatever stands before it says nothing about the device.
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -27,8 +27,8 @@ pub struct Notification<'a> {
     pub body: &'a str,
 }
 
-/// For the app, which may open what it is about: on Android and Apple's devices a link is the app's to follow. Values are text by
-/// FCM's rule.
+/// For the app, which may open what it is about: on Android and Apple's devices a link is the app's to follow. Values
+/// are text by FCM's rule.
 #[derive(Serialize)]
 pub struct Data<'a> {
     pub event_id: &'a str,

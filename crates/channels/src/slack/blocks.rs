@@ -1,13 +1,14 @@
 //! How a message looks in Slack: the title as a header, the body below it, and what it is about in small print.
 //!
-//! Slack reads `<!channel>`, `<@U123>` and `<https://…|label>` in a text as mentions and links. What came from an event must not
-//! become one, so all of it is escaped; a plain URL becomes a link to where it says, and to nowhere else.
+//! Slack reads `<!channel>`, `<@U123>` and `<https://…|label>` in a text as mentions and links. What came from an event
+//! must not become one, so all of it is escaped; a plain URL becomes a link to where it says, and to nowhere else.
 
 use serde::Serialize;
 
 use crate::Message;
 
-/// Slack's limits, in characters. What Slack calls a character is not said, so those that UTF-16 counts twice count twice.
+/// Slack's limits, in characters. What Slack calls a character is not said, so those that UTF-16 counts twice count
+/// twice.
 const MAX_HEADER: usize = 150;
 const MAX_SECTION: usize = 3_000;
 /// Longer ones are cut by Slack itself, who advises this.
@@ -99,7 +100,8 @@ fn mrkdwn(text: &str, max: usize) -> String {
     written.text
 }
 
-/// The URL that a text begins with, without what ends a sentence. A bar would end it and begin a label, which could say anything.
+/// The URL that a text begins with, without what ends a sentence. A bar would end it and begin a label, which could say
+/// anything.
 fn url_at_start(text: &str) -> Option<&str> {
     let scheme = ["https://", "http://"].into_iter().find(|scheme| text.starts_with(scheme))?;
     let ends = |c: char| c.is_whitespace() || matches!(c, '<' | '>' | '|' | '"' | '`');

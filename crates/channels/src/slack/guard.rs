@@ -1,5 +1,5 @@
-//! Where a name leads is looked at when it is connected to: a host that was checked by name may lead into the house all the same,
-//! or lead elsewhere a moment later. What is connected to is what was looked at.
+//! Where a name leads is looked at when it is connected to: a host that was checked by name may lead into the house all
+//! the same, or lead elsewhere a moment later. What is connected to is what was looked at.
 //!
 //! Addresses that stand in the URL itself are not looked up; those the operator has named.
 
@@ -50,7 +50,8 @@ impl fmt::Display for NoPublicAddress {
 
 impl std::error::Error for NoPublicAddress {}
 
-/// By IANA's registries of special addresses. Of IPv6 only what is known to be public is, since most of it is not given out.
+/// By IANA's registries of special addresses. Of IPv6 only what is known to be public is, since most of it is not given
+/// out.
 fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_public_v4(ip),

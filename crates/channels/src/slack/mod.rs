@@ -1,6 +1,6 @@
-//! Messages to Slack's incoming webhooks: one message, one `POST`, best effort. Where a webhook may lead, when it may be posted to, how
-//! a message looks and what an answer means are each in a file of its own; that a webhook gets an event once, however many share it, is left to the
-//! engine.
+//! Messages to Slack's incoming webhooks: one message, one `POST`, best effort. Where a webhook may lead, when it may
+//! be posted to, how a message looks and what an answer means are each in a file of its own; that a webhook gets an
+//! event once, however many share it, is left to the engine.
 //!
 //! The address of a message is the webhook, which is a secret: whoever knows it may post. None of it is in an error.
 

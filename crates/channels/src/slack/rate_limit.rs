@@ -1,6 +1,6 @@
-//! When each webhook may be posted to. Slack takes about one post a second per webhook, with short bursts, and refuses more with 429
-//! and a time to wait. A post that must wait gets a turn of its own and comes back for it, so that posts go out in their order; a
-//! 429 delays the turns of all that wait for the same webhook.
+//! When each webhook may be posted to. Slack takes about one post a second per webhook, with short bursts, and refuses
+//! more with 429 and a time to wait. A post that must wait gets a turn of its own and comes back for it, so that posts
+//! go out in their order; a 429 delays the turns of all that wait for the same webhook.
 //!
 //! Nobody waits here: the caller is told for how long, and waits in the database.
 
@@ -49,8 +49,8 @@ impl WebhookRateLimits {
         self.with_queue(webhook, now, |queue| queue.acquire(post, self.interval, now)).unwrap_or(Ok(()))
     }
 
-    /// The webhook refused a post and wants to be left alone for `wait`. Answers how long it is until the same post's next turn, which is
-    /// the first of all.
+    /// The webhook refused a post and wants to be left alone for `wait`. Answers how long it is until the same post's
+    /// next turn, which is the first of all.
     pub fn refused(&self, webhook: &str, post: SendKey, wait: Duration, now: Instant) -> Duration {
         let wait = wait.clamp(self.interval, MAX_WAIT.max(self.interval));
         self.with_queue(webhook, now, |queue| queue.refused(post, wait, self.interval, now)).unwrap_or(wait)

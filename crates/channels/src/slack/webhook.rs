@@ -1,15 +1,16 @@
-//! Which URLs are taken for webhooks. They come from users and tenants, so only those of hosts that the operator has named are;
-//! where a name leads is looked at once more when it is connected to.
+//! Which URLs are taken for webhooks. They come from users and tenants, so only those of hosts that the operator has
+//! named are; where a name leads is looked at once more when it is connected to.
 
 use std::fmt;
 
 use campanile_domain::people::address::webhook;
 use reqwest::Url;
 
-/// A host whose webhooks are taken, with a port if it is not the usual one: `hooks.slack.com`, `[::1]:8080`; or all hosts below a
-/// name: `*.slack.com`.
+/// A host whose webhooks are taken, with a port if it is not the usual one: `hooks.slack.com`, `[::1]:8080`; or all
+/// hosts below a name: `*.slack.com`.
 ///
-/// A name must lead to public addresses. Whoever wants to reach a machine of the house writes its address, or `localhost`.
+/// A name must lead to public addresses. Whoever wants to reach a machine of the house writes its address, or
+/// `localhost`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHost {
     /// As URLs are normalised: in lower case, an IPv6 address in brackets.
@@ -62,8 +63,8 @@ impl fmt::Display for AllowedHost {
     }
 }
 
-/// The URL to post to, or why there is none, in words that hold nothing of it. What was checked is what is posted to: nobody reads
-/// the text a second time in another way.
+/// The URL to post to, or why there is none, in words that hold nothing of it. What was checked is what is posted to:
+/// nobody reads the text a second time in another way.
 pub fn check(text: &str, allowed: &[AllowedHost]) -> Result<Url, String> {
     let url = webhook(text).map_err(|why| format!("the Slack webhook can't be used: {why}"))?;
     if !allowed.iter().any(|host| host.allows(&url)) {

@@ -1,6 +1,7 @@
 //! What Twilio's answer means for a text, and for the number that it was for.
 //!
-//! It is decided by the status first, as Twilio advises, since error codes come and go; a code is trusted where it says more.
+//! It is decided by the status first, as Twilio advises, since error codes come and go; a code is trusted where it says
+//! more.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What Twilio tells later of a text: where it is to tell it, whether it was Twilio who did, and what was said. Receiving it and
-//! keeping it are left to others.
+//! What Twilio tells later of a text: where it is to tell it, whether it was Twilio who did, and what was said.
+//! Receiving it and keeping it are left to others.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,8 +12,9 @@ use crate::sms::is_message_sid;
 /// The parameter that names the send.
 pub const SEND: &str = "send";
 
-/// Where Twilio is to tell of this send, which the address names itself, so that whoever is told needs no index. Whoever is told
-/// makes it again to check the signature, since what a proxy left of the address may differ from what Twilio signed.
+/// Where Twilio is to tell of this send, which the address names itself, so that whoever is told needs no index.
+/// Whoever is told makes it again to check the signature, since what a proxy left of the address may differ from what
+/// Twilio signed.
 pub fn callback_url(base: &Url, key: SendKey) -> Url {
     let mut url = base.clone();
     url.query_pairs_mut().append_pair(SEND, &key.to_string());
@@ -22,8 +23,9 @@ pub fn callback_url(base: &Url, key: SendKey) -> Url {
 
 /// Whether these parameters of a form were sent to this URL by somebody who knows the token.
 ///
-/// What is signed is the URL, followed by each name and its value, in the order of the names; a value that comes twice counts
-/// once. Twilio is not consistent about the port in the URL, so it may be there or not, as in Twilio's own libraries.
+/// What is signed is the URL, followed by each name and its value, in the order of the names; a value that comes twice
+/// counts once. Twilio is not consistent about the port in the URL, so it may be there or not, as in Twilio's own
+/// libraries.
 pub fn verify_callback(auth_token: &str, url: &str, params: &[(String, String)], signature: &str) -> bool {
     // Anybody can sign with nothing.
     if auth_token.is_empty() {

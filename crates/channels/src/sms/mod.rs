@@ -1,8 +1,8 @@
-//! Texts over Twilio's REST API: one message, one `POST`. How a number is read, how long a text may be, what an answer means and
-//! what Twilio tells later are each in a file of its own.
+//! Texts over Twilio's REST API: one message, one `POST`. How a number is read, how long a text may be, what an answer
+//! means and what Twilio tells later are each in a file of its own.
 //!
-//! The text is the template's body, because templates for SMS are written to stand alone; the title is sent only where there is
-//! no body, as without any template.
+//! The text is the template's body, because templates for SMS are written to stand alone; the title is sent only where
+//! there is no body, as without any template.
 //!
 //! Twilio knows no idempotency key, so doubt is told as doubt: whoever sends it again may tell somebody twice.
 

@@ -1,5 +1,5 @@
-//! How many segments a text is sent in, which is what carriers charge for, and how a long one is cut. All of it happens before
-//! anything is sent; what Twilio's smart encoding may save afterwards is not counted on.
+//! How many segments a text is sent in, which is what carriers charge for, and how a long one is cut. All of it happens
+//! before anything is sent; what Twilio's smart encoding may save afterwards is not counted on.
 
 use std::borrow::Cow;
 
@@ -149,8 +149,9 @@ impl CutPoints {
     }
 }
 
-/// What people see as one sign may be several characters: a letter and its accents, an emoji and its colour, a flag's two letters.
-/// The rules are those of Unicode for what stands in texts; a rare script may fare worse, and is still valid text.
+/// What people see as one sign may be several characters: a letter and its accents, an emoji and its colour, a flag's
+/// two letters. The rules are those of Unicode for what stands in texts; a rare script may fare worse, and is still
+/// valid text.
 #[derive(Debug, Default)]
 struct Grapheme {
     last: Option<char>,

@@ -1,5 +1,5 @@
-//! Pushes by way of FCM, told by servers that check each request against the published rules of FCM and of Google's token endpoint
-//! and answer as documented, or not at all.
+//! Pushes by way of FCM, told by servers that check each request against the published rules of FCM and of Google's
+//! token endpoint and answer as documented, or not at all.
 
 mod content;
 

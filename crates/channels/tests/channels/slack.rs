@@ -1,5 +1,5 @@
-//! Messages by way of Slack's webhooks, told by a server that checks each request against Slack's published rules and answers as
-//! documented, or not at all; and webhooks that lead where none may lead.
+//! Messages by way of Slack's webhooks, told by a server that checks each request against Slack's published rules and
+//! answers as documented, or not at all; and webhooks that lead where none may lead.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

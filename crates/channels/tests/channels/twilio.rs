@@ -1,5 +1,5 @@
-//! Texts by way of Twilio, told by a server that checks each request against Twilio's published rules and answers as documented,
-//! or not at all.
+//! Texts by way of Twilio, told by a server that checks each request against Twilio's published rules and answers as
+//! documented, or not at all.
 
 use std::sync::Arc;
 use std::time::Duration;

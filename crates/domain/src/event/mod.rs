@@ -1,4 +1,5 @@
-//! An event: a business fact. What a producer may say, what is stored, and the hash that tells whether two are the same.
+//! An event: a business fact. What a producer may say, what is stored, and the hash that tells whether two are the
+//! same.
 
 pub mod payload;
 
@@ -140,7 +141,8 @@ impl NewEvent {
     }
 }
 
-/// SHA-256 over what makes an event this event. Kept for ever, so that an id seen years ago is still known with its body.
+/// SHA-256 over what makes an event this event. Kept for ever, so that an id seen years ago is still known with its
+/// body.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BodyHash(String);
 

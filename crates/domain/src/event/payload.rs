@@ -1,7 +1,8 @@
 //! The payload of an event: a JSON object, kept as the text that the producer wrote, without blanks around it.
 //!
-//! JSON allows more than its readers agree on: numbers of any size, a key twice, `\u0000`, nesting without end. Each such text is
-//! refused with a pointer to its place, so that nothing is lost or changed on its way through databases, rules and templates.
+//! JSON allows more than its readers agree on: numbers of any size, a key twice, `\u0000`, nesting without end. Each
+//! such text is refused with a pointer to its place, so that nothing is lost or changed on its way through databases,
+//! rules and templates.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

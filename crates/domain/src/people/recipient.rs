@@ -60,8 +60,8 @@ impl Recipient {
         self.entity_type.is_some() && self.entity_id.is_some()
     }
 
-    /// Whose settings and shared state count for this recipient: their entity, or everybody of their user type where they have
-    /// none, as (`ADMIN_USER`, `*`).
+    /// Whose settings and shared state count for this recipient: their entity, or everybody of their user type where
+    /// they have none, as (`ADMIN_USER`, `*`).
     pub fn group(&self) -> EntityRef {
         self.entity().unwrap_or_else(|| EntityRef {
             entity_type: EntityType::stored(self.user_type.as_str()),
@@ -74,8 +74,8 @@ impl Recipient {
         i64::from(self.role.as_deref() != Some(FIRST_ROLE))
     }
 
-    /// Every address of the channel; an empty one is none, and each counts once. A web socket needs none: whoever is connected is reached.
-    /// Who has no Slack webhook is told at that of their user type, if there is one.
+    /// Every address of the channel; an empty one is none, and each counts once. A web socket needs none: whoever is
+    /// connected is reached. Who has no Slack webhook is told at that of their user type, if there is one.
     pub fn addresses<'a>(&'a self, channel: Channel, default_webhook: Option<&'a Webhook>) -> Vec<&'a str> {
         let mut addresses: Vec<&str> = match channel {
             Channel::Email => self.email.as_deref().into_iter().collect(),

@@ -1,4 +1,5 @@
-//! The kinds of users there are: configuration maps each to its queue, its entity type and the channels that support it.
+//! The kinds of users there are: configuration maps each to its queue, its entity type and the channels that support
+//! it.
 
 use std::fmt;
 

@@ -53,7 +53,8 @@ impl Tally {
     }
 }
 
-/// `group` is that of the recipient's [`group`](crate::people::recipient::Recipient::group). Recipients must come in rank order, since the tally gives `max_recipients` to the first.
+/// `group` is that of the recipient's [`group`](crate::people::recipient::Recipient::group). Recipients must come in
+/// rank order, since the tally gives `max_recipients` to the first.
 pub fn decide(
     situation: Situation<'_>,
     candidate: &Candidate,

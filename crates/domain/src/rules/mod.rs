@@ -184,8 +184,8 @@ impl Rules {
     }
 }
 
-/// What is wrong with rows that could be read. An audience is still asked, and fails its events with the reason; of the others
-/// what can be applied is.
+/// What is wrong with rows that could be read. An audience is still asked, and fails its events with the reason; of the
+/// others what can be applied is.
 fn wrong_rows(user_types: &UserTypes, rows: &RuleRows) -> Vec<String> {
     let audiences = rows.audiences.iter().filter_map(|row| {
         let error = row.check(user_types).err()?;

@@ -27,7 +27,8 @@ pub trait Row: Serialize + DeserializeOwned + Send + Sync + 'static {
         self
     }
 
-    /// The first of these rows that has the key of another, though it is written differently. Which of them counts nobody could know.
+    /// The first of these rows that has the key of another, though it is written differently. Which of them counts
+    /// nobody could know.
     fn collision(_: &[Self]) -> Option<(usize, FieldError)> {
         None
     }

@@ -80,7 +80,8 @@ impl SendPolicy {
         (now < end).then(|| later(now, delay).min(end))
     }
 
-    /// When to try again a send that waits for a busy address; the last try is made when its time is up. `None` after that.
+    /// When to try again a send that waits for a busy address; the last try is made when its time is up. `None` after
+    /// that.
     fn rate_limited_until(&self, deferral: Deferral, after: Duration, now: Timestamp) -> Option<Timestamp> {
         let end = later(deferral.since, self.defer_for);
         (now < end).then(|| later(now, after).min(end))

@@ -13,17 +13,19 @@ pub enum Outcome {
         after: Option<Duration>,
         error: String,
     },
-    /// Failed for now, whatever the message: the provider is away, busy, or does not let us in. Nothing was accepted, so that
-    /// another provider may be asked at once.
+    /// Failed for now, whatever the message: the provider is away, busy, or does not let us in. Nothing was accepted,
+    /// so that another provider may be asked at once.
     Down {
         after: Option<Duration>,
         error: String,
     },
-    /// Put off by the recipient's side, as greylisting does: it is expected to be taken later, and does not count as an attempt.
+    /// Put off by the recipient's side, as greylisting does: it is expected to be taken later, and does not count as an
+    /// attempt.
     Deferred {
         error: String,
     },
-    /// Its address takes only so many messages a second, and others come first. Nothing was accepted, and it counts as no attempt.
+    /// Its address takes only so many messages a second, and others come first. Nothing was accepted, and it counts as
+    /// no attempt.
     RateLimited {
         after: Duration,
         error: String,
@@ -58,7 +60,8 @@ pub enum Outcome {
     },
 }
 
-/// The kind of an outcome, as it stands in `send_attempt.outcome`: whatever followed from it, a doubt stays recognisable as one.
+/// The kind of an outcome, as it stands in `send_attempt.outcome`: whatever followed from it, a doubt stays
+/// recognisable as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutcomeKind {
     Sent,

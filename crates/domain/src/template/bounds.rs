@@ -1,8 +1,8 @@
-//! What MiniJinja's fuel does not see. Fuel counts steps, and one step can double a text: thirty `{% set a = a ~ a %}` are
-//! few steps and a gigabyte. So a source is looked at before it is used: what each tag puts together is counted, and what it
-//! is put together from counts as much as it was counted itself. Together with the filters that have a limit of their own
-//! ([`crate::template::filters`]), no value in a template is larger than [`MAX_WEIGHT`] times what a filter may answer, and all that
-//! are kept at once are no larger than [`MAX_KEPT_WEIGHT`] times that.
+//! What MiniJinja's fuel does not see. Fuel counts steps, and one step can double a text: thirty `{% set a = a ~ a %}`
+//! are few steps and a gigabyte. So a source is looked at before it is used: what each tag puts together is counted,
+//! and what it is put together from counts as much as it was counted itself. Together with the filters that have a
+//! limit of their own ([`crate::template::filters`]), no value in a template is larger than [`MAX_WEIGHT`] times what a
+//! filter may answer, and all that are kept at once are no larger than [`MAX_KEPT_WEIGHT`] times that.
 
 use std::collections::HashMap;
 
@@ -14,11 +14,12 @@ const MAX_WEIGHT: usize = 64;
 const MAX_WEIGHT_IN_LOOP: usize = 16;
 /// The weights of all values that `set`, `with` and `for` keep: thousands of values may be kept, but not of large ones.
 const MAX_KEPT_WEIGHT: usize = 400;
-/// Comparisons, `in` and slices in a tag, times the weight of what it is about. Each may look at every item of a payload, which takes
-/// some milliseconds, and nothing looks at the time meanwhile.
+/// Comparisons, `in` and slices in a tag, times the weight of what it is about. Each may look at every item of a
+/// payload, which takes some milliseconds, and nothing looks at the time meanwhile.
 const MAX_LOOKS: usize = 32;
 const MAX_FILTERS: usize = 12;
-/// MiniJinja adds lists without copying them, up to 32 at once; behind that it copies, and a short list of numbers is long in memory.
+/// MiniJinja adds lists without copying them, up to 32 at once; behind that it copies, and a short list of numbers is
+/// long in memory.
 const MAX_SUMMANDS: usize = 16;
 /// MiniJinja reads a tag, and what blocks hold, by calling itself: what is deep would end its stack.
 const MAX_TOKENS: usize = 400;
@@ -218,7 +219,8 @@ fn has_step(tokens: &[Token<'_>]) -> bool {
     false
 }
 
-/// How often values are looked at from their beginning to their end. A text or number of the source is soon compared to anything.
+/// How often values are looked at from their beginning to their end. A text or number of the source is soon compared to
+/// anything.
 fn looks(tokens: &[Token<'_>]) -> usize {
     let is_plain = |token: Option<&Token<'_>>| matches!(token, Some(Token::Text(_) | Token::Number));
     let compares = |(at, token): &(usize, &Token<'_>)| match token {
@@ -258,7 +260,8 @@ fn slices(tokens: &[Token<'_>]) -> usize {
     count
 }
 
-/// Those of lists and mappings that hold more than texts and numbers of the source; commas between arguments put nothing together.
+/// Those of lists and mappings that hold more than texts and numbers of the source; commas between arguments put
+/// nothing together.
 fn commas(tokens: &[Token<'_>]) -> usize {
     #[derive(Default)]
     struct Open {

@@ -1,5 +1,5 @@
-//! Where a template asks for the time beside its filters and output: behind each statement tag, so that each turn of a loop
-//! does, and in the condition of a loop, `{% for a in b if c %}`, which may pass over everything without a turn.
+//! Where a template asks for the time beside its filters and output: behind each statement tag, so that each turn of a
+//! loop does, and in the condition of a loop, `{% for a in b if c %}`, which may pass over everything without a turn.
 
 use crate::template::tags::{TagKind, Token, tags, tokens_at};
 

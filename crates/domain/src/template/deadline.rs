@@ -1,6 +1,6 @@
-//! How long one rendering, or one `when`, may take. MiniJinja's fuel counts steps, and a step on a large text takes a thousand
-//! times as long as one on a small text. So filters, tests, functions, output and loops ask [`check`], which answers by
-//! the clock. What runs between two checks is bounded by [`crate::template::bounds`].
+//! How long one rendering, or one `when`, may take. MiniJinja's fuel counts steps, and a step on a large text takes a
+//! thousand times as long as one on a small text. So filters, tests, functions, output and loops ask [`check`], which
+//! answers by the clock. What runs between two checks is bounded by [`crate::template::bounds`].
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ thread_local! {
 
 #[derive(Clone, Copy)]
 struct Armed {
-    /// By the wall clock, which is cheap to read. Only the CPU time decides: a thread that had to wait for a core is not slow.
+    /// By the wall clock, which is cheap to read. Only the CPU time decides: a thread that had to wait for a core is
+    /// not slow.
     due: Instant,
     cpu_at_start: Duration,
     expired: bool,

@@ -1,5 +1,5 @@
-//! Texts in HTML. A `/` stays as it is, unlike with MiniJinja: it ends nothing outside of a tag, and a link stays one that
-//! people and programs can read.
+//! Texts in HTML. A `/` stays as it is, unlike with MiniJinja: it ends nothing outside of a tag, and a link stays one
+//! that people and programs can read.
 
 use std::fmt::{self, Display, Formatter};
 

@@ -1,6 +1,6 @@
-//! What went wrong in a template, in one line: the template, the line as its author counts, and the variable. MiniJinja knows
-//! the variable only while an expression stands in one line; so line breaks inside tags are taken for another white space,
-//! which still counts as a line here.
+//! What went wrong in a template, in one line: the template, the line as its author counts, and the variable. MiniJinja
+//! knows the variable only while an expression stands in one line; so line breaks inside tags are taken for another
+//! white space, which still counts as a line here.
 
 use crate::template::checkpoints;
 use crate::template::mjml::Html;

@@ -1,6 +1,6 @@
-//! The filters and functions of templates, and no others: MiniJinja's own within limits on what they get and answer, some of ours
-//! where that is not enough, and some that MiniJinja lacks. Each looks at the time first. Those that speak a language are in
-//! [`crate::template::localized`].
+//! The filters and functions of templates, and no others: MiniJinja's own within limits on what they get and answer,
+//! some of ours where that is not enough, and some that MiniJinja lacks. Each looks at the time first. Those that speak
+//! a language are in [`crate::template::localized`].
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
@@ -246,7 +246,8 @@ fn join(state: &State, value: &Value, between: Option<&Value>) -> Result<Value, 
     Ok(if safe { Value::from_safe_string(joined) } else { Value::from(joined) })
 }
 
-/// `map(attribute="name")` only: by the name of a filter, or with a default, it would make more of each item than anybody counts.
+/// `map(attribute="name")` only: by the name of a filter, or with a default, it would make more of each item than
+/// anybody counts.
 #[expect(clippy::needless_pass_by_value, reason = "MiniJinja gives arguments away")]
 fn map(value: &Value, given: Kwargs) -> Result<Vec<Value>, Error> {
     let attribute: Option<String> = given.get("attribute")?;

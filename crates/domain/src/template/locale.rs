@@ -1,5 +1,5 @@
-//! Languages as people write them: `it-CH`, `it_CH` and `IT-ch` are one. What a language is called in a row has to be a tag;
-//! what a recipient's is called comes from elsewhere, and is read as far as it makes sense.
+//! Languages as people write them: `it-CH`, `it_CH` and `IT-ch` are one. What a language is called in a row has to be a
+//! tag; what a recipient's is called comes from elsewhere, and is read as far as it makes sense.
 
 /// Of `zh-Hant-HK-x-shop` each is one; nobody has more.
 const MAX_PARTS: usize = 5;

@@ -1,5 +1,5 @@
-//! Filters that speak the reader's language: dates and times in their zone, numbers, plurals, money. The rules of languages
-//! are CLDR's, compiled in by ICU4X; time zones are jiff's.
+//! Filters that speak the reader's language: dates and times in their zone, numbers, plurals, money. The rules of
+//! languages are CLDR's, compiled in by ICU4X; time zones are jiff's.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -177,8 +177,8 @@ fn time(state: &State, value: &Value, style: Option<&str>, given: Kwargs) -> Res
     Ok(plain(&formatter.format(&icu_time(time)?)))
 }
 
-/// A time without a day is what clocks show everywhere. What has a day, too, is left to [`moment`], since its time alone would
-/// forget its offset.
+/// A time without a day is what clocks show everywhere. What has a day, too, is left to [`moment`], since its time
+/// alone would forget its offset.
 fn clock(value: &Value) -> Option<civil::Time> {
     value.as_str().filter(|text| text.as_bytes().get(2) == Some(&b':'))?.parse().ok()
 }

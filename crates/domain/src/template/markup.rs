@@ -1,5 +1,5 @@
-//! HTML and MJML as a row of elements and texts: enough to see that elements are closed, and to read a mail aloud. What an
-//! element means is left to others.
+//! HTML and MJML as a row of elements and texts: enough to see that elements are closed, and to read a mail aloud. What
+//! an element means is left to others.
 
 const MAX_DEPTH: usize = 100;
 

@@ -1,6 +1,6 @@
 //! MJML → HTML, once for each template and not for each mail. Jinja tags may stand in texts, in attributes and between
-//! elements: they are taken out before the compiler sees the source and put back behind it, so that it need not understand
-//! them. Which line of the source each of them came from is kept, since that is where people look.
+//! elements: they are taken out before the compiler sees the source and put back behind it, so that it need not
+//! understand them. Which line of the source each of them came from is kept, since that is where people look.
 
 use mrml::prelude::parser::{Error, ParserOptions};
 use mrml::prelude::render::RenderOptions;
@@ -84,8 +84,8 @@ fn take_out(source: &str, tags: &[Tag<'_>], mark: &str, breaks: Breaks) -> Strin
     marked
 }
 
-/// The compiler writes attributes as Rust writes texts, and `\n` or `\u{fe0f}` is nothing that a mail program reads. So what
-/// Rust would escape comes as white space or as a reference to the character.
+/// The compiler writes attributes as Rust writes texts, and `\n` or `\u{fe0f}` is nothing that a mail program reads. So
+/// what Rust would escape comes as white space or as a reference to the character.
 fn harmless(marked: &str) -> String {
     let mut changed = String::with_capacity(marked.len());
     let mut behind = 0;

@@ -1,6 +1,6 @@
-//! Texts: which template a recipient's channel takes, and its rendering within limits.
-//! Fallbacks go by event type first, then channel, then locale: `it-CH`, `it`, `*`. How MJML becomes HTML, and HTML a text,
-//! and what languages ask for, is told in the files below this one.
+//! Texts: which template a recipient's channel takes, and its rendering within limits. Fallbacks go by event type
+//! first, then channel, then locale: `it-CH`, `it`, `*`. How MJML becomes HTML, and HTML a text, and what languages ask
+//! for, is told in the files below this one.
 
 mod bounds;
 mod checkpoints;
@@ -109,7 +109,8 @@ struct Needs {
 }
 
 impl Templates {
-    /// A row whose source does not compile is left out and named; rows are checked when written, so there should be none.
+    /// A row whose source does not compile is left out and named; rows are checked when written, so there should be
+    /// none.
     pub fn new(rows: Vec<Template>) -> (Self, Vec<String>) {
         let mut templates = Templates { environment: environment(), ..Templates::default() };
         let (canonical, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(has_canonical_locale);
@@ -211,7 +212,8 @@ impl Templates {
         self.closest([event_type, &Selector::Any], channel, locale, |compiled| !compiled.is_layout())
     }
 
-    /// Whose HTML is taken: the text's own, else a layout. What any other row has goes with that row's text, and says what it says.
+    /// Whose HTML is taken: the text's own, else a layout. What any other row has goes with that row's text, and says
+    /// what it says.
     fn find_html<'s>(
         &'s self,
         text: Option<&'s Compiled>,

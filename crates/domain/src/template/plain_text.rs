@@ -1,5 +1,6 @@
 //! HTML → the text that a person reads where no HTML is shown: blocks become lines, links keep their addresses, lists
-//! their marks. Own code over [`crate::template::markup`], since what templates make is well formed and only some elements matter.
+//! their marks. Own code over [`crate::template::markup`], since what templates make is well formed and only some
+//! elements matter.
 
 use crate::template::markup::{Piece, attribute, pieces};
 
@@ -186,8 +187,8 @@ impl Writer {
     }
 }
 
-/// Fills the preview of a mailbox, or suggests where to break a word. The one that keeps letters apart (`&zwnj;`) stays: Persian
-/// is spelt with it.
+/// Fills the preview of a mailbox, or suggests where to break a word. The one that keeps letters apart (`&zwnj;`)
+/// stays: Persian is spelt with it.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{200b}' | '\u{2060}' | '\u{feff}')
 }

@@ -1,5 +1,5 @@
-//! What may stand behind `is`: MiniJinja's tests, each with a limit on what it gets and a look at the time. They are also
-//! called by name, `select("odd")`, once for each item.
+//! What may stand behind `is`: MiniJinja's tests, each with a limit on what it gets and a look at the time. They are
+//! also called by name, `select("odd")`, once for each item.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,5 @@
-//! What people read of one event: the texts, HTML and links of its templates for each recipient, within limits on time and size.
+//! What people read of one event: the texts, HTML and links of its templates for each recipient, within limits on time
+//! and size.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -27,8 +28,8 @@ const USUAL_BYTES: usize = 64;
 /// Rendered when it is sent, one at a time.
 const MAX_HTML_BYTES: usize = 256 * 1024;
 
-/// Renders the texts of one event. A text that does not speak of its recipient is rendered once, and one that depends on
-/// their language and zone only, once for each of these.
+/// Renders the texts of one event. A text that does not speak of its recipient is rendered once, and one that depends
+/// on their language and zone only, once for each of these.
 #[derive(Debug)]
 pub struct Renderer<'a> {
     templates: &'a Templates,
@@ -39,8 +40,8 @@ pub struct Renderer<'a> {
     /// What is said where no template is, once somebody needed it.
     without_template: Option<Text>,
     pub(super) impersonal: HashMap<(&'a str, Option<Place>), Result<Text, String>>,
-    /// The parts of templates that took too long for somebody, and why. They are not tried again for others: an audience has
-    /// thousands of people.
+    /// The parts of templates that took too long for somebody, and why. They are not tried again for others: an
+    /// audience has thousands of people.
     too_slow: RefCell<HashMap<String, String>>,
 }
 
@@ -132,7 +133,8 @@ impl<'a> Renderer<'a> {
         self.templates.find_html(text, channel, locale).is_some()
     }
 
-    /// The HTML beside a text that [`Renderer::render`] made; nothing where no template has any. It can write `title` and `body`.
+    /// The HTML beside a text that [`Renderer::render`] made; nothing where no template has any. It can write `title`
+    /// and `body`.
     pub fn html(
         &self,
         channel: Channel,
@@ -251,8 +253,8 @@ impl<'a> Renderer<'a> {
     }
 }
 
-/// What a text is in: who reads Dutch where there is no Dutch reads the default, dates and HTML included. A row for a language
-/// was found by the reader's, which may say more: `it-CH`.
+/// What a text is in: who reads Dutch where there is no Dutch reads the default, dates and HTML included. A row for a
+/// language was found by the reader's, which may say more: `it-CH`.
 fn language(of_text: &Compiled, recipient: &Recipient) -> String {
     language_for(of_text, recipient.locale.as_deref())
 }
@@ -262,8 +264,8 @@ fn language_for(of_text: &Compiled, reader: Option<&str>) -> String {
     reader.or(of_text.locale.as_deref()).unwrap_or(DEFAULT_LOCALE).replace('_', "-")
 }
 
-/// What is rendered has no control characters but `\n` and `\t`: databases, terminals and mail servers stumble over the others.
-/// A carriage return is a line break.
+/// What is rendered has no control characters but `\n` and `\t`: databases, terminals and mail servers stumble over the
+/// others. A carriage return is a line break.
 fn without_controls(text: String) -> String {
     let stays = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     if text.chars().all(stays) {

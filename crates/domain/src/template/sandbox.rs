@@ -79,7 +79,8 @@ impl io::Write for Bounded {
     }
 }
 
-/// MiniJinja looks for a filter when it is used; a misspelt one is told to who writes it, not to who should have got a mail.
+/// MiniJinja looks for a filter when it is used; a misspelt one is told to who writes it, not to who should have got a
+/// mail.
 pub fn check_filters(source: &str) -> Result<(), String> {
     for tag in tags::tags(source).iter().filter(|tag| tag.kind != TagKind::Comment) {
         check_names(tag.inner)
@@ -116,7 +117,8 @@ pub fn holds(conditions: &Environment<'_>, when: &str, document: &serde_json::Va
     }
 }
 
-/// Whether every filter and test that stands in an expression is known, by itself or as a text that a filter calls it by.
+/// Whether every filter and test that stands in an expression is known, by itself or as a text that a filter calls it
+/// by.
 fn check_names(inner: &str) -> Result<(), String> {
     let tokens = tags::tokens(inner);
     for (at, token) in tokens.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Where the tags of a Jinja source are, and the words in them: what placeholders and limits need to know before MiniJinja
-//! compiles it. Whether a tag makes sense is left to MiniJinja.
+//! Where the tags of a Jinja source are, and the words in them: what placeholders and limits need to know before
+//! MiniJinja compiles it. Whether a tag makes sense is left to MiniJinja.
 
 /// `{{ … }}`, `{% … %}` or `{# … #}`, with its place in the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -108,7 +108,8 @@ fn events() -> impl Strategy<Value = Event> {
     )
 }
 
-/// Out of a hundred. Options and unions of proptest would do, but seed a generator of their own each time, which is slow.
+/// Out of a hundred. Options and unions of proptest would do, but seed a generator of their own each time, which is
+/// slow.
 fn chance(percent: u8) -> impl Strategy<Value = bool> {
     (0..100_u8).prop_map(move |number| number >= 100 - percent)
 }

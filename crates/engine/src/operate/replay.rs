@@ -1,5 +1,5 @@
-//! Dead letters sent on their way again. The store puts back what failed; here is written anew what could not be written when its event
-//! was decided, by the templates of now.
+//! Dead letters sent on their way again. The store puts back what failed; here is written anew what could not be
+//! written when its event was decided, by the templates of now.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -45,7 +45,8 @@ impl Engine {
     }
 }
 
-/// The rows without a text among the letters that the replay is going to read, and no later ones: those are written with their own batch.
+/// The rows without a text among the letters that the replay is going to read, and no later ones: those are written
+/// with their own batch.
 async fn unwritten(store: &dyn Store, filter: &DeadLetterFilter) -> Result<Vec<Unwritten>, StoreError> {
     let dead_letters =
         store.list_dead_letters(DeadLetterFilter { replayed: false, ..filter.clone() }).await?;

@@ -1,5 +1,5 @@
-//! What a person decides about a send in doubt: written by the store, counted as any other outcome, and what goes out again need not
-//! wait for a tick.
+//! What a person decides about a send in doubt: written by the store, counted as any other outcome, and what goes out
+//! again need not wait for a tick.
 
 use campanile_domain::id::SendKey;
 use campanile_domain::status::SendStatus;

@@ -1,5 +1,5 @@
-//! The stages, in the order in which an event passes them: accept, decide, `fan_out`, publish, receive, send, settle, close.
-//! Each loop is `run(stop)` around steps that can be repeated without harm.
+//! The stages, in the order in which an event passes them: accept, decide, `fan_out`, publish, receive, send, settle,
+//! close. Each loop is `run(stop)` around steps that can be repeated without harm.
 
 pub mod accept;
 pub mod close;

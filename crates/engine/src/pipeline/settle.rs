@@ -1,4 +1,5 @@
-//! Outcomes → next states, in batches, each fenced by its claim. Recovery settles what a dead instance left in the same way.
+//! Outcomes → next states, in batches, each fenced by its claim. Recovery settles what a dead instance left in the same
+//! way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,8 @@ use crate::pipeline::send::{Attempted, InFlightQueue, OutcomeReceiver};
 use crate::telemetry::{TAKEN_OVER, count_dead_letters, count_doubt, count_lost, count_sends};
 
 const MAX_BATCH: usize = 500;
-/// Where one outcome comes with another, there are more to come: so many are worth a transaction, and for so long they are waited for.
+/// Where one outcome comes with another, there are more to come: so many are worth a transaction, and for so long they
+/// are waited for.
 const GATHER_OUTCOMES: usize = 100;
 const GATHER_TIMEOUT: Duration = Duration::from_millis(5);
 
@@ -190,7 +192,8 @@ fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlem
     }
 }
 
-/// Who was told on one device was told, although the devices that were left for this attempt are gone, or it is too late for them.
+/// Who was told on one device was told, although the devices that were left for this attempt are gone, or it is too
+/// late for them.
 fn overall_outcome(job: &SendJob, outcome: &Outcome, done: &[AddressResult]) -> Outcome {
     match (job.devices, outcome) {
         (Devices::Remaining { any_sent: true }, Outcome::Rejected { .. }) if !done.is_empty() => {
@@ -230,8 +233,8 @@ pub async fn take_over_expired(engine: &Engine, in_flight: &InFlightQueue) -> Re
     const MAX_CLAIMS: usize = 20;
     let mut taken = 0;
     loop {
-        // What this process holds itself it will settle itself: it knows the outcomes, however late it may write them. So it looks
-        // behind those, too.
+        // What this process holds itself it will settle itself: it knows the outcomes, however late it may write them.
+        // So it looks behind those, too.
         let mut expired = engine.store.expired_claims(MAX_CLAIMS + in_flight.open_claims()).await?;
         expired.retain(|claim| !in_flight.holds(claim.claim));
         if expired.is_empty() {
@@ -249,8 +252,8 @@ pub async fn take_over_expired(engine: &Engine, in_flight: &InFlightQueue) -> Re
     }
 }
 
-/// Nobody can know what the provider did. But what `capture` sends is written together with its outcome, so without an outcome it was
-/// not sent; and who posts to a webhook asks the store first, so without that it was not posted.
+/// Nobody can know what the provider did. But what `capture` sends is written together with its outcome, so without an
+/// outcome it was not sent; and who posts to a webhook asks the store first, so without that it was not posted.
 async fn outcome_of_lost(engine: &Engine, job: &SendJob) -> Result<Outcome, StoreError> {
     let captures = engine.providers.get(job.key.channel).is_some_and(|chain| chain.captures());
     if captures || (job.key.channel == Channel::Slack && !engine.store.may_have_sent(job).await?) {

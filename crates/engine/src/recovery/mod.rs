@@ -19,13 +19,13 @@ use crate::pipeline::settle;
 use crate::telemetry::{QUEUE_DEPTH, REPUBLISHED};
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How many rows are put into chunks again in one transaction; of those that were published long ago also in one sweep, since they may only
-/// be waiting for their turn.
+/// How many rows are put into chunks again in one transaction; of those that were published long ago also in one sweep,
+/// since they may only be waiting for their turn.
 const REPUBLISH_ROWS: usize = 20_000;
 /// Soon after the start, so that instances that do not live for long sweep, too.
 const FIRST_SWEEP: Duration = Duration::from_mins(2);
-/// When the database was away, whoever has sent something meanwhile and knows what came of it is given so long to write it down.
-/// Longer than anybody backs off.
+/// When the database was away, whoever has sent something meanwhile and knows what came of it is given so long to write
+/// it down. Longer than anybody backs off.
 const AFTER_AN_OUTAGE: Duration = Duration::from_secs(7);
 /// Longer than it takes to note that a confirmed chunk is published.
 const RECHECK_AFTER: Duration = Duration::from_secs(10);
@@ -76,7 +76,8 @@ async fn run_once(
 /// When claims whose lease has passed are looked for.
 #[derive(Debug)]
 struct TakeOver {
-    /// Put off by an outage. Only by an outage: whatever else fails in recovery must not leave a dead instance's sends to nobody.
+    /// Put off by an outage. Only by an outage: whatever else fails in recovery must not leave a dead instance's sends
+    /// to nobody.
     from: Instant,
     idle_backoff: IdleBackoff,
 }
@@ -105,8 +106,8 @@ impl TakeOver {
     }
 }
 
-/// What an operator purged is no loss that the broker would tell of. Rows that were published long ago and never received go
-/// out again, a few at a time; received once more, they are harmless. The next time goes on behind them.
+/// What an operator purged is no loss that the broker would tell of. Rows that were published long ago and never
+/// received go out again, a few at a time; received once more, they are harmless. The next time goes on behind them.
 async fn republish_forgotten(engine: &Engine, from: &mut RepublishCursor) -> Result<(), StoreError> {
     let older_than = engine.config.recover.republish_after;
     let mut remaining_rows = REPUBLISH_ROWS;

@@ -1,5 +1,6 @@
-//! Forgets what is old, a small batch at a time, so that nobody waits for it. A stored horizon says what is old: it follows the clock by
-//! at most two days for each day that an instance is up, so that a clock that jumps ahead leaves time to notice.
+//! Forgets what is old, a small batch at a time, so that nobody waits for it. A stored horizon says what is old: it
+//! follows the clock by at most two days for each day that an instance is up, so that a clock that jumps ahead leaves
+//! time to notice.
 
 use std::time::{Duration, Instant};
 
@@ -32,8 +33,8 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
     }
 }
 
-/// How long this instance has been up since the horizon was moved last. What others moved counts from when it was seen, so that several
-/// instances together move it no faster than one.
+/// How long this instance has been up since the horizon was moved last. What others moved counts from when it was seen,
+/// so that several instances together move it no faster than one.
 #[derive(Debug, Default)]
 struct Uptime {
     seen: Option<(i64, Instant)>,

@@ -1,5 +1,5 @@
-//! Instances that run only some of the pipeline tell those that run the rest when there is something for them, and hear it
-//! from others. Nothing depends on it: every loop also looks for itself.
+//! Instances that run only some of the pipeline tell those that run the rest when there is something for them, and hear
+//! it from others. Nothing depends on it: every loop also looks for itself.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -38,8 +38,8 @@ impl PendingSignals {
 }
 
 impl Engine {
-    /// Something may wait for every stage, after an operator's change for example. Whoever runs them, here or elsewhere, need not
-    /// wait for a tick.
+    /// Something may wait for every stage, after an operator's change for example. Whoever runs them, here or
+    /// elsewhere, need not wait for a tick.
     pub fn wake(&self) {
         for signal in Signal::ALL {
             self.signals.dispatch(signal);

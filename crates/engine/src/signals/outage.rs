@@ -1,5 +1,5 @@
-//! What is logged of an outage: that it began, that it lasts, and that it is over. All loops notice it at once, so one line
-//! stands for all of them.
+//! What is logged of an outage: that it began, that it lasts, and that it is over. All loops notice it at once, so one
+//! line stands for all of them.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +27,8 @@ struct State {
 #[derive(Debug)]
 struct Outage {
     since: Instant,
-    /// Who noticed it first. The outage is over when this stage succeeds: others may succeed meanwhile, as who only reads does while
-    /// the disk is full.
+    /// Who noticed it first. The outage is over when this stage succeeds: others may succeed meanwhile, as who only
+    /// reads does while the disk is full.
     stage: &'static str,
     warned: bool,
 }

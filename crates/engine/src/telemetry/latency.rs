@@ -1,5 +1,6 @@
-//! How long it takes from an event to each stage, as histograms by channel and priority. The exporter's own keep every single
-//! value until somebody asks; these are some numbers that are counted up, so that they cost the same whoever asks and how often.
+//! How long it takes from an event to each stage, as histograms by channel and priority. The exporter's own keep every
+//! single value until somebody asks; these are some numbers that are counted up, so that they cost the same whoever
+//! asks and how often.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};

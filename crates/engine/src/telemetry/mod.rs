@@ -1,7 +1,8 @@
-//! Every metric of an instance: its name, its labels, and what it means. `docs/guides/alerts.yml` says when somebody should look.
+//! Every metric of an instance: its name, its labels, and what it means. `docs/guides/alerts.yml` says when somebody
+//! should look.
 //!
-//! A counter is there from the start, at zero, so that whoever waits for it to rise sees the first time, too. A gauge is there once
-//! it was measured, and only where it is: zero would say that all is well.
+//! A counter is there from the start, at zero, so that whoever waits for it to rise sees the first time, too. A gauge
+//! is there once it was measured, and only where it is: zero would say that all is well.
 
 pub mod latency;
 pub mod queue_age;

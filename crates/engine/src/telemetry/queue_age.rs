@@ -1,5 +1,5 @@
-//! Beside the pipeline: tells how long what waits has waited, so that somebody notices a stage that stands still. It only looks, and
-//! nothing depends on it.
+//! Beside the pipeline: tells how long what waits has waited, so that somebody notices a stage that stands still. It
+//! only looks, and nothing depends on it.
 
 use std::time::{Duration, Instant};
 

@@ -25,7 +25,8 @@ impl Invocation {
         }
     }
 
-    /// `campanile --url … --data-dir … COMMAND`. Lines that are too long go on behind a backslash, which shells understand.
+    /// `campanile --url … --data-dir … COMMAND`. Lines that are too long go on behind a backslash, which shells
+    /// understand.
     pub fn command_lines(&self, command: &str, indent: usize, columns: usize) -> String {
         let room = columns.saturating_sub(" \\".len());
         let flags = self.flags();

@@ -9,7 +9,8 @@ const MIN_NOTE_COLUMNS: usize = 30;
 /// A note longer than this is cut, wherever it stands.
 const MAX_NOTE_COLUMNS: usize = 400;
 
-/// One row: its cells, a text such as an error, which gets the room that is left, and a line below, unless that is empty.
+/// One row: its cells, a text such as an error, which gets the room that is left, and a line below, unless that is
+/// empty.
 #[derive(Debug, Default)]
 pub struct Row {
     pub cells: Vec<String>,

@@ -1,6 +1,5 @@
-//! The command line. `serve`, `migrate` and `demo` open the database, and `doctor` looks at it; all others speak HTTP to a server
-//! that runs.
-//! Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found.
+//! The command line. `serve`, `migrate` and `demo` open the database, and `doctor` looks at it; all others speak HTTP
+//! to a server that runs. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found.
 
 mod client;
 mod config_command;

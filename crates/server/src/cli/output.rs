@@ -1,6 +1,7 @@
 //! Standard output: one writer for all commands, how wide it is, and text that fits.
 //!
-//! `println!` panics when nobody reads any more, as in `campanile tail | head`. What is printed here ends the command quietly instead.
+//! `println!` panics when nobody reads any more, as in `campanile tail | head`. What is printed here ends the command
+//! quietly instead.
 
 use std::io::{ErrorKind, Write};
 
@@ -31,7 +32,8 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Prints text. What a terminal obeys beside lines and colours is escaped as JSON has it, which leaves DEL and others as they are.
+/// Prints text. What a terminal obeys beside lines and colours is escaped as JSON has it, which leaves DEL and others
+/// as they are.
 pub fn write(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(escaped(text, &['\n', '\t', '\u{1b}']).as_bytes()).and_then(|()| stdout.flush()) {
@@ -75,14 +77,16 @@ fn split_at_width(text: &str, columns: usize) -> (&str, &str) {
     text.split_at(end.map_or(text.len(), |(end, _)| end))
 }
 
-/// The text in lines of at most `columns` columns, broken at blanks. The first line is indented by `first`, all others by `rest`.
+/// The text in lines of at most `columns` columns, broken at blanks. The first line is indented by `first`, all others
+/// by `rest`.
 pub fn wrapped(text: &str, first: usize, rest: usize, columns: usize) -> String {
     let room = columns.saturating_sub(first.max(rest)).max(2);
     let words: Vec<&str> = text.split_whitespace().flat_map(|word| broken_if_wide(word, room)).collect();
     format!("{:first$}{}", "", fill(&words, " ", (first, rest), columns))
 }
 
-/// Languages with wide characters have no blanks between words. What has none of them, such as an id or a URL, stays in one piece.
+/// Languages with wide characters have no blanks between words. What has none of them, such as an id or a URL, stays in
+/// one piece.
 fn broken_if_wide(word: &str, columns: usize) -> Vec<&str> {
     if word.chars().all(|c| c.width() != Some(2)) {
         return vec![word];

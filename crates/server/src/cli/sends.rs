@@ -1,4 +1,5 @@
-//! `campanile sends`: what became of each send, as a table; and ending the doubt about some, one by one or all that match.
+//! `campanile sends`: what became of each send, as a table; and ending the doubt about some, one by one or all that
+//! match.
 
 use std::fmt::Write;
 
@@ -14,7 +15,8 @@ use super::output::{self, columns, cut, say, wrapped};
 use super::trace_table::NO_INBOX_YET;
 use super::{CommandError, CommandResult};
 
-/// A page of the server may have fewer than were asked for, or none; so many are asked for before the question is given back.
+/// A page of the server may have fewer than were asked for, or none; so many are asked for before the question is given
+/// back.
 const MAX_PAGES: usize = 50;
 /// Longer addresses are cut: tokens have some 160.
 const MAX_ADDRESS_CHARS: usize = 40;

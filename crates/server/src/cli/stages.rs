@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::output::cut;
 
-/// For each stage the least and the longest time since the event, and the instances, in lines of at most `columns` characters.
-/// Empty while there are none.
+/// For each stage the least and the longest time since the event, and the instances, in lines of at most `columns`
+/// characters. Empty while there are none.
 pub fn stages(trace: &Value, columns: usize) -> String {
     let accepted = trace["event"]["created_at"].as_str().and_then(time::from_text);
     let sends = || trace["sends"].as_array().into_iter().flatten();

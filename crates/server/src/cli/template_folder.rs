@@ -1,6 +1,7 @@
-//! Templates as files, to be kept beside the code that emits their events: `EVENT_TYPE/CHANNEL.LOCALE.txt` holds the title
-//! in its first line and the body behind an empty one, as a commit message does; `….mjml` or `….html` beside it holds the
-//! HTML, and `….url` the link. `any` stands for `*`, and a locale that is left out is `*`. Nothing is guessed: what has another name is an error.
+//! Templates as files, to be kept beside the code that emits their events: `EVENT_TYPE/CHANNEL.LOCALE.txt` holds the
+//! title in its first line and the body behind an empty one, as a commit message does; `….mjml` or `….html` beside it
+//! holds the HTML, and `….url` the link. `any` stands for `*`, and a locale that is left out is `*`. Nothing is
+//! guessed: what has another name is an error.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -205,7 +205,8 @@ impl<'a> Sends<'a> {
     }
 }
 
-/// One line per person and a column per channel, if that fits the screen; else what is the same for all stands below the table.
+/// One line per person and a column per channel, if that fits the screen; else what is the same for all stands below
+/// the table.
 fn table(heading: &[&str], people: &[Value], cell: impl Fn(&Value, Channel) -> Cell) -> String {
     let columns = columns();
     let wide = wide_table(heading, people, &cell);

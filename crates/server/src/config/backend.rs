@@ -109,8 +109,8 @@ impl SecretUrl {
         Ok(text.trim().to_owned())
     }
 
-    /// A password may stand before the host or, as libpq has it, among the options. What is no URL is not shown at all, nor is what
-    /// could be read in two ways, as somebody may have forgotten to encode a part of the password.
+    /// A password may stand before the host or, as libpq has it, among the options. What is no URL is not shown at all,
+    /// nor is what could be read in two ways, as somebody may have forgotten to encode a part of the password.
     fn redacted(&self) -> String {
         if self.0.is_empty() {
             return String::new();

@@ -1,4 +1,5 @@
-//! Where settings come from: the reference, then the operator's file, then variables, then flags; and what a server checks before it starts.
+//! Where settings come from: the reference, then the operator's file, then variables, then flags; and what a server
+//! checks before it starts.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -63,8 +64,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Also checks what only a server needs: an attempt fits into its lease, and what it reads and connects to at its start
-    /// makes sense.
+    /// Also checks what only a server needs: an attempt fits into its lease, and what it reads and connects to at its
+    /// start makes sense.
     pub fn load_to_serve(flags: &Flags) -> anyhow::Result<Self> {
         let config = Self::load(flags)?;
         check_lease(&config.providers()?, config.engine.lease.0).map_err(anyhow::Error::msg)?;

@@ -1,6 +1,7 @@
 //! Reading what was sent: within a limit, as JSON, and into types. Whatever is wrong is named by position and field.
 //!
-//! Items stay text until their type is known: some types keep it to the letter, and no number or key is lost before they look.
+//! Items stay text until their type is known: some types keep it to the letter, and no number or key is lost before
+//! they look.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +19,8 @@ use super::Problem;
 use super::problem::FieldProblem;
 
 pub const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
-/// What is too large is read up to here and dropped: who is cut off while sending sees a broken connection, and no answer.
+/// What is too large is read up to here and dropped: who is cut off while sending sees a broken connection, and no
+/// answer.
 const MAX_DROPPED_BYTES: usize = 8 * MAX_BODY_BYTES;
 /// Rows or events of a call; no list takes more.
 pub const MAX_ITEMS: usize = 10_000;

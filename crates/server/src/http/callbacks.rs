@@ -1,5 +1,5 @@
-//! `/v1/callbacks/{provider}`: what providers tell of a message after they have taken it. Nobody has a key for it; a signature says who
-//! speaks. It fills `receipt`, and the send's status stays.
+//! `/v1/callbacks/{provider}`: what providers tell of a message after they have taken it. Nobody has a key for it; a
+//! signature says who speaks. It fills `receipt`, and the send's status stays.
 
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
@@ -80,8 +80,8 @@ fn noted(receipt: sms::Receipt) -> Receipt {
     Receipt { external_id: receipt.sid, receipt: text, later_receipts }
 }
 
-/// A text's way at Twilio: what does not come before this. What is final is followed by nothing but its being read; of what is in unknown
-/// words, nobody knows where it belongs, and it takes nothing back.
+/// A text's way at Twilio: what does not come before this. What is final is followed by nothing but its being read; of
+/// what is in unknown words, nobody knows where it belongs, and it takes nothing back.
 fn later_receipts(receipt: &sms::Receipt) -> Vec<&'static str> {
     const WAY: [&str; 5] = ["accepted", "scheduled", "queued", "sending", "sent"];
     match receipt.status.as_str() {

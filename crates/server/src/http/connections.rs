@@ -1,5 +1,5 @@
-//! Connections: how many there are, how long a client may take for each part of a request, and who gives way when all are
-//! taken. Requests are the router's.
+//! Connections: how many there are, how long a client may take for each part of a request, and who gives way when all
+//! are taken. Requests are the router's.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -291,8 +291,8 @@ fn log_full(limit: &LogLimit, what: &str, why: &str) {
     }
 }
 
-/// A stream whose writes fail when the other side has taken nothing for `timeout`. A handler has answered long before a slow client
-/// has the whole answer; whoever goes on taking it is not idle, and whoever takes nothing is.
+/// A stream whose writes fail when the other side has taken nothing for `timeout`. A handler has answered long before a
+/// slow client has the whole answer; whoever goes on taking it is not idle, and whoever takes nothing is.
 #[derive(Debug)]
 struct WriteTimeout {
     stream: TcpStream,

@@ -170,8 +170,8 @@ pub async fn replay(State(app): State<App>, headers: HeaderMap, body: Body) -> R
     })))
 }
 
-/// Batch by batch, up to the limit or for as long as the caller has patience. What fails anew meanwhile is left for another
-/// time: otherwise this could go on for ever.
+/// Batch by batch, up to the limit or for as long as the caller has patience. What fails anew meanwhile is left for
+/// another time: otherwise this could go on for ever.
 async fn walk(
     engine: &Engine,
     filter: DeadLetterFilter,

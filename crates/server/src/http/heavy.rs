@@ -1,5 +1,5 @@
-//! Requests that keep a core busy: large bodies that are parsed and checked, and previews of templates. They are worked on beside the
-//! threads that serve the others, and few at a time.
+//! Requests that keep a core busy: large bodies that are parsed and checked, and previews of templates. They are worked
+//! on beside the threads that serve the others, and few at a time.
 
 use std::sync::Arc;
 

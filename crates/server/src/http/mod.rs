@@ -1,4 +1,5 @@
-//! The HTTP interface: JSON in, JSON out, problems by RFC 9457. Handlers check, ask the engine or the store, and answer.
+//! The HTTP interface: JSON in, JSON out, problems by RFC 9457. Handlers check, ask the engine or the store, and
+//! answer.
 
 mod auth;
 mod body;

@@ -1,4 +1,5 @@
-//! How much is served at once, so that many clients with large bodies can't fill the memory. Connections have limits of their own.
+//! How much is served at once, so that many clients with large bodies can't fill the memory. Connections have limits of
+//! their own.
 
 use std::sync::Arc;
 use std::time::Duration;

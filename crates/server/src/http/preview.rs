@@ -1,5 +1,5 @@
-//! `POST /v1/templates/preview`: what a template makes of an event, for a recipient that exists, one that is made up, or
-//! nobody in particular; with the templates that are stored, or with a draft among them. Writes nothing.
+//! `POST /v1/templates/preview`: what a template makes of an event, for a recipient that exists, one that is made up,
+//! or nobody in particular; with the templates that are stored, or with a draft among them. Writes nothing.
 
 use axum::Json;
 use axum::body::Body;

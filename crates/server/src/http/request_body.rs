@@ -1,5 +1,5 @@
-//! The body of a request on its way in: it must arrive in time, and an answer that comes before its end closes the connection
-//! and says so. What the body says is read elsewhere.
+//! The body of a request on its way in: it must arrive in time, and an answer that comes before its end closes the
+//! connection and says so. What the body says is read elsewhere.
 
 use std::io;
 use std::pin::Pin;

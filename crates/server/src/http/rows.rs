@@ -1,5 +1,5 @@
-//! The rows that operators write: PUT replaces an array by key, GET filters and pages, DELETE takes one key. The same for
-//! every table; only the types differ.
+//! The rows that operators write: PUT replaces an array by key, GET filters and pages, DELETE takes one key. The same
+//! for every table; only the types differ.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,8 @@ pub fn methods(table: Table) -> MethodRouter<App> {
 
 async fn write(app: App, table: Table, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
     let received = body::read(&headers, body).await?;
-    // Templates are compiled, some for milliseconds each. As rows these take several times the memory of their text, until they are written.
+    // Templates are compiled, some for milliseconds each. As rows these take several times the memory of their text,
+    // until they are written.
     let turn = match table {
         Table::Templates => app.heavy.turn_of_heavy().await,
         _ => app.heavy.turn(received.len()).await,

@@ -7,8 +7,8 @@ use campanile_domain::people::address::webhook;
 use campanile_store::JsonRow;
 use serde_json::{Value, json};
 
-/// Adds `message_id` to an e-mail that a mail server was asked to send. It is derived from the id of the notification and the sender as
-/// configured now, as every attempt does.
+/// Adds `message_id` to an e-mail that a mail server was asked to send. It is derived from the id of the notification
+/// and the sender as configured now, as every attempt does.
 pub fn show(providers: &Providers, sends: &mut [JsonRow]) {
     for send in sends.iter_mut() {
         let message_id = message_id(providers, send);

@@ -1,5 +1,5 @@
-//! Whether the database takes writes, for `/readyz`: a full disk and a server that became read-only answer every question. Tried at most
-//! every two seconds, so that those who ask often do not cost a write each.
+//! Whether the database takes writes, for `/readyz`: a full disk and a server that became read-only answer every
+//! question. Tried at most every two seconds, so that those who ask often do not cost a write each.
 
 use std::time::Duration;
 

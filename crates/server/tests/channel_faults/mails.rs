@@ -95,7 +95,8 @@ async fn doubts_are_held(backend: Backend) {
     }
 }
 
-/// Killed while the mail server has the letter and has not said so, started again; answers the trace and what the mail server has.
+/// Killed while the mail server has the letter and has not said so, started again; answers the trace and what the mail
+/// server has.
 async fn killed_during_the_email(backend: Backend, on_doubt: &str) -> (Value, Vec<ReceivedEmail>) {
     let smtpd = Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang)]).await;
     let home = Home::new(backend);
@@ -272,7 +273,8 @@ async fn a_mail_server_that_is_busy_for_a_while(backend: Backend) {
     anna(&server).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
-    // What was refused, or broke off before the letter was out, is no doubt: it is tried again even where doubts are held.
+    // What was refused, or broke off before the letter was out, is no doubt: it is tried again even where doubts are
+    // held.
     assert_eq!(
         (&email(&trace)["status"], &email(&trace)["attempt_count"]),
         (&json!("SENT"), &json!(3)),

@@ -1,4 +1,5 @@
-//! What is known of a device stays known: who dies in the middle of a later attempt makes doubts of that attempt's devices only.
+//! What is known of a device stays known: who dies in the middle of a later attempt makes doubts of that attempt's
+//! devices only.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,5 +1,5 @@
-//! An event is seen at a webhook once or not at all: nobody posts it again who can't know whether it was posted. A webhook that is busy
-//! is waited for, and a restart loses nothing that waits.
+//! An event is seen at a webhook once or not at all: nobody posts it again who can't know whether it was posted. A
+//! webhook that is busy is waited for, and a restart loses nothing that waits.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Users without an entity are a group by their user type: they share what an audience shares, and have settings in common.
-//! Thresholds on routes and settings, and paths with several pointers, are here too.
+//! Users without an entity are a group by their user type: they share what an audience shares, and have settings in
+//! common. Thresholds on routes and settings, and paths with several pointers, are here too.
 
 use serde_json::{Value, json};
 

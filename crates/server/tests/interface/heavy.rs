@@ -1,5 +1,5 @@
-//! What is much work for a server: templates and conditions without an end, and bodies as large as they may be. Nobody else waits for
-//! them, and memory stays bounded.
+//! What is much work for a server: templates and conditions without an end, and bodies as large as they may be. Nobody
+//! else waits for them, and memory stays bounded.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ use crate::support::{KEY, reservation, staff, until};
 
 /// Some minutes of work in a few bytes.
 const ENDLESS: &str = "{% for a in range(999) %}{% for b in range(30) %}{{ '' if payload.text | upper | lower | title }}{% endfor %}{% endfor %}";
-/// Health is answered within milliseconds where a thread is free, and after a minute where none is. Tests share their cores with others.
+/// Health is answered within milliseconds where a thread is free, and after a minute where none is. Tests share their
+/// cores with others.
 const SOON: Duration = Duration::from_secs(10);
 
 fn text() -> Value {
@@ -155,8 +156,8 @@ async fn eight_bodies_of_eight_megabytes_take_no_more_memory_than_is_documented(
     let server = Fresh::start_with(&[("CAMPANILE_FAN_OUT__INITIAL_DELAY", "600s")]);
     server.emit(&event("first", "ECLIPSE", "MOON", 1)).await;
     let before = resident_mib(&server);
-    // Text of which each second byte is a value of 32 bytes, if it is read at once. Most of the bodies are wrong at their end, since
-    // it would take long to write all of them.
+    // Text of which each second byte is a value of 32 bytes, if it is read at once. Most of the bodies are wrong at
+    // their end, since it would take long to write all of them.
     let events = |call: usize| {
         let numbers = vec!["1"; 3_900].join(",");
         let one = |n: usize| {

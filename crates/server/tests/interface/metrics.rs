@@ -1,5 +1,5 @@
-//! What `/metrics` serves, which needs no key: all that the guide and its alerts speak of, from the start; and it moves with what
-//! happens.
+//! What `/metrics` serves, which needs no key: all that the guide and its alerts speak of, from the start; and it moves
+//! with what happens.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;

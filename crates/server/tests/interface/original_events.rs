@@ -1,9 +1,9 @@
-//! The sample events of the descriptions that Campanile comes from, with the restaurant preset loaded: each finds its people and
-//! reads well in English, Italian and Portuguese.
+//! The sample events of the descriptions that Campanile comes from, with the restaurant preset loaded: each finds its
+//! people and reads well in English, Italian and Portuguese.
 //!
-//! The payloads are as the descriptions have them. What they abbreviate (`{...}`) is filled with the fields that they name
-//! elsewhere; ids that they write beside the payload stand in it, since an event has no such column. The description of mailings
-//! has no events.
+//! The payloads are as the descriptions have them. What they abbreviate (`{...}`) is filled with the fields that they
+//! name elsewhere; ids that they write beside the payload stand in it, since an event has no such column. The
+//! description of mailings has no events.
 
 use serde_json::{Value, json};
 

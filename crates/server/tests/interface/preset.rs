@@ -1,4 +1,5 @@
-//! The restaurant preset: what loading it writes, and that its texts can be read in three languages whatever the payload.
+//! The restaurant preset: what loading it writes, and that its texts can be read in three languages whatever the
+//! payload.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! The servers of the channels' own tests, which check each request by the provider's published rules, for tests from the event on.
+//! The servers of the channels' own tests, which check each request by the provider's published rules, for tests from
+//! the event on.
 
 #[path = "../../../channels/tests/channels/support/fcm.rs"]
 #[expect(dead_code, reason = "what only the channels' own tests need is there too")]

@@ -1,4 +1,5 @@
-//! Pushes by FCM, from the event to each device: what became of every token is kept, and only who was not told is asked for again.
+//! Pushes by FCM, from the event to each device: what became of every token is kept, and only who was not told is asked
+//! for again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

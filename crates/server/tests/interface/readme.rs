@@ -1,5 +1,5 @@
-//! The README's commands, pasted in order: a server, an own recipient, an own event, and what became of it; and instances on servers, with a
-//! service that writes its events by SQL.
+//! The README's commands, pasted in order: a server, an own recipient, an own event, and what became of it; and
+//! instances on servers, with a service that writes its events by SQL.
 
 use std::net::TcpListener;
 

@@ -1,5 +1,5 @@
-//! What commands print fits the screen: 80 columns where nobody says more, `COLUMNS` or the terminal's width otherwise. And a reader that
-//! leaves early ends a command quietly.
+//! What commands print fits the screen: 80 columns where nobody says more, `COLUMNS` or the terminal's width otherwise.
+//! And a reader that leaves early ends a command quietly.
 
 use std::process::{Command, Stdio};
 

@@ -28,8 +28,8 @@ async fn create(State(well): State<Arc<AtomicBool>>) -> (StatusCode, Json<Value>
     }
 }
 
-/// A server that holds texts of which nobody knows whether they were sent, and the switch that cures their provider. Ticks are
-/// longer than anybody waits here: who resends wakes the sender.
+/// A server that holds texts of which nobody knows whether they were sent, and the switch that cures their provider.
+/// Ticks are longer than anybody waits here: who resends wakes the sender.
 async fn doubting() -> (Fresh, Arc<AtomicBool>) {
     let well = Arc::new(AtomicBool::new(false));
     let router = Router::new()

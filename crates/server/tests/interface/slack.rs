@@ -1,4 +1,5 @@
-//! Slack, from the event to the webhook: people who share one see an event once, and what fails is recorded and bothers nobody.
+//! Slack, from the event to the webhook: people who share one see an event once, and what fails is recorded and bothers
+//! nobody.
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! What can be asked of Campanile from outside, asked once more of instances on PostgreSQL and RabbitMQ. The subjects are those of
-//! `interface`; what has nothing to do with the back ends is not asked twice.
+//! What can be asked of Campanile from outside, asked once more of instances on PostgreSQL and RabbitMQ. The subjects
+//! are those of `interface`; what has nothing to do with the back ends is not asked twice.
 
 #[path = "../interface/bad_events.rs"]
 mod bad_events;

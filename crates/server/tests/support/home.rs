@@ -1,5 +1,5 @@
-//! Where the instances of one test live: a folder, and on servers a database and names of their own in the broker, which are
-//! removed at the end.
+//! Where the instances of one test live: a folder, and on servers a database and names of their own in the broker,
+//! which are removed at the end.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Producers that write by SQL, as a business service does, and the ledger: what they committed against what was captured.
+//! Producers that write by SQL, as a business service does, and the ledger: what they committed against what was
+//! captured.
 
 use std::collections::BTreeMap;
 

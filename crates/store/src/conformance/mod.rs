@@ -3,9 +3,9 @@
 //! [`for_each_check!`](crate::for_each_check) is the list of all checks; a database's test file makes one test
 //! of each. A check that is missing in the list is dead code, and the compiler says so.
 //!
-//! Each check gets a [`Fixture`] of its own: a fresh database with nothing in it but what migrations write. A check never
-//! relies on what only one database can do: a claim of events may or may not lock them, so no two claims of the same event are
-//! open at once, and nothing is changed behind the back of an open one.
+//! Each check gets a [`Fixture`] of its own: a fresh database with nothing in it but what migrations write. A check
+//! never relies on what only one database can do: a claim of events may or may not lock them, so no two claims of the
+//! same event are open at once, and nothing is changed behind the back of an open one.
 
 mod accept;
 mod address;
@@ -47,8 +47,8 @@ pub struct Fixture {
     pub test_database: Box<dyn TestDatabase>,
 }
 
-/// What a check can't do by the store alone. SQL is kept to what every dialect understands, and names tables and views as
-/// they are promised.
+/// What a check can't do by the store alone. SQL is kept to what every dialect understands, and names tables and views
+/// as they are promised.
 #[async_trait]
 pub trait TestDatabase: Debug + Send + Sync {
     /// Moves the database's clock forward.

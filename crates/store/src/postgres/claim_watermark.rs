@@ -1,7 +1,8 @@
-//! How far claims have come through the fresh events. PostgreSQL keeps the index entries of events that were claimed until it vacuums, and
-//! can't as long as anybody has a snapshot from before, such as a backup: whoever begins at the start walks through all of them, at every
-//! claim. So claims begin where claims had come a moment ago, and only now and then at the start, since events may turn up further ahead:
-//! those of a transaction that took long to commit, and those that somebody has let go.
+//! How far claims have come through the fresh events. PostgreSQL keeps the index entries of events that were claimed
+//! until it vacuums, and can't as long as anybody has a snapshot from before, such as a backup: whoever begins at the
+//! start walks through all of them, at every claim. So claims begin where claims had come a moment ago, and only now
+//! and then at the start, since events may turn up further ahead: those of a transaction that took long to commit, and
+//! those that somebody has let go.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 const LANES: usize = 3;
 /// An event that is committed so soon after others behind it were claimed is found at once.
 const WATERMARK_DELAY: Duration = Duration::from_millis(250);
-/// Looks from the start on take no more than this part of the time, so they follow each other soon where there is little to walk through.
+/// Looks from the start on take no more than this part of the time, so they follow each other soon where there is
+/// little to walk through.
 const FULL_SCAN_INTERVAL_FACTOR: u32 = 10;
 /// Until it is known how long the one takes that is under way.
 const INITIAL_FULL_SCAN_INTERVAL: Duration = Duration::from_secs(1);

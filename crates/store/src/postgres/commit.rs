@@ -1,5 +1,5 @@
-//! What a fan-out writes, inside the transaction of its claim: the events' next states, what was decided, the outbox rows and
-//! their chunks.
+//! What a fan-out writes, inside the transaction of its claim: the events' next states, what was decided, the outbox
+//! rows and their chunks.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,8 +25,8 @@ type Params<'a> = Vec<&'a (dyn ToSql + Sync)>;
 pub enum ExistingRows {
     /// Nothing, of none of these several: no key needs to be searched before it is inserted.
     None,
-    /// Of some of them something: a decision that failed, or a part of the rows. And of one that is alone nothing is taken for granted, so
-    /// that bisecting a batch ends.
+    /// Of some of them something: a decision that failed, or a part of the rows. And of one that is alone nothing is
+    /// taken for granted, so that bisecting a batch ends.
     Possible,
 }
 

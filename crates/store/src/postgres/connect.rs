@@ -21,11 +21,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection whose other end went silent is given up after so long.
 const PEER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Every statement is written for its index and walks it in nested loops. The planner is not asked for more: what it thinks
-/// of young tables without statistics would be remembered long after they have grown. A row costs more than a page, so that not
-/// even a table of some rows looks cheaper to go through than to look up; and tables are joined in the order in which they are
-/// written. The deadlines end what a stranger's lock
-/// or a process that went away would hold up.
+/// Every statement is written for its index and walks it in nested loops. The planner is not asked for more: what it
+/// thinks of young tables without statistics would be remembered long after they have grown. A row costs more than a
+/// page, so that not even a table of some rows looks cheaper to go through than to look up; and tables are joined in
+/// the order in which they are written. The deadlines end what a stranger's lock or a process that went away would hold
+/// up.
 pub const SESSION: &str =
     "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off;
     SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0; SET seq_page_cost = 0; SET random_page_cost = 0;
@@ -146,8 +146,8 @@ fn tls(verify: bool, ca_file: Option<&Path>) -> Result<ClientConfig, StoreError>
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// As libpq does for `prefer` and `require`: what is sent is encrypted, and who reads it is not asked. `verify-full`, or a file
-/// of authorities, asks.
+/// As libpq does for `prefer` and `require`: what is sent is encrypted, and who reads it is not asked. `verify-full`,
+/// or a file of authorities, asks.
 #[derive(Debug)]
 struct AcceptAnyCertificate {
     algorithms: WebPkiSupportedAlgorithms,
@@ -194,7 +194,8 @@ impl ServerCertVerifier for AcceptAnyCertificate {
     }
 }
 
-/// What the caller does next. Data is refused; a schema or a grant that is not there is for the operator; all else passes.
+/// What the caller does next. Data is refused; a schema or a grant that is not there is for the operator; all else
+/// passes.
 pub fn error(error: &tokio_postgres::Error) -> StoreError {
     let Some(db) = error.as_db_error() else {
         let text = std::error::Error::source(error).map(|source| format!("{error}: {source}"));
@@ -208,12 +209,14 @@ pub fn error(error: &tokio_postgres::Error) -> StoreError {
         None => db.message().to_owned(),
     };
     match db.code() {
-        // A plan that DDL made useless, or a server behind a proxy that never saw the statement: the next try makes a new one.
+        // A plan that DDL made useless, or a server behind a proxy that never saw the statement: the next try makes a
+        // new one.
         &SqlState::FEATURE_NOT_SUPPORTED | &SqlState::INVALID_SQL_STATEMENT_NAME => {
             StoreError::Unavailable(text)
         }
         code => match &code.code()[..2] {
-            // The last ones come from functions and triggers of the business, behind its view of recipients for example.
+            // The last ones come from functions and triggers of the business, behind its view of recipients for
+            // example.
             "21" | "22" | "23" | "54" | "2F" | "38" | "39" | "44" | "P0" => StoreError::Refused(text),
             "28" | "3D" | "3F" | "42" => {
                 StoreError::Unusable(format!("the database does not allow it: {text}"))

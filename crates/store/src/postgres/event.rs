@@ -76,8 +76,8 @@ pub fn open_events(rows: &[Row]) -> Result<Vec<(i64, EventId)>, StoreError> {
     rows.iter().map(open).collect()
 }
 
-/// Nobody will try the event again by itself. One of which some were told already is `PUBLISHED`, so that what was written
-/// goes its way and closes it; any other is `FAILED`.
+/// Nobody will try the event again by itself. One of which some were told already is `PUBLISHED`, so that what was
+/// written goes its way and closes it; any other is `FAILED`.
 pub async fn give_up(
     transaction: &Transaction,
     seq: i64,
@@ -91,8 +91,8 @@ pub async fn give_up(
     settle::insert_dead_letters(transaction, &[DeadLetter::of_event(event_id, failure)]).await
 }
 
-/// Looks at everything before it writes anything, so that a conflict leaves no trace. Answers nothing when an id appeared
-/// meanwhile.
+/// Looks at everything before it writes anything, so that a conflict leaves no trace. Answers nothing when an id
+/// appeared meanwhile.
 async fn accept(transaction: &Transaction, events: &[NewEvent]) -> Result<Option<Acceptance>, StoreError> {
     let known = known_bodies(transaction, events).await?;
     let is_known = |event: &NewEvent| known.contains_key(event.event_id.as_str());

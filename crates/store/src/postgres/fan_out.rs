@@ -1,5 +1,6 @@
-//! Claiming events; whom they concern is in `people`, and what a commit writes in `commit`. A claim is an open transaction
-//! that holds the locks of its events, so that nobody else takes them; it waits for nothing but the database.
+//! Claiming events; whom they concern is in `people`, and what a commit writes in `commit`. A claim is an open
+//! transaction that holds the locks of its events, so that nobody else takes them; it waits for nothing but the
+//! database.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -71,7 +71,8 @@ async fn listen(server: &Server, sender: &Sender<Signal>) -> Result<(), tokio_po
         }
         Ok(())
     };
-    // The connection works only while it is polled, so both go on at once; the client is kept, or the connection would end.
+    // The connection works only while it is polled, so both go on at once; the client is kept, or the connection would
+    // end.
     let listening = async {
         client.batch_execute("LISTEN campanile").await?;
         std::future::pending().await

@@ -11,8 +11,8 @@ const HISTORY: &str = "campanile.schema_history";
 /// The first release that is tested against.
 pub(super) const OLDEST_SERVER: i32 = 150_000;
 
-/// Every migration, in order. From the first published version on, one that is here is never edited, and a later one only
-/// adds (decision 0015).
+/// Every migration, in order. From the first published version on, one that is here is never edited, and a later one
+/// only adds (decision 0015).
 pub(super) const MIGRATIONS: [(&str, &str); 1] =
     [("V1__first_tables", include_str!("migrations/V1__first_tables.sql"))];
 

@@ -102,7 +102,8 @@ impl Postgres {
         let server = server(config)?;
         let pool = Pool::builder(server.manager())
             .max_size(config.max_connections)
-            // The one that was used last has its plans and pages at hand; the others are for when more is asked at once.
+            // The one that was used last has its plans and pages at hand; the others are for when more is asked at
+            // once.
             .queue_mode(QueueMode::Lifo)
             .wait_timeout(Some(POOL_TIMEOUT))
             .create_timeout(Some(POOL_TIMEOUT))
@@ -182,8 +183,8 @@ impl Store for Postgres {
         self.execute(statement::NOTIFY, &[&listen::payload(signal)]).await.map(drop)
     }
 
-    /// The lock goes with a transaction and not with a connection, since that may be a pooler's; the transaction sees and writes nothing, so it holds
-    /// up nobody, and is short, since some servers end those that wait for long.
+    /// The lock goes with a transaction and not with a connection, since that may be a pooler's; the transaction sees
+    /// and writes nothing, so it holds up nobody, and is short, since some servers end those that wait for long.
     async fn suppress_notify(&self, mut requested: watch::Receiver<bool>) -> Result<(), StoreError> {
         let no_longer_requested = requested.wait_for(|requested| !*requested);
         let no_longer_requested = tokio::time::timeout(SUPPRESS_PERIOD, no_longer_requested);
@@ -192,7 +193,8 @@ impl Store for Postgres {
             return Ok(());
         }
         let transaction = self.begin().await?;
-        // Where another instance has it, that is as good. Not prepared: that would keep its snapshot until the end, and vacuum from what went since.
+        // Where another instance has it, that is as good. Not prepared: that would keep its snapshot until the end, and
+        // vacuum from what went since.
         transaction.batch_execute(statement::LOCK_SUPPRESS_NOTIFY).await?;
         no_longer_requested.await.ok();
         transaction.commit().await
@@ -248,8 +250,9 @@ fn failed(client: &Object, error: &tokio_postgres::Error) -> StoreError {
     connect::error(error)
 }
 
-/// Statements that go out together must be known to the server before: a statement that is prepared only when its turn comes
-/// would go out behind those that follow it. They are joined `biased`, so that the first error is the first one's.
+/// Statements that go out together must be known to the server before: a statement that is prepared only when its turn
+/// comes would go out behind those that follow it. They are joined `biased`, so that the first error is the first
+/// one's.
 async fn prepare<const N: usize>(client: &Object, sql: [&str; N]) -> Result<[Statement; N], StoreError> {
     let mut statements = Vec::with_capacity(N);
     for sql in sql {

@@ -1,5 +1,5 @@
-//! From rows to types and to JSON. What was checked when it was written is trusted when it is read; what others wrote into
-//! the tables by hand is an error that names the column.
+//! From rows to types and to JSON. What was checked when it was written is trusted when it is read; what others wrote
+//! into the tables by hand is an error that names the column.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -190,8 +190,8 @@ impl<'a> FromSql<'a> for JsonText<'a> {
     }
 }
 
-/// The rows of a table as the type that their column names spell. One that somebody wrote by hand and that can't be used is
-/// skipped and named, so that it does not stand in the way of all others. `key` is what may be logged of it.
+/// The rows of a table as the type that their column names spell. One that somebody wrote by hand and that can't be
+/// used is skipped and named, so that it does not stand in the way of all others. `key` is what may be logged of it.
 pub fn valid_rows<T: DeserializeOwned>(
     table: &str,
     key: &[&str],

@@ -100,8 +100,8 @@ async fn retain(
     Ok(budget.is_spent().then_some(passed))
 }
 
-/// Answers whether the event is done with: gone, or kept for a send that is not settled. If it is not, there is more of it than
-/// may be deleted at once.
+/// Answers whether the event is done with: gone, or kept for a send that is not settled. If it is not, there is more of
+/// it than may be deleted at once.
 async fn delete_event(transaction: &Transaction, id: i64, budget: &mut Budget) -> Result<bool, StoreError> {
     delete_rows(transaction, id, budget).await?;
     if budget.is_spent() {
@@ -128,8 +128,8 @@ async fn delete_event(transaction: &Transaction, id: i64, budget: &mut Budget) -
     Ok(true)
 }
 
-/// Rows that nobody will touch again, each with its send, and with its notification if it is the last of it. A row has four rows
-/// at most that are deleted with it, besides its attempts and addresses.
+/// Rows that nobody will touch again, each with its send, and with its notification if it is the last of it. A row has
+/// four rows at most that are deleted with it, besides its attempts and addresses.
 async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) -> Result<(), StoreError> {
     const MAX_DELETED_PER_ROW: i64 = 4;
     let limit = (budget.left() / MAX_DELETED_PER_ROW).max(1);

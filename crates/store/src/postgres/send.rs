@@ -257,8 +257,8 @@ async fn classify(
     Ok((received, keys.iter().filter(|key| raced.contains(&key.key)).copied().collect()))
 }
 
-/// By now the notifications can be seen that somebody else wrote. Where there is none, the user has the event's notification under another
-/// id.
+/// By now the notifications can be seen that somebody else wrote. Where there is none, the user has the event's
+/// notification under another id.
 async fn retry_raced(
     transaction: &Transaction,
     keys: &[ReceivedKey],

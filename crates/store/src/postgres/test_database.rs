@@ -1,7 +1,7 @@
 //! A database of its own for each test, and its back door: another process' connection, and a clock that can be moved.
 //!
-//! The server is the one that `CAMPANILE_TEST_DATABASE_URL` names. Tables are made once, in a template; each test's database is
-//! a copy of it, and is dropped at the end.
+//! The server is the one that `CAMPANILE_TEST_DATABASE_URL` names. Tables are made once, in a template; each test's
+//! database is a copy of it, and is dropped at the end.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};

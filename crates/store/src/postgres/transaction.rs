@@ -1,5 +1,5 @@
-//! A transaction that owns its connection. It begins without waiting for an answer, since the first statement will tell, and
-//! whoever drops it has changed nothing.
+//! A transaction that owns its connection. It begins without waiting for an answer, since the first statement will
+//! tell, and whoever drops it has changed nothing.
 
 use std::future::poll_fn;
 use std::ops::Deref;
@@ -48,7 +48,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Commits behind one more statement, without waiting for its answer in between: if it fails, PostgreSQL rolls back instead.
+    /// Commits behind one more statement, without waiting for its answer in between: if it fails, PostgreSQL rolls back
+    /// instead.
     pub async fn commit_with(
         mut self,
         last: &Statement,

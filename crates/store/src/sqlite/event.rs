@@ -66,8 +66,8 @@ pub fn open_events(session: &Session, after: i64, limit: usize) -> Result<Vec<(i
     })
 }
 
-/// Nobody will try the event again by itself. One of which some were told already is `PUBLISHED`, so that what was written
-/// goes its way and closes it; any other is `FAILED`.
+/// Nobody will try the event again by itself. One of which some were told already is `PUBLISHED`, so that what was
+/// written goes its way and closes it; any other is `FAILED`.
 pub fn give_up(
     session: &Session,
     now: &str,

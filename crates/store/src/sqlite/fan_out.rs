@@ -1,5 +1,5 @@
-//! Claiming events and committing what was decided; whom they concern is in `people`. One engine owns the file, so a claim
-//! locks nothing in it: the commit is refused if an event is no longer as the claim saw it.
+//! Claiming events and committing what was decided; whom they concern is in `people`. One engine owns the file, so a
+//! claim locks nothing in it: the commit is refused if an event is no longer as the claim saw it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! One engine per folder: a second one would publish and send the same rows. Held are a file that says so to whoever looks into the
-//! folder, and the folder itself, so that deleting the file admits nobody.
+//! One engine per folder: a second one would publish and send the same rows. Held are a file that says so to whoever
+//! looks into the folder, and the folder itself, so that deleting the file admits nobody.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -37,7 +37,8 @@ pub fn try_lock(folder: &Path) -> io::Result<Option<EngineLock>> {
     Ok(Some(EngineLock { _file: file, _folder: folder }))
 }
 
-/// Makes the folder and locks it for the engine on the database at `path`, which is made, too: SQLite would let others read it.
+/// Makes the folder and locks it for the engine on the database at `path`, which is made, too: SQLite would let others
+/// read it.
 pub fn take(path: &Path) -> Result<EngineLock, StoreError> {
     let folder = folder_of(path);
     std::fs::create_dir_all(folder).map_err(|e| {

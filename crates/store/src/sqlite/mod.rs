@@ -51,8 +51,8 @@ const STATEMENT_CACHE: usize = 128;
 
 /// A clone is another handle on the same file.
 ///
-/// Nobody gathers statistics here (`ANALYZE`, `PRAGMA optimize`). Without them SQLite takes every table for large and uses
-/// its indexes; with those of a young file it would go through whole tables, and still do so when they have grown.
+/// Nobody gathers statistics here (`ANALYZE`, `PRAGMA optimize`). Without them SQLite takes every table for large and
+/// uses its indexes; with those of a young file it would go through whole tables, and still do so when they have grown.
 #[derive(Debug, Clone)]
 pub struct Sqlite {
     shared: Arc<Shared>,
@@ -176,9 +176,10 @@ fn in_snapshot<T>(
     Ok(result)
 }
 
-/// What the engine writes are statuses and texts of the domain's types, so that what tables demand of them holds anyway. SQLite builds a b-tree
-/// for each list of statuses that it compares with, at each execution: opening and closing these was a tenth of this thread's time. Producers write to the
-/// file over connections of their own, on which everything is checked; and so it is in debug builds, which are those of the tests.
+/// What the engine writes are statuses and texts of the domain's types, so that what tables demand of them holds
+/// anyway. SQLite builds a b-tree for each list of statuses that it compares with, at each execution: opening and
+/// closing these was a tenth of this thread's time. Producers write to the file over connections of their own, on which
+/// everything is checked; and so it is in debug builds, which are those of the tests.
 fn leave_checks_to_types(connection: &Connection) -> Result<(), StoreError> {
     if cfg!(debug_assertions) {
         return Ok(());
@@ -200,8 +201,8 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error>
     Ok(connection)
 }
 
-/// Every migration, in order. From the first published version on, one that is here is never edited, and a later one only
-/// adds (decision 0015). So a file that a newer release has upgraded can still be opened.
+/// Every migration, in order. From the first published version on, one that is here is never edited, and a later one
+/// only adds (decision 0015). So a file that a newer release has upgraded can still be opened.
 fn migrations() -> Result<Vec<Migration>, refinery::Error> {
     [("V1__first_tables", include_str!("migrations/V1__first_tables.sql"))]
         .into_iter()

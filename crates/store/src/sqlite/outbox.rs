@@ -209,7 +209,8 @@ fn republish(
     Ok(Republished::of_page(&events, found, end, limit))
 }
 
-/// Chunks that nobody holds. One passes over what lies between its rows when it is read, so they had better lie together.
+/// Chunks that nobody holds. One passes over what lies between its rows when it is read, so they had better lie
+/// together.
 pub fn insert_chunks(
     session: &Session,
     queue: &str,

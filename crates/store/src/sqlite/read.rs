@@ -33,8 +33,8 @@ pub fn maybe_parsed<T: FromStr<Err: Display>>(row: &Row, column: &str) -> Result
     text.map(|text| text.parse().map_err(|e| bad(column, e))).transpose()
 }
 
-/// Producers in other processes may write times in most forms that SQLite understands. It also takes days that no calendar has,
-/// such as 30 February; those are errors.
+/// Producers in other processes may write times in most forms that SQLite understands. It also takes days that no
+/// calendar has, such as 30 February; those are errors.
 pub fn maybe_time(row: &Row, column: &str) -> Result<Option<Timestamp>, StoreError> {
     let text: Option<String> = row.get(column)?;
     text.map(|text| time_of(&text).ok_or_else(|| bad(column, "no moment of the calendar"))).transpose()
@@ -128,8 +128,8 @@ pub fn job_of(row: &mut InOrder, claim: ClaimId) -> Result<SendJob, StoreError> 
     })
 }
 
-/// A row whose columns are read in the order in which the statement names them. Each is found at once, where by its name alone
-/// it is looked for from the first one on; one that stands elsewhere is found all the same.
+/// A row whose columns are read in the order in which the statement names them. Each is found at once, where by its
+/// name alone it is looked for from the first one on; one that stands elsewhere is found all the same.
 pub struct InOrder<'r> {
     row: &'r Row<'r>,
     next: usize,
@@ -186,8 +186,8 @@ const JSON_COLUMNS: [&str; 8] =
     ["properties", "counts", "decisions", "attempts", "addresses", "push_tokens", "roles", "place"];
 const FLAG_COLUMNS: [&str; 4] = ["shared_read", "enabled", "mandatory", "active"];
 
-/// A row as an object with its column names. What should be JSON or UTF-8 and is not comes as text: an event that failed for
-/// it can still be looked at.
+/// A row as an object with its column names. What should be JSON or UTF-8 and is not comes as text: an event that
+/// failed for it can still be looked at.
 pub fn json_row(row: &Row) -> Result<JsonRow, StoreError> {
     let names = row.as_ref();
     let mut object = Map::new();
@@ -218,8 +218,8 @@ fn json_value(column: &str, value: ValueRef) -> Result<Value, StoreError> {
     })
 }
 
-/// The rows of a table as the type that their column names spell. One that somebody wrote by hand and that can't be used is
-/// skipped and named, so that it does not stand in the way of all others. `key` is what may be logged of it.
+/// The rows of a table as the type that their column names spell. One that somebody wrote by hand and that can't be
+/// used is skipped and named, so that it does not stand in the way of all others. `key` is what may be logged of it.
 pub fn valid_rows<T: DeserializeOwned>(
     session: &Session,
     table: &str,

@@ -105,8 +105,8 @@ fn retain(
     Ok(budget.is_spent().then_some(passed))
 }
 
-/// Answers whether the event is done with: gone, or kept for a send that is not settled. If it is not, there is more of it than
-/// may be deleted at once.
+/// Answers whether the event is done with: gone, or kept for a send that is not settled. If it is not, there is more of
+/// it than may be deleted at once.
 fn delete_event(session: &Session, now: &str, id: i64, budget: &mut Budget) -> Result<bool, StoreError> {
     delete_rows(session, id, budget)?;
     if budget.is_spent() {

@@ -230,8 +230,8 @@ fn fill_claim(session: &Session, claim: ClaimId, jobs: &[SendJob]) -> Result<(),
     session.change(statement::FILL_CLAIM, params).map(drop)
 }
 
-/// The notification that was written last, and whether it is the one that its user sees. Keys come in their order, so that the
-/// channels of a notification follow each other.
+/// The notification that was written last, and whether it is the one that its user sees. Keys come in their order, so
+/// that the channels of a notification follow each other.
 type LastNotification = Option<(NotificationId, bool)>;
 
 /// One batch of messages while it is written.

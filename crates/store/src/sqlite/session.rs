@@ -1,6 +1,6 @@
-//! A connection for the length of a transaction, with the statements that it has used so far. Finding one again is cheap, and so
-//! is finding its parameters: a batch uses the same few for each of its rows, and looking them up by their text cost a tenth of
-//! the time of writing.
+//! A connection for the length of a transaction, with the statements that it has used so far. Finding one again is
+//! cheap, and so is finding its parameters: a batch uses the same few for each of its rows, and looking them up by
+//! their text cost a tenth of the time of writing.
 
 use std::cell::RefCell;
 use std::ops::Deref;

@@ -75,7 +75,8 @@ pub fn settle(
     Ok(true)
 }
 
-/// What became of each address of a send that has several, which of them are dead, and which post somebody else may try.
+/// What became of each address of a send that has several, which of them are dead, and which post somebody else may
+/// try.
 fn write_addresses(session: &Session, now: &str, settlement: &Settlement) -> Result<(), StoreError> {
     let SendKey { notification_id, channel } = settlement.job.key;
     for done in settlement.addresses() {

@@ -53,9 +53,10 @@ impl TraceStore for Sqlite {
     }
 }
 
-/// Events in the order of their arrival, or backwards. Each status is a statement of its own, because a partial index is used
-/// only where its condition is in the text: `event_outbox_failed`, `event_outbox_cancelled`, `event_outbox_open`. A type has
-/// `event_outbox_type`; few events have failed, so that there the type is looked at on the way. All else walks the primary key.
+/// Events in the order of their arrival, or backwards. Each status is a statement of its own, because a partial index
+/// is used only where its condition is in the text: `event_outbox_failed`, `event_outbox_cancelled`,
+/// `event_outbox_open`. A type has `event_outbox_type`; few events have failed, so that there the type is looked at on
+/// the way. All else walks the primary key.
 pub(super) fn listing(status: Option<EventStatus>, of_type: bool, newest_first: bool) -> String {
     let status_is = status.map(|status| format!(" AND status = '{}'", status.as_str())).unwrap_or_default();
     let type_is = match status {

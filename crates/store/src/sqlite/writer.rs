@@ -1,5 +1,5 @@
-//! The one thread that writes. It takes what many callers want to write, runs each in a savepoint of its own, and commits
-//! all of it at once: durability then costs one sync per group and not one per caller.
+//! The one thread that writes. It takes what many callers want to write, runs each in a savepoint of its own, and
+//! commits all of it at once: durability then costs one sync per group and not one per caller.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -15,7 +15,8 @@ use crate::StoreError;
 /// Bounds how long the first caller of a group waits for the last.
 const MAX_GROUP: usize = 64;
 
-/// Runs inside the transaction if there is one, and answers what to tell the caller once it is known whether the commit held.
+/// Runs inside the transaction if there is one, and answers what to tell the caller once it is known whether the commit
+/// held.
 type Job = Box<dyn FnOnce(Result<&Session, StoreError>) -> Reply + Send>;
 type Reply = Box<dyn FnOnce(Result<(), String>)>;
 

@@ -44,8 +44,8 @@ pub async fn happen(fault: Fault, world: &World, load: &Load, random: &mut Rando
         Fault::KillAtFailpoint => kill_at(world.next_failpoint(random), instance, world, load, random).await,
         Fault::WrongClock => {
             let faketime = world.servers.faketime.as_deref().context("CAMPANILE_TEST_FAKETIME is not set")?;
-            // Where its clock is the database's, too, what it put off until later would wait for an hour when the clock is
-            // right again.
+            // Where its clock is the database's, too, what it put off until later would wait for an hour when the clock
+            // is right again.
             let ahead = random.percent(50) && world.round.backend != Backend::Embedded;
             let wrong = if ahead { "+3600s" } else { "-3600s" };
             instance.next_start_with(&[

@@ -222,7 +222,8 @@ async fn disk_full(world: &World, load: &Load, random: &mut Random) -> Result<()
     disk.free()
 }
 
-/// The database may have so much room left in its own files that it notices nothing. A round in which it never does shows nothing.
+/// The database may have so much room left in its own files that it notices nothing. A round in which it never does
+/// shows nothing.
 async fn write_until_refused(world: &World, load: &Load, random: &mut Random) {
     const TRIES: usize = 5;
     for _ in 0..TRIES {

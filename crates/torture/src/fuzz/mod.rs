@@ -1,7 +1,7 @@
 //! Hostile HTTP: every endpoint with mutated bodies, queries, paths and headers, and sockets that speak no HTTP at all.
 //!
-//! Every request must be answered within a limit, never with a server error, and every refusal must be a problem document. Afterwards the
-//! instance is alive and ready, and nothing that it accepted is stuck.
+//! Every request must be answered within a limit, never with a server error, and every refusal must be a problem
+//! document. Afterwards the instance is alive and ready, and nothing that it accepted is stuck.
 
 mod harvest;
 mod mutate;

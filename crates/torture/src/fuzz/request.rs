@@ -149,7 +149,8 @@ impl Request {
         }
     }
 
-    /// A request to which no answer at all is a fault: a refused body may end the connection while it is still being sent.
+    /// A request to which no answer at all is a fault: a refused body may end the connection while it is still being
+    /// sent.
     pub fn is_well_formed(&self) -> bool {
         self.body.len() < 16 * 1024
     }

@@ -1,9 +1,9 @@
-//! A provider outside of Campanile, in a process of its own: Twilio's Messages resource, strict about its rules, with a ledger of
-//! all that it accepted. It can be told to be slow, to refuse, or to accept and leave its caller in the dark.
+//! A provider outside of Campanile, in a process of its own: Twilio's Messages resource, strict about its rules, with a
+//! ledger of all that it accepted. It can be told to be slow, to refuse, or to accept and leave its caller in the dark.
 //!
-//! What it accepted stands in the ledger before anybody is answered: the ledger is the truth, answers are hearsay. A request
-//! that breaks a rule is answered as Twilio would and stands there, too, as a violation. In one respect it is stricter than Twilio,
-//! which overlooks fields that it does not know: here they are refused.
+//! What it accepted stands in the ledger before anybody is answered: the ledger is the truth, answers are hearsay. A
+//! request that breaks a rule is answered as Twilio would and stands there, too, as a violation. In one respect it is
+//! stricter than Twilio, which overlooks fields that it does not know: here they are refused.
 
 mod book;
 mod door;

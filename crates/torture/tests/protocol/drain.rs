@@ -1,8 +1,8 @@
 //! Whether one instance that is left alone comes to an end. The other is stopped for ever, and nothing else goes wrong.
 //!
-//! "Nothing is lost" is often checked as "eventually", which a checker that merges paths can only do where no path has a circle; here
-//! sends are let go and claimed again without end. So it is asked of every single state instead: from here, does the one
-//! who is left settle the send, without anybody's help? That is more than that some way leads there.
+//! "Nothing is lost" is often checked as "eventually", which a checker that merges paths can only do where no path has
+//! a circle; here sends are let go and claimed again without end. So it is asked of every single state instead: from
+//! here, does the one who is left settle the send, without anybody's help? That is more than that some way leads there.
 
 use stateright::Model;
 

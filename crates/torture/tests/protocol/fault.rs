@@ -44,8 +44,8 @@ pub fn steps_of_broker(state: &State, steps: &mut Vec<Step>) {
     }
 }
 
-/// A process that is neither stopped nor waiting for the provider does at once what it has to do with its claims; to be slow is to be
-/// stopped, which counts as a fault. Publishers and receivers may be slow as they like.
+/// A process that is neither stopped nor waiting for the provider does at once what it has to do with its claims; to be
+/// slow is to be stopped, which counts as a fault. Publishers and receivers may be slow as they like.
 pub fn time_may_pass(state: &State) -> bool {
     state.instances.iter().filter(|instance| !instance.is_stopped).all(|instance| {
         let waits = |attempt: &Attempt| matches!(attempt.phase, Phase::Calls { left: 1.., .. });
@@ -73,9 +73,9 @@ pub fn tick(clock: Clock, state: &mut State) {
     }
 }
 
-/// All memory is gone, and the process starts again; the broker notices at once. A process that stays away is one that makes no
-/// more steps. What it had asked the provider was accepted before or never: accepted later would only be milder, as
-/// more doubts have been written down by then.
+/// All memory is gone, and the process starts again; the broker notices at once. A process that stays away is one that
+/// makes no more steps. What it had asked the provider was accepted before or never: accepted later would only be
+/// milder, as more doubts have been written down by then.
 pub fn crash(state: &mut State, i: usize) {
     state.faults.any -= 1;
     redeliver(state, i);

@@ -1,48 +1,50 @@
-//! The protocol by which a row is published, received, claimed, sent and settled, as a model in which every order of steps is tried.
-//! Tests with real processes meet the orders that happen to occur; this meets all of them, for one row, two instances and two
-//! faults.
+//! The protocol by which a row is published, received, claimed, sent and settled, as a model in which every order of
+//! steps is tried. Tests with real processes meet the orders that happen to occur; this meets all of them, for one row,
+//! two instances and two faults.
 //!
 //! # What is modelled
 //!
-//! Each transaction is one step, and so is each thing that a process can die before or after. Modules are named as the stages.
+//! Each transaction is one step, and so is each thing that a process can die before or after. Modules are named as the
+//! stages.
 //!
-//! - Publish: a chunk waits or is leased, is published, confirmed, deleted; chunks are not fenced. A full or missing queue sends it
-//!   back. The broker may lose everything once; then rows without a send go into a new chunk.
-//! - Receive: inserts the send unless it is there, claimed or due, and acknowledges. A connection that breaks before that
-//!   brings the message back.
-//! - Send: looks at the own clock before the claim, and again before the call. The provider accepts, declines, or is silent as it
-//!   likes, also while the process that asked is stopped, and it keeps a ledger that no instance sees.
+//! - Publish: a chunk waits or is leased, is published, confirmed, deleted; chunks are not fenced. A full or missing
+//!   queue sends it back. The broker may lose everything once; then rows without a send go into a new chunk.
+//! - Receive: inserts the send unless it is there, claimed or due, and acknowledges. A connection that breaks before
+//!   that brings the message back.
+//! - Send: looks at the own clock before the claim, and again before the call. The provider accepts, declines, or is
+//!   silent as it likes, also while the process that asked is stopped, and it keeps a ledger that no instance sees.
 //! - Settle and recover: one fenced update; recovery reads expired claims in one step and takes them over in another.
-//! - Faults: a crash; a stop (`SIGSTOP`) with a wake at any later time; a cut connection to the broker; a commit whose answer is
-//!   lost, of a claim, or of an outcome, which is then written again; a delay between a look at the clock and the commit. Two
-//!   of these in each run, of any kinds, or one and the loss of the broker's data.
+//! - Faults: a crash; a stop (`SIGSTOP`) with a wake at any later time; a cut connection to the broker; a commit whose
+//!   answer is lost, of a claim, or of an outcome, which is then written again; a delay between a look at the clock and
+//!   the commit. Two of these in each run, of any kinds, or one and the loss of the broker's data.
 //!
-//! The way to the send and the send itself are checked apart, because together they are too many states: first from the chunk to a
-//! send that is born `SENT`, as over `WEBSOCKET`; then from a published message on, with `capture`, and with a provider whose doubts
-//! are resent or held. The halves share the queue and the send's key only. That a message comes twice is in both: in the second by
-//! redelivery.
+//! The way to the send and the send itself are checked apart, because together they are too many states: first from the
+//! chunk to a send that is born `SENT`, as over `WEBSOCKET`; then from a published message on, with `capture`, and with
+//! a provider whose doubts are resent or held. The halves share the queue and the send's key only. That a message comes
+//! twice is in both: in the second by redelivery.
 //!
 //! # What is left out
 //!
-//! - More rows, batches, several sends under one claim, lanes, backoff, permanent errors. Batches are where the code can be wrong
-//!   although the protocol is right, and belong to tests of the code.
+//! - More rows, batches, several sends under one claim, lanes, backoff, permanent errors. Batches are where the code
+//!   can be wrong although the protocol is right, and belong to tests of the code.
 //! - Clocks that run at different speeds: a tick is as long for the database as for each process.
-//! - Slowness without a fault: a process that runs does what it has to do with its claims before the next tick, and ends a call at its
-//!   deadline. To be slow is to be stopped. Publishers and receivers may be slow as they like.
-//! - Transactions that overlap. The model trusts the database that a fenced update, and an insert under a unique key, are atomic.
+//! - Slowness without a fault: a process that runs does what it has to do with its claims before the next tick, and
+//!   ends a call at its deadline. To be slow is to be stopped. Publishers and receivers may be slow as they like.
+//! - Transactions that overlap. The model trusts the database that a fenced update, and an insert under a unique key,
+//!   are atomic.
 //!
 //! # What is promised, and what is not
 //!
-//! The properties are in `property.rs`. Two deserve a sceptical look. "Nothing is lost" is asked of every state, not of paths:
-//! from here, would one instance alone settle it, if the other never woke again (`drain.rs`)? And "no call begins under a lease that
-//! has passed" is about the look at the clock. No protocol can keep a process from being stopped between that look and the moment in
-//! which its bytes leave; the provider then hears of it after the lease. What holds even so is the count: whoever took the
-//! claim over has written down a doubt.
+//! The properties are in `property.rs`. Two deserve a sceptical look. "Nothing is lost" is asked of every state, not of
+//! paths: from here, would one instance alone settle it, if the other never woke again (`drain.rs`)? And "no call
+//! begins under a lease that has passed" is about the look at the clock. No protocol can keep a process from being
+//! stopped between that look and the moment in which its bytes leave; the provider then hears of it after the lease.
+//! What holds even so is the count: whoever took the claim over has written down a doubt.
 //!
 //! # What the mistakes show
 //!
-//! A model that finds nothing proves little. So each rule of the protocol is also left out once, and the checker must find the promise
-//! that this breaks; each test tells a way there.
+//! A model that finds nothing proves little. So each rule of the protocol is also left out once, and the checker must
+//! find the promise that this breaks; each test tells a way there.
 //!
 //! | mistake | breaks |
 //! |---|---|
@@ -85,7 +87,8 @@ const ONE_FAULT: Faults = Faults { any: 1, losses: 0 };
 const A_LOSS: Faults = Faults { any: 0, losses: 1 };
 const A_LOSS_AND_ANOTHER_FAULT: Faults = Faults { any: 1, losses: 1 };
 
-/// Visits every state there is: there is no limit of depth, number or time, and while a promise holds the search goes on.
+/// Visits every state there is: there is no limit of depth, number or time, and while a promise holds the search goes
+/// on.
 fn holds(provider: Provider, faults: Faults, at_least_states: usize) {
     let model = Delivering { protocol: Protocol::RIGHT, provider, faults, merges_mirror_images: true };
     let checker = model.checker().threads(2).spawn_bfs().join();

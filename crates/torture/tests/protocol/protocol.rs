@@ -1,5 +1,5 @@
-//! Which protocol is checked, against which provider, and how much may go wrong. Every switch has one right position; the others are
-//! mistakes that somebody could make.
+//! Which protocol is checked, against which provider, and how much may go wrong. Every switch has one right position;
+//! the others are mistakes that somebody could make.
 
 /// Ticks that a claim or a chunk is leased for.
 pub const LEASE_TICKS: u8 = 2;
@@ -7,8 +7,8 @@ pub const LEASE_TICKS: u8 = 2;
 pub const DEADLINE_TICKS: u8 = 1;
 /// Attempts that count, as `max_attempts` in the configuration.
 pub const MAX_ATTEMPTS: u8 = 2;
-/// Sends that one instance may hold at a time. Two, because an instance may claim a send anew while its own late outcome of
-/// the claim before still waits to be written.
+/// Sends that one instance may hold at a time. Two, because an instance may claim a send anew while its own late
+/// outcome of the claim before still waits to be written.
 pub const PLACES: usize = 2;
 /// Messages that the queue takes; a publisher that finds it full lets its chunk wait.
 pub const QUEUE_MESSAGES: u8 = 2;

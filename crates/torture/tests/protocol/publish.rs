@@ -1,5 +1,5 @@
-//! Chunk → queue, as `pipeline/publish.rs`, and rows that the broker lost, as `recover.rs`. Chunks are leased and not fenced: the
-//! worst that a late holder does is to publish again.
+//! Chunk → queue, as `pipeline/publish.rs`, and rows that the broker lost, as `recover.rs`. Chunks are leased and not
+//! fenced: the worst that a late holder does is to publish again.
 
 use crate::protocol::{QUEUE_MESSAGES, Sweep};
 use crate::state::{Chunk, Lease, Publisher, Queue, State};

@@ -1,4 +1,5 @@
-//! Message → send, as `pipeline/receive.rs`: a transaction that skips what is there already, and the acknowledgement after it.
+//! Message → send, as `pipeline/receive.rs`: a transaction that skips what is there already, and the acknowledgement
+//! after it.
 
 use crate::protocol::{Ack, Key, LEASE_TICKS, PLACES, Provider};
 use crate::state::{Attempt, Delivery, Phase, Receiver, Send, State, Status};

@@ -1,5 +1,5 @@
-//! Claimed send → provider, as `pipeline/send.rs`. The provider is not of our making: it accepts, answers, or is silent as it
-//! likes, and it does not know whether the process that asked has been stopped.
+//! Claimed send → provider, as `pipeline/send.rs`. The provider is not of our making: it accepts, answers, or is silent
+//! as it likes, and it does not know whether the process that asked has been stopped.
 
 use crate::protocol::{DEADLINE_TICKS, LEASE_TICKS, LeaseCounts, PLACES, Provider};
 use crate::receive;

@@ -1,5 +1,5 @@
-//! Outcome → database, as `pipeline/settle.rs`: by who made the attempt, or by who takes over a claim whose lease has passed. Both
-//! are the same fenced update.
+//! Outcome → database, as `pipeline/settle.rs`: by who made the attempt, or by who takes over a claim whose lease has
+//! passed. Both are the same fenced update.
 
 use crate::protocol::{Fence, LostClaims, MAX_ATTEMPTS, Provider};
 use crate::state::{Found, Outcome, Phase, State, Status, Token};
@@ -103,7 +103,8 @@ fn write(model: &Delivering, state: &mut State, settlement: &Settlement) {
     send.attempts = settlement.number - u8::from(settlement.outcome == Outcome::NotAttempted);
 }
 
-/// The domain's `after`, for channels that are retried. The backoff is left out: a send may be due for as long as it likes.
+/// The domain's `after`, for channels that are retried. The backoff is left out: a send may be due for as long as it
+/// likes.
 fn after(outcome: Outcome, number: u8, provider: Provider) -> Status {
     match outcome {
         Outcome::Sent => Status::Sent,

@@ -1,7 +1,8 @@
 //! All that is there at one moment: the database, the broker, two instances, and a ledger that no instance can see.
 //!
-//! Times are what is left until them, so the clock itself need not be counted, and has no end. Tokens are numbered anew after each
-//! step, in their order: a token that nobody remembers may be given again, and the number of states stays finite.
+//! Times are what is left until them, so the clock itself need not be counted, and has no end. Tokens are numbered anew
+//! after each step, in their order: a token that nobody remembers may be given again, and the number of states stays
+//! finite.
 
 use crate::protocol::{Faults, LEASE_TICKS};
 
@@ -265,7 +266,8 @@ impl State {
         });
     }
 
-    /// Instances differ by nothing but their numbers, so of two states that are each other's mirror image one is enough.
+    /// Instances differ by nothing but their numbers, so of two states that are each other's mirror image one is
+    /// enough.
     pub fn order_instances(&mut self) {
         if self.instances[0] > self.instances[1] {
             self.instances.swap(0, 1);

@@ -1,4 +1,5 @@
-//! An HTTP server that replies as told, and notes each request that breaks the rules of the provider whose place it takes.
+//! An HTTP server that replies as told, and notes each request that breaks the rules of the provider whose place it
+//! takes.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Debug, Formatter};

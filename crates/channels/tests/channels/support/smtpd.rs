@@ -46,8 +46,8 @@ pub struct Smtpd {
 }
 
 impl Smtpd {
-    /// `extensions` are the lines of its answer to EHLO. Each act is for the next use of its verb; the verb of a letter's end is `.`,
-    /// and that of a new connection is `HI`.
+    /// `extensions` are the lines of its answer to EHLO. Each act is for the next use of its verb; the verb of a
+    /// letter's end is `.`, and that of a new connection is `HI`.
     pub async fn start(extensions: &'static [&'static str], acts: Vec<(&'static str, Act)>) -> Self {
         Self::start_at("127.0.0.1:0", extensions, acts).await
     }

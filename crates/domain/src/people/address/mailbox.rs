@@ -1,5 +1,5 @@
-//! E-mail addresses that can't be wrong: checked, their domain in ASCII, and with nothing in them that could end a command or a
-//! header.
+//! E-mail addresses that can't be wrong: checked, their domain in ASCII, and with nothing in them that could end a
+//! command or a header.
 
 use std::fmt;
 use std::str::FromStr;

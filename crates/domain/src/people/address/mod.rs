@@ -1,5 +1,6 @@
-//! Addresses that can be sent to. Rows are checked by the same rules when they are written and when something is sent to them, since
-//! rows of a view, and those that SQL wrote, were never checked before. No reason shows any of the address.
+//! Addresses that can be sent to. Rows are checked by the same rules when they are written and when something is sent
+//! to them, since rows of a view, and those that SQL wrote, were never checked before. No reason shows any of the
+//! address.
 
 mod mailbox;
 mod phone;

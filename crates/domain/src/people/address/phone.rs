@@ -1,5 +1,5 @@
-//! Phone numbers as people write them, made into the one form that providers take. What can't be read beyond doubt is refused;
-//! whether anybody has that number is left to the provider.
+//! Phone numbers as people write them, made into the one form that providers take. What can't be read beyond doubt is
+//! refused; whether anybody has that number is left to the provider.
 
 /// Whether it is written as providers take it: `+390551234567`.
 pub fn is_e164(text: &str) -> bool {

@@ -1,4 +1,5 @@
-//! Webhooks: URLs that come from users and tenants. Which hosts they may lead to is the operator's to say, where they are posted to.
+//! Webhooks: URLs that come from users and tenants. Which hosts they may lead to is the operator's to say, where they
+//! are posted to.
 
 use std::net::IpAddr;
 

@@ -1,6 +1,6 @@
-//! Which events are complete. This instance knows how many rows those have that it fanned out, and counts what it receives of them:
-//! when all were, the event is closed without another look. Of any other event it only knows that something was received, and whether that
-//! was the last row is for the database to say.
+//! Which events are complete. This instance knows how many rows those have that it fanned out, and counts what it
+//! receives of them: when all were, the event is closed without another look. Of any other event it only knows that
+//! something was received, and whether that was the last row is for the database to say.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use campanile_domain::id::EventId;
 use tokio::sync::Notify;
 
-/// For so long it is waited for the rest of an event's rows. Another instance may have received them, or a row has failed.
+/// For so long it is waited for the rest of an event's rows. Another instance may have received them, or a row has
+/// failed.
 pub const COMPLETION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Events that are counted at the same time; of more than that the database is asked.
 const MAX_COUNTED: usize = 100_000;

@@ -26,8 +26,8 @@ pub type Decided = (BodyHash, Result<Plan, Failure>);
 /// An event under way, by what it is known again; nothing where it is put off.
 type Undecided<'a> = Option<(BodyHash, Result<Progress<'a>, Failure>)>;
 
-/// What each event's fan-out will write. Considers at most `recipient_limit` recipients of each event, in as few loads as its audiences need.
-/// When the step's time is over, events are put off, but for the first: `None`.
+/// What each event's fan-out will write. Considers at most `recipient_limit` recipients of each event, in as few loads
+/// as its audiences need. When the step's time is over, events are put off, but for the first: `None`.
 pub async fn decide(
     rules: &Rules,
     claim: &mut dyn FanOutClaim,
@@ -148,8 +148,8 @@ pub async fn explain(
     })
 }
 
-/// What today's rules say about one user of an event that is stored, or nothing if it does not concern them. Among a large
-/// audience nobody can know how many were counted before them, so `max_recipients` is not applied.
+/// What today's rules say about one user of an event that is stored, or nothing if it does not concern them. Among a
+/// large audience nobody can know how many were counted before them, so `max_recipients` is not applied.
 pub async fn explain_user(
     engine: &Engine,
     event: Event,

@@ -1,5 +1,5 @@
-//! The time of one step of the fan-out. Deciding holds a claim, in a transaction on PostgreSQL, and a thread of the runtime; templates and
-//! conditions may take a hundred milliseconds for each recipient.
+//! The time of one step of the fan-out. Deciding holds a claim, in a transaction on PostgreSQL, and a thread of the
+//! runtime; templates and conditions may take a hundred milliseconds for each recipient.
 
 use std::time::{Duration, Instant};
 
@@ -31,8 +31,8 @@ impl StepClock {
         done
     }
 
-    /// Whether more work here would keep others waiting. The wall clock is cheap to read, but a thread that had to wait for a core has
-    /// not worked for long.
+    /// Whether more work here would keep others waiting. The wall clock is cheap to read, but a thread that had to wait
+    /// for a core has not worked for long.
     pub fn is_long(&self) -> bool {
         self.resumed.elapsed() >= MAX_INLINE
             && thread_cpu_time().saturating_sub(self.cpu_at_resume) >= MAX_INLINE

@@ -1,12 +1,13 @@
-//! Queues that have no room for another batch of the fan-out. While there is such a crowd, what is not urgent stays an event, and its order can still change;
-//! what is fanned out all the same waits in the database, and has to be claimed and read again. Whom an event concerns is only known when it is
-//! decided, so a few are looked at all the same: as long as those are for other queues, they go on.
+//! Queues that have no room for another batch of the fan-out. While there is such a crowd, what is not urgent stays an
+//! event, and its order can still change; what is fanned out all the same waits in the database, and has to be claimed
+//! and read again. Whom an event concerns is only known when it is decided, so a few are looked at all the same: as
+//! long as those are for other queues, they go on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A batch goes on all the same when nothing has moved for so long, for the sake of those who wait for another queue. Longer than a chunk takes
-/// to be published.
+/// A batch goes on all the same when nothing has moved for so long, for the sake of those who wait for another queue.
+/// Longer than a chunk takes to be published.
 const STALL_TIMEOUT: Duration = Duration::from_millis(500);
 /// While still nothing moves, the next one follows sooner.
 const REPEATED_STALL_TIMEOUT: Duration = Duration::from_millis(100);

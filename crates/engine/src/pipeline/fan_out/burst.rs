@@ -1,5 +1,6 @@
-//! While events come fast, the fan-out takes some of them together, every few milliseconds, and producers need not tell it of each: a batch of few
-//! events costs nearly as much as one of many, and whoever notifies PostgreSQL waits for everybody else who does.
+//! While events come fast, the fan-out takes some of them together, every few milliseconds, and producers need not tell
+//! it of each: a batch of few events costs nearly as much as one of many, and whoever notifies PostgreSQL waits for
+//! everybody else who does.
 
 use std::time::Duration;
 

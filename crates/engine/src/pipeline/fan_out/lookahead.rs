@@ -1,5 +1,6 @@
-//! The next step of a large audience, decided while the last one is written: otherwise the database and this process wait for each
-//! other in turns. Nothing is claimed for it, so whoever claims the event looks whether it is still the step that comes next.
+//! The next step of a large audience, decided while the last one is written: otherwise the database and this process
+//! wait for each other in turns. Nothing is claimed for it, so whoever claims the event looks whether it is still the
+//! step that comes next.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -79,8 +80,8 @@ impl Lookahead {
         self.0.insert(event.seq, step);
     }
 
-    /// What was decided for the step that this claim is about, if anything was. What went wrong with it will go wrong again where
-    /// it is told.
+    /// What was decided for the step that this claim is about, if anything was. What went wrong with it will go wrong
+    /// again where it is told.
     pub async fn take(
         &mut self,
         event: &ClaimedEvent,

@@ -1,5 +1,5 @@
-//! Event → outbox rows. Claims a batch, decides, and commits all of it in one transaction with no broker inside; then hands
-//! the rows to publish in memory. A large audience goes on alone, chunk by chunk, while other events pass it.
+//! Event → outbox rows. Claims a batch, decides, and commits all of it in one transaction with no broker inside; then
+//! hands the rows to publish in memory. A large audience goes on alone, chunk by chunk, while other events pass it.
 
 pub mod backpressure;
 mod batch;
@@ -33,7 +33,8 @@ use batch::{Batch, LARGE, Share, has_begun};
 const MAX_RECIPIENTS: usize = 2_000;
 /// Of an event that begins alone in its transaction: one more than may have their decisions kept.
 const MAX_RECIPIENTS_ALONE: usize = MAX_DECISIONS + 1;
-/// Of one step of a large audience: short, so that others wait little. While there are none, it is as long as it may be.
+/// Of one step of a large audience: short, so that others wait little. While there are none, it is as long as it may
+/// be.
 const CHUNK_RECIPIENTS: usize = 400;
 /// The rows that a batch should come to; the claim is sized by what events came to lately.
 const ROWS_PER_BATCH: f64 = 1_000.0;
@@ -118,8 +119,8 @@ pub async fn run(
     }
 }
 
-/// While more events wait than a batch takes, another batch at the same time: claim, decision and commit of one follow each other, and leave
-/// the database or this process idle.
+/// While more events wait than a batch takes, another batch at the same time: claim, decision and commit of one follow
+/// each other, and leave the database or this process idle.
 pub async fn run_extra_worker(engine: Engine, handover: Handover, stop: CancellationToken) {
     let mut stage = FanOut::new(engine.clone(), handover);
     while !stop.is_cancelled() {
@@ -160,8 +161,8 @@ impl Drop for BatchGuard<'_> {
     }
 }
 
-/// Beside the other loop: takes what came while that one is in the middle of something longer. What is urgent first, and of the rest little
-/// at a time, so that it is soon there again.
+/// Beside the other loop: takes what came while that one is in the middle of something longer. What is urgent first,
+/// and of the rest little at a time, so that it is soon there again.
 pub async fn run_urgent_worker(
     engine: Engine,
     handover: Handover,
@@ -229,7 +230,8 @@ impl FanOut {
         Ok(())
     }
 
-    /// A batch of fresh events. While a queue has no room: what is urgent, and a few others as long as they are for other queues.
+    /// A batch of fresh events. While a queue has no room: what is urgent, and a few others as long as they are for
+    /// other queues.
     async fn run_new_batch(&mut self, limit: usize) -> Result<Report, StoreError> {
         let blocked = self.handover.update_blocked();
         let probe = blocked && self.handover.may_probe();

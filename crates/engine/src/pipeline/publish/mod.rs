@@ -1,5 +1,5 @@
-//! Outbox rows → broker, with confirms. A chunk comes from fan-out by hand, or out of the database when there was no room
-//! or its holder died. Each queue has a loop of its own, so that nothing stands in the way of anything else.
+//! Outbox rows → broker, with confirms. A chunk comes from fan-out by hand, or out of the database when there was no
+//! room or its holder died. Each queue has a loop of its own, so that nothing stands in the way of anything else.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -24,7 +24,8 @@ use crate::pipeline::fan_out::backpressure::{Backpressure, QueueCapacity};
 use crate::telemetry::stage_cpu::Timed;
 use crate::telemetry::{PUBLISHED, REFUSED, count_dead_letters, count_lost};
 
-/// Between fan-out and publish, for each queue, in memory: so many chunks, most of which are small, and so many rows in all of them.
+/// Between fan-out and publish, for each queue, in memory: so many chunks, most of which are small, and so many rows in
+/// all of them.
 const HANDOVER_CHUNKS: usize = 256;
 const HANDOVER_ROWS: usize = 4 * MAX_CHUNK_ROWS;
 /// How many loops fan out large batches: each may have one under way.
@@ -157,12 +158,14 @@ impl Slot {
     }
 }
 
-/// Publishes to one queue, all that has been handed over at a time: most chunks are small, and confirms take their time.
+/// Publishes to one queue, all that has been handed over at a time: most chunks are small, and confirms take their
+/// time.
 pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: CancellationToken) {
     let mut handed = handed.lock().await;
     let mut backoff = Backoff::new();
     let chunk_signal = engine.signals.chunks(&queue);
-    // What waits in the database is looked for when something began to wait, when there is room, and at a tick unless the last look took long.
+    // What waits in the database is looked for when something began to wait, when there is room, and at a tick unless
+    // the last look took long.
     let (mut polled_version, mut idle_backoff) = (None, IdleBackoff::default());
     // It is told once, so it is kept until it is heard, whatever happens in between.
     let mut capacity = engine.broker.wait_for_capacity(&queue);
@@ -334,8 +337,9 @@ impl PublishError {
     }
 }
 
-/// Publishes one chunk of the queue that waits in the database, if there is one. It is claimed although the queue may be full, and waits for room
-/// beside what was handed over: else that, which is there already, would take all the room, for ever.
+/// Publishes one chunk of the queue that waits in the database, if there is one. It is claimed although the queue may
+/// be full, and waits for room beside what was handed over: else that, which is there already, would take all the room,
+/// for ever.
 pub async fn publish_pending_chunk(
     engine: &Engine,
     queue: &str,
@@ -348,8 +352,9 @@ pub async fn publish_pending_chunk(
     }
 }
 
-/// Chunks of one queue, together. If it has no room, they wait for it, for a part of their lease and not while this instance stops. Those that
-/// could not be published go back and wait in the database; published again, they are harmless.
+/// Chunks of one queue, together. If it has no room, they wait for it, for a part of their lease and not while this
+/// instance stops. Those that could not be published go back and wait in the database; published again, they are
+/// harmless.
 pub async fn publish(
     engine: &Engine,
     chunks: Vec<Chunk>,

@@ -31,7 +31,8 @@ const DEAD: &str = "DEAD_LETTERED";
 /// Of a message that can't be read, what is kept for a person to look at.
 const MAX_EXCERPT_CHARS: usize = 2_000;
 
-/// So many messages of a queue are many: then batches begin no more often than every so many lingers, unless they are full.
+/// So many messages of a queue are many: then batches begin no more often than every so many lingers, unless they are
+/// full.
 const BUSY_PER_SECOND: f64 = 2_000.0;
 const BUSY_LINGERS: u32 = 5;
 
@@ -50,8 +51,8 @@ pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, queue: String, s
     }
 }
 
-/// Ends with the consumer; whatever it still holds goes back to the queue. Batches that are under way are finished first: what
-/// they claimed must reach its desk.
+/// Ends with the consumer; whatever it still holds goes back to the queue. Batches that are under way are finished
+/// first: what they claimed must reach its desk.
 async fn consume(
     engine: &Engine,
     in_flight: &Arc<InFlightQueue>,
@@ -101,8 +102,9 @@ impl Pace {
         self.last_batch = now;
     }
 
-    /// How long to gather. Whoever comes while nothing is under way need not wait for others. Small batches beside others cost more than
-    /// they gain; and where many come, a batch costs so much less per message that even a longer wait gets all of them through sooner.
+    /// How long to gather. Whoever comes while nothing is under way need not wait for others. Small batches beside
+    /// others cost more than they gain; and where many come, a batch costs so much less per message that even a longer
+    /// wait gets all of them through sooner.
     fn linger(&self, linger: Duration, in_progress: bool, now: Instant) -> Duration {
         if self.per_second >= BUSY_PER_SECOND {
             (linger * BUSY_LINGERS).saturating_sub(now.saturating_duration_since(self.last_batch))
@@ -161,7 +163,8 @@ impl<'a> Batches<'a> {
                 }
             }
             let _permit = if urgent { None } else { engine.batches.acquire().await.ok() };
-            // While the database is away the batch is kept, unacknowledged: giving it back would only send it in a circle.
+            // While the database is away the batch is kept, unacknowledged: giving it back would only send it in a
+            // circle.
             while let Err(error) = receive(&engine, &in_flight, &deliveries).await {
                 if stop.is_cancelled() {
                     return Vec::new();

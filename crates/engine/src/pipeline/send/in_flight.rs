@@ -1,5 +1,5 @@
-//! What lies between receive, send and settle, in memory and bounded. Each channel has a desk of its own with room for so many; a
-//! provider that hangs fills its own desk and nobody else's, and what finds no room waits in the database.
+//! What lies between receive, send and settle, in memory and bounded. Each channel has a desk of its own with room for
+//! so many; a provider that hangs fills its own desk and nobody else's, and what finds no room waits in the database.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
@@ -59,8 +59,8 @@ fn open(claims: &OpenClaims) -> MutexGuard<'_, HashMap<ClaimId, OpenClaim>> {
     claims.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One send's part in its claim. Lost before it was settled, for example by a panic, it leaves the whole claim to recovery: it
-/// is not held here any more, and nobody takes it for finished.
+/// One send's part in its claim. Lost before it was settled, for example by a panic, it leaves the whole claim to
+/// recovery: it is not held here any more, and nobody takes it for finished.
 #[derive(Debug)]
 struct ClaimGuard {
     claims: OpenClaims,
@@ -162,10 +162,11 @@ impl Lane {
     }
 }
 
-/// How many sends of a channel may be claimed and not settled; beyond it they wait in the database. Enough to keep every attempt busy,
-/// and not so much that a lease could run out while waiting. What a dead instance had claimed is in doubt, and counts as tried, although it
-/// may not have been begun: so few where something leaves the house, and where a person must look at it none but those in flight. What is only
-/// captured is captured by being settled, so that there is no doubt.
+/// How many sends of a channel may be claimed and not settled; beyond it they wait in the database. Enough to keep
+/// every attempt busy, and not so much that a lease could run out while waiting. What a dead instance had claimed is in
+/// doubt, and counts as tried, although it may not have been begun: so few where something leaves the house, and where
+/// a person must look at it none but those in flight. What is only captured is captured by being settled, so that there
+/// is no doubt.
 fn max_claimed(engine: &Engine, channel: Channel) -> usize {
     let SendConfig { concurrency, policy, .. } = engine.config.send.get(channel);
     let captures = engine.providers.get(channel).is_none_or(|chain| chain.captures());
@@ -239,7 +240,8 @@ impl InFlightQueue {
         Arc::clone(permits).try_acquire_many_owned(available).ok().filter(|permit| permit.num_permits() > 0)
     }
 
-    /// Waits until a quarter of the channel's places are free, and one at least. The others keep the attempts busy while those are filled.
+    /// Waits until a quarter of the channel's places are free, and one at least. The others keep the attempts busy
+    /// while those are filled.
     pub(super) async fn quarter_of_permits(&self, channel: Channel) {
         let ChannelQueue { permits, max_permits, .. } = self.channels.get(channel);
         let quarter = u32::try_from(max_permits.div_ceil(4)).unwrap_or(u32::MAX);
@@ -309,8 +311,8 @@ impl InFlightQueue {
         open(&self.open_claims).len()
     }
 
-    /// Waits while so many outcomes are to be written that receiving more would only make them wait: it is the database that is
-    /// behind then, and never a provider.
+    /// Waits while so many outcomes are to be written that receiving more would only make them wait: it is the database
+    /// that is behind then, and never a provider.
     pub async fn settle_capacity(&self) {
         self.outcome_queue.settle_capacity().await;
     }

@@ -30,8 +30,8 @@ pub use in_flight::{Attempted, Claimed, InFlightQueue, OutcomeReceiver, Permits,
 /// Messages whose contents are asked for together.
 const CONTENTS_BATCH: u16 = 100;
 
-/// Starts attempts of one channel, `HIGH` first. What messages say is looked up ahead of their attempts, some at a time, since turns
-/// come one by one. When draining, what was not begun is let go; by then nothing more is enqueued.
+/// Starts attempts of one channel, `HIGH` first. What messages say is looked up ahead of their attempts, some at a
+/// time, since turns come one by one. When draining, what was not begun is let go; by then nothing more is enqueued.
 pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, channel: Channel, drain: CancellationToken) {
     let Some(chain) = engine.providers.get(channel).cloned() else { return drain.cancelled().await };
     let channel_queue = in_flight.channel(channel);
@@ -89,8 +89,8 @@ impl Stage<'_> {
         }
     }
 
-    /// What can't be looked up is let go. If the database itself refuses, somebody's row can't be read, of a view perhaps: that one
-    /// fails alone, and not for want of a database.
+    /// What can't be looked up is let go. If the database itself refuses, somebody's row can't be read, of a view
+    /// perhaps: that one fails alone, and not for want of a database.
     async fn with_contents(&self, batch: Vec<Claimed>) -> Vec<(Claimed, Arc<Contents>)> {
         let mut found = Vec::with_capacity(batch.len());
         let mut batches = vec![batch];
@@ -124,8 +124,8 @@ impl Stage<'_> {
         found
     }
 
-    /// A message is taken only when its attempt can begin: until then an urgent one may overtake it. Each goes its own way then; a
-    /// provider that panics takes no other along.
+    /// A message is taken only when its attempt can begin: until then an urgent one may overtake it. Each goes its own
+    /// way then; a provider that panics takes no other along.
     async fn begin(
         &self,
         concurrency: &Arc<Semaphore>,
@@ -190,8 +190,8 @@ async fn attempt(
 
 const AFTER_AN_OUTAGE: Duration = Duration::from_secs(1);
 
-/// A webhook leads to a place that several people read: an event is told there once, by whoever asks first. The others share its
-/// outcome, and wait for it in the database.
+/// A webhook leads to a place that several people read: an event is told there once, by whoever asks first. The others
+/// share its outcome, and wait for it in the database.
 async fn sent_by_other(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<Option<Outcome>, StoreError> {
     const REPOLL_DELAY: Duration = Duration::from_millis(500);
     /// The other one waits itself.
@@ -202,7 +202,8 @@ async fn sent_by_other(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<
     Ok(match engine.store.claim_address(job).await? {
         AddressClaim::Held => None,
         AddressClaim::Sent(other) => Some(Outcome::Sent { external_id: Some(format!("sent by {other}")) }),
-        // How long they may wait for a busy webhook counts from here: if the other one gives up, they do not all begin anew.
+        // How long they may wait for a busy webhook counts from here: if the other one gives up, they do not all begin
+        // anew.
         AddressClaim::Pending if job.history.deferral.is_none() => {
             let error = "waiting for the send of another recipient, which uses the same webhook".to_owned();
             Some(Outcome::RateLimited { after: REPOLL_DELAY, error })

@@ -1,5 +1,6 @@
-//! What messages say beyond their rows. Titles and bodies were written when the event was decided. The HTML of an e-mail is
-//! large, and the link of a push is its own, so both are rendered from the event when it is sent, and stored nowhere.
+//! What messages say beyond their rows. Titles and bodies were written when the event was decided. The HTML of an
+//! e-mail is large, and the link of a push is its own, so both are rendered from the event when it is sent, and stored
+//! nowhere.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,8 +32,8 @@ pub struct Written {
     pub url: Option<String>,
 }
 
-/// For all of these, by one look. What is captured is captured as its row has it, with its HTML: if that can't be written, it is seen before
-/// there is a mail server.
+/// For all of these, by one look. What is captured is captured as its row has it, with its HTML: if that can't be
+/// written, it is seen before there is a mail server.
 pub async fn contents<'a>(
     engine: &Engine,
     chain: &Chain,
@@ -64,8 +65,9 @@ impl Contents {
         contexts.recipients.get(user)?.name.as_deref()
     }
 
-    /// The HTML of an e-mail and the link of a push, by rendering; nothing where no template has any, and for who has left, or of an event that
-    /// is gone: they get the message as its row has it. An error names template, line and variable.
+    /// The HTML of an e-mail and the link of a push, by rendering; nothing where no template has any, and for who has
+    /// left, or of an event that is gone: they get the message as its row has it. An error names template, line and
+    /// variable.
     pub async fn write(&self, job: &SendJob, renderings: &Renderings) -> Result<Written, String> {
         if !matches!(job.key.channel, Channel::Email | Channel::Push) {
             return Ok(Written::default());

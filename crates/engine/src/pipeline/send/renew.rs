@@ -1,5 +1,5 @@
-//! The lease of claims whose provider has the whole message and has not answered yet: it is renewed for as long as the answer is awaited,
-//! so that a dead instance is noticed after one lease, however long answers may take.
+//! The lease of claims whose provider has the whole message and has not answered yet: it is renewed for as long as the
+//! answer is awaited, so that a dead instance is noticed after one lease, however long answers may take.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

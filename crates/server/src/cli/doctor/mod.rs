@@ -1,5 +1,5 @@
-//! `campanile doctor`: what is reachable, what is misconfigured, and what to do about it. It looks, and changes nothing; what is
-//! down does not keep the rest from being looked at. Each part is examined by the crate that knows it.
+//! `campanile doctor`: what is reachable, what is misconfigured, and what to do about it. It looks, and changes
+//! nothing; what is down does not keep the rest from being looked at. Each part is examined by the crate that knows it.
 
 mod broker;
 mod folder;

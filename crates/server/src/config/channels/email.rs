@@ -55,7 +55,8 @@ impl Email {
         Some(assumed_sender(&Address::parse(KEY, &first, SMTP).ok()?.url))
     }
 
-    /// All of them send from the same address: it is part of the `Message-ID`, by which a letter that two of them got is known.
+    /// All of them send from the same address: it is part of the `Message-ID`, by which a letter that two of them got
+    /// is known.
     fn servers(&self) -> anyhow::Result<Vec<(SmtpConfig, Option<RateLimit>)>> {
         let deadline = self.deadline.of_an_attempt("channels.email")?;
         let mut from = named_mailbox("channels.email.from", &self.from)?;

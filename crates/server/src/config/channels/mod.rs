@@ -1,5 +1,5 @@
-//! Which providers send over which channel: a URL each, with the credentials and the limits in it. Several are asked in their order. A
-//! channel without one is captured.
+//! Which providers send over which channel: a URL each, with the credentials and the limits in it. Several are asked in
+//! their order. A channel without one is captured.
 
 mod email;
 mod push;
@@ -48,8 +48,8 @@ impl Channels {
     }
 }
 
-/// A provider's URL while it is read. No error shows any of it but the names of options: a secret may stand anywhere in one that is
-/// wrong.
+/// A provider's URL while it is read. No error shows any of it but the names of options: a secret may stand anywhere in
+/// one that is wrong.
 struct Address {
     key: &'static str,
     url: Url,

@@ -51,7 +51,8 @@ impl Slack {
     /// Gives each user type its default webhook. An empty one is none.
     pub fn set_default_webhooks(&self, user_types: &mut [UserType]) -> anyhow::Result<()> {
         let allowed_hosts = self.hosts()?;
-        // What a variable says wins over the file: names of variables arrive in lower case, and stand behind the others here.
+        // What a variable says wins over the file: names of variables arrive in lower case, and stand behind the others
+        // here.
         for (name, webhook) in &self.default_webhook {
             let key = format!("channels.slack.default_webhook.{name}");
             let known = user_types

@@ -1,5 +1,5 @@
-//! Looking whether the database is well, without changing anything: each question is a transaction with deadlines, read-only but for the
-//! one that tries to write, and what can't be answered does not keep the rest from being asked.
+//! Looking whether the database is well, without changing anything: each question is a transaction with deadlines,
+//! read-only but for the one that tries to write, and what can't be answered does not keep the rest from being asked.
 
 mod grants;
 mod load;

@@ -65,10 +65,10 @@ CREATE TRIGGER sort_into_lane BEFORE INSERT ON campanile.event_outbox
 -- For producers: writes an event in the caller's transaction, and notifies the engine when that commits.
 -- Answers whether the event is new. A transaction that emits many events notifies once.
 --
--- NOTIFY makes transactions commit one after the other, over the whole server.
--- So nobody notifies while an instance polls every few milliseconds: it holds the lock `campanile.suppress_notify` meanwhile.
--- The function tests that lock by taking it, and gives it back at once.
--- So the answer depends neither on the length of the transaction nor on other producers that test it.
+-- NOTIFY makes transactions commit one after the other, over the whole server. So nobody notifies while an instance
+-- polls every few milliseconds: it holds the lock `campanile.suppress_notify` meanwhile. The function tests that lock
+-- by taking it, and gives it back at once. So the answer depends neither on the length of the transaction nor on other
+-- producers that test it.
 CREATE FUNCTION campanile.emit(event_id text, event_type text, aggregate_type text, aggregate_id text, payload jsonb,
                                priority text DEFAULT NULL, occurred_at timestamptz DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$

@@ -1,4 +1,5 @@
-//! Claims of several at once: their locks, what becomes of them when a connection ends, and that nobody waits in a circle.
+//! Claims of several at once: their locks, what becomes of them when a connection ends, and that nobody waits in a
+//! circle.
 
 use std::collections::HashSet;
 use std::sync::Arc;

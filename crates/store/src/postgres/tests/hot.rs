@@ -1,4 +1,5 @@
-//! Updates that need no new entry in any index: PostgreSQL calls them HOT, and what is written most often has to be of that kind.
+//! Updates that need no new entry in any index: PostgreSQL calls them HOT, and what is written most often has to be of
+//! that kind.
 
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use super::{LEASE, QUEUE, event, eventually, fixture, received, rows};
 use crate::conformance::Fixture;
 use crate::{Capture, InstanceId, SendJob, Settlement};
 
-/// Updates of a table, and how many of them were HOT, when so many are known of. Servers tell at the latest when a connection ends,
-/// so the store is given up.
+/// Updates of a table, and how many of them were HOT, when so many are known of. Servers tell at the latest when a
+/// connection ends, so the store is given up.
 async fn updates(fixture: Fixture, table: &str, expected: i64) -> i64 {
     let Fixture { store, test_database } = fixture;
     drop(store);

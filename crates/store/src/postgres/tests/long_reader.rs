@@ -1,5 +1,5 @@
-//! Beside a transaction that stays open for long, such as a backup: PostgreSQL may remove nothing meanwhile, and a queue keeps all that
-//! was ever taken from it.
+//! Beside a transaction that stays open for long, such as a backup: PostgreSQL may remove nothing meanwhile, and a
+//! queue keeps all that was ever taken from it.
 
 use std::sync::Arc;
 

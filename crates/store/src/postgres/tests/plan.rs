@@ -1,5 +1,5 @@
-//! How PostgreSQL goes about each statement: it prepares, and no statement goes through a whole table, with statistics or
-//! without. Plans are generic ones, in sessions like those of the pool.
+//! How PostgreSQL goes about each statement: it prepares, and no statement goes through a whole table, with statistics
+//! or without. Plans are generic ones, in sessions like those of the pool.
 
 use std::collections::HashMap;
 
@@ -12,8 +12,8 @@ use crate::postgres::test_database::Database;
 use crate::postgres::{connect, row, statement, trace};
 use crate::{RowFilter, Table};
 
-/// Scans that are meant, though they go through all that an index or a table has. Each is a statement, the index or the table,
-/// and why.
+/// Scans that are meant, though they go through all that an index or a table has. Each is a statement, the index or the
+/// table, and why.
 const EXPECTED_SCANS: &[(&str, &str, &str)] = &[
     ("retain/begin_horizon", "event_outbox_pkey", "from the beginning, up to a thousand"),
     ("fan_out/claim_continuing", "event_outbox_continuing", "a queue: the index has only what has begun"),

@@ -1,4 +1,5 @@
-//! Looking whether the file is well, without changing anything and without its lock: a running instance is not disturbed.
+//! Looking whether the file is well, without changing anything and without its lock: a running instance is not
+//! disturbed.
 
 mod writes;
 
@@ -145,7 +146,8 @@ fn free_space(free_bytes: u64, folder: &Path) -> Finding {
     }
 }
 
-/// Who holds the lock, as the system tells it: taking the lock, even for a moment, would keep an instance from starting.
+/// Who holds the lock, as the system tells it: taking the lock, even for a moment, would keep an instance from
+/// starting.
 fn instance(folder: &Path) -> Finding {
     const SUBJECT: &str = "instance";
     let locked = [lock::lock_file(folder), folder.to_owned()];
@@ -161,7 +163,8 @@ fn instance(folder: &Path) -> Finding {
     }
 }
 
-/// Lines are `1: FLOCK  ADVISORY  WRITE 4711 fe:01:123456 0 EOF`; the device differs on some file systems from what a file says.
+/// Lines are `1: FLOCK  ADVISORY  WRITE 4711 fe:01:123456 0 EOF`; the device differs on some file systems from what a
+/// file says.
 fn holder(locks: &str, inode: u64) -> Option<u32> {
     let of_this = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();

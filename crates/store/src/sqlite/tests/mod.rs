@@ -1,5 +1,5 @@
-//! What is SQLite's own: its file, its plans, its one thread that writes. What every database does is in the conformance
-//! suite.
+//! What is SQLite's own: its file, its plans, its one thread that writes. What every database does is in the
+//! conformance suite.
 
 mod file;
 mod group;

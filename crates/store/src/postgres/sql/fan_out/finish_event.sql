@@ -1,4 +1,5 @@
--- Ends or advances fan-outs, where the cursors are still the ones that were read. Primary key; the claim holds the locks.
+-- Ends or advances fan-outs, where the cursors are still the ones that were read. Primary key; the claim holds the
+-- locks.
 UPDATE campanile.event_outbox e
 SET status = s.status, fan_out_cursor = s.cursor_after, last_error = s.error,
     published_at = CASE WHEN s.status IN ('PUBLISHED', 'PROCESSED') THEN campanile.now() ELSE e.published_at END,

@@ -1,7 +1,8 @@
--- Sends of a channel and lane whose time has come, the earliest ones, claimed for an attempt. Primary keys; what another
--- claim is just taking is skipped. A send that is not due any more only loses its place in the queue. Of a push of which some devices are
--- done with, it is told whether one of them was told. The limit is asked once, and the rows
--- are found by where they lie: as part of a join it may be asked again for every row, and then skips what was just deleted.
+-- Sends of a channel and lane whose time has come, the earliest ones, claimed for an attempt. Primary keys; what
+-- another claim is just taking is skipped. A send that is not due any more only loses its place in the queue. Of a push
+-- of which some devices are done with, it is told whether one of them was told. The limit is asked once, and the rows
+-- are found by where they lie: as part of a join it may be asked again for every row, and then skips what was just
+-- deleted.
 WITH taken AS (
     DELETE FROM campanile.send_due
     WHERE ctid = ANY (ARRAY(

@@ -1,10 +1,11 @@
--- A batch of messages: the outbox rows that they speak of, what users will see in the inbox, once per event and user, and their sends.
--- Sends are born claimed, due, or for a web socket sent; one claim guards those that this instance may attempt at once. A key that no
--- row has is not answered. At first it is taken for granted that nobody has received any of these before, so that no key is searched
--- twice; where that is wrong, nothing is written, and the same is said with what stands behind "again". One that is answered as
--- neither fresh nor done with has its notification from somebody else, who was not to be seen yet: `receive_send` looks again. Primary keys
--- and notification_recipient, in key order, so that two batches do not wait for each other in a circle. What was read or written here is
--- looked up by hashed subplans, since joins go by nested loops. A claimed send has room for what its settlement writes (attempted_at,
+-- A batch of messages: the outbox rows that they speak of, what users will see in the inbox, once per event and user,
+-- and their sends. Sends are born claimed, due, or for a web socket sent; one claim guards those that this instance may
+-- attempt at once. A key that no row has is not answered. At first it is taken for granted that nobody has received any
+-- of these before, so that no key is searched twice; where that is wrong, nothing is written, and the same is said with
+-- what stands behind "again". One that is answered as neither fresh nor done with has its notification from somebody
+-- else, who was not to be seen yet: `receive_send` looks again. Primary keys and notification_recipient, in key order,
+-- so that two batches do not wait for each other in a circle. What was read or written here is looked up by hashed
+-- subplans, since joins go by nested loops. A claimed send has room for what its settlement writes (attempted_at,
 -- settled_by), so that the new version fits into its page.
 WITH message AS MATERIALIZED (
     SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address, o.title, o.body,

@@ -1,6 +1,6 @@
--- Looks again at what `receive` could not: sends whose notification somebody else had just written. They are born claimed, due, or for a
--- web socket sent; a redelivered message finds its send there. One claim guards those that this instance may attempt at once. What
--- is answered is new. Primary keys, in their order.
+-- Looks again at what `receive` could not: sends whose notification somebody else had just written. They are born
+-- claimed, due, or for a web socket sent; a redelivered message finds its send there. One claim guards those that this
+-- instance may attempt at once. What is answered is new. Primary keys, in their order.
 WITH receivable AS (
     SELECT o.notification_id, o.channel, o.recipient_address, o.priority, k.published_at, k.published_by,
            CASE WHEN o.channel = 'WEBSOCKET' THEN 'SENT' WHEN k.claim THEN 'SENDING' ELSE 'DUE' END AS status

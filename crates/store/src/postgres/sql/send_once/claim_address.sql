@@ -1,6 +1,6 @@
--- Posting an event to a webhook is this send's, if nobody asked before, and while its claim holds: who slept past it posts nothing, and
--- must leave no row behind that others would wait for. The one whose it is asks again under each of its claims, and the row says under
--- which it may have posted. Primary keys.
+-- Posting an event to a webhook is this send's, if nobody asked before, and while its claim holds: who slept past it
+-- posts nothing, and must leave no row behind that others would wait for. The one whose it is asks again under each of
+-- its claims, and the row says under which it may have posted. Primary keys.
 INSERT INTO campanile.send_once (event_id, address_hash, notification_id, at, lease)
 SELECT $1, $2, s.notification_id, campanile.now(), s.lease
 FROM campanile.send s

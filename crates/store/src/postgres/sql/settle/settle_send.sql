@@ -1,6 +1,7 @@
--- Writes outcomes where the claims still hold, and answers where they did; who lost one changes nothing. Where the provider was
--- not asked, what is known of the attempt before stays. A receipt that came for another message than the one that was sent goes.
--- The attempt is of whoever claimed the send, which the claim has written. Primary key; no index holds what changes: a HOT update.
+-- Writes outcomes where the claims still hold, and answers where they did; who lost one changes nothing. Where the
+-- provider was not asked, what is known of the attempt before stays. A receipt that came for another message than the
+-- one that was sent goes. The attempt is of whoever claimed the send, which the claim has written. Primary key; no
+-- index holds what changes: a HOT update.
 UPDATE campanile.send s
 SET status = o.status, attempt_count = o.attempt_count, lease = NULL, external_id = coalesce(o.external_id, s.external_id),
     recipient_address = coalesce(o.recipient_address, s.recipient_address),

@@ -1,5 +1,5 @@
--- An event that can't be fanned out. Where some were told already, their rows go their way; else only a replay brings it back.
--- Primary keys.
+-- An event that can't be fanned out. Where some were told already, their rows go their way; else only a replay brings
+-- it back. Primary keys.
 UPDATE event_outbox
 SET (status, published_at) = (
         SELECT CASE WHEN count(*) > 0 THEN 'PUBLISHED' ELSE 'FAILED' END,

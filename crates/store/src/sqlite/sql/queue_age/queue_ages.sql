@@ -1,7 +1,8 @@
--- Since when the oldest of each stage waits: the beginnings of the queues, so that a backlog costs no more than a single row. Partial
--- indexes event_outbox_new and event_outbox_continuing, the first of each lane; the key of publish_chunk, the first hundred,
--- each with its first row by the key of outbox; event_outbox_open, the first thousand, since arrival is not quite the order of
--- fan-outs; the key of send_due, the first of each channel and lane; send_claim_expiry.
+-- Since when the oldest of each stage waits: the beginnings of the queues, so that a backlog costs no more than a
+-- single row. Partial indexes event_outbox_new and event_outbox_continuing, the first of each lane; the key of
+-- publish_chunk, the first hundred, each with its first row by the key of outbox; event_outbox_open, the first
+-- thousand, since arrival is not quite the order of fan-outs; the key of send_due, the first of each channel and lane;
+-- send_claim_expiry.
 SELECT (SELECT min(w.since) FROM (
             SELECT (SELECT created_at FROM event_outbox
                     WHERE status = 'PENDING' AND fan_out_cursor IS NULL AND lane = l.value ORDER BY id LIMIT 1) AS since

@@ -1,5 +1,5 @@
--- The sends of an event by recipient, and the rows that have none yet. Unique index outbox_recipient, then primary keys.
--- The view's columns without the view, since an outer join would read all of that.
+-- The sends of an event by recipient, and the rows that have none yet. Unique index outbox_recipient, then primary
+-- keys. The view's columns without the view, since an outer join would read all of that.
 SELECT s.notification_id || ':' || s.channel AS id, s.notification_id, s.channel, s.recipient_address, s.status, s.attempt_count,
        d.due_at AS next_attempt_at, s.lease, c.lease_until, s.provider, s.external_id, s.receipt, s.receipt_at, s.last_error,
        s.created_at, s.sent_at, s.deferred_since, coalesce(s.deferrals, 0) AS deferrals, k.event_id, k.recipient_type AS user_type, k.recipient_id AS user_id,

@@ -1,6 +1,6 @@
--- Writes an outcome where the claim still holds; who lost it changes nothing. Where the provider was not asked, what is known
--- of the attempt before stays. A receipt that came for another message than the one that was sent goes. The attempt is of whoever
--- claimed the send, which the claim has written. Primary key.
+-- Writes an outcome where the claim still holds; who lost it changes nothing. Where the provider was not asked, what is
+-- known of the attempt before stays. A receipt that came for another message than the one that was sent goes. The
+-- attempt is of whoever claimed the send, which the claim has written. Primary key.
 UPDATE send
 SET status = :status, attempt_count = :attempt_count, lease = NULL, external_id = coalesce(:external_id, external_id),
     recipient_address = coalesce(:recipient_address, recipient_address), sent_at = :sent_at,

@@ -1,4 +1,5 @@
--- The sends of a page of recipients, with their attempts and with what became of each address, where there are several. Unique index notification_recipient, then primary keys.
+-- The sends of a page of recipients, with their attempts and with what became of each address, where there are several.
+-- Unique index notification_recipient, then primary keys.
 SELECT n.user_type, n.user_id, s.*,
        strftime('%Y-%m-%dT%H:%M:%fZ', t.published_at / 1000.0, 'unixepoch') AS published_at,
        strftime('%Y-%m-%dT%H:%M:%fZ', t.attempted_at / 1000.0, 'unixepoch') AS attempted_at,
