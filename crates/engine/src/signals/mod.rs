@@ -101,7 +101,7 @@ impl Signals {
     pub fn record_broker_failure(&self, stage: &'static str, error: &BrokerError) {
         match error {
             BrokerError::Lost(queue) => {
-                tracing::debug!(queue, stage, "stage waiting until its queue is recreated")
+                tracing::debug!(queue, stage, "stage waiting until its queue is recreated");
             }
             BrokerError::Unreachable(_)
             | BrokerError::Closed
