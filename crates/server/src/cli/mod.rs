@@ -91,7 +91,7 @@ enum Command {
     /// List or replay dead letters (permanent failures)
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLetters),
-    /// List sends, and resolve sends whose delivery is unknown (IN_DOUBT)
+    /// List sends, and resolve sends whose delivery is unknown (in doubt)
     #[command(subcommand)]
     Sends(sends::Sends),
     /// Diagnose connectivity and configuration problems; changes nothing

@@ -25,7 +25,7 @@ const MAX_LISTED: usize = 20;
 
 #[derive(Debug, Subcommand)]
 pub enum Sends {
-    /// List sends: IN_DOUBT and DUE oldest first, others newest first
+    /// List sends: those in doubt and due oldest first, others newest first
     List(List),
     /// Resend sends in doubt; recipients that already got the message get it twice
     Resend(Resend),
