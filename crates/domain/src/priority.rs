@@ -25,13 +25,40 @@ impl Priority {
         }
     }
 
-    /// The order of claims: the smallest lane goes first.
-    pub fn lane(self) -> i64 {
+    /// The lane in which events, chunks and sends of this priority wait.
+    pub fn lane(self) -> Lane {
         match self {
-            Priority::High => 0,
-            Priority::Normal => 1,
-            Priority::Low => 2,
+            Priority::High => Lane::High,
+            Priority::Normal => Lane::Normal,
+            Priority::Low => Lane::Low,
         }
+    }
+}
+
+/// The order of claims: everything in a lane goes before everything in the lanes behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Lane {
+    High,
+    Normal,
+    Low,
+}
+
+impl Lane {
+    /// In the order of claims.
+    pub const ALL: [Lane; 3] = [Lane::High, Lane::Normal, Lane::Low];
+
+    /// The number in the `lane` columns of the database. Triggers there give the same number to a plain `INSERT`.
+    pub fn number(self) -> i16 {
+        match self {
+            Lane::High => 0,
+            Lane::Normal => 1,
+            Lane::Low => 2,
+        }
+    }
+
+    /// Reads the number back. A number of no lane is read as the least urgent, so that nothing is left behind.
+    pub fn from_number(number: i16) -> Self {
+        Lane::ALL.into_iter().find(|lane| lane.number() == number).unwrap_or(Lane::Low)
     }
 }
 
@@ -44,5 +71,25 @@ impl FromStr for Priority {
 
     fn from_str(text: &str) -> Result<Self, UnknownPriority> {
         Priority::ALL.into_iter().find(|p| p.as_str() == text).ok_or_else(|| UnknownPriority(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_are_numbered_in_the_order_of_claims() {
+        assert_eq!(Lane::ALL.map(Lane::number), [0, 1, 2]);
+        assert!(Lane::High < Lane::Normal && Lane::Normal < Lane::Low);
+        for lane in Lane::ALL {
+            assert_eq!(Lane::from_number(lane.number()), lane);
+        }
+        assert_eq!(Lane::from_number(7), Lane::Low);
+    }
+
+    #[test]
+    fn a_higher_priority_has_an_earlier_lane() {
+        assert!(Priority::ALL.windows(2).all(|pair| pair[0] < pair[1] && pair[0].lane() > pair[1].lane()));
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use campanile_domain::event::{BodyHash, Event, Failure};
 use campanile_domain::fan_out::{Cursor, OutboxRow, Page, Summary};
-use campanile_domain::id::EntityRef;
+use campanile_domain::id::{EntityRef, EventSeq};
 use campanile_domain::people::recipient::{Candidate, Group};
-use campanile_domain::priority::Priority;
+use campanile_domain::priority::Lane;
 use campanile_domain::status::{EventStatus, ProcessedStatus};
 use campanile_domain::time::Timestamp;
 use serde_json::json;
@@ -31,14 +31,14 @@ pub enum Claim {
     /// One event with a large audience whose fan-out goes on step by step: the next in its lane behind `after`, in
     /// turns.
     Continuing {
-        after: i64,
+        after: EventSeq,
     },
     /// The same, of the first lane only.
     UrgentContinuing {
-        after: i64,
+        after: EventSeq,
     },
     /// These again, after a batch with them failed.
-    ByIds(Vec<i64>),
+    ByIds(Vec<EventSeq>),
 }
 
 impl Claim {
@@ -52,17 +52,17 @@ impl Claim {
     }
 
     /// The least urgent lane of which events are taken.
-    pub(crate) fn last_lane(&self) -> i64 {
+    pub(crate) fn last_lane(&self) -> Lane {
         match self {
-            Claim::Urgent { .. } | Claim::UrgentContinuing { .. } => Priority::High.lane(),
-            Claim::New { .. } | Claim::Continuing { .. } | Claim::ByIds(_) => Priority::Low.lane(),
+            Claim::Urgent { .. } | Claim::UrgentContinuing { .. } => Lane::High,
+            Claim::New { .. } | Claim::Continuing { .. } | Claim::ByIds(_) => Lane::Low,
         }
     }
 }
 
 #[derive(Debug, Clone)]
 pub struct ClaimedEvent {
-    pub seq: i64,
+    pub seq: EventSeq,
     pub event: Arc<Event>,
     pub cursor: Option<Cursor>,
     /// The id was processed before, perhaps years ago: nobody is told again.
@@ -122,7 +122,7 @@ pub struct FanOutCommit {
 /// What becomes of one event in this commit.
 #[derive(Debug)]
 pub struct FanOutStep {
-    pub seq: i64,
+    pub seq: EventSeq,
     pub event: Arc<Event>,
     pub body_hash: BodyHash,
     /// The cursor that the claim read; the commit is refused when it is another by now.
@@ -234,7 +234,7 @@ pub fn unreadable(error: &StoreError) -> Failure {
 #[derive(Debug)]
 pub struct NewChunk {
     pub queue: String,
-    pub lane: i64,
+    pub lane: Lane,
     pub rows: Vec<ChunkRow>,
     /// Born leased to this instance, which publishes it at once; otherwise it waits for whoever claims it.
     pub leased: bool,
@@ -251,6 +251,6 @@ pub struct ChunkRow {
 pub struct Chunk {
     pub id: ChunkId,
     pub queue: String,
-    pub lane: i64,
+    pub lane: Lane,
     pub rows: Vec<ChunkRow>,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
-use campanile_domain::id::{EventId, SendKey, UserRef};
+use campanile_domain::id::{EventId, EventSeq, SendKey, UserRef};
 
 use crate::{Chunk, StoreError};
 
@@ -14,7 +14,7 @@ pub struct ChunkId(pub i64);
 /// Where a search for lost rows goes on: behind this event, or within it. By default at the beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RepublishCursor {
-    pub seq: i64,
+    pub seq: EventSeq,
     /// The last row of that event that was found; without one all of the event is done.
     pub row: Option<(UserRef, Channel)>,
 }
@@ -28,15 +28,15 @@ pub struct Republished {
 
 impl RepublishCursor {
     /// Only events behind this one are looked at.
-    pub(crate) fn after(&self) -> i64 {
-        if self.row.is_some() { self.seq - 1 } else { self.seq }
+    pub(crate) fn after(&self) -> EventSeq {
+        if self.row.is_some() { EventSeq(self.seq.0 - 1) } else { self.seq }
     }
 }
 
 impl Republished {
     /// Of a page of events, with the last row that was found.
     pub(crate) fn of_page(
-        events: &[(i64, EventId)],
+        events: &[(EventSeq, EventId)],
         rows: usize,
         last: Option<RepublishCursor>,
         limit: usize,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use campanile_domain::id::EventSeq;
 use campanile_domain::time::{self, Timestamp};
 
 use crate::StoreError;
@@ -12,7 +13,7 @@ use crate::StoreError;
 pub struct Retained {
     pub rows: u64,
     /// Where the next batch goes on, if there may be more.
-    pub next: Option<i64>,
+    pub next: Option<EventSeq>,
 }
 
 /// Up to which moment of arrival rows may be deleted. The database keeps it.
@@ -49,7 +50,7 @@ pub trait RetainStore {
     /// `limit` rows. An event that is not closed stays, and so does one with a send that is not settled: of that, the
     /// rows that are done with go. `processed_event` keeps id and hash, and loses the decisions. Behind the last event,
     /// dead letters of no event and captured messages of that age go, too.
-    async fn retain(&self, before: Timestamp, after: i64, limit: usize) -> Result<Retained, StoreError>;
+    async fn retain(&self, before: Timestamp, after: EventSeq, limit: usize) -> Result<Retained, StoreError>;
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{SendKey, UserRef};
+use campanile_domain::priority::Lane;
 use campanile_domain::status::SendStatus;
 use campanile_domain::time;
 use serde_json::Value;
@@ -241,7 +242,7 @@ pub(crate) struct SendToResolve {
     pub provider: Option<String>,
     pub event_id: String,
     pub recipient: UserRef,
-    pub lane: i64,
+    pub lane: Lane,
 }
 
 impl SendToResolve {

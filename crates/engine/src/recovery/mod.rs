@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use campanile_broker::DEAD_LETTER_QUEUE;
+use campanile_domain::id::EventSeq;
 use campanile_store::{RepublishCursor, Signal, StoreError};
 use tokio_util::sync::CancellationToken;
 
@@ -201,7 +202,7 @@ async fn republish_all(engine: &Engine, queues: &[String], older_than: Duration)
 /// Goes through what is open, in pages, so that a large backlog costs no more per round than a small one.
 #[derive(Debug, Default)]
 struct Sweep {
-    after: i64,
+    after: EventSeq,
     idle_backoff: IdleBackoff,
 }
 
@@ -214,7 +215,8 @@ impl Sweep {
         let open = engine.store.open_events(self.after, SWEEP_PAGE).await;
         self.idle_backoff = IdleBackoff::after(begun.elapsed(), Instant::now());
         let open = open?;
-        self.after = open.last().filter(|_| open.len() == SWEEP_PAGE).map_or(0, |(last, _)| *last);
+        self.after =
+            open.last().filter(|_| open.len() == SWEEP_PAGE).map_or(EventSeq::default(), |(last, _)| *last);
         if open.is_empty() {
             return Ok(());
         }

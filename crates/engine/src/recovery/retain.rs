@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use campanile_domain::id::EventSeq;
 use campanile_domain::time::Timestamp;
 use campanile_store::StoreError;
 use tokio_util::sync::CancellationToken;
@@ -60,7 +61,7 @@ async fn run_once(
     stop: &CancellationToken,
 ) -> Result<u64, StoreError> {
     let Some(before) = uptime.horizon(engine, age).await? else { return Ok(0) };
-    let (mut rows, mut after) = (0, 0);
+    let (mut rows, mut after) = (0, EventSeq::default());
     while !stop.is_cancelled() {
         let retained = engine.store.retain(before, after, BATCH_ROWS).await?;
         rows += retained.rows;

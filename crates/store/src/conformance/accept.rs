@@ -3,6 +3,7 @@
 use campanile_domain::channel::Channel::Email;
 use campanile_domain::event::{Failure, NewEvent};
 use campanile_domain::fan_out::Cursor;
+use campanile_domain::id::EventSeq;
 use serde_json::json;
 
 use super::Fixture;
@@ -57,7 +58,7 @@ pub async fn an_old_event_inserted_again_is_known(fixture: &Fixture) {
         assert!(found(claim, "a").known && !found(claim, "b").known);
         claim.events().iter().map(|claimed| claimed.seq).collect()
     };
-    let all: Vec<i64> = only_a_is_known(&*fixture.claim_new().await);
+    let all: Vec<EventSeq> = only_a_is_known(&*fixture.claim_new().await);
     only_a_is_known(&*fixture.try_claim(Claim::ByIds(all)).await.expect("they wait"));
 }
 
@@ -89,14 +90,14 @@ pub async fn an_event_fails_after_as_many_failures_as_allowed(fixture: &Fixture)
     assert_eq!(fixture.trace("a").await.dead_letters.len(), 1);
 }
 
-async fn fail(fixture: &Fixture, seq: i64) {
+async fn fail(fixture: &Fixture, seq: EventSeq) {
     for last in [false, false, true] {
         assert_eq!(count_failure(fixture, seq).await, last);
     }
 }
 
 /// Three are allowed.
-async fn count_failure(fixture: &Fixture, seq: i64) -> bool {
+async fn count_failure(fixture: &Fixture, seq: EventSeq) -> bool {
     let failure = Failure::new("BROKEN", "it broke");
     fixture.store.count_failure(seq, failure, 3).await.expect("the database is there")
 }
@@ -134,7 +135,7 @@ pub async fn an_event_that_is_given_up_half_way_keeps_what_was_written(fixture: 
     assert_eq!((text(&processed, "status"), &processed["recipients"]), ("SUCCESS", &json!(1)));
     assert_eq!(trace.dead_letters.len(), 1);
     assert_eq!(text(&trace.dead_letters[0], "reason"), "BROKEN");
-    assert!(fixture.try_claim(Claim::Continuing { after: 0 }).await.is_none());
+    assert!(fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.is_none());
     assert!(!count_failure(fixture, seq).await, "what was given up does not fail again");
     let lost = republish(fixture, &[&notified.queue], 10).await;
     assert_eq!(lost, 1, "what the broker loses is published again");

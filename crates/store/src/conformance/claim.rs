@@ -4,6 +4,7 @@ use campanile_domain::channel::Channel;
 use campanile_domain::event::NewEvent;
 use campanile_domain::event::payload::Payload;
 use campanile_domain::fan_out::Cursor;
+use campanile_domain::id::EventSeq;
 use campanile_domain::priority::Priority::{High, Low, Normal};
 use campanile_domain::status::EventStatus;
 use serde_json::json;
@@ -13,7 +14,11 @@ use super::setup::{customer, event, found, ids, of_type, row, step_of, text, urg
 use crate::{Acceptance, Claim, EventFilter, FanOutClaim, Step, Table};
 
 pub async fn nothing_waits_in_an_empty_database(fixture: &Fixture) {
-    for claim in [Claim::New { limit: 10 }, Claim::Continuing { after: 0 }, Claim::ByIds(vec![1, 2])] {
+    for claim in [
+        Claim::New { limit: 10 },
+        Claim::Continuing { after: EventSeq::default() },
+        Claim::ByIds(vec![EventSeq(1), EventSeq(2)]),
+    ] {
         assert!(fixture.try_claim(claim).await.is_none());
     }
 }
@@ -153,7 +158,8 @@ pub async fn new_and_continuing_events_are_claimed_apart(fixture: &Fixture) {
     fixture.accept(&[event("large"), event("small")]).await;
     continue_event(fixture, "large", 400).await;
     assert_eq!(ids(&*fixture.claim_new().await), ["small"]);
-    let continuing = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("one has begun");
+    let continuing =
+        fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.expect("one has begun");
     assert_eq!(ids(&*continuing), ["large"]);
     assert_eq!(continuing.events()[0].cursor, Some(cursor(400)));
     assert!(!continuing.events()[0].known);
@@ -165,7 +171,8 @@ pub async fn the_most_urgent_continuing_event_goes_first(fixture: &Fixture) {
     for id in ["higher", "low", "high"] {
         continue_event(fixture, id, 1).await;
     }
-    let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("three have begun");
+    let claim =
+        fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.expect("three have begun");
     assert_eq!(ids(&*claim), ["high"]);
 }
 
@@ -174,9 +181,12 @@ pub async fn only_urgent_events_go_on_where_only_those_are_asked_for(fixture: &F
     for id in ["low", "normal"] {
         continue_event(fixture, id, 1).await;
     }
-    assert!(fixture.try_claim(Claim::UrgentContinuing { after: 0 }).await.is_none());
+    assert!(fixture.try_claim(Claim::UrgentContinuing { after: EventSeq::default() }).await.is_none());
     continue_event(fixture, "high", 1).await;
-    let claim = fixture.try_claim(Claim::UrgentContinuing { after: 0 }).await.expect("it has begun");
+    let claim = fixture
+        .try_claim(Claim::UrgentContinuing { after: EventSeq::default() })
+        .await
+        .expect("it has begun");
     assert_eq!(ids(&*claim), ["high"]);
 }
 
@@ -185,7 +195,7 @@ pub async fn continuing_events_of_a_lane_take_turns(fixture: &Fixture) {
     for id in ["a", "b", "c"] {
         continue_event(fixture, id, 1).await;
     }
-    let mut after = 0;
+    let mut after = EventSeq::default();
     for id in ["a", "b", "c", "a"] {
         let claim = fixture.try_claim(Claim::Continuing { after }).await.expect("three have begun");
         assert_eq!(ids(&*claim), [id]);
@@ -196,7 +206,7 @@ pub async fn continuing_events_of_a_lane_take_turns(fixture: &Fixture) {
 pub async fn these_events_are_claimed_again_where_they_still_wait(fixture: &Fixture) {
     fixture.accept(&[event("done"), event("large"), event("a"), urgent("b", High)]).await;
     let claim = fixture.claim_new().await;
-    let all: Vec<i64> = claim.events().iter().rev().map(|claimed| claimed.seq).collect();
+    let all: Vec<EventSeq> = claim.events().iter().rev().map(|claimed| claimed.seq).collect();
     let row = row("done", &customer("42"), Channel::Email);
     let done = step_of(found(&*claim, "done"), Step::Finished(super::setup::summary(1)));
     let chunk = super::setup::chunk_of(&done.event, &[row], true);
@@ -222,7 +232,8 @@ pub async fn a_cancelled_event_says_why(fixture: &Fixture) {
     says_why(&*fixture.try_claim(Claim::ByIds(all)).await.expect("they wait"));
     for (id, why) in [("a", Some("closed today")), ("b", Some("")), ("c", None)] {
         continue_event(fixture, id, 1).await;
-        let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("one has begun");
+        let claim =
+            fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.expect("one has begun");
         assert_eq!(found(&*claim, id).cancelled.as_deref(), why);
         let step = step_of(found(&*claim, id), Step::Cancelled(String::new()));
         fixture.commit(claim, vec![step], vec![]).await;
@@ -244,12 +255,13 @@ async fn continue_event(fixture: &Fixture, id: &str, recipients: u64) {
 pub async fn an_event_that_can_not_be_read_fails_and_is_reported(fixture: &Fixture) {
     fixture.insert("broken").await;
     fixture.execute("UPDATE event_outbox SET fan_out_cursor = 'nonsense'").await;
-    let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("an event waited");
+    let claim =
+        fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.expect("an event waited");
     assert_eq!((ids(&*claim).len(), claim.unreadable()), (0, 1));
     drop(claim);
     assert_eq!(fixture.event_status("broken").await, "FAILED");
     assert_eq!(fixture.trace("broken").await.dead_letters.len(), 1);
-    assert!(fixture.try_claim(Claim::Continuing { after: 0 }).await.is_none());
+    assert!(fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.is_none());
 }
 
 /// What another process inserts, with this payload.

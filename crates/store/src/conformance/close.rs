@@ -3,6 +3,7 @@
 use campanile_domain::channel::Channel::{Email, Sms, Websocket};
 use campanile_domain::event::Failure;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
+use campanile_domain::id::EventSeq;
 
 use super::Fixture;
 use super::setup::{
@@ -75,7 +76,7 @@ pub async fn open_events_come_in_pages_by_age(fixture: &Fixture) {
     fixture.accept(&[event("fresh")]).await;
     assert_eq!(fixture.close(&["closed"]).await, 1);
     let mut open = Vec::new();
-    let mut after = 0;
+    let mut after = EventSeq::default();
     loop {
         let page = fixture.store.open_events(after, 3).await.expect("the database is there");
         let Some((last, _)) = page.last() else { break };
@@ -97,12 +98,17 @@ pub async fn what_somebody_counted_is_closed_without_a_query(fixture: &Fixture) 
             fixture.commit(claim, vec![step], vec![chunk]).await;
         }
     }
-    let open = fixture.store.open_events(0, 10).await.expect("the database is there");
+    let open = fixture.store.open_events(EventSeq::default(), 10).await.expect("the database is there");
     let seq = |id: &str| open.iter().find(|(_, event)| event.as_str() == id).map(|(seq, _)| *seq);
-    let newest = open.iter().map(|(seq, _)| seq).max().expect("three are open") + 1;
+    let newest = open.iter().map(|(seq, _)| seq.0).max().expect("three are open") + 1;
     let close = |seqs| fixture.store.close_complete(seqs);
     assert_eq!(close(vec![seq("closed").unwrap_or_default()]).await.expect("the database is there"), 1);
-    let seqs = [newest, seq("closed").unwrap_or_default(), seq("a").unwrap_or_default(), newest + 100];
+    let seqs = [
+        EventSeq(newest),
+        seq("closed").unwrap_or_default(),
+        seq("a").unwrap_or_default(),
+        EventSeq(newest + 100),
+    ];
     assert_eq!(close(seqs.to_vec()).await.expect("the database is there"), 1);
     assert_eq!(fixture.event_status("a").await, "PROCESSED");
     assert!(fixture.trace("a").await.event["processed_at"].is_string());

@@ -3,6 +3,7 @@
 use campanile_domain::channel::Channel::{Email, Push, Sms};
 use campanile_domain::event::Failure;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
+use campanile_domain::id::EventSeq;
 use serde_json::json;
 
 use super::Fixture;
@@ -74,14 +75,17 @@ pub async fn an_event_that_continues_keeps_its_cursor_and_waits(fixture: &Fixtur
         assert_eq!(text(&trace.event, "status"), "PENDING");
         let processed = trace.processed.expect("some was decided");
         assert_eq!((text(&processed, "status"), &processed["sends"]), ("PROCESSING", &json!(done)));
-        claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("the event waits");
+        claim = fixture
+            .try_claim(Claim::Continuing { after: EventSeq::default() })
+            .await
+            .expect("the event waits");
         assert_eq!(claim.events()[0].cursor, Some(cursor(done)));
     }
     let step = step_of(&claim.events()[0], Step::Finished(summary(3)));
     fixture.commit(claim, vec![step], vec![]).await;
     assert_eq!(fixture.event_status("a").await, "PUBLISHED");
     assert_eq!(fixture.trace("a").await.outbox.len(), 3);
-    assert!(fixture.try_claim(Claim::Continuing { after: 0 }).await.is_none());
+    assert!(fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.is_none());
 }
 
 pub async fn a_cursor_that_was_passed_is_lost_and_nothing_is_written(fixture: &Fixture) {
@@ -91,7 +95,10 @@ pub async fn a_cursor_that_was_passed_is_lost_and_nothing_is_written(fixture: &F
     fixture.commit(claim, vec![step], vec![]).await;
     let before = written(fixture).await;
     for stale in [None, Some(cursor(1))] {
-        let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("the event waits");
+        let claim = fixture
+            .try_claim(Claim::Continuing { after: EventSeq::default() })
+            .await
+            .expect("the event waits");
         let claimed = &claim.events()[0];
         let step = FanOutStep {
             cursor_before: stale,
@@ -103,13 +110,15 @@ pub async fn a_cursor_that_was_passed_is_lost_and_nothing_is_written(fixture: &F
         assert!(matches!(lost, Err(StoreError::Lost(_))), "{lost:?}");
     }
     assert_eq!(written(fixture).await, before);
-    let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("the event waits");
+    let claim =
+        fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.expect("the event waits");
     assert_eq!(claim.events()[0].cursor, Some(cursor(2)));
 }
 
 pub async fn an_event_that_was_finished_is_lost(fixture: &Fixture) {
     fixture.published(&event("a"), &[row("a", &customer("42"), Email)]).await;
-    let (seq, _) = fixture.store.open_events(0, 1).await.expect("the database is there").remove(0);
+    let (seq, _) =
+        fixture.store.open_events(EventSeq::default(), 1).await.expect("the database is there").remove(0);
     fixture.accept(&[event("b")]).await;
     let before = written(fixture).await;
     let claim = fixture.claim_new().await;
@@ -167,7 +176,8 @@ pub async fn an_event_that_stops_half_way_keeps_what_was_written(fixture: &Fixtu
     let notified = row("a", &customer("42"), Email);
     let chunk = chunk_of(&step.event, std::slice::from_ref(&notified), true);
     fixture.commit(claim, vec![step], vec![chunk]).await;
-    let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("the event waits");
+    let claim =
+        fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.expect("the event waits");
     let failure = Failure::new("NO_AUDIENCE", "the rule is gone");
     let stopped = step_of(&claim.events()[0], Step::Stopped { summary: summary(1), failure });
     fixture.commit(claim, vec![stopped], vec![]).await;
@@ -177,7 +187,7 @@ pub async fn an_event_that_stops_half_way_keeps_what_was_written(fixture: &Fixtu
     let processed = trace.processed.expect("some was decided");
     assert_eq!((text(&processed, "status"), &processed["sends"]), ("SUCCESS", &json!(1)));
     assert_eq!(texts(&trace.dead_letters, "reason"), ["NO_AUDIENCE"]);
-    assert!(fixture.try_claim(Claim::Continuing { after: 0 }).await.is_none());
+    assert!(fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.is_none());
     fixture.receive(&[claimed(notified.key)]).await;
     assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);
 }
@@ -264,7 +274,11 @@ pub async fn what_is_shared_is_written_once_per_entity(fixture: &Fixture) {
         vec![(five.clone(), false), (six.clone(), false), (admins.clone(), true)],
     ];
     for (done, entities) in (1..).zip(shared) {
-        let claim = if done == 1 { Claim::New { limit: 1 } } else { Claim::Continuing { after: 0 } };
+        let claim = if done == 1 {
+            Claim::New { limit: 1 }
+        } else {
+            Claim::Continuing { after: EventSeq::default() }
+        };
         let claim = fixture.try_claim(claim).await.expect("the event waits");
         let step = FanOutStep { entities, ..step_of(&claim.events()[0], Step::Continues(cursor(done))) };
         fixture.commit(claim, vec![step], vec![]).await;
@@ -286,7 +300,8 @@ pub async fn who_has_the_row_already_is_not_told_again(fixture: &Fixture) {
     let first = row("a", &customer("42"), Email);
     let chunk = chunk_of(&step.event, std::slice::from_ref(&first), true);
     fixture.commit(claim, vec![step], vec![chunk]).await;
-    let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("the event waits");
+    let claim =
+        fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.expect("the event waits");
     let step = step_of(&claim.events()[0], Step::Finished(summary(2)));
     let again = rows("a", &customer("42"), &[Email, Push]);
     let chunk = chunk_of(&step.event, &again, true);
@@ -305,7 +320,10 @@ pub async fn of_many_only_who_has_the_row_already_is_left_out(fixture: &Fixture)
     let chunk = chunk_of(&step.event, &[row("a", &customer("42"), Email)], true);
     fixture.commit(claim, vec![step], vec![chunk]).await;
     for (from, notified) in [(100, 300), (0, 99)] {
-        let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("the event waits");
+        let claim = fixture
+            .try_claim(Claim::Continuing { after: EventSeq::default() })
+            .await
+            .expect("the event waits");
         let step = step_of(&claim.events()[0], Step::Continues(cursor(from + 2)));
         let page: Vec<OutboxRow> =
             (from..from + 300).map(|n| row("a", &customer(&n.to_string()), Email)).collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use campanile_domain::channel::Channel::{Email, Push, Sms};
 use campanile_domain::event::Failure;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
-use campanile_domain::id::{NotificationId, SendKey};
+use campanile_domain::id::{EventSeq, NotificationId, SendKey};
 use campanile_domain::priority::Priority::{High, Normal};
 use campanile_domain::send::{EXHAUSTED, REJECTED, SendState};
 use campanile_domain::template::Text;
@@ -318,7 +318,7 @@ pub async fn a_closed_event_is_open_until_its_replayed_row_arrives(fixture: &Fix
     assert_eq!(text(&event, "status"), "PUBLISHED");
     assert!(event["processed_at"].is_null());
     assert_eq!(fixture.close(&["a"]).await, 0);
-    let open = fixture.store.open_events(0, 10).await.expect("the database is there");
+    let open = fixture.store.open_events(EventSeq::default(), 10).await.expect("the database is there");
     assert_eq!(open.len(), 1);
     fixture.receive(&[claimed(refused.key)]).await;
     assert_eq!(fixture.close(&["a"]).await, 1);
@@ -336,7 +336,10 @@ pub async fn an_event_that_is_not_closed_stays_so_when_its_row_is_replayed(fixtu
     fixture.store.rows_refused(chunk.id, refused, 1, LEASE).await.expect("the database is there");
     replay_all(fixture, 1).await;
     assert_eq!(fixture.event_status("a").await, "PENDING");
-    assert!(fixture.try_claim(Claim::Continuing { after: 0 }).await.is_some(), "its fan-out goes on");
+    assert!(
+        fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.is_some(),
+        "its fan-out goes on"
+    );
 }
 
 pub async fn a_failed_send_that_is_replayed_is_due_now_with_all_its_attempts(fixture: &Fixture) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Sms};
 use campanile_domain::fan_out::Cursor;
+use campanile_domain::id::EventSeq;
 use campanile_domain::priority::Priority::{High, Low, Normal};
 use campanile_domain::send::SendState;
 use campanile_domain::time::later;
@@ -47,7 +48,8 @@ pub async fn an_event_waits_from_its_arrival_until_its_fan_out_has_ended(fixture
     fixture.commit(claim, vec![begun], vec![]).await;
     fixture.advance(MINUTE).await;
     assert_about(oldest(fixture).await.fan_out, MINUTE * 2);
-    let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("it has begun");
+    let claim =
+        fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.expect("it has begun");
     let ended = step_of(found(&*claim, "a"), Step::Finished(summary(0)));
     fixture.commit(claim, vec![ended], vec![]).await;
     assert_eq!(oldest(fixture).await, QueueAges::default());
@@ -95,7 +97,8 @@ pub async fn a_chunk_waits_although_its_first_row_was_dropped(fixture: &Fixture)
     fixture.store.chunks_published(&[chunks[0].id]).await.expect("the database is there");
     // The same person once more, and somebody behind.
     let rows = [row("a", &customer("42"), Email), row("a", &customer("43"), Email)];
-    let claim = fixture.try_claim(Claim::Continuing { after: 0 }).await.expect("it has begun");
+    let claim =
+        fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.expect("it has begun");
     let ended = step_of(found(&*claim, "a"), Step::Finished(summary(1)));
     let chunk = chunk_of(&ended.event, &rows, false);
     fixture.commit(claim, vec![ended], vec![chunk]).await;

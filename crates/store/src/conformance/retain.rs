@@ -5,6 +5,7 @@ use std::time::Duration;
 use campanile_domain::channel::Channel::{Email, Push, Sms, Websocket};
 use campanile_domain::event::{Failure, NewEvent};
 use campanile_domain::fan_out::{Cursor, OutboxRow};
+use campanile_domain::id::EventSeq;
 use campanile_domain::send::{AddressOutcome, AddressResult, REJECTED, SendState};
 use campanile_domain::time::{self, Timestamp, between};
 use serde_json::json;
@@ -36,14 +37,14 @@ const TABLES: [&str; 11] = [
     "dead_letter",
 ];
 
-async fn retain(fixture: &Fixture, after: i64, limit: usize) -> Retained {
+async fn retain(fixture: &Fixture, after: EventSeq, limit: usize) -> Retained {
     let now = fixture.store.now().await.expect("the database is there");
     fixture.store.retain(time::earlier(now, AGE), after, limit).await.expect("the database is there")
 }
 
 /// One sweep; answers how many rows went with each call.
 async fn sweep(fixture: &Fixture, limit: usize) -> Vec<u64> {
-    let (mut rows, mut after) = (Vec::new(), Some(0));
+    let (mut rows, mut after) = (Vec::new(), Some(EventSeq::default()));
     while let Some(position) = after {
         let retained = retain(fixture, position, limit).await;
         rows.push(retained.rows);
@@ -134,7 +135,7 @@ pub async fn an_old_event_goes_with_all_that_belongs_to_it(fixture: &Fixture) {
     }
     let before = rows_in_all(fixture).await;
     fixture.advance(AGE * 2).await;
-    let gone = retain(fixture, 0, 1_000).await;
+    let gone = retain(fixture, EventSeq::default(), 1_000).await;
     assert_eq!((i64::try_from(gone.rows), gone.next), (Ok(before), None));
     assert_eq!(rows_in_all(fixture).await, 0);
     assert_eq!(rows_in(fixture, "processed_event").await, 1);
@@ -186,7 +187,7 @@ pub async fn an_event_that_nobody_remembers_is_remembered_before_it_goes(fixture
 pub async fn a_young_event_stays(fixture: &Fixture) {
     done(fixture, "old").await;
     fixture.advance(AGE / 2).await;
-    assert_eq!(retain(fixture, 0, 100).await, Retained::default());
+    assert_eq!(retain(fixture, EventSeq::default(), 100).await, Retained::default());
     fixture.advance(AGE).await;
     done(fixture, "young").await;
     let young = "SELECT count(*) FROM notification_outbox WHERE event_id = 'young'";
@@ -267,7 +268,7 @@ pub async fn a_large_event_goes_over_several_calls_and_last_itself(fixture: &Fix
     fixture.settle(jobs.iter().map(sent).collect()).await;
     let before = rows_in_all(fixture).await;
     fixture.advance(AGE * 2).await;
-    let first = retain(fixture, 0, 5).await;
+    let first = retain(fixture, EventSeq::default(), 5).await;
     assert!(first.next.is_some());
     assert!(is_there(fixture, "a").await, "as long as something of it is there");
     let limit = 5;
@@ -382,9 +383,14 @@ pub async fn a_clock_that_jumps_ahead_deletes_nothing(fixture: &Fixture) {
     );
     let late = move_horizon(fixture, Some(first.version), 2 * DAY).await;
     assert_eq!(late, Some(horizon), "nor does who comes behind another");
-    assert_eq!(fixture.store.retain(first.before, 0, 1_000).await.expect("it is there").rows, 0);
+    assert_eq!(
+        fixture.store.retain(first.before, EventSeq::default(), 1_000).await.expect("it is there").rows,
+        0
+    );
     assert!(is_there(fixture, "a").await);
-    assert!(fixture.store.retain(horizon.before, 0, 1_000).await.expect("it is there").rows > 0);
+    assert!(
+        fixture.store.retain(horizon.before, EventSeq::default(), 1_000).await.expect("it is there").rows > 0
+    );
     assert!(!is_there(fixture, "a").await);
 }
 

@@ -7,8 +7,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One for each priority.
-const LANES: usize = 3;
+use campanile_domain::id::EventSeq;
+use campanile_domain::priority::Lane;
+
 /// An event that is committed so soon after others behind it were claimed is found at once.
 const WATERMARK_DELAY: Duration = Duration::from_millis(250);
 /// Looks from the start on take no more than this part of the time, so they follow each other soon where there is
@@ -17,16 +18,19 @@ const FULL_SCAN_INTERVAL_FACTOR: u32 = 10;
 /// Until it is known how long the one takes that is under way.
 const INITIAL_FULL_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Before the first event.
+const START: EventSeq = EventSeq(0);
+
 /// One for all claims of an instance.
 #[derive(Debug, Default)]
-pub struct ClaimWatermark(Mutex<[LaneWatermark; LANES]>);
+pub struct ClaimWatermark(Mutex<[LaneWatermark; Lane::ALL.len()]>);
 
 #[derive(Debug, Default, Clone, Copy)]
 struct LaneWatermark {
     /// The last event that was claimed: by now, a moment ago, and before that.
-    last_claimed: i64,
-    recent: i64,
-    older: i64,
+    last_claimed: EventSeq,
+    recent: EventSeq,
+    older: EventSeq,
     rotated_at: Option<Instant>,
     /// When a look from the start on is due; at once, if nobody knows.
     full_scan_due: Option<Instant>,
@@ -36,25 +40,24 @@ struct LaneWatermark {
 #[derive(Debug)]
 pub struct ClaimStart {
     /// Behind these events, by lane.
-    pub after: Vec<i64>,
+    pub after: Vec<EventSeq>,
     at: Instant,
 }
 
 impl ClaimWatermark {
     /// In the lanes up to this one.
-    pub fn begin(&self, last_lane: i64, now: Instant) -> ClaimStart {
+    pub fn begin(&self, last_lane: Lane, now: Instant) -> ClaimStart {
         let mut lanes = self.lock();
-        let asked = usize::try_from(last_lane).map_or(0, |last| last + 1);
-        ClaimStart { after: lanes.iter_mut().take(asked).map(|lane| lane.begin(now)).collect(), at: now }
+        let asked = Lane::ALL.into_iter().zip(lanes.iter_mut()).take_while(|(lane, _)| *lane <= last_lane);
+        ClaimStart { after: asked.map(|(_, lane)| lane.begin(now)).collect(), at: now }
     }
 
     /// It has claimed these, each told by lane and number.
-    pub fn claimed(&self, events: &[(i64, i64)]) {
+    pub fn claimed(&self, events: &[(Lane, EventSeq)]) {
         let mut lanes = self.lock();
-        for (lane, id) in events {
-            if let Some(lane) = usize::try_from(*lane).ok().and_then(|lane| lanes.get_mut(lane)) {
-                lane.last_claimed = lane.last_claimed.max(*id);
-            }
+        for (lane, seq) in events {
+            let lane = &mut lanes[*lane as usize];
+            lane.last_claimed = lane.last_claimed.max(*seq);
         }
     }
 
@@ -62,7 +65,7 @@ impl ClaimWatermark {
     pub fn end(&self, start: &ClaimStart, now: Instant) {
         let interval = (now - start.at) * FULL_SCAN_INTERVAL_FACTOR;
         for (lane, after) in self.lock().iter_mut().zip(&start.after) {
-            if *after == 0 && lane.full_scan_due.is_some() {
+            if *after == START && lane.full_scan_due.is_some() {
                 lane.full_scan_due = Some(now + interval);
             }
         }
@@ -75,13 +78,13 @@ impl ClaimWatermark {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, [LaneWatermark; LANES]> {
+    fn lock(&self) -> MutexGuard<'_, [LaneWatermark; Lane::ALL.len()]> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl LaneWatermark {
-    fn begin(&mut self, now: Instant) -> i64 {
+    fn begin(&mut self, now: Instant) -> EventSeq {
         let elapsed = now - *self.rotated_at.get_or_insert(now);
         if elapsed >= WATERMARK_DELAY {
             self.older = if elapsed >= 2 * WATERMARK_DELAY { self.last_claimed } else { self.recent };
@@ -90,7 +93,7 @@ impl LaneWatermark {
         }
         if self.full_scan_due.is_none_or(|due| now >= due) {
             self.full_scan_due = Some(now + INITIAL_FULL_SCAN_INTERVAL);
-            return 0;
+            return START;
         }
         self.older
     }
@@ -104,10 +107,14 @@ mod tests {
 
     /// Claims events of the middle lane at this time, for so long, and answers behind which of its events it began.
     fn claim(watermark: &ClaimWatermark, at: Instant, took: Duration, ids: &[i64]) -> i64 {
-        let start = watermark.begin(2, at);
-        watermark.claimed(&ids.iter().map(|id| (1, *id)).collect::<Vec<_>>());
+        let start = watermark.begin(Lane::Low, at);
+        watermark.claimed(&ids.iter().map(|id| (Lane::Normal, EventSeq(*id))).collect::<Vec<_>>());
         watermark.end(&start, at + took);
-        start.after[1]
+        start.after[1].0
+    }
+
+    fn after(watermark: &ClaimWatermark, last_lane: Lane, at: Instant) -> Vec<i64> {
+        watermark.begin(last_lane, at).after.into_iter().map(|seq| seq.0).collect()
     }
 
     /// The first look has taken so long that another is not due for a while.
@@ -134,7 +141,7 @@ mod tests {
         assert_eq!(claim(&watermark, begun + 2 * WATERMARK_DELAY, MS, &[]), 6);
         assert_eq!(claim(&watermark, begun + 9 * WATERMARK_DELAY, MS, &[]), 7);
         assert_eq!(
-            watermark.begin(2, begun + 9 * WATERMARK_DELAY).after,
+            after(&watermark, Lane::Low, begun + 9 * WATERMARK_DELAY),
             [0, 7, 0],
             "of other lanes nothing is known"
         );
@@ -156,7 +163,7 @@ mod tests {
         let begun = Instant::now();
         let watermark = watermark(begun, &[7]);
         let later = begun + 20_000 * MS;
-        assert_eq!(watermark.begin(0, later).after, [0]);
+        assert_eq!(after(&watermark, Lane::High, later), [0]);
         assert_eq!(claim(&watermark, later, MS, &[]), 0);
     }
 
@@ -165,8 +172,8 @@ mod tests {
         let begun = Instant::now();
         let watermark = watermark(begun, &[7]);
         let later = begun + 2 * WATERMARK_DELAY;
-        let start = watermark.begin(2, later);
-        assert_eq!(start.after, [0, 7, 0]);
+        let start = watermark.begin(Lane::Low, later);
+        assert_eq!(start.after, [0, 7, 0].map(EventSeq));
         watermark.require_full_scan();
         watermark.end(&start, later);
         assert_eq!(claim(&watermark, later, MS, &[]), 0);
@@ -177,7 +184,7 @@ mod tests {
         let begun = Instant::now();
         let watermark = watermark(begun, &[7]);
         let later = begun + 20_000 * MS;
-        assert_eq!(watermark.begin(2, later).after, [0, 0, 0]);
+        assert_eq!(after(&watermark, Lane::Low, later), [0, 0, 0]);
         assert_eq!(claim(&watermark, later, MS, &[8]), 7);
     }
 }

@@ -4,7 +4,8 @@
 use std::collections::{HashMap, HashSet};
 
 use campanile_domain::fan_out::OutboxRow;
-use campanile_domain::id::SendKey;
+use campanile_domain::id::{EventSeq, SendKey};
+use campanile_domain::priority::Lane;
 use deadpool_postgres::Object;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
@@ -51,7 +52,7 @@ impl ExistingRows {
 pub async fn write(
     transaction: Transaction,
     commit: FanOutCommit,
-    cursors: &HashMap<i64, String>,
+    cursors: &HashMap<EventSeq, String>,
     existing: ExistingRows,
 ) -> Result<Vec<Chunk>, StoreError> {
     let FanOutCommit { instance, steps, chunks, failed_rows, lease } = commit;
@@ -205,11 +206,11 @@ struct EventColumns {
 }
 
 impl EventColumns {
-    fn new(steps: &[FanOutStep], cursors: &HashMap<i64, String>) -> Self {
+    fn new(steps: &[FanOutStep], cursors: &HashMap<EventSeq, String>) -> Self {
         let mut finished = EventColumns::default();
         for step in steps {
             let NextState { status, cursor, error } = step.next();
-            finished.ids.push(step.seq);
+            finished.ids.push(step.seq.0);
             finished.statuses.push(status.as_str());
             finished.cursors_after.push(cursor);
             finished.errors.push(error);
@@ -307,9 +308,9 @@ impl<'a> ChunkColumns<'a> {
     }
 
     /// `range` goes from the first to the last notification.
-    pub fn add(&mut self, queue: &'a str, lane: i64, range: (Uuid, Uuid), leased: bool) {
+    pub fn add(&mut self, queue: &'a str, lane: Lane, range: (Uuid, Uuid), leased: bool) {
         self.queues.push(queue);
-        self.lanes.push(i16::try_from(lane).unwrap_or(i16::MAX));
+        self.lanes.push(lane.number());
         self.first_ids.push(range.0);
         self.last_ids.push(range.1);
         self.leased.push(leased);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use campanile_domain::id::SendKey;
-use campanile_domain::priority::Priority;
+use campanile_domain::priority::{Lane, Priority};
 use campanile_domain::status::SendStatus;
 use tokio_postgres::Row;
 
@@ -66,7 +66,7 @@ fn dead_letter(row: &Row) -> Result<StoredDeadLetter, StoreError> {
 }
 
 /// Rows that wait for a chunk, by queue and lane.
-type Waiting = HashMap<(String, i64), Vec<SendKey>>;
+type Waiting = HashMap<(String, Lane), Vec<SendKey>>;
 
 async fn replay(
     transaction: &Transaction,
@@ -142,7 +142,7 @@ async fn replay_event(transaction: &Transaction, event_id: &str) -> Result<Outco
 struct FailedRow {
     key: SendKey,
     queue: String,
-    lane: i64,
+    lane: Lane,
     status: Option<String>,
     send: Option<SendStatus>,
 }
@@ -208,7 +208,7 @@ async fn replay_send(transaction: &Transaction, row: &FailedRow) -> Result<Outco
     )?;
     let params: Params = &[
         &vec![row.key.channel.as_str()],
-        &vec![i16::try_from(row.lane).unwrap_or(i16::MAX)],
+        &vec![row.lane.number()],
         &vec![now],
         &vec![row.key.notification_id.0],
     ];

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use campanile_domain::event::{BodyHash, Failure, NewEvent};
-use campanile_domain::id::EventId;
+use campanile_domain::id::{EventId, EventSeq};
 use campanile_domain::priority::Priority;
 use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
@@ -28,9 +28,9 @@ impl EventStore for Postgres {
         }
     }
 
-    async fn count_failure(&self, seq: i64, failure: Failure, max: u32) -> Result<bool, StoreError> {
+    async fn count_failure(&self, seq: EventSeq, failure: Failure, max: u32) -> Result<bool, StoreError> {
         let transaction = self.begin().await?;
-        let counted = transaction.query(statement::COUNT_FAILURE, &[&seq, &failure.to_string()]).await?;
+        let counted = transaction.query(statement::COUNT_FAILURE, &[&seq.0, &failure.to_string()]).await?;
         let given_up = match counted.first() {
             Some(row) if read::count(row, "retry_count")? >= max => {
                 give_up(&transaction, seq, read::get(row, "event_id")?, &failure).await?;
@@ -47,15 +47,20 @@ impl EventStore for Postgres {
         close(self, statement::CLOSE_EVENTS, &[&Vec::from_iter(ids)]).await
     }
 
-    async fn close_complete(&self, mut seqs: Vec<i64>) -> Result<u64, StoreError> {
-        // In order, so that two who close do not wait for each other in a circle.
+    async fn close_complete(&self, seqs: Vec<EventSeq>) -> Result<u64, StoreError> {
+        let mut seqs = numbers(seqs);
+        // In order, so that two transactions that close events never deadlock.
         seqs.sort_unstable();
         close(self, statement::CLOSE_COMPLETE, &[&seqs]).await
     }
 
-    async fn open_events(&self, after: i64, limit: usize) -> Result<Vec<(i64, EventId)>, StoreError> {
+    async fn open_events(
+        &self,
+        after: EventSeq,
+        limit: usize,
+    ) -> Result<Vec<(EventSeq, EventId)>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        open_events(&self.query(statement::OPEN_EVENTS, &[&after, &limit]).await?)
+        open_events(&self.query(statement::OPEN_EVENTS, &[&after.0, &limit]).await?)
     }
 }
 
@@ -71,23 +76,29 @@ async fn close(store: &Postgres, statement: &'static str, events: Params<'_>) ->
     Ok(closed)
 }
 
-pub fn open_events(rows: &[Row]) -> Result<Vec<(i64, EventId)>, StoreError> {
-    let open = |row| Ok((read::get(row, "id")?, EventId::stored(read::get::<String>(row, "event_id")?)));
+pub fn open_events(rows: &[Row]) -> Result<Vec<(EventSeq, EventId)>, StoreError> {
+    let open =
+        |row| Ok((EventSeq(read::get(row, "id")?), EventId::stored(read::get::<String>(row, "event_id")?)));
     rows.iter().map(open).collect()
+}
+
+/// The numbers of events, as a column.
+pub fn numbers(seqs: impl IntoIterator<Item = EventSeq>) -> Vec<i64> {
+    seqs.into_iter().map(|seq| seq.0).collect()
 }
 
 /// Nobody will try the event again by itself. One of which some were told already is `PUBLISHED`, so that what was
 /// written goes its way and closes it; any other is `FAILED`.
 pub async fn give_up(
     transaction: &Transaction,
-    seq: i64,
+    seq: EventSeq,
     event_id: &str,
     failure: &Failure,
 ) -> Result<(), StoreError> {
-    if transaction.execute(statement::GIVE_UP_EVENT, &[&seq, &failure.to_string()]).await? == 0 {
+    if transaction.execute(statement::GIVE_UP_EVENT, &[&seq.0, &failure.to_string()]).await? == 0 {
         return Ok(());
     }
-    transaction.execute(statement::GIVE_UP_PROCESSED, &[&seq]).await?;
+    transaction.execute(statement::GIVE_UP_PROCESSED, &[&seq.0]).await?;
     settle::insert_dead_letters(transaction, &[DeadLetter::of_event(event_id, failure)]).await
 }
 

@@ -9,8 +9,9 @@ use std::time::Instant;
 use async_trait::async_trait;
 use campanile_domain::event::Event;
 use campanile_domain::fan_out::{Cursor, Page};
-use campanile_domain::id::EntityRef;
+use campanile_domain::id::{EntityRef, EventSeq};
 use campanile_domain::people::recipient::{Candidate, Group};
+use campanile_domain::priority::Lane;
 use campanile_domain::status::ProcessedStatus;
 use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
@@ -34,10 +35,12 @@ impl FanOutStore for Postgres {
                     claim_new(&transaction, &self.watermark, *limit, last_lane).await?
                 }
                 Claim::Continuing { after } | Claim::UrgentContinuing { after } => {
-                    let last_lane = i16::try_from(last_lane).unwrap_or(i16::MAX);
-                    transaction.query(statement::CLAIM_CONTINUING, &[after, &last_lane]).await?
+                    transaction.query(statement::CLAIM_CONTINUING, &[&after.0, &last_lane.number()]).await?
                 }
-                Claim::ByIds(ids) => transaction.query(statement::CLAIM_BY_IDS, &[ids]).await?,
+                Claim::ByIds(seqs) => {
+                    let ids = event::numbers(seqs.iter().copied());
+                    transaction.query(statement::CLAIM_BY_IDS, &[&ids]).await?
+                }
             };
             let guard = (!rows.is_empty())
                 .then(|| WatermarkGuard { watermark: Arc::clone(&self.watermark), written: false });
@@ -75,14 +78,15 @@ async fn claim_new(
     transaction: &Transaction,
     watermark: &ClaimWatermark,
     limit: usize,
-    last_lane: i64,
+    last_lane: Lane,
 ) -> Result<Vec<Row>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let start = watermark.begin(last_lane, Instant::now());
-    let rows = transaction.query(statement::CLAIM_NEW, &[&limit, &start.after]).await;
+    let after = event::numbers(start.after.iter().copied());
+    let rows = transaction.query(statement::CLAIM_NEW, &[&limit, &after]).await;
     watermark.end(&start, Instant::now());
     let rows = rows?;
-    let lane_and_id = |row| Ok((read::get::<i16>(row, "lane")?.into(), read::get(row, "id")?));
+    let lane_and_id = |row| Ok((Lane::from_number(read::get(row, "lane")?), EventSeq(read::get(row, "id")?)));
     watermark.claimed(&rows.iter().map(lane_and_id).collect::<Result<Vec<_>, StoreError>>()?);
     Ok(rows)
 }
@@ -90,7 +94,8 @@ async fn claim_new(
 async fn give_up(transaction: Transaction, failed: &[(&Row, StoreError)]) -> Result<(), StoreError> {
     for (row, error) in failed {
         let failure = unreadable(error);
-        event::give_up(&transaction, read::get(row, "id")?, read::get(row, "event_id")?, &failure).await?;
+        event::give_up(&transaction, EventSeq(read::get(row, "id")?), read::get(row, "event_id")?, &failure)
+            .await?;
     }
     transaction.commit().await
 }
@@ -108,7 +113,7 @@ fn claimed_event(row: &Row) -> Result<(ClaimedEvent, Option<String>, bool), Stor
     let cancelled: bool = read::get(row, "cancelled")?;
     let reason: Option<String> = read::get(row, "reason")?;
     let event = ClaimedEvent {
-        seq: read::get(row, "id")?,
+        seq: EventSeq(read::get(row, "id")?),
         event: Arc::new(read::event(row)?),
         cursor,
         known,
@@ -123,7 +128,7 @@ struct PostgresClaim {
     events: Vec<ClaimedEvent>,
     unreadable: u64,
     /// By `seq`, the text of each cursor as it was read. Another release may write the same cursor with other words.
-    cursors: HashMap<i64, String>,
+    cursors: HashMap<EventSeq, String>,
     existing: ExistingRows,
     now: Timestamp,
     /// None, if nothing is claimed.
@@ -180,7 +185,13 @@ impl FanOutClaim for PostgresClaim {
 pub async fn read_audience(store: &Postgres, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError> {
     let now = store.now().await?;
     let transaction = store.begin().await?;
-    let event = ClaimedEvent { seq: 0, event: Arc::new(event), cursor: None, known: false, cancelled: None };
+    let event = ClaimedEvent {
+        seq: EventSeq::default(),
+        event: Arc::new(event),
+        cursor: None,
+        known: false,
+        cancelled: None,
+    };
     Ok(Box::new(PostgresClaim {
         transaction,
         events: vec![event],

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Event;
 use campanile_domain::fan_out::{MAX_CHUNK_ROWS, OutboxRow};
-use campanile_domain::id::SendKey;
-use campanile_domain::priority::Priority;
+use campanile_domain::id::{EventSeq, SendKey};
+use campanile_domain::priority::{Lane, Priority};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -26,11 +26,12 @@ impl OutboxStore for Postgres {
         let claimed = self.query(statement::CLAIM_CHUNK, &[&queue, &lease.as_secs_f64()]).await?;
         let Some(chunk) = claimed.first() else { return Ok(None) };
         let range: (Uuid, Uuid) = (read::get(chunk, "first_id")?, read::get(chunk, "last_id")?);
-        let (id, lane): (i64, i16) = (read::get(chunk, "id")?, read::get(chunk, "lane")?);
+        let id = read::get(chunk, "id")?;
+        let lane = Lane::from_number(read::get(chunk, "lane")?);
         // The lease is ours by now, so the rows may be read for themselves.
         let rows = self.query(statement::CHUNK_ROWS, &[&id, &range.0, &range.1]).await?;
         let queue = read::get(chunk, "queue")?;
-        Ok(Some(Chunk { id: ChunkId(id), queue, lane: lane.into(), rows: chunk_rows(&rows)? }))
+        Ok(Some(Chunk { id: ChunkId(id), queue, lane, rows: chunk_rows(&rows)? }))
     }
 
     async fn chunks_published(&self, chunks: &[ChunkId]) -> Result<u64, StoreError> {
@@ -74,16 +75,17 @@ impl OutboxStore for Postgres {
         let seconds = older_than.as_secs_f64();
         transaction.query(statement::LOCK_REPUBLISH, &[]).await?;
         let page = i64::try_from(REPUBLISH_PAGE_EVENTS).unwrap_or(i64::MAX);
-        let events = open_events(&transaction.query(statement::OPEN_EVENTS, &[&from.after(), &page]).await?)?;
-        let (seqs, ids): (Vec<i64>, Vec<&str>) = events.iter().map(|(seq, id)| (*seq, id.as_str())).unzip();
+        let events =
+            open_events(&transaction.query(statement::OPEN_EVENTS, &[&from.after().0, &page]).await?)?;
+        let (seqs, ids): (Vec<i64>, Vec<&str>) = events.iter().map(|(seq, id)| (seq.0, id.as_str())).unzip();
         let (user, channel) = from.row.as_ref().map(|(user, channel)| (user, channel.as_str())).unzip();
         let user_type = user.map(|user| user.user_type.as_str()).unwrap_or_default();
         let user_id = user.map(|user| user.user_id.as_str()).unwrap_or_default();
         let channel = channel.unwrap_or_default();
         let params: Params =
-            &[&seqs, &ids, &queues, &seconds, &from.seq, &user_type, &user_id, &channel, &max_rows];
+            &[&seqs, &ids, &queues, &seconds, &from.seq.0, &user_type, &user_id, &channel, &max_rows];
         let rows = transaction.query(statement::LOST_ROWS, params).await?;
-        let mut lost: HashMap<(String, i64), Vec<SendKey>> = HashMap::new();
+        let mut lost: HashMap<(String, Lane), Vec<SendKey>> = HashMap::new();
         for row in &rows {
             let priority: Priority = read::parsed(row, "priority")?;
             let queue = read::get(row, "queue")?;
@@ -93,7 +95,7 @@ impl OutboxStore for Postgres {
         transaction.commit().await?;
         let cursor = |row| {
             let at = (read::recipient_of(row)?, read::key_of(row)?.channel);
-            Ok::<_, StoreError>(RepublishCursor { seq: read::get(row, "seq")?, row: Some(at) })
+            Ok::<_, StoreError>(RepublishCursor { seq: EventSeq(read::get(row, "seq")?), row: Some(at) })
         };
         let end = rows.last().map(cursor).transpose()?;
         Ok(Republished::of_page(&events, rows.len(), end, limit))
@@ -109,10 +111,10 @@ pub fn columns(keys: impl IntoIterator<Item = SendKey>) -> (Vec<Uuid>, Vec<&'sta
 }
 
 fn chunk_rows(rows: &[Row]) -> Result<Vec<ChunkRow>, StoreError> {
-    let mut events: HashMap<i64, Arc<Event>> = HashMap::new();
+    let mut events: HashMap<EventSeq, Arc<Event>> = HashMap::new();
     let mut chunk = Vec::with_capacity(rows.len());
     for row in rows {
-        let seq: i64 = read::get(row, "id")?;
+        let seq = EventSeq(read::get(row, "id")?);
         let event = match events.get(&seq) {
             Some(event) => Arc::clone(event),
             None => Arc::new(read::decided_event(row, "event_priority")?),
@@ -175,9 +177,9 @@ async fn count_refusals(
 /// Puts rows into chunks again, which wait for whoever claims them.
 pub async fn insert_chunks(
     transaction: &Transaction,
-    rows: HashMap<(String, i64), Vec<SendKey>>,
+    rows: HashMap<(String, Lane), Vec<SendKey>>,
 ) -> Result<(), StoreError> {
-    let mut groups: Vec<(&(String, i64), &[SendKey])> = Vec::new();
+    let mut groups: Vec<(&(String, Lane), &[SendKey])> = Vec::new();
     let mut rows: Vec<_> = rows.into_iter().collect();
     for (_, keys) in &mut rows {
         keys.sort_unstable();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use campanile_domain::id::EventSeq;
 use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
 
@@ -41,7 +42,7 @@ impl RetainStore for Postgres {
         Ok(Some(Horizon { before: effective_horizon(stored, now, age), version }))
     }
 
-    async fn retain(&self, before: Timestamp, after: i64, limit: usize) -> Result<Retained, StoreError> {
+    async fn retain(&self, before: Timestamp, after: EventSeq, limit: usize) -> Result<Retained, StoreError> {
         let transaction = self.begin().await?;
         let locked = transaction.query(statement::LOCK_RETAIN, &[]).await?;
         if !read::get::<bool>(read::only_row(&locked)?, "acquired")? {
@@ -77,19 +78,19 @@ impl Budget {
 async fn retain(
     transaction: &Transaction,
     before: Timestamp,
-    after: i64,
+    after: EventSeq,
     budget: &mut Budget,
-) -> Result<Option<i64>, StoreError> {
-    let events = transaction.query(statement::RETAIN_PAGE, &[&before, &after, &MAX_PAGE_EVENTS]).await?;
+) -> Result<Option<EventSeq>, StoreError> {
+    let events = transaction.query(statement::RETAIN_PAGE, &[&before, &after.0, &MAX_PAGE_EVENTS]).await?;
     let is = |row: &Row, column: &str| read::get::<bool>(row, column);
     let (mut passed, mut any_old) = (after, false);
     for event in &events {
-        let id = read::get(event, "id")?;
+        let seq = EventSeq(read::get(event, "id")?);
         any_old |= is(event, "is_old")?;
-        if is(event, "is_old")? && is(event, "is_closed")? && !delete_event(transaction, id, budget).await? {
+        if is(event, "is_old")? && is(event, "is_closed")? && !delete_event(transaction, seq, budget).await? {
             return Ok(Some(passed));
         }
-        passed = id;
+        passed = seq;
     }
     if any_old && i64::try_from(events.len()) == Ok(MAX_PAGE_EVENTS) {
         return Ok(Some(passed));
@@ -102,7 +103,12 @@ async fn retain(
 
 /// Answers whether the event is done with: gone, or kept for a send that is not settled. If it is not, there is more of
 /// it than may be deleted at once.
-async fn delete_event(transaction: &Transaction, id: i64, budget: &mut Budget) -> Result<bool, StoreError> {
+async fn delete_event(
+    transaction: &Transaction,
+    seq: EventSeq,
+    budget: &mut Budget,
+) -> Result<bool, StoreError> {
+    let id = seq.0;
     delete_rows(transaction, id, budget).await?;
     if budget.is_spent() {
         return Ok(false);

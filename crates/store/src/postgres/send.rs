@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, NotificationId, SendKey, UserRef};
-use campanile_domain::priority::Priority;
+use campanile_domain::priority::Lane;
 use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
@@ -66,14 +66,14 @@ impl SendStore for Postgres {
         let transaction = self.begin().await?;
         let mut jobs: Vec<SendJob> = Vec::new();
         let seconds = lease.as_secs_f64();
-        for lane in 0..=Priority::Low.lane() {
+        for lane in Lane::ALL {
             let remaining = i64::try_from(limit - jobs.len()).unwrap_or(i64::MAX);
-            let lane = i16::try_from(lane).unwrap_or_default();
             if remaining == 0 {
                 break;
             }
             let channel = channel.as_str();
-            let params: Params = &[&channel, &lane, &remaining, &instance.name, &seconds, &instance.id.0];
+            let params: Params =
+                &[&channel, &lane.number(), &remaining, &instance.name, &seconds, &instance.id.0];
             let mut due = transaction
                 .query(statement::CLAIM_DUE, params)
                 .await?

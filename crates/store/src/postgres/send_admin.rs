@@ -96,8 +96,7 @@ async fn resolve(
     if resolution == Resolution::Resend {
         let now: Timestamp =
             read::get(read::only_row(&transaction.query(statement::NOW, &[]).await?)?, "now")?;
-        let lane = i16::try_from(send.lane).unwrap_or(i16::MAX);
-        let params: Params = &[&vec![channel], &vec![lane], &vec![now], &vec![id]];
+        let params: Params = &[&vec![channel], &vec![send.lane.number()], &vec![now], &vec![id]];
         transaction.execute(statement::INSERT_DUE, params).await?;
     }
     Ok(())

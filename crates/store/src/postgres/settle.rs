@@ -95,7 +95,7 @@ async fn write_due(transaction: &Transaction, held: &[&Settlement]) -> Result<()
     let times: Vec<Timestamp> = due.iter().filter_map(due_at).collect();
     let params: Params = &[
         &column(&due, |s| s.job.key.channel.as_str()),
-        &column(&due, |s| i16::try_from(s.job.priority.lane()).unwrap_or(i16::MAX)),
+        &column(&due, |s| s.job.priority.lane().number()),
         &times,
         &column(&due, |s| s.job.key.notification_id.0),
     ];

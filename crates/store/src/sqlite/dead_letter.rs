@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use campanile_domain::id::SendKey;
-use campanile_domain::priority::Priority;
+use campanile_domain::priority::{Lane, Priority};
 use campanile_domain::status::SendStatus;
 use campanile_domain::time;
 use rusqlite::{Row, ToSql, named_params};
@@ -71,7 +71,7 @@ fn dead_letter(row: &Row) -> Result<StoredDeadLetter, StoreError> {
 }
 
 /// Rows that wait for a chunk, by event, queue and lane: the rows of one event lie together.
-type Waiting = BTreeMap<(String, String, i64), Vec<SendKey>>;
+type Waiting = BTreeMap<(String, String, Lane), Vec<SendKey>>;
 
 fn replay(
     session: &Session,
@@ -147,7 +147,7 @@ fn replay_event(session: &Session, event_id: &str) -> Result<Outcome, StoreError
 struct FailedRow {
     key: SendKey,
     queue: String,
-    lane: i64,
+    lane: Lane,
     status: Option<String>,
     send: Option<SendStatus>,
 }
@@ -208,7 +208,7 @@ fn replay_send(session: &Session, now: &str, row: &FailedRow) -> Result<Outcome,
         return Ok(Err(send_skipped(row.send)));
     }
     let params = named_params! {
-        ":channel": row.key.channel.as_str(), ":lane": row.lane, ":due_at": now,
+        ":channel": row.key.channel.as_str(), ":lane": row.lane.number(), ":due_at": now,
         ":notification_id": row.key.notification_id.to_string(),
     };
     session.change(statement::INSERT_DUE, params)?;

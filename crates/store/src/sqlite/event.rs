@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use campanile_domain::event::{BodyHash, Failure, NewEvent};
-use campanile_domain::id::EventId;
+use campanile_domain::id::{EventId, EventSeq};
 use campanile_domain::priority::Priority;
 use campanile_domain::time;
 use rusqlite::named_params;
@@ -19,12 +19,12 @@ impl EventStore for Sqlite {
         self.write(move |session, now| accept(session, now, &events)).await
     }
 
-    async fn count_failure(&self, seq: i64, failure: Failure, max: u32) -> Result<bool, StoreError> {
+    async fn count_failure(&self, seq: EventSeq, failure: Failure, max: u32) -> Result<bool, StoreError> {
         self.write(move |session, now| {
             let error = failure.to_string();
             let counted = session.first(
                 statement::COUNT_FAILURE,
-                named_params! { ":id": seq, ":error": error },
+                named_params! { ":id": seq.0, ":error": error },
                 |row| Ok((row.get::<_, u32>("retry_count")?, row.get::<_, String>("event_id")?)),
             )?;
             let Some((_, event_id)) = counted.filter(|(count, _)| *count >= max) else { return Ok(false) };
@@ -44,25 +44,33 @@ impl EventStore for Sqlite {
         .await
     }
 
-    async fn close_complete(&self, seqs: Vec<i64>) -> Result<u64, StoreError> {
+    async fn close_complete(&self, seqs: Vec<EventSeq>) -> Result<u64, StoreError> {
         self.write(move |session, now| {
-            let close = |seq: &i64| {
-                session.change(statement::CLOSE_COMPLETE, named_params! { ":id": seq, ":now": now })
+            let close = |seq: &EventSeq| {
+                session.change(statement::CLOSE_COMPLETE, named_params! { ":id": seq.0, ":now": now })
             };
             seqs.iter().map(close).try_fold(0, |sum, closed| Ok(sum + closed? as u64))
         })
         .await
     }
 
-    async fn open_events(&self, after: i64, limit: usize) -> Result<Vec<(i64, EventId)>, StoreError> {
+    async fn open_events(
+        &self,
+        after: EventSeq,
+        limit: usize,
+    ) -> Result<Vec<(EventSeq, EventId)>, StoreError> {
         self.read(move |session| open_events(session, after, limit)).await
     }
 }
 
-pub fn open_events(session: &Session, after: i64, limit: usize) -> Result<Vec<(i64, EventId)>, StoreError> {
-    let params = named_params! { ":after": after, ":limit": limit };
+pub fn open_events(
+    session: &Session,
+    after: EventSeq,
+    limit: usize,
+) -> Result<Vec<(EventSeq, EventId)>, StoreError> {
+    let params = named_params! { ":after": after.0, ":limit": limit };
     session.all(statement::OPEN_EVENTS, params, |row| {
-        Ok((row.get("id")?, EventId::stored(row.get::<_, String>("event_id")?)))
+        Ok((EventSeq(row.get("id")?), EventId::stored(row.get::<_, String>("event_id")?)))
     })
 }
 
@@ -71,16 +79,16 @@ pub fn open_events(session: &Session, after: i64, limit: usize) -> Result<Vec<(i
 pub fn give_up(
     session: &Session,
     now: &str,
-    seq: i64,
+    seq: EventSeq,
     event_id: &str,
     failure: &Failure,
 ) -> Result<(), StoreError> {
     let error = failure.to_string();
-    let params = named_params! { ":id": seq, ":error": error, ":now": now };
+    let params = named_params! { ":id": seq.0, ":error": error, ":now": now };
     if session.change(statement::GIVE_UP_EVENT, params)? == 0 {
         return Ok(());
     }
-    session.change(statement::GIVE_UP_PROCESSED, named_params! { ":id": seq })?;
+    session.change(statement::GIVE_UP_PROCESSED, named_params! { ":id": seq.0 })?;
     settle::insert_dead_letter(session, now, &DeadLetter::of_event(event_id, failure))
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use campanile_domain::event::{Event, Failure};
 use campanile_domain::fan_out::{Cursor, OutboxRow, Page};
-use campanile_domain::id::EntityRef;
+use campanile_domain::id::{EntityRef, EventSeq};
 use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::status::ProcessedStatus;
 use campanile_domain::time::Timestamp;
@@ -68,15 +68,15 @@ fn claimed(
     };
     match claim {
         Claim::New { limit } | Claim::Urgent { limit } => {
-            let params = named_params! { ":limit": limit + extra, ":lane": claim.last_lane() };
+            let params = named_params! { ":limit": limit + extra, ":lane": claim.last_lane().number() };
             session.all(statement::CLAIM_NEW, params, read)
         }
         Claim::Continuing { after } | Claim::UrgentContinuing { after } => {
-            let params = named_params! { ":after": after, ":lane": claim.last_lane() };
+            let params = named_params! { ":after": after.0, ":lane": claim.last_lane().number() };
             session.all(statement::CLAIM_CONTINUING, params, read)
         }
-        Claim::ByIds(ids) => {
-            let ids = json!(ids).to_string();
+        Claim::ByIds(seqs) => {
+            let ids = json!(seqs.iter().map(|seq| seq.0).collect::<Vec<_>>()).to_string();
             session.all(statement::CLAIM_BY_IDS, named_params! { ":ids": ids }, read)
         }
     }
@@ -85,7 +85,7 @@ fn claimed(
 /// An event that got past the checks of its table, such as one whose text is not UTF-8.
 #[derive(Debug)]
 struct Unreadable {
-    seq: i64,
+    seq: EventSeq,
     event_id: String,
     failure: Failure,
 }
@@ -94,7 +94,7 @@ impl Unreadable {
     fn new(row: &Row, error: &StoreError) -> Result<Self, StoreError> {
         let event_id = row.get_ref("event_id")?.as_bytes().unwrap_or_default();
         Ok(Unreadable {
-            seq: row.get("id")?,
+            seq: EventSeq(row.get("id")?),
             event_id: String::from_utf8_lossy(event_id).into_owned(),
             failure: unreadable(error),
         })
@@ -116,7 +116,7 @@ fn claimed_event(row: &Row) -> Result<Stored, StoreError> {
     let cancelled: bool = row.get("cancelled")?;
     let reason: Option<String> = row.get("reason")?;
     let event = ClaimedEvent {
-        seq: row.get("id")?,
+        seq: EventSeq(row.get("id")?),
         event: Arc::new(read::event(row)?),
         cursor,
         known,
@@ -131,7 +131,7 @@ pub struct SqliteClaim {
     events: Vec<ClaimedEvent>,
     unreadable: u64,
     /// By `seq`, the text of each cursor as it was read. Another release may write the same cursor with other words.
-    cursors: HashMap<i64, String>,
+    cursors: HashMap<EventSeq, String>,
     now: Timestamp,
     /// Until the commit is over.
     _guard: ClaimedEventsGuard,
@@ -169,7 +169,7 @@ fn write(
     session: &Session,
     now: &str,
     commit: FanOutCommit,
-    cursors: &HashMap<i64, String>,
+    cursors: &HashMap<EventSeq, String>,
 ) -> Result<Vec<Chunk>, StoreError> {
     for step in &commit.steps {
         let fence = step.fence(cursors.get(&step.seq));
@@ -204,7 +204,7 @@ fn write_step(
     let NextState { status, cursor: cursor_after, error } = step.next();
     let changed = session.change(statement::FINISH_EVENT,
         named_params! {
-            ":id": step.seq, ":status": status.as_str(), ":cursor_after": cursor_after, ":error": error, ":now": now,
+            ":id": step.seq.0, ":status": status.as_str(), ":cursor_after": cursor_after, ":error": error, ":now": now,
             ":cursor_before": fence,
         },
     )?;
@@ -265,7 +265,7 @@ fn write_chunk(
     session.change(
         statement::INSERT_CHUNK,
         named_params! {
-            ":queue": chunk.queue, ":lane": chunk.lane, ":lease_until": lease_until,
+            ":queue": chunk.queue, ":lane": chunk.lane.number(), ":lease_until": lease_until,
             ":first_id": ids().min().map(|id| id.to_string()).unwrap_or_default(),
             ":last_id": ids().max().map(|id| id.to_string()).unwrap_or_default(),
         },
@@ -317,7 +317,13 @@ fn write_row(
 
 /// A claim of an event that is not stored: it can be decided, and never committed.
 pub fn read_audience(store: &Sqlite, event: Event) -> SqliteClaim {
-    let event = ClaimedEvent { seq: 0, event: Arc::new(event), cursor: None, known: false, cancelled: None };
+    let event = ClaimedEvent {
+        seq: EventSeq::default(),
+        event: Arc::new(event),
+        cursor: None,
+        known: false,
+        cancelled: None,
+    };
     SqliteClaim {
         store: store.clone(),
         events: vec![event],

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use campanile_domain::event::Event;
 use campanile_domain::fan_out::{MAX_CHUNK_ROWS, OutboxRow};
-use campanile_domain::id::SendKey;
-use campanile_domain::priority::Priority;
+use campanile_domain::id::{EventSeq, SendKey};
+use campanile_domain::priority::{Lane, Priority};
 use campanile_domain::time;
 use rusqlite::{Row, named_params};
 use serde_json::json;
@@ -97,16 +97,16 @@ fn claim(session: &Session, now: &str, queue: &str, lease: Duration) -> Result<O
         let chunk = Chunk {
             id: ChunkId(row.get("id")?),
             queue: row.get("queue")?,
-            lane: row.get("lane")?,
+            lane: Lane::from_number(row.get("lane")?),
             rows: Vec::new(),
         };
         Ok((chunk, range))
     })?;
     let Some((mut chunk, (first_id, last_id))) = claimed else { return Ok(None) };
     let params = named_params! { ":chunk_id": chunk.id.0, ":first_id": first_id, ":last_id": last_id };
-    let mut events: HashMap<i64, Arc<Event>> = HashMap::new();
+    let mut events: HashMap<EventSeq, Arc<Event>> = HashMap::new();
     chunk.rows = session.all(statement::CHUNK_ROWS, params, |row| {
-        let seq: i64 = row.get("id")?;
+        let seq = EventSeq(row.get("id")?);
         let event = match events.get(&seq) {
             Some(event) => Arc::clone(event),
             None => Arc::new(read::decided_event(row, "event_priority")?),
@@ -182,7 +182,7 @@ fn republish(
 ) -> Result<Republished, StoreError> {
     let queues = json!(queues).to_string();
     let events = open_events(session, from.after(), REPUBLISH_PAGE_EVENTS)?;
-    let mut lost: HashMap<(String, i64), Vec<SendKey>> = HashMap::new();
+    let mut lost: HashMap<(String, Lane), Vec<SendKey>> = HashMap::new();
     let (mut found, mut end) = (0, None);
     for (seq, event_id) in &events {
         if found == limit {
@@ -214,18 +214,18 @@ fn republish(
 pub fn insert_chunks(
     session: &Session,
     queue: &str,
-    lane: i64,
+    lane: Lane,
     mut keys: Vec<SendKey>,
 ) -> Result<(), StoreError> {
     keys.sort_unstable();
     keys.chunks(MAX_CHUNK_ROWS).try_for_each(|chunk| insert_chunk_of(session, queue, lane, chunk))
 }
 
-fn insert_chunk_of(session: &Session, queue: &str, lane: i64, keys: &[SendKey]) -> Result<(), StoreError> {
+fn insert_chunk_of(session: &Session, queue: &str, lane: Lane, keys: &[SendKey]) -> Result<(), StoreError> {
     session.change(
         statement::INSERT_CHUNK,
         named_params! {
-            ":queue": queue, ":lane": lane, ":lease_until": None::<String>,
+            ":queue": queue, ":lane": lane.number(), ":lease_until": None::<String>,
             ":first_id": keys.first().map(|key| key.notification_id.to_string()),
             ":last_id": keys.last().map(|key| key.notification_id.to_string()),
         },

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use campanile_domain::id::EventSeq;
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::named_params;
 
@@ -36,7 +37,7 @@ impl RetainStore for Sqlite {
         .await
     }
 
-    async fn retain(&self, before: Timestamp, after: i64, limit: usize) -> Result<Retained, StoreError> {
+    async fn retain(&self, before: Timestamp, after: EventSeq, limit: usize) -> Result<Retained, StoreError> {
         self.write(move |session, now| {
             let mut budget = Budget { spent: 0, limit: limit.max(1) };
             let next = retain(session, now, &time::to_text(before), after, &mut budget)?;
@@ -81,19 +82,19 @@ fn retain(
     session: &Session,
     now: &str,
     before: &str,
-    after: i64,
+    after: EventSeq,
     budget: &mut Budget,
-) -> Result<Option<i64>, StoreError> {
-    let params = named_params! { ":before": before, ":after": after, ":limit": MAX_PAGE_EVENTS };
+) -> Result<Option<EventSeq>, StoreError> {
+    let params = named_params! { ":before": before, ":after": after.0, ":limit": MAX_PAGE_EVENTS };
     let events = session.all(statement::RETAIN_PAGE, params, |row| {
-        Ok((row.get::<_, i64>("id")?, row.get::<_, bool>("is_old")?, row.get::<_, bool>("is_closed")?))
+        Ok((EventSeq(row.get("id")?), row.get::<_, bool>("is_old")?, row.get::<_, bool>("is_closed")?))
     })?;
     let mut passed = after;
-    for (id, is_old, is_closed) in &events {
-        if *is_old && *is_closed && !delete_event(session, now, *id, budget)? {
+    for (seq, is_old, is_closed) in &events {
+        if *is_old && *is_closed && !delete_event(session, now, *seq, budget)? {
             return Ok(Some(passed));
         }
-        passed = *id;
+        passed = *seq;
     }
     if events.len() == MAX_PAGE_EVENTS && events.iter().any(|(_, is_old, _)| *is_old) {
         return Ok(Some(passed));
@@ -107,7 +108,13 @@ fn retain(
 
 /// Answers whether the event is done with: gone, or kept for a send that is not settled. If it is not, there is more of
 /// it than may be deleted at once.
-fn delete_event(session: &Session, now: &str, id: i64, budget: &mut Budget) -> Result<bool, StoreError> {
+fn delete_event(
+    session: &Session,
+    now: &str,
+    seq: EventSeq,
+    budget: &mut Budget,
+) -> Result<bool, StoreError> {
+    let id = seq.0;
     delete_rows(session, id, budget)?;
     if budget.is_spent() {
         return Ok(false);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, NotificationId, SendKey, UserRef};
-use campanile_domain::priority::Priority;
+use campanile_domain::priority::Lane;
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::named_params;
@@ -55,9 +55,9 @@ impl SendStore for Sqlite {
         self.write(move |session, now| {
             let claim = open_claim(session, now, &instance.name, lease)?;
             let mut jobs = Vec::new();
-            for lane in 0..=Priority::Low.lane() {
+            for lane in Lane::ALL {
                 let params = named_params! {
-                    ":channel": channel.as_str(), ":lane": lane, ":now": now, ":limit": limit - jobs.len(),
+                    ":channel": channel.as_str(), ":lane": lane.number(), ":now": now, ":limit": limit - jobs.len(),
                 };
                 let mut due: Vec<(String, String)> =
                     session.all(statement::CLAIM_DUE, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -390,7 +390,7 @@ pub fn insert_due(session: &Session, job: &SendJob, due_at: &str) -> Result<(), 
         .change(
             statement::INSERT_DUE,
             named_params! {
-                ":channel": job.key.channel.as_str(), ":lane": job.priority.lane(), ":due_at": due_at,
+                ":channel": job.key.channel.as_str(), ":lane": job.priority.lane().number(), ":due_at": due_at,
                 ":notification_id": job.key.notification_id.to_string(),
             },
         )

@@ -106,7 +106,7 @@ fn resolve(
     }
     if resolution == Resolution::Resend {
         let params = named_params! {
-            ":channel": channel, ":lane": send.lane, ":due_at": now, ":notification_id": id,
+            ":channel": channel, ":lane": send.lane.number(), ":due_at": now, ":notification_id": id,
         };
         session.change(statement::INSERT_DUE, params)?;
     }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use campanile_domain::id::EventId;
+use campanile_domain::id::{EventId, EventSeq};
 use tokio::sync::Notify;
 
 /// For so long it is waited for the rest of an event's rows. Another instance may have received them, or a row has
@@ -32,7 +32,7 @@ struct Known {
 
 #[derive(Debug)]
 struct Counted {
-    seq: i64,
+    seq: EventSeq,
     /// Rows that were not received yet.
     left: usize,
 }
@@ -41,14 +41,14 @@ struct Counted {
 #[derive(Debug, Default)]
 pub struct Complete {
     /// Every row was received.
-    pub counted: Vec<(i64, EventId)>,
+    pub counted: Vec<(EventSeq, EventId)>,
     /// Perhaps every row was.
     pub candidates: HashSet<EventId>,
 }
 
 impl Completion {
     /// An event was fanned out to so many rows, all of them in one transaction that has committed.
-    pub fn expect(&self, seq: i64, event_id: EventId, rows: usize) {
+    pub fn expect(&self, seq: EventSeq, event_id: EventId, rows: usize) {
         let mut known = self.lock();
         if rows > 0 && known.since.len() < MAX_COUNTED {
             known.since.push_back((Instant::now(), event_id.clone()));
@@ -123,14 +123,14 @@ mod tests {
 
     fn taken(completion: &Completion) -> (Vec<i64>, Vec<String>) {
         let complete = completion.take();
-        let counted = complete.counted.iter().map(|(seq, _)| *seq).collect();
+        let counted = complete.counted.iter().map(|(seq, _)| seq.0).collect();
         (counted, complete.candidates.iter().map(ToString::to_string).collect())
     }
 
     #[test]
     fn an_event_is_complete_with_its_last_row() {
         let completion = Completion::default();
-        completion.expect(7, id("a"), 3);
+        completion.expect(EventSeq(7), id("a"), 3);
         completion.received(vec![id("a"), id("a")]);
         assert!(completion.take().is_empty());
         completion.received(vec![id("a")]);
@@ -143,7 +143,7 @@ mod tests {
         let completion = Completion::default();
         completion.received(vec![id("a"), id("a")]);
         assert_eq!(taken(&completion), (vec![], vec!["a".to_owned()]));
-        completion.expect(7, id("b"), 2);
+        completion.expect(EventSeq(7), id("b"), 2);
         completion.add_candidates([id("b")]);
         assert_eq!(taken(&completion), (vec![], vec!["b".to_owned()]), "a row of it may have failed");
     }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn an_event_whose_rows_others_received_is_asked_for_after_a_while() {
         let completion = Completion::default();
-        completion.expect(7, id("a"), 2);
+        completion.expect(EventSeq(7), id("a"), 2);
         completion.received(vec![id("a")]);
         completion.lock().since[0].0 =
             Instant::now().checked_sub(COMPLETION_TIMEOUT).expect("the machine is up");
@@ -164,7 +164,7 @@ mod tests {
     fn no_more_are_counted_than_fit() {
         let completion = Completion::default();
         for n in 0..=MAX_COUNTED {
-            completion.expect(0, id(&n.to_string()), 1);
+            completion.expect(EventSeq(0), id(&n.to_string()), 1);
         }
         assert_eq!(completion.lock().counted.len(), MAX_COUNTED);
     }

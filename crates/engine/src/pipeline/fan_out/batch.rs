@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use campanile_domain::event::{BodyHash, Failure};
 use campanile_domain::fan_out::{Cursor, End, MAX_DECISIONS, OutboxRow, Plan};
-use campanile_domain::id::{EntityRef, EventId};
+use campanile_domain::id::{EntityRef, EventId, EventSeq};
 use campanile_store::{ChunkRow, ClaimedEvent, FanOutStep, Step};
 
 use crate::pipeline::fan_out::Report;
@@ -19,10 +19,10 @@ pub struct Batch {
     pub rows: Vec<ChunkRow>,
     pub failed_rows: Vec<OutboxRow>,
     /// Events that are fanned out as a whole, with the number of their rows.
-    pub whole: Vec<(i64, EventId, usize)>,
+    pub whole: Vec<(EventSeq, EventId, usize)>,
     pub report: Report,
     /// Events that need a larger share of a transaction, or for which there was no time; nothing of them is written.
-    pub put_off: Vec<i64>,
+    pub put_off: Vec<EventSeq>,
 }
 
 /// How much of its transaction's room an event has.

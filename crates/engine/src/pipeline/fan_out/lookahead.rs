@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use campanile_domain::event::Event;
 use campanile_domain::fan_out::{Cursor, MAX_CHUNK_ROWS};
+use campanile_domain::id::EventSeq;
 use campanile_domain::rules::Rules;
 use campanile_store::{ClaimedEvent, StoreError};
 use tokio::time::{Instant, timeout};
@@ -38,7 +39,7 @@ pub fn max_step_recipients(rules: &Rules, event: &ClaimedEvent) -> usize {
 
 /// By the number of the event.
 #[derive(Debug, Default)]
-pub struct Lookahead(HashMap<i64, NextStep>);
+pub struct Lookahead(HashMap<EventSeq, NextStep>);
 
 #[derive(Debug)]
 struct NextStep {
@@ -100,7 +101,7 @@ impl Lookahead {
     }
 
     /// Its last step was not written, so that another comes next.
-    pub fn forget(&mut self, seqs: &[i64]) {
+    pub fn forget(&mut self, seqs: &[EventSeq]) {
         for seq in seqs {
             self.0.remove(seq);
         }

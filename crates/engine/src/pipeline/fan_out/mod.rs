@@ -12,6 +12,7 @@ use std::time::Duration;
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
 use campanile_domain::fan_out::MAX_DECISIONS;
+use campanile_domain::id::EventSeq;
 use campanile_domain::priority::Priority;
 use campanile_domain::time::Timestamp;
 use campanile_store::{Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, Step, StoreError};
@@ -193,7 +194,7 @@ pub struct FanOut {
     handover: Handover,
     rows_per_event: f64,
     /// Large events take turns: the last that had one.
-    last_large: i64,
+    last_large: EventSeq,
     lookahead: Lookahead,
 }
 
@@ -203,7 +204,7 @@ impl FanOut {
             engine,
             handover,
             rows_per_event: FIRST_ROWS_PER_EVENT,
-            last_large: 0,
+            last_large: EventSeq::default(),
             lookahead: Lookahead::default(),
         }
     }
@@ -286,7 +287,7 @@ impl FanOut {
             if claimed.events().is_empty() {
                 continue;
             }
-            let seqs: Vec<i64> = claimed.events().iter().map(|event| event.seq).collect();
+            let seqs: Vec<EventSeq> = claimed.events().iter().map(|event| event.seq).collect();
             if let [event] = claimed.events()
                 && event.cursor.is_some()
             {
@@ -325,8 +326,8 @@ impl FanOut {
         Ok(report)
     }
 
-    async fn count_failure(&self, seq: i64, error: String) -> Result<(), StoreError> {
-        tracing::error!(seq, %error, "fan-out of an event failed; it is retried up to 5 times");
+    async fn count_failure(&self, seq: EventSeq, error: String) -> Result<(), StoreError> {
+        tracing::error!(seq = seq.0, %error, "fan-out of an event failed; it is retried up to 5 times");
         let failure = Failure::new("FAN_OUT_ERROR", error);
         let given_up = self.engine.store.count_failure(seq, failure, MAX_FAILURES).await?;
         count_dead_letters("fan_out", u64::from(given_up));

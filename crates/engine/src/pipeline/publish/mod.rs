@@ -10,6 +10,7 @@ use campanile_broker::{BrokerError, Confirm, Message, Published, Stamp};
 use campanile_domain::fan_out::MAX_CHUNK_ROWS;
 use campanile_domain::id::SendKey;
 use campanile_domain::message;
+use campanile_domain::priority::Lane;
 use campanile_store::{Chunk, ChunkRow, NewChunk, StoreError};
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
@@ -40,7 +41,7 @@ const SHORTEST_TICK: Duration = Duration::from_millis(1);
 /// Groups rows into chunks of one queue and lane, in a fixed order; at most `size` rows in each.
 pub fn chunks(rows: Vec<ChunkRow>, size: usize) -> Vec<NewChunk> {
     let size = size.clamp(1, MAX_CHUNK_ROWS);
-    let mut by_queue: HashMap<(i64, String), Vec<ChunkRow>> = HashMap::new();
+    let mut by_queue: HashMap<(Lane, String), Vec<ChunkRow>> = HashMap::new();
     for row in rows {
         by_queue.entry((row.row.priority.lane(), row.row.queue.clone())).or_default().push(row);
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use campanile_domain::channel::Channel;
+use campanile_domain::id::EventSeq;
 use campanile_domain::priority::Priority;
 use campanile_domain::send::SendState;
 
@@ -52,7 +53,7 @@ async fn an_event_that_was_thought_to_be_new_and_is_not_goes_through_alone() {
     let fixture = fixture().await;
     fixture.accept(&[event("a"), event("b"), event("c")]).await;
     let claim = fixture.try_claim(NEW_EVENTS).await.unwrap();
-    let seqs: Vec<i64> = claim.events().iter().map(|claimed| claimed.seq).collect();
+    let seqs: Vec<EventSeq> = claim.events().iter().map(|claimed| claimed.seq).collect();
     // Nothing remembers the first, but its row is there; somebody remembers the second, which failed.
     fixture
         .execute(

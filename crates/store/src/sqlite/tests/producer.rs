@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use campanile_domain::channel::PerChannel;
 use campanile_domain::fan_out::{Cursor, Page, Summary};
-use campanile_domain::id::{EventId, UserTypeName};
+use campanile_domain::id::{EventId, EventSeq, UserTypeName};
 use campanile_domain::rules::Reach;
 use rusqlite::Connection;
 
@@ -146,7 +146,7 @@ async fn an_event_that_can_not_be_read_fails_alone() {
     insert(&producer, &[("event_id", "'broken cursor'"), ("fan_out_cursor", "'nonsense'")]).unwrap();
     insert(&producer, &[("event_id", "'after'")]).unwrap();
     // In both, the first one can't be read.
-    for claim in [Claim::Continuing { after: 0 }, Claim::New { limit: 1 }] {
+    for claim in [Claim::Continuing { after: EventSeq::default() }, Claim::New { limit: 1 }] {
         let claim = store.claim_events(claim).await.unwrap().unwrap();
         assert_eq!((claim.events().len(), claim.unreadable()), (0, 1));
     }
@@ -172,7 +172,7 @@ async fn an_event_that_can_not_be_read_is_forgotten_but_for_its_id() {
     insert(&producer, &[("payload", "CAST(x'7b2278223a22ff227d' AS TEXT)")]).unwrap();
     assert_eq!(store.claim_events(Claim::New { limit: 10 }).await.unwrap().unwrap().unreadable(), 2);
     clock.advance(Duration::from_hours(2));
-    assert_eq!(store.retain(store.now().await.unwrap(), 0, 100).await.unwrap().next, None);
+    assert_eq!(store.retain(store.now().await.unwrap(), EventSeq::default(), 100).await.unwrap().next, None);
     assert_eq!(count(&producer, "SELECT count(*) FROM event_outbox"), 0);
     let kept = "SELECT count(*) FROM processed_event WHERE body_hash = '' AND status = 'FAILED'";
     assert_eq!(count(&producer, kept), 2);
@@ -217,7 +217,7 @@ async fn a_cursor_that_can_not_be_read_leaves_what_was_written() {
     let store = folder.open();
     let producer = folder.connect();
     begun(&producer, "'nonsense'");
-    let claim = store.claim_events(Claim::Continuing { after: 0 }).await.unwrap().unwrap();
+    let claim = store.claim_events(Claim::Continuing { after: EventSeq::default() }).await.unwrap().unwrap();
     assert_eq!((claim.events().len(), claim.unreadable()), (0, 1));
     let published = "SELECT count(*) FROM event_outbox
                      WHERE status = 'PUBLISHED' AND published_at IS NOT NULL AND last_error LIKE 'UNREADABLE: %'";
@@ -237,7 +237,8 @@ async fn a_cursor_that_another_release_wrote_in_other_words_can_be_moved() {
     cursor["new"] = "field".into();
     begun(&producer, &format!("'{cursor:#}'"));
     for step in [Step::Continues(Cursor::default()), Step::Finished(Summary::default())] {
-        let claim = store.claim_events(Claim::Continuing { after: 0 }).await.unwrap().unwrap();
+        let claim =
+            store.claim_events(Claim::Continuing { after: EventSeq::default() }).await.unwrap().unwrap();
         let claimed = &claim.events()[0];
         let step = FanOutStep {
             seq: claimed.seq,

@@ -1,5 +1,6 @@
 //! How far a sweep over old events looks.
 
+use campanile_domain::id::EventSeq;
 use campanile_domain::time::Timestamp;
 
 use super::{Folder, count};
@@ -25,7 +26,7 @@ async fn a_sweep_goes_on_behind_many_events_that_stay_and_ends_at_many_young_one
     insert(5, "FAILED", young);
     insert(2, "PROCESSED", old);
     let mut calls = Vec::new();
-    let mut after = Some(0);
+    let mut after = Some(EventSeq::default());
     while let Some(position) = after {
         let retained = store.retain(before, position, 100).await.unwrap();
         calls.push(retained.rows);
@@ -36,7 +37,7 @@ async fn a_sweep_goes_on_behind_many_events_that_stay_and_ends_at_many_young_one
     connection.execute_batch("DELETE FROM event_outbox").unwrap();
     insert(2_000, "PROCESSED", young);
     assert_eq!(
-        store.retain(before, 0, 100).await.unwrap().next,
+        store.retain(before, EventSeq::default(), 100).await.unwrap().next,
         None,
         "nobody looks at all of them each time"
     );
