@@ -6,6 +6,7 @@
 mod blank;
 mod layers;
 mod licence;
+mod links;
 mod machine_paths;
 mod metadata;
 mod names;
@@ -56,6 +57,7 @@ fn check(files: &[File], workspace: &Workspace) -> Vec<Violation> {
         violations.extend(names::check(file));
         violations.extend(machine_paths::check(file));
     }
+    violations.extend(links::check(files));
     violations.extend(sql::check_twins(files));
     violations.extend(layers::check(workspace));
     violations.extend(packages::check(workspace));
