@@ -19,7 +19,7 @@ const SIZES: [usize; 4] = [1, 100, 10_000, 1_000_000];
 /// For the stage with no large event it, as the limit is measured.
 const ALONE: usize = 1_000_000;
 /// How long one event may take.
-const PATIENCE: Duration = Duration::from_mins(10);
+const STATUS_TIMEOUT: Duration = Duration::from_mins(10);
 
 pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     let (mut limits, mut alone) = (Vec::new(), Vec::new());
@@ -180,9 +180,9 @@ async fn await_status(world: &World, event_id: &str, status: &str) -> Result<()>
     let client = world.database.client().await?;
     let begun = Instant::now();
     while client.query_one(&reached, &[]).await?.get::<_, i64>(0) == 0 {
-        (begun.elapsed() < PATIENCE)
+        (begun.elapsed() < STATUS_TIMEOUT)
             .then_some(())
-            .with_context(|| format!("the event {event_id} is not {status} within {PATIENCE:?}"))?;
+            .with_context(|| format!("the event {event_id} is not {status} within {STATUS_TIMEOUT:?}"))?;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())

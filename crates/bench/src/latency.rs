@@ -14,7 +14,7 @@ use crate::world::{Backend, World};
 
 const SHARES: [f64; 3] = [0.01, 0.1, 0.5];
 const SETTLE_IN: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_mins(2);
+const BACKLOG_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The greatest rate was measured before.
 pub async fn measure(bench: &Bench, report: &mut Report, greatest: f64) -> Result<()> {
@@ -45,8 +45,8 @@ async fn nothing_waits(world: &World) -> Result<()> {
     let begun = Instant::now();
     while world.database.number(open).await? > 0.0 {
         ensure!(
-            begun.elapsed() < PATIENCE,
-            "the backlog of an earlier run was not processed within {PATIENCE:?}"
+            begun.elapsed() < BACKLOG_TIMEOUT,
+            "the backlog of an earlier run was not processed within {BACKLOG_TIMEOUT:?}"
         );
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

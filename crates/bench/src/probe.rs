@@ -18,7 +18,7 @@ use crate::world::World;
 /// Between two probes.
 const EVERY: Duration = Duration::from_millis(20);
 /// After the last one, for those that are late.
-const PATIENCE: Duration = Duration::from_mins(1);
+const ARRIVAL_TIMEOUT: Duration = Duration::from_mins(1);
 /// Who writes the load: as many business services.
 const PRODUCERS: usize = 4;
 /// Events that wait to be fanned out, where producers only keep ahead: some batches.
@@ -114,7 +114,7 @@ impl Probes {
     }
 
     async fn times(&self, begun: &[(String, Instant)]) -> Result<Latency> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + ARRIVAL_TIMEOUT;
         let mut times = Vec::with_capacity(begun.len());
         for (name, at) in begun {
             let arrived = loop {

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::servers::Servers;
 
-    const PATIENCE: Duration = Duration::from_mins(2);
+    const SENDS_TIMEOUT: Duration = Duration::from_mins(2);
 
     /// The one that was built beside us.
     fn binary() -> PathBuf {
@@ -183,7 +183,7 @@ mod tests {
         let count = |count: usize| f64::from(u32::try_from(count).expect("a small number"));
         let (all, begun) = (count(events * shape.notifications()), Instant::now());
         while engine.sent().await.expect("it answers") < all {
-            assert!(begun.elapsed() < PATIENCE, "not all were sent within {PATIENCE:?}");
+            assert!(begun.elapsed() < SENDS_TIMEOUT, "not all were sent within {SENDS_TIMEOUT:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         let trips = count(round_trips.count()) * 1_000.0 / all;

@@ -11,7 +11,7 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 /// How long a producer waits for the file when the engine is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a server that is asked may take; it may be frozen on purpose.
-const PATIENCE: Duration = Duration::from_secs(30);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone)]
 pub enum Database {
@@ -47,9 +47,9 @@ impl Database {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, asked)
+        tokio::time::timeout(QUERY_TIMEOUT, asked)
             .await
-            .with_context(|| format!("no answer within {PATIENCE:?}: {sql}"))?
+            .with_context(|| format!("no answer within {QUERY_TIMEOUT:?}: {sql}"))?
     }
 
     /// The first column of the only row, as a number.
@@ -75,7 +75,7 @@ impl Database {
 
 /// A connection that speaks of Campanile's tables without their schema, as SQLite does.
 pub async fn connect(url: &str) -> Result<Client> {
-    let connecting = tokio::time::timeout(PATIENCE, tokio_postgres::connect(url, NoTls));
+    let connecting = tokio::time::timeout(QUERY_TIMEOUT, tokio_postgres::connect(url, NoTls));
     let (client, connection) =
         connecting.await.context("PostgreSQL does not answer")?.context("no PostgreSQL")?;
     tokio::spawn(connection);

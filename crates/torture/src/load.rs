@@ -83,7 +83,7 @@ impl Load {
     /// A service elsewhere, which asks again until it is answered, and now and then without need.
     pub async fn by_http(&self, world: &World, mut random: Random, stop: CancellationToken) {
         const MOST: u64 = 10;
-        const PATIENCE: Duration = Duration::from_secs(10);
+        const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
         let mut number = 0;
         while !stop.is_cancelled() {
             number += 1;
@@ -91,7 +91,7 @@ impl Load {
             let bodies: Vec<Value> = events.iter().map(body).collect();
             let mut ended = Ended::Unknown;
             let begun = Instant::now();
-            while begun.elapsed() < PATIENCE {
+            while begun.elapsed() < RETRY_TIMEOUT {
                 let Some(instance) = random.pick(&world.instances) else { break };
                 match world.emit(instance, &bodies).await {
                     Some(202) => {

@@ -18,7 +18,7 @@ const STEP_BESIDE_URGENT: usize = 20;
 const LATELY: Duration = Duration::from_secs(1);
 /// Nobody gives way for longer. A broker that is far away, or slow, takes its time for each few, and all have to be
 /// confirmed before their publisher gives up.
-const PATIENCE: Duration = Duration::from_secs(2);
+const YIELD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// When something urgent was last published, to whichever queue.
 #[derive(Debug, Default)]
@@ -76,7 +76,7 @@ impl Window {
     /// Waits until the next of so many messages may be sent, whose publisher has begun then; as many as the answer has
     /// room for. Nothing, if it is closed.
     pub(super) async fn next(&self, messages: usize, begun: Instant) -> Option<SemaphorePermit<'_>> {
-        let (most, step) = if self.rank.gives_way() && begun.elapsed() < PATIENCE {
+        let (most, step) = if self.rank.gives_way() && begun.elapsed() < YIELD_TIMEOUT {
             (MAX_BESIDE_URGENT, STEP_BESIDE_URGENT)
         } else {
             (MAX_UNCONFIRMED, STEP)
@@ -126,7 +126,7 @@ mod tests {
         let urgency = Arc::default();
         let [urgent, other] = ["a.high", "b"].map(|queue| Window::new(Rank::of(queue, &urgency)));
         let begun = Instant::now();
-        advance(PATIENCE).await;
+        advance(YIELD_TIMEOUT).await;
         assert!(urgent.next(1, Instant::now()).await.is_some());
         assert_eq!(send(&other, begun).await, [100, 100, 100]);
     }

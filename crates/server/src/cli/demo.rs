@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::data_folder::make_private;
 
 const WORLD: &str = include_str!("../../presets/demo.json");
-const PATIENCE: Duration = Duration::from_secs(30);
+const SENDS_TIMEOUT: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
@@ -77,7 +77,7 @@ impl Demo {
             }
         };
         shown?;
-        if ended { Ok(()) } else { Err(anyhow::anyhow!("not all sends finished within {PATIENCE:?}").into()) }
+        if ended { Ok(()) } else { Err(anyhow::anyhow!("not all sends finished within {SENDS_TIMEOUT:?}").into()) }
     }
 
     /// A taken port is no reason not to see the demo, unless it was asked for.
@@ -166,13 +166,13 @@ fn place(world: &Value, event: &Value) -> String {
     }
 }
 
-/// The trace once everything in it is sent, or when patience ends.
+/// The trace once everything in it is sent, or after `SENDS_TIMEOUT`.
 async fn arrived(client: &Client, event_id: &str) -> Result<Value, CommandError> {
     let begun = std::time::Instant::now();
     loop {
         let trace = client.get(&format!("/v1/events/{event_id}")).await?;
         let done = ["PROCESSED", "FAILED"].contains(&trace["event"]["status"].as_str().unwrap_or_default());
-        if done && Tally::of(&trace).missing == 0 || begun.elapsed() > PATIENCE {
+        if done && Tally::of(&trace).missing == 0 || begun.elapsed() > SENDS_TIMEOUT {
             return Ok(trace);
         }
         tokio::time::sleep(LOOK_EVERY).await;

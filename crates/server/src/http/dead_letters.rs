@@ -25,7 +25,7 @@ const BATCH: usize = 1_000;
 const DEFAULT_REPLAYED: usize = 10_000;
 const MAX_REPLAYED: usize = 100_000;
 /// A replay that takes longer answers with how far it came, before its caller gives up waiting.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REPLAY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Letters that are named with why they were left alone; the others are counted.
 const MAX_SKIPPED_LISTED: usize = 100;
 
@@ -170,8 +170,8 @@ pub async fn replay(State(app): State<App>, headers: HeaderMap, body: Body) -> R
     })))
 }
 
-/// Batch by batch, up to the limit or for as long as the caller has patience. What fails anew meanwhile is left for
-/// another time: otherwise this could go on for ever.
+/// Replays batch by batch until the limit or `REPLAY_TIMEOUT` is reached. What fails again meanwhile is left out:
+/// otherwise this could go on for ever.
 async fn walk(
     engine: &Engine,
     filter: DeadLetterFilter,
@@ -180,7 +180,7 @@ async fn walk(
 ) -> Result<(), StoreError> {
     let begun = Instant::now();
     let until = Some(engine.store.now().await?);
-    while let Some(after) = total.next.filter(|_| limit > 0 && begun.elapsed() < PATIENCE) {
+    while let Some(after) = total.next.filter(|_| limit > 0 && begun.elapsed() < REPLAY_TIMEOUT) {
         let batch = DeadLetterFilter { until, after, limit: limit.min(BATCH), ..filter.clone() };
         limit -= batch.limit;
         let Replayed { replayed, skipped, next } = engine.replay(batch).await?;

@@ -26,7 +26,7 @@ const MAX_BODY_MIB: usize = 64;
 /// Callbacks come without a key, so they must not take the places of those that have one.
 const MAX_CALLBACKS: usize = 32;
 const MIB: usize = 1024 * 1024;
-const PATIENCE: Duration = Duration::from_secs(5);
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub fn places() -> Places {
     let semaphore = |permits| Arc::new(Semaphore::new(permits));
@@ -44,7 +44,7 @@ pub async fn take_place(State(app): State<App>, request: Request, next: Next) ->
         let request_place = app.places.requests.acquire().await?;
         app.places.body_mib.acquire_many(body_mib).await.map(|body| (request_place, body))
     };
-    let Ok(Ok(_places)) = tokio::time::timeout(PATIENCE, wanted).await else {
+    let Ok(Ok(_places)) = tokio::time::timeout(PERMIT_TIMEOUT, wanted).await else {
         return refuse().await;
     };
     next.run(request).await

@@ -88,8 +88,8 @@ impl Problem {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "urn:campanile:too-large", "The body is too large", detail)
     }
 
-    pub fn too_slow(patience: Duration) -> Self {
-        let detail = format!("the body was not received within {patience:?}");
+    pub fn too_slow(timeout: Duration) -> Self {
+        let detail = format!("the body was not received within {timeout:?}");
         Self::new(StatusCode::REQUEST_TIMEOUT, "urn:campanile:too-slow", "The body is too slow", detail)
     }
 

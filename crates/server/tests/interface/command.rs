@@ -13,7 +13,7 @@ use crate::support::home::campanile;
 use crate::support::until;
 
 /// A command that was told to end and goes on is a failure after this.
-const PATIENCE: Duration = Duration::from_mins(1);
+const EXIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How a command ended, and what it said.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Watched {
         let pid = self.child.id().to_string();
         let told = Command::new("kill").args(["-TERM", &pid]).status().expect("kill is there");
         assert!(told.success());
-        let ended = self.ended.recv_timeout(PATIENCE);
+        let ended = self.ended.recv_timeout(EXIT_TIMEOUT);
         assert_eq!(ended, Err(RecvTimeoutError::Disconnected), "it goes on after SIGTERM");
         self.child.wait().expect("it is our child")
     }

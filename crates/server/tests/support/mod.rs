@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub use home::{Backend, Home};
 
 pub const KEY: &str = "test-admin-key";
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A running `campanile serve`. Dropping it kills the process.
@@ -195,7 +195,7 @@ pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T
         if let Some(found) = look().await {
             return found;
         }
-        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain until {what}");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "waited {WAIT_TIMEOUT:?} in vain until {what}");
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

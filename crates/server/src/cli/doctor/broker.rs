@@ -8,7 +8,7 @@ use campanile_domain::finding::Finding;
 use crate::config::{BrokerChoice, Config};
 
 const SUBJECT: &str = "broker";
-const PATIENCE: Duration = Duration::from_secs(20);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub async fn examine(config: &Config) -> Vec<Finding> {
     let rabbitmq = match config.broker_choice() {
@@ -18,8 +18,8 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
         }
         Err(error) => return vec![Finding::wrong(SUBJECT, format!("{error:#}"), "correct broker.url")],
     };
-    tokio::time::timeout(PATIENCE, RabbitMq::examine(&rabbitmq)).await.unwrap_or_else(|_| {
-        let what = format!("RabbitMQ did not respond within {PATIENCE:?}");
+    tokio::time::timeout(RESPONSE_TIMEOUT, RabbitMq::examine(&rabbitmq)).await.unwrap_or_else(|_| {
+        let what = format!("RabbitMQ did not respond within {RESPONSE_TIMEOUT:?}");
         vec![Finding::wrong(
             SUBJECT,
             what,

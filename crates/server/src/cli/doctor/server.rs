@@ -7,7 +7,7 @@ use campanile_store::Identity;
 use serde_json::Value;
 
 const SUBJECT: &str = "server";
-const PATIENCE: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What answered, to be judged when it is known which database it should be.
 pub struct Asked<'a> {
@@ -35,7 +35,7 @@ fn finding(url: &str, answer: &Result<(u16, Value), reqwest::Error>) -> Finding 
             .with_remedy("start one with `campanile serve`, or set --url"),
         Err(error) if error.is_timeout() => Finding::wrong(
             SUBJECT,
-            format!("{url} did not respond within {PATIENCE:?}"),
+            format!("{url} did not respond within {RESPONSE_TIMEOUT:?}"),
             "check with `ss -ltnp` that Campanile listens there, and read its log; if it hangs, restart it: nothing \
              is lost. Otherwise change server.listen, or set --url to the right address",
         ),
@@ -44,7 +44,7 @@ fn finding(url: &str, answer: &Result<(u16, Value), reqwest::Error>) -> Finding 
 }
 
 async fn ask(url: &str) -> Result<(u16, Value), reqwest::Error> {
-    let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
+    let http = reqwest::Client::builder().timeout(RESPONSE_TIMEOUT).build()?;
     let response = http.get(format!("{url}/readyz")).send().await?;
     let status = response.status().as_u16();
     let text = response.text().await?;
