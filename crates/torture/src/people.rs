@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// A number whose owner has unsubscribed: a dead letter, each time. One that is no number at all would be asked for
 /// once only.
 const REJECTED_NUMBER: &str = "+15005550004";
-const CROWD: u32 = 6_000;
+const LARGE_AUDIENCE: u32 = 6_000;
 
 /// Whom an event concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Group {
     /// Three with every address, of whom one has a number that is rejected.
     Staff,
     /// So many that they are decided in several steps.
-    Crowd,
+    LargeAudience,
     /// Three with a number and nothing else.
     Phones,
 }
@@ -34,12 +34,12 @@ pub enum Due {
 }
 
 impl Group {
-    pub const ALL: [Group; 3] = [Group::Staff, Group::Crowd, Group::Phones];
+    pub const ALL: [Group; 3] = [Group::Staff, Group::LargeAudience, Group::Phones];
 
     pub fn restaurant(self) -> u32 {
         match self {
             Group::Staff => 5,
-            Group::Crowd => 6,
+            Group::LargeAudience => 6,
             Group::Phones => 7,
         }
     }
@@ -47,7 +47,7 @@ impl Group {
     pub fn users(self) -> Range<u32> {
         let count = match self {
             Group::Staff | Group::Phones => 3,
-            Group::Crowd => CROWD,
+            Group::LargeAudience => LARGE_AUDIENCE,
         };
         let first = self.restaurant() * 10_000 + 1;
         first..first + count
@@ -61,7 +61,7 @@ impl Group {
                 &[CAPTURED, ("PUSH", Due::Captured), ("SMS", Due::Rejected), LIVE]
             }
             Group::Staff => &[CAPTURED, ("PUSH", Due::Captured), ("SMS", Due::Texted), LIVE],
-            Group::Crowd => &[CAPTURED, LIVE],
+            Group::LargeAudience => &[CAPTURED, LIVE],
             Group::Phones => &[("SMS", Due::Texted), LIVE],
         }
     }

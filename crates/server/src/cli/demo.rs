@@ -77,7 +77,11 @@ impl Demo {
             }
         };
         shown?;
-        if ended { Ok(()) } else { Err(anyhow::anyhow!("not all sends finished within {SENDS_TIMEOUT:?}").into()) }
+        if ended {
+            Ok(())
+        } else {
+            Err(anyhow::anyhow!("not all sends finished within {SENDS_TIMEOUT:?}").into())
+        }
     }
 
     /// A taken port is no reason not to see the demo, unless it was asked for.

@@ -49,11 +49,11 @@ fn stalled_body(server: &Fresh) -> TcpStream {
 #[tokio::test]
 async fn clients_that_send_half_a_request_keep_nobody_out() {
     let server = Fresh::start_with(&[("CAMPANILE_SERVER__MAX_CONNECTIONS", "20")]);
-    let crowd: Vec<TcpStream> = (0..80).map(|_| sent(&server, "GET")).collect();
+    let clients: Vec<TcpStream> = (0..80).map(|_| sent(&server, "GET")).collect();
     assert_eq!(server.try_get("/v1/events").await.status, 200);
     assert_eq!(Answer::to(server.request(Method::GET, "/healthz")).await.status, 200);
     // The oldest gave way to them.
-    let first = crowd.into_iter().next().expect("there are clients");
+    let first = clients.into_iter().next().expect("there are clients");
     assert_eq!(to_the_end(first), "");
     let line = server.log_line(&["WARN", "new connections took the place of the longest idle one"]).await;
     assert!(line.contains("connections=1 ") && line.contains("server.max_connections are open"), "{line}");
@@ -63,8 +63,8 @@ async fn clients_that_send_half_a_request_keep_nobody_out() {
 #[tokio::test]
 async fn health_is_told_while_every_connection_serves_a_request() {
     let server = Fresh::start_with(&[("CAMPANILE_SERVER__MAX_CONNECTIONS", "4")]);
-    let crowd: Vec<TcpStream> = (0..4).map(|_| stalled_body(&server)).collect();
-    let refused = until("the crowd is served", async || {
+    let clients: Vec<TcpStream> = (0..4).map(|_| stalled_body(&server)).collect();
+    let refused = until("the clients are served", async || {
         let answer = server.try_get("/v1/events").await;
         (answer.status != 200).then_some(answer)
     })
@@ -74,7 +74,7 @@ async fn health_is_told_while_every_connection_serves_a_request() {
     for path in ["/healthz", "/readyz", "/metrics"] {
         assert_eq!(Answer::to(server.request(Method::GET, path)).await.status, 200, "{path}");
     }
-    drop(crowd);
+    drop(clients);
     until("there is room", async || (server.try_get("/v1/events").await.status == 200).then_some(())).await;
 }
 

@@ -1,4 +1,4 @@
-//! What clients that stall, crowds and crashes must not do to a server, and that its files are its own.
+//! What clients that stall, come in numbers or crash must not do to a server, and that its files are its own.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -49,12 +49,12 @@ async fn a_stalled_client_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn a_crowd_of_large_bodies_is_turned_away_until_there_is_room() {
+async fn many_large_bodies_are_refused_until_memory_is_free() {
     let server = Fresh::start();
     // 64 MiB are all that is taken at once.
-    let crowd: Vec<TcpStream> = (0..28).map(|_| stalled(&server, 8 * MIB)).collect();
+    let clients: Vec<TcpStream> = (0..28).map(|_| stalled(&server, 8 * MIB)).collect();
     let empty = async || server.post("/v1/events", &json!([])).await;
-    let turned_away = until("the crowd is in", async || {
+    let turned_away = until("the clients are served", async || {
         let answer = empty().await;
         (answer.status != 202).then_some(answer)
     })
@@ -65,7 +65,7 @@ async fn a_crowd_of_large_bodies_is_turned_away_until_there_is_room() {
     assert_eq!(server.try_get("/v1/events").await.status, 200);
     assert_eq!(Answer::to(server.request(Method::GET, "/healthz")).await.status, 200);
     assert_eq!(Answer::to(server.request(Method::GET, "/v1/events")).await.status, 401);
-    drop(crowd);
+    drop(clients);
     until("there is room", async || (empty().await.status == 202).then_some(())).await;
 }
 

@@ -88,8 +88,8 @@ fn needs_a_reason(failpoint: &str) -> bool {
 async fn lead_to(failpoint: &str, world: &World, load: &Load, random: &mut Random) -> Result<()> {
     match failpoint {
         "fan_out.between_chunks" if !world.round.small_disk => {
-            let name = format!("crowd-{}-", random.below(u64::MAX));
-            load.at_once(world, &name, Group::Crowd, 1).await;
+            let name = format!("large-{}-", random.below(u64::MAX));
+            load.at_once(world, &name, Group::LargeAudience, 1).await;
             Ok(())
         }
         "recover.before_restore" if Fault::DeleteQueue.possible(world) == Ok(true) => {
