@@ -29,7 +29,7 @@ pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
     if is_connected {
         steps.push(Step::Cut(i));
     }
-    for (a, attempt) in instance.desk.iter().enumerate() {
+    for (a, attempt) in instance.in_flight.iter().enumerate() {
         match attempt.phase {
             Phase::Unheard => steps.push(Step::LoseClaimAnswer(i, a)),
             Phase::Over(_) => steps.push(Step::LoseSettleAnswer(i, a)),
@@ -49,7 +49,7 @@ pub fn steps_of_broker(state: &State, steps: &mut Vec<Step>) {
 pub fn time_may_pass(state: &State) -> bool {
     state.instances.iter().filter(|instance| !instance.is_stopped).all(|instance| {
         let waits = |attempt: &Attempt| matches!(attempt.phase, Phase::Calls { left: 1.., .. });
-        instance.recovery.is_none() && instance.desk.iter().all(waits)
+        instance.recovery.is_none() && instance.in_flight.iter().all(waits)
     })
 }
 
@@ -64,7 +64,7 @@ pub fn tick(clock: Clock, state: &mut State) {
         if instance.is_stopped && clock == Clock::StopsWithProcess {
             continue;
         }
-        for attempt in &mut instance.desk {
+        for attempt in &mut instance.in_flight {
             attempt.lease_left = attempt.lease_left.saturating_sub(1);
             if let Phase::Calls { left, .. } = &mut attempt.phase {
                 *left = left.saturating_sub(1);
@@ -85,7 +85,7 @@ pub fn crash(state: &mut State, i: usize) {
 pub fn stop(state: &mut State, i: usize) {
     state.faults.any -= 1;
     state.instances[i].is_stopped = true;
-    for attempt in &mut state.instances[i].desk {
+    for attempt in &mut state.instances[i].in_flight {
         if let Phase::Calls { was_stopped, .. } = &mut attempt.phase {
             *was_stopped = true;
         }
@@ -119,7 +119,7 @@ fn close_delivery(state: &mut State, i: usize) {
 /// The claim is committed, and nobody knows of it.
 pub fn lose_claim_answer(state: &mut State, i: usize, a: usize) {
     state.faults.any -= 1;
-    state.instances[i].desk.remove(a);
+    state.instances[i].in_flight.remove(a);
 }
 
 /// The outcome is committed, and will be written once more.

@@ -105,7 +105,7 @@ fn where_doubts_are_resent() -> Vec<Property<Delivering>> {
         }),
         Property::sometimes("attempts are used up", |_, state: &State| has(state, Status::Failed)),
         Property::sometimes("an instance holds a send under an old and a new claim", |_, state: &State| {
-            state.instances.iter().any(|instance| instance.desk.len() == 2)
+            state.instances.iter().any(|instance| instance.in_flight.len() == 2)
         }),
     ]
 }
@@ -128,7 +128,7 @@ fn has(state: &State, status: Status) -> bool {
 
 /// Attempts whose claim is not theirs any more.
 fn late_attempts(state: &State) -> impl Iterator<Item = &Attempt> {
-    let attempts = state.instances.iter().flat_map(|instance| &instance.desk);
+    let attempts = state.instances.iter().flat_map(|instance| &instance.in_flight);
     attempts.filter(|attempt| state.database.sends[attempt.send].lease != Some(attempt.token))
 }
 

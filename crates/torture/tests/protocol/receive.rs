@@ -11,7 +11,7 @@ pub fn steps(provider: Provider, state: &State, i: usize, steps: &mut Vec<Step>)
         Receiver::Idle if state.broker.ready > 0 => steps.push(Step::Deliver(i)),
         Receiver::Idle => {}
         Receiver::Holds(_) => {
-            if instance.desk.len() < PLACES && provider != Provider::Realtime {
+            if instance.in_flight.len() < PLACES && provider != Provider::Realtime {
                 steps.extend(Haste::of(state).map(|haste| Step::Receive(i, Place::Free(haste))));
             }
             steps.push(Step::Receive(i, Place::None));
@@ -67,7 +67,7 @@ pub fn start(state: &mut State, i: usize, send: usize, haste: Haste) {
         }
     };
     let number = of.attempts + 1;
-    state.instances[i].desk.push(Attempt { send, token, number, lease_left, phase: Phase::Unheard });
+    state.instances[i].in_flight.push(Attempt { send, token, number, lease_left, phase: Phase::Unheard });
 }
 
 /// A connection that broke takes no acknowledgement; then the message comes again, and is skipped.

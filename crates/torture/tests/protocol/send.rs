@@ -7,11 +7,11 @@ use crate::state::{Attempt, Outcome, Phase, State, Status};
 use crate::step::{Delivering, Haste, Step};
 
 pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
-    let desk = &state.instances[i].desk;
-    if desk.len() < PLACES && due(state).is_some() {
+    let in_flight = &state.instances[i].in_flight;
+    if in_flight.len() < PLACES && due(state).is_some() {
         steps.extend(Haste::of(state).map(|haste| Step::ClaimDue(i, haste)));
     }
-    for (a, attempt) in desk.iter().enumerate() {
+    for (a, attempt) in in_flight.iter().enumerate() {
         match attempt.phase {
             Phase::Unheard => steps.push(Step::Hear(i, a)),
             Phase::Waits => steps.push(Step::Begin(i, a)),
@@ -27,7 +27,7 @@ pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
 
 /// What was asked may be accepted while the process that asked is stopped.
 pub fn steps_of_provider(state: &State, i: usize, steps: &mut Vec<Step>) {
-    for (a, attempt) in state.instances[i].desk.iter().enumerate() {
+    for (a, attempt) in state.instances[i].in_flight.iter().enumerate() {
         if matches!(attempt.phase, Phase::Calls { is_accepted: false, .. }) {
             steps.push(Step::Accept(i, a));
         }
@@ -44,9 +44,9 @@ pub fn claim_due(state: &mut State, i: usize, haste: Haste) {
     receive::start(state, i, send, haste);
 }
 
-/// The claim's answer arrives, and the send lies on the desk.
+/// The claim's answer arrives, and the send is in flight.
 pub fn hear(counts: LeaseCounts, state: &mut State, i: usize, a: usize) {
-    let attempt = &mut state.instances[i].desk[a];
+    let attempt = &mut state.instances[i].in_flight[a];
     attempt.phase = Phase::Waits;
     if counts == LeaseCounts::FromAnswer {
         attempt.lease_left = LEASE_TICKS;
@@ -55,7 +55,7 @@ pub fn hear(counts: LeaseCounts, state: &mut State, i: usize, a: usize) {
 
 /// Looks at the clock, and begins. `capture` asks nobody: its message is written with the outcome.
 pub fn begin(model: &Delivering, state: &mut State, i: usize, a: usize) {
-    let attempt = state.instances[i].desk[a].clone();
+    let attempt = state.instances[i].in_flight[a].clone();
     let phase = if model.measures_lease() && attempt.lease_left <= DEADLINE_TICKS {
         Phase::Over(Outcome::NotAttempted)
     } else if model.provider == Provider::Capture {
@@ -66,7 +66,7 @@ pub fn begin(model: &Delivering, state: &mut State, i: usize, a: usize) {
     if phase != Phase::Over(Outcome::NotAttempted) && !is_leased(state, &attempt) {
         state.ledger.began_late = true;
     }
-    state.instances[i].desk[a].phase = phase;
+    state.instances[i].in_flight[a].phase = phase;
 }
 
 /// As the database sees it.
@@ -75,9 +75,9 @@ fn is_leased(state: &State, attempt: &Attempt) -> bool {
 }
 
 pub fn accept(state: &mut State, i: usize, a: usize) {
-    let attempt = state.instances[i].desk[a].clone();
+    let attempt = state.instances[i].in_flight[a].clone();
     let Phase::Calls { left, was_stopped, .. } = attempt.phase else { return };
-    state.instances[i].desk[a].phase = Phase::Calls { left, is_accepted: true, was_stopped };
+    state.instances[i].in_flight[a].phase = Phase::Calls { left, is_accepted: true, was_stopped };
     state.ledger.accepted += 1;
     if !was_stopped && !is_leased(state, &attempt) {
         state.ledger.reached_late = true;
@@ -85,5 +85,5 @@ pub fn accept(state: &mut State, i: usize, a: usize) {
 }
 
 pub fn end(state: &mut State, i: usize, a: usize, outcome: Outcome) {
-    state.instances[i].desk[a].phase = Phase::Over(outcome);
+    state.instances[i].in_flight[a].phase = Phase::Over(outcome);
 }

@@ -7,7 +7,7 @@ use crate::step::{Delivering, Step};
 
 pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
     let instance = &state.instances[i];
-    for (a, attempt) in instance.desk.iter().enumerate() {
+    for (a, attempt) in instance.in_flight.iter().enumerate() {
         if matches!(attempt.phase, Phase::Over(_)) {
             steps.push(Step::Settle(i, a));
         }
@@ -18,7 +18,7 @@ pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
     }
     // What this process holds itself it will settle itself.
     let is_held =
-        |token| instance.desk.iter().any(|held| held.token == token && held.phase != Phase::Unheard);
+        |token| instance.in_flight.iter().any(|held| held.token == token && held.phase != Phase::Unheard);
     for (c, claim) in state.database.claims.iter().enumerate() {
         if claim.lease.has_passed() && !is_held(claim.token) {
             steps.push(Step::FindExpired(i, c));
@@ -36,12 +36,12 @@ struct Settlement {
 
 pub fn settle(model: &Delivering, state: &mut State, i: usize, a: usize) {
     write_attempt(model, state, i, a);
-    state.instances[i].desk.remove(a);
+    state.instances[i].in_flight.remove(a);
 }
 
 /// The outcome and the end of its claim, in one transaction.
 pub fn write_attempt(model: &Delivering, state: &mut State, i: usize, a: usize) {
-    let attempt = state.instances[i].desk[a].clone();
+    let attempt = state.instances[i].in_flight[a].clone();
     let Phase::Over(outcome) = attempt.phase else { return };
     let (send, token, number) = (attempt.send, attempt.token, attempt.number);
     write(model, state, &Settlement { by: i, send, token, number, outcome });

@@ -103,14 +103,14 @@ pub enum Queue {
     MadeAgain,
 }
 
-/// A process: its loops and its desk, all of them forgotten in a crash.
+/// A process: its loops and its attempts in flight, all of them forgotten in a crash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Instance {
     /// By `SIGSTOP`: it makes no step, and time goes on.
     pub is_stopped: bool,
     pub publisher: Publisher,
     pub receiver: Receiver,
-    pub desk: Vec<Attempt>,
+    pub in_flight: Vec<Attempt>,
     pub recovery: Option<Found>,
 }
 
@@ -281,7 +281,7 @@ impl State {
         self.database.sends.iter_mut().filter_map(|send| send.lease.as_mut()).for_each(&mut visit);
         self.database.claims.iter_mut().for_each(|claim| visit(&mut claim.token));
         for instance in &mut self.instances {
-            instance.desk.iter_mut().for_each(|attempt| visit(&mut attempt.token));
+            instance.in_flight.iter_mut().for_each(|attempt| visit(&mut attempt.token));
             instance.recovery.iter_mut().for_each(|found| visit(&mut found.token));
         }
     }

@@ -15,7 +15,7 @@ pub struct Delivering {
     pub merges_mirror_images: bool,
 }
 
-/// The first number of a step is the instance's, the second the attempt's place on its desk.
+/// The first number of a step is the instance's, the second the attempt's index among those in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Step {
     // The order is that in which a lone survivor prefers its steps: see `drain`.
@@ -65,7 +65,7 @@ impl Haste {
     }
 }
 
-/// Whether the desk has a place when a message is received.
+/// Whether the in-flight queue has a permit when a message is received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     Free(Haste),
