@@ -76,7 +76,7 @@ use protocol::{
 use stateright::{Checker, HasDiscoveries, Model};
 use step::Delivering;
 use step::Haste::Prompt;
-use step::Place;
+use step::Permit;
 use step::Step::{
     self, Accept, Begin, ClaimChunk, ClaimDue, Confirm, Crash, Cut, DeleteChunk, Deliver, FindExpired, Hear,
     LoseQueue, MakeGood, Publish, Receive, Settle, Stop, TakeOver, Tick, Wake,
@@ -148,7 +148,7 @@ impl Mistake {
 }
 
 /// The first instance receives the message, claims its send, and knows that it did.
-const RECEIVED: &[Step] = &[Deliver(0), Receive(0, Place::Free(Prompt)), Hear(0, 0)];
+const RECEIVED: &[Step] = &[Deliver(0), Receive(0, Permit::Free(Prompt)), Hear(0, 0)];
 /// It is stopped, and its lease passes.
 const SLEEPS: &[Step] = &[Stop(0), Tick, Tick, Tick];
 /// The second instance notices.
@@ -210,7 +210,7 @@ fn a_lease_that_is_not_measured_lets_a_woken_process_call_beside_its_successor()
 #[test]
 fn a_lease_that_is_measured_from_the_answer_on_lets_a_woken_process_begin_a_call() {
     let protocol = Protocol { lease_counts: LeaseCounts::FromAnswer, ..Protocol::RIGHT };
-    let committed = &[Deliver(0), Receive(0, Place::Free(Prompt))];
+    let committed = &[Deliver(0), Receive(0, Permit::Free(Prompt))];
     Mistake::new(protocol, Provider::Resend)
         .breaks(property::BEGINS_IN_TIME, &[committed, SLEEPS, &[Wake(0), Hear(0, 0), Begin(0, 0)]]);
 }
@@ -225,9 +225,9 @@ fn a_clock_that_stops_with_the_process_lets_it_begin_a_call() {
 #[test]
 fn without_a_unique_key_a_redelivered_message_is_sent_again() {
     let protocol = Protocol { key: Key::None, ..Protocol::RIGHT };
-    let twice = [Deliver(0), Receive(0, Place::None), Cut(0), Deliver(1), Receive(1, Place::None)];
+    let twice = [Deliver(0), Receive(0, Permit::None), Cut(0), Deliver(1), Receive(1, Permit::None)];
     Mistake::new(protocol, Provider::Realtime).breaks(property::KEPT_ONCE, &[PUBLISHED, &twice]);
-    let again = [Cut(0), Deliver(1), Receive(1, Place::Free(Prompt)), Hear(1, 0)];
+    let again = [Cut(0), Deliver(1), Receive(1, Permit::Free(Prompt)), Hear(1, 0)];
     let told = [Begin(0, 0), Accept(0, 0), Begin(1, 0), Accept(1, 0)];
     Mistake::new(protocol, Provider::Resend)
         .breaks(property::TWICE_ONLY_IN_DOUBT, &[RECEIVED, &again, &told]);

@@ -9,7 +9,7 @@ pub const DEADLINE_TICKS: u8 = 1;
 pub const MAX_ATTEMPTS: u8 = 2;
 /// Sends that one instance may hold at a time. Two, because an instance may claim a send anew while its own late
 /// outcome of the claim before still waits to be written.
-pub const PLACES: usize = 2;
+pub const MAX_IN_FLIGHT: usize = 2;
 /// Messages that the queue takes; a publisher that finds it full lets its chunk wait.
 pub const QUEUE_MESSAGES: u8 = 2;
 

@@ -1,9 +1,9 @@
 //! Message → send, as `pipeline/receive.rs`: a transaction that skips what is there already, and the acknowledgement
 //! after it.
 
-use crate::protocol::{Ack, Key, LEASE_TICKS, PLACES, Provider};
+use crate::protocol::{Ack, Key, LEASE_TICKS, MAX_IN_FLIGHT, Provider};
 use crate::state::{Attempt, Delivery, Phase, Receiver, Send, State, Status};
-use crate::step::{Delivering, Haste, Place, Step};
+use crate::step::{Delivering, Haste, Permit, Step};
 
 pub fn steps(provider: Provider, state: &State, i: usize, steps: &mut Vec<Step>) {
     let instance = &state.instances[i];
@@ -11,10 +11,10 @@ pub fn steps(provider: Provider, state: &State, i: usize, steps: &mut Vec<Step>)
         Receiver::Idle if state.broker.ready > 0 => steps.push(Step::Deliver(i)),
         Receiver::Idle => {}
         Receiver::Holds(_) => {
-            if instance.in_flight.len() < PLACES && provider != Provider::Realtime {
-                steps.extend(Haste::of(state).map(|haste| Step::Receive(i, Place::Free(haste))));
+            if instance.in_flight.len() < MAX_IN_FLIGHT && provider != Provider::Realtime {
+                steps.extend(Haste::of(state).map(|haste| Step::Receive(i, Permit::Free(haste))));
             }
-            steps.push(Step::Receive(i, Place::None));
+            steps.push(Step::Receive(i, Permit::None));
         }
         Receiver::Wrote(_) => steps.push(Step::Acknowledge(i)),
     }
@@ -30,7 +30,7 @@ pub fn deliver(ack: Ack, state: &mut State, i: usize) {
 
 /// `receive_send.sql`. Two instances that receive the same row at once are one after the other here: the key makes the
 /// second wait for the first.
-pub fn receive(model: &Delivering, state: &mut State, i: usize, place: Place) {
+pub fn receive(model: &Delivering, state: &mut State, i: usize, permit: Permit) {
     const MAX_SENDS: usize = 2;
     let delivery = state.instances[i].receiver.delivery().expect("a message is held");
     state.instances[i].receiver = Receiver::Wrote(delivery);
@@ -48,7 +48,7 @@ pub fn receive(model: &Delivering, state: &mut State, i: usize, place: Place) {
         return;
     }
     state.database.sends.push(Send { status: Status::Due, lease: None, attempts: 0 });
-    if let Place::Free(haste) = place {
+    if let Permit::Free(haste) = permit {
         start(state, i, send, haste);
     }
 }

@@ -1,14 +1,14 @@
 //! Claimed send → provider, as `pipeline/send.rs`. The provider is not of our making: it accepts, answers, or is silent
 //! as it likes, and it does not know whether the process that asked has been stopped.
 
-use crate::protocol::{DEADLINE_TICKS, LEASE_TICKS, LeaseCounts, PLACES, Provider};
+use crate::protocol::{DEADLINE_TICKS, LEASE_TICKS, LeaseCounts, MAX_IN_FLIGHT, Provider};
 use crate::receive;
 use crate::state::{Attempt, Outcome, Phase, State, Status};
 use crate::step::{Delivering, Haste, Step};
 
 pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
     let in_flight = &state.instances[i].in_flight;
-    if in_flight.len() < PLACES && due(state).is_some() {
+    if in_flight.len() < MAX_IN_FLIGHT && due(state).is_some() {
         steps.extend(Haste::of(state).map(|haste| Step::ClaimDue(i, haste)));
     }
     for (a, attempt) in in_flight.iter().enumerate() {

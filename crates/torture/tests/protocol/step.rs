@@ -29,7 +29,7 @@ pub enum Step {
     TakeOver(usize),
     FindExpired(usize, usize),
     ClaimDue(usize, Haste),
-    Receive(usize, Place),
+    Receive(usize, Permit),
     Acknowledge(usize),
     Deliver(usize),
     Confirm(usize),
@@ -67,7 +67,7 @@ impl Haste {
 
 /// Whether the in-flight queue has a permit when a message is received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum Permit {
     Free(Haste),
     None,
 }
@@ -125,7 +125,7 @@ impl Delivering {
             Step::MakeGood(_) => publish::make_good(state),
             Step::SweepUp(_) => publish::republish(state),
             Step::Deliver(i) => receive::deliver(self.protocol.ack, state, i),
-            Step::Receive(i, place) => receive::receive(self, state, i, place),
+            Step::Receive(i, permit) => receive::receive(self, state, i, permit),
             Step::Acknowledge(i) => receive::acknowledge(state, i),
             Step::ClaimDue(i, haste) => send::claim_due(state, i, haste),
             Step::Hear(i, a) => send::hear(self.protocol.lease_counts, state, i, a),
