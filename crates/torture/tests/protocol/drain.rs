@@ -42,7 +42,7 @@ fn is_routine(step: Step, survivor: usize) -> bool {
     match step {
         Step::Tick => true,
         Step::NoticeSilence(i) => i != survivor,
-        Step::Hear(i, _)
+        Step::AnswerClaim(i, _)
         | Step::Begin(i, _)
         | Step::Accept(i, _)
         | Step::AnswerSent(i, _)

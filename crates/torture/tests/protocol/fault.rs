@@ -31,8 +31,8 @@ pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
     }
     for (a, attempt) in instance.in_flight.iter().enumerate() {
         match attempt.phase {
-            Phase::Unheard => steps.push(Step::LoseClaimAnswer(i, a)),
-            Phase::Over(_) => steps.push(Step::LoseSettleAnswer(i, a)),
+            Phase::Claiming => steps.push(Step::LoseClaimAnswer(i, a)),
+            Phase::Ended(_) => steps.push(Step::LoseSettleAnswer(i, a)),
             Phase::Waits | Phase::Calls { .. } => {}
         }
     }

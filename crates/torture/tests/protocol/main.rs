@@ -78,7 +78,7 @@ use step::Delivering;
 use step::Haste::Prompt;
 use step::Permit;
 use step::Step::{
-    self, Accept, Begin, ClaimChunk, ClaimDue, Confirm, Crash, Cut, DeleteChunk, Deliver, FindExpired, Hear,
+    self, Accept, Begin, ClaimChunk, ClaimDue, Confirm, Crash, Cut, DeleteChunk, Deliver, FindExpired, AnswerClaim,
     LoseQueue, MakeGood, Publish, Receive, Settle, Stop, TakeOver, Tick, Wake,
 };
 
@@ -148,12 +148,12 @@ impl Mistake {
 }
 
 /// The first instance receives the message, claims its send, and knows that it did.
-const RECEIVED: &[Step] = &[Deliver(0), Receive(0, Permit::Free(Prompt)), Hear(0, 0)];
+const RECEIVED: &[Step] = &[Deliver(0), Receive(0, Permit::Free(Prompt)), AnswerClaim(0, 0)];
 /// It is stopped, and its lease passes.
 const SLEEPS: &[Step] = &[Stop(0), Tick, Tick, Tick];
 /// The second instance notices.
 const TAKEN_OVER: &[Step] = &[FindExpired(1, 0), TakeOver(1)];
-const CALLS_AGAIN: &[Step] = &[ClaimDue(1, Prompt), Hear(1, 0), Begin(1, 0)];
+const CALLS_AGAIN: &[Step] = &[ClaimDue(1, Prompt), AnswerClaim(1, 0), Begin(1, 0)];
 const PUBLISHED: &[Step] = &[ClaimChunk(0), Publish(0), Confirm(0)];
 
 #[test]
@@ -212,7 +212,7 @@ fn a_lease_that_is_measured_from_the_answer_on_lets_a_woken_process_begin_a_call
     let protocol = Protocol { lease_counts: LeaseCounts::FromAnswer, ..Protocol::RIGHT };
     let committed = &[Deliver(0), Receive(0, Permit::Free(Prompt))];
     Mistake::new(protocol, Provider::Resend)
-        .breaks(property::BEGINS_IN_TIME, &[committed, SLEEPS, &[Wake(0), Hear(0, 0), Begin(0, 0)]]);
+        .breaks(property::BEGINS_IN_TIME, &[committed, SLEEPS, &[Wake(0), AnswerClaim(0, 0), Begin(0, 0)]]);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn without_a_unique_key_a_redelivered_message_is_sent_again() {
     let protocol = Protocol { key: Key::None, ..Protocol::RIGHT };
     let twice = [Deliver(0), Receive(0, Permit::None), Cut(0), Deliver(1), Receive(1, Permit::None)];
     Mistake::new(protocol, Provider::Realtime).breaks(property::KEPT_ONCE, &[PUBLISHED, &twice]);
-    let again = [Cut(0), Deliver(1), Receive(1, Permit::Free(Prompt)), Hear(1, 0)];
+    let again = [Cut(0), Deliver(1), Receive(1, Permit::Free(Prompt)), AnswerClaim(1, 0)];
     let told = [Begin(0, 0), Accept(0, 0), Begin(1, 0), Accept(1, 0)];
     Mistake::new(protocol, Provider::Resend)
         .breaks(property::TWICE_ONLY_IN_DOUBT, &[RECEIVED, &again, &told]);

@@ -84,10 +84,10 @@ fn while_sending() -> Vec<Property<Delivering>> {
             late_attempts(state).next().is_some()
         }),
         Property::sometimes("a late success is about to be refused", |_, state: &State| {
-            late_attempts(state).any(|late| late.phase == Phase::Over(Outcome::Sent))
+            late_attempts(state).any(|late| late.phase == Phase::Ended(Outcome::Sent))
         }),
         Property::sometimes("a process that slept past its lease lets its send go", |_, state: &State| {
-            late_attempts(state).any(|late| late.phase == Phase::Over(Outcome::NotAttempted))
+            late_attempts(state).any(|late| late.phase == Phase::Ended(Outcome::NotAttempted))
         }),
     ]
 }

@@ -67,7 +67,7 @@ pub fn start(state: &mut State, i: usize, send: usize, haste: Haste) {
         }
     };
     let number = of.attempts + 1;
-    state.instances[i].in_flight.push(Attempt { send, token, number, lease_left, phase: Phase::Unheard });
+    state.instances[i].in_flight.push(Attempt { send, token, number, lease_left, phase: Phase::Claiming });
 }
 
 /// A connection that broke takes no acknowledgement; then the message comes again, and is skipped.

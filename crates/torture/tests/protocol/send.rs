@@ -13,14 +13,14 @@ pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
     }
     for (a, attempt) in in_flight.iter().enumerate() {
         match attempt.phase {
-            Phase::Unheard => steps.push(Step::Hear(i, a)),
+            Phase::Claiming => steps.push(Step::AnswerClaim(i, a)),
             Phase::Waits => steps.push(Step::Begin(i, a)),
             Phase::Calls { is_accepted, .. } => {
                 steps.push(if is_accepted { Step::AnswerSent(i, a) } else { Step::AnswerRetry(i, a) });
                 // By the deadline, or because the connection broke before the answer.
                 steps.push(Step::AnswerNothing(i, a));
             }
-            Phase::Over(_) => {}
+            Phase::Ended(_) => {}
         }
     }
 }
@@ -45,7 +45,7 @@ pub fn claim_due(state: &mut State, i: usize, haste: Haste) {
 }
 
 /// The claim's answer arrives, and the send is in flight.
-pub fn hear(counts: LeaseCounts, state: &mut State, i: usize, a: usize) {
+pub fn answer_claim(counts: LeaseCounts, state: &mut State, i: usize, a: usize) {
     let attempt = &mut state.instances[i].in_flight[a];
     attempt.phase = Phase::Waits;
     if counts == LeaseCounts::FromAnswer {
@@ -57,13 +57,13 @@ pub fn hear(counts: LeaseCounts, state: &mut State, i: usize, a: usize) {
 pub fn begin(model: &Delivering, state: &mut State, i: usize, a: usize) {
     let attempt = state.instances[i].in_flight[a].clone();
     let phase = if model.measures_lease() && attempt.lease_left <= DEADLINE_TICKS {
-        Phase::Over(Outcome::NotAttempted)
+        Phase::Ended(Outcome::NotAttempted)
     } else if model.provider == Provider::Capture {
-        Phase::Over(Outcome::Sent)
+        Phase::Ended(Outcome::Sent)
     } else {
         Phase::Calls { left: DEADLINE_TICKS, is_accepted: false, was_stopped: false }
     };
-    if phase != Phase::Over(Outcome::NotAttempted) && !is_leased(state, &attempt) {
+    if phase != Phase::Ended(Outcome::NotAttempted) && !is_leased(state, &attempt) {
         state.ledger.began_late = true;
     }
     state.instances[i].in_flight[a].phase = phase;
@@ -85,5 +85,5 @@ pub fn accept(state: &mut State, i: usize, a: usize) {
 }
 
 pub fn end(state: &mut State, i: usize, a: usize, outcome: Outcome) {
-    state.instances[i].in_flight[a].phase = Phase::Over(outcome);
+    state.instances[i].in_flight[a].phase = Phase::Ended(outcome);
 }

@@ -8,7 +8,7 @@ use crate::step::{Delivering, Step};
 pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
     let instance = &state.instances[i];
     for (a, attempt) in instance.in_flight.iter().enumerate() {
-        if matches!(attempt.phase, Phase::Over(_)) {
+        if matches!(attempt.phase, Phase::Ended(_)) {
             steps.push(Step::Settle(i, a));
         }
     }
@@ -18,7 +18,7 @@ pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
     }
     // What this process holds itself it will settle itself.
     let is_held =
-        |token| instance.in_flight.iter().any(|held| held.token == token && held.phase != Phase::Unheard);
+        |token| instance.in_flight.iter().any(|held| held.token == token && held.phase != Phase::Claiming);
     for (c, claim) in state.database.claims.iter().enumerate() {
         if claim.lease.has_passed() && !is_held(claim.token) {
             steps.push(Step::FindExpired(i, c));
@@ -42,7 +42,7 @@ pub fn settle(model: &Delivering, state: &mut State, i: usize, a: usize) {
 /// The outcome and the end of its claim, in one transaction.
 pub fn write_attempt(model: &Delivering, state: &mut State, i: usize, a: usize) {
     let attempt = state.instances[i].in_flight[a].clone();
-    let Phase::Over(outcome) = attempt.phase else { return };
+    let Phase::Ended(outcome) = attempt.phase else { return };
     let (send, token, number) = (attempt.send, attempt.token, attempt.number);
     write(model, state, &Settlement { by: i, send, token, number, outcome });
     delete_claim(state, token);

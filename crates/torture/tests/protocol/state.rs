@@ -168,7 +168,7 @@ pub struct Attempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// The claim is committed, and the process does not know yet.
-    Unheard,
+    Claiming,
     Waits,
     Calls {
         /// Ticks until the deadline.
@@ -177,7 +177,7 @@ pub enum Phase {
         /// The process was stopped in the middle of the call, so the deadline could not end it.
         was_stopped: bool,
     },
-    Over(Outcome),
+    Ended(Outcome),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -21,7 +21,7 @@ pub enum Step {
     // The order is that in which a lone survivor prefers its steps: see `drain`.
     Wake(usize),
     NoticeSilence(usize),
-    Hear(usize, usize),
+    AnswerClaim(usize, usize),
     Begin(usize, usize),
     Accept(usize, usize),
     AnswerSent(usize, usize),
@@ -128,7 +128,7 @@ impl Delivering {
             Step::Receive(i, permit) => receive::receive(self, state, i, permit),
             Step::Acknowledge(i) => receive::acknowledge(state, i),
             Step::ClaimDue(i, haste) => send::claim_due(state, i, haste),
-            Step::Hear(i, a) => send::hear(self.protocol.lease_counts, state, i, a),
+            Step::AnswerClaim(i, a) => send::answer_claim(self.protocol.lease_counts, state, i, a),
             Step::Begin(i, a) => send::begin(self, state, i, a),
             Step::Accept(i, a) => send::accept(state, i, a),
             Step::AnswerSent(i, a) => send::end(state, i, a, Outcome::Sent),
