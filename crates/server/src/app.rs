@@ -67,7 +67,7 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
         local_only: address.ip().is_loopback(),
         public_host: config.server.public_url()?.and_then(|url| url.host_str().map(str::to_owned)),
         twilio_callbacks: config.twilio_callbacks()?.map(Arc::new),
-        places: http::places(),
+        permits: http::permits(),
         heavy: http::Heavy::default(),
         body_timeout: config.server.body_timeout.0,
         write_probe: Arc::default(),

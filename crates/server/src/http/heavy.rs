@@ -39,9 +39,9 @@ impl Heavy {
     }
 
     /// Nothing, where too many wait already.
-    pub fn preview(&self) -> Option<PreviewPlace> {
-        let place = Arc::clone(&self.previews).try_acquire_owned().ok()?;
-        Some(PreviewPlace { _place: place, preview: Arc::clone(&self.preview) })
+    pub fn preview(&self) -> Option<PreviewPermit> {
+        let permit = Arc::clone(&self.previews).try_acquire_owned().ok()?;
+        Some(PreviewPermit { _permit: permit, preview: Arc::clone(&self.preview) })
     }
 }
 
@@ -60,12 +60,12 @@ impl Turn {
 }
 
 #[derive(Debug)]
-pub struct PreviewPlace {
-    _place: OwnedSemaphorePermit,
+pub struct PreviewPermit {
+    _permit: OwnedSemaphorePermit,
     preview: Arc<Semaphore>,
 }
 
-impl PreviewPlace {
+impl PreviewPermit {
     pub async fn turn(&self) -> Turn {
         Turn::of(&self.preview).await
     }

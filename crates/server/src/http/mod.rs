@@ -12,7 +12,7 @@ mod explain;
 mod health;
 mod heavy;
 mod log_limit;
-mod places;
+mod permits;
 mod preview;
 mod problem;
 mod query;
@@ -36,7 +36,7 @@ pub use auth::AdminKey;
 pub use callbacks::TwilioCallbacks;
 pub use connections::{Limits, RESERVED_CONNECTIONS, Routers, serve};
 pub use heavy::Heavy;
-pub use places::{Places, places};
+pub use permits::{Permits, permits};
 use problem::Problem;
 use write_probe::WriteProbe;
 
@@ -51,7 +51,7 @@ pub struct App {
     /// The host by which the outside reaches us, as a proxy may pass it on.
     pub public_host: Option<String>,
     pub twilio_callbacks: Option<Arc<TwilioCallbacks>>,
-    pub places: Places,
+    pub permits: Permits,
     pub heavy: Heavy,
     /// A body that takes longer holds memory and a place that others wait for.
     pub body_timeout: Duration,
@@ -62,7 +62,7 @@ pub struct App {
 
 /// What an instance serves: everything, or without the role `api` only what its operators need.
 pub fn routers(app: App, api: bool) -> Routers {
-    let reserved = finish(health_routes().fallback(places::refuse), app.clone());
+    let reserved = finish(health_routes().fallback(permits::refuse), app.clone());
     Routers { all: if api { router(app) } else { health_only(app) }, reserved }
 }
 
@@ -83,7 +83,7 @@ fn router(app: App) -> Router {
     }
     // The last layer is the first that a request meets: who has no key takes no place.
     let guarded = guarded
-        .layer(axum::middleware::from_fn_with_state(app.clone(), places::take_place))
+        .layer(axum::middleware::from_fn_with_state(app.clone(), permits::take_permit))
         .layer(axum::middleware::from_fn_with_state(app.clone(), auth::require_key));
     let nothing = || async { Problem::not_found("path not found") };
     finish(health_routes().merge(callback_routes()).merge(guarded).fallback(nothing), app)
@@ -94,7 +94,10 @@ fn callback_routes() -> Router<App> {
     Router::new()
         .route("/v1/callbacks/twilio", post(callbacks::twilio))
         .layer(DefaultBodyLimit::max(callbacks::MAX_BYTES))
-        .layer(axum::middleware::from_fn_with_state(places::callback_places(), places::take_callback_place))
+        .layer(axum::middleware::from_fn_with_state(
+            permits::callback_permits(),
+            permits::take_callback_permit,
+        ))
 }
 
 fn health_only(app: App) -> Router {

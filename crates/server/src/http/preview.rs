@@ -20,9 +20,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::body::{self, Received};
-use super::heavy::PreviewPlace;
+use super::heavy::PreviewPermit;
 use super::problem::FieldProblem;
-use super::{App, Problem, places};
+use super::{App, Problem, permits};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,16 +61,16 @@ pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> 
         Ok(received) => received,
         Err(problem) => return problem.into_response(),
     };
-    let Some(place) = app.heavy.preview() else { return places::refuse().await };
-    previewed(&app, &place, received).await.into_response()
+    let Some(permit) = app.heavy.preview() else { return permits::refuse().await };
+    previewed(&app, &permit, received).await.into_response()
 }
 
-async fn previewed(app: &App, place: &PreviewPlace, received: Received) -> Result<Json<Value>, Problem> {
+async fn previewed(app: &App, permit: &PreviewPermit, received: Received) -> Result<Json<Value>, Problem> {
     let turn = app.heavy.turn(received.len()).await;
     let preview = turn.run(|| asked(&received, &app.engine.config.user_types))?;
     drop((turn, received));
     let recipient = recipient(app, &preview).await?;
-    let turn = place.turn().await;
+    let turn = permit.turn().await;
     turn.run(|| rendered(app, preview, &recipient)).map(Json)
 }
 

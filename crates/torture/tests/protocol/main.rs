@@ -78,8 +78,8 @@ use step::Delivering;
 use step::Haste::Prompt;
 use step::Permit;
 use step::Step::{
-    self, Accept, Begin, ClaimChunk, ClaimDue, Confirm, Crash, Cut, DeleteChunk, Deliver, FindExpired, AnswerClaim,
-    LoseQueue, MakeGood, Publish, Receive, Settle, Stop, TakeOver, Tick, Wake,
+    self, Accept, AnswerClaim, Begin, ClaimChunk, ClaimDue, Confirm, Crash, Cut, DeleteChunk, Deliver,
+    FindExpired, LoseQueue, MakeGood, Publish, Receive, Settle, Stop, TakeOver, Tick, Wake,
 };
 
 const TWO_FAULTS: Faults = Faults { any: 2, losses: 0 };

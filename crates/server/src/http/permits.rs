@@ -13,9 +13,9 @@ use tokio::sync::Semaphore;
 use super::body::MAX_BODY_BYTES;
 use super::{App, Problem};
 
-/// A request takes one place, and its body one more for each MiB.
+/// A request takes one permit, and its body one more for each MiB.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct Permits {
     requests: Arc<Semaphore>,
     body_mib: Arc<Semaphore>,
 }
@@ -23,39 +23,39 @@ pub struct Places {
 const MAX_REQUESTS: usize = 256;
 /// Of bodies that are being received, read or written. JSON takes more memory than its text.
 const MAX_BODY_MIB: usize = 64;
-/// Callbacks come without a key, so they must not take the places of those that have one.
+/// Callbacks come without a key, so they must not use up the permits of those that have one.
 const MAX_CALLBACKS: usize = 32;
 const MIB: usize = 1024 * 1024;
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub fn places() -> Places {
+pub fn permits() -> Permits {
     let semaphore = |permits| Arc::new(Semaphore::new(permits));
-    Places { requests: semaphore(MAX_REQUESTS), body_mib: semaphore(MAX_BODY_MIB) }
+    Permits { requests: semaphore(MAX_REQUESTS), body_mib: semaphore(MAX_BODY_MIB) }
 }
 
-pub fn callback_places() -> Arc<Semaphore> {
+pub fn callback_permits() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MAX_CALLBACKS))
 }
 
-/// Waits for a place, and keeps it until there is an answer.
-pub async fn take_place(State(app): State<App>, request: Request, next: Next) -> Response {
+/// Waits for a permit and holds it until the response is ready.
+pub async fn take_permit(State(app): State<App>, request: Request, next: Next) -> Response {
     let body_mib = body_mib(&request);
     let wanted = async {
-        let request_place = app.places.requests.acquire().await?;
-        app.places.body_mib.acquire_many(body_mib).await.map(|body| (request_place, body))
+        let request_permit = app.permits.requests.acquire().await?;
+        app.permits.body_mib.acquire_many(body_mib).await.map(|body| (request_permit, body))
     };
-    let Ok(Ok(_places)) = tokio::time::timeout(PERMIT_TIMEOUT, wanted).await else {
+    let Ok(Ok(_permits)) = tokio::time::timeout(PERMIT_TIMEOUT, wanted).await else {
         return refuse().await;
     };
     next.run(request).await
 }
 
-pub async fn take_callback_place(
-    State(places): State<Arc<Semaphore>>,
+pub async fn take_callback_permit(
+    State(permits): State<Arc<Semaphore>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let Ok(_place) = places.try_acquire() else { return refuse().await };
+    let Ok(_permit) = permits.try_acquire() else { return refuse().await };
     next.run(request).await
 }
 
