@@ -28,9 +28,9 @@ const TRACE_USERS: usize = 200;
 
 pub async fn accept(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
     let received = body::read(&headers, body).await?;
-    let turn = app.heavy.turn(received.len()).await;
-    let (events, single) = turn.run(|| events_of(&received))?;
-    drop((turn, received));
+    let permit = app.heavy.permit(received.len()).await;
+    let (events, single) = permit.run(|| events_of(&received))?;
+    drop((permit, received));
     let accepted = accept::accept(&app.engine, events).await.map_err(problem)?;
     let mut answers: Vec<Value> =
         accepted.iter().map(|a| json!({ "event_id": a.event_id, "created": a.created })).collect();

@@ -19,9 +19,9 @@ const MAX_RECIPIENTS: usize = 1_000;
 
 pub async fn explain(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
     let received = body::read(&headers, body).await?;
-    let turn = app.heavy.turn(received.len()).await;
-    let (events, at) = turn.run(|| event_of(&received))?;
-    drop((turn, received));
+    let permit = app.heavy.permit(received.len()).await;
+    let (events, at) = permit.run(|| event_of(&received))?;
+    drop((permit, received));
     let explanation = decide::explain(&app.engine, &events[0], at, MAX_RECIPIENTS).await?;
     let failure =
         explanation.failure.map(|failure| json!({ "code": failure.code, "detail": failure.detail }));

@@ -29,13 +29,13 @@ impl Default for Heavy {
 
 impl Heavy {
     /// Waits until a body of this size may be parsed.
-    pub async fn turn(&self, body_bytes: usize) -> Turn {
-        if body_bytes <= LARGE_BODY_BYTES { Turn(None) } else { self.turn_of_heavy().await }
+    pub async fn permit(&self, body_bytes: usize) -> WorkPermit {
+        if body_bytes <= LARGE_BODY_BYTES { WorkPermit(None) } else { self.permit_of_heavy().await }
     }
 
     /// For a body that is much work whatever its size.
-    pub async fn turn_of_heavy(&self) -> Turn {
-        Turn::of(&self.parsing).await
+    pub async fn permit_of_heavy(&self) -> WorkPermit {
+        WorkPermit::of(&self.parsing).await
     }
 
     /// Nothing, where too many wait already.
@@ -45,13 +45,13 @@ impl Heavy {
     }
 }
 
-/// The right to keep a core busy, until it is dropped.
+/// Allows its holder to keep a core busy until it is dropped.
 #[derive(Debug)]
-pub struct Turn(Option<OwnedSemaphorePermit>);
+pub struct WorkPermit(Option<OwnedSemaphorePermit>);
 
-impl Turn {
+impl WorkPermit {
     async fn of(semaphore: &Arc<Semaphore>) -> Self {
-        Turn(Arc::clone(semaphore).acquire_owned().await.ok())
+        WorkPermit(Arc::clone(semaphore).acquire_owned().await.ok())
     }
 
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
@@ -66,7 +66,7 @@ pub struct PreviewPermit {
 }
 
 impl PreviewPermit {
-    pub async fn turn(&self) -> Turn {
-        Turn::of(&self.preview).await
+    pub async fn work_permit(&self) -> WorkPermit {
+        WorkPermit::of(&self.preview).await
     }
 }

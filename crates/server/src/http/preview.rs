@@ -66,12 +66,12 @@ pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> 
 }
 
 async fn previewed(app: &App, permit: &PreviewPermit, received: Received) -> Result<Json<Value>, Problem> {
-    let turn = app.heavy.turn(received.len()).await;
-    let preview = turn.run(|| asked(&received, &app.engine.config.user_types))?;
-    drop((turn, received));
+    let parse_permit = app.heavy.permit(received.len()).await;
+    let preview = parse_permit.run(|| asked(&received, &app.engine.config.user_types))?;
+    drop((parse_permit, received));
     let recipient = recipient(app, &preview).await?;
-    let turn = permit.turn().await;
-    turn.run(|| rendered(app, preview, &recipient)).map(Json)
+    let render_permit = permit.work_permit().await;
+    render_permit.run(|| rendered(app, preview, &recipient)).map(Json)
 }
 
 fn asked(received: &Received, user_types: &UserTypes) -> Result<Preview, Problem> {

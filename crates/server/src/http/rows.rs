@@ -37,11 +37,11 @@ async fn write(app: App, table: Table, headers: HeaderMap, body: Body) -> Result
     let received = body::read(&headers, body).await?;
     // Templates are compiled, some for milliseconds each. As rows these take several times the memory of their text,
     // until they are written.
-    let turn = match table {
-        Table::Templates => app.heavy.turn_of_heavy().await,
-        _ => app.heavy.turn(received.len()).await,
+    let permit = match table {
+        Table::Templates => app.heavy.permit_of_heavy().await,
+        _ => app.heavy.permit(received.len()).await,
     };
-    let rows = turn.run(|| rows_of(table, &received, &app.engine.config.user_types))?;
+    let rows = permit.run(|| rows_of(table, &received, &app.engine.config.user_types))?;
     drop(received);
     let written = app.engine.store.put_rows(table, rows).await.map_err(Problem::of_write)?;
     app.engine.rules.refresh(app.engine.store.as_ref()).await?;
