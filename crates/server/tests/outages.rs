@@ -140,12 +140,12 @@ async fn messages_that_nobody_of_ours_wrote_reach_nobody_and_end_in_the_dead_let
         stranger.publish("notification.customer", forged.clone()).await.ok()
     })
     .await;
-    let letters = until("all of them are dead letters", async || {
-        let letters = server.get("/v1/dead-letters").await["items"].as_array()?.clone();
-        (letters.len() == forged.len()).then_some(letters)
+    let dead_letters = until("all of them are dead letters", async || {
+        let dead_letters = server.get("/v1/dead-letters").await["items"].as_array()?.clone();
+        (dead_letters.len() == forged.len()).then_some(dead_letters)
     })
     .await;
-    let reasons: Vec<&Value> = letters.iter().map(|letter| &letter["reason"]).collect();
+    let reasons: Vec<&Value> = dead_letters.iter().map(|dead_letter| &dead_letter["reason"]).collect();
     assert_eq!(json!(reasons), json!(["UNREADABLE_MESSAGE", "UNREADABLE_MESSAGE", "UNKNOWN_MESSAGE"]));
     // The queue flows on.
     server.emit(&reservation("evt-1")).await;

@@ -33,7 +33,7 @@ struct Book {
     sends: HashMap<Key, Vec<Send>>,
     /// How often, and to which address.
     captured: HashMap<Key, (u32, String)>,
-    letters: HashMap<Key, Vec<String>>,
+    dead_letters: HashMap<Key, Vec<String>>,
     provider: ProviderLedger,
 }
 
@@ -72,7 +72,7 @@ pub async fn check(world: &World, known: &Known) -> Result<()> {
     check_counts(world, &expected).await?;
     journal.add("events", expected.events.len() as u64);
     journal.add("sends", expected.sends.len() as u64);
-    journal.add("dead letters, explained", book.letters.values().map(Vec::len).sum::<usize>() as u64);
+    journal.add("dead letters, explained", book.dead_letters.values().map(Vec::len).sum::<usize>() as u64);
     if world.small_disk.is_some() && !journal.counts().contains_key(REFUSED_BY_A_FULL_DISK) {
         journal.find("the disk was never so full that the database noticed, so nothing was shown");
     }
@@ -99,7 +99,7 @@ async fn open(world: &World) -> Result<Book> {
              GROUP BY event_id, user_id, channel",
         )
         .await?;
-    let letters = database
+    let dead_letters = database
         .rows("SELECT coalesce(event_id, ''), coalesce(recipient_id, ''), coalesce(channel, ''), reason FROM dead_letter")
         .await?;
     let key = |row: &[String]| (row[0].clone(), row[1].clone(), row[2].clone());
@@ -111,15 +111,15 @@ async fn open(world: &World) -> Result<Book> {
             .into_iter()
             .map(|row| (key(&row), (row[3].parse().unwrap_or(0), row[4].clone())))
             .collect(),
-        letters: HashMap::new(),
+        dead_letters: HashMap::new(),
         provider: world.provider.ledger().await?,
     };
     for row in sends {
         let send = Send { status: row[3].clone(), doubts: row[4].parse().unwrap_or(0) };
         book.sends.entry(key(&row)).or_default().push(send);
     }
-    for row in letters {
-        book.letters.entry(key(&row)).or_default().push(row[3].clone());
+    for row in dead_letters {
+        book.dead_letters.entry(key(&row)).or_default().push(row[3].clone());
     }
     Ok(book)
 }
@@ -167,7 +167,7 @@ fn expected(book: &Book, known: &Known) -> Expected {
 
 /// What is wrong with a send, if anything is.
 fn judge(book: &Book, due: Due, key: &Key, send: &Send, journal: &Journal) -> Option<&'static str> {
-    let letters = book.letters.get(key).map_or(&[][..], Vec::as_slice);
+    let dead_letters = book.dead_letters.get(key).map_or(&[][..], Vec::as_slice);
     let held = send.status == "IN_DOUBT";
     if held && (book.on_doubt == OnDoubt::Resend || send.doubts != 1) {
         return Some("held, without a doubt or against the policy");
@@ -183,8 +183,8 @@ fn judge(book: &Book, due: Due, key: &Key, send: &Send, journal: &Journal) -> Op
             (_, Some(_)) => Some("told twice"),
         },
         Due::Rejected => {
-            let settled = send.status == "FAILED" && letters == ["REJECTED"];
-            (!(settled || held && letters.is_empty())).then_some("neither rejected nor explained")
+            let settled = send.status == "FAILED" && dead_letters == ["REJECTED"];
+            (!(settled || held && dead_letters.is_empty())).then_some("neither rejected nor explained")
         }
         Due::Texted => texted(book, key, send, journal),
     }
@@ -236,7 +236,7 @@ fn check_nothing_else(book: &Book, expected: &Expected, journal: &Journal) {
         journal.find(format!("unexpected SMS: {text:?}"));
     }
     for (key, reasons) in
-        book.letters.iter().filter(|(key, _)| expected.sends.get(*key) != Some(&Due::Rejected))
+        book.dead_letters.iter().filter(|(key, _)| expected.sends.get(*key) != Some(&Due::Rejected))
     {
         journal.find(format!("a dead letter that nothing explains: {key:?}, {reasons:?}"));
     }

@@ -45,7 +45,7 @@ pub struct Replay {
     limit: Option<usize>,
 }
 
-/// Letters for which everything that is given is so.
+/// Dead letters for which everything that is given is so.
 #[derive(Debug, Args)]
 struct Filter {
     /// The dead letter with this id
@@ -114,13 +114,13 @@ impl List {
             say!("{page}")?;
             return Ok(());
         }
-        let letters = page["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if letters.is_empty() {
+        let dead_letters = page["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if dead_letters.is_empty() {
             say!("{}", if filtered { "no dead letter matches" } else { "there are no dead letters" })?;
             return Ok(());
         }
         let columns = columns();
-        output::write(&table(letters, self.all, Timestamp::now(), columns))?;
+        output::write(&table(dead_letters, self.all, Timestamp::now(), columns))?;
         if let Some(last) = page["next"].as_i64() {
             say!("there may be more; continue with --cursor {last}")?;
         }
@@ -179,10 +179,10 @@ impl Replay {
 async fn replayed_before(client: &Client, id: i64) -> Result<String, CommandError> {
     let by_id = Map::from_iter([("id".to_owned(), json!(id)), ("replayed".to_owned(), json!(true))]);
     let page = list(client, &by_id).await?;
-    let Some(letter) = page["items"].get(0) else {
+    let Some(dead_letter) = page["items"].get(0) else {
         return Err(CommandError::NotFound(format!("no dead letter has the id {id}")));
     };
-    match letter["replayed_at"].as_str() {
+    match dead_letter["replayed_at"].as_str() {
         Some(at) => Ok(format!("nothing to replay: dead letter {id} was already replayed at {at}")),
         None => Err(CommandError::NotFound(format!("dead letter {id} does not match the other filters"))),
     }
@@ -205,8 +205,8 @@ fn outcome(answer: &Value, invocation: &Invocation, columns: usize) -> String {
     if total > 0 {
         let _ = writeln!(out, "skipped {total}:");
     }
-    for letter in skipped {
-        let line = format!("{}  {}", letter["id"], text(letter, "reason"));
+    for dead_letter in skipped {
+        let line = format!("{}  {}", dead_letter["id"], text(dead_letter, "reason"));
         let _ = writeln!(out, "{}", wrapped(&line, 2, 4, columns));
     }
     if let Some(more) = total.checked_sub(skipped.len() as u64).filter(|more| *more > 0) {
@@ -218,43 +218,43 @@ fn outcome(answer: &Value, invocation: &Invocation, columns: usize) -> String {
     out
 }
 
-fn table(letters: &[Value], with_replays: bool, now: Timestamp, columns: usize) -> String {
+fn table(dead_letters: &[Value], with_replays: bool, now: Timestamp, columns: usize) -> String {
     let mut header = vec!["ID", "AGE", "STAGE", "EVENT", "RECIPIENT", "CHANNEL", "REASON"];
     if with_replays {
         header.insert(2, "REPLAYED");
     }
-    let row = |letter: &Value| {
-        let mut cells = cells(letter, now);
+    let row = |dead_letter: &Value| {
+        let mut cells = cells(dead_letter, now);
         if with_replays {
-            cells.insert(2, age(letter, "replayed_at", now));
+            cells.insert(2, age(dead_letter, "replayed_at", now));
         }
-        Row { cells, note: error(letter), ..Row::default() }
+        Row { cells, note: error(dead_letter), ..Row::default() }
     };
-    listing(&header, "ERROR", &letters.iter().map(row).collect::<Vec<_>>(), columns)
+    listing(&header, "ERROR", &dead_letters.iter().map(row).collect::<Vec<_>>(), columns)
 }
 
-fn cells(letter: &Value, now: Timestamp) -> Vec<String> {
-    let recipient = format!("{} {}", text(letter, "recipient_type"), text(letter, "recipient_id"));
+fn cells(dead_letter: &Value, now: Timestamp) -> Vec<String> {
+    let recipient = format!("{} {}", text(dead_letter, "recipient_type"), text(dead_letter, "recipient_id"));
     vec![
-        letter["id"].to_string(),
-        age(letter, "created_at", now),
-        text(letter, "stage").to_owned(),
-        or_dash(text(letter, "event_id")),
+        dead_letter["id"].to_string(),
+        age(dead_letter, "created_at", now),
+        text(dead_letter, "stage").to_owned(),
+        or_dash(text(dead_letter, "event_id")),
         or_dash(recipient.trim()),
-        or_dash(text(letter, "channel")),
-        text(letter, "reason").to_owned(),
+        or_dash(text(dead_letter, "channel")),
+        text(dead_letter, "reason").to_owned(),
     ]
 }
 
 /// Without the code that it begins with, which has a column of its own; on one line.
-fn error(letter: &Value) -> String {
-    let error = text(letter, "error");
-    let code = format!("{}: ", text(letter, "reason"));
+fn error(dead_letter: &Value) -> String {
+    let error = text(dead_letter, "error");
+    let code = format!("{}: ", text(dead_letter, "reason"));
     one_line(error.strip_prefix(&code).unwrap_or(error))
 }
 
-pub fn age(letter: &Value, field: &str, now: Timestamp) -> String {
-    let Some(at) = letter[field].as_str().and_then(time::from_text) else { return "-".to_owned() };
+pub fn age(dead_letter: &Value, field: &str, now: Timestamp) -> String {
+    let Some(at) = dead_letter[field].as_str().and_then(time::from_text) else { return "-".to_owned() };
     match time::between(at, now).as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
         seconds @ 60..3_600 => format!("{} min", seconds / 60),
@@ -272,15 +272,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_letter_is_one_line_however_long_its_error() {
+    fn a_dead_letter_is_one_line_however_long_its_error() {
         let now = time::from_text("2026-01-21T12:00:00Z").unwrap();
-        let letter = |error: &str, created_at: &str| {
+        let dead_letter = |error: &str, created_at: &str| {
             json!({"id": 7, "stage": "send", "event_id": "evt-1", "recipient_type": "CUSTOMER", "recipient_id": "42",
                    "channel": "SMS", "reason": "EXHAUSTED", "error": error, "created_at": created_at})
         };
         let long = format!("EXHAUSTED: 503\nService {}", "ü".repeat(300));
         let shown = table(
-            &[letter(&long, "2026-01-21T11:59:18Z"), letter("EXHAUSTED: busy", "2026-01-17T00:00:00Z")],
+            &[
+                dead_letter(&long, "2026-01-21T11:59:18Z"),
+                dead_letter("EXHAUSTED: busy", "2026-01-17T00:00:00Z"),
+            ],
             false,
             now,
             160,

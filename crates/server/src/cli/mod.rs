@@ -190,7 +190,9 @@ async fn dispatch(cli: Cli) -> CommandResult {
         Command::Emit(emit) => emit.run(&common.client(&no_flags())?, common.json).await,
         Command::Trace(trace) => trace.run(&common.client(&no_flags())?, common.json).await,
         Command::Explain(explain) => explain.run(&common.client(&no_flags())?, common.json).await,
-        Command::DeadLetters(letters) => letters.run(&common.client(&no_flags())?, common.json).await,
+        Command::DeadLetters(dead_letters) => {
+            dead_letters.run(&common.client(&no_flags())?, common.json).await
+        }
         Command::Sends(sends) => sends.run(&common.client(&no_flags())?, common.json).await,
         Command::Template(template) => template.run(&common.client(&no_flags())?, common.json).await,
         Command::Tail(tail) => tail.run(&common.client(&no_flags())?, common.json).await,

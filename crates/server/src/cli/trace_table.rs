@@ -140,13 +140,13 @@ fn details(people: &[Value]) -> String {
 }
 
 fn dead_letters(trace: &Value) -> String {
-    let letters = trace["dead_letters"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let dead_letters = trace["dead_letters"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut out = String::new();
-    for letter in letters {
+    for dead_letter in dead_letters {
         let whom = ["stage", "recipient_type", "recipient_id", "channel"]
-            .map(|column| text(letter, column))
+            .map(|column| text(dead_letter, column))
             .join(" ");
-        let line = format!("{}: {}", whom.trim(), text(letter, "error"));
+        let line = format!("{}: {}", whom.trim(), text(dead_letter, "error"));
         let _ = writeln!(out, "{}", wrapped(&line, 2, 6, columns()));
     }
     if out.is_empty() { out } else { format!("\n{}\n{out}", bold("Dead letters")) }

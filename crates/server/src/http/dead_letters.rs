@@ -20,13 +20,13 @@ use super::query::Query;
 use super::{App, Problem};
 
 const STAGES: [&str; 4] = ["fan_out", "publish", "receive", "send"];
-/// Letters of one transaction.
+/// Dead letters of one transaction.
 const BATCH: usize = 1_000;
 const DEFAULT_REPLAYED: usize = 10_000;
 const MAX_REPLAYED: usize = 100_000;
 /// A replay that takes longer answers with how far it came, before its caller gives up waiting.
 const REPLAY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Letters that are named with why they were left alone; the others are counted.
+/// Dead letters that are named with why they were left alone; the others are counted.
 const MAX_SKIPPED_LISTED: usize = 100;
 
 pub async fn list(

@@ -7,14 +7,14 @@ use crate::command::cli;
 use crate::fresh::{Answer, Fresh, event};
 use crate::support::{reservation, staff, until};
 
-const LETTERS: &str = "/v1/dead-letters";
+const DEAD_LETTERS_PATH: &str = "/v1/dead-letters";
 
-async fn letters(server: &Fresh, query: &str) -> Vec<Value> {
-    server.items(&format!("{LETTERS}?{query}")).await
+async fn dead_letters(server: &Fresh, query: &str) -> Vec<Value> {
+    server.items(&format!("{DEAD_LETTERS_PATH}?{query}")).await
 }
 
-fn events(letters: &[Value]) -> Vec<&str> {
-    letters.iter().filter_map(|letter| letter["event_id"].as_str()).collect()
+fn events(dead_letters: &[Value]) -> Vec<&str> {
+    dead_letters.iter().filter_map(|dead_letter| dead_letter["event_id"].as_str()).collect()
 }
 
 async fn try_replay(server: &Fresh, filter: &Value) -> Answer {
@@ -54,10 +54,10 @@ async fn an_event_without_recipients_is_replayed_once_somebody_is_there() {
     // Longer than anybody waits here: a replay wakes the fan-out.
     let server = Fresh::start_with(&[("CAMPANILE_FAN_OUT__POLL_INTERVAL", "10m")]);
     fail(&server, &["evt-1"]).await;
-    let letter = letters(&server, "event_id=evt-1").await.remove(0);
-    assert_eq!((&letter["stage"], &letter["reason"]), (&json!("fan_out"), &json!("NO_RECIPIENTS")));
-    assert!(letter["error"].as_str().unwrap().starts_with("NO_RECIPIENTS: "), "{letter}");
-    assert!(letter["created_at"].is_string() && letter["replayed_at"].is_null(), "{letter}");
+    let dead_letter = dead_letters(&server, "event_id=evt-1").await.remove(0);
+    assert_eq!((&dead_letter["stage"], &dead_letter["reason"]), (&json!("fan_out"), &json!("NO_RECIPIENTS")));
+    assert!(dead_letter["error"].as_str().unwrap().starts_with("NO_RECIPIENTS: "), "{dead_letter}");
+    assert!(dead_letter["created_at"].is_string() && dead_letter["replayed_at"].is_null(), "{dead_letter}");
 
     server.put("/v1/recipients", staff()).await;
     assert_eq!(replay(&server, json!({"all": true})).await, replayed(1));
@@ -67,54 +67,55 @@ async fn an_event_without_recipients_is_replayed_once_somebody_is_there() {
     assert!(captured.values().all(|count| *count == 1), "{captured:?}");
 
     assert_eq!(replay(&server, json!({"all": true})).await, replayed(0));
-    assert_eq!(letters(&server, "").await.len(), 0);
-    let again = letters(&server, "replayed=true").await.remove(0);
+    assert_eq!(dead_letters(&server, "").await.len(), 0);
+    let again = dead_letters(&server, "replayed=true").await.remove(0);
     assert!(again["replayed_at"].is_string(), "{again}");
     assert_eq!(server.captured().await, captured);
 }
 
 #[tokio::test]
-async fn what_fails_again_has_another_letter() {
+async fn what_fails_again_has_another_dead_letter() {
     let server = Fresh::start();
     fail(&server, &["evt-1"]).await;
-    let first = letters(&server, "").await.remove(0);
+    let first = dead_letters(&server, "").await.remove(0);
     assert_eq!(replay(&server, json!({"event_id": "evt-1"})).await, replayed(1));
     let second =
-        until("it failed again", async || letters(&server, "event_id=evt-1").await.first().cloned()).await;
+        until("it failed again", async || dead_letters(&server, "event_id=evt-1").await.first().cloned())
+            .await;
     assert!(second["id"].as_i64() > first["id"].as_i64());
-    assert_eq!(letters(&server, "event_id=evt-1&replayed=true").await.len(), 2);
+    assert_eq!(dead_letters(&server, "event_id=evt-1&replayed=true").await.len(), 2);
 }
 
 #[tokio::test]
-async fn letters_are_found_by_what_is_known_of_them_page_by_page() {
+async fn dead_letters_are_found_by_what_is_known_of_them_page_by_page() {
     let server = Fresh::start();
     let ids = ["evt-1", "evt-2", "evt-3", "evt-4", "evt-5"];
     fail(&server, &ids).await;
     server.emit(&event("evt-6", "ECLIPSE", "MOON", 1)).await;
     server.settled("evt-6").await;
 
-    let all = letters(&server, "").await;
+    let all = dead_letters(&server, "").await;
     assert_eq!(all.len(), 6);
     assert!(all.windows(2).all(|pair| pair[0]["id"].as_i64() < pair[1]["id"].as_i64()));
     for limit in [1, 3, 6] {
-        assert_eq!(server.pages(LETTERS, limit).await, all, "{limit} at a time");
+        assert_eq!(server.pages(DEAD_LETTERS_PATH, limit).await, all, "{limit} at a time");
     }
-    assert_eq!(events(&letters(&server, "reason=NO_AUDIENCE").await), ["evt-6"]);
-    assert_eq!(events(&letters(&server, "error=event%20type%20%60ECLIPSE").await), ["evt-6"]);
-    assert_eq!(events(&letters(&server, "event_id=evt-3&stage=fan_out").await), ["evt-3"]);
-    let third = all.iter().find(|letter| letter["event_id"] == "evt-3").unwrap();
-    assert_eq!(&letters(&server, &format!("id={}", third["id"])).await, std::slice::from_ref(third));
+    assert_eq!(events(&dead_letters(&server, "reason=NO_AUDIENCE").await), ["evt-6"]);
+    assert_eq!(events(&dead_letters(&server, "error=event%20type%20%60ECLIPSE").await), ["evt-6"]);
+    assert_eq!(events(&dead_letters(&server, "event_id=evt-3&stage=fan_out").await), ["evt-3"]);
+    let third = all.iter().find(|dead_letter| dead_letter["event_id"] == "evt-3").unwrap();
+    assert_eq!(&dead_letters(&server, &format!("id={}", third["id"])).await, std::slice::from_ref(third));
     for nothing in ["channel=EMAIL", "provider=capture", "stage=send", "error=%25", "event_id=evt-3&id=0"] {
-        assert_eq!(letters(&server, nothing).await.len(), 0, "{nothing}");
+        assert_eq!(dead_letters(&server, nothing).await.len(), 0, "{nothing}");
     }
-    assert_eq!(letters(&server, "replayed=false").await.len(), 6);
+    assert_eq!(dead_letters(&server, "replayed=false").await.len(), 6);
 }
 
 #[tokio::test]
 async fn a_replay_takes_what_the_filter_says_and_no_more_than_its_limit() {
     let server = Fresh::start();
     fail(&server, &["evt-1", "evt-2", "evt-3", "evt-4"]).await;
-    let all = letters(&server, "").await;
+    let all = dead_letters(&server, "").await;
     let id = |place: usize| all[place]["id"].clone();
     server.put("/v1/recipients", staff()).await;
 
@@ -146,7 +147,7 @@ async fn many_are_replayed_each_once_however_soon_they_fail_again() {
     }
     let failed = async |replayed: &str, count: usize| {
         until(&format!("{count} have failed"), async || {
-            (letters(&server, replayed).await.len() == count).then_some(())
+            (dead_letters(&server, replayed).await.len() == count).then_some(())
         })
         .await;
     };
@@ -181,7 +182,7 @@ async fn what_makes_no_sense_is_named() {
         ("stage=sned", "fan_out, publish, receive, send"),
         ("channel=email", "EMAIL"),
     ] {
-        let answer = server.try_get(&format!("{LETTERS}?{query}")).await;
+        let answer = server.try_get(&format!("{DEAD_LETTERS_PATH}?{query}")).await;
         answer.assert_problem(422, "invalid-query").assert_says(&[word]);
     }
     for (body, pointer) in [
@@ -206,7 +207,7 @@ async fn what_makes_no_sense_is_named() {
     }
     try_replay(&server, &json!([])).await.assert_problem(400, "malformed");
     server.send(Method::POST, "/v1/dead-letters/replay", "").await.assert_problem(400, "malformed");
-    let keyless = Answer::to(server.request(Method::GET, LETTERS)).await;
+    let keyless = Answer::to(server.request(Method::GET, DEAD_LETTERS_PATH)).await;
     keyless.assert_problem(401, "unauthorized");
 }
 
@@ -217,8 +218,8 @@ async fn the_command_line_lists_and_replays() {
     fail(&server, &["evt-1", "evt-2"]).await;
     server.emit(&event("evt-3", "ECLIPSE", "MOON", 1)).await;
     server.settled("evt-3").await;
-    let id = |letter: &Value| letter["id"].to_string();
-    let all = letters(&server, "").await;
+    let id = |dead_letter: &Value| dead_letter["id"].to_string();
+    let all = dead_letters(&server, "").await;
 
     let said = cli(&server, &["dead-letters", "list"]).succeeded();
     let lines: Vec<&str> = said.lines().collect();
@@ -235,7 +236,7 @@ async fn the_command_line_lists_and_replays() {
     let none = cli(&server, &["dead-letters", "list", "--channel", "email"]).succeeded();
     assert!(none.contains("no dead letter matches"), "{none}");
     let printed = cli(&server, &["--json", "dead-letters", "list", "--event", "evt-1"]).json();
-    assert_eq!(printed, server.get(&format!("{LETTERS}?event_id=evt-1")).await);
+    assert_eq!(printed, server.get(&format!("{DEAD_LETTERS_PATH}?event_id=evt-1")).await);
 
     server.put("/v1/recipients", staff()).await;
     let first = id(&all[0]);
@@ -266,9 +267,9 @@ async fn a_row_that_had_no_text_is_replayed_when_its_template_is_mended_and_not_
     without_text(&server).await;
     server.emit(&reservation("evt-1")).await;
     server.settled("evt-1").await;
-    let all = letters(&server, "").await;
+    let all = dead_letters(&server, "").await;
     assert_eq!(all.len(), 3, "{all:?}");
-    assert_eq!(letters(&server, "channel=SMS&stage=fan_out").await, all);
+    assert_eq!(dead_letters(&server, "channel=SMS&stage=fan_out").await, all);
 
     let answer = replay(&server, json!({"all": true})).await;
     assert_eq!((&answer["replayed"], &answer["skipped_total"]), (&json!(0), &json!(3)));
@@ -280,7 +281,7 @@ async fn a_row_that_had_no_text_is_replayed_when_its_template_is_mended_and_not_
     let reason = skipped[0]["reason"].as_str().unwrap();
     assert!(reason.starts_with("its text still can't be written: template"), "{answer}");
     assert!(reason.contains("payload.nobody_gave_this"), "{answer}");
-    assert_eq!(letters(&server, "").await, all, "they stay");
+    assert_eq!(dead_letters(&server, "").await, all, "they stay");
 
     let said = cli(&server, &["dead-letters", "replay", "--all"]);
     assert_eq!(said.code, Some(1), "{said:?}");

@@ -93,8 +93,9 @@ async fn a_template_without_an_end_fails_its_rows_and_no_other() {
     server.settled("next").await;
     let trace = server.settled("slow").await;
     for (channel, part) in [("SMS", "SMS/*/body"), ("EMAIL", "EMAIL/*/html")] {
-        let letters = server.items(&format!("/v1/dead-letters?channel={channel}")).await;
-        let errors: Vec<&str> = letters.iter().map(|letter| letter["error"].as_str().unwrap()).collect();
+        let dead_letters = server.items(&format!("/v1/dead-letters?channel={channel}")).await;
+        let errors: Vec<&str> =
+            dead_letters.iter().map(|dead_letter| dead_letter["error"].as_str().unwrap()).collect();
         let template = format!("TEMPLATE_ERROR: template RESERVATION_REQUESTED/{part}");
         let is_right =
             |error: &&str| error.starts_with(&template) && error.contains("takes more than 100 ms");

@@ -178,8 +178,12 @@ async fn html_that_can_not_be_written_fails_that_mail_and_nothing_else() {
             && error.contains("payload.nobody_gave_this"),
         "{error}"
     );
-    let letters = server.items("/v1/dead-letters?channel=EMAIL").await;
-    assert_eq!((letters.len(), &letters[0]["reason"]), (1, &json!("TEMPLATE_ERROR")), "{letters:?}");
+    let dead_letters = server.items("/v1/dead-letters?channel=EMAIL").await;
+    assert_eq!(
+        (dead_letters.len(), &dead_letters[0]["reason"]),
+        (1, &json!("TEMPLATE_ERROR")),
+        "{dead_letters:?}"
+    );
     assert!(of(&trace, "SMS").iter().all(|send| send["status"] == "SENT"), "{trace}");
 }
 

@@ -189,9 +189,9 @@ async fn nothing_that_a_person_looks_for_is_lost_on_a_narrow_screen() {
         assert!(sends.contains(send["id"].as_str().unwrap()), "{send} is not in\n{sends}");
     }
     assert_eq!(sends.matches("no inbox yet").count(), 1, "{sends}");
-    let letters = Ran::of(&mut on_screen(&server, Some(80), &["dead-letters", "list"])).succeeded();
-    let words: Vec<&str> = letters.split_whitespace().collect();
-    assert!(words.join(" ").contains("add one with PUT /v1/audiences"), "{letters}");
+    let dead_letters = Ran::of(&mut on_screen(&server, Some(80), &["dead-letters", "list"])).succeeded();
+    let words: Vec<&str> = dead_letters.split_whitespace().collect();
+    assert!(words.join(" ").contains("add one with PUT /v1/audiences"), "{dead_letters}");
 }
 
 #[tokio::test]

@@ -108,8 +108,8 @@ async fn a_send_in_doubt_is_settled_as_what_a_person_knows() {
     let failed = settle(&doubts[1], json!({"as": "FAILED", "note": "the number is gone"})).await;
     assert_eq!(failed.body["status"], "FAILED");
     assert_eq!(server.items(DOUBTS).await.len(), 1);
-    let letters = server.items("/v1/dead-letters?stage=send&reason=SETTLED&provider=twilio").await;
-    assert_eq!((letters.len(), &letters[0]["error"]), (1, &json!("SETTLED: the number is gone")));
+    let dead_letters = server.items("/v1/dead-letters?stage=send&reason=SETTLED&provider=twilio").await;
+    assert_eq!((dead_letters.len(), &dead_letters[0]["error"]), (1, &json!("SETTLED: the number is gone")));
     let metrics = server.request(Method::GET, "/metrics").send().await.unwrap().text().await.unwrap();
     assert!(metrics.contains(r#"campanile_sends_total{channel="SMS",status="SENT"} 1"#), "{metrics}");
 

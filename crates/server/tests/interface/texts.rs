@@ -100,8 +100,8 @@ async fn texts_go_out_by_the_provider_and_the_rest_is_captured() {
     assert_eq!(failed.len(), 1);
     let error = failed[0]["last_error"].as_str().unwrap();
     assert!(error.starts_with("REJECTED: Twilio error 21610, the recipient has unsubscribed"), "{error}");
-    let letters = server.items("/v1/dead-letters?channel=SMS").await;
-    assert_eq!((letters.len(), &letters[0]["provider"]), (1, &json!("twilio")), "{letters:?}");
+    let dead_letters = server.items("/v1/dead-letters?channel=SMS").await;
+    assert_eq!((dead_letters.len(), &dead_letters[0]["provider"]), (1, &json!("twilio")), "{dead_letters:?}");
     let captured = server.captured().await;
     assert!(captured.keys().any(|key| key.ends_with("/EMAIL")), "{captured:?}");
     assert!(!captured.keys().any(|key| key.ends_with("/SMS")), "{captured:?}");

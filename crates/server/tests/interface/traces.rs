@@ -135,9 +135,12 @@ async fn an_event_that_reaches_nobody_fails_and_says_why() {
         assert_eq!(trace["event"]["status"], "FAILED", "{trace}");
         let error = trace["event"]["last_error"].as_str().unwrap();
         assert!(error.starts_with(&format!("{code}: ")) && error.contains(says), "{error}");
-        let letters = rows(&trace, "dead_letters");
-        assert_eq!(letters.len(), 1, "{trace}");
-        assert_eq!((&letters[0]["reason"], &letters[0]["stage"]), (&json!(code), &json!("fan_out")));
+        let dead_letters = rows(&trace, "dead_letters");
+        assert_eq!(dead_letters.len(), 1, "{trace}");
+        assert_eq!(
+            (&dead_letters[0]["reason"], &dead_letters[0]["stage"]),
+            (&json!(code), &json!("fan_out"))
+        );
         assert_eq!(rows(&trace, "outbox").len(), 0);
     }
     assert_eq!(server.captured().await.len(), 0);

@@ -64,6 +64,7 @@ pub async fn check_ledger(home: &Home, server: &Server, events: &[String]) {
     let lost: Vec<_> = expected.keys().filter(|key| !captured.contains_key(*key)).take(5).collect();
     let wrong: Vec<_> = captured.iter().filter(|(key, n)| expected.get(*key) != Some(n)).take(5).collect();
     assert!(lost.is_empty() && wrong.is_empty(), "lost: {lost:?}, twice or uncalled for: {wrong:?}");
-    let letters = look.query_one("SELECT count(*) FROM dead_letter", &[]).await.expect("it can be asked");
-    assert_eq!(letters.get::<_, i64>(0), 0);
+    let dead_letters =
+        look.query_one("SELECT count(*) FROM dead_letter", &[]).await.expect("it can be asked");
+    assert_eq!(dead_letters.get::<_, i64>(0), 0);
 }
