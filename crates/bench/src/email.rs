@@ -24,8 +24,8 @@ use crate::world::{Backend, World};
 pub const CONNECTIONS: [u16; 3] = [1, 10, 50];
 /// There and back, together.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
-/// About what our letters have.
-const LETTER_BYTES: usize = 700;
+/// About what our messages have.
+const MESSAGE_BYTES: usize = 700;
 /// A second, with the database beside it.
 const MOST: Rate = 30_000.0;
 const RECEIVE_LIMIT: Duration = Duration::from_mins(3);
@@ -101,7 +101,7 @@ async fn whole_pipeline(bench: &Bench, port: u16, connections: u16) -> Result<Ra
     Ok(sample.rate)
 }
 
-/// Letters that wait in the database are claimed, written, sent and settled by who does nothing else. `theirs` is how
+/// Messages that wait in the database are claimed, written, sent and settled by who does nothing else. `theirs` is how
 /// many a second `smtp-source` sends, which pipelining may quadruple and more.
 async fn sends_alone(bench: &Bench, port: u16, connections: u16, theirs: Rate) -> Result<Rate> {
     let shape = Shape::new(100, 1);
@@ -134,7 +134,7 @@ async fn source(sink: &Sink, port: u16, connections: u16, window: Duration) -> R
         let begun = Instant::now();
         let status = Command::new(sink.program.with_file_name("smtp-source"))
             .args(["-d", "-s", &connections.to_string(), "-m", &messages.to_string()])
-            .args(["-l", &LETTER_BYTES.to_string(), &format!("127.0.0.1:{port}")])
+            .args(["-l", &MESSAGE_BYTES.to_string(), &format!("127.0.0.1:{port}")])
             .stdout(Stdio::null())
             .status()
             .await

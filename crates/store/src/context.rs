@@ -1,4 +1,4 @@
-//! What a letter is written from at the moment of sending: the event that it is about, and the person that it is for.
+//! What a message is written from at the moment of sending: the event that it is about, and the person that it is for.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
 //! How the time of one attempt is shared out: what we wait for among ourselves comes off the beginning, so that it
-//! never makes a doubt. A letter that is begun has a quarter of the time at least to be written; its answer has a time
+//! never makes a doubt. A message that is begun has a quarter of the time at least to be written; its answer has a time
 //! of its own.
 
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Budget {
         (Instant::now() + self.quarter).min(self.envelope_deadline())
     }
 
-    /// Until then the server must have agreed to take the letter.
+    /// Until then the server must have agreed to take the message.
     pub fn envelope_deadline(self) -> Instant {
         self.until - self.quarter
     }
@@ -38,12 +38,12 @@ impl Budget {
         Instant::now() < self.envelope_deadline()
     }
 
-    /// Until then the letter must be out.
+    /// Until then the message must be out.
     pub fn content_deadline(self) -> Instant {
         self.until
     }
 
-    /// Until then a letter that is out now must be answered.
+    /// Until then a message that is out now must be answered.
     pub fn answer_deadline(self) -> Instant {
         Instant::now() + self.answer_timeout
     }

@@ -1,6 +1,6 @@
 //! One conversation with an SMTP server, from its greeting to `QUIT`. Where the server offers PIPELINING, a message
-//! takes two round trips: the envelope, and the letter; and one where another waits, whose envelope goes along with the
-//! letter.
+//! takes two round trips: the envelope, and the message; and one where another waits, whose envelope goes along with the
+//! message.
 
 use std::fmt;
 use std::io;
@@ -23,7 +23,7 @@ use crate::email::server::{Credentials, Security, Server};
 use crate::email::tls;
 use crate::{Cause, SendLease};
 
-/// Whom a letter is from and for, as the server is told.
+/// Whom a message is from and for, as the server is told.
 #[derive(Debug, Clone, Copy)]
 pub struct Envelope<'a> {
     pub from: &'a Mailbox,
@@ -36,7 +36,7 @@ pub enum Step {
     From,
     To,
     Data,
-    /// The letter is out: whatever happens now, the server may have it.
+    /// The message is out: whatever happens now, the server may have it.
     EndOfData,
 }
 
@@ -102,7 +102,7 @@ enum State {
     Ready,
     /// The last message was refused, and the server is still in the middle of it.
     MidTransaction,
-    /// The server has heard the envelope of the next message, and waits for its letter.
+    /// The server has heard the envelope of the next message, and waits for its message.
     Announced,
     Lost,
 }
@@ -239,7 +239,7 @@ impl Connection {
         self.state == State::Announced
     }
 
-    /// Sends one letter to one mailbox. When the server has agreed to take it, `next_waiter` is asked for somebody
+    /// Sends one message to one mailbox. When the server has agreed to take it, `next_waiter` is asked for somebody
     /// whose envelope may go along with it, and who comes back with the outcome, unless the answer took too long to be
     /// waited for. The answer is awaited under `lease`.
     pub async fn deliver(
@@ -292,7 +292,7 @@ impl Connection {
         }
         let mut written = 0;
         if let Err(why) = self.write(&bytes, &mut written, budget.content_deadline()).await {
-            // What was to leave last did not leave: an announcement, or the end of the letter. Who does not want the
+            // What was to leave last did not leave: an announcement, or the end of the message. Who does not want the
             // rest may have said why.
             let is_out = written >= end && bytes.len() > end;
             return match self.buffered_reply() {
@@ -353,13 +353,13 @@ impl Connection {
             has_recipient |= at == Step::To && agreed;
             match refused {
                 None if agreed => {}
-                // A letter of nothing would go to somebody.
+                // A message of nothing would go to somebody.
                 Some(Delivery::Refused { ref mut ends, .. })
                     if agreed && at == Step::Data && has_recipient =>
                 {
                     *ends = true;
                 }
-                // It was asked for data before it refused the recipient: a letter of nothing ends that.
+                // It was asked for data before it refused the recipient: a message of nothing ends that.
                 Some(_) if agreed && at == Step::Data => {
                     self.send(".\r\n", until).await.map_err(broken(at))?;
                     self.reply(until).await.map_err(broken(at))?;
@@ -452,7 +452,7 @@ impl Connection {
 
 /// For what a server answers to a whole envelope, in one read.
 const READ_BUFFER_BYTES: usize = 1024;
-/// So long until a letter is answered, and who was announced behind it is let go.
+/// So long until a message is answered, and who was announced behind it is let go.
 const ANNOUNCED_WAIT: Duration = Duration::from_secs(1);
 const TIMED_OUT: &str = "did not answer in time";
 
@@ -466,13 +466,13 @@ mod tests {
 
     use super::*;
 
-    /// The announcement of the next is what leaves last then, so that a letter may be out although not everything could
+    /// The announcement of the next is what leaves last then, so that a message may be out although not everything could
     /// be written.
     #[tokio::test]
     async fn an_email_whose_end_was_written_is_out_although_the_announcement_behind_it_was_not() {
         let mailbox: Mailbox = "a@example.com".parse().unwrap();
         let announcement = Announcement { to: mailbox.clone(), bytes: 7 };
-        let end = dot_stuffed(b"letter").len();
+        let end = dot_stuffed(b"message").len();
         for (taken, step) in [(end - 1, Step::Data), (end, Step::EndOfData), (end + 1, Step::EndOfData)] {
             let (here, there) = duplex(taken);
             let mut connection = Connection::over(here);
@@ -484,7 +484,7 @@ mod tests {
                 drop(there);
             };
             let (delivery, ()) = tokio::join!(
-                connection.transfer(&mailbox, b"letter", &mut next, budget, &|| Duration::MAX),
+                connection.transfer(&mailbox, b"message", &mut next, budget, &|| Duration::MAX),
                 hangs_up
             );
             assert!(matches!(delivery, Delivery::Broken { at, .. } if at == step), "{taken}: {delivery:?}");

@@ -1,10 +1,10 @@
-//! Further headers that every letter gets, such as `List-Id`: checked, so that none can break a letter or stand in it
+//! Further headers that every message gets, such as `List-Id`: checked, so that none can break a message or stand in it
 //! twice.
 
 /// By RFC 5322 a line has 998 characters at most, and its name is on it.
 const MAX_VALUE_BYTES: usize = 900;
 const MAX_NAME_BYTES: usize = 70;
-/// What every letter has by itself, or what only the servers on its way may write.
+/// What every message has by itself, or what only the servers on its way may write.
 const OURS: [&str; 11] = [
     "auto-submitted",
     "bcc",

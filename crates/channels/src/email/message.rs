@@ -1,7 +1,7 @@
 //! A message as it goes over the wire: headers, text and HTML, all in seven bits, whatever is in them.
 //!
 //! `Message-ID`, `Date` and what stands between the parts are those of the notification, so that every attempt makes
-//! the same letter to the byte, and a mail server that gets one twice can know it.
+//! the same message to the byte, and a mail server that gets one twice can know it.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ use crate::email::named_mailbox::NamedMailbox;
 const MAX_SUBJECT_CHARS: usize = 250;
 const MAX_NAME_CHARS: usize = 100;
 
-/// What every letter has in its head.
+/// What every message has in its head.
 #[derive(Debug, Clone)]
 pub struct Head {
     pub from: NamedMailbox,
@@ -128,8 +128,8 @@ fn one_line(text: &str, max: usize) -> Cow<'_, str> {
 }
 
 /// With line breaks that are line breaks to everybody, and without other controls but tabs: servers differ in what they
-/// take a lone CR for, and one that takes it for the end of a line could be made to see the end of the letter, and
-/// another letter behind it.
+/// take a lone CR for, and one that takes it for the end of a line could be made to see the end of the message, and
+/// another message behind it.
 fn lines(text: &str) -> String {
     let mut lines = String::with_capacity(text.len() + text.len() / 32);
     let mut rest = text.chars().peekable();

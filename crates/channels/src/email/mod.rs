@@ -1,6 +1,6 @@
-//! E-mail over SMTP: a pool of warm connections to one relay, one recipient per letter.
+//! E-mail over SMTP: a pool of warm connections to one relay, one recipient per message.
 //!
-//! What is known of an attempt that went wrong is told precisely: until the whole letter is out, the server can't have
+//! What is known of an attempt that went wrong is told precisely: until the whole message is out, the server can't have
 //! accepted it; from then on only its answer can tell.
 
 mod budget;
@@ -59,9 +59,9 @@ pub struct SmtpConfig {
     pub messages_per_connection: u32,
     pub max_idle: Duration,
     pub domains: DomainLimits,
-    /// No attempt takes longer until the letter is out.
+    /// No attempt takes longer until the message is out.
     pub deadline: Duration,
-    /// How long the answer to a letter that is out is awaited.
+    /// How long the answer to a message that is out is awaited.
     pub answer_timeout: Duration,
 }
 

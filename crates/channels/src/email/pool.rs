@@ -46,11 +46,11 @@ pub enum AcquireError {
     Down(OpenError),
 }
 
-/// What the server is told before it gets a letter.
+/// What the server is told before it gets a message.
 #[derive(Debug, Clone)]
 pub struct Announcement {
     pub to: Mailbox,
-    /// Of the letter.
+    /// Of the message.
     pub bytes: usize,
 }
 
@@ -137,7 +137,7 @@ impl Pool {
         Ok(PooledConnection { connection, is_used: false, permit })
     }
 
-    /// Whoever waits for longest, if the connection may be theirs next and their letter can be announced on it.
+    /// Whoever waits for longest, if the connection may be theirs next and their message can be announced on it.
     pub fn next_waiter(&self, connection: &Connection) -> Option<Waiter> {
         let extensions = connection.extensions();
         if !extensions.pipelining || connection.messages >= self.limits.messages_per_connection {
@@ -152,7 +152,7 @@ impl Pool {
         let is_used_up = connection.messages >= self.limits.messages_per_connection;
         if let Some(next) = next {
             let connection = connection.is_announced().then_some(connection);
-            // Who left the line leaves the turn to others. The server waits for their letter, so the connection ends.
+            // Who left the line leaves the turn to others. The server waits for their message, so the connection ends.
             let _ = next.sender.send(Handover { permit, connection });
             return;
         }

@@ -156,25 +156,25 @@ impl CutPoints {
 struct Grapheme {
     last: Option<char>,
     /// In a row, up to the last.
-    flag_letters: usize,
+    regional_indicators: usize,
 }
 
 impl Grapheme {
     fn push(&mut self, c: char) {
         self.last = Some(c);
-        self.flag_letters = if is_flag_letter(c) { self.flag_letters + 1 } else { 0 };
+        self.regional_indicators = if is_regional_indicator(c) { self.regional_indicators + 1 } else { 0 };
     }
 
     fn ends_before(&self, next: Option<char>) -> bool {
         let Some(next) = next else { return true };
-        let is_half_a_flag = is_flag_letter(next) && self.flag_letters % 2 == 1;
+        let is_half_a_flag = is_regional_indicator(next) && self.regional_indicators % 2 == 1;
         !(is_half_a_flag || extends_grapheme(next) || self.last == Some(JOINER))
     }
 }
 
 const JOINER: char = '\u{200d}';
 
-fn is_flag_letter(c: char) -> bool {
+fn is_regional_indicator(c: char) -> bool {
     matches!(c, '\u{1f1e6}'..='\u{1f1ff}')
 }
 

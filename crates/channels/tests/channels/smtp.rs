@@ -103,7 +103,7 @@ async fn an_email_arrives_as_it_was_written_with_and_without_pipelining() {
         let server = Smtpd::start(extensions, vec![]).await;
         let answer = mail(&smtp(server.port), "anna@example.com").await;
         assert_eq!(answer.outcome, Outcome::Sent { external_id: Some("Q1".to_owned()) });
-        let [email] = &server.emails()[..] else { panic!("one letter") };
+        let [email] = &server.emails()[..] else { panic!("one message") };
         assert_eq!(
             (email.from.as_str(), &email.to[..]),
             ("noreply@example.org", &["anna@example.com".to_owned()][..])
@@ -119,7 +119,7 @@ async fn a_text_with_lone_line_breaks_and_controls_is_one_email() {
     let evil = "a\r.\rb\0\n.\nMAIL FROM:<eve@example.com>\r\n.\r\n";
     let message = Message { html: Some(evil), ..message("anna@example.com", "Ciao", evil) };
     assert_eq!(kind(&smtp(server.port).send(&message).await.outcome), "sent");
-    let [email] = &server.emails()[..] else { panic!("one letter") };
+    let [email] = &server.emails()[..] else { panic!("one message") };
     assert_eq!(email.text.matches("\r\na\r\n.\r\nb\r\n.\r\nMAIL").count(), 2, "{}", email.text);
 }
 
@@ -162,7 +162,7 @@ async fn every_refusal_is_understood_and_the_connection_goes_on() {
     }
 }
 
-/// The lone dot of RFC 2920: a server that refuses the recipient and goes on with DATA waits for a letter.
+/// The lone dot of RFC 2920: a server that refuses the recipient and goes on with DATA waits for a message.
 #[tokio::test]
 async fn a_recipient_that_is_refused_while_data_is_agreed_to_sends_nothing_to_anybody() {
     let (outcome, server) = outcome_of(PIPELINING, "RCPT", Act::Say("550 5.1.1 no such user")).await;
@@ -200,9 +200,9 @@ async fn a_connection_that_breaks_is_a_doubt_only_after_the_email() {
     }
 }
 
-/// Larger than what sockets hold, so that the end of the letter can't be out.
+/// Larger than what sockets hold, so that the end of the message can't be out.
 fn large() -> String {
-    "A line of a letter that has many lines, each as long as this one.\r\n".repeat(250_000)
+    "A line of a message that has many lines, each as long as this one.\r\n".repeat(250_000)
 }
 
 #[tokio::test]
@@ -442,8 +442,8 @@ async fn what_the_server_can_not_take_is_refused_before_it_is_sent() {
     let large = smtp.send(&message("a@example.com", "t", &"x".repeat(1_000))).await;
     let Outcome::Rejected { error } = large.outcome else { panic!("{large:?}") };
     assert!(error.contains("no more than 500"), "{error}");
-    let other_letters = mail(&smtp, "é@example.com").await;
-    let Outcome::Rejected { error } = other_letters.outcome else { panic!("{other_letters:?}") };
+    let non_ascii = mail(&smtp, "é@example.com").await;
+    let Outcome::Rejected { error } = non_ascii.outcome else { panic!("{non_ascii:?}") };
     assert!(error.contains("SMTPUTF8"), "{error}");
     assert!(!server.commands().iter().any(|command| command.starts_with("MAIL")));
 }
@@ -497,7 +497,7 @@ async fn python_reads_italian_portuguese_and_emoji_as_they_were_written() {
 }
 
 #[tokio::test]
-async fn an_address_in_other_letters_goes_by_smtputf8() {
+async fn an_address_in_non_ascii_goes_by_smtputf8() {
     let python = Python::start(&[]);
     let answer = mail(&smtp(python.port), "zoë@example.com").await;
     assert_eq!(kind(&answer.outcome), "sent", "{answer:?}");

@@ -1,4 +1,4 @@
-//! Letters that wait for a connection: the next in line is announced with the letter before it, and is nobody's victim.
+//! Messages that wait for a connection: the next in line is announced with the message before it, and is nobody's victim.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::smtp::{self, PIPELINING, config, kind, mail};
 use crate::support::smtpd::{Act, Smtpd};
 
-/// Letters that are sent at the same time over one connection, and what became of each.
+/// Messages that are sent at the same time over one connection, and what became of each.
 async fn over_one_connection<const N: usize>(
     acts: Vec<(&'static str, Act)>,
     config: impl FnOnce(SmtpConfig) -> SmtpConfig,
@@ -35,7 +35,7 @@ async fn who_is_next_in_the_queue_is_announced_with_the_email_before() {
     assert_eq!((server.emails().len(), server.connections()), (12, 1));
     assert!(
         server.reads() <= 1 + 1 + 12,
-        "the greeting, the first envelope, and one for each letter: {}",
+        "the greeting, the first envelope, and one for each message: {}",
         server.reads()
     );
 }

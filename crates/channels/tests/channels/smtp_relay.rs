@@ -1,4 +1,4 @@
-//! How a mail server is found and trusted, what every letter carries, and servers that refuse us.
+//! How a mail server is found and trusted, what every message carries, and servers that refuse us.
 
 use std::path::Path;
 use std::sync::Arc;

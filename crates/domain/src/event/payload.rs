@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_accepted_is_kept_to_the_letter() {
+    fn what_is_accepted_is_kept_unchanged() {
         for text in [
             "{}",
             r#" { "b" : 1.50, "a" : [ -0, 0.0, 0e5, 1E2, 18446744073709551615, -9223372036854775808 ] } "#,

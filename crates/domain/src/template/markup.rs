@@ -148,10 +148,10 @@ pub fn check(source: &str) -> Result<(), String> {
 }
 
 fn starts_element(rest: &str) -> bool {
-    let mut letters = rest.chars();
-    letters.next() == Some('<')
-        && match letters.next() {
-            Some('/') => letters.next().is_some_and(|c| c.is_ascii_alphabetic()),
+    let mut characters = rest.chars();
+    characters.next() == Some('<')
+        && match characters.next() {
+            Some('/') => characters.next().is_some_and(|c| c.is_ascii_alphabetic()),
             Some(c) => c.is_ascii_alphabetic(),
             None => false,
         }

@@ -288,8 +288,8 @@ impl Needs {
 /// `RESERVATION_REQUESTED` → `Reservation requested`.
 pub fn in_words(event_type: &EventType) -> String {
     let words = event_type.as_str().replace(['_', '-', '.'], " ").to_lowercase();
-    let mut letters = words.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    let mut characters = words.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }
 
 /// Whether this has the form of a language tag: `it`, `pt-BR`, `zh_Hant_HK`.

@@ -95,7 +95,7 @@ async fn doubts_are_held(backend: Backend) {
     }
 }
 
-/// Killed while the mail server has the letter and has not said so, started again; answers the trace and what the mail
+/// Killed while the mail server has the message and has not said so, started again; answers the trace and what the mail
 /// server has.
 async fn killed_during_the_email(backend: Backend, on_doubt: &str) -> (Value, Vec<ReceivedEmail>) {
     let smtpd = Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang)]).await;
@@ -103,7 +103,7 @@ async fn killed_during_the_email(backend: Backend, on_doubt: &str) -> (Value, Ve
     let mut server = start(&home, &smtpd, on_doubt, None);
     anna(&server).await;
     server.emit(&reservation("evt-1")).await;
-    until("the mail server has the letter", async || (smtpd.emails().len() == 1).then_some(())).await;
+    until("the mail server has the message", async || (smtpd.emails().len() == 1).then_some(())).await;
     server.kill();
     let server = start(&home, &smtpd, on_doubt, None);
     let trace = server.settled("evt-1").await;
@@ -124,7 +124,7 @@ async fn killed_while_the_mail_server_thinks(backend: Backend) {
     assert!(ids.len() == 2 && ids[0] == ids[1], "told twice, by the same Message-ID: {ids:?}");
 }
 
-async fn a_mail_server_that_is_silent_after_the_letter_of_who_holds_doubts(backend: Backend) {
+async fn a_mail_server_that_is_silent_after_the_message_of_who_holds_doubts(backend: Backend) {
     let smtpd = Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang)]).await;
     let home = Home::new(backend);
     let server = start(&home, &smtpd, "hold", None);
@@ -140,7 +140,7 @@ async fn a_mail_server_that_is_silent_after_the_letter_of_who_holds_doubts(backe
     assert_eq!(smtpd.emails().len(), 1, "nobody is told twice");
 }
 
-async fn a_mail_server_that_is_silent_after_the_letter(backend: Backend) {
+async fn a_mail_server_that_is_silent_after_the_message(backend: Backend) {
     // It hangs for the first, and takes the second try.
     let smtpd =
         Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang), (".", Act::Say("250 2.0.0 Ok: queued as Q2"))])
@@ -189,10 +189,10 @@ async fn a_mail_server_that_greylists_for_too_long(backend: Backend) {
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
     assert!(email(&trace)["last_error"].as_str().unwrap().starts_with("DEFERRED_TOO_LONG: "), "{trace}");
-    let dead_letters = server.get("/v1/dead-letters?event_id=evt-1").await;
+    let dead_letters = server.get("/v1/dead-messages?event_id=evt-1").await;
     assert_eq!(dead_letters["items"][0]["reason"], "DEFERRED_TOO_LONG", "{dead_letters}");
     let (status, body) =
-        server.call(Method::POST, "/v1/dead-letters/replay", Some(&json!({"event_id": "evt-1"}))).await;
+        server.call(Method::POST, "/v1/dead-messages/replay", Some(&json!({"event_id": "evt-1"}))).await;
     assert_eq!(status, 200, "{body}");
     let trace = server.settled("evt-1").await;
     let email = email(&trace);
@@ -200,7 +200,7 @@ async fn a_mail_server_that_greylists_for_too_long(backend: Backend) {
     assert!(email["deferred_since"].is_null(), "{trace}");
 }
 
-/// It answers after more than the lease, and gets one letter.
+/// It answers after more than the lease, and gets one message.
 async fn a_mail_server_that_takes_longer_than_the_lease(backend: Backend) {
     let smtpd = Smtpd::start(OFFERS, vec![(".", Act::Wait(Duration::from_secs(7)))]).await;
     let home = Home::new(backend);
@@ -233,7 +233,7 @@ async fn stopped_while_the_mail_server_thinks(backend: Backend) {
     let mut server = start_with(&home, &smtpd, "hold", &patient);
     anna(&server).await;
     server.emit(&reservation("evt-1")).await;
-    until("the mail server has the letter", async || (smtpd.emails().len() == 1).then_some(())).await;
+    until("the mail server has the message", async || (smtpd.emails().len() == 1).then_some(())).await;
     assert!(server.terminate().success());
     // Nobody has to wait for the lease: the doubt is written.
     let server = start(&home, &smtpd, "hold", None);
@@ -273,7 +273,7 @@ async fn a_mail_server_that_is_busy_for_a_while(backend: Backend) {
     anna(&server).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
-    // What was refused, or broke off before the letter was out, is no doubt: it is tried again even where doubts are
+    // What was refused, or broke off before the message was out, is no doubt: it is tried again even where doubts are
     // held.
     assert_eq!(
         (&email(&trace)["status"], &email(&trace)["attempt_count"]),
@@ -287,8 +287,8 @@ on_both! {
     doubts_are_sent_again;
     doubts_are_held;
     killed_while_the_mail_server_thinks;
-    a_mail_server_that_is_silent_after_the_letter;
-    a_mail_server_that_is_silent_after_the_letter_of_who_holds_doubts;
+    a_mail_server_that_is_silent_after_the_message;
+    a_mail_server_that_is_silent_after_the_message_of_who_holds_doubts;
     a_mail_server_that_is_busy_for_a_while;
     a_mail_server_that_refuses_us;
     a_mail_server_that_greylists;

@@ -171,7 +171,7 @@ pub fn event(event_id: &str, event_type: &str, aggregate_type: &str, aggregate_i
 pub fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
-            letter if letter.is_ascii_alphanumeric() => char::from(letter).to_string(),
+            byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
             other => format!("%{other:02X}"),
         })
         .collect()

@@ -220,7 +220,7 @@ pub fn assert_reads_well(text: &str) {
     for leftover in ["{{", "{%", "}}", "%}", "  ", " .", " ,", ",,", ", .", "()", "[", "]"] {
         assert!(!text.contains(leftover), "`{leftover}` in {text}");
     }
-    let mut words = text.split(|letter: char| !letter.is_alphanumeric());
+    let mut words = text.split(|c: char| !c.is_alphanumeric());
     assert!(!words.any(|word| ["none", "None", "null", "undefined"].contains(&word)), "{text}");
 }
 

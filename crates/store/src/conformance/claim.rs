@@ -304,7 +304,7 @@ pub async fn a_payload_that_readers_disagree_on_fails_its_event_and_is_shown_as_
     }
 }
 
-pub async fn a_payload_is_kept_to_the_letter(fixture: &Fixture) {
+pub async fn a_payload_is_kept_unchanged(fixture: &Fixture) {
     let payload = r#"{"b": 1.50, "a": [0.12345678901234567890, 18446744073709551615, 1E2]}"#;
     insert_with(fixture, "by SQL", "ORDER_CREATED", payload).await;
     let payload = Payload::new(payload.to_owned()).expect("it is good");

@@ -1,4 +1,4 @@
-//! What a letter is written from.
+//! What a message is written from.
 
 use serde_json::json;
 

@@ -94,7 +94,7 @@ macro_rules! for_each_check {
             claim::a_cancelled_event_says_why
             claim::an_event_that_can_not_be_read_fails_and_is_reported
             claim::a_payload_that_readers_disagree_on_fails_its_event_and_is_shown_as_text
-            claim::a_payload_is_kept_to_the_letter
+            claim::a_payload_is_kept_unchanged
             claim::names_that_http_refuses_fail_their_event
             candidates::members_come_by_rank_then_by_id
             candidates::everybody_comes_by_entity_then_rank_then_id

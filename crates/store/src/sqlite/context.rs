@@ -1,4 +1,4 @@
-//! What a letter is written from.
+//! What a message is written from.
 
 use async_trait::async_trait;
 use campanile_domain::fan_out::Page;

@@ -15,9 +15,9 @@ pub enum Act {
     Hang,
     /// Takes so long, then does the usual.
     Wait(Duration),
-    /// Of a letter: keeps it, and never says so.
+    /// Of a message: keeps it, and never says so.
     KeepAndHang,
-    /// Of DATA: reads the beginning of the letter, says this if it is anything, and closes.
+    /// Of DATA: reads the beginning of the message, says this if it is anything, and closes.
     CutOff(&'static str),
 }
 
@@ -47,7 +47,7 @@ pub struct Smtpd {
 
 impl Smtpd {
     /// `extensions` are the lines of its answer to EHLO. Each act is for the next use of its verb; the verb of a
-    /// letter's end is `.`, and that of a new connection is `HI`.
+    /// message's end is `.`, and that of a new connection is `HI`.
     pub async fn start(extensions: &'static [&'static str], acts: Vec<(&'static str, Act)>) -> Self {
         Self::start_at("127.0.0.1:0", extensions, acts).await
     }
@@ -159,7 +159,7 @@ impl Session {
                     self.state.lock().unwrap().emails.push(std::mem::take(&mut email));
                 }
                 let said = self.act_by(act, usual).await?;
-                // The end of a letter ends its transaction, whatever is said to it.
+                // The end of a message ends its transaction, whatever is said to it.
                 let email = std::mem::take(&mut email);
                 if said.starts_with('2') {
                     self.state.lock().unwrap().emails.push(email);

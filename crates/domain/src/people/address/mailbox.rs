@@ -11,7 +11,7 @@ use url::Host;
 const MAX_BYTES: usize = 254;
 const MAX_LABEL_BYTES: usize = 63;
 
-/// `anna@example.com`. A domain in other letters is written as DNS knows it; a local part in other letters stays.
+/// `anna@example.com`. A domain in non-ASCII characters is written as DNS knows it; a local part in non-ASCII characters stays.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Mailbox {
     text: String,
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_in_other_letters_is_written_as_dns_knows_it() {
+    fn a_domain_in_non_ascii_is_written_as_dns_knows_it() {
         let mailbox: Mailbox = " info@caffè.it ".parse().unwrap();
         assert_eq!((mailbox.as_str(), mailbox.domain()), ("info@xn--caff-8oa.it", "xn--caff-8oa.it"));
         assert!(!mailbox.needs_utf8());
