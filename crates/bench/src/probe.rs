@@ -24,7 +24,7 @@ const PRODUCERS: usize = 4;
 /// Events that wait to be fanned out, where producers only keep ahead: some batches.
 const AHEAD: usize = 3_000;
 /// How often it is looked how many still wait, and how long a producer that is ahead waits.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const WAIT: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,7 +165,7 @@ impl Load {
     pub async fn ahead(world: &World, engine: &Engine, shape: Shape, producers: usize) -> Result<Self> {
         let (written, fanned_out) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let mut all = JoinSet::new();
-        all.spawn(look(engine.meter().clone(), Arc::clone(&fanned_out)));
+        all.spawn(poll_fanned_out(engine.meter().clone(), Arc::clone(&fanned_out)));
         for _ in 0..producers {
             let client = world.database.client().await?;
             let (written, fanned_out) = (Arc::clone(&written), Arc::clone(&fanned_out));
@@ -194,11 +194,11 @@ impl Load {
 }
 
 /// How many events are fanned out by now.
-async fn look(meter: Meter, fanned_out: Arc<AtomicUsize>) -> Result<()> {
+async fn poll_fanned_out(meter: Meter, fanned_out: Arc<AtomicUsize>) -> Result<()> {
     loop {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
         let events = meter.read("campanile_fan_out_events_total", "").await? as usize;
         fanned_out.store(events, Ordering::Relaxed);
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -16,7 +16,7 @@ const NAME: &str = "in-process broker";
 const LEASE: Duration = Duration::from_secs(15);
 const RENEW_EVERY: Duration = Duration::from_secs(5);
 /// Often enough to see a renewal.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub struct Lease {
@@ -48,7 +48,7 @@ impl Lease {
                 );
             }
             seen = Some(remaining);
-            tokio::time::sleep(LOOK_EVERY.min(remaining)).await;
+            tokio::time::sleep(POLL_INTERVAL.min(remaining)).await;
         }
         let (loses, lost) = watch::channel(None);
         let keeper = tokio::spawn(keep(Arc::clone(&store), holder.clone(), loses));

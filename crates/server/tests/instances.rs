@@ -23,9 +23,9 @@ async fn share_a_load(count: usize) {
     let home = Home::new(Backend::Servers);
     let servers: Vec<Server> = (0..count).map(|n| start(&home, &format!("instance-{n}"), "")).collect();
     servers[0].put("/v1/recipients", staff()).await;
-    let look = database(&home).connect().await;
+    let client = database(&home).connect().await;
     let who = async || {
-        let who = look.query("SELECT DISTINCT instance FROM processed_event", &[]).await;
+        let who = client.query("SELECT DISTINCT instance FROM processed_event", &[]).await;
         who.expect("it can be asked").iter().map(|row| row.get(0)).collect::<BTreeSet<String>>()
     };
     let mut events = Vec::new();

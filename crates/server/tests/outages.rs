@@ -69,10 +69,10 @@ async fn nobody_waits_for_a_fan_out_that_is_under_way() {
                       VALUES ('slow', '', 'SUCCESS', 'a stranger', now())";
     stranger.batch_execute(in_the_way).await.expect("the database is there");
     server.emit(&json!([reservation("slow")])).await;
-    let look = database(&home).connect().await;
+    let client = database(&home).connect().await;
     until("the fan-out waits", async || {
         let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
-        (look.query_one(waits, &[]).await.ok()?.get::<_, i64>(0) > 0).then_some(())
+        (client.query_one(waits, &[]).await.ok()?.get::<_, i64>(0) > 0).then_some(())
     })
     .await;
     let mut urgent = reservation("urgent");
@@ -107,9 +107,9 @@ async fn whoever_dies_before_a_lost_queue_is_made_again_leaves_the_loss_to_be_fo
     without_receivers.put("/v1/recipients", staff()).await;
     let events = produce(&home, "evt", 5).await;
     until("everything is published", async || {
-        let look = database(&home).connect().await;
+        let client = database(&home).connect().await;
         let waiting = "SELECT (SELECT count(*) FROM publish_chunk) + (SELECT count(*) FROM event_outbox WHERE status = 'PENDING')";
-        (look.query_one(waiting, &[]).await.ok()?.get::<_, i64>(0) == 0).then_some(())
+        (client.query_one(waiting, &[]).await.ok()?.get::<_, i64>(0) == 0).then_some(())
     })
     .await;
     without_receivers.kill();

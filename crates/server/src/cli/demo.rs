@@ -24,7 +24,7 @@ use crate::data_folder::make_private;
 
 const WORLD: &str = include_str!("../../presets/demo.json");
 const SENDS_TIMEOUT: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
 pub struct Demo {
@@ -179,7 +179,7 @@ async fn arrived(client: &Client, event_id: &str) -> Result<Value, CommandError>
         if done && Tally::of(&trace).missing == 0 || begun.elapsed() > SENDS_TIMEOUT {
             return Ok(trace);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

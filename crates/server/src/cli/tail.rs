@@ -38,7 +38,7 @@ impl Tail {
             let events = page(client, followed.seen).await?;
             print(followed.news(&events), as_json).await?;
             for _ in 0..MAX_PAGES_AGAIN {
-                let Some(after) = followed.look_after() else { break };
+                let Some(after) = followed.next_page() else { break };
                 let again = page(client, after).await?;
                 print(followed.changes(&again), as_json).await?;
             }
@@ -74,8 +74,8 @@ struct Followed {
     seen: i64,
     /// Events that have not ended, by their place in the list, with the status last shown.
     open: BTreeMap<i64, String>,
-    /// Up to here open events were looked at in this round through them.
-    looked: i64,
+    /// Open events up to this position were polled in the current round.
+    polled_to: i64,
 }
 
 impl Followed {
@@ -92,10 +92,10 @@ impl Followed {
     }
 
     /// Where the next page with open events begins; nothing at the end of a round, after which the next begins anew.
-    fn look_after(&mut self) -> Option<i64> {
-        let next = self.open.range(self.looked + 1..).next().map(|(id, _)| id - 1);
+    fn next_page(&mut self) -> Option<i64> {
+        let next = self.open.range(self.polled_to + 1..).next().map(|(id, _)| id - 1);
         if next.is_none() {
-            self.looked = 0;
+            self.polled_to = 0;
         }
         next
     }
@@ -111,7 +111,7 @@ impl Followed {
         for event in &changed {
             self.keep(event);
         }
-        self.looked = last;
+        self.polled_to = last;
         changed
     }
 
@@ -183,29 +183,29 @@ mod tests {
             assert_eq!(followed.news(&events(first..=first + 999, "PROCESSED")).len(), PAGE);
             assert_eq!(followed.seen, first + 999, "the next page lies behind");
         }
-        assert_eq!(followed.look_after(), Some(0));
+        assert_eq!(followed.next_page(), Some(0));
         let mut again = events(1..=1, "PENDING");
         again.extend(events(2..=1_000, "PROCESSED"));
         assert!(followed.changes(&again).is_empty());
-        assert_eq!(followed.look_after(), None, "a round ends");
-        assert_eq!(followed.look_after(), Some(0), "and the next begins");
+        assert_eq!(followed.next_page(), None, "a round ends");
+        assert_eq!(followed.next_page(), Some(0), "and the next begins");
         again[0]["status"] = json!("FAILED");
         assert_eq!(followed.changes(&again), [again[0].clone()]);
-        assert_eq!((followed.look_after(), followed.look_after()), (None, None), "nothing is open any more");
+        assert_eq!((followed.next_page(), followed.next_page()), (None, None), "nothing is open any more");
     }
 
     #[test]
-    fn open_ones_are_looked_at_page_by_page_and_the_oldest_are_given_up() {
+    fn open_ones_are_polled_page_by_page_and_the_oldest_are_given_up() {
         let mut followed = Followed::default();
         followed.news(&events(1..=3_000, "PENDING"));
-        assert_eq!((followed.open.len(), followed.look_after()), (MAX_FOLLOWED, Some(1_000)));
+        assert_eq!((followed.open.len(), followed.next_page()), (MAX_FOLLOWED, Some(1_000)));
         assert!(followed.changes(&events(1_001..=2_000, "PENDING")).is_empty());
-        assert_eq!(followed.look_after(), Some(2_000));
+        assert_eq!(followed.next_page(), Some(2_000));
         assert_eq!(
             followed.changes(&events(2_001..=3_100, "PROCESSED")).len(),
             1_000,
             "3001 was never shown"
         );
-        assert_eq!((followed.look_after(), followed.look_after()), (None, Some(1_000)));
+        assert_eq!((followed.next_page(), followed.next_page()), (None, Some(1_000)));
     }
 }

@@ -224,8 +224,8 @@ fn a_configuration_that_is_wrong_is_told() {
 async fn who_else_listens_at_the_address_is_told() {
     let (home, other) = (at_rest().await, at_rest().await);
     let server = Server::start(&other);
-    let look = |url: &str| Ran::of(home.campanile().args(["--url", url, "doctor"]));
-    let ran = look(&server.url);
+    let examine = |url: &str| Ran::of(home.campanile().args(["--url", url, "doctor"]));
+    let ran = examine(&server.url);
     assert_unwell(&ran, 1);
     assert_found(&ran, "server", "WRONG", &[&server.url, "another database", "--data-dir"]);
     assert_well(&Ran::of(other.campanile().args(["--url", &server.url, "doctor"])));
@@ -238,7 +238,7 @@ async fn who_else_listens_at_the_address_is_told() {
     // Connections are taken by the system, and nobody says a word.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
-    let ran = look(&url);
+    let ran = examine(&url);
     assert_unwell(&ran, 1);
     assert_found(&ran, "server", "WRONG", &[&url, "does not answer", "is it Campanile"]);
 }
@@ -360,8 +360,8 @@ async fn a_user_without_grants_is_told_which_and_they_are_enough() {
     let home = Home::new(Backend::Mixed);
     let database = home.database.as_ref().unwrap();
     let poor = as_role(database, "poor").await;
-    let look = || doctor(&mut home.campanile(), &["--database-url", &poor.url]);
-    let ran = look();
+    let examine = || doctor(&mut home.campanile(), &["--database-url", &poor.url]);
+    let ran = examine();
     assert_unwell(&ran, 1);
     assert_found(&ran, "grants", "WRONG", &[&poor.role, "none of the tables", "as the owner"]);
     assert!(!ran.out.contains("pass@"), "{}", ran.out);
@@ -371,16 +371,16 @@ async fn a_user_without_grants_is_told_which_and_they_are_enough() {
         lines.collect::<Vec<_>>().join("\n")
     };
     database.execute(&statements(&ran)).await;
-    let ran = look();
+    let ran = examine();
     assert_well(&ran);
     assert_found(&ran, "grants", "ok", &[&poor.role]);
 
     database.execute(&format!("REVOKE UPDATE, DELETE ON send FROM {}", poor.role)).await;
-    let ran = look();
+    let ran = examine();
     assert_unwell(&ran, 1);
     assert_found(&ran, "grants", "WRONG", &["may not UPDATE, DELETE campanile.send"]);
     database.execute(&statements(&ran)).await;
-    assert_well(&look());
+    assert_well(&examine());
 
     // With no more than these, an instance works.
     let mut server = Server::start_with(&home, &[("CAMPANILE_DATABASE__URL", &poor.url)]);

@@ -45,11 +45,11 @@ pub async fn produce(home: &Home, prefix: &str, transactions: usize) -> Vec<Stri
 pub async fn check_ledger(home: &Home, server: &Server, events: &[String]) {
     let open = "SELECT count(*) FROM event_outbox WHERE status <> 'PROCESSED'";
     let under_way = "SELECT count(*) FROM notification_channel_send WHERE status <> 'SENT'";
-    let look = database(home).connect().await;
+    let client = database(home).connect().await;
     until("every event is processed and every send sent", async || {
         let mut left = 0i64;
         for sql in [open, under_way] {
-            left += look.query_one(sql, &[]).await.ok()?.get::<_, i64>(0);
+            left += client.query_one(sql, &[]).await.ok()?.get::<_, i64>(0);
         }
         (left == 0).then_some(())
     })
@@ -65,6 +65,6 @@ pub async fn check_ledger(home: &Home, server: &Server, events: &[String]) {
     let wrong: Vec<_> = captured.iter().filter(|(key, n)| expected.get(*key) != Some(n)).take(5).collect();
     assert!(lost.is_empty() && wrong.is_empty(), "lost: {lost:?}, twice or uncalled for: {wrong:?}");
     let dead_letters =
-        look.query_one("SELECT count(*) FROM dead_letter", &[]).await.expect("it can be asked");
+        client.query_one("SELECT count(*) FROM dead_letter", &[]).await.expect("it can be asked");
     assert_eq!(dead_letters.get::<_, i64>(0), 0);
 }

@@ -17,7 +17,7 @@ pub use home::{Backend, Home};
 
 pub const KEY: &str = "test-admin-key";
 const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A running `campanile serve`. Dropping it kills the process.
 #[derive(Debug)]
@@ -189,14 +189,14 @@ impl Drop for Server {
 }
 
 /// Looks again and again until there is an answer; a test that waits too long fails and says for what.
-pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub async fn until<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
-        if let Some(found) = look().await {
+        if let Some(found) = find().await {
             return found;
         }
         assert!(begun.elapsed() < WAIT_TIMEOUT, "waited {WAIT_TIMEOUT:?} in vain until {what}");
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -53,8 +53,8 @@ impl Witness {
 
     /// How many messages wait in a queue.
     pub async fn count(&self, name: &str) -> u32 {
-        let look = QueueDeclareArguments::new(name).passive(true).finish();
-        let seen = self.channel().await.queue_declare(look).await.expect("the queue is there");
+        let passive = QueueDeclareArguments::new(name).passive(true).finish();
+        let seen = self.channel().await.queue_declare(passive).await.expect("the queue is there");
         seen.map_or(0, |(_, messages, _)| messages)
     }
 
