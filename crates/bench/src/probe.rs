@@ -22,7 +22,7 @@ const ARRIVAL_TIMEOUT: Duration = Duration::from_mins(1);
 /// Who writes the load: as many business services.
 const PRODUCERS: usize = 4;
 /// Events that wait to be fanned out, where producers only keep ahead: some batches.
-const AHEAD: usize = 3_000;
+const MAX_BACKLOG: usize = 3_000;
 /// How often it is looked how many still wait, and how long a producer that is ahead waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const WAIT: Duration = Duration::from_millis(2);
@@ -162,7 +162,7 @@ impl Load {
     }
 
     /// So many producers who write as fast as they can, as long as not too much waits.
-    pub async fn ahead(world: &World, engine: &Engine, shape: Shape, producers: usize) -> Result<Self> {
+    pub async fn bounded(world: &World, engine: &Engine, shape: Shape, producers: usize) -> Result<Self> {
         let (written, fanned_out) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let mut all = JoinSet::new();
         all.spawn(poll_fanned_out(engine.meter().clone(), Arc::clone(&fanned_out)));
@@ -171,7 +171,7 @@ impl Load {
             let (written, fanned_out) = (Arc::clone(&written), Arc::clone(&fanned_out));
             all.spawn(async move {
                 loop {
-                    if written.load(Ordering::Relaxed) > fanned_out.load(Ordering::Relaxed) + AHEAD {
+                    if written.load(Ordering::Relaxed) > fanned_out.load(Ordering::Relaxed) + MAX_BACKLOG {
                         tokio::time::sleep(WAIT).await;
                         continue;
                     }

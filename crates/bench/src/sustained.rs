@@ -101,7 +101,7 @@ pub async fn with_producers(
     producers: usize,
 ) -> Result<Sample> {
     let engine = world.start().await?;
-    let load = Load::ahead(world, &engine, shape, producers).await?;
+    let load = Load::bounded(world, &engine, shape, producers).await?;
     let sample = window_of(world, &engine, window).await?;
     load.stop().await?;
     engine.stop().await?;

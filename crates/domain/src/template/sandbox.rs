@@ -122,7 +122,7 @@ pub fn holds(conditions: &Environment<'_>, when: &str, document: &serde_json::Va
 fn check_names(inner: &str) -> Result<(), String> {
     let tokens = tags::tokens(inner);
     for (at, token) in tokens.iter().enumerate() {
-        let next = |ahead: usize| match tokens.get(at + ahead) {
+        let next = |offset: usize| match tokens.get(at + offset) {
             Some(Token::Name(name)) => Some(*name),
             _ => None,
         };

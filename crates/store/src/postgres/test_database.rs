@@ -21,7 +21,7 @@ pub struct Database {
     pub url: String,
     name: String,
     server: String,
-    ahead: Mutex<Duration>,
+    offset: Mutex<Duration>,
 }
 
 impl Database {
@@ -50,7 +50,7 @@ impl Database {
             url: with_database(server, &name),
             name,
             server: server.to_owned(),
-            ahead: Mutex::default(),
+            offset: Mutex::default(),
         }
     }
 
@@ -157,14 +157,14 @@ async fn connect(url: &str) -> Client {
 impl TestDatabase for Database {
     /// Every statement asks the same function for the time.
     async fn advance(&self, by: Duration) {
-        let ahead = {
-            let mut ahead = self.ahead.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            *ahead += by;
-            ahead.as_secs_f64()
+        let offset = {
+            let mut offset = self.offset.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *offset += by;
+            offset.as_secs_f64()
         };
         let clock = format!(
             "CREATE OR REPLACE FUNCTION campanile.now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS
-             'SELECT pg_catalog.now() + make_interval(secs => {ahead})'"
+             'SELECT pg_catalog.now() + make_interval(secs => {offset})'"
         );
         self.connect().await.batch_execute(&clock).await.expect("the function is ours");
     }

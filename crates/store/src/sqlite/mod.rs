@@ -78,8 +78,8 @@ impl Clock {
     }
 
     fn now(&self) -> Timestamp {
-        let ahead = *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        time::later(Timestamp::now(), ahead)
+        let offset = *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        time::later(Timestamp::now(), offset)
     }
 }
 

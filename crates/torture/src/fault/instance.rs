@@ -46,8 +46,8 @@ pub async fn happen(fault: Fault, world: &World, load: &Load, random: &mut Rando
             let faketime = world.servers.faketime.as_deref().context("CAMPANILE_TEST_FAKETIME is not set")?;
             // Where its clock is the database's, too, what it put off until later would wait for an hour when the clock
             // is right again.
-            let ahead = random.percent(50) && world.round.backend != Backend::Embedded;
-            let wrong = if ahead { "+3600s" } else { "-3600s" };
+            let is_fast = random.percent(50) && world.round.backend != Backend::Embedded;
+            let wrong = if is_fast { "+3600s" } else { "-3600s" };
             instance.next_start_with(&[
                 ("LD_PRELOAD", faketime),
                 ("FAKETIME", wrong),
