@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::programs::{self, Missing, Places};
+use super::programs::{self, Missing, SearchPaths};
 use super::{BROKER_URL, DATABASE_URL, Wanted};
 use crate::run::{headline, within, works};
 
@@ -23,9 +23,9 @@ enum Right {
 }
 
 pub fn whatever_is_missing(wanted: Wanted) -> Result<()> {
-    let Err(missing) = programs::find(&Places::of_this_machine(), wanted) else { return Ok(()) };
+    let Err(missing) = programs::find(&SearchPaths::of_this_machine(), wanted) else { return Ok(()) };
     install(&missing, right())?;
-    match programs::find(&Places::of_this_machine(), wanted) {
+    match programs::find(&SearchPaths::of_this_machine(), wanted) {
         Ok(_) => Ok(()),
         Err(missing) => bail!("Debian's packages are not sufficient: {}", request(&missing)),
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 
 use super::process_group::ProcessGroup;
-use super::programs::{Places, Programs};
+use super::programs::{Programs, SearchPaths};
 use super::{
     CA_FILE, FAKETIME, PYTHON, Report, SMTP_SINK, VALGRIND, Variables, Wanted, certificates, install,
     pgbouncer, postgres, programs, rabbitmq,
@@ -49,7 +49,7 @@ pub fn keep(wanted: Wanted) -> Result<()> {
 }
 
 fn start(group: &ProcessGroup, wanted: Wanted) -> Result<Variables> {
-    let programs = match programs::find(&Places::of_this_machine(), wanted) {
+    let programs = match programs::find(&SearchPaths::of_this_machine(), wanted) {
         Ok(programs) => programs,
         Err(missing) => bail!(install::request(&missing)),
     };

@@ -59,7 +59,7 @@ const RABBITMQ: Missing = Missing { what: "RabbitMQ 3.10 or newer", package: "ra
 
 /// Where to look.
 #[derive(Debug)]
-pub struct Places {
+pub struct SearchPaths {
     /// Holds a folder per major version, each with its `bin`.
     postgresql: PathBuf,
     /// Scripts that run as anybody; those in the search path insist on root or `rabbitmq`.
@@ -72,7 +72,7 @@ pub struct Places {
     search_path: Vec<PathBuf>,
 }
 
-impl Places {
+impl SearchPaths {
     pub fn of_this_machine() -> Self {
         let path = std::env::var_os("PATH").unwrap_or_default();
         // Debian does not search for daemons as an ordinary user.
@@ -92,21 +92,21 @@ impl Places {
     }
 }
 
-pub fn find(places: &Places, wanted: Wanted) -> Result<Programs, Vec<Missing>> {
+pub fn find(paths: &SearchPaths, wanted: Wanted) -> Result<Programs, Vec<Missing>> {
     let mut missing = Vec::new();
-    let openssl = places.program("openssl").ok_or(OPENSSL).map_err(|it| missing.push(it));
-    let faketime = faketime(places).ok_or(FAKETIME).map_err(|it| missing.push(it));
-    let valgrind = places.program("valgrind").ok_or(VALGRIND).map_err(|it| missing.push(it));
-    let smtp_sink = places.program("smtp-sink").ok_or(POSTFIX).map_err(|it| missing.push(it));
-    let python = aiosmtpd(places).ok_or(AIOSMTPD).map_err(|it| missing.push(it));
+    let openssl = paths.program("openssl").ok_or(OPENSSL).map_err(|it| missing.push(it));
+    let faketime = faketime(paths).ok_or(FAKETIME).map_err(|it| missing.push(it));
+    let valgrind = paths.program("valgrind").ok_or(VALGRIND).map_err(|it| missing.push(it));
+    let smtp_sink = paths.program("smtp-sink").ok_or(POSTFIX).map_err(|it| missing.push(it));
+    let python = aiosmtpd(paths).ok_or(AIOSMTPD).map_err(|it| missing.push(it));
     let database = wanted.database.then(|| {
-        let postgresql = postgresql(places).ok_or(POSTGRESQL).map_err(|it| missing.push(it));
-        let pgbouncer = places.program("pgbouncer").ok_or(PGBOUNCER).map_err(|it| missing.push(it));
+        let postgresql = postgresql(paths).ok_or(POSTGRESQL).map_err(|it| missing.push(it));
+        let pgbouncer = paths.program("pgbouncer").ok_or(PGBOUNCER).map_err(|it| missing.push(it));
         Ok::<_, ()>(DatabasePrograms { postgresql: postgresql?, pgbouncer: pgbouncer? })
     });
     let broker = wanted.broker.then(|| {
         // Erlang comes with RabbitMQ, and epmd with Erlang.
-        let both = rabbitmq(places).zip(places.program("epmd"));
+        let both = rabbitmq(paths).zip(paths.program("epmd"));
         let (rabbitmq, epmd) = both.ok_or(RABBITMQ).map_err(|it| missing.push(it))?;
         Ok::<_, ()>(BrokerPrograms { rabbitmq, epmd })
     });
@@ -119,14 +119,14 @@ pub fn find(places: &Places, wanted: Wanted) -> Result<Programs, Vec<Missing>> {
 }
 
 /// Only Debian's own Python sees its packages.
-fn aiosmtpd(places: &Places) -> Option<PathBuf> {
-    let is_there = places.python_packages.join("aiosmtpd").is_dir() && places.python.exists();
-    is_there.then(|| places.python.clone())
+fn aiosmtpd(paths: &SearchPaths) -> Option<PathBuf> {
+    let is_installed = paths.python_packages.join("aiosmtpd").is_dir() && paths.python.exists();
+    is_installed.then(|| paths.python.clone())
 }
 
 /// Of our own architecture: a process ignores a library of another one.
-fn faketime(places: &Places) -> Option<PathBuf> {
-    let architectures = fs::read_dir(&places.libraries).into_iter().flatten().flatten();
+fn faketime(paths: &SearchPaths) -> Option<PathBuf> {
+    let architectures = fs::read_dir(&paths.libraries).into_iter().flatten().flatten();
     architectures
         .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(ARCH)))
         .map(|entry| entry.path().join("faketime/libfaketime.so.1"))
@@ -134,8 +134,8 @@ fn faketime(places: &Places) -> Option<PathBuf> {
 }
 
 /// The newest of Debian's, which may keep several side by side, or what the search path offers.
-fn postgresql(places: &Places) -> Option<PathBuf> {
-    let versions = fs::read_dir(&places.postgresql).into_iter().flatten().flatten();
+fn postgresql(paths: &SearchPaths) -> Option<PathBuf> {
+    let versions = fs::read_dir(&paths.postgresql).into_iter().flatten().flatten();
     let newest = versions
         .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
         .filter(|(major, folder): &(u32, PathBuf)| {
@@ -146,7 +146,7 @@ fn postgresql(places: &Places) -> Option<PathBuf> {
         return Some(folder);
     }
     // A lone link to `initdb` would not find its siblings.
-    let initdb = places.program("initdb")?.canonicalize().ok()?;
+    let initdb = paths.program("initdb")?.canonicalize().ok()?;
     let version = run::output(Command::new(&initdb).arg("--version")).ok()?;
     (postgresql_major(&version)? >= POSTGRESQL_MAJOR).then(|| initdb.parent().map(Path::to_owned))?
 }
@@ -157,9 +157,9 @@ fn postgresql_major(version: &str) -> Option<u32> {
     number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-fn rabbitmq(places: &Places) -> Option<PathBuf> {
-    let debian = places.rabbitmq.join("rabbitmq-server");
-    let server = if debian.is_file() { debian } else { places.program("rabbitmq-server")? };
+fn rabbitmq(paths: &SearchPaths) -> Option<PathBuf> {
+    let debian = paths.rabbitmq.join("rabbitmq-server");
+    let server = if debian.is_file() { debian } else { paths.program("rabbitmq-server")? };
     let version = rabbitmq_version(&server.canonicalize().ok()?);
     // An installation that does not tell is believed; to ask would take an Erlang machine, and a second.
     let recent = version.is_none_or(|version| version >= RABBITMQ_VERSION);
@@ -193,8 +193,8 @@ mod tests {
             Self(root)
         }
 
-        fn places(&self) -> Places {
-            Places {
+        fn paths(&self) -> SearchPaths {
+            SearchPaths {
                 postgresql: self.0.join("postgresql"),
                 rabbitmq: self.0.join("rabbitmq"),
                 libraries: self.0.join("lib"),
@@ -205,7 +205,7 @@ mod tests {
         }
 
         fn missing(&self, wanted: Wanted) -> Vec<&'static str> {
-            find(&self.places(), wanted)
+            find(&self.paths(), wanted)
                 .map_or_else(|missing| missing.iter().map(|it| it.package).collect(), |_| vec![])
         }
     }
@@ -259,19 +259,19 @@ mod tests {
                 "postgresql/18/doc",
             ],
         );
-        assert_eq!(postgresql(&machine.places()), Some(machine.0.join("postgresql/17/bin")));
+        assert_eq!(postgresql(&machine.paths()), Some(machine.0.join("postgresql/17/bin")));
     }
 
     #[test]
     fn old_postgresql_counts_as_missing() {
         let machine = Machine::new("old", &["postgresql/14/bin/initdb"]);
-        assert_eq!(postgresql(&machine.places()), None);
+        assert_eq!(postgresql(&machine.paths()), None);
     }
 
     #[test]
     fn library_of_another_architecture_is_not_taken() {
         let machine = Machine::new("foreign", &[&library_of("pdp11")]);
-        assert_eq!(faketime(&machine.places()), None);
+        assert_eq!(faketime(&machine.paths()), None);
     }
 
     #[test]

@@ -96,19 +96,19 @@ impl Lane {
     ) -> Result<Vec<Confirm>, Fault> {
         let messages = Arc::new(messages);
         let answers: Vec<_> = messages.iter().map(check).collect();
-        let places: Vec<_> =
-            (0..messages.len()).filter(|&place| answers[place] == Confirm::Accepted).collect();
-        if places.is_empty() {
+        let positions: Vec<_> =
+            (0..messages.len()).filter(|&position| answers[position] == Confirm::Accepted).collect();
+        if positions.is_empty() {
             return Ok(answers);
         }
-        let mut waiting = self.confirms.begin(Arc::clone(&messages), answers, places.len());
+        let mut waiting = self.confirms.begin(Arc::clone(&messages), answers, positions.len());
         let batch = waiting.batch();
-        let (mut places, begun) = (&places[..], Instant::now());
-        while !places.is_empty() {
-            let mut permits = self.window.next(places.len(), begun).await.ok_or_else(unconfirmed)?;
+        let (mut positions, begun) = (&positions[..], Instant::now());
+        while !positions.is_empty() {
+            let mut permits = self.window.next(positions.len(), begun).await.ok_or_else(unconfirmed)?;
             let step;
-            (step, places) = places.split_at(permits.num_permits());
-            let outgoing: Vec<_> = step.iter().map(|&place| outgoing(&messages[place])).collect();
+            (step, positions) = positions.split_at(permits.num_permits());
+            let outgoing: Vec<_> = step.iter().map(|&position| outgoing(&messages[position])).collect();
             let sending = |index: usize| {
                 // Its confirm gives it back; what is not sent after all, we do.
                 permits.split(1).into_iter().for_each(SemaphorePermit::forget);

@@ -24,7 +24,7 @@ pub fn insert(source: &str) -> String {
 }
 
 /// Where in the source without checkpoints this place of the source with them is.
-pub fn place_before(source: &str, at: usize) -> usize {
+pub fn position_before(source: &str, at: usize) -> usize {
     let mut shift = 0;
     for (place, inserted) in insertions(source) {
         if place + shift >= at {
@@ -102,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn places_are_found_again() {
+    fn positions_are_found_again() {
         let source = "{% for è in b if è %}{{ è.x }}{% endfor %}";
         let changed = insert(source);
         for part in ["b if", "{{ è.x", "{% endfor"] {
             let at = |source: &str| source.find(part).unwrap();
-            assert_eq!(place_before(source, at(&changed)), at(source), "{part}");
+            assert_eq!(position_before(source, at(&changed)), at(source), "{part}");
         }
-        assert_eq!(place_before(source, changed.len()), source.len());
+        assert_eq!(position_before(source, changed.len()), source.len());
     }
 }

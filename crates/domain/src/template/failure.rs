@@ -49,7 +49,7 @@ pub fn describe_in(error: &minijinja::Error, html: Option<&Html>) -> String {
     }
     let at = error.range().map(|range| range.start).or_else(|| Some(start_of_line(source?, error.line()?)));
     let line = match (html, at, source) {
-        (Some(html), Some(at), _) => Some(html.line(checkpoints::place_before(&html.source, at))),
+        (Some(html), Some(at), _) => Some(html.line(checkpoints::position_before(&html.source, at))),
         (Some(_), None, _) => None,
         (None, Some(at), Some(source)) => Some(line_of(source, at)),
         (None, _, _) => error.line(),

@@ -208,8 +208,8 @@ mod tests {
             assert!(html.contains(tag), "{tag} is not in {html}");
         }
         let order = ["{% if a < 3 %}", "{% if b %}", "{% for c in d %}", "{% endfor %}", "{% else %}"];
-        let places: Vec<Option<usize>> = order.iter().map(|tag| html.find(tag)).collect();
-        assert!(!places.contains(&None) && places.is_sorted(), "{places:?}");
+        let positions: Vec<Option<usize>> = order.iter().map(|tag| html.find(tag)).collect();
+        assert!(!positions.contains(&None) && positions.is_sorted(), "{positions:?}");
         assert!(!html.contains("jinja"), "{html}");
     }
 

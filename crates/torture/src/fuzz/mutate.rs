@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_change_in_most_places_sooner_or_later() {
+    fn most_values_of_documents_are_changed_sooner_or_later() {
         let original = json!({ "a": { "b": [1, 2] }, "c": "d" });
         let mut random = Random::new(1, "mutate");
         let mut changed = [false; 3];
