@@ -217,8 +217,8 @@ impl<'a> Progress<'a> {
         let targets = Arc::clone(&self.targets);
         let target = &targets[self.next_target];
         for (index, candidate) in candidates.iter().enumerate() {
-            let told_already = self.cursor.walked.iter().any(|walked| walked.includes(&candidate.recipient));
-            if !told_already && self.considered.insert(candidate.recipient.user()) {
+            let was_walked = self.cursor.walked.iter().any(|walked| walked.includes(&candidate.recipient));
+            if !was_walked && self.considered.insert(candidate.recipient.user()) {
                 self.consider_one(candidate, groups, target);
             }
             if stop() {

@@ -17,7 +17,7 @@ const MOST_EACH: u64 = 290_000;
 #[test]
 fn one_more_person_costs_a_bounded_number_of_instructions() {
     if let Ok(people) = std::env::var(PEOPLE) {
-        return tell(people.parse().expect("a number"));
+        return decide_for(people.parse().expect("a number"));
     }
     let (few, many) = (10, 110);
     let each = (instructions(many) - instructions(few)) / (many - few);
@@ -31,7 +31,7 @@ fn one_more_person_costs_a_bounded_number_of_instructions() {
     assert!(later < each * 3 / 2, "{later} instructions for each of many, {each} for each of few");
 }
 
-fn tell(people: u64) {
+fn decide_for(people: u64) {
     let person = |world: World, id: u64| {
         world
             .person(json!({

@@ -77,10 +77,10 @@ macro_rules! for_each_check {
     };
 }
 
-macro_rules! offer {
+macro_rules! export {
     ($($group:ident :: $check:ident)+) => { $(pub use $group::$check;)+ };
 }
-for_each_check!(offer);
+for_each_check!(export);
 
 /// Messages whose ids are these numbers, with as many digits, so that they sort.
 fn messages(numbers: Range<usize>) -> Vec<Message> {

@@ -29,7 +29,7 @@ impl Urgency {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    fn is_there(&self) -> bool {
+    fn is_recent(&self) -> bool {
         let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.is_some_and(|last| last.elapsed() < LATELY)
     }
@@ -52,7 +52,7 @@ impl Rank {
         if self.urgent {
             self.urgency.note();
         }
-        !self.urgent && self.urgency.is_there()
+        !self.urgent && self.urgency.is_recent()
     }
 }
 

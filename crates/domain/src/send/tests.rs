@@ -182,7 +182,7 @@ fn a_permanent_error_fails_at_once() {
 }
 
 #[test]
-fn every_outcome_leads_where_the_picture_allows() {
+fn every_outcome_leads_where_the_state_diagram_allows() {
     let sent = Outcome::Sent { external_id: None };
     let rejected = Outcome::Rejected { error: String::new() };
     let expired = Outcome::Expired { error: String::new() };

@@ -1,4 +1,4 @@
-//! A trace as a picture: one line per person, one column per channel, readable at a glance.
+//! A trace as a table: one line per person, one column per channel, readable at a glance.
 
 use std::collections::HashMap;
 use std::fmt::Write;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::smtpd::{Act, ReceivedEmail, Smtpd};
 use crate::support::{Backend, Home, Server, reservation, staff, until};
 
-const OFFERS: &[&str] = &["PIPELINING"];
+const EXTENSIONS: &[&str] = &["PIPELINING"];
 
 /// Within the lease of these tests, which is five seconds.
 fn start(home: &Home, smtpd: &Smtpd, on_doubt: &str, failpoint: Option<&str>) -> Server {
@@ -48,7 +48,7 @@ fn message_ids(emails: &[ReceivedEmail]) -> Vec<&str> {
 
 /// Killed at the failpoint while one mail is sent, started again; answers the trace and what the mail server has.
 async fn killed_at(backend: Backend, failpoint: &str, on_doubt: &str) -> (Server, Value, Smtpd, Home) {
-    let smtpd = Smtpd::start(OFFERS, vec![]).await;
+    let smtpd = Smtpd::start(EXTENSIONS, vec![]).await;
     let home = Home::new(backend);
     let mut server = start(&home, &smtpd, on_doubt, Some(failpoint));
     anna(&server).await;
@@ -98,7 +98,7 @@ async fn doubts_are_held(backend: Backend) {
 /// Killed while the mail server has the message and has not said so, started again; answers the trace and what the mail
 /// server has.
 async fn killed_during_the_email(backend: Backend, on_doubt: &str) -> (Value, Vec<ReceivedEmail>) {
-    let smtpd = Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang)]).await;
+    let smtpd = Smtpd::start(EXTENSIONS, vec![(".", Act::KeepAndHang)]).await;
     let home = Home::new(backend);
     let mut server = start(&home, &smtpd, on_doubt, None);
     anna(&server).await;
@@ -125,7 +125,7 @@ async fn killed_while_the_mail_server_thinks(backend: Backend) {
 }
 
 async fn a_mail_server_that_is_silent_after_the_message_of_who_holds_doubts(backend: Backend) {
-    let smtpd = Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang)]).await;
+    let smtpd = Smtpd::start(EXTENSIONS, vec![(".", Act::KeepAndHang)]).await;
     let home = Home::new(backend);
     let server = start(&home, &smtpd, "hold", None);
     anna(&server).await;
@@ -142,9 +142,11 @@ async fn a_mail_server_that_is_silent_after_the_message_of_who_holds_doubts(back
 
 async fn a_mail_server_that_is_silent_after_the_message(backend: Backend) {
     // It hangs for the first, and takes the second try.
-    let smtpd =
-        Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang), (".", Act::Say("250 2.0.0 Ok: queued as Q2"))])
-            .await;
+    let smtpd = Smtpd::start(
+        EXTENSIONS,
+        vec![(".", Act::KeepAndHang), (".", Act::Say("250 2.0.0 Ok: queued as Q2"))],
+    )
+    .await;
     let home = Home::new(backend);
     let server = start(&home, &smtpd, "resend", None);
     anna(&server).await;
@@ -167,7 +169,8 @@ const GREYLISTED: Act =
 
 async fn a_mail_server_that_greylists(backend: Backend) {
     for verb in ["RCPT", "."] {
-        let smtpd = Smtpd::start(OFFERS, vec![(verb, GREYLISTED), ("RCPT", Act::Wait(Duration::ZERO))]).await;
+        let smtpd =
+            Smtpd::start(EXTENSIONS, vec![(verb, GREYLISTED), ("RCPT", Act::Wait(Duration::ZERO))]).await;
         let home = Home::new(backend);
         let server = start_with(&home, &smtpd, "hold", &[("CAMPANILE_SEND__EMAIL__DEFER_FOR", "2s")]);
         anna(&server).await;
@@ -182,7 +185,7 @@ async fn a_mail_server_that_greylists(backend: Backend) {
 }
 
 async fn a_mail_server_that_greylists_for_too_long(backend: Backend) {
-    let smtpd = Smtpd::start(OFFERS, vec![("RCPT", GREYLISTED), ("RCPT", GREYLISTED)]).await;
+    let smtpd = Smtpd::start(EXTENSIONS, vec![("RCPT", GREYLISTED), ("RCPT", GREYLISTED)]).await;
     let home = Home::new(backend);
     let server = start_with(&home, &smtpd, "hold", &[("CAMPANILE_SEND__EMAIL__DEFER_FOR", "1s")]);
     anna(&server).await;
@@ -202,7 +205,7 @@ async fn a_mail_server_that_greylists_for_too_long(backend: Backend) {
 
 /// It answers after more than the lease, and gets one message.
 async fn a_mail_server_that_takes_longer_than_the_lease(backend: Backend) {
-    let smtpd = Smtpd::start(OFFERS, vec![(".", Act::Wait(Duration::from_secs(7)))]).await;
+    let smtpd = Smtpd::start(EXTENSIONS, vec![(".", Act::Wait(Duration::from_secs(7)))]).await;
     let home = Home::new(backend);
     let patient = [("CAMPANILE_CHANNELS__EMAIL__ANSWER_TIMEOUT", "60s")];
     let server = start_with(&home, &smtpd, "resend", &patient);
@@ -215,7 +218,7 @@ async fn a_mail_server_that_takes_longer_than_the_lease(backend: Backend) {
 }
 
 async fn a_mail_server_that_never_answers(backend: Backend) {
-    let smtpd = Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang), (".", Act::KeepAndHang)]).await;
+    let smtpd = Smtpd::start(EXTENSIONS, vec![(".", Act::KeepAndHang), (".", Act::KeepAndHang)]).await;
     let home = Home::new(backend);
     let server = start(&home, &smtpd, "resend", None);
     anna(&server).await;
@@ -226,7 +229,7 @@ async fn a_mail_server_that_never_answers(backend: Backend) {
 }
 
 async fn stopped_while_the_mail_server_thinks(backend: Backend) {
-    let smtpd = Smtpd::start(OFFERS, vec![(".", Act::KeepAndHang)]).await;
+    let smtpd = Smtpd::start(EXTENSIONS, vec![(".", Act::KeepAndHang)]).await;
     let home = Home::new(backend);
     let patient =
         [("CAMPANILE_CHANNELS__EMAIL__ANSWER_TIMEOUT", "5m"), ("CAMPANILE_SERVER__STOP_DEADLINE", "6s")];
@@ -249,8 +252,8 @@ async fn a_mail_server_that_refuses_us(backend: Backend) {
         ("RCPT", "554 5.7.1 <anna@example.com>: Relay access denied"),
     ];
     for (verb, said) in refusals {
-        let first = Smtpd::start(OFFERS, vec![(verb, Act::Say(said))]).await;
-        let second = Smtpd::start(OFFERS, vec![]).await;
+        let first = Smtpd::start(EXTENSIONS, vec![(verb, Act::Say(said))]).await;
+        let second = Smtpd::start(EXTENSIONS, vec![]).await;
         let home = Home::new(backend);
         let urls =
             format!("smtp://127.0.0.1:{}?tls=none smtp://127.0.0.1:{}?tls=none", first.port, second.port);
@@ -267,7 +270,7 @@ async fn a_mail_server_that_refuses_us(backend: Backend) {
 async fn a_mail_server_that_is_busy_for_a_while(backend: Backend) {
     let busy = Act::Say("450 4.2.1 try again later");
     let smtpd =
-        Smtpd::start(OFFERS, vec![("MAIL", busy.clone()), ("MAIL", busy), ("RCPT", Act::Close)]).await;
+        Smtpd::start(EXTENSIONS, vec![("MAIL", busy.clone()), ("MAIL", busy), ("RCPT", Act::Close)]).await;
     let home = Home::new(backend);
     let server = start(&home, &smtpd, "hold", None);
     anna(&server).await;

@@ -147,12 +147,12 @@ async fn what_twilio_tells_later_is_the_receipt_and_nobody_else_can_tell_it() {
     server.emit(&reservation("evt-1")).await;
     server.settled("evt-1").await;
     let asked = texts.lock().unwrap()[0].clone();
-    let (_, callback) = asked.iter().find(|(name, _)| name == "StatusCallback").expect("it is asked to tell");
+    let (_, callback) = asked.iter().find(|(name, _)| name == "StatusCallback").expect("it is asked for receipts");
     let (base, query) = callback.split_once('?').unwrap();
     assert_eq!(base, "https://campanile.example.com/base/v1/callbacks/twilio");
 
     let sid = format!("SM{:032x}", 1);
-    let tell = async |status: &str, signed_as: &str| {
+    let report = async |status: &str, signed_as: &str| {
         let fields = |status| [("MessageSid", sid.as_str()), ("MessageStatus", status), ("To", "+390550001")];
         // The proxy before it has taken its own part of the path away.
         let request = server.request(Method::POST, &format!("/v1/callbacks/twilio?{query}"));
@@ -167,12 +167,12 @@ async fn what_twilio_tells_later_is_the_receipt_and_nobody_else_can_tell_it() {
         (sms["receipt"].clone(), sms["receipt_at"].is_string())
     };
     assert_eq!(receipt().await, (Value::Null, false));
-    assert_eq!(tell("sent", "sent").await.status, 204);
+    assert_eq!(report("sent", "sent").await.status, 204);
     assert_eq!(receipt().await, (json!("sent"), true));
-    tell("delivered", "sent").await.assert_problem(403, "forbidden").assert_says(&["public_url"]);
+    report("delivered", "sent").await.assert_problem(403, "forbidden").assert_says(&["public_url"]);
     assert_eq!(receipt().await, (json!("sent"), true), "who can't sign changes nothing");
-    assert_eq!(tell("delivered", "delivered").await.status, 204);
-    assert_eq!(tell("sent", "sent").await.status, 204, "a late one is heard");
+    assert_eq!(report("delivered", "delivered").await.status, 204);
+    assert_eq!(report("sent", "sent").await.status, 204, "a late one is heard");
     assert_eq!(receipt().await, (json!("delivered"), true), "and takes nothing back");
 }
 

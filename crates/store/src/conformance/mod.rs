@@ -326,7 +326,7 @@ macro_rules! for_each_check {
     };
 }
 
-macro_rules! offer {
+macro_rules! export {
     ($($group:ident :: $check:ident)+) => { $(pub use $group::$check;)+ };
 }
-for_each_check!(offer);
+for_each_check!(export);

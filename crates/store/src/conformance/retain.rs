@@ -70,7 +70,7 @@ async fn rows_in_all(fixture: &Fixture) -> i64 {
     rows
 }
 
-async fn is_there(fixture: &Fixture, id: &str) -> bool {
+async fn is_stored(fixture: &Fixture, id: &str) -> bool {
     fixture.count(&format!("SELECT count(*) FROM event_outbox WHERE event_id = '{id}'")).await == 1
 }
 
@@ -148,7 +148,7 @@ pub async fn an_event_that_is_forgotten_is_still_known(fixture: &Fixture) {
     done(fixture, "a").await;
     fixture.advance(AGE * 2).await;
     sweep_all(fixture).await;
-    assert!(!is_there(fixture, "a").await);
+    assert!(!is_stored(fixture, "a").await);
     assert_eq!(accept(fixture, event("a")).await, Acceptance::Accepted(vec![false]));
     let payload = serde_json::from_value(json!({ "total": 13 })).expect("an object is a payload");
     assert_eq!(accept(fixture, NewEvent { payload, ..event("a") }).await, Acceptance::Conflicts(vec![0]));
@@ -192,7 +192,7 @@ pub async fn a_young_event_stays(fixture: &Fixture) {
     done(fixture, "young").await;
     let young = "SELECT count(*) FROM notification_outbox WHERE event_id = 'young'";
     sweep_all(fixture).await;
-    assert!(!is_there(fixture, "old").await && is_there(fixture, "young").await);
+    assert!(!is_stored(fixture, "old").await && is_stored(fixture, "young").await);
     assert_eq!((fixture.count(young).await, rows_in(fixture, "notification_outbox").await), (1, 1));
     assert_eq!(rows_in(fixture, "captured_message").await, 1);
     assert_eq!(fixture.trace("young").await.sends.len(), 1);
@@ -257,7 +257,7 @@ pub async fn a_send_that_is_not_settled_keeps_its_row_and_its_event(fixture: &Fi
     assert_eq!((late.key, text(&fixture.send("due", late.key).await, "status")), (due[1].key, "SENDING"));
     fixture.settle(vec![sent(&late)]).await;
     sweep_all(fixture).await;
-    assert!(!is_there(fixture, "due").await && is_there(fixture, "in doubt").await);
+    assert!(!is_stored(fixture, "due").await && is_stored(fixture, "in doubt").await);
     assert_eq!(rows_in(fixture, "captured_message").await, 0, "it went with its event");
 }
 
@@ -270,7 +270,7 @@ pub async fn a_large_event_goes_over_several_calls_and_last_itself(fixture: &Fix
     fixture.advance(AGE * 2).await;
     let first = retain(fixture, EventSeq::default(), 5).await;
     assert!(first.next.is_some());
-    assert!(is_there(fixture, "a").await, "as long as something of it is there");
+    assert!(is_stored(fixture, "a").await, "as long as something of it is there");
     let limit = 5;
     let calls = sweep(fixture, limit).await;
     assert!(calls.iter().all(|rows| *rows <= 4 * limit as u64), "{calls:?}");
@@ -309,8 +309,8 @@ pub async fn only_events_behind_the_cursor_go(fixture: &Fixture) {
     fixture.failed("c").await;
     fixture.advance(AGE * 2).await;
     retain(fixture, seq, 100).await;
-    assert!(is_there(fixture, "a").await && is_there(fixture, "b").await);
-    assert!(!is_there(fixture, "c").await);
+    assert!(is_stored(fixture, "a").await && is_stored(fixture, "b").await);
+    assert!(!is_stored(fixture, "c").await);
 }
 
 pub async fn old_dead_letters_of_no_event_go(fixture: &Fixture) {
@@ -339,7 +339,7 @@ pub async fn old_captured_messages_go_before_their_event(fixture: &Fixture) {
     fixture.advance(AGE * 2).await;
     fixture.settle(vec![sent(&jobs[2])]).await;
     sweep(fixture, 1).await;
-    assert!(is_there(fixture, "a").await, "one send is in doubt");
+    assert!(is_stored(fixture, "a").await, "one send is in doubt");
     let captured = fixture.store.list_captured(None, 0, 10).await.expect("the database is there");
     assert_eq!(texts(&captured, "user_id"), ["3"], "it is young");
 }
@@ -387,11 +387,11 @@ pub async fn a_clock_that_jumps_ahead_deletes_nothing(fixture: &Fixture) {
         fixture.store.retain(first.before, EventSeq::default(), 1_000).await.expect("it is there").rows,
         0
     );
-    assert!(is_there(fixture, "a").await);
+    assert!(is_stored(fixture, "a").await);
     assert!(
         fixture.store.retain(horizon.before, EventSeq::default(), 1_000).await.expect("it is there").rows > 0
     );
-    assert!(!is_there(fixture, "a").await);
+    assert!(!is_stored(fixture, "a").await);
 }
 
 pub async fn the_horizon_follows_a_clock_that_is_right(fixture: &Fixture) {
