@@ -106,16 +106,16 @@ mod tests {
     const MESSAGES: &str = r#"
 {"reason":"build-script-executed","package_id":"x"}
 {"reason":"compiler-artifact","target":{"kind":["lib"],"name":"campanile"},"executable":null}
-{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"campanile"},"executable":"/target/debug/deps/campanile-0f1e"}
-{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"campanile"},"executable":"/target/debug/campanile"}
-{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"campanile-torture"},"executable":"/target/debug/campanile-torture"}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"campanile"},"executable":"/d/deps/campanile-0f1e"}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"campanile"},"executable":"/d/campanile"}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"campanile-torture"},"executable":"/d/campanile-torture"}
 {"reason":"build-finished","success":true}
 "#;
 
     #[test]
     fn programs_are_told_from_libraries_and_from_their_tests() {
-        assert_eq!(executable(MESSAGES, "campanile"), Some("/target/debug/campanile".into()));
-        assert_eq!(executable(MESSAGES, "campanile-torture"), Some("/target/debug/campanile-torture".into()));
+        assert_eq!(executable(MESSAGES, "campanile"), Some("/d/campanile".into()));
+        assert_eq!(executable(MESSAGES, "campanile-torture"), Some("/d/campanile-torture".into()));
         assert_eq!(executable(MESSAGES, "xtask"), None);
     }
 

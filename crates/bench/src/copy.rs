@@ -23,7 +23,8 @@ pub async fn members(world: &World, size: usize) -> Result<()> {
     let row = |text: &mut String, n: usize| {
         writeln!(
             text,
-            "RESTAURANT_USER\tmember-{size}-{n}\tRESTAURANT\tmembers-{size}\tWAITER\tPerson {n}\tperson{n}@example.com\tit-IT\tEurope/Rome"
+            "RESTAURANT_USER\tmember-{size}-{n}\tRESTAURANT\tmembers-{size}\tWAITER\tPerson \
+             {n}\tperson{n}@example.com\tit-IT\tEurope/Rome"
         )
     };
     copy(&client, columns, 0..size, row).await
@@ -42,7 +43,8 @@ pub async fn history(world: &World, notifications: usize) -> Result<()> {
     let client = world.database.client().await?;
     let of = |person: usize| (person / shape.recipients, person % 3_000);
 
-    let columns = "event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload, status, created_at, published_at, processed_at)";
+    let columns = "event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload, status, \
+        created_at, published_at, processed_at)";
     let row = |text: &mut String, n: usize| {
         writeln!(
             text,
@@ -60,32 +62,41 @@ pub async fn history(world: &World, notifications: usize) -> Result<()> {
     let row = |text: &mut String, n: usize| writeln!(text, "past-{n}\tRESTAURANT\tr{}\tt", n % 1_000);
     copy(&client, columns, 0..events, row).await?;
 
-    let columns = "outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address, title, body, priority, audience, entity_type, entity_id, shared_read, queue, created_at)";
+    let columns = "outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address, \
+        title, body, priority, audience, entity_type, entity_id, shared_read, queue, created_at)";
     let row = |text: &mut String, person: usize| {
         let (event, staff) = of(person);
         CHANNELS.iter().try_for_each(|channel| {
             writeln!(
                 text,
-                "{}\t{channel}\tpast-{event}\tRESTAURANT_USER\tstaff-{staff}\tperson{staff}@example.com\tOrder {event}\tGiulia Rossi ordered 4 dishes, to be served at 19:30.\tNORMAL\trestaurant\tRESTAURANT\tr{}\tt\tnotification.restaurant\t{at}",
+                "{}\t{channel}\tpast-{event}\tRESTAURANT_USER\tstaff-{staff}\tperson{staff}@example.com\tOrder \
+                 {event}\tGiulia Rossi ordered 4 dishes, \
+                 to be served at 19:30.\tNORMAL\trestaurant\tRESTAURANT\tr{}\tt\tnotification.restaurant\t{at}",
                 id(person), event % 1_000
             )
         })
     };
     copy(&client, columns, people.clone(), row).await?;
 
-    let columns = "notification (id, event_id, event_type, user_type, user_id, entity_type, entity_id, title, body, properties, priority, shared_read, created_at)";
+    let columns = "notification (id, event_id, event_type, user_type, user_id, entity_type, entity_id, title, \
+        body, properties, priority, shared_read, created_at)";
     let row = |text: &mut String, person: usize| {
         let (event, staff) = of(person);
         writeln!(
             text,
-            "{1}\tpast-{event}\tORDER_CREATED\tRESTAURANT_USER\tstaff-{staff}\tRESTAURANT\tr{0}\tOrder {event}\tGiulia Rossi ordered 4 dishes, to be served at 19:30.\t{{\"audience\":\"restaurant\",\"aggregate_type\":\"RESTAURANT\",\"aggregate_id\":\"r{0}\",\"payload\":{{\"number\":{event}}}}}\tNORMAL\tt\t{at}",
+            "{1}\tpast-{event}\tORDER_CREATED\tRESTAURANT_USER\tstaff-{staff}\tRESTAURANT\tr{0}\tOrder \
+             {event}\tGiulia Rossi ordered 4 dishes, \
+             to be served at \
+             19:30.\t{{\"audience\":\"restaurant\",\"aggregate_type\":\"RESTAURANT\",\"aggregate_id\":\"r{0}\",\
+             \"payload\":{{\"number\":{event}}}}}\tNORMAL\tt\t{at}",
             event % 1_000,
             id(person)
         )
     };
     copy(&client, columns, people.clone(), row).await?;
 
-    let columns = "send (notification_id, channel, recipient_address, status, attempt_count, provider, created_at, sent_at)";
+    let columns = "send (notification_id, channel, recipient_address, status, attempt_count, provider, \
+        created_at, sent_at)";
     let row = |text: &mut String, person: usize| {
         let (_, staff) = of(person);
         CHANNELS.iter().try_for_each(|channel| {

@@ -79,7 +79,8 @@ pub async fn measure(bench: &Bench, report: &mut Report, connections: &[u16]) ->
         ["network", "smtp-source alone", "claim to settled", "share", "event to settled, 1 × 1", "share"];
     report.add("email", &title, &columns, &rows, json!(kept));
     Report::remark(
-        "smtp-source keeps its connections, and does not pipeline; all send to the same smtp-sink, which has its part of the cores.",
+        "smtp-source keeps its connections, and does not pipeline; all send to the same smtp-sink, \
+         which has its part of the cores.",
     );
     Ok(())
 }

@@ -128,7 +128,8 @@ async fn all_sizes(bench: &Bench, world: &mut World, alone: &Alone, report: &mut
         three(&quiet[1]),
     ]);
     let title = "FAN-OUT: one event with many recipients, under concurrent load";
-    let kept = json!({ "limits": alone.limits, "sizes": kept, "stage_alone": alone.rates, "stage_alone_share": alone.share(), "quiet": { "others": quiet[0], "high": quiet[1] } });
+    let kept = json!({ "limits": alone.limits, "sizes": kept, "stage_alone": alone.rates,
+        "stage_alone_share": alone.share(), "quiet": { "others": quiet[0], "high": quiet[1] } });
     report.add("fan_out", title, &columns, &rows, kept);
     Report::remark(&format!(
         "The limit is inserts of 1000 rows on one connection with no large event them: {}/s.",

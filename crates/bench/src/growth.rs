@@ -54,7 +54,8 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
         let rate = median_of(&past.samples, |sample| sample.rate);
         let (latency, _) = latency::with_load(&mut past.world, empty * SHARE, bench.window).await?;
         rows.push(row(past.what, rate, empty, &latency));
-        kept.push(json!({ "history": past.rows, "reader": past.reader.is_some(), "rate": rate, "of_empty": rate / empty, "latency": latency, "samples": past.samples }));
+        kept.push(json!({ "history": past.rows, "reader": past.reader.is_some(), "rate": rate,
+            "of_empty": rate / empty, "latency": latency, "samples": past.samples }));
         past.world.demolish(bench).await?;
     }
     let backlog = bench.backlog.get_or_try_init(|| backlog::measure(bench)).await?;

@@ -88,7 +88,8 @@ struct Options {
     set: Vec<(String, String)>,
     /// Concurrent producers during the pipeline benchmark, one transaction per event
     /// [default: none, all events are inserted before]
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = clap::value_parser!(u16).range(0..=64))]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true,
+        value_parser = clap::value_parser!(u16).range(0..=64))]
     producers: u16,
     /// The program to measure [default: the one of this checkout, which is built]
     #[arg(long, value_name = "FILE")]

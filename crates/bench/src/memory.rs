@@ -35,7 +35,8 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
             backlog.sample.memory,
         ),
     ];
-    let kept = json!({ "idle": idle, "idle_cpu_share": share, "load": sample.memory, "backlog": backlog.sample.memory });
+    let kept = json!({ "idle": idle, "idle_cpu_share": share, "load": sample.memory,
+        "backlog": backlog.sample.memory });
     report.add("memory", "MEMORY: of the engine", &["resident", "MB", "MB at most"], &rows, kept);
     Ok(())
 }

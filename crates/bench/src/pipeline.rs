@@ -46,7 +46,8 @@ pub async fn measure(
             }
             rows.push(row(bench, (backend, shape), &samples, limit, share));
             kept.push(json!({
-                "backend": backend, "shape": shape, "producers": bench.producers, "rate": rate, "limit": limit, "share": share,
+                "backend": backend, "shape": shape, "producers": bench.producers, "rate": rate, "limit": limit,
+                "share": share,
                 "a_day": rate * 86_400.0, "samples": samples, "limits": limits,
             }));
         }
@@ -69,7 +70,8 @@ pub async fn measure(
     );
     report.add("pipeline", &title, &columns, &rows, json!(kept));
     Report::remark(
-        "The limit is one connection's cycle of five statements in batches of 1000, measured before each run; µs are those of one core.",
+        "The limit is one connection's cycle of five statements in batches of 1000, measured before each run; \
+         µs are those of one core.",
     );
     Ok(usual)
 }

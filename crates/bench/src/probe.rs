@@ -72,8 +72,10 @@ impl Probes {
     pub async fn install(world: &mut World) -> Result<Self> {
         let provider = Provider::start().await?;
         world.set("CAMPANILE_CHANNELS__SMS__URL", provider.url());
-        let sql = "INSERT INTO event_type_channel_routing (event_type, channel, mandatory) VALUES ('PROBE', 'SMS', true);
-             INSERT INTO template (event_type, channel, locale, title, body) VALUES ('PROBE', 'SMS', '*', 'Probe', '{{ payload.probe }}');
+        let sql = "INSERT INTO event_type_channel_routing (event_type, channel, mandatory)
+            VALUES ('PROBE', 'SMS', true);
+             INSERT INTO template (event_type, channel, locale, title, body)
+                 VALUES ('PROBE', 'SMS', '*', 'Probe', '{{ payload.probe }}');
              INSERT INTO recipient (user_type, user_id, phone) VALUES ('CUSTOMER', 'probe', '+390551234567')";
         world.database.run(sql).await?;
         Ok(Probes { provider })
@@ -87,7 +89,8 @@ impl Probes {
         until: impl Future<Output = ()>,
     ) -> Result<Latency> {
         let client = Arc::new(world.database.client().await?);
-        let sql = "SELECT emit('probe-' || $1, 'PROBE', 'CUSTOMER', 'probe', json_build_object('probe', $1)::jsonb, $2)";
+        let sql = "SELECT emit('probe-' || $1, 'PROBE', 'CUSTOMER', 'probe', json_build_object('probe', \
+            $1)::jsonb, $2)";
         let statement = client.prepare_typed(sql, &[tokio_postgres::types::Type::TEXT; 2]).await?;
         let priority = match priority {
             Priority::Normal => None,

@@ -43,10 +43,13 @@ impl Shape {
         self.write_rules(world, &CHANNELS[..self.channels]).await?;
         let (people, restaurants) = (self.restaurants() * self.recipients, self.restaurants());
         let sql = format!(
-            "INSERT INTO recipient (user_type, user_id, entity_type, entity_id, role, name, email, push_tokens, slack_webhook, locale, time_zone)
+            "INSERT INTO recipient (user_type, user_id, entity_type, entity_id, role, name, email, push_tokens,
+            slack_webhook, locale, time_zone)
              SELECT 'RESTAURANT_USER', 'staff-' || n, 'RESTAURANT', 'r' || (n % {restaurants}),
-                    CASE WHEN n < {restaurants} THEN 'MANAGER' ELSE 'WAITER' END, 'Person ' || n, 'person' || n || '@example.com',
-                    json('[\"token-' || n || '\"]'), 'https://hooks.slack.com/services/T0/B0/' || n, 'it-IT', 'Europe/Rome'
+                    CASE WHEN n < {restaurants} THEN 'MANAGER' ELSE 'WAITER' END, 'Person ' || n,
+                        'person' || n || '@example.com',
+                    json('[\"token-' || n || '\"]'), 'https://hooks.slack.com/services/T0/B0/' || n, 'it-IT',
+                        'Europe/Rome'
              FROM ({}) s",
             series(0, people)
         );
@@ -60,7 +63,8 @@ impl Shape {
             "INSERT INTO event_type_channel_routing (event_type, channel, mandatory) VALUES {};
              INSERT INTO template (event_type, channel, locale, title, body) VALUES
              ('ORDER_CREATED', '*', '*', 'Order {{{{ payload.number }}}}',
-              '{{{{ payload.guest }}}} ordered {{{{ payload.dishes }}}} dishes, to be served at {{{{ payload.at }}}}.')",
+              '{{{{ payload.guest }}}} ordered {{{{ payload.dishes }}}} dishes, \
+              to be served at {{{{ payload.at }}}}.')",
             routes.join(", ")
         );
         world.database.run(&sql).await
@@ -71,7 +75,8 @@ impl Shape {
         let sql = format!(
             "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload)
              SELECT 'order-' || n, 'ORDER_CREATED', 'RESTAURANT', 'r' || (n % {}),
-                    json('{{\"number\": ' || n || ', \"guest\": \"Giulia Rossi\", \"dishes\": 4, \"at\": \"19:30\", \"table\": 12}}')
+                    json('{{\"number\": ' || n || ', \"guest\": \"Giulia Rossi\", \"dishes\": 4, \
+                    \"at\": \"19:30\", \"table\": 12}}')
              FROM ({}) s",
             self.restaurants(),
             series(first, events)
@@ -83,7 +88,8 @@ impl Shape {
     pub fn emit(self, number: usize) -> String {
         format!(
             "SELECT emit('order-{number}', 'ORDER_CREATED', 'RESTAURANT', 'r{}',
-                    '{{\"number\": {number}, \"guest\": \"Giulia Rossi\", \"dishes\": 4, \"at\": \"19:30\", \"table\": 12}}')",
+                    '{{\"number\": {number}, \"guest\": \"Giulia Rossi\", \"dishes\": 4, \
+                    \"at\": \"19:30\", \"table\": 12}}')",
             number % self.restaurants()
         )
     }

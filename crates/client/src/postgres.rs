@@ -9,12 +9,14 @@ pub const EMIT: &str =
                                               $7::text::timestamptz)";
 
 pub const EMIT_ALL: &str =
-    "SELECT e.place, campanile.emit(e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.payload::jsonb, e.priority,
+    "SELECT e.place, campanile.emit(e.event_id, e.event_type, e.aggregate_type, e.aggregate_id,
+    e.payload::jsonb, e.priority,
                                     e.occurred_at::timestamptz) AS created
      FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) WITH ORDINALITY
           AS e (event_id, event_type, aggregate_type, aggregate_id, payload, priority, occurred_at, place)";
 
-pub const CANCEL: &str = "INSERT INTO campanile.event_cancel (event_id, reason) VALUES ($1::text, $2::text) ON CONFLICT DO NOTHING";
+pub const CANCEL: &str = "INSERT INTO campanile.event_cancel (event_id, reason) VALUES ($1::text, \
+    $2::text) ON CONFLICT DO NOTHING";
 
 /// Events as columns, in the order of their ids: so two transactions that emit the same events do not wait for each
 /// other in a circle.

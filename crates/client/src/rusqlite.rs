@@ -6,7 +6,8 @@ use crate::event::{Priority, id};
 use crate::{Error, Event};
 
 /// An id whose event is long gone is still known.
-const EMIT: &str = "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload, priority, occurred_at)
+const EMIT: &str = "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload,
+    priority, occurred_at)
                     SELECT :event_id, :event_type, :aggregate_type, :aggregate_id, :payload, :priority, :occurred_at
                     WHERE NOT EXISTS (SELECT 1 FROM processed_event WHERE event_id = :event_id)
                     ON CONFLICT DO NOTHING";

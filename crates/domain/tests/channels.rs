@@ -131,7 +131,10 @@ fn admins(default_webhook: &str) -> World {
     for user_type in types.iter_mut().filter(|t| t.name.as_str() == "ADMIN_USER") {
         user_type.default_webhook = Some(Webhook::new(default_webhook.to_owned()));
     }
-    let admin = |id: &str, webhook: Option<&str>| json!({"user_type": "ADMIN_USER", "user_id": id, "slack_webhook": webhook});
+    let admin = |id: &str, webhook: Option<&str>| {
+        json!({"user_type": "ADMIN_USER", "user_id": id,
+        "slack_webhook": webhook})
+    };
     let world =
         World { user_types: UserTypes::new(types).expect("these are user types"), ..World::default() };
     world

@@ -35,11 +35,13 @@ fn decide_for(people: u64) {
     let person = |world: World, id: u64| {
         world
             .person(json!({
-                "user_type": "RESTAURANT_USER", "user_id": format!("{id:05}"), "entity_type": "RESTAURANT", "entity_id": "5",
+                "user_type": "RESTAURANT_USER", "user_id": format!("{id:05}"), "entity_type": "RESTAURANT",
+                "entity_id": "5",
                 "role": "WAITER", "email": format!("p{id}@example.com"), "phone": "+390551234567", "push_tokens": ["t"],
                 "time_zone": "Europe/Rome",
             }))
-            .preference(json!({"user_type": "RESTAURANT_USER", "user_id": format!("{id:05}"), "channel": "SMS", "enabled": false}))
+            .preference(json!({"user_type": "RESTAURANT_USER", "user_id": format!("{id:05}"), "channel": "SMS",
+                "enabled": false}))
     };
     let world = (0..people).fold(World::new(), person);
     let told = world.fan_out(&event("ORDER_CREATED", "RESTAURANT", "5", &json!({})), AFTERNOON);

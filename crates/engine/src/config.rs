@@ -82,7 +82,8 @@ pub fn check_lease(providers: &Providers, lease: Duration) -> Result<(), String>
     match providers.iter().find(|(_, chain)| chain.deadline() >= lease) {
         None => Ok(()),
         Some((channel, chain)) => Err(format!(
-            "engine.lease is {lease:?}, but an attempt over {channel} may take {:?} ({}); set engine.lease to a longer time",
+            "engine.lease is {lease:?}, but an attempt over {channel} may take {:?} ({}); \
+             set engine.lease to a longer time",
             chain.deadline(),
             chain.first().name()
         )),

@@ -28,11 +28,15 @@ async fn a_large_audience_passes_a_narrow_queue_and_others_pass_it() {
     let people: Vec<Value> = (1..=3_000).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     world.put(Table::Recipients, json!([waiter()])).await;
-    world.emit(json!([{"event_id": "big", "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}])).await;
+    world
+        .emit(json!([{"event_id": "big", "event_type": "NEWS", "aggregate_type": "BROADCAST",
+        "aggregate_id": "1"}]))
+        .await;
     let running = world.start();
     world.until("big", |trace| trace.processed.is_some()).await;
     world.emit(json!([{"event_id": "small", "event_type": "X", "aggregate_type": "RESTAURANT", "aggregate_id": "5"},
-                      {"event_id": "urgent", "event_type": "X", "aggregate_type": "RESTAURANT", "aggregate_id": "5", "priority": "HIGH"}])).await;
+                      {"event_id": "urgent", "event_type": "X", "aggregate_type": "RESTAURANT", "aggregate_id": "5",
+                          "priority": "HIGH"}])).await;
     world.until("urgent", settled).await;
     world.until("small", settled).await;
     assert_ne!(
@@ -58,12 +62,18 @@ async fn middling_events_do_not_wait_for_a_large_one() {
                "push_tokens": [], "active": true})
     };
     world.put(Table::Recipients, json!((1..=30).map(staff).collect::<Vec<_>>())).await;
-    world.emit(json!([{"event_id": "big", "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}])).await;
+    world
+        .emit(json!([{"event_id": "big", "event_type": "NEWS", "aggregate_type": "BROADCAST",
+        "aggregate_id": "1"}]))
+        .await;
     // Others publish.
     let (handover, _chunks) = publish::handover(Vec::new());
     let mut fan_out = FanOut::new(world.engine.clone(), handover);
     fan_out.run_once().await.unwrap();
-    let order = |n: u32| json!({"event_id": format!("m{n}"), "event_type": "X", "aggregate_type": "RESTAURANT", "aggregate_id": "5"});
+    let order = |n: u32| {
+        json!({"event_id": format!("m{n}"), "event_type": "X", "aggregate_type": "RESTAURANT",
+        "aggregate_id": "5"})
+    };
     world.emit(json!((1..=100).map(order).collect::<Vec<_>>())).await;
     for _ in 0..4 {
         fan_out.run_once().await.unwrap();
@@ -114,14 +124,26 @@ async fn what_is_for_another_queue_passes_one_that_has_no_room() {
     let people: Vec<Value> = (1..=20_000).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     world.put(Table::Recipients, json!([waiter()])).await;
-    world.put(Table::Audiences, json!([{"event_type": "NEWS", "name": "all", "recipient_type": "CUSTOMER", "scope": "PERSONAL", "shared_read": false}])).await;
-    world.emit(json!([{"event_id": "big", "event_type": "NEWS", "aggregate_type": "MAGAZINE", "aggregate_id": "1"}])).await;
+    world
+        .put(
+            Table::Audiences,
+            json!([{"event_type": "NEWS", "name": "all", "recipient_type": "CUSTOMER",
+        "scope": "PERSONAL", "shared_read": false}]),
+        )
+        .await;
+    world
+        .emit(json!([{"event_id": "big", "event_type": "NEWS", "aggregate_type": "MAGAZINE",
+        "aggregate_id": "1"}]))
+        .await;
     let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
     let mut fan_out = FanOut::new(world.engine.clone(), handover);
     // The hand-over fills, since nobody publishes.
     while fan_out.run_once().await.unwrap().events > 0 {}
     assert_eq!(status(&world.trace("big").await), "PENDING");
-    world.emit(json!([{"event_id": "small", "event_type": "X", "aggregate_type": "RESTAURANT", "aggregate_id": "5"}])).await;
+    world
+        .emit(json!([{"event_id": "small", "event_type": "X", "aggregate_type": "RESTAURANT",
+        "aggregate_id": "5"}]))
+        .await;
     fan_out.run_once().await.unwrap();
     assert_eq!(status(&world.trace("small").await), "PUBLISHED");
 }
@@ -131,7 +153,10 @@ async fn large_events_alternate() {
     let world = World::new().await;
     let people: Vec<Value> = (1..=5_000).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
-    let broadcast = |id: &str| json!({"event_id": id, "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"});
+    let broadcast = |id: &str| {
+        json!({"event_id": id, "event_type": "NEWS", "aggregate_type": "BROADCAST",
+        "aggregate_id": "1"})
+    };
     world.emit(json!([broadcast("first"), broadcast("second")])).await;
     // Others publish.
     let (handover, _chunks) = publish::handover(Vec::new());
@@ -151,7 +176,10 @@ async fn a_step_over_one_channel_has_more_people_while_nobody_else_waits() {
     let world = World::new().await;
     let people: Vec<Value> = (1..=8_000).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
-    let news = |id: &str| json!([{"event_id": id, "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}]);
+    let news = |id: &str| {
+        json!([{"event_id": id, "event_type": "NEWS", "aggregate_type": "BROADCAST",
+        "aggregate_id": "1"}])
+    };
     let route = |channel: &str| json!({"event_type": "NEWS", "channel": channel});
     // Others publish.
     let (handover, _chunks) = publish::handover(Vec::new());
@@ -185,9 +213,15 @@ async fn a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked() {
     let world = World::new().await;
     let people: Vec<Value> = (1..=2_500).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
-    let audience = |name: &str| json!([{"event_type": "NEWS", "name": name, "recipient_type": "CUSTOMER", "scope": "PERSONAL", "shared_read": false}]);
+    let audience = |name: &str| {
+        json!([{"event_type": "NEWS", "name": name, "recipient_type": "CUSTOMER",
+        "scope": "PERSONAL", "shared_read": false}])
+    };
     world.put(Table::Audiences, audience("customers")).await;
-    world.emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "MAGAZINE", "aggregate_id": "1"}])).await;
+    world
+        .emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "MAGAZINE",
+        "aggregate_id": "1"}]))
+        .await;
     // Others publish.
     let (handover, _chunks) = publish::handover(Vec::new());
     let mut fan_out = FanOut::new(world.engine.clone(), handover);
@@ -205,7 +239,10 @@ async fn what_was_decided_ahead_is_forgotten_where_somebody_else_went_on() {
     let world = World::new().await;
     let people: Vec<Value> = (1..=6_000).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
-    world.emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}])).await;
+    world
+        .emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "BROADCAST",
+        "aggregate_id": "1"}]))
+        .await;
     // Others publish.
     let (handover, _chunks) = publish::handover(Vec::new());
     let mut instances = [(); 2].map(|()| FanOut::new(world.engine.clone(), handover.clone()));
@@ -227,7 +264,10 @@ async fn what_was_decided_ahead_by_older_rules_is_decided_again() {
     world.put(Table::Recipients, json!(people)).await;
     let template = |title: &str| json!([{"event_type": "NEWS", "title": title}]);
     world.put(Table::Templates, template("before")).await;
-    world.emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "BROADCAST", "aggregate_id": "1"}])).await;
+    world
+        .emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "BROADCAST",
+        "aggregate_id": "1"}]))
+        .await;
     // Others publish.
     let (handover, _chunks) = publish::handover(Vec::new());
     let mut fan_out = FanOut::new(world.engine.clone(), handover);
@@ -250,8 +290,17 @@ async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written
     let world = World::new().await;
     let people: Vec<Value> = (1..=2_500).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
-    world.put(Table::Audiences, json!([{"event_type": "NEWS", "name": "all", "recipient_type": "CUSTOMER", "scope": "PERSONAL", "shared_read": false}])).await;
-    world.emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "MAGAZINE", "aggregate_id": "1"}])).await;
+    world
+        .put(
+            Table::Audiences,
+            json!([{"event_type": "NEWS", "name": "all", "recipient_type": "CUSTOMER",
+        "scope": "PERSONAL", "shared_read": false}]),
+        )
+        .await;
+    world
+        .emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "MAGAZINE",
+        "aggregate_id": "1"}]))
+        .await;
     let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
     let mut fan_out = FanOut::new(world.engine.clone(), handover);
     fan_out.run_once().await.unwrap();

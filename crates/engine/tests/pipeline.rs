@@ -96,7 +96,8 @@ async fn a_forged_message_reaches_nobody_and_the_queue_flows_on() {
 async fn a_template_that_fails_fails_its_own_row_and_nothing_else() {
     let world = World::new().await;
     world.put(Table::Recipients, json!([customer(1)])).await;
-    let bad = json!([{"event_type": "ORDER_CREATED", "channel": "SMS", "locale": "*", "title": "{{ payload.table }}", "body": ""}]);
+    let bad = json!([{"event_type": "ORDER_CREATED", "channel": "SMS", "locale": "*", "title": "{{ payload.table }}",
+        "body": ""}]);
     world.put(Table::Templates, bad).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;

@@ -98,7 +98,8 @@ fn http_limits(config: &Config) -> http::Limits {
         tracing::warn!(
             possible,
             wanted = server.max_connections,
-            "the open file limit allows fewer connections than server.max_connections; raise it (ulimit -Hn) or lower server.max_connections"
+            "the open file limit allows fewer connections than server.max_connections; \
+             raise it (ulimit -Hn) or lower server.max_connections"
         );
     }
     http::Limits {

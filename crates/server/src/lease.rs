@@ -36,7 +36,8 @@ impl Lease {
             // Who renews its lease is alive.
             if seen.is_some_and(|before| remaining > before) {
                 bail!(
-                    "`{}` already uses this database with the in-process broker, which supports one instance; stop it, or set broker.url to RabbitMQ to run several",
+                    "`{}` already uses this database with the in-process broker, which supports one instance; \
+                     stop it, or set broker.url to RabbitMQ to run several",
                     name(&holder)
                 );
             }

@@ -58,8 +58,10 @@ async fn check_ledger(server: &Server, events: usize, expected: BTreeMap<String,
 async fn people(server: &Server, count: u32) {
     let person = |id: u32| {
         json!({
-            "user_type": "RESTAURANT_USER", "user_id": id, "entity_type": "RESTAURANT", "entity_id": 5, "role": "WAITER",
-            "email": format!("p{id}@example.com"), "phone": format!("+39{id:07}"), "push_tokens": [format!("token-{id}")],
+            "user_type": "RESTAURANT_USER", "user_id": id, "entity_type": "RESTAURANT", "entity_id": 5,
+            "role": "WAITER",
+            "email": format!("p{id}@example.com"), "phone": format!("+39{id:07}"),
+            "push_tokens": [format!("token-{id}")],
         })
     };
     server.put("/v1/recipients", Value::Array((1..=count).map(person).collect())).await;
@@ -179,7 +181,8 @@ macro_rules! on_both {
 
 on_both! {
     killed_between_chunks_of_a_large_audience: |on| survives_between_chunks(on, "fan_out.between_chunks:3");
-    killed_before_the_commit_of_a_chunk_of_a_large_audience: |on| survives_between_chunks(on, "fan_out.before_commit:4");
+    killed_before_the_commit_of_a_chunk_of_a_large_audience: |on| survives_between_chunks(on,
+        "fan_out.before_commit:4");
     an_event_is_still_known_after_a_crash: an_event_is_still_known;
     sigterm_finishes_what_is_in_flight_and_exits_in_time: stops_in_order;
 }

@@ -164,7 +164,8 @@ async fn a_business_service_may_call_emit() {
     let server = Server::start(&home);
     server.put("/v1/recipients", staff()).await;
     let producer = database(&home).connect().await;
-    let emit = "SELECT campanile.emit('evt-1', 'RESERVATION_REQUESTED', 'RESTAURANT', '5', '{\"guest\": \"Ada\"}', 'HIGH')";
+    let emit = "SELECT campanile.emit('evt-1', 'RESERVATION_REQUESTED', 'RESTAURANT', '5', '{\"guest\": \
+        \"Ada\"}', 'HIGH')";
     for created in [true, false] {
         let row = producer.query_one(emit, &[]).await.expect("the function is there");
         assert_eq!(row.get::<_, bool>(0), created);

@@ -71,7 +71,8 @@ async fn nobody_waits_for_a_fan_out_that_is_under_way() {
     server.emit(&json!([reservation("slow")])).await;
     let client = database(&home).connect().await;
     until("the fan-out waits", async || {
-        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = \
+            current_database()";
         (client.query_one(waits, &[]).await.ok()?.get::<_, i64>(0) > 0).then_some(())
     })
     .await;
@@ -108,7 +109,8 @@ async fn whoever_dies_before_a_lost_queue_is_made_again_leaves_the_loss_to_be_fo
     let events = produce(&home, "evt", 5).await;
     until("everything is published", async || {
         let client = database(&home).connect().await;
-        let waiting = "SELECT (SELECT count(*) FROM publish_chunk) + (SELECT count(*) FROM event_outbox WHERE status = 'PENDING')";
+        let waiting = "SELECT (SELECT count(*) FROM publish_chunk) + (SELECT count(*) FROM event_outbox WHERE \
+            status = 'PENDING')";
         (client.query_one(waiting, &[]).await.ok()?.get::<_, i64>(0) == 0).then_some(())
     })
     .await;

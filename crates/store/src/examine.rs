@@ -91,8 +91,13 @@ pub(crate) fn waiting(oldest: Option<Duration>) -> Finding {
         Some(age) if age < EVENT_WAITS_LONG => {
             Finding::ok(SUBJECT, format!("the oldest has been pending for {}", human_duration(age)))
         }
-        Some(age) => Finding::note(SUBJECT, format!("the oldest has been pending for {}", human_duration(age)))
-            .with_remedy("check that an instance with the role fan_out is running; `campanile tail` shows events as they are processed"),
+        Some(age) => {
+            Finding::note(SUBJECT, format!("the oldest has been pending for {}", human_duration(age)))
+                .with_remedy(
+                    "check that an instance with the role fan_out is running; `campanile tail` shows events \
+                as they are processed",
+                )
+        }
     }
 }
 
@@ -110,7 +115,8 @@ pub(crate) fn unpublished(chunks: u64, first_id: Option<&str>) -> Finding {
         return Finding::ok(SUBJECT, what);
     }
     Finding::note(SUBJECT, what).with_remedy(
-        "check that an instance with the role publish is running and the broker is reachable; /readyz of that instance names the full queue",
+        "check that an instance with the role publish is running and the broker is reachable; \
+         /readyz of that instance names the full queue",
     )
 }
 

@@ -100,7 +100,10 @@ async fn open(world: &World) -> Result<Book> {
         )
         .await?;
     let dead_letters = database
-        .rows("SELECT coalesce(event_id, ''), coalesce(recipient_id, ''), coalesce(channel, ''), reason FROM dead_letter")
+        .rows(
+            "SELECT coalesce(event_id, ''), coalesce(recipient_id, ''), coalesce(channel, ''), \
+            reason FROM dead_letter",
+        )
         .await?;
     let key = |row: &[String]| (row[0].clone(), row[1].clone(), row[2].clone());
     let mut book = Book {

@@ -13,7 +13,14 @@ use crate::site::Site;
 
 const QUEUE: &str = "limit";
 /// About what a message of the engine has.
-const BODY: &str = r#"{"v":1,"event_id":"order-123456","event_type":"ORDER_CREATED","aggregate_type":"RESTAURANT","aggregate_id":"r123","recipient_type":"RESTAURANT_USER","recipient_id":"staff-1234","recipient_address":"person1234@example.com","channel":"EMAIL","title":"Order 123456","body":"Giulia Rossi ordered 4 dishes, to be served at 19:30.","priority":"NORMAL","shared_read":true,"entity_type":"RESTAURANT","entity_id":"r123","payload":{"number":123456,"guest":"Giulia Rossi","dishes":4,"at":"19:30","table":12},"occurred_at":"2026-01-21T10:15:30Z"}"#;
+const BODY: &str = concat!(
+    r#"{"v":1,"event_id":"order-123456","event_type":"ORDER_CREATED","aggregate_type":"RESTAURANT","#,
+    r#""aggregate_id":"r123","recipient_type":"RESTAURANT_USER","recipient_id":"staff-1234","#,
+    r#""recipient_address":"person1234@example.com","channel":"EMAIL","title":"Order 123456","#,
+    r#""body":"Giulia Rossi ordered 4 dishes, to be served at 19:30.","priority":"NORMAL","#,
+    r#""shared_read":true,"entity_type":"RESTAURANT","entity_id":"r123","payload":{"number":123456,"#,
+    r#""guest":"Giulia Rossi","dishes":4,"at":"19:30","table":12},"occurred_at":"2026-01-21T10:15:30Z"}"#,
+);
 
 pub async fn broker(bench: &Bench) -> Result<Rate> {
     let config = Site::queues(bench, vec![QUEUE.to_owned()]);

@@ -16,15 +16,20 @@ use crate::site::Site;
 const TABLES: &str = "
     CREATE TABLE outbox (
         notification_id uuid NOT NULL, channel text COLLATE \"C\" NOT NULL, event_id text COLLATE \"C\" NOT NULL,
-        recipient_type text COLLATE \"C\" NOT NULL, recipient_id text COLLATE \"C\" NOT NULL, recipient_address text NOT NULL,
-        title text NOT NULL, body text NOT NULL, priority text NOT NULL, audience text NOT NULL, entity_type text, entity_id text,
-        shared_read boolean NOT NULL, queue text NOT NULL, status text NOT NULL DEFAULT 'PENDING', retry_count integer NOT NULL DEFAULT 0,
+        recipient_type text COLLATE \"C\" NOT NULL, recipient_id text COLLATE \"C\" NOT NULL,
+            recipient_address text NOT NULL,
+        title text NOT NULL, body text NOT NULL, priority text NOT NULL, audience text NOT NULL,
+        entity_type text, entity_id text,
+        shared_read boolean NOT NULL, queue text NOT NULL, status text NOT NULL DEFAULT 'PENDING',
+        retry_count integer NOT NULL DEFAULT 0,
         created_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (notification_id, channel),
         UNIQUE (event_id, recipient_type, recipient_id, channel));
     CREATE TABLE notification (
-        id uuid PRIMARY KEY, event_id text COLLATE \"C\" NOT NULL, event_type text NOT NULL, user_type text COLLATE \"C\" NOT NULL,
+        id uuid PRIMARY KEY, event_id text COLLATE \"C\" NOT NULL, event_type text NOT NULL,
+            user_type text COLLATE \"C\" NOT NULL,
         user_id text COLLATE \"C\" NOT NULL, entity_type text, entity_id text, title text NOT NULL, body text NOT NULL,
-        properties json NOT NULL, priority text NOT NULL, shared_read boolean NOT NULL, read_at timestamptz, archived_at timestamptz,
+        properties json NOT NULL, priority text NOT NULL, shared_read boolean NOT NULL, read_at timestamptz,
+            archived_at timestamptz,
         created_at timestamptz NOT NULL DEFAULT now(), UNIQUE (event_id, user_type, user_id));
     CREATE TABLE send (
         notification_id uuid NOT NULL, channel text COLLATE \"C\" NOT NULL, recipient_address text NOT NULL,
@@ -37,18 +42,22 @@ const INDEXES: &str = "
     CREATE INDEX send_open ON send (created_at) WHERE status = 'SENDING'";
 
 const INSERT_OUTBOX: &str = "
-    INSERT INTO outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address, title, body, priority,
+    INSERT INTO outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address,
+        title, body, priority,
                         audience, entity_type, entity_id, shared_read, queue)
-    SELECT id, 'EMAIL', event_id, 'RESTAURANT_USER', user_id, address, title, body, 'NORMAL', 'restaurant', 'RESTAURANT', 'r123', true,
+    SELECT id, 'EMAIL', event_id, 'RESTAURANT_USER', user_id, address, title, body, 'NORMAL', 'restaurant',
+        'RESTAURANT', 'r123', true,
            'notification.restaurant'
     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
          AS n (id, event_id, user_id, address, title, body)";
 const MARK_PUBLISHED: &str =
     "UPDATE outbox SET status = 'PUBLISHED' WHERE notification_id = ANY ($1) AND channel = 'EMAIL'";
 const INSERT_NOTIFICATION: &str = "
-    INSERT INTO notification (id, event_id, event_type, user_type, user_id, entity_type, entity_id, title, body, properties, priority,
+    INSERT INTO notification (id, event_id, event_type, user_type, user_id, entity_type, entity_id, title, body,
+        properties, priority,
                               shared_read)
-    SELECT id, event_id, 'ORDER_CREATED', 'RESTAURANT_USER', user_id, 'RESTAURANT', 'r123', title, body, properties, 'NORMAL', true
+    SELECT id, event_id, 'ORDER_CREATED', 'RESTAURANT_USER', user_id, 'RESTAURANT', 'r123', title, body,
+        properties, 'NORMAL', true
     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::json[])
          AS n (id, event_id, user_id, title, body, properties)";
 const INSERT_SEND: &str = "

@@ -15,32 +15,38 @@ const TABLES: &str = "
     PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
     CREATE TABLE outbox (
         notification_id TEXT NOT NULL, channel TEXT NOT NULL, event_id TEXT NOT NULL, recipient_type TEXT NOT NULL,
-        recipient_id TEXT NOT NULL, recipient_address TEXT NOT NULL, title TEXT NOT NULL, body TEXT NOT NULL, priority TEXT NOT NULL,
+        recipient_id TEXT NOT NULL, recipient_address TEXT NOT NULL, title TEXT NOT NULL, body TEXT NOT NULL,
+            priority TEXT NOT NULL,
         audience TEXT NOT NULL, entity_type TEXT, entity_id TEXT, shared_read INTEGER NOT NULL, queue TEXT NOT NULL,
         status TEXT NOT NULL DEFAULT 'PENDING', retry_count INTEGER NOT NULL DEFAULT 0, created_at TEXT NOT NULL,
         PRIMARY KEY (notification_id, channel)) WITHOUT ROWID;
     CREATE UNIQUE INDEX outbox_recipient ON outbox (event_id, recipient_type, recipient_id, channel);
     CREATE INDEX outbox_pending ON outbox (created_at) WHERE status = 'PENDING';
     CREATE TABLE notification (
-        id TEXT PRIMARY KEY, event_id TEXT NOT NULL, event_type TEXT NOT NULL, user_type TEXT NOT NULL, user_id TEXT NOT NULL,
-        entity_type TEXT, entity_id TEXT, title TEXT NOT NULL, body TEXT NOT NULL, properties TEXT NOT NULL, priority TEXT NOT NULL,
+        id TEXT PRIMARY KEY, event_id TEXT NOT NULL, event_type TEXT NOT NULL, user_type TEXT NOT NULL,
+            user_id TEXT NOT NULL,
+        entity_type TEXT, entity_id TEXT, title TEXT NOT NULL, body TEXT NOT NULL, properties TEXT NOT NULL,
+            priority TEXT NOT NULL,
         shared_read INTEGER NOT NULL, read_at TEXT, archived_at TEXT, created_at TEXT NOT NULL) WITHOUT ROWID;
     CREATE UNIQUE INDEX notification_recipient ON notification (event_id, user_type, user_id);
     CREATE TABLE send (
-        notification_id TEXT NOT NULL, channel TEXT NOT NULL, recipient_address TEXT NOT NULL, status TEXT NOT NULL DEFAULT 'SENDING',
+        notification_id TEXT NOT NULL, channel TEXT NOT NULL, recipient_address TEXT NOT NULL,
+            status TEXT NOT NULL DEFAULT 'SENDING',
         attempt_count INTEGER NOT NULL DEFAULT 0, lease INTEGER, provider TEXT, sent_at TEXT, created_at TEXT NOT NULL,
         PRIMARY KEY (notification_id, channel)) WITHOUT ROWID;
     CREATE INDEX send_open ON send (created_at) WHERE status = 'SENDING'";
 
 const INSERT_OUTBOX: &str = "
-    INSERT INTO outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address, title, body, priority,
+    INSERT INTO outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address,
+        title, body, priority,
                         audience, entity_type, entity_id, shared_read, queue, created_at)
     VALUES (?1, 'EMAIL', ?2, 'RESTAURANT_USER', ?3, ?4, ?5, ?6, 'NORMAL', 'restaurant', 'RESTAURANT', 'r123', 1,
             'notification.restaurant', ?7)";
 const MARK_PUBLISHED: &str =
     "UPDATE outbox SET status = 'PUBLISHED' WHERE notification_id = ?1 AND channel = 'EMAIL'";
 const INSERT_NOTIFICATION: &str = "
-    INSERT INTO notification (id, event_id, event_type, user_type, user_id, entity_type, entity_id, title, body, properties, priority,
+    INSERT INTO notification (id, event_id, event_type, user_type, user_id, entity_type, entity_id, title, body,
+        properties, priority,
                               shared_read, created_at)
     VALUES (?1, ?2, 'ORDER_CREATED', 'RESTAURANT_USER', ?3, 'RESTAURANT', 'r123', ?4, ?5, ?6, 'NORMAL', 1, ?7)";
 const INSERT_SEND: &str = "
@@ -78,7 +84,8 @@ impl Texts {
     fn of(number: usize) -> Self {
         let order =
             json!({"number": number, "guest": "Giulia Rossi", "dishes": 4, "at": "19:30", "table": 12});
-        let properties = json!({"audience": "restaurant", "aggregate_type": "RESTAURANT", "aggregate_id": "r123", "payload": order});
+        let properties = json!({"audience": "restaurant", "aggregate_type": "RESTAURANT", "aggregate_id": "r123",
+            "payload": order});
         Texts {
             id: Uuid::now_v7().to_string(),
             event: format!("order-{number}"),

@@ -102,7 +102,8 @@ async fn examine_mailing_queue(
 fn silent(topology: &Topology, queue: &str) -> Finding {
     let name = topology.name(queue);
     let remedy = format!(
-        "restart RabbitMQ, or delete the queue (`rabbitmqctl delete_queue {name}`): an instance that runs makes it again, and \
+        "restart RabbitMQ, or delete the queue (`rabbitmqctl delete_queue {name}`): \
+         an instance that runs makes it again, and \
          publishes again what was in it"
     );
     Finding::wrong(

@@ -327,7 +327,8 @@ impl Shared {
         tracing::warn!(
             queue = self.topology.name(queue),
             "RabbitMQ does not respond to requests about this queue; its messages wait, other queues continue. If this \
-             persists, restart RabbitMQ, or delete the queue with `rabbitmqctl delete_queue`: it is declared again and its \
+             persists, restart RabbitMQ, or delete the queue with `rabbitmqctl delete_queue`: \
+             it is declared again and its \
              messages are published again"
         );
     }

@@ -268,7 +268,8 @@ fn foreign(kind: &str, name: &str, wanted: &str, fault: &Fault) -> BrokerError {
         )),
         Some(PRECONDITION_FAILED) => BrokerError::Misconfigured(format!(
             "the {kind} `{name}` already exists with other arguments than Campanile's ({wanted}): {fault}; delete it \
-             when it is no longer needed (`rabbitmqctl delete_queue`, or the management page), use another virtual host, or set \
+             when it is no longer needed (`rabbitmqctl delete_queue`, or the management page), \
+             use another virtual host, or set \
              `broker.prefix`"
         )),
         Some(ACCESS_REFUSED) => BrokerError::Misconfigured(format!(
@@ -300,7 +301,8 @@ mod tests {
 
     #[test]
     fn a_queue_that_can_t_be_made_is_told_from_others() {
-        let said = "INTERNAL_ERROR - Cannot declare quorum queue 'a.b' in vhost '/' on node 'n' with leader on node 'n': \
+        let said = "INTERNAL_ERROR - Cannot declare quorum queue 'a.b' in vhost '/' on node 'n' with leader on \
+            node 'n': \
                     cluster_not_formed (541)";
         let error = broken(Fault::broken(said));
         assert!(is_its_failure(&error, "a.b") && !is_its_failure(&error, "a"));

@@ -107,7 +107,8 @@ impl FailureLog {
         let failures = std::mem::take(&mut failing.unreported);
         let seconds = now.duration_since(failing.since).as_secs();
         if refuses_us {
-            tracing::warn!(provider, %code, failures, seconds, "a provider rejects our credentials or sender; run `campanile doctor`");
+            tracing::warn!(provider, %code, failures, seconds,
+                "a provider rejects our credentials or sender; run `campanile doctor`");
         } else {
             tracing::warn!(provider, %code, failures, seconds, "a provider is failing");
         }

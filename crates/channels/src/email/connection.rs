@@ -1,6 +1,6 @@
 //! One conversation with an SMTP server, from its greeting to `QUIT`. Where the server offers PIPELINING, a message
-//! takes two round trips: the envelope, and the message; and one where another waits, whose envelope goes along with the
-//! message.
+//! takes two round trips: the envelope, and the message; and one where another waits, whose envelope goes along with
+//! the message.
 
 use std::fmt;
 use std::io;
@@ -466,8 +466,8 @@ mod tests {
 
     use super::*;
 
-    /// The announcement of the next is what leaves last then, so that a message may be out although not everything could
-    /// be written.
+    /// The announcement of the next is what leaves last then, so that a message may be out although not everything
+    /// could be written.
     #[tokio::test]
     async fn an_email_whose_end_was_written_is_out_although_the_announcement_behind_it_was_not() {
         let mailbox: Mailbox = "a@example.com".parse().unwrap();

@@ -50,7 +50,8 @@ pub enum KeyFileError {
     #[error("`{0}` in the key file is invalid: {DOWNLOAD_HINT}")]
     Invalid(&'static str),
     #[error(
-        "`private_key` in the key file is not an RSA key in PEM (PKCS#8) of at least 2048 bits; were its line breaks lost? {DOWNLOAD_HINT}"
+        "`private_key` in the key file is not an RSA key in PEM (PKCS#8) of at least 2048 bits; \
+         were its line breaks lost? {DOWNLOAD_HINT}"
     )]
     Key,
     #[error("`token_uri` in the key file must be https: Google's is https://oauth2.googleapis.com/token")]

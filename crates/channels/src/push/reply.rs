@@ -71,7 +71,8 @@ pub async fn reply(response: Response) -> Reply {
             dead("the app was uninstalled or has a new registration token (FCM: UNREGISTERED)")
         }
         (403, "SENDER_ID_MISMATCH") => rejected(
-            "the registration token belongs to another Firebase project than the service account (FCM: SENDER_ID_MISMATCH)",
+            "the registration token belongs to another Firebase project than the service account (FCM: \
+             SENDER_ID_MISMATCH)",
         ),
         (401, "THIRD_PARTY_AUTH_ERROR" | "APNS_AUTH_ERROR") => Reply::Final(DeviceOutcome::Retry {
             after,
@@ -120,7 +121,8 @@ fn unexpected_response(status: u16) -> Reply {
         None,
         status.to_string(),
         format!(
-            "unexpected response ({status}): the host is not FCM, or the project does not exist; check channels.push.url and the key file"
+            "unexpected response ({status}): the host is not FCM, or the project does not exist; \
+             check channels.push.url and the key file"
         ),
     )
 }

@@ -125,7 +125,8 @@ fn created(status: StatusCode, body: Option<&[u8]>) -> Outcome {
         }
         Some(_) | None => Outcome::Unclear {
             error: format!(
-                "Twilio accepted the message ({status}) but returned no SID: check in the Twilio console whether it was sent"
+                "Twilio accepted the message ({status}) but returned no SID: check in the Twilio console whether \
+                 it was sent"
             ),
         },
     }

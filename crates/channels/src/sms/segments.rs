@@ -219,7 +219,8 @@ mod tests {
     #[test]
     fn the_alphabet_is_that_of_gsm_03_38() {
         // Row by row as in the standard; the escape itself is no character.
-        let basic = "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿\
+        let basic = "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ \
+            !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿\
                      abcdefghijklmnopqrstuvwxyzäöñüà";
         let extension = "\u{c}^{}\\[~]|€";
         assert_eq!((basic.chars().count(), extension.chars().count()), (127, 10));

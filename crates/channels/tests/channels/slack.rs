@@ -123,7 +123,8 @@ async fn a_message_has_a_header_a_section_and_small_print() {
         |text: &str| json!({"type": "header", "text": {"type": "plain_text", "text": text, "emoji": false}});
     let section =
         |text: &str| json!({"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": true}});
-    let small = json!({"type": "context", "elements": [{"type": "plain_text", "text": "ORDER_CREATED", "emoji": false}]});
+    let small = json!({"type": "context", "elements": [{"type": "plain_text", "text": "ORDER_CREATED",
+        "emoji": false}]});
     let body = "*Anna*: see <https://a.example/?b=1&amp;c=2>";
     assert_eq!(
         server.requests(),

@@ -1,4 +1,5 @@
-//! Messages that wait for a connection: the next in line is announced with the message before it, and is nobody's victim.
+//! Messages that wait for a connection: the next in line is announced with the message before it, and is nobody's
+//! victim.
 
 use std::time::Duration;
 

@@ -228,7 +228,8 @@ mod tests {
     fn moments_are_of_the_years_that_every_database_keeps() {
         let at = |moment: &str| {
             event(&format!(
-                r#"{{"event_id":"1","event_type":"T","aggregate_type":"A","aggregate_id":"5","occurred_at":"{moment}"}}"#
+                r#"{{"event_id":"1","event_type":"T","aggregate_type":"A","aggregate_id":"5",
+                    "occurred_at":"{moment}"}}"#
             ))
         };
         for moment in ["0001-01-01T00:00:00Z", "9999-12-30T00:00:00Z", "2026-01-21T10:15:30+01:00"] {
@@ -260,7 +261,8 @@ mod tests {
         // SHA-256 of `["ORDER_CREATED","ORDER","7",{"a":[1,2.5,"è"],"restaurantId":5},null,null]`.
         let stored = "0948abb638ce3b09df535ad39698ab320cee449bc3806b221df1f0a1e0d9a6db";
         let event = event(
-            r#"{"event_id":"1","event_type":"ORDER_CREATED","aggregate_type":"ORDER","aggregate_id":7,"payload":{"restaurantId":5,"a":[1,2.5,"è"]}}"#,
+            r#"{"event_id":"1","event_type":"ORDER_CREATED","aggregate_type":"ORDER","aggregate_id":7,
+                "payload":{"restaurantId":5,"a":[1,2.5,"è"]}}"#,
         );
         assert_eq!(event.unwrap().body_hash().as_str(), stored);
     }
@@ -277,7 +279,10 @@ mod tests {
 
     #[test]
     fn the_stored_event_has_the_hash_of_the_new_one() {
-        let new = event(r#"{"event_id":"1","event_type":"T","aggregate_type":"A","aggregate_id":"5","payload":{"z":"è","a":1.50}}"#).unwrap();
+        let new = event(
+            r#"{"event_id":"1","event_type":"T","aggregate_type":"A","aggregate_id":"5","payload":{"z":"è","a":1.50}}"#,
+        )
+        .unwrap();
         let stored = new.at(Timestamp::UNIX_EPOCH);
         assert_eq!(new.body_hash(), stored.body_hash());
         assert_eq!(new.body_hash(), stored.body_hash_by(&stored.document()));

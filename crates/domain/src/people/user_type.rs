@@ -67,7 +67,8 @@ impl UserTypes {
             types.without_entity().find(|t| types.has_entity_type(&EntityType::stored(t.name.as_str())));
         if let Some(both) = both {
             return Err(format!(
-                "user_types: `{}` is a user type without an entity and also an entity type: settings for one would count for the other",
+                "user_types: `{}` is a user type without an entity and also an entity type: \
+                 settings for one would count for the other",
                 both.name
             ));
         }

@@ -160,7 +160,8 @@ impl Rules {
                 return Err(Failure::new(
                     NO_AUDIENCE,
                     format!(
-                        "no audience matches event type `{}`, and aggregate type `{other}` has no default audience; add one with PUT /v1/audiences",
+                        "no audience matches event type `{}`, and aggregate type `{other}` has no default \
+                         audience; add one with PUT /v1/audiences",
                         event.event_type
                     ),
                 ));
@@ -286,7 +287,8 @@ fn reach_by_path(
         None => {
             let pointers = path.split_whitespace().collect::<Vec<_>>().join(" or ");
             let detail = format!(
-                "audience `{audience}`: the event has no value at {pointers}; if that is expected, add a `when` to the audience"
+                "audience `{audience}`: the event has no value at {pointers}; if that is expected, \
+                 add a `when` to the audience"
             );
             return Err(Failure::new(NO_AUDIENCE, detail));
         }

@@ -148,7 +148,8 @@ impl<'a> Tally<'a> {
             if self.open_loops > 0 { (MAX_WEIGHT_IN_LOOP, "in a loop ") } else { (MAX_WEIGHT, "") };
         if weight > limit {
             return Err(format!(
-                "this expression {place}combines more than {limit} values, nested ones included; split it into several tags"
+                "this expression {place}combines more than {limit} values, nested ones included; \
+                 split it into several tags"
             ));
         }
         if looks(tokens).saturating_mul(weight) > MAX_LOOKS {
@@ -311,8 +312,10 @@ mod tests {
             double("{% set a = a + a %}"),
             double("{% set payload = payload ~ payload %}"),
             double("{% set a = {'x': a, 'y': a} %}"),
-            "{% set a = p ~ p ~ p ~ p %}{% for b in [a ~ a ~ a ~ a] %}{% for c in [b ~ b ~ b ~ b] %}{{ c ~ c }}{% endfor %}{% endfor %}".to_owned(),
-            "{% with a = p ~ p ~ p ~ p %}{% with b = a ~ a ~ a ~ a %}{% with c = b ~ b ~ b ~ b ~ b %}{{ c }}{% endwith %}{% endwith %}{% endwith %}"
+            "{% set a = p ~ p ~ p ~ p %}{% for b in [a ~ a ~ a ~ a] %}{% for c in [b ~ b ~ b ~ b] %}{{ c ~ c }}\
+             {% endfor %}{% endfor %}".to_owned(),
+            "{% with a = p ~ p ~ p ~ p %}{% with b = a ~ a ~ a ~ a %}{% with c = b ~ b ~ b ~ b ~ b %}{{ c }}\
+             {% endwith %}{% endwith %}{% endwith %}"
                 .to_owned(),
             "{% set a %}{{ a }}{{ a }}{% endset %}".to_owned(),
             "{% filter upper %}x{% endfilter %}".to_owned(),
@@ -327,7 +330,8 @@ mod tests {
             format!("{{% if {} %}}{{% endif %}}", vec!["a.b == c.d"; 33].join(" and ")),
             format!("{{% if {} %}}{{% endif %}}", vec!["'a' in b"; 33].join(" or ")),
             format!("{{% if {} %}}{{% endif %}}", ["a[1:]"; 6].join(" or ")),
-            "{% set a = b + b + b + b + b + b + b + b + b %}{% if a == b and a == c and a == d and a == e %}{% endif %}".to_owned(),
+            "{% set a = b + b + b + b + b + b + b + b + b %}{% if a == b and a == c and a == d and a == e %}\
+             {% endif %}".to_owned(),
         ] {
             assert!(check(&source).is_err(), "{source}");
         }
@@ -369,13 +373,17 @@ mod tests {
     fn what_people_write_is_not() {
         for source in [
             "{{ payload.first ~ ' ' ~ payload.last }}",
-            "{% set name = payload.guest | default('A guest', true) %}{% set line = name ~ ', ' ~ payload.party %}{{ line ~ '.' }}",
+            "{% set name = payload.guest | default('A guest', true) %}\
+             {% set line = name ~ ', ' ~ payload.party %}{{ line ~ '.' }}",
             "{% for order in payload.orders %}{% for item in order.items %}{{ item.name }}{% endfor %}{% endfor %}",
             "{% for day in ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'] %}{{ day }}{% endfor %}",
-            "{% set total = payload.net + payload.tax %}{% set due = total - payload.paid %}{{ due | currency('EUR') }}",
+            "{% set total = payload.net + payload.tax %}{% set due = total - payload.paid %}\
+             {{ due | currency('EUR') }}",
             "{% set a = x ~ '1' %}{% set b = x ~ '2' %}{% set c = x ~ '3' %}{% set d = x ~ '4' %}{{ a ~ b ~ c ~ d }}",
-            "{% if a %}{% set b = {'x': 1, 'y': 2} %}{% elif c %}{% set b = {'x': 3, 'y': 4} %}{% else %}{% set b = {'x': 5, 'y': 6} %}{% endif %}",
-            "{% set months = ['gen', 'feb', 'mar', 'apr', 'mag', 'giu', 'lug', 'ago', 'set', 'ott', 'nov', 'dic'] %}{% for d in payload.days %}{{ d.day ~ ' ' ~ months[d.month] ~ ' ' ~ d.year }}{% endfor %}",
+            "{% if a %}{% set b = {'x': 1, 'y': 2} %}{% elif c %}{% set b = {'x': 3, 'y': 4} %}{% else %}\
+             {% set b = {'x': 5, 'y': 6} %}{% endif %}",
+            "{% set months = ['gen', 'feb', 'mar', 'apr', 'mag', 'giu', 'lug', 'ago', 'set', 'ott', 'nov', \
+             'dic'] %}{% for d in payload.days %}{{ d.day ~ ' ' ~ months[d.month] ~ ' ' ~ d.year }}{% endfor %}",
             "{{ payload.name[:40] ~ {'a': payload.list[1:], 'b': 2}['a'] }}",
             &format!("{{% if {} %}}a{{% endif %}}", vec!["a.b == 'c' or a.d in ['e', 5]"; 20].join(" or ")),
             &format!("{{% if {} %}}a{{% endif %}}", vec!["a.b == c.d"; 30].join(" and ")),

@@ -134,7 +134,8 @@ fn put_back(source: &str, tags: &[Tag<'_>], mark: &str, html: &str) -> Result<Ht
     match tags.iter().zip(&kept).find(|(_, kept)| !**kept) {
         None => Ok(Html { source: whole, lines: Some(lines) }),
         Some((tag, _)) => Err(format!(
-            "line {}: MJML drops `{}` at this position; move it into a text, an attribute, or between elements of the body",
+            "line {}: MJML drops `{}` at this position; move it into a text, an attribute, \
+             or between elements of the body",
             line_of(source, tag.start),
             source[tag.start..tag.end].chars().take(80).collect::<String>(),
         )),
@@ -232,7 +233,8 @@ mod tests {
         let source = body(
             "<mj-section\n\tbackground-color=\"red\"><mj-column>
                <mj-image src=\"https://a.example/x.png\" alt=\"Grazie ❤️ 10\u{a0}€ 👩‍🍳 é\" />
-               <mj-text><a\n href=\"{{ payload.url\n | string }}\" title='Say \"hi\", it&apos;s C:\\temp'>a</a><b style=\"color: red;\n  margin: 0;\r\n\">b\nc</b></mj-text>
+               <mj-text><a\n href=\"{{ payload.url\n | string }}\" title='Say \"hi\", it&apos;s C:\\temp'>a</a>\
+               <b style=\"color: red;\n  margin: 0;\r\n\">b\nc</b></mj-text>
              </mj-column></mj-section>\n{{ a }}",
         );
         let html = compiled(&source);
@@ -289,7 +291,8 @@ mod tests {
         assert!(compile("<mjml>").is_err() && compile("<mjml></mjml>").is_err());
         let deep = body(&format!("<mj-text>{}</mj-text>", "<b>".repeat(50_000)));
         assert!(compile(&deep).unwrap_err().contains("deep"));
-        let number = "<mjml><mj-body><mj-section><mj-column width=\"{{ w }}\"></mj-column></mj-section></mj-body></mjml>";
+        let number = "<mjml><mj-body><mj-section><mj-column width=\"{{ w }}\"></mj-column></mj-section>\
+            </mj-body></mjml>";
         let error = compile(number).unwrap_err();
         assert!(error.contains("line 1") && error.contains("{{ w }}"), "{error}");
     }

@@ -44,7 +44,8 @@ pub async fn run(
         while let Err(error) = settle(&engine, settled_by, &batch, finished.clone()).await {
             settled_by = SettledBy::HolderRetry;
             if done.is_cancelled() {
-                tracing::error!(%error, sends = batch.len(), "outcomes could not be written before the shutdown; their sends are in doubt");
+                tracing::error!(%error, sends = batch.len(),
+                    "outcomes could not be written before the shutdown; their sends are in doubt");
                 return;
             }
             engine.signals.database.record_failure("settle", &error);
@@ -112,7 +113,8 @@ async fn write(
         match write_once(engine, settled_by, &batch, finished.clone()).await {
             Ok(()) => {}
             Err(StoreError::Refused(error)) if batch.len() == 1 && batch[0].state != REFUSED => {
-                tracing::error!(key = %batch[0].job.key, %error, "the database rejected an outcome; the send is marked as failed");
+                tracing::error!(key = %batch[0].job.key, %error,
+                    "the database rejected an outcome; the send is marked as failed");
                 let failed = batch.into_iter().map(|settlement| Settlement {
                     state: REFUSED,
                     done: Vec::new(),

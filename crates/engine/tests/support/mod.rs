@@ -157,7 +157,8 @@ pub fn settled(trace: &Trace) -> bool {
 /// A customer with an e-mail address and a phone.
 pub fn customer(id: u32) -> Value {
     json!({
-        "user_type": "CUSTOMER", "user_id": id.to_string(), "email": format!("c{id}@example.com"), "phone": format!("+39{id:07}"),
+        "user_type": "CUSTOMER", "user_id": id.to_string(), "email": format!("c{id}@example.com"),
+        "phone": format!("+39{id:07}"),
         "push_tokens": [], "active": true,
     })
 }

@@ -299,12 +299,14 @@ mod tests {
 
     #[test]
     fn what_was_left_alone_is_named_and_the_rest_counted() {
-        let answer = json!({"replayed": 0, "skipped": [{"id": 3, "reason": "its send is SENT"}], "skipped_total": 5, "next": 9});
+        let answer = json!({"replayed": 0, "skipped": [{"id": 3, "reason": "its send is SENT"}], "skipped_total": 5,
+            "next": 9});
         let usual = Invocation::for_tests("http://127.0.0.1:8400", "campanile-data");
         let said = outcome(&answer, &usual, 80);
         assert_eq!(
             said,
-            "nothing to replay\nleft alone 5:\n  3 its send is SENT\n  … and 4 more\nthere may be more: go on with --cursor 9\n"
+            "nothing to replay\nleft alone 5:\n  3 its send is SENT\n  … and 4 more\nthere may be more: \
+             go on with --cursor 9\n"
         );
     }
 }

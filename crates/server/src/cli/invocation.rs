@@ -143,7 +143,8 @@ mod tests {
         assert_eq!(Invocation::for_tests(DEFAULT_URL, DEFAULT_DATA_DIR).rewrite(text), text);
         assert_eq!(
             Invocation::for_tests("http://127.0.0.1:9000", "data").rewrite(text),
-            "run `campanile --data-dir data migrate`; `campanile --data-dir data serve --listen 127.0.0.1:9000` does it, too; \
+            "run `campanile --data-dir data migrate`; `campanile --data-dir data serve --listen 127.0.0.1:9000` \
+             does it, too; \
              see `campanile --url http://127.0.0.1:9000 --data-dir data trace ID`, or `rm x`"
         );
     }
@@ -154,7 +155,8 @@ mod tests {
         let lines = other.command_lines("explain --type ORDER_CREATED --aggregate RESTAURANT:6", 4, 60);
         assert_eq!(
             lines,
-            "    campanile --url http://127.0.0.1:9000 \\\n        --data-dir data/demo explain --type ORDER_CREATED \\\n        --aggregate RESTAURANT:6"
+            "    campanile --url http://127.0.0.1:9000 \\\n        --data-dir data/demo explain --type \
+             ORDER_CREATED \\\n        --aggregate RESTAURANT:6"
         );
         assert!(lines.lines().all(|line| line.chars().count() <= 60));
     }

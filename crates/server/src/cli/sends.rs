@@ -349,7 +349,8 @@ mod tests {
         let now = time::from_text("2026-01-21T12:00:00Z").unwrap();
         let send = json!({
             "id": "0197:SMS", "status": "IN_DOUBT", "event_id": "evt-1", "user_type": "CUSTOMER", "user_id": "42",
-            "recipient_address": "+39055", "attempt_count": 1, "provider": "twilio", "receipt": null, "created_at": "2026-01-20T12:00:00Z",
+            "recipient_address": "+39055", "attempt_count": 1, "provider": "twilio", "receipt": null,
+            "created_at": "2026-01-20T12:00:00Z",
             "in_doubt_since": "2026-01-21T11:58:00Z", "last_error": format!("no\nanswer {}", "ü".repeat(300)),
         });
         let shown = table(&[send], now, 160);

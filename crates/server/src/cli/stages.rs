@@ -47,7 +47,8 @@ mod tests {
         let many = "a-very-long-name-of-an-instance-that-somebody-chose-and-that-fits-nowhere";
         let sends = [(20, "a"), (30, "b")].map(|(ms, by)| {
             json!({"stages": {
-                "publish": null, "receive": stage(ms, by), "send": {"at": null, "instance": "c"}, "settle": stage(999, many),
+                "publish": null, "receive": stage(ms, by), "send": {"at": null, "instance": "c"},
+                "settle": stage(999, many),
             }})
         });
         let event = json!({"created_at": "2026-01-21T10:15:30.000Z", "stages": {"fan_out": stage(7, "a")}});

@@ -54,7 +54,8 @@ impl Database {
         }
         if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
             bail!(
-                "database.url: `{}` is not supported; use postgres://user:password@host:5432/database, or sqlite: and a path",
+                "database.url: `{}` is not supported; use postgres://user:password@host:5432/database, \
+                 or sqlite: and a path",
                 scheme(&url)
             );
         }

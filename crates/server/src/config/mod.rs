@@ -265,7 +265,8 @@ impl Config {
         if let Some(why) = alone.filter(|_| !missing.is_empty()) {
             let missing: Vec<&str> = missing.into_iter().map(campanile_engine::Role::as_str).collect();
             bail!(
-                "engine.roles: {why}, but this instance does not run {}; add these roles, or use PostgreSQL and RabbitMQ",
+                "engine.roles: {why}, but this instance does not run {}; add these roles, \
+                 or use PostgreSQL and RabbitMQ",
                 missing.join(", ")
             );
         }

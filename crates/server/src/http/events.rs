@@ -127,7 +127,8 @@ pub async fn trace(
     send_rows::show(&app.engine.providers, &mut sends);
     let next = next.map(|user| format!("{} {}", user.user_type, user.user_id));
     Ok(Json(json!({
-        "event": event, "processed": processed, "decisions": decisions, "outbox": outbox, "notifications": notifications,
+        "event": event, "processed": processed, "decisions": decisions, "outbox": outbox,
+        "notifications": notifications,
         "sends": sends, "dead_letters": dead_letters, "next": next,
     })))
 }

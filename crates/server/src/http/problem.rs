@@ -135,7 +135,8 @@ impl Problem {
     }
 
     pub fn unauthorized() -> Self {
-        let detail = "send the admin key as `Authorization: Bearer KEY`; by default it is stored in admin.key in the data folder";
+        let detail = "send the admin key as `Authorization: Bearer KEY`; by default it is stored in admin.key in \
+            the data folder";
         Self::new(StatusCode::UNAUTHORIZED, "urn:campanile:unauthorized", "Authentication required", detail)
     }
 

@@ -245,7 +245,10 @@ async fn rules_that_are_wrong_are_refused() {
 async fn a_language_has_one_row_however_it_is_written() {
     let server = Fresh::start();
     server.put("/v1/recipients", staff()).await;
-    let row = |locale: &str, title: &str| json!({"event_type": "RESERVATION_REQUESTED", "locale": locale, "title": title});
+    let row = |locale: &str, title: &str| {
+        json!({"event_type": "RESERVATION_REQUESTED", "locale": locale,
+        "title": title})
+    };
     let both = json!([row("it", "Ciao"), row("de", "Hallo"), row("IT", "Salve")]);
     let refused = server.try_put("/v1/templates", &both).await;
     refused.assert_problem(422, "invalid").assert_names(2, "/locale").assert_says(&["`IT`", "`it` of row 0"]);

@@ -213,7 +213,8 @@ async fn nothing_that_sql_wrote_reaches_the_terminal_as_a_command() {
         "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id)
          VALUES ('{HARMFUL}', 'T\n{HARMFUL}', 'A{HARMFUL}', '5');
          INSERT INTO dead_letter (stage, event_id, recipient_type, recipient_id, reason, error, created_at)
-         VALUES ('send', '{HARMFUL}', 'T{HARMFUL}', '1{HARMFUL}', 'R{HARMFUL}', '{HARMFUL}\nbusy', '2026-01-21T10:15:30Z')"
+         VALUES ('send', '{HARMFUL}', 'T{HARMFUL}', '1{HARMFUL}', 'R{HARMFUL}', '{HARMFUL}\nbusy',
+             '2026-01-21T10:15:30Z')"
     );
     server.execute(&insert).await;
     let path = encoded(HARMFUL);

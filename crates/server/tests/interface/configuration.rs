@@ -160,7 +160,8 @@ fn what_is_wrong_with_slack_is_named() {
             ["default_webhook.ADMIN_USER", "allowed_hosts"],
         ),
         (
-            "[channels.slack]\nallowed_hosts = \"a.example\"\n[channels.slack.default_webhook]\nADMIN_USER = \"a.example\"\n",
+            "[channels.slack]\nallowed_hosts = \"a.example\"\n[channels.slack.default_webhook]\nADMIN_USER = \
+             \"a.example\"\n",
             ["default_webhook.ADMIN_USER", "https://"],
         ),
         (

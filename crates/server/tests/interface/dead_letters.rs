@@ -163,7 +163,8 @@ async fn without_text(server: &Fresh) {
     server
         .put(
             "/v1/templates",
-            json!([{"event_type": "RESERVATION_REQUESTED", "channel": "SMS", "title": "T", "body": "{{ payload.nobody_gave_this }}"}]),
+            json!([{"event_type": "RESERVATION_REQUESTED", "channel": "SMS", "title": "T",
+                "body": "{{ payload.nobody_gave_this }}"}]),
         )
         .await;
 }

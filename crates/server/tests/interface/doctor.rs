@@ -294,7 +294,8 @@ async fn what_waits_in_a_database_is_told() {
              SELECT gen_random_uuid(), 'SMS', '+39', 'SENDING', now() FROM generate_series(1, 3);
              UPDATE send SET status = 'IN_DOUBT';
              INSERT INTO publish_chunk (queue, lane, first_id, last_id, lease_until)
-             VALUES ('notification.customer', 1, '0190163d-8694-739b-aea5-966c26f8ad91', '0190163d-8694-739b-aea5-966c26f8ad91', NULL),
+             VALUES ('notification.customer', 1, '0190163d-8694-739b-aea5-966c26f8ad91',
+                 '0190163d-8694-739b-aea5-966c26f8ad91', NULL),
                     ('notification.customer', 1, gen_random_uuid(), gen_random_uuid(), now() + interval '1 hour');
              INSERT INTO lease VALUES ('in-process broker', 'shop-1', now() + interval '15 s');
              INSERT INTO schema_history (version, name) VALUES (99, 'from_the_future')",

@@ -28,7 +28,10 @@ fn person(user_type: &str, user_id: u32) -> Value {
 async fn admins_share_what_their_audience_shares() {
     let server = Fresh::start();
     server.put("/v1/recipients", json!([person("ADMIN_USER", 1), person("ADMIN_USER", 2)])).await;
-    let audience = |name: &str, recipient_type: &str| json!([{"event_type": "DISK_FULL", "name": name, "recipient_type": recipient_type, "shared_read": true}]);
+    let audience = |name: &str, recipient_type: &str| {
+        json!([{"event_type": "DISK_FULL", "name": name,
+        "recipient_type": recipient_type, "shared_read": true}])
+    };
     server.put("/v1/audiences", audience("admins", "ADMIN_USER")).await;
     let seen = trace(&server, event("disk-1", "DISK_FULL", "SERVER", 1)).await;
     let notifications = seen["notifications"].as_array().expect("notifications");
@@ -52,7 +55,8 @@ async fn customers_have_settings_by_their_user_type() {
             json!([
                 {"entity_type": "CUSTOMER", "channel": "SMS", "min_priority": "HIGH"},
                 {"entity_type": "CUSTOMER", "channel": "PUSH", "enabled": false},
-                {"entity_type": "CUSTOMER", "channel": "EMAIL", "quiet_hours_start": "00:00", "quiet_hours_end": "23:59",
+                {"entity_type": "CUSTOMER", "channel": "EMAIL", "quiet_hours_start": "00:00",
+                    "quiet_hours_end": "23:59",
                  "event_type": "NEWS"},
             ]),
         )

@@ -10,7 +10,8 @@ use crate::fresh::{Answer, Fresh, event};
 use crate::support::{KEY, reservation, staff, until};
 
 /// Some minutes of work in a few bytes.
-const ENDLESS: &str = "{% for a in range(999) %}{% for b in range(30) %}{{ '' if payload.text | upper | lower | title }}{% endfor %}{% endfor %}";
+const ENDLESS: &str = "{% for a in range(999) %}{% for b in range(30) %}\
+    {{ '' if payload.text | upper | lower | title }}{% endfor %}{% endfor %}";
 /// Health is answered within milliseconds where a thread is free, and after a minute where none is. Tests share their
 /// cores with others.
 const SOON: Duration = Duration::from_secs(10);
@@ -164,7 +165,8 @@ async fn eight_bodies_of_eight_megabytes_take_no_more_memory_than_is_documented(
         let one = |n: usize| {
             let id = if call > 0 && n == 999 { String::new() } else { format!("{call}-{n}") };
             format!(
-                r#"{{"event_id":"{id}","event_type":"T","aggregate_type":"MOON","aggregate_id":"1","payload":{{"n":[{numbers}]}}}}"#
+                r#"{{"event_id":"{id}","event_type":"T","aggregate_type":"MOON","aggregate_id":"1",
+                    "payload":{{"n":[{numbers}]}}}}"#
             )
         };
         format!("[{}]", (0..1_000).map(one).collect::<Vec<_>>().join(","))

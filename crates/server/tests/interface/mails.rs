@@ -50,7 +50,8 @@ async fn a_mail_arrives_with_text_and_html_in_the_readers_language() {
             "body": "{{ recipient.name }}: {{ payload.guests }}", "html": html,
         })
     };
-    let mjml = "<mjml><mj-body><mj-section><mj-column><mj-text>Perché no, {{ payload.note }}?</mj-text><mj-text>{{ payload.menu }}</mj-text></mj-column></mj-section></mj-body></mjml>";
+    let mjml = "<mjml><mj-body><mj-section><mj-column><mj-text>Perché no, {{ payload.note }}?</mj-text>\
+        <mj-text>{{ payload.menu }}</mj-text></mj-column></mj-section></mj-body></mjml>";
     server
         .put("/v1/templates", json!([template("*", "New", "<p>no</p>"), template("it", "Così è", mjml)]))
         .await;
@@ -164,7 +165,8 @@ async fn html_that_can_not_be_written_fails_that_mail_and_nothing_else() {
     let server = start(&mail_server(python.port));
     server.put("/v1/recipients", staff()).await;
     let html = "<p>ok</p>\n{% if recipient.user_id == '2' %}{{ payload.nobody_gave_this }}{% endif %}";
-    let template = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "EMAIL", "title": "New", "body": "b", "html": html}]);
+    let template = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "EMAIL", "title": "New", "body": "b",
+        "html": html}]);
     server.put("/v1/templates", template).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
@@ -219,7 +221,8 @@ async fn a_captured_mail_has_its_html_and_large_ones_come_on_several_pages() {
     let server = Fresh::start();
     server.put("/v1/recipients", anna()).await;
     let html = "<p>{{ recipient.name }}: {{ payload.note }}</p>";
-    let template = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "EMAIL", "title": "New", "body": "b", "html": html}]);
+    let template = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "EMAIL", "title": "New", "body": "b",
+        "html": html}]);
     server.put("/v1/templates", template).await;
     let mut event = reservation("evt-1");
     event["payload"]["note"] = json!("<b>");

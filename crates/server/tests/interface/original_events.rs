@@ -61,7 +61,8 @@ fn requests() -> Vec<Sample> {
             }),
             [
                 "customer@example.com would like a table for 4 (1 child) on November 20, 2025. Note: Special occasion",
-                "customer@example.com chiede un tavolo per 4 (1 bambino) in data 20 novembre 2025. Nota: Special occasion",
+                "customer@example.com chiede un tavolo per 4 (1 bambino) in data 20 novembre 2025. Nota: \
+                 Special occasion",
                 "customer@example.com gostaria de reservar uma mesa para 4 (1 criança) no dia 20 de novembro de 2025. \
                  Nota: Special occasion",
             ],

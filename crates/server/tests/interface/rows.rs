@@ -70,7 +70,8 @@ fn people() -> Vec<Table> {
             defaults: merged(
                 &not_quiet,
                 &json!({
-                    "entity_id": "*", "kind": "*", "event_type": "*", "enabled": true, "max_recipients": null, "min_priority": null,
+                    "entity_id": "*", "kind": "*", "event_type": "*", "enabled": true, "max_recipients": null,
+                    "min_priority": null,
                     "roles": null,
                 }),
             ),
@@ -92,7 +93,8 @@ fn rules() -> Vec<Table> {
             key: &["event_type", "channel"],
             least: json!({"channel": "SLACK"}),
             defaults: json!({
-                "event_type": "*", "mandatory": false, "delivery_strategy": "IMMEDIATE", "priority": null, "min_priority": null,
+                "event_type": "*", "mandatory": false, "delivery_strategy": "IMMEDIATE", "priority": null,
+                "min_priority": null,
             }),
             most: json!({
                 "event_type": "*", "channel": "SLACK", "mandatory": true, "delivery_strategy": "IMMEDIATE",

@@ -98,9 +98,11 @@ async fn what_commands_print_fits_80_columns_and_uses_more_where_there_is_more()
 async fn wide_characters_count_as_wide() {
     let server = world().await;
     let people = json!([
-        {"user_type": "RESTAURANT_USER", "user_id": 70, "name": "山田 花子 🍣", "email": "hanako@example.com", "entity_type": "RESTAURANT",
+        {"user_type": "RESTAURANT_USER", "user_id": 70, "name": "山田 花子 🍣", "email": "hanako@example.com",
+            "entity_type": "RESTAURANT",
          "entity_id": 70, "role": "店長"},
-        {"user_type": "RESTAURANT_USER", "user_id": 71, "name": "鈴木一郎鈴木一郎鈴木一郎", "entity_type": "RESTAURANT", "entity_id": 70},
+        {"user_type": "RESTAURANT_USER", "user_id": 71, "name": "鈴木一郎鈴木一郎鈴木一郎", "entity_type": "RESTAURANT",
+            "entity_id": 70},
     ]);
     server.put("/v1/recipients", people).await;
     let long = "予約リクエスト".repeat(5);

@@ -48,12 +48,14 @@ async fn a_template_that_can_not_be_used_is_refused_with_field_and_line() {
 async fn a_preview_shows_title_body_and_html_as_the_recipient_would_read_them() {
     let server = Fresh::start();
     let rows = json!([
-        {"event_type": "ORDER_CREATED", "locale": "it", "title": "Ordine", "body": "Ciao {{ recipient.name }},\n\nalle {{ payload.at | time }}."},
+        {"event_type": "ORDER_CREATED", "locale": "it", "title": "Ordine",
+            "body": "Ciao {{ recipient.name }},\n\nalle {{ payload.at | time }}."},
         {"event_type": "ORDER_CREATED", "title": "Order", "body": "At {{ payload.at | time }}."},
         {"channel": "EMAIL", "title": "", "html": LAYOUT},
     ]);
     server.put("/v1/templates", rows).await;
-    let person = json!({"user_type": "CUSTOMER", "user_id": 42, "name": "Anna <Rossi>", "locale": "it-CH", "time_zone": "Europe/Rome"});
+    let person = json!({"user_type": "CUSTOMER", "user_id": 42, "name": "Anna <Rossi>", "locale": "it-CH",
+        "time_zone": "Europe/Rome"});
     server.put("/v1/recipients", json!([person])).await;
 
     let seen =
@@ -83,7 +85,8 @@ async fn a_preview_shows_title_body_and_html_as_the_recipient_would_read_them() 
 async fn a_draft_is_seen_before_it_is_stored() {
     let server = Fresh::start();
     server.put("/v1/templates", json!([{"event_type": "ORDER_CREATED", "title": "Stored"}])).await;
-    let draft = json!({"title": "Draft", "html": "<h1>{{ title }}</h1><p>R&amp;D <a href=\"https://a.example\">here</a></p>"});
+    let draft = json!({"title": "Draft",
+        "html": "<h1>{{ title }}</h1><p>R&amp;D <a href=\"https://a.example\">here</a></p>"});
     let seen = preview(&server, &json!({"channel": "EMAIL", "locale": "pt", "template": draft})).await;
     assert_eq!(seen["title"], "Draft");
     assert_eq!(seen["body"], "Draft\n\nR&D here (https://a.example)");
@@ -136,7 +139,8 @@ async fn a_template_that_fails_at_fan_out_fails_its_row_and_nothing_else() {
     let server = Fresh::start();
     let rows = json!([
         {"event_type": "RESERVATION_REQUESTED", "title": "Reservation"},
-        {"event_type": "RESERVATION_REQUESTED", "channel": "EMAIL", "title": "Mail", "html": "<p>{{ payload.party | date }}</p><p>{{ payload.sofa }}</p>"},
+        {"event_type": "RESERVATION_REQUESTED", "channel": "EMAIL", "title": "Mail",
+            "html": "<p>{{ payload.party | date }}</p><p>{{ payload.sofa }}</p>"},
     ]);
     server.put("/v1/templates", rows).await;
     server.put("/v1/recipients", crate::support::staff()).await;
@@ -157,7 +161,8 @@ async fn a_template_that_fails_at_fan_out_fails_its_row_and_nothing_else() {
 async fn the_command_line_renders_what_the_preset_ships() {
     let server = Fresh::start();
     cli(&server, &["preset", "load", "restaurant"]).succeeded();
-    let payload = r#"{"restaurant": "Da Anna", "guest": "John <Doe>", "party": 4, "time": "19:30", "table": "7", "url": "https://a.example/r?a=1&b=2"}"#;
+    let payload = r#"{"restaurant": "Da Anna", "guest": "John <Doe>", "party": 4, "time": "19:30",
+        "table": "7", "url": "https://a.example/r?a=1&b=2"}"#;
     let render = |arguments: &[&str]| {
         let base = ["template", "render", "--event", "RESERVATION_REQUESTED", "--payload", payload];
         cli(&server, &[&base[..], arguments].concat())
@@ -213,8 +218,10 @@ async fn every_event_of_the_preset_has_html_in_three_languages() {
         "USER_REGISTERED",
     ];
     let full = json!({
-        "restaurant": "Da Anna", "guest": "John", "party": 4, "date": "21 January", "time": "19:30", "table": 7, "order": 311,
-        "dishes": ["2 lasagne"], "notes": "n", "reason": "r", "partner": "p", "contact": "c", "sender": "s", "message": "m",
+        "restaurant": "Da Anna", "guest": "John", "party": 4, "date": "21 January", "time": "19:30", "table": 7,
+        "order": 311,
+        "dishes": ["2 lasagne"], "notes": "n", "reason": "r", "partner": "p", "contact": "c", "sender": "s",
+        "message": "m",
         "name": "Giulia", "email": "g@example.com", "url": 5,
     });
     let nulls: Value = full.as_object().unwrap().keys().map(|name| (name.clone(), Value::Null)).collect();

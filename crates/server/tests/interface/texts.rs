@@ -147,7 +147,8 @@ async fn what_twilio_tells_later_is_the_receipt_and_nobody_else_can_tell_it() {
     server.emit(&reservation("evt-1")).await;
     server.settled("evt-1").await;
     let asked = texts.lock().unwrap()[0].clone();
-    let (_, callback) = asked.iter().find(|(name, _)| name == "StatusCallback").expect("it is asked for receipts");
+    let (_, callback) =
+        asked.iter().find(|(name, _)| name == "StatusCallback").expect("it is asked for receipts");
     let (base, query) = callback.split_once('?').unwrap();
     assert_eq!(base, "https://campanile.example.com/base/v1/callbacks/twilio");
 

@@ -29,7 +29,8 @@ pub async fn produce(home: &Home, prefix: &str, transactions: usize) -> Vec<Stri
         let end = if transaction % 5 == 4 { "ROLLBACK" } else { "COMMIT" };
         let written = producer
             .batch_execute(&format!(
-                "BEGIN; INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload) VALUES {}; {end}",
+                "BEGIN; INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, \
+                 payload) VALUES {}; {end}",
                 rows.join(", ")
             ))
             .await;

@@ -214,7 +214,8 @@ pub fn staff() -> Value {
 
 pub fn reservation(event_id: &str) -> Value {
     json!({
-        "event_id": event_id, "event_type": "RESERVATION_REQUESTED", "aggregate_type": "RESTAURANT", "aggregate_id": "5",
+        "event_id": event_id, "event_type": "RESERVATION_REQUESTED", "aggregate_type": "RESTAURANT",
+        "aggregate_id": "5",
         "payload": {"guest": "John Doe", "party": 4},
     })
 }

@@ -190,7 +190,8 @@ pub async fn what_was_declared_dead_while_it_waited_is_left_out(fixture: &Fixtur
     let email = fixture.sending("b", Email).await;
     fixture.settle(vec![outcome(&email, DUE)]).await;
     let declare = "INSERT INTO dead_address (channel, address, reason, at)
-                   VALUES ('PUSH', 't1', 'gone', '2026-01-01T00:00:00Z'), ('EMAIL', 'EMAIL of 42', 'gone', '2026-01-01T00:00:00Z')";
+                   VALUES ('PUSH', 't1', 'gone', '2026-01-01T00:00:00Z'), ('EMAIL', 'EMAIL of 42', 'gone',
+                       '2026-01-01T00:00:00Z')";
     fixture.execute(declare).await;
     assert_eq!(due_again(fixture).await.address, "t2");
     let waited = fixture.claim_due(Email, 1).await.pop().expect("it is due");

@@ -16,7 +16,8 @@ use crate::{FanOutClaim, Step, StoreError, Table};
 /// A member of a restaurant; nobody has two.
 fn staff(restaurant: &str, user_id: &str, role: &str) -> Value {
     json!({
-        "user_type": "RESTAURANT_USER", "user_id": user_id, "entity_type": "RESTAURANT", "entity_id": restaurant, "role": role,
+        "user_type": "RESTAURANT_USER", "user_id": user_id, "entity_type": "RESTAURANT", "entity_id": restaurant,
+        "role": role,
     })
 }
 
@@ -211,7 +212,8 @@ pub async fn pages_are_answered_in_the_order_in_which_they_are_asked_for(fixture
 
 pub async fn preferences_and_dead_addresses_come_along(fixture: &Fixture) {
     let customers = vec![
-        json!({ "user_type": "CUSTOMER", "user_id": "42", "phone": "+39", "email": "a@b", "push_tokens": ["t1", "t2"] }),
+        json!({ "user_type": "CUSTOMER", "user_id": "42", "phone": "+39", "email": "a@b", "push_tokens": ["t1",
+            "t2"] }),
         json!({ "user_type": "CUSTOMER", "user_id": "43", "phone": "+39", "email": "+41@b" }),
         json!({ "user_type": "CUSTOMER", "user_id": "44", "phone": "+41" }),
     ];

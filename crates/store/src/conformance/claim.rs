@@ -66,7 +66,10 @@ pub async fn the_oldest_goes_first_in_its_lane(fixture: &Fixture) {
 }
 
 pub async fn the_route_says_how_urgent_an_event_is_that_does_not(fixture: &Fixture) {
-    let route = |event_type: &str, channel: &str, priority: Option<&str>| json!({ "event_type": event_type, "channel": channel, "priority": priority });
+    let route = |event_type: &str, channel: &str, priority: Option<&str>| {
+        json!({ "event_type": event_type,
+        "channel": channel, "priority": priority })
+    };
     let routes = vec![
         route("ALARM", "SMS", Some("HIGH")),
         route("ALARM", "EMAIL", Some("LOW")),

@@ -8,7 +8,10 @@ use crate::Table;
 
 pub async fn a_message_is_rendered_from_its_event_and_its_recipient(fixture: &Fixture) {
     fixture.accept(&[event("a"), event("b")]).await;
-    let person = |user_id: &str, name: &str, active: bool| json!({ "user_type": "CUSTOMER", "user_id": user_id, "name": name, "locale": "it", "active": active });
+    let person = |user_id: &str, name: &str, active: bool| {
+        json!({ "user_type": "CUSTOMER", "user_id": user_id,
+        "name": name, "locale": "it", "active": active })
+    };
     let people = vec![person("1", "Anna", true), person("2", "Bea", true), person("3", "Carla", false)];
     fixture.put(Table::Recipients, people).await;
     let events = vec![event_id("a"), event_id("gone")];

@@ -398,8 +398,10 @@ pub async fn a_dead_letter_of_what_is_no_longer_stored_is_skipped(fixture: &Fixt
             if stage == "fan_out" { ("NULL", "NULL", "NULL") } else { ("'CUSTOMER'", "'42'", "'EMAIL'") };
         fixture
             .execute(&format!(
-                "INSERT INTO dead_letter (stage, event_id, recipient_type, recipient_id, channel, reason, error, created_at)
-                 VALUES ('{stage}', 'gone', {recipient_type}, {recipient_id}, {channel}, 'OLD', 'OLD: it is', CURRENT_TIMESTAMP)"
+                "INSERT INTO dead_letter (stage, event_id, recipient_type, recipient_id, channel, reason, error,
+                created_at)
+                 VALUES ('{stage}', 'gone', {recipient_type}, {recipient_id}, {channel}, 'OLD', 'OLD: it is',
+                     CURRENT_TIMESTAMP)"
             ))
             .await;
     }

@@ -27,7 +27,8 @@ fn full(table: Table) -> Value {
     match table {
         Table::Recipients => json!({
             "user_type": "RESTAURANT_USER", "user_id": "50", "entity_type": "RESTAURANT", "entity_id": "5",
-            "role": "MANAGER", "name": "Ada", "email": "ada@example.org", "phone": "+39 02", "push_tokens": ["t1", "t2"],
+            "role": "MANAGER", "name": "Ada", "email": "ada@example.org", "phone": "+39 02", "push_tokens": ["t1",
+            "t2"],
             "slack_webhook": "https://example.org/hook", "locale": "it", "time_zone": "Europe/Rome", "active": false,
         }),
         Table::Entities => {
@@ -35,23 +36,28 @@ fn full(table: Table) -> Value {
         }
         Table::Preferences => json!({
             "user_type": "CUSTOMER", "user_id": "42", "channel": "SMS", "event_type": "NEWS", "enabled": false,
-            "min_priority": "HIGH", "quiet_hours_start": "22:00", "quiet_hours_end": "08:00", "quiet_hours_mode": "DEFER",
+            "min_priority": "HIGH", "quiet_hours_start": "22:00", "quiet_hours_end": "08:00",
+            "quiet_hours_mode": "DEFER",
         }),
         Table::Settings => json!({
             "entity_type": "RESTAURANT", "entity_id": "5", "kind": "*", "channel": "SMS", "event_type": "NEWS",
-            "enabled": false, "max_recipients": 3, "min_priority": "HIGH", "roles": ["MANAGER", "CHEF"], "quiet_hours_start": "22:00",
+            "enabled": false, "max_recipients": 3, "min_priority": "HIGH", "roles": ["MANAGER", "CHEF"],
+            "quiet_hours_start": "22:00",
             "quiet_hours_end": "08:00", "quiet_hours_mode": "DEFER",
         }),
         Table::Routing => json!({
-            "event_type": "NEWS", "channel": "SLACK", "mandatory": true, "delivery_strategy": "IMMEDIATE", "priority": "LOW",
+            "event_type": "NEWS", "channel": "SLACK", "mandatory": true, "delivery_strategy": "IMMEDIATE",
+            "priority": "LOW",
             "min_priority": "NORMAL",
         }),
         Table::Audiences => json!({
-            "event_type": "NEWS", "name": "staff", "recipient_type": "RESTAURANT_USER", "entity_path": "/payload/restaurantId",
+            "event_type": "NEWS", "name": "staff", "recipient_type": "RESTAURANT_USER",
+            "entity_path": "/payload/restaurantId",
             "roles": ["CHEF"], "scope": "TEAM", "shared_read": true, "when": "payload.total > 100",
         }),
         Table::Templates => json!({
-            "event_type": "NEWS", "channel": "EMAIL", "locale": "it", "title": "Novità {{ payload.total }}", "body": "\u{1F514}\n'x'",
+            "event_type": "NEWS", "channel": "EMAIL", "locale": "it", "title": "Novità {{ payload.total }}",
+            "body": "\u{1F514}\n'x'",
             "html": "<p>\"è\"</p>", "url": "https://example.org/{{ payload.total }}",
         }),
     }
@@ -150,7 +156,10 @@ pub async fn a_bad_row_undoes_the_whole_put(fixture: &Fixture) {
 
 pub async fn pages_cover_every_row_once(fixture: &Fixture) {
     let users = (0..7).flat_map(|n| ["CUSTOMER", "RESTAURANT_USER"].map(|t| (t, n.to_string())));
-    let preference = |(user_type, user_id): (&str, String), channel: &str| json!({ "user_type": user_type, "user_id": user_id, "channel": channel });
+    let preference = |(user_type, user_id): (&str, String), channel: &str| {
+        json!({ "user_type": user_type,
+        "user_id": user_id, "channel": channel })
+    };
     let rows = users.flat_map(|user| ["SMS", "EMAIL"].map(|channel| preference(user.clone(), channel)));
     let rows: Vec<Value> = rows.collect();
     fixture.put(Table::Preferences, rows.clone()).await;
@@ -179,7 +188,8 @@ pub async fn pages_cover_every_row_once(fixture: &Fixture) {
 pub async fn rows_are_filtered(fixture: &Fixture) {
     let staff = |restaurant: &str, id: &str, role: &str, active: bool| {
         json!({
-            "user_type": "RESTAURANT_USER", "user_id": id, "entity_type": "RESTAURANT", "entity_id": restaurant, "role": role,
+            "user_type": "RESTAURANT_USER", "user_id": id, "entity_type": "RESTAURANT", "entity_id": restaurant,
+            "role": role,
             "active": active,
         })
     };

@@ -13,7 +13,10 @@ async fn version(fixture: &Fixture) -> i64 {
 
 /// A row of each table of rules, its changed twin, and its key.
 fn rules() -> [(Table, Value, Value, Vec<&'static str>); 4] {
-    let audience = |scope: &str| json!({ "event_type": "NEWS", "name": "all", "recipient_type": "CUSTOMER", "scope": scope });
+    let audience = |scope: &str| {
+        json!({ "event_type": "NEWS", "name": "all", "recipient_type": "CUSTOMER",
+        "scope": scope })
+    };
     let route = |mandatory: bool| json!({ "event_type": "NEWS", "channel": "SMS", "mandatory": mandatory });
     let template = |title: &str| json!({ "event_type": "NEWS", "title": title });
     let setting =
@@ -63,10 +66,12 @@ pub async fn the_version_stays_when_no_rule_changes(fixture: &Fixture) {
 
 pub async fn rules_come_back_as_they_were_written(fixture: &Fixture) {
     let audience = json!({
-        "event_type": "NEWS", "name": "staff", "recipient_type": "RESTAURANT_USER", "entity_path": "/payload/restaurantId",
+        "event_type": "NEWS", "name": "staff", "recipient_type": "RESTAURANT_USER",
+        "entity_path": "/payload/restaurantId",
         "roles": ["CHEF"], "scope": "TEAM", "shared_read": true, "when": "payload.total > 100",
     });
-    let route = json!({ "event_type": "NEWS", "channel": "SLACK", "mandatory": true, "priority": "LOW", "min_priority": "LOW" });
+    let route = json!({ "event_type": "NEWS", "channel": "SLACK", "mandatory": true, "priority": "LOW",
+        "min_priority": "LOW" });
     let template =
         json!({ "event_type": "NEWS", "channel": "EMAIL", "locale": "it", "title": "Novità", "html": "<p>" });
     let of_kind = json!({

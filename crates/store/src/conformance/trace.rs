@@ -81,7 +81,10 @@ pub async fn a_trace_tells_what_happened(fixture: &Fixture) {
 }
 
 pub async fn a_trace_names_who_was_considered(fixture: &Fixture) {
-    let person = |user_id: &str, name: &str| json!({ "user_type": "CUSTOMER", "user_id": user_id, "name": name, "role": "CHEF" });
+    let person = |user_id: &str, name: &str| {
+        json!({ "user_type": "CUSTOMER", "user_id": user_id, "name": name,
+        "role": "CHEF" })
+    };
     fixture.put(Table::Recipients, vec![person("1", "Ada"), person("2", "Bob"), person("3", "Eve")]).await;
     fixture
         .put(Table::Recipients, vec![json!({ "user_type": "ADMIN_USER", "user_id": "1", "name": "Root" })])

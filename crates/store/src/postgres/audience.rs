@@ -149,7 +149,8 @@ pub async fn groups(
     let (types, ids): (Vec<&str>, Vec<&str>) = keys.into_iter().unzip();
     let [kinds, settings] = prepare(client, [statement::GROUPS, statement::GROUP_SETTINGS]).await?;
     let entities: Params = &[&types, &ids];
-    let (kinds, settings) = tokio::try_join!(biased; query_prepared(client, &kinds, entities), query_prepared(client, &settings, entities))?;
+    let (kinds, settings) = tokio::try_join!(biased; query_prepared(client, &kinds, entities), query_prepared(client,
+        &settings, entities))?;
     let mut of_entities = Vec::with_capacity(kinds.len());
     for row in &kinds {
         if let Some(entity) = read::entity_of(row)? {

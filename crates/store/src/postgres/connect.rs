@@ -28,7 +28,8 @@ const PEER_TIMEOUT: Duration = Duration::from_secs(20);
 /// up.
 pub const SESSION: &str =
     "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off;
-    SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0; SET seq_page_cost = 0; SET random_page_cost = 0;
+    SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0; SET seq_page_cost = 0; \
+    SET random_page_cost = 0;
     SET cpu_tuple_cost = 1; SET join_collapse_limit = 1;
     SET plan_cache_mode = force_generic_plan; SET statement_timeout = '60s'; SET lock_timeout = '20s';
     SET idle_in_transaction_session_timeout = '60s'; SET TimeZone = 'UTC'";
@@ -106,7 +107,8 @@ impl Url {
                 Some(("sslmode", "verify-full")) => verify = true,
                 Some(("sslmode", "verify-ca")) => {
                     return Err(unusable(format!(
-                        "{key}: sslmode=verify-ca is not supported; use sslmode=verify-full, which also checks the host's name"
+                        "{key}: sslmode=verify-ca is not supported; use sslmode=verify-full, \
+                         which also checks the host's name"
                     )));
                 }
                 Some(("sslmode", "allow")) => rest.push("sslmode=prefer"),

@@ -28,7 +28,9 @@ pub async fn run(config: &PostgresConfig) -> Result<Vec<String>, StoreError> {
     let cannot = |error: &dyn std::error::Error| {
         let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
         StoreError::Unusable(format!(
-            "can't create or upgrade the tables of {}: {error}{cause}; the user of database.direct_url (or database.url) must own the schema campanile, or be allowed to create it: run `campanile migrate` once as such a user",
+            "can't create or upgrade the tables of {}: {error}{cause}; the user of database.direct_url (or \
+             database.url) must own the schema campanile, or be allowed to create it: \
+             run `campanile migrate` once as such a user",
             server.name()
         ))
     };
@@ -66,7 +68,11 @@ async fn has_schema(client: &Client) -> Result<bool, StoreError> {
 
 async fn check_server(client: &Client, server: &Server) -> Result<(), StoreError> {
     let row = client
-        .query_one("SELECT current_setting('server_version_num')::int, current_setting('server_version'), current_setting('server_encoding')", &[])
+        .query_one(
+            "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
+            current_setting('server_encoding')",
+            &[],
+        )
         .await?;
     let (number, version, encoding): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
     if number < OLDEST_SERVER {

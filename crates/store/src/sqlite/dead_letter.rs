@@ -175,7 +175,8 @@ impl FailedRow {
         let params = named_params! {
             ":notification_id": self.key.notification_id.to_string(), ":channel": self.key.channel.as_str(),
             ":title": text.title, ":body": text.body,
-            ":inbox_title": inbox.map(|inbox| inbox.title.as_str()), ":inbox_body": inbox.map(|inbox| inbox.body.as_str()),
+            ":inbox_title": inbox.map(|inbox| inbox.title.as_str()),
+            ":inbox_body": inbox.map(|inbox| inbox.body.as_str()),
         };
         session.change(statement::UPDATE_ROW_TEXT, params).map(drop)
     }

@@ -55,7 +55,8 @@ pub fn take(path: &Path) -> Result<EngineLock, StoreError> {
     })?;
     let lock = locked.ok_or_else(|| {
         StoreError::Unusable(format!(
-            "another Campanile is already running on {} (it holds {}): stop it first, choose another --data-dir, or use PostgreSQL to run several instances",
+            "another Campanile is already running on {} (it holds {}): stop it first, choose another --data-dir, \
+             or use PostgreSQL to run several instances",
             path.display(),
             lock_file(folder).display()
         ))

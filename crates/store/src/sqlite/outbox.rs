@@ -158,7 +158,8 @@ fn count_refusal(
 ) -> Result<Refused, StoreError> {
     let error = format!("REFUSED: {error}");
     let params = named_params! {
-        ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(), ":error": error, ":max": max,
+        ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(), ":error": error,
+        ":max": max,
     };
     let counted = session.first(statement::REFUSE_ROW, params, |row| {
         let failed = row.get::<_, Option<String>>("status")?.is_some();
@@ -190,7 +191,8 @@ fn republish(
         }
         let last_row = from.row.as_ref().filter(|_| *seq == from.seq);
         let params = named_params! {
-            ":event_id": event_id.as_str(), ":queues": queues, ":written_before": written_before, ":limit": limit - found,
+            ":event_id": event_id.as_str(), ":queues": queues, ":written_before": written_before,
+            ":limit": limit - found,
             ":recipient_type": last_row.map(|(user, _)| user.user_type.as_str()).unwrap_or_default(),
             ":recipient_id": last_row.map(|(user, _)| user.user_id.as_str()).unwrap_or_default(),
             ":channel": last_row.map(|(_, channel)| channel.as_str()).unwrap_or_default(),
@@ -232,9 +234,11 @@ fn insert_chunk_of(session: &Session, queue: &str, lane: Lane, keys: &[SendKey])
     )?;
     let chunk = session.last_insert_rowid();
     for key in keys {
-        session.change(statement::ASSIGN_CHUNK,
+        session.change(
+            statement::ASSIGN_CHUNK,
             named_params! {
-                ":chunk_id": chunk, ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(),
+                ":chunk_id": chunk, ":notification_id": key.notification_id.to_string(),
+                ":channel": key.channel.as_str(),
             },
         )?;
     }

@@ -25,8 +25,10 @@ pub fn settle(
     let changed = session.change(statement::SETTLE_SEND,
         named_params! {
             ":status": settlement.state.status().as_str(), ":attempt_count": settlement.attempts(),
-            ":attempted": settlement.attempted(), ":provider": settlement.provider, ":external_id": settlement.external_id(),
-            ":last_error": settlement.last_error(), ":sent_at": sent_at, ":notification_id": notification_id.to_string(),
+            ":attempted": settlement.attempted(), ":provider": settlement.provider,
+            ":external_id": settlement.external_id(),
+            ":last_error": settlement.last_error(), ":sent_at": sent_at,
+            ":notification_id": notification_id.to_string(),
             ":channel": channel.as_str(), ":lease": job.claim.0, ":recipient_address": settlement.remaining_addresses(),
             ":attempted_at": settlement.attempted_at.map(Timestamp::as_millisecond), ":instance": instance.0,
         },
@@ -110,7 +112,8 @@ pub fn insert_dead_letter(session: &Session, now: &str, dead_letter: &DeadLetter
                 ":recipient_type": dead_letter.recipient.as_ref().map(|r| r.user_type.as_str()),
                 ":recipient_id": dead_letter.recipient.as_ref().map(|r| r.user_id.as_str()),
                 ":channel": dead_letter.channel.map(Channel::as_str), ":provider": dead_letter.provider,
-                ":reason": dead_letter.reason, ":error": dead_letter.error, ":message": dead_letter.message, ":now": now,
+                ":reason": dead_letter.reason, ":error": dead_letter.error, ":message": dead_letter.message,
+                ":now": now,
             },
         )
         .map(drop)

@@ -89,7 +89,8 @@ fn trace(session: &Session, event_id: &str, filter: &TraceFilter) -> Result<Opti
         None => Ok(Vec::new()),
         Some(page) => {
             let params = named_params! {
-                ":event_id": event_id, ":first_type": page.first.0, ":first_id": page.first.1, ":last_type": page.last.0,
+                ":event_id": event_id, ":first_type": page.first.0, ":first_id": page.first.1,
+                ":last_type": page.last.0,
                 ":last_id": page.last.1,
             };
             session.all(sql, params, read::json_row)

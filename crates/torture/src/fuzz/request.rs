@@ -101,7 +101,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     }),
     Endpoint::table("/v1/templates", &["event_type", "channel", "locale", "after", "limit"], || {
         json!([{ "event_type": "FUZZED", "channel": "EMAIL", "locale": "it", "title": "{{ payload.guest }}",
-            "body": "{{ payload.party }} persone", "html": "<p>{{ body }}</p>", "url": "https://example.com/{{ event_id }}" }])
+            "body": "{{ payload.party }} persone", "html": "<p>{{ body }}</p>",
+            "url": "https://example.com/{{ event_id }}" }])
     }),
     Endpoint::get("/healthz", &[]),
     Endpoint::get("/readyz", &[]),

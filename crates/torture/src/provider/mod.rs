@@ -43,7 +43,8 @@ const SILENCE: Duration = Duration::from_mins(1);
 const MAX_BODY_CHARACTERS: usize = 1_600;
 
 /// What a message may be created with, by Twilio's reference.
-const FIELDS: &str = "To From MessagingServiceSid Body MediaUrl ContentSid ContentVariables StatusCallback ApplicationSid \
+const FIELDS: &str = "To From MessagingServiceSid Body MediaUrl ContentSid ContentVariables StatusCallback \
+    ApplicationSid \
     MaxPrice ProvideFeedback Attempt ValidityPeriod ForceDelivery ContentRetention AddressRetention SmartEncoded \
     PersistentAction TrafficType ShortenUrls ScheduleType SendAt SendAsMms RiskCheck";
 

@@ -113,7 +113,8 @@ async fn half_a_request_is_nothing() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let provider = Provider::start().await;
     let head = format!(
-        "POST /2010-04-01/Accounts/{ACCOUNT_SID}/Messages.json HTTP/1.1\r\nHost: x\r\nAuthorization: {AUTHORIZATION}\r\n\
+        "POST /2010-04-01/Accounts/{ACCOUNT_SID}/Messages.json HTTP/1.1\r\nHost: x\r\nAuthorization: \
+         {AUTHORIZATION}\r\n\
          Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 99\r\n\r\nTo=%2B39055"
     );
     let mut stream = tokio::net::TcpStream::connect(provider.address).await.unwrap();

@@ -14,7 +14,11 @@ pub const PROJECT: &str = "trattoria-test";
 pub const ACCOUNT: &str = "campanile@trattoria-test.iam.gserviceaccount.com";
 const KEY_ID: &str = "0123456789abcdef0123456789abcdef01234567";
 /// The other half of the key in the file, as `RSAPublicKey` in DER and Base64.
-const PUBLIC_KEY: &str = "MIIBCgKCAQEAxB/0GxTfwcT4lpfFVfnOpuI6JcwU6sK8Zq6cXex2rDBEgppQAX9H3wwwsUOjuqcWS3Mv8hyExomsWe1NM4MM4Bz4HNCMdeRf6GIZk248khH/EjFnRp99SknZbgWVmipuBT9jX1UfUzyf+NzGuPISqA1EL+8cWju+QzBpmW5cI9JB6IbjSVpG2JQZYfPLjnMeacD4sHgI9o8g28/aXkCuxs25yRLId1hOWynM6LVu1u57Vq9cwYwotHk38TTMHH47IJ/DC74nI4rUaH6KS+kYboGu9nDfFWvUqv2XAQ3ejQ8JM/ANHMuBgsvb01z1BdHKb/gqCVZfQCRibhqhtXr/KQIDAQAB";
+const PUBLIC_KEY: &str = "\
+    MIIBCgKCAQEAxB/0GxTfwcT4lpfFVfnOpuI6JcwU6sK8Zq6cXex2rDBEgppQAX9H3wwwsUOjuqcWS3Mv8hyExomsWe1NM4MM4Bz4\
+    HNCMdeRf6GIZk248khH/EjFnRp99SknZbgWVmipuBT9jX1UfUzyf+NzGuPISqA1EL+8cWju+QzBpmW5cI9JB6IbjSVpG2JQZYfPL\
+    jnMeacD4sHgI9o8g28/aXkCuxs25yRLId1hOWynM6LVu1u57Vq9cwYwotHk38TTMHH47IJ/DC74nI4rUaH6KS+kYboGu9nDfFWvU\
+    qv2XAQ3ejQ8JM/ANHMuBgsvb01z1BdHKb/gqCVZfQCRibhqhtXr/KQIDAQAB";
 /// Each access token that is given out begins so.
 pub const ISSUED: &str = "ya29.";
 

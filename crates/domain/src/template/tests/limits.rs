@@ -27,16 +27,21 @@ fn rendered(template: Template, payload: &serde_json::Value) -> [Result<Text, St
 
 /// Minutes of work each, within their fuel.
 const TOO_SLOW: [&str; 10] = [
-    "{% for a in range(999) %}{% for b in range(30) %}{% if payload.list == payload.same %}{% endif %}{% endfor %}{% endfor %}",
+    "{% for a in range(999) %}{% for b in range(30) %}{% if payload.list == payload.same %}{% endif %}\
+     {% endfor %}{% endfor %}",
     "{% for a in range(999) %}{% for b in range(30) -%}  {%- set c = payload.list ~ b %}{% endfor %}{% endfor %}",
     "{% for a in range(999) %}{% for b in range(30) %}{% set c = payload.big[a:] %}{% endfor %}{% endfor %}",
     "{% for a in range(999) %}{% for b in range(30) if payload.list != payload.same %}{% endfor %}{% endfor %}",
     "{% for a in payload.list if a + 1 in payload.list %}{% endfor %}",
-    "{% for a in range(999) %}{% for b in range(30) %}{{ (payload.big | upper | lower | title)[:0] }}{% endfor %}{% endfor %}",
-    "{% for a in range(999) %}{% for b in range(30) %}{{ '' if payload.rows | sort(attribute='name') }}{% endfor %}{% endfor %}",
-    "{% for a in range(999) %}{% for b in range(30) %}{{ '' if payload.rows | groupby('name') }}{% endfor %}{% endfor %}",
+    "{% for a in range(999) %}{% for b in range(30) %}{{ (payload.big | upper | lower | title)[:0] }}\
+     {% endfor %}{% endfor %}",
+    "{% for a in range(999) %}{% for b in range(30) %}{{ '' if payload.rows | sort(attribute='name') }}\
+     {% endfor %}{% endfor %}",
+    "{% for a in range(999) %}{% for b in range(30) %}{{ '' if payload.rows | groupby('name') }}{% endfor %}\
+     {% endfor %}",
     "{% for a in range(999) %}{{ '' if payload.rows | select('in', payload.list) }}{% endfor %}",
-    "{% for a in range(999) %}{% for b in range(30) %}{% if payload.list is in([payload.rows]) %}{% endif %}{% endfor %}{% endfor %}",
+    "{% for a in range(999) %}{% for b in range(30) %}{% if payload.list is in([payload.rows]) %}{% endif %}\
+     {% endfor %}{% endfor %}",
 ];
 
 #[test]

@@ -90,7 +90,8 @@ const MISSING: [(&str, usize); 11] = [
 fn a_missing_variable_is_named_however_the_expression_is_written() {
     let mjml = |tag: &str| {
         format!(
-            "<mjml><mj-body><mj-section><mj-column>{{{{\n'x' }}}}\n<mj-text>{tag}</mj-text>\n</mj-column></mj-section></mj-body></mjml>"
+            "<mjml><mj-body><mj-section><mj-column>{{{{\n'x' }}}}\n<mj-text>{tag}</mj-text>\n</mj-column>\
+             </mj-section></mj-body></mjml>"
         )
     };
     for (tag, line) in MISSING {
@@ -249,7 +250,8 @@ fn a_body_that_is_not_given_is_read_from_the_html() {
     let rows = vec![row(json!({
         "event_type": "ORDER_CREATED", "title": "Order", "html":
         "<mjml><mj-head><mj-preview>Preview</mj-preview></mj-head><mj-body><mj-section><mj-column>
-          <mj-text><h1>{{ title }}</h1><p>Dear {{ recipient.name }},</p><ul>{% for dish in payload.dishes %}<li>{{ dish }}</li>{% endfor %}</ul></mj-text>
+          <mj-text><h1>{{ title }}</h1><p>Dear {{ recipient.name }},</p><ul>{% for dish in payload.dishes %}\
+          <li>{{ dish }}</li>{% endfor %}</ul></mj-text>
           <mj-button href=\"https://a.example/?a=1&amp;b=2\">See it</mj-button><mj-text>{{ body }}</mj-text>
         </mj-column></mj-section></mj-body></mjml>",
     }))];
@@ -310,7 +312,8 @@ fn of_two_spellings_of_a_language_the_usual_one_counts_and_the_other_is_named() 
     }
     let named = |locale: &str, other: &str| {
         format!(
-            "template ORDER_CREATED/*/{locale} is not used: ORDER_CREATED/*/{other} is for the same language; delete one of them"
+            "template ORDER_CREATED/*/{locale} is not used: ORDER_CREATED/*/{other} is for the same language; \
+             delete one of them"
         )
     };
     assert_eq!(problems, [named("IT", "it"), named("it_CH", "it-CH"), named("it-ch", "it-CH")]);
@@ -452,7 +455,9 @@ fn no_template_hurts() {
         format!("{{{{ {}a }}}}", "not ".repeat(50_000)),
         format!("{{{{ a{} }}}}", " if a else a".repeat(10_000)),
         "{{ payload }}".repeat(20_000),
-        "{% set a = range(1000) | map(attribute='x', default='x' ~ payload) | sum(start='') %}{{ a | length }}".to_owned(),
+        "{% set a = range(1000) | map(attribute='x', default='x' ~ payload) | sum(start='') %}\
+         {{ a | length }}"
+            .to_owned(),
         "{% set a = [payload.dishes[0], payload.dishes[1]] | sum(start='') %}{{ a | length }}".to_owned(),
     ] {
         let rows = vec![row(json!({"event_type": "ORDER_CREATED", "title": "x", "html": source}))];
@@ -465,9 +470,8 @@ fn no_template_hurts() {
 #[test]
 fn a_link_is_that_of_the_row_whose_title_is_taken() {
     let rows = vec![
-        row(
-            json!({"event_type": "ORDER_CREATED", "title": "a", "url": "https://example.org/{{ payload.table }}?to={{ recipient.name }}"}),
-        ),
+        row(json!({"event_type": "ORDER_CREATED", "title": "a",
+                "url": "https://example.org/{{ payload.table }}?to={{ recipient.name }}"})),
         row(json!({"event_type": "ORDER_CREATED", "locale": "it", "title": "b"})),
         row(
             json!({"event_type": "ORDER_CREATED", "locale": "pt", "title": "c", "url": "{{ payload.table }}"}),

@@ -449,7 +449,8 @@ fn log_failures(steps: &[FanOutStep]) -> u64 {
     for step in steps {
         if let Step::Failed(failure) | Step::Stopped { failure, .. } = &step.step {
             dead_letters += 1;
-            tracing::warn!(event_id = %step.event.event_id, code = failure.code, "fan-out of an event failed permanently; a dead letter was written");
+            tracing::warn!(event_id = %step.event.event_id, code = failure.code,
+                "fan-out of an event failed permanently; a dead letter was written");
         }
     }
     dead_letters

@@ -253,7 +253,13 @@ async fn receive_keys(
         match receive_batch(engine, in_flight, batch).await {
             Ok(unknown) => failed.extend(unknown.into_iter().map(|key| FailedMessage {
                 key: Some(key),
-                failure: Failure::new(FORGED, format!("no outbox row with the key {key}: the message is forged, or its row has been deleted by retention")),
+                failure: Failure::new(
+                    FORGED,
+                    format!(
+                        "no outbox row with the key {key}: the message is forged, \
+                    or its row has been deleted by retention"
+                    ),
+                ),
                 message: None,
             })),
             Err(StoreError::Refused(_)) if batch.len() > 1 => {

@@ -171,7 +171,8 @@ mod tests {
         ];
         let expected = "ok     database      it answers\n\
                         note   dead letters  2 not replayed\n                     → look at them\n\
-                        WRONG  broker        it does not answer\n                     → start it:\n                       systemctl start rabbitmq-server\n";
+                        WRONG  broker        it does not answer\n                     → start it:\n\
+                        \x20                      systemctl start rabbitmq-server\n";
         assert_eq!(report(&findings, false, 80), expected);
         assert!(report(&findings, true, 80).contains("\u{1b}[1;31mWRONG\u{1b}[0m  broker"));
     }

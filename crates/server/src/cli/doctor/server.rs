@@ -120,7 +120,10 @@ mod tests {
 
     #[test]
     fn what_an_instance_says_of_itself_is_passed_on() {
-        let components = |database: &str| json!({"components": {"database": database, "broker": "ok", "email": "capture: nothing leaves"}});
+        let components = |database: &str| {
+            json!({"components": {"database": database, "broker": "ok",
+            "email": "capture: nothing leaves"}})
+        };
         assert_eq!(answered("http://x", 200, &components("ok")).level, Level::Ok);
         let partly = answered("http://x", 200, &components("slow"));
         assert_eq!(

@@ -41,7 +41,10 @@ impl Slack {
         let mut allowed_hosts = Vec::new();
         for text in self.allowed_hosts.split_whitespace() {
             let host = AllowedHost::parse(text).with_context(|| {
-                format!("channels.slack.allowed_hosts: `{text}` is not a valid host; use hooks.slack.com, or *.slack.com for all subdomains")
+                format!(
+                    "channels.slack.allowed_hosts: `{text}` is not a valid host; use hooks.slack.com, \
+                    or *.slack.com for all subdomains"
+                )
             })?;
             allowed_hosts.push(host);
         }

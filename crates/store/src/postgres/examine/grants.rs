@@ -20,9 +20,11 @@ const MISSING: &str = "
     UNION ALL
     SELECT 'TABLE', 'campanile.' || c.relname, p.privilege
     FROM campanile JOIN pg_class c ON c.relnamespace = campanile.oid,
-         unnest(CASE WHEN c.relkind IN ('v', 'm', 'f') OR c.relname IN ('rule_version', 'schema_history') THEN ARRAY['SELECT']
+         unnest(CASE WHEN c.relkind IN ('v', 'm', 'f') OR c.relname IN ('rule_version',
+             'schema_history') THEN ARRAY['SELECT']
                      ELSE ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE'] END) WITH ORDINALITY p (privilege, ordinal)
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relname = ANY ($1) AND NOT has_table_privilege(c.oid, p.privilege)
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relname = ANY ($1) AND NOT has_table_privilege(c.oid,
+        p.privilege)
     UNION ALL
     SELECT 'SEQUENCE', 'campanile.' || c.relname, 'USAGE'
     FROM campanile JOIN pg_class c ON c.relnamespace = campanile.oid
@@ -139,7 +141,8 @@ mod tests {
         let remedy = grants("shop", &three, 20).remedy.unwrap_or_default();
         assert!(
             remedy.ends_with(
-                "GRANT EXECUTE ON FUNCTION campanile.now() TO shop;\nGRANT DELETE ON TABLE campanile.outbox, campanile.send TO shop;"
+                "GRANT EXECUTE ON FUNCTION campanile.now() TO shop;\nGRANT DELETE ON TABLE campanile.outbox, \
+                 campanile.send TO shop;"
             ),
             "{remedy}"
         );

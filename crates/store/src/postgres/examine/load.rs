@@ -11,7 +11,8 @@ use crate::examine::{self, human_duration, not_checked};
 pub(super) const OLD: Duration = Duration::from_mins(5);
 
 const OPEN: &str = "
-    SELECT 'process ' || pid || coalesce(' (' || nullif(application_name, '') || ')', '') || ', ' || coalesce(state, 'active') AS who,
+    SELECT 'process ' || pid || coalesce(' (' || nullif(application_name, '') || ')',
+        '') || ', ' || coalesce(state, 'active') AS who,
            'SELECT pg_terminate_backend(' || pid || ')' AS remedy,
            extract(epoch FROM clock_timestamp() - xact_start)::float8 AS seconds
     FROM pg_stat_activity

@@ -142,7 +142,8 @@ impl Session {
 
     async fn server(&mut self) -> Vec<Finding> {
         const SUBJECT: &str = "PostgreSQL";
-        let facts = "SELECT current_setting('server_version_num')::int, split_part(current_setting('server_version'), ' ', 1),
+        let facts = "SELECT current_setting('server_version_num')::int,
+            split_part(current_setting('server_version'), ' ', 1),
                             current_setting('server_encoding'), pg_is_in_recovery(), current_setting('fsync') = 'on',
                             coalesce((SELECT s.version FROM pg_stat_ssl s WHERE s.pid = pg_backend_pid()), '')";
         let rows = match self.ask(facts, &[]).await {

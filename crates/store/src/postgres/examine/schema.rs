@@ -40,7 +40,8 @@ impl Session {
                 text("role")
             )),
             (false, owner) => Err(format!(
-                "run `campanile migrate` as {owner}, the owner of the schema campanile, or set database.direct_url to that user"
+                "run `campanile migrate` as {owner}, the owner of the schema campanile, \
+                 or set database.direct_url to that user"
             )),
         };
         if there && !readable {
@@ -64,7 +65,8 @@ impl Session {
     pub(super) async fn recipients(&mut self) -> Finding {
         const SUBJECT: &str = "recipients";
         let kind = "SELECT c.relkind IN ('r', 'p'),
-                           array(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+                           array(SELECT a.attname::text FROM pg_attribute a
+                               WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
                     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                     WHERE n.nspname = 'campanile' AND c.relname = 'recipient'";
         let rows = match self.ask(kind, &[]).await {

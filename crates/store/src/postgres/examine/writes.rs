@@ -33,7 +33,8 @@ impl Session {
 }
 
 fn refused(why: &str) -> Finding {
-    let remedy = "free disk space on the server, or undo what made it read-only (default_transaction_read_only, a failover, a \
+    let remedy = "free disk space on the server, or undo what made it read-only (default_transaction_read_only, \
+        a failover, a \
                   provider's limit), or set database.url to another server";
     Finding::wrong(SUBJECT, format!("the server accepts no writes: {why}"), remedy)
 }

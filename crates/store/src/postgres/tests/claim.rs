@@ -57,9 +57,11 @@ async fn an_event_that_was_thought_to_be_new_and_is_not_goes_through_alone() {
     // Nothing remembers the first, but its row is there; somebody remembers the second, which failed.
     fixture
         .execute(
-            "INSERT INTO outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address, title, body,
+            "INSERT INTO outbox (notification_id, channel, event_id, recipient_type, recipient_id,
+            recipient_address, title, body,
                                  priority, audience, shared_read, queue, created_at)
-             VALUES ('00000000-0000-7000-8000-000000000001', 'EMAIL', 'a', 'CUSTOMER', '42', '', '', '', 'NORMAL', '', false, '', now());
+             VALUES ('00000000-0000-7000-8000-000000000001', 'EMAIL', 'a', 'CUSTOMER', '42', '', '', '',
+                 'NORMAL', '', false, '', now());
              INSERT INTO processed_event (event_id, body_hash, status, instance, created_at)
              VALUES ('b', 'x', 'FAILED', 'another', now())",
         )
@@ -234,7 +236,9 @@ async fn a_notification_that_somebody_else_is_just_writing_is_waited_for_and_fou
     fixture.published(&event("a"), std::slice::from_ref(&row)).await;
 
     let transaction = other.transaction().await.unwrap();
-    let write = "INSERT INTO campanile.notification (id, event_id, event_type, user_type, user_id, title, body, properties, priority,
+    let write =
+        "INSERT INTO campanile.notification (id, event_id, event_type, user_type, user_id, title, body,
+        properties, priority,
                                                     shared_read, created_at)
                  VALUES ($1, 'a', 'ORDER_CREATED', 'CUSTOMER', $2, '', '', '{}', 'NORMAL', false, now())";
     let user = row.recipient.user_id.as_str();

@@ -44,7 +44,8 @@ async fn claims_do_not_walk_through_what_was_claimed_and_find_what_is_committed_
         .expect("it is written");
     fixture
         .execute(&format!(
-            "{insert} SELECT 'gone-' || n, 'T', 'T', '1', json_build_object('a', repeat('a', 1000)) FROM generate_series(1, {CLAIMED_EVENTS}) AS n;
+            "{insert} SELECT 'gone-' || n, 'T', 'T', '1', json_build_object('a', repeat('a', 1000))
+            FROM generate_series(1, {CLAIMED_EVENTS}) AS n;
              UPDATE campanile.event_outbox SET status = 'PROCESSED'"
         ))
         .await;

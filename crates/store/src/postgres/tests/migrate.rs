@@ -36,7 +36,8 @@ async fn a_schema_of_a_newer_release_is_left_alone() {
     let database = Database::new().await;
     database
         .execute(
-            "INSERT INTO schema_history SELECT 9999, 'later', applied_on, checksum FROM schema_history WHERE version = 1;
+            "INSERT INTO schema_history SELECT 9999, 'later', applied_on, checksum FROM schema_history
+            WHERE version = 1;
              ALTER TABLE event_outbox ADD COLUMN later text",
         )
         .await;

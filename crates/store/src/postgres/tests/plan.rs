@@ -327,7 +327,8 @@ async fn no_statement_goes_through_a_backlog() {
     let client = database.connect().await;
     client.batch_execute(&seed(20_000)).await.unwrap();
     let backlog = "UPDATE event_outbox SET status = 'PUBLISHED', fan_out_cursor = NULL;
-        UPDATE outbox SET chunk_id = 1 + (hashtext(event_id) & 15), queue = 'queue 1'; DELETE FROM publish_chunk WHERE id > 16;
+        UPDATE outbox SET chunk_id = 1 + (hashtext(event_id) & 15), queue = 'queue 1'; DELETE FROM publish_chunk
+            WHERE id > 16;
         DELETE FROM send WHERE notification_id > lpad('ff', 32, '0')::uuid; ANALYZE";
     client.batch_execute(backlog).await.unwrap();
     let plans = Plans::of(&database).await;

@@ -147,7 +147,8 @@ async fn an_engine_that_listens_is_woken() {
     let database = Database::new().await;
     let store = database.open().await;
     let mut signals = store.subscribe().unwrap();
-    let listens = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = 'LISTEN campanile'
+    let listens = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND query = 'LISTEN campanile'
                    AND state = 'idle'";
     eventually("a listener", async || (database.count(listens).await > 0).then_some(())).await;
     database.execute(EMIT).await;
@@ -215,7 +216,8 @@ async fn a_granted_producer_emits_and_cancels() {
 /// Every table and view with its columns, as (name, column).
 async fn relations(database: &Database) -> Vec<(String, String)> {
     let sql = "SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
-               WHERE c.relnamespace = 'campanile'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT attisdropped";
+               WHERE c.relnamespace = 'campanile'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm',
+                   'f') AND NOT attisdropped";
     let rows = super::connect(&database.url).await.query(sql, &[]).await.unwrap();
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
@@ -287,8 +289,12 @@ async fn a_granted_producer_calls_nothing_but_emit() {
     assert_eq!(admin.query_one(sql, &[&producer.name]).await.unwrap().get::<_, i64>(0), 0);
     let client = producer.connect().await;
     refuses(&client, "CREATE TABLE campanile.mine (id int)").await;
-    refuses(&client, "CREATE TRIGGER mine BEFORE INSERT ON campanile.event_outbox EXECUTE FUNCTION campanile.rules_changed()")
-        .await;
+    refuses(
+        &client,
+        "CREATE TRIGGER mine BEFORE INSERT ON campanile.event_outbox EXECUTE FUNCTION \
+        campanile.rules_changed()",
+    )
+    .await;
     refuses(&client, "ALTER TABLE campanile.event_outbox DISABLE TRIGGER ALL").await;
     refuses(&client, "DROP TABLE campanile.event_outbox").await;
 }

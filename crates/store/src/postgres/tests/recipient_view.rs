@@ -16,7 +16,8 @@ use crate::{EventStore, FanOutStore, RowFilter, RowStore, StoreError, Table};
 
 const RECIPIENTS: &str = "
     INSERT INTO shop.users (id, name, email, push_tokens, locale)
-    VALUES (9, 'Gina', 'gina@example.org', '{one,two}', 'it'), (10, 'Ugo', NULL, '{}', NULL), (50, 'Ada', NULL, '{}', NULL);
+    VALUES (9, 'Gina', 'gina@example.org', '{one,two}', 'it'), (10, 'Ugo', NULL, '{}', NULL), (50, 'Ada', NULL,
+        '{}', NULL);
     INSERT INTO shop.users (id, deleted) VALUES (11, true);
     INSERT INTO shop.staff (id, restaurant_id, position, name, time_zone)
     VALUES (50, 5, 'waiter', 'Bruno', 'Europe/Rome'), (51, 5, 'manager', 'Anna', NULL), (9, 5, 'chef', 'Carla', NULL),

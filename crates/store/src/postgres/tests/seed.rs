@@ -18,7 +18,8 @@ FROM n;
 INSERT INTO campanile.event_cancel (event_id, reason) SELECT 'event ' || i, 'why' FROM n;
 INSERT INTO campanile.processed_event (event_id, body_hash, status, instance, created_at)
 SELECT 'event ' || i, 'hash', 'SUCCESS', 'test', now() FROM n;
-INSERT INTO campanile.outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address, title, body,
+INSERT INTO campanile.outbox (notification_id, channel, event_id, recipient_type, recipient_id,
+    recipient_address, title, body,
                               priority, audience, shared_read, queue, chunk_id, created_at)
 SELECT n.id, c.channel, 'event ' || i, 'CUSTOMER', i, 'address', 'title', 'body', 'NORMAL', 'audience', false,
        'queue ' || (i % 5), i, now()
@@ -27,30 +28,37 @@ INSERT INTO campanile.publish_chunk (queue, lane, first_id, last_id, lease_until
 SELECT 'queue ' || (i % 5), i % 3, id, id, CASE WHEN i % 2 = 0 THEN now() END FROM n;
 INSERT INTO campanile.event_notification (event_id, entity_type, entity_id, shared_read)
 SELECT 'event ' || i, 'RESTAURANT', i, true FROM n;
-INSERT INTO campanile.notification (id, event_id, event_type, user_type, user_id, title, body, properties, priority, shared_read,
+INSERT INTO campanile.notification (id, event_id, event_type, user_type, user_id, title, body, properties,
+    priority, shared_read,
                                     created_at)
 SELECT id, 'event ' || i, 'TYPE', 'CUSTOMER', i, 'title', 'body', '{}', 'NORMAL', false, now() FROM n;
-INSERT INTO campanile.send_claim (instance, lease_until, notifications) SELECT 'test', now() + make_interval(secs => i), '{}' FROM n;
+INSERT INTO campanile.send_claim (instance, lease_until, notifications)
+    SELECT 'test', now() + make_interval(secs => i), '{}' FROM n;
 INSERT INTO campanile.send (notification_id, channel, recipient_address, status, lease, created_at)
 SELECT n.id, c.channel, 'address', 'SENT', i, now() FROM n, c;
 INSERT INTO campanile.send_due (channel, lane, due_at, notification_id)
 SELECT 'EMAIL', i % 3, now() + make_interval(secs => i), id FROM n;
-INSERT INTO campanile.send_attempt (notification_id, channel, at, outcome, duration_ms) SELECT id, 'EMAIL', now(), 'DUE', 5 FROM n;
-INSERT INTO campanile.send_in_doubt (since, notification_id, channel) SELECT now() + make_interval(secs => i), id, 'EMAIL' FROM n;
+INSERT INTO campanile.send_attempt (notification_id, channel, at, outcome, duration_ms)
+    SELECT id, 'EMAIL', now(), 'DUE', 5 FROM n;
+INSERT INTO campanile.send_in_doubt (since, notification_id, channel) SELECT now() + make_interval(secs => i),
+    id, 'EMAIL' FROM n;
 INSERT INTO campanile.send_address (notification_id, channel, address, outcome, at)
 SELECT n.id, c.channel, 'address', 'SENT', now() FROM n, c;
-INSERT INTO campanile.send_once (event_id, address_hash, notification_id, at) SELECT 'event ' || i, 'hash', id, now() FROM n;
+INSERT INTO campanile.send_once (event_id, address_hash, notification_id, at)
+    SELECT 'event ' || i, 'hash', id, now() FROM n;
 INSERT INTO campanile.captured_message (event_id, user_type, user_id, channel, address, title, body, at)
 SELECT 'event ' || i, 'CUSTOMER', i, 'EMAIL', 'address', 'title', 'body', now() FROM n;
 INSERT INTO campanile.dead_letter (stage, event_id, reason, error, created_at)
 SELECT 'send', 'event ' || i, 'EXHAUSTED', 'busy', now() FROM n;
 INSERT INTO campanile.entity (entity_type, entity_id, kind) SELECT 'RESTAURANT', i, 'KIND ' || (i % 5) FROM n;
 INSERT INTO campanile.recipient (user_type, user_id, entity_type, entity_id, role, active)
-SELECT 'RESTAURANT_USER', i, 'RESTAURANT', i / 5, CASE WHEN i % 5 = 0 THEN 'MANAGER' ELSE 'WAITER' END, i % 20 <> 0 FROM n;
+SELECT 'RESTAURANT_USER', i, 'RESTAURANT', i / 5, CASE WHEN i % 5 = 0 THEN 'MANAGER' ELSE 'WAITER' END,
+    i % 20 <> 0 FROM n;
 INSERT INTO campanile.dead_address (channel, address, reason, at) SELECT 'EMAIL', i, 'gone', now() FROM n;
 INSERT INTO campanile.user_notification_preferences (user_type, user_id, channel) SELECT 'CUSTOMER', i, 'EMAIL' FROM n;
 INSERT INTO campanile.entity_notification_settings (entity_type, entity_id, kind, channel)
-SELECT 'RESTAURANT', CASE WHEN i % 50 = 0 THEN '*' ELSE i::text END, CASE WHEN i % 50 = 0 THEN 'KIND ' || i ELSE '*' END, 'EMAIL'
+SELECT 'RESTAURANT', CASE WHEN i % 50 = 0 THEN '*' ELSE i::text END,
+    CASE WHEN i % 50 = 0 THEN 'KIND ' || i ELSE '*' END, 'EMAIL'
 FROM n;
 INSERT INTO campanile.event_type_channel_routing (event_type, channel) SELECT 'TYPE ' || i, 'EMAIL' FROM n;
 INSERT INTO campanile.event_audience (event_type, name, recipient_type) SELECT 'TYPE ' || i, 'all', 'CUSTOMER' FROM n;

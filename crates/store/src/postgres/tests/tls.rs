@@ -11,7 +11,8 @@ const CA_FILE: &str = "CAMPANILE_TEST_CA_FILE";
 fn ca_file() -> PathBuf {
     let file = std::env::var_os(CA_FILE).filter(|file| !file.is_empty()).unwrap_or_else(|| {
         panic!(
-            "{CA_FILE} is not set: it names the authority (PEM) of the test database's certificate, and that database must \
+            "{CA_FILE} is not set: it names the authority (PEM) of the test database's certificate, \
+             and that database must \
              offer TLS; `cargo xtask test` brings up one that does"
         )
     });

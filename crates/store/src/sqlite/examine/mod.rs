@@ -278,7 +278,8 @@ mod tests {
 
     #[test]
     fn the_holder_of_a_lock_is_found_by_its_file() {
-        let locks = "1: POSIX  ADVISORY  READ 7 fe:01:123456 128 128\n2: FLOCK  ADVISORY  WRITE 4711 fe:01:123456 0 EOF\n\
+        let locks = "1: POSIX  ADVISORY  READ 7 fe:01:123456 128 128\n2: \
+            FLOCK  ADVISORY  WRITE 4711 fe:01:123456 0 EOF\n\
                      2: -> FLOCK  ADVISORY  WRITE 4712 fe:01:123456 0 EOF\n";
         assert_eq!(holder(locks, 123_456), Some(4711));
         assert_eq!(holder(locks, 23_456), None);

@@ -154,11 +154,14 @@ async fn leases_of_the_process_before_are_over() {
         .execute_batch(
             "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, status)
              VALUES ('a', 'ORDER_CREATED', 'ORDER', '7', 'PUBLISHED');
-             INSERT INTO outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address, title, body,
+             INSERT INTO outbox (notification_id, channel, event_id, recipient_type, recipient_id,
+                 recipient_address, title, body,
                                  priority, audience, shared_read, queue, chunk_id, created_at)
-             VALUES ('01970000-0000-7000-8000-000000000001', 'EMAIL', 'a', 'CUSTOMER', '42', 'a@b', 'title', 'body', 'NORMAL',
+             VALUES ('01970000-0000-7000-8000-000000000001', 'EMAIL', 'a', 'CUSTOMER', '42', 'a@b', 'title',
+                 'body', 'NORMAL',
                      'customer', 0, 'q', 1, '2026-01-21T10:15:30.000Z'),
-                    ('01970000-0000-7000-8000-000000000001', 'SMS', 'a', 'CUSTOMER', '42', '+39', 'title', 'body', 'NORMAL',
+                    ('01970000-0000-7000-8000-000000000001', 'SMS', 'a', 'CUSTOMER', '42', '+39', 'title',
+                        'body', 'NORMAL',
                      'customer', 0, 'q', 1, '2026-01-21T10:15:30.000Z');
              INSERT INTO publish_chunk (id, queue, lane, first_id, last_id, lease_until)
              VALUES (1, 'q', 1, '01970000-0000-7000-8000-000000000001', '01970000-0000-7000-8000-000000000001',
