@@ -259,7 +259,8 @@ CREATE TABLE campanile.send_in_doubt (
 CREATE UNIQUE INDEX send_in_doubt_send ON campanile.send_in_doubt (notification_id, channel);
 
 -- SECURITY DEFINER: whoever may change a send need not be allowed to write send_in_doubt.
-CREATE FUNCTION campanile.track_send_in_doubt() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+CREATE FUNCTION campanile.track_send_in_doubt() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = '' AS $$
 BEGIN
     IF NEW.status = 'IN_DOUBT' THEN
         INSERT INTO campanile.send_in_doubt (since, notification_id, channel)
@@ -273,7 +274,8 @@ END $$;
 REVOKE ALL ON FUNCTION campanile.track_send_in_doubt() FROM PUBLIC;
 -- A send that never was in doubt costs one comparison.
 CREATE TRIGGER track_send_in_doubt AFTER UPDATE OF status ON campanile.send
-    FOR EACH ROW WHEN ((OLD.status = 'IN_DOUBT') <> (NEW.status = 'IN_DOUBT')) EXECUTE FUNCTION campanile.track_send_in_doubt();
+    FOR EACH ROW WHEN ((OLD.status = 'IN_DOUBT') <> (NEW.status = 'IN_DOUBT'))
+    EXECUTE FUNCTION campanile.track_send_in_doubt();
 
 -- The outcome of each address of a send that has several, such as the tokens of a push.
 -- Addresses without an outcome are in send.recipient_address.

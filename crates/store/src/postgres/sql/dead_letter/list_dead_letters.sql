@@ -1,9 +1,11 @@
 -- Dead letters by age, those of sends with what was tried. Primary key; letters are few, so that they are filtered on
 -- the way.
-SELECT id, stage, event_id, recipient_type, recipient_id, channel, provider, reason, error, message, created_at, replayed_at,
-       (SELECT coalesce(json_agg(json_build_object('at', to_char(a.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-                                                   'provider', a.provider, 'outcome', a.outcome, 'error', a.error,
-                                                   'duration_ms', a.duration_ms) ORDER BY a.id), '[]')
+SELECT id, stage, event_id, recipient_type, recipient_id, channel, provider, reason, error, message, created_at,
+       replayed_at,
+       (SELECT coalesce(json_agg(json_build_object(
+                   'at', to_char(a.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+                   'provider', a.provider, 'outcome', a.outcome, 'error', a.error,
+                   'duration_ms', a.duration_ms) ORDER BY a.id), '[]')
         FROM campanile.outbox o
         JOIN campanile.send_attempt a ON a.notification_id = o.notification_id AND a.channel = o.channel
         WHERE d.stage = 'send' AND o.event_id = d.event_id AND o.recipient_type = d.recipient_type

@@ -3,11 +3,13 @@
 -- event_id.
 WITH n AS MATERIALIZED (
     SELECT nextval('campanile.event_outbox_id_seq') AS id, input.*
-    FROM (SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[])
-                        WITH ORDINALITY AS g (event_id, event_type, aggregate_type, aggregate_id, payload, priority, occurred_at,
-                                              ordinal)
+    FROM (SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
+                               $7::timestamptz[])
+                        WITH ORDINALITY AS g (event_id, event_type, aggregate_type, aggregate_id, payload, priority,
+                                              occurred_at, ordinal)
           ORDER BY ordinal) input)
-INSERT INTO campanile.event_outbox (id, event_id, event_type, aggregate_type, aggregate_id, payload, priority, occurred_at)
+INSERT INTO campanile.event_outbox (id, event_id, event_type, aggregate_type, aggregate_id, payload, priority,
+                                    occurred_at)
 OVERRIDING SYSTEM VALUE
 SELECT n.id, n.event_id, n.event_type, n.aggregate_type, n.aggregate_id, n.payload::json, n.priority, n.occurred_at
 FROM n

@@ -1,7 +1,8 @@
 -- The next large event to go on with: by lane up to the given one, then in turns behind the last. Partial index
 -- event_outbox_continuing, which holds few; what another claim holds is skipped.
-SELECT e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.payload::text, e.priority, e.occurred_at, e.created_at,
-       e.fan_out_cursor, p.status AS processed, c.event_id IS NOT NULL AS cancelled, c.reason, campanile.now() AS now
+SELECT e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.payload::text, e.priority, e.occurred_at,
+       e.created_at, e.fan_out_cursor, p.status AS processed, c.event_id IS NOT NULL AS cancelled, c.reason,
+       campanile.now() AS now
 FROM campanile.event_outbox e
 LEFT JOIN campanile.processed_event p ON p.event_id = e.event_id
 LEFT JOIN campanile.event_cancel c ON c.event_id = e.event_id

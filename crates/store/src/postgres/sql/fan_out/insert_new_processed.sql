@@ -1,5 +1,6 @@
 -- Remembers ids that nothing was ever remembered of. Primary key, searched once.
-INSERT INTO campanile.processed_event (event_id, body_hash, status, recipients, sends, counts, decisions, instance, created_at)
+INSERT INTO campanile.processed_event (event_id, body_hash, status, recipients, sends, counts, decisions, instance,
+                                       created_at)
 SELECT n.event_id, n.body_hash, n.status, n.recipients, n.sends, n.counts::json, n.decisions::json, $8, campanile.now()
 FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::text[])
      AS n (event_id, body_hash, status, recipients, sends, counts, decisions)

@@ -1,6 +1,7 @@
 -- Remembers ids, their hashes and what was decided. A failed event may be tried again; any other is decided once.
 -- Primary key.
-INSERT INTO campanile.processed_event AS p (event_id, body_hash, status, recipients, sends, counts, decisions, instance, created_at)
+INSERT INTO campanile.processed_event AS p (event_id, body_hash, status, recipients, sends, counts, decisions, instance,
+                                            created_at)
 SELECT n.event_id, n.body_hash, n.status, n.recipients, n.sends, n.counts::json, n.decisions::json, $8, campanile.now()
 FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::text[])
      AS n (event_id, body_hash, status, recipients, sends, counts, decisions)

@@ -10,7 +10,8 @@ CROSS JOIN LATERAL (
     LEFT JOIN campanile.publish_chunk c ON c.id = o.chunk_id
     WHERE o.event_id = e.event_id
       AND (o.recipient_type, o.recipient_id, o.channel)
-          > (CASE WHEN e.id = $5 THEN $6 ELSE '' END, CASE WHEN e.id = $5 THEN $7 ELSE '' END, CASE WHEN e.id = $5 THEN $8 ELSE '' END)
+          > (CASE WHEN e.id = $5 THEN $6 ELSE '' END, CASE WHEN e.id = $5 THEN $7 ELSE '' END,
+             CASE WHEN e.id = $5 THEN $8 ELSE '' END)
       AND o.status IS NULL AND s.channel IS NULL AND c.id IS NULL
       AND o.queue = ANY ($3::text[]) AND o.created_at <= campanile.now() - make_interval(secs => $4)
     ORDER BY o.recipient_type, o.recipient_id, o.channel

@@ -17,9 +17,12 @@ SELECT campanile.now() AS now,
         FROM (SELECT published_at, created_at FROM campanile.event_outbox
               WHERE status = 'PUBLISHED' ORDER BY id LIMIT 1000) o) AS receive,
        least((SELECT min(least(
-                  (SELECT due_at FROM campanile.send_due WHERE channel = c.channel AND lane = 0 ORDER BY due_at LIMIT 1),
-                  (SELECT due_at FROM campanile.send_due WHERE channel = c.channel AND lane = 1 ORDER BY due_at LIMIT 1),
-                  (SELECT due_at FROM campanile.send_due WHERE channel = c.channel AND lane = 2 ORDER BY due_at LIMIT 1)))
+                  (SELECT due_at FROM campanile.send_due WHERE channel = c.channel AND lane = 0 ORDER BY due_at
+                   LIMIT 1),
+                  (SELECT due_at FROM campanile.send_due WHERE channel = c.channel AND lane = 1 ORDER BY due_at
+                   LIMIT 1),
+                  (SELECT due_at FROM campanile.send_due WHERE channel = c.channel AND lane = 2 ORDER BY due_at
+                   LIMIT 1)))
               FROM unnest($1::text[]) AS c (channel)),
              (SELECT lease_until FROM campanile.send_claim
               WHERE lease_until < campanile.now() ORDER BY lease_until LIMIT 1)) AS send

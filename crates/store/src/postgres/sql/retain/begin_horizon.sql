@@ -3,9 +3,11 @@
 INSERT INTO campanile.retain_horizon (id, horizon, version)
 SELECT 1, oldest.at, 0
 FROM (SELECT COALESCE(
-           (SELECT created_at FROM (SELECT id, created_at, status FROM campanile.event_outbox ORDER BY id LIMIT 1000) first
+           (SELECT created_at FROM (SELECT id, created_at, status FROM campanile.event_outbox ORDER BY id
+                                    LIMIT 1000) first
             WHERE status IN ('PROCESSED', 'FAILED', 'CANCELLED') ORDER BY id LIMIT 1),
            (SELECT created_at FROM campanile.event_outbox ORDER BY id LIMIT 1),
-           (SELECT created_at FROM campanile.dead_letter WHERE event_id IS NULL ORDER BY event_id, id LIMIT 1)) AS at) oldest
+           (SELECT created_at FROM campanile.dead_letter WHERE event_id IS NULL ORDER BY event_id, id
+            LIMIT 1)) AS at) oldest
 WHERE oldest.at IS NOT NULL
 ON CONFLICT (id) DO NOTHING

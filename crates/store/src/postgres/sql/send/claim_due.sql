@@ -21,11 +21,12 @@ started AS (
     UPDATE campanile.send s SET status = 'SENDING', lease = claimed.id, attempted_by = $6
     FROM taken, claimed
     WHERE s.notification_id = taken.notification_id AND s.channel = taken.channel AND s.status = 'DUE'
-    RETURNING s.notification_id, s.channel, s.recipient_address, s.attempt_count, s.deferred_since, s.deferrals, s.unanswered,
+    RETURNING s.notification_id, s.channel, s.recipient_address, s.attempt_count, s.deferred_since, s.deferrals,
+        s.unanswered,
               s.lease AS claim, taken.due_at)
-SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, started.recipient_address, o.title,
-       o.body, o.priority, started.attempt_count, e.created_at, started.deferred_since, started.deferrals,
-       started.unanswered, started.claim, started.due_at,
+SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id,
+       started.recipient_address, o.title, o.body, o.priority, started.attempt_count, e.created_at,
+       started.deferred_since, started.deferrals, started.unanswered, started.claim, started.due_at,
        CASE WHEN started.channel = 'PUSH' AND started.recipient_address <> o.recipient_address THEN
            EXISTS (SELECT 1 FROM campanile.send_address a
                    WHERE a.notification_id = o.notification_id AND a.channel = o.channel AND a.outcome = 'SENT')

@@ -8,19 +8,20 @@
 -- subplans, since joins go by nested loops. A claimed send has room for what its settlement writes (attempted_at,
 -- settled_by), so that the new version fits into its page.
 WITH message AS MATERIALIZED (
-    SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address, o.title, o.body,
-           o.priority, o.status IS NULL AS open, k.claim, o.inbox_title, o.inbox_body, o.audience, o.entity_type, o.entity_id, o.shared_read,
-           e.aggregate_type, e.aggregate_id, e.payload, e.lane, e.created_at, k.published_at, k.published_by
+    SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id,
+           o.recipient_address, o.title, o.body, o.priority, o.status IS NULL AS open, k.claim, o.inbox_title,
+           o.inbox_body, o.audience, o.entity_type, o.entity_id, o.shared_read, e.aggregate_type, e.aggregate_id,
+           e.payload, e.lane, e.created_at, k.published_at, k.published_by
     FROM unnest($1::uuid[], $2::text[], $3::boolean[], $7::timestamptz[], $8::int[])
          AS k (notification_id, channel, claim, published_at, published_by)
     JOIN campanile.outbox o ON o.notification_id = k.notification_id AND o.channel = k.channel
     JOIN campanile.event_outbox e ON e.event_id = o.event_id),
 inbox AS (
-    INSERT INTO campanile.notification (id, event_id, event_type, user_type, user_id, entity_type, entity_id, title, body, properties,
-                                        priority, shared_read, created_at)
+    INSERT INTO campanile.notification (id, event_id, event_type, user_type, user_id, entity_type, entity_id, title,
+                                        body, properties, priority, shared_read, created_at)
     SELECT DISTINCT ON (notification_id)
-           notification_id, event_id, event_type, recipient_type, recipient_id, entity_type, entity_id, coalesce(inbox_title, title),
-           coalesce(inbox_body, body),
+           notification_id, event_id, event_type, recipient_type, recipient_id, entity_type, entity_id,
+           coalesce(inbox_title, title), coalesce(inbox_body, body),
            json_build_object('audience', audience, 'aggregate_type', aggregate_type, 'aggregate_id', aggregate_id,
                              'payload', CASE WHEN octet_length(payload::text) <= 4096 THEN payload END),
            CASE lane WHEN 0 THEN 'HIGH' WHEN 1 THEN 'NORMAL' ELSE 'LOW' END, shared_read, campanile.now()
@@ -47,14 +48,17 @@ waiting AS (
     SELECT channel, CASE priority WHEN 'HIGH' THEN 0 WHEN 'NORMAL' THEN 1 ELSE 2 END, campanile.now(), notification_id
     FROM receivable f
     WHERE status = 'DUE'
-      AND NOT EXISTS (SELECT FROM campanile.send s WHERE s.notification_id = f.notification_id AND s.channel = f.channel)
+      AND NOT EXISTS (SELECT FROM campanile.send s WHERE s.notification_id = f.notification_id
+                      AND s.channel = f.channel)
     ON CONFLICT DO NOTHING),
 inserted AS (
-    INSERT INTO campanile.send (notification_id, channel, recipient_address, status, attempt_count, lease, provider, created_at, sent_at,
-                                published_at, published_by, received_by, attempted_at, attempted_by, settled_by)
+    INSERT INTO campanile.send (notification_id, channel, recipient_address, status, attempt_count, lease, provider,
+                                created_at, sent_at, published_at, published_by, received_by, attempted_at,
+                                attempted_by, settled_by)
     SELECT notification_id, channel, recipient_address, status, CASE WHEN status = 'SENT' THEN 1 ELSE 0 END,
            CASE WHEN status = 'SENDING' THEN (SELECT id FROM claimed) END,
-           CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(), CASE WHEN status = 'SENT' THEN campanile.now() END,
+           CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(),
+           CASE WHEN status = 'SENT' THEN campanile.now() END,
            CASE WHEN published_at > campanile.now() THEN campanile.now() ELSE published_at END, published_by, $6::int,
            CASE WHEN status <> 'DUE' THEN campanile.now() END, CASE WHEN status <> 'DUE' THEN $6::int END,
            CASE WHEN status <> 'DUE' THEN $6::int END
@@ -62,8 +66,8 @@ inserted AS (
     ORDER BY notification_id, channel
     /*again: ON CONFLICT (notification_id, channel) DO NOTHING */
     RETURNING notification_id, channel)
-SELECT notification_id, channel, event_id, event_type, recipient_type, recipient_id, recipient_address, title, body, priority,
-       0 AS attempt_count, created_at, open,
+SELECT notification_id, channel, event_id, event_type, recipient_type, recipient_id, recipient_address, title, body,
+       priority, 0 AS attempt_count, created_at, open,
        (notification_id, channel) IN (SELECT notification_id, channel FROM receivable) AS receivable,
        (notification_id, channel) IN (SELECT notification_id, channel FROM inserted) AS inserted,
        CASE WHEN claim AND channel <> 'WEBSOCKET' THEN (SELECT id FROM claimed) END AS lease

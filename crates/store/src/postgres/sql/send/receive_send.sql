@@ -22,11 +22,13 @@ waiting AS (
     SELECT channel, CASE priority WHEN 'HIGH' THEN 0 WHEN 'NORMAL' THEN 1 ELSE 2 END, campanile.now(), notification_id
     FROM receivable WHERE status = 'DUE'
     ON CONFLICT DO NOTHING)
-INSERT INTO campanile.send (notification_id, channel, recipient_address, status, attempt_count, lease, provider, created_at,
-                            sent_at, published_at, published_by, received_by, attempted_at, attempted_by, settled_by)
+INSERT INTO campanile.send (notification_id, channel, recipient_address, status, attempt_count, lease, provider,
+                            created_at, sent_at, published_at, published_by, received_by, attempted_at, attempted_by,
+                            settled_by)
 SELECT notification_id, channel, recipient_address, status, CASE WHEN status = 'SENT' THEN 1 ELSE 0 END,
        CASE WHEN status = 'SENDING' THEN (SELECT id FROM claimed) END,
-       CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(), CASE WHEN status = 'SENT' THEN campanile.now() END,
+       CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(),
+       CASE WHEN status = 'SENT' THEN campanile.now() END,
        CASE WHEN published_at > campanile.now() THEN campanile.now() ELSE published_at END, published_by, $6::int,
        CASE WHEN status <> 'DUE' THEN campanile.now() END, CASE WHEN status <> 'DUE' THEN $6::int END,
        CASE WHEN status <> 'DUE' THEN $6::int END

@@ -3,7 +3,8 @@
 SELECT s.*, k.event_id, k.recipient_type AS user_type, k.recipient_id AS user_id, b.since AS in_doubt_since,
        json_build_array(k.recipient_type, k.recipient_id, k.channel) AS cursor
 FROM (SELECT notification_id, channel, event_id, recipient_type, recipient_id FROM campanile.outbox
-      WHERE event_id = $3 AND (recipient_type, recipient_id, channel) > (($1::text[])[1], ($1::text[])[2], ($1::text[])[3])
+      WHERE event_id = $3
+        AND (recipient_type, recipient_id, channel) > (($1::text[])[1], ($1::text[])[2], ($1::text[])[3])
       ORDER BY recipient_type, recipient_id, channel
       LIMIT $2) k
 LEFT JOIN LATERAL (SELECT * FROM campanile.notification_channel_send v

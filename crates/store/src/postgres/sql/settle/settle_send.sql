@@ -3,7 +3,8 @@
 -- one that was sent goes. The attempt is of whoever claimed the send, which the claim has written. Primary key; no
 -- index holds what changes: a HOT update.
 UPDATE campanile.send s
-SET status = o.status, attempt_count = o.attempt_count, lease = NULL, external_id = coalesce(o.external_id, s.external_id),
+SET status = o.status, attempt_count = o.attempt_count, lease = NULL,
+    external_id = coalesce(o.external_id, s.external_id),
     recipient_address = coalesce(o.recipient_address, s.recipient_address),
     sent_at = CASE WHEN o.status = 'SENT' THEN campanile.now() END,
     provider = CASE WHEN o.attempted THEN o.provider ELSE s.provider END,
@@ -11,8 +12,8 @@ SET status = o.status, attempt_count = o.attempt_count, lease = NULL, external_i
     receipt = CASE WHEN o.external_id <> s.external_id THEN NULL ELSE s.receipt END,
     receipt_at = CASE WHEN o.external_id <> s.external_id THEN NULL ELSE s.receipt_at END,
     attempted_at = o.attempted_at, settled_by = CASE WHEN o.attempted THEN $12 ELSE s.settled_by END
-FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::text[], $5::int[], $6::boolean[], $7::text[], $8::text[], $9::text[],
-            $10::text[], $11::timestamptz[])
+FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::text[], $5::int[], $6::boolean[], $7::text[], $8::text[],
+            $9::text[], $10::text[], $11::timestamptz[])
      AS o (notification_id, channel, lease, status, attempt_count, attempted, provider, external_id, last_error,
            recipient_address, attempted_at)
 WHERE s.notification_id = o.notification_id AND s.channel = o.channel AND s.lease = o.lease AND s.status = 'SENDING'

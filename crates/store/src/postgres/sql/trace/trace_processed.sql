@@ -1,2 +1,3 @@
 -- What was decided. Primary key.
-SELECT status, recipients, sends, counts, decisions, instance, created_at FROM campanile.processed_event WHERE event_id = $1
+SELECT status, recipients, sends, counts, decisions, instance, created_at FROM campanile.processed_event
+WHERE event_id = $1

@@ -1,6 +1,7 @@
 -- Dead letters by age, those of sends with what was tried. Primary key; letters are few, so that they are filtered on
 -- the way.
-SELECT id, stage, event_id, recipient_type, recipient_id, channel, provider, reason, error, message, created_at, replayed_at,
+SELECT id, stage, event_id, recipient_type, recipient_id, channel, provider, reason, error, message, created_at,
+       replayed_at,
        (SELECT json_group_array(json_object('at', a.at, 'provider', a.provider, 'outcome', a.outcome, 'error', a.error,
                                             'duration_ms', a.duration_ms))
         FROM outbox o

@@ -1,4 +1,5 @@
 -- One new event; a known id is left alone. Unique index on event_id.
-INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload, priority, occurred_at, created_at)
+INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload, priority, occurred_at,
+                          created_at)
 VALUES (:event_id, :event_type, :aggregate_type, :aggregate_id, :payload, :priority, :occurred_at, :now)
 ON CONFLICT (event_id) DO NOTHING

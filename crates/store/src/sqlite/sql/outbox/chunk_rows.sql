@@ -1,8 +1,8 @@
 -- The rows of a chunk with their events. A range of the primary key; rows received meanwhile are left out.
 SELECT o.notification_id, o.channel, o.recipient_type, o.recipient_id, o.recipient_address, o.title, o.body, o.priority,
        o.audience, o.entity_type, o.entity_id, o.shared_read, o.queue,
-       e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.payload, e.priority AS event_priority, e.occurred_at,
-       e.created_at
+       e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.payload, e.priority AS event_priority,
+       e.occurred_at, e.created_at
 FROM outbox o
 JOIN event_outbox e ON e.event_id = o.event_id
 LEFT JOIN send s ON s.notification_id = o.notification_id AND s.channel = o.channel

@@ -1,6 +1,6 @@
 -- What is still being sent under a claim. The address is the send's: what is left of the row's. Primary keys.
-SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, s.recipient_address, o.title,
-       o.body, o.priority, s.attempt_count, e.created_at, s.deferred_since, s.deferrals, s.unanswered
+SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, s.recipient_address,
+       o.title, o.body, o.priority, s.attempt_count, e.created_at, s.deferred_since, s.deferrals, s.unanswered
 FROM json_each(:notifications) n
 JOIN send s ON s.notification_id = n.value AND s.status = 'SENDING' AND s.lease = :lease
 JOIN outbox o ON o.notification_id = s.notification_id AND o.channel = s.channel

@@ -1,8 +1,9 @@
 -- The outbox row that a message speaks of; and, where `with_inbox` is set, what its user will see in the inbox. Primary
 -- key.
-SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address, o.title,
-       o.body, o.priority, 0 AS attempt_count, e.created_at, o.status,
-       o.entity_type, o.entity_id, coalesce(o.inbox_title, o.title) AS inbox_title, coalesce(o.inbox_body, o.body) AS inbox_body,
+SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address,
+       o.title, o.body, o.priority, 0 AS attempt_count, e.created_at, o.status,
+       o.entity_type, o.entity_id, coalesce(o.inbox_title, o.title) AS inbox_title,
+       coalesce(o.inbox_body, o.body) AS inbox_body,
        CASE WHEN :with_inbox THEN
            json_object('audience', o.audience, 'aggregate_type', e.aggregate_type, 'aggregate_id', e.aggregate_id,
                        'payload', CASE WHEN octet_length(e.payload) <= 4096 THEN json(e.payload) END)

@@ -1,9 +1,10 @@
 -- Sends from the newest on: their ids rise with time. Primary keys.
 -- The view's columns without the view, since an outer join would read all of that.
-SELECT s.notification_id || ':' || s.channel AS id, s.notification_id, s.channel, s.recipient_address, s.status, s.attempt_count,
-       d.due_at AS next_attempt_at, s.lease, c.lease_until, s.provider, s.external_id, s.receipt, s.receipt_at, s.last_error,
-       s.created_at, s.sent_at, s.deferred_since, coalesce(s.deferrals, 0) AS deferrals, o.event_id, o.recipient_type AS user_type, o.recipient_id AS user_id,
-       b.since AS in_doubt_since, json_array(k.notification_id, k.channel) AS cursor
+SELECT s.notification_id || ':' || s.channel AS id, s.notification_id, s.channel, s.recipient_address, s.status,
+       s.attempt_count, d.due_at AS next_attempt_at, s.lease, c.lease_until, s.provider, s.external_id, s.receipt,
+       s.receipt_at, s.last_error, s.created_at, s.sent_at, s.deferred_since, coalesce(s.deferrals, 0) AS deferrals,
+       o.event_id, o.recipient_type AS user_type, o.recipient_id AS user_id, b.since AS in_doubt_since,
+       json_array(k.notification_id, k.channel) AS cursor
 FROM (SELECT notification_id, channel FROM send
       WHERE (notification_id, channel) < (json_extract(:after, '$[0]'), json_extract(:after, '$[1]'))
       ORDER BY notification_id DESC, channel DESC

@@ -1,9 +1,10 @@
 -- The sends of an event by recipient, and the rows that have none yet. Unique index outbox_recipient, then primary
 -- keys. The view's columns without the view, since an outer join would read all of that.
-SELECT s.notification_id || ':' || s.channel AS id, s.notification_id, s.channel, s.recipient_address, s.status, s.attempt_count,
-       d.due_at AS next_attempt_at, s.lease, c.lease_until, s.provider, s.external_id, s.receipt, s.receipt_at, s.last_error,
-       s.created_at, s.sent_at, s.deferred_since, coalesce(s.deferrals, 0) AS deferrals, k.event_id, k.recipient_type AS user_type, k.recipient_id AS user_id,
-       b.since AS in_doubt_since, json_array(k.recipient_type, k.recipient_id, k.channel) AS cursor
+SELECT s.notification_id || ':' || s.channel AS id, s.notification_id, s.channel, s.recipient_address, s.status,
+       s.attempt_count, d.due_at AS next_attempt_at, s.lease, c.lease_until, s.provider, s.external_id, s.receipt,
+       s.receipt_at, s.last_error, s.created_at, s.sent_at, s.deferred_since, coalesce(s.deferrals, 0) AS deferrals,
+       k.event_id, k.recipient_type AS user_type, k.recipient_id AS user_id, b.since AS in_doubt_since,
+       json_array(k.recipient_type, k.recipient_id, k.channel) AS cursor
 FROM (SELECT notification_id, channel, event_id, recipient_type, recipient_id FROM outbox
       WHERE event_id = :event_id
         AND (recipient_type, recipient_id, channel)

@@ -1,3 +1,4 @@
 -- Something that nobody will try again by itself.
-INSERT INTO dead_letter (stage, event_id, recipient_type, recipient_id, channel, provider, reason, error, message, created_at)
+INSERT INTO dead_letter (stage, event_id, recipient_type, recipient_id, channel, provider, reason, error, message,
+                         created_at)
 VALUES (:stage, :event_id, :recipient_type, :recipient_id, :channel, :provider, :reason, :error, :message, :now)

@@ -2,5 +2,6 @@
 SELECT *
 FROM notification_outbox
 WHERE event_id = :event_id
-  AND (recipient_type, recipient_id) >= (:first_type, :first_id) AND (recipient_type, recipient_id) <= (:last_type, :last_id)
+  AND (recipient_type, recipient_id) >= (:first_type, :first_id)
+  AND (recipient_type, recipient_id) <= (:last_type, :last_id)
 ORDER BY recipient_type, recipient_id, channel
