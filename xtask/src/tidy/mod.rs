@@ -4,8 +4,10 @@
 //! clippy know already is left to them.
 
 mod blank;
+mod dialect;
 mod layers;
 mod licence;
+mod line_length;
 mod links;
 mod machine_paths;
 mod metadata;
@@ -54,6 +56,8 @@ fn check(files: &[File], workspace: &Workspace) -> Vec<Violation> {
         violations.extend(opening::check(file));
         violations.extend(size::check(file));
         violations.extend(words::check(file));
+        violations.extend(line_length::check(file));
+        violations.extend(dialect::check(file));
         violations.extend(names::check(file));
         violations.extend(machine_paths::check(file));
     }

@@ -28,6 +28,12 @@ impl File {
         self.has_extension("sql")
     }
 
+    /// The file's name without what follows its first dot.
+    pub fn stem(&self) -> &str {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        name.split('.').next().unwrap_or_default()
+    }
+
     /// Whether one of the folders that the file is in has this name.
     pub fn is_in(&self, folder: &str) -> bool {
         self.folders().any(|name| name == folder)
@@ -39,7 +45,7 @@ impl File {
         folders.split('/')
     }
 
-    fn has_extension(&self, wanted: &str) -> bool {
+    pub fn has_extension(&self, wanted: &str) -> bool {
         Path::new(&self.path).extension().is_some_and(|extension| extension == wanted)
     }
 }
@@ -93,6 +99,7 @@ mod tests {
         let file = File { path: "crates/store/src/tests.rs".into(), text: String::new() };
         assert!(file.is_rust() && file.is_in("src") && file.is_in("crates"));
         assert!(!file.is_in("tests.rs"));
+        assert_eq!(file.stem(), "tests");
     }
 
     #[test]
