@@ -97,7 +97,6 @@ impl Sqlite {
         connection.execute(statement::EXPIRE_LEASES, [])?;
         connection.execute(statement::RELEASE_CHUNKS, [])?;
         connection.execute(statement::RELEASE_LEASES, [])?;
-        leave_checks_to_types(&connection)?;
         let readers = (0..READERS)
             .map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX))
             .collect::<Result<Vec<_>, _>>()?;
@@ -174,17 +173,6 @@ fn in_snapshot<T>(
     let result = work(&Session::new(&transaction))?;
     transaction.finish()?;
     Ok(result)
-}
-
-/// What the engine writes are statuses and texts of the domain's types, so that what tables demand of them holds
-/// anyway. SQLite builds a b-tree for each list of statuses that it compares with, at each execution: opening and
-/// closing these was a tenth of this thread's time. Producers write to the file over connections of their own, on which
-/// everything is checked; and so it is in debug builds, which are those of the tests.
-fn leave_checks_to_types(connection: &Connection) -> Result<(), StoreError> {
-    if cfg!(debug_assertions) {
-        return Ok(());
-    }
-    connection.pragma_update(None, "ignore_check_constraints", true).map_err(StoreError::from)
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error> {

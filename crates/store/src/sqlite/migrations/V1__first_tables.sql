@@ -2,6 +2,8 @@
 --
 -- Times are text, UTC with milliseconds and a fixed width, so that text order is time order.
 -- Two promised names are views: notification_outbox over outbox, notification_channel_send over send.
+-- A CHECK compares a status with each of its values, not with a list: of an IN with more than two values SQLite builds a
+-- b-tree at each execution.
 
 
 -- Events
@@ -24,9 +26,10 @@ CREATE TABLE event_outbox (
                    CHECK (typeof(payload) = 'text' AND length(CAST(payload AS BLOB)) <= 65536
                           AND instr(payload, char(0)) = 0
                           AND json_valid(payload) AND json_type(payload) = 'object'),
-    priority       TEXT CHECK (priority IN ('HIGH', 'NORMAL', 'LOW')),
+    priority       TEXT CHECK (priority = 'HIGH' OR priority = 'NORMAL' OR priority = 'LOW'),
     status         TEXT NOT NULL DEFAULT 'PENDING'
-                   CHECK (status IN ('PENDING', 'PUBLISHED', 'PROCESSED', 'FAILED', 'CANCELLED')),
+                   CHECK (status = 'PENDING' OR status = 'PUBLISHED' OR status = 'PROCESSED' OR status = 'FAILED'
+                          OR status = 'CANCELLED'),
     retry_count    INTEGER NOT NULL DEFAULT 0,
     last_error     TEXT,
     occurred_at    TEXT
@@ -77,7 +80,7 @@ CREATE TABLE event_cancel (
 CREATE TABLE processed_event (
     event_id   TEXT PRIMARY KEY,
     body_hash  TEXT NOT NULL,
-    status     TEXT NOT NULL CHECK (status IN ('PROCESSING', 'SUCCESS', 'FAILED')),
+    status     TEXT NOT NULL CHECK (status = 'PROCESSING' OR status = 'SUCCESS' OR status = 'FAILED'),
     recipients INTEGER NOT NULL DEFAULT 0,
     sends      INTEGER NOT NULL DEFAULT 0,
     counts     TEXT NOT NULL DEFAULT '{}',
@@ -169,7 +172,8 @@ CREATE TABLE send (
     channel           TEXT NOT NULL,
     recipient_address TEXT NOT NULL,
     status            TEXT NOT NULL
-                      CHECK (status IN ('DUE', 'SENDING', 'SENT', 'FAILED', 'IN_DOUBT', 'CANCELLED')),
+                      CHECK (status = 'DUE' OR status = 'SENDING' OR status = 'SENT' OR status = 'FAILED'
+                             OR status = 'IN_DOUBT' OR status = 'CANCELLED'),
     attempt_count     INTEGER NOT NULL DEFAULT 0,
     -- The id of its send_claim.
     lease             INTEGER,
@@ -244,7 +248,7 @@ CREATE TABLE send_address (
     notification_id TEXT NOT NULL,
     channel         TEXT NOT NULL,
     address         TEXT NOT NULL,
-    outcome         TEXT NOT NULL CHECK (outcome IN ('SENT', 'REJECTED', 'DEAD')),
+    outcome         TEXT NOT NULL CHECK (outcome = 'SENT' OR outcome = 'REJECTED' OR outcome = 'DEAD'),
     external_id     TEXT,
     error           TEXT,
     at              TEXT NOT NULL,

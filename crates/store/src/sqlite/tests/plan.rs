@@ -221,3 +221,29 @@ fn every_exception_is_still_needed() {
         assert!(plan.iter().any(|line| line.starts_with(start)), "{statement} has no {start}: {plan:?}");
     }
 }
+
+/// The checks of the tables are always on, so they must cost little: SQLite builds a b-tree at each execution for a
+/// list of more than two values.
+#[test]
+fn no_check_of_a_written_row_builds_a_b_tree() {
+    let folder = Folder::new();
+    let _store = folder.open();
+    let connection = folder.connect();
+    for name in [
+        "fan_out/finish_event",
+        "fan_out/insert_outbox",
+        "fan_out/write_processed",
+        "send/receive_send",
+        "send/start_send",
+        "settle/put_send_address",
+        "settle/settle_send",
+    ] {
+        let (_, sql) = statement::ALL.iter().find(|(statement, _)| *statement == name).unwrap();
+        let mut explained = connection.prepare(&format!("EXPLAIN {sql}")).unwrap();
+        let mut rows = explained.raw_query();
+        while let Some(row) = rows.next().unwrap() {
+            let opcode: String = row.get("opcode").unwrap();
+            assert!(!["OpenEphemeral", "OpenAutoindex"].contains(&opcode.as_str()), "{name}: {opcode}");
+        }
+    }
+}
