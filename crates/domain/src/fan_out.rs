@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::channel::PerChannel;
 use crate::event::{Event, Failure};
@@ -79,6 +79,20 @@ pub struct Cursor {
 }
 
 /// What has been decided so far, in numbers.
+impl Cursor {
+    /// Whether recipients were considered already, so that rows may have been written.
+    pub fn has_begun(&self) -> bool {
+        *self != Cursor::default()
+    }
+
+    /// The text that the stored cursor must still have for a step that goes on from it. `stored` is the text that the
+    /// claim read: another release may write the same cursor with other words.
+    pub fn stored_text(&self, stored: Option<&str>) -> String {
+        let same = |text: &&str| serde_json::from_str::<Cursor>(text).is_ok_and(|cursor| cursor == *self);
+        stored.filter(same).map_or_else(|| json!(self).to_string(), str::to_owned)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Summary {
     pub recipients: u64,

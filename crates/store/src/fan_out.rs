@@ -1,22 +1,21 @@
 //! Claiming events, loading whom they concern, and committing what was decided, with nothing in between that waits.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use campanile_domain::event::transition::{self, Step, Transition};
 use campanile_domain::event::{BodyHash, Event, Failure};
-use campanile_domain::fan_out::{Cursor, OutboxRow, Page, Summary};
+use campanile_domain::fan_out::{Cursor, OutboxRow, Page};
 use campanile_domain::id::{EntityRef, EventSeq};
 use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::priority::Lane;
 use campanile_domain::status::{EventStatus, ProcessedStatus};
 use campanile_domain::time::Timestamp;
-use serde_json::json;
 
-use crate::{ChunkId, DeadLetter, StoreError};
+use crate::{ChunkId, StoreError};
 
 /// Which events to claim; by lane, then by age.
 #[derive(Debug, Clone)]
@@ -71,17 +70,6 @@ pub struct ClaimedEvent {
     pub cancelled: Option<String>,
 }
 
-impl ClaimedEvent {
-    /// Whether an event was decided before, by what is remembered of its id.
-    pub(crate) fn is_known(remembered: Option<ProcessedStatus>, cursor: Option<&Cursor>) -> bool {
-        match remembered {
-            Some(ProcessedStatus::Success) => true,
-            Some(ProcessedStatus::Processing) => cursor.is_none(),
-            Some(ProcessedStatus::Failed) | None => false,
-        }
-    }
-}
-
 #[async_trait]
 pub trait FanOutStore {
     /// `None` when nothing waits. A claim that is dropped leaves everything as it was. An event that can't even be read
@@ -132,92 +120,15 @@ pub struct FanOutStep {
     pub step: Step,
 }
 
-#[derive(Debug)]
-pub enum Step {
-    Finished(Summary),
-    Continues(Cursor),
-    Failed(Failure),
-    /// It can't go on, for example because its rule was deleted, and some were told already: what was written stays.
-    Stopped {
-        summary: Summary,
-        failure: Failure,
-    },
-    /// Known already: `PROCESSED`, and nobody is told.
-    Known,
-    /// Why. What a fan-out that has begun wrote already stays, and the event is `PUBLISHED`; any other is `CANCELLED`.
-    Cancelled(String),
-}
-
-/// What a step makes of its event.
-#[derive(Debug)]
-pub(crate) struct NextState {
-    pub status: EventStatus,
-    pub cursor: Option<String>,
-    pub error: Option<String>,
-}
-
 impl FanOutStep {
-    pub(crate) fn next(&self) -> NextState {
-        let ends = |status, error| NextState { status, cursor: None, error };
-        match &self.step {
-            Step::Finished(summary) if summary.sends == 0 => ends(EventStatus::Processed, None),
-            Step::Finished(_) => ends(EventStatus::Published, None),
-            Step::Continues(cursor) => NextState {
-                status: EventStatus::Pending,
-                cursor: Some(json!(cursor).to_string()),
-                error: None,
-            },
-            Step::Failed(failure) => ends(EventStatus::Failed, Some(failure.to_string())),
-            Step::Stopped { failure, .. } => ends(EventStatus::Published, Some(failure.to_string())),
-            Step::Known => ends(EventStatus::Processed, None),
-            Step::Cancelled(reason) => {
-                // What was written already goes its way, and then closes the event.
-                let begun = self.begun().is_some();
-                let status = if begun { EventStatus::Published } else { EventStatus::Cancelled };
-                ends(status, Some(format!("CANCELLED: {reason}")))
-            }
-        }
+    /// What the step makes of its event.
+    pub(crate) fn transition(&self) -> Transition<'_> {
+        transition::after(&self.step, self.cursor_before.as_ref())
     }
 
-    /// What is remembered of the event; nothing new of one that is known.
-    pub(crate) fn processed_record(&self) -> Option<(ProcessedStatus, Cow<'_, Summary>)> {
-        let nobody = || Cow::Owned(Summary::default());
-        match &self.step {
-            Step::Finished(summary) | Step::Stopped { summary, .. } => {
-                Some((ProcessedStatus::Success, Cow::Borrowed(summary)))
-            }
-            Step::Continues(cursor) => Some((ProcessedStatus::Processing, Cow::Borrowed(&cursor.summary))),
-            Step::Failed(_) => Some((ProcessedStatus::Failed, nobody())),
-            Step::Cancelled(_) => {
-                let summary = self.begun().map_or_else(nobody, |cursor| Cow::Borrowed(&cursor.summary));
-                Some((ProcessedStatus::Success, summary))
-            }
-            Step::Known => None,
-        }
-    }
-
-    /// The text that the event's cursor must still have: the one that the claim read, if the step goes out from it.
-    /// Another release may write the same cursor with other words.
-    pub(crate) fn fence(&self, stored: Option<&String>) -> Option<String> {
-        let before = self.cursor_before.as_ref()?;
-        let same =
-            |text: &&String| serde_json::from_str::<Cursor>(text).is_ok_and(|cursor| cursor == *before);
-        Some(stored.filter(same).cloned().unwrap_or_else(|| json!(before).to_string()))
-    }
-
-    /// For whoever looks why the event ended.
-    pub(crate) fn dead_letter(&self) -> Option<DeadLetter> {
-        match &self.step {
-            Step::Failed(failure) | Step::Stopped { failure, .. } => {
-                Some(DeadLetter::of_event(self.event.event_id.as_str(), failure))
-            }
-            Step::Finished(_) | Step::Continues(_) | Step::Known | Step::Cancelled(_) => None,
-        }
-    }
-
-    /// How far an event has come whose recipients were told in part.
-    fn begun(&self) -> Option<&Cursor> {
-        self.cursor_before.as_ref().filter(|cursor| **cursor != Cursor::default())
+    /// The text that the event's cursor must still have, or the commit is refused. `stored` is what the claim read.
+    pub(crate) fn cursor_text_before(&self, stored: Option<&String>) -> Option<String> {
+        self.cursor_before.as_ref().map(|before| before.stored_text(stored.map(String::as_str)))
     }
 }
 

@@ -46,7 +46,7 @@ pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed, RerenderedTex
 pub use event::{Acceptance, EventStore};
 pub use examine::{Examined, Identity};
 pub use fan_out::{
-    Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore, NewChunk, Step,
+    Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore, NewChunk,
 };
 pub use instance::{Instance, InstanceId, InstanceStore};
 pub use lease::{Acquisition, LeaseStore};

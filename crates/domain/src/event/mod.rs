@@ -2,6 +2,7 @@
 //! same.
 
 pub mod payload;
+pub mod transition;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

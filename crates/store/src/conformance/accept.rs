@@ -1,6 +1,7 @@
 //! How events enter, and how they fail.
 
 use campanile_domain::channel::Channel::Email;
+use campanile_domain::event::transition::Step;
 use campanile_domain::event::{Failure, NewEvent};
 use campanile_domain::fan_out::Cursor;
 use campanile_domain::id::EventSeq;
@@ -9,7 +10,7 @@ use serde_json::json;
 use super::Fixture;
 use super::publish::republish;
 use super::setup::{chunk_of, claimed, customer, event, event_id, found, row, step_of, summary, text};
-use crate::{Acceptance, Claim, FanOutClaim, Step, TraceFilter};
+use crate::{Acceptance, Claim, FanOutClaim, TraceFilter};
 
 async fn accept(fixture: &Fixture, events: &[NewEvent]) -> Acceptance {
     fixture.store.accept(events.to_vec()).await.expect("the events are good")

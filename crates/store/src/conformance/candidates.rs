@@ -1,6 +1,7 @@
 //! Whom an event concerns: pages of recipients in their order, with what decides about them.
 
 use campanile_domain::channel::{Channel, PerChannel};
+use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::{Page, Position};
 use campanile_domain::id::UserTypeName;
 use campanile_domain::people::recipient::Candidate;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Fixture;
 use super::setup::{commit_of, customer, entity, event, step_of, summary};
-use crate::{FanOutClaim, Step, StoreError, Table};
+use crate::{FanOutClaim, StoreError, Table};
 
 /// A member of a restaurant; nobody has two.
 fn staff(restaurant: &str, user_id: &str, role: &str) -> Value {

@@ -3,6 +3,7 @@
 use campanile_domain::channel::Channel;
 use campanile_domain::event::NewEvent;
 use campanile_domain::event::payload::Payload;
+use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::Cursor;
 use campanile_domain::id::EventSeq;
 use campanile_domain::priority::Priority::{High, Low, Normal};
@@ -11,7 +12,7 @@ use serde_json::json;
 
 use super::Fixture;
 use super::setup::{customer, event, found, ids, of_type, row, step_of, text, urgent};
-use crate::{Acceptance, Claim, EventFilter, FanOutClaim, Step, Table};
+use crate::{Acceptance, Claim, EventFilter, FanOutClaim, Table};
 
 pub async fn nothing_waits_in_an_empty_database(fixture: &Fixture) {
     for claim in [

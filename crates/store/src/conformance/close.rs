@@ -2,6 +2,7 @@
 
 use campanile_domain::channel::Channel::{Email, Sms, Websocket};
 use campanile_domain::event::Failure;
+use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::id::EventSeq;
 
@@ -9,7 +10,7 @@ use super::Fixture;
 use super::setup::{
     chunk_of, claimed, commit_of, customer, event, found, left_due, row, rows, step_of, summary,
 };
-use crate::{FanOutCommit, Step};
+use crate::FanOutCommit;
 
 pub async fn an_event_is_closed_when_every_row_was_received_or_failed(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;

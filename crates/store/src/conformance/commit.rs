@@ -2,6 +2,7 @@
 
 use campanile_domain::channel::Channel::{Email, Push, Sms};
 use campanile_domain::event::Failure;
+use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::id::EventSeq;
 use serde_json::json;
@@ -12,7 +13,7 @@ use super::setup::{
     chunk_of, claimed, commit_of, customer, entity, event, event_id, found, ids, row, rows, step_of, summary,
     text, texts,
 };
-use crate::{Claim, FanOutCommit, FanOutStep, Step, StoreError};
+use crate::{Claim, FanOutCommit, FanOutStep, StoreError};
 
 /// Everything that a commit may write, in numbers.
 async fn written(fixture: &Fixture) -> Vec<i64> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Sms};
 use campanile_domain::event::Failure;
+use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::id::{EventSeq, NotificationId, SendKey};
 use campanile_domain::priority::Priority::{High, Normal};
@@ -17,9 +18,7 @@ use super::setup::{
     LEASE, QUEUE, chunk_of, claimed, commit_of, customer, event, found, outcome, row, rows, step_of, summary,
     text, texts,
 };
-use crate::{
-    Chunk, Claim, DeadLetterFilter, FanOutCommit, JsonRow, Replayed, RerenderedTexts, RowText, Step,
-};
+use crate::{Chunk, Claim, DeadLetterFilter, FanOutCommit, JsonRow, Replayed, RerenderedTexts, RowText};
 
 const ALL: DeadLetterFilter = DeadLetterFilter {
     id: None,

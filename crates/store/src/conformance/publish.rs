@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Sms};
 use campanile_domain::event::Failure;
+use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::Priority::{self, High, Low, Normal};
@@ -14,7 +15,7 @@ use super::setup::{
     HALF_A_LEASE, LEASE, QUEUE, chunk_of, claimed, customer, entity, event, row, rows, step_of, text, urgent,
 };
 use crate::outbox::REPUBLISH_PAGE_EVENTS;
-use crate::{Chunk, ChunkId, FailedMessage, RepublishCursor, Step};
+use crate::{Chunk, ChunkId, FailedMessage, RepublishCursor};
 
 const OTHER_QUEUE: &str = "notification.restaurant";
 const DELAY: Duration = Duration::from_secs(10);

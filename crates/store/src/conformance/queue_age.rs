@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Sms};
+use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::Cursor;
 use campanile_domain::id::EventSeq;
 use campanile_domain::priority::Priority::{High, Low, Normal};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Sms, Websocket};
+use campanile_domain::event::transition::Step;
 use campanile_domain::event::{Failure, NewEvent};
 use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::id::EventSeq;
@@ -17,7 +18,7 @@ use super::setup::{
 };
 use crate::{
     Acceptance, Capture, DeadLetterFilter, FanOutStep, Horizon, RerenderedTexts, Retained, SendJob,
-    Settlement, Step,
+    Settlement,
 };
 
 const AGE: Duration = Duration::from_hours(24);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use campanile_domain::channel::Channel;
+use campanile_domain::event::transition::Step;
 use campanile_domain::event::{Event, Failure, NewEvent};
 use campanile_domain::fan_out::{OutboxRow, Summary};
 use campanile_domain::id::{
@@ -18,8 +19,8 @@ use serde_json::{Value, json};
 use super::Fixture;
 use crate::{
     Acceptance, Capture, Chunk, ChunkRow, Claim, ClaimedEvent, FailedMessage, FanOutClaim, FanOutCommit,
-    FanOutStep, Instance, InstanceId, JsonRow, NewChunk, Received, ReceivedKey, SendJob, Settlement, Step,
-    Table, Trace, TraceFilter,
+    FanOutStep, Instance, InstanceId, JsonRow, NewChunk, Received, ReceivedKey, SendJob, Settlement, Table,
+    Trace, TraceFilter,
 };
 
 pub const LEASE: Duration = Duration::from_mins(1);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Websocket};
 use campanile_domain::event::Failure;
+use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::send::{OutcomeKind, SendState};
 use campanile_domain::time::{Timestamp, from_text, later, to_text};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Fixture;
 use super::setup::{LEASE, claimed, commit_of, customer, event, left_due, outcome, rows, step_of, summary};
-use crate::{FanOutCommit, Instance, PublishStamp, ReceivedKey, Resolution, SendJob, Settlement, Step};
+use crate::{FanOutCommit, Instance, PublishStamp, ReceivedKey, Resolution, SendJob, Settlement};
 
 const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
 const SECOND: Duration = Duration::from_secs(1);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Sms, Websocket};
+use campanile_domain::event::transition::Step;
 use campanile_domain::id::UserRef;
 use campanile_domain::send::SendState;
 use campanile_domain::status::EventStatus;
@@ -14,9 +15,7 @@ use super::setup::{
     claimed, customer, event, event_id, found, of_type, outcome, row, rows, step_of, summary, text, texts,
     user,
 };
-use crate::{
-    Capture, EventFilter, FanOutStep, JsonRow, SendJob, Settlement, Step, Table, Trace, TraceFilter,
-};
+use crate::{Capture, EventFilter, FanOutStep, JsonRow, SendJob, Settlement, Table, Trace, TraceFilter};
 
 async fn trace(fixture: &Fixture, filter: TraceFilter) -> Trace {
     fixture.store.trace(&event_id("a"), filter).await.expect("it is there").expect("the event is there")

@@ -3,17 +3,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use campanile_domain::fan_out::OutboxRow;
+use campanile_domain::event::transition::Transition;
+use campanile_domain::fan_out::{OutboxRow, Summary};
 use campanile_domain::id::{EventSeq, SendKey};
 use campanile_domain::priority::Lane;
 use deadpool_postgres::Object;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
+use serde_json::json;
 use uuid::Uuid;
 
 use super::transaction::Transaction;
 use super::{execute_prepared, prepare, query_prepared, read, settle, statement};
-use crate::fan_out::NextState;
 use crate::{Chunk, ChunkId, DeadLetter, FanOutCommit, FanOutStep, NewChunk, StoreError};
 
 /// So many rows of a large event are tried without a look at who has one already, since hardly ever anybody has.
@@ -56,8 +57,7 @@ pub async fn write(
     existing: ExistingRows,
 ) -> Result<Vec<Chunk>, StoreError> {
     let FanOutCommit { instance, steps, chunks, failed_rows, lease } = commit;
-    let finished = EventColumns::new(&steps, cursors);
-    let processed = ProcessedColumns::new(&steps);
+    let (finished, processed, mut dead_letters) = columns_of(&steps, cursors);
     let shared = SharedColumns::new(&steps);
     let new_chunks = ChunkColumns::new(&chunks);
     let seconds = lease.as_secs_f64();
@@ -89,7 +89,6 @@ pub async fn write(
     }
     let mut ids = ids.iter().map(|row| read::get(row, "id")).collect::<Result<Vec<i64>, _>>()?;
     ids.sort_unstable();
-    let mut dead_letters: Vec<DeadLetter> = steps.iter().filter_map(FanOutStep::dead_letter).collect();
     dead_letters.extend(failed_rows.iter().map(DeadLetter::of_failed_row));
     settle::insert_dead_letters(&transaction, &dead_letters).await?;
     let of_chunks =
@@ -197,6 +196,29 @@ fn columns<'a>(rows: &[(&'a OutboxRow, Option<i64>)]) -> Vec<Box<dyn ToSql + Sen
 
 /// The events' next states, as columns.
 #[derive(Debug, Default)]
+/// What the steps make of their events: the next states, what is remembered, and the dead letters.
+fn columns_of<'a>(
+    steps: &'a [FanOutStep],
+    cursors: &HashMap<EventSeq, String>,
+) -> (EventColumns, ProcessedColumns<'a>, Vec<DeadLetter>) {
+    let (mut finished, mut remembered) = (EventColumns::default(), ProcessedColumns::default());
+    let mut dead_letters = Vec::new();
+    for step in steps {
+        let Transition { status, cursor, error, processed, dead_letter } = step.transition();
+        finished.ids.push(step.seq.0);
+        finished.statuses.push(status.as_str());
+        finished.cursors_after.push(cursor.map(|cursor| json!(cursor).to_string()));
+        finished.errors.push(error);
+        finished.cursors_before.push(step.cursor_text_before(cursors.get(&step.seq)));
+        if let Some((status, summary)) = processed {
+            remembered.add(step, status, &summary);
+        }
+        let event_id = step.event.event_id.as_str();
+        dead_letters.extend(dead_letter.map(|failure| DeadLetter::of_event(event_id, failure)));
+    }
+    (finished, remembered, dead_letters)
+}
+
 struct EventColumns {
     ids: Vec<i64>,
     statuses: Vec<&'static str>,
@@ -206,19 +228,6 @@ struct EventColumns {
 }
 
 impl EventColumns {
-    fn new(steps: &[FanOutStep], cursors: &HashMap<EventSeq, String>) -> Self {
-        let mut finished = EventColumns::default();
-        for step in steps {
-            let NextState { status, cursor, error } = step.next();
-            finished.ids.push(step.seq.0);
-            finished.statuses.push(status.as_str());
-            finished.cursors_after.push(cursor);
-            finished.errors.push(error);
-            finished.cursors_before.push(step.fence(cursors.get(&step.seq)));
-        }
-        finished
-    }
-
     fn params(&self) -> Params<'_> {
         vec![&self.ids, &self.statuses, &self.cursors_after, &self.errors, &self.cursors_before]
     }
@@ -237,19 +246,14 @@ struct ProcessedColumns<'a> {
 }
 
 impl<'a> ProcessedColumns<'a> {
-    fn new(steps: &'a [FanOutStep]) -> Self {
-        let mut processed = ProcessedColumns::default();
-        for step in steps {
-            let Some((status, summary)) = step.processed_record() else { continue };
-            processed.ids.push(step.event.event_id.as_str());
-            processed.hashes.push(step.body_hash.as_str());
-            processed.statuses.push(status.as_str());
-            processed.recipients.push(i64::try_from(summary.recipients).unwrap_or(i64::MAX));
-            processed.sends.push(i64::try_from(summary.sends).unwrap_or(i64::MAX));
-            processed.counts.push(summary.counts.to_json());
-            processed.decisions.push(step.decisions.as_deref());
-        }
-        processed
+    fn add(&mut self, step: &'a FanOutStep, status: ProcessedStatus, summary: &Summary) {
+        self.ids.push(step.event.event_id.as_str());
+        self.hashes.push(step.body_hash.as_str());
+        self.statuses.push(status.as_str());
+        self.recipients.push(i64::try_from(summary.recipients).unwrap_or(i64::MAX));
+        self.sends.push(i64::try_from(summary.sends).unwrap_or(i64::MAX));
+        self.counts.push(summary.counts.to_json());
+        self.decisions.push(step.decisions.as_deref());
     }
 
     fn params<'b>(&'b self, instance: &'b String) -> Params<'b> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use campanile_domain::event::Event;
+use campanile_domain::event::{Event, transition};
 use campanile_domain::fan_out::{Cursor, Page};
 use campanile_domain::id::{EntityRef, EventSeq};
 use campanile_domain::people::recipient::{Candidate, Group};
@@ -108,7 +108,7 @@ fn claimed_event(row: &Row) -> Result<(ClaimedEvent, Option<String>, bool), Stor
         .map(|text| serde_json::from_str(text).map_err(|e| read::bad("fan_out_cursor", e)))
         .transpose()?;
     let processed: Option<ProcessedStatus> = read::maybe_parsed(row, "processed")?;
-    let known = ClaimedEvent::is_known(processed, cursor.as_ref());
+    let known = transition::is_known(processed, cursor.as_ref());
     let is_new = processed.is_none() && cursor.is_none();
     let cancelled: bool = read::get(row, "cancelled")?;
     let reason: Option<String> = read::get(row, "reason")?;

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use campanile_domain::event::transition::{self, Transition};
 use campanile_domain::event::{Event, Failure};
-use campanile_domain::fan_out::{Cursor, OutboxRow, Page};
+use campanile_domain::fan_out::{Cursor, OutboxRow, Page, Summary};
 use campanile_domain::id::{EntityRef, EventSeq};
 use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::status::ProcessedStatus;
@@ -17,7 +18,7 @@ use serde_json::json;
 use super::claimed_events::ClaimedEventsGuard;
 use super::session::Session;
 use super::{Sqlite, audience, event, outbox, read, settle, statement};
-use crate::fan_out::{NextState, unreadable};
+use crate::fan_out::unreadable;
 use crate::{
     Chunk, ChunkId, Claim, ClaimedEvent, DeadLetter, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore,
     NewChunk, StoreError,
@@ -112,7 +113,7 @@ fn claimed_event(row: &Row) -> Result<Stored, StoreError> {
         .map(|text| serde_json::from_str(text).map_err(|e| read::bad("fan_out_cursor", e)))
         .transpose()?;
     let processed: Option<ProcessedStatus> = read::maybe_parsed(row, "processed")?;
-    let known = ClaimedEvent::is_known(processed, cursor.as_ref());
+    let known = transition::is_known(processed, cursor.as_ref());
     let cancelled: bool = row.get("cancelled")?;
     let reason: Option<String> = row.get("reason")?;
     let event = ClaimedEvent {
@@ -172,8 +173,8 @@ fn write(
     cursors: &HashMap<EventSeq, String>,
 ) -> Result<Vec<Chunk>, StoreError> {
     for step in &commit.steps {
-        let fence = step.fence(cursors.get(&step.seq));
-        write_step(session, now, &commit.instance, step, fence.as_deref())?;
+        let cursor_before = step.cursor_text_before(cursors.get(&step.seq));
+        write_step(session, now, &commit.instance, step, cursor_before.as_deref())?;
     }
     for row in &commit.failed_rows {
         if !write_row(session, now, row, None)? {
@@ -199,13 +200,14 @@ fn write_step(
     now: &str,
     instance: &str,
     step: &FanOutStep,
-    fence: Option<&str>,
+    cursor_before: Option<&str>,
 ) -> Result<(), StoreError> {
-    let NextState { status, cursor: cursor_after, error } = step.next();
+    let Transition { status, cursor, error, processed, dead_letter } = step.transition();
+    let cursor_after = cursor.map(|cursor| json!(cursor).to_string());
     let changed = session.change(statement::FINISH_EVENT,
         named_params! {
             ":id": step.seq.0, ":status": status.as_str(), ":cursor_after": cursor_after, ":error": error, ":now": now,
-            ":cursor_before": fence,
+            ":cursor_before": cursor_before,
         },
     )?;
     if changed == 0 {
@@ -214,8 +216,11 @@ fn write_step(
             step.event.event_id
         )));
     }
-    write_processed(session, now, instance, step)?;
-    if let Some(dead_letter) = step.dead_letter() {
+    if let Some((status, summary)) = processed {
+        write_processed(session, now, instance, step, status, &summary)?;
+    }
+    if let Some(failure) = dead_letter {
+        let dead_letter = DeadLetter::of_event(step.event.event_id.as_str(), failure);
         settle::insert_dead_letter(session, now, &dead_letter)?;
     }
     for (entity, shared_read) in &step.entities {
@@ -235,8 +240,9 @@ fn write_processed(
     now: &str,
     instance: &str,
     step: &FanOutStep,
+    status: ProcessedStatus,
+    summary: &Summary,
 ) -> Result<(), StoreError> {
-    let Some((status, summary)) = step.processed_record() else { return Ok(()) };
     session.change(
         statement::WRITE_PROCESSED,
         named_params! {

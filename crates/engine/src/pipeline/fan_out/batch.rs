@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use campanile_domain::event::transition::Step;
 use campanile_domain::event::{BodyHash, Failure};
 use campanile_domain::fan_out::{Cursor, End, MAX_DECISIONS, OutboxRow, Plan};
 use campanile_domain::id::{EntityRef, EventId, EventSeq};
-use campanile_store::{ChunkRow, ClaimedEvent, FanOutStep, Step};
+use campanile_store::{ChunkRow, ClaimedEvent, FanOutStep};
 
 use crate::pipeline::fan_out::Report;
 
@@ -34,7 +35,7 @@ pub enum Share {
 
 /// Whether some recipients of the event were told already.
 pub fn has_begun(event: &ClaimedEvent) -> bool {
-    event.cursor.as_ref().is_some_and(|cursor| *cursor != Cursor::default())
+    event.cursor.as_ref().is_some_and(Cursor::has_begun)
 }
 
 impl Batch {

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
+use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::MAX_DECISIONS;
 use campanile_domain::id::EventSeq;
 use campanile_domain::priority::Priority;
 use campanile_domain::time::Timestamp;
-use campanile_store::{Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, Step, StoreError};
+use campanile_store::{Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, StoreError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

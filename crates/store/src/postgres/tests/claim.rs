@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use campanile_domain::channel::Channel;
+use campanile_domain::event::transition::Step;
 use campanile_domain::id::EventSeq;
 use campanile_domain::priority::Priority;
 use campanile_domain::send::SendState;
@@ -15,7 +16,7 @@ use crate::conformance::setup::{chunk_of, commit_of, customer, instance, outcome
 use crate::conformance::{Fixture, TestDatabase};
 use crate::postgres::test_database::Database;
 use crate::{
-    Acceptance, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, ReceivedKey, RepublishCursor, Step, Store,
+    Acceptance, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, ReceivedKey, RepublishCursor, Store,
     StoreError,
 };
 

@@ -1,13 +1,14 @@
 //! Beside a transaction that stays open for long, such as a backup: PostgreSQL may remove nothing meanwhile, and a
 //! queue keeps all that was ever taken from it.
 
+use campanile_domain::event::transition::Step;
 use std::sync::Arc;
 
 use super::{event, eventually, ids};
+use crate::Claim;
 use crate::conformance::Fixture;
 use crate::conformance::setup::{step_of, summary};
 use crate::postgres::test_database::Database;
-use crate::{Claim, Step};
 
 const NEW_EVENTS: Claim = Claim::New { limit: 10 };
 /// Events that were there, each of which takes more than an eighth of a page.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use campanile_domain::channel::PerChannel;
+use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::{Cursor, Page, Summary};
 use campanile_domain::id::{EventId, EventSeq, UserTypeName};
 use campanile_domain::rules::Reach;
@@ -12,8 +13,7 @@ use rusqlite::Connection;
 use super::{Folder, count};
 use crate::sqlite::{Clock, Sqlite};
 use crate::{
-    Claim, EventFilter, FanOutCommit, FanOutStep, FanOutStore, RetainStore, Step, Store, TraceFilter,
-    TraceStore,
+    Claim, EventFilter, FanOutCommit, FanOutStep, FanOutStore, RetainStore, Store, TraceFilter, TraceStore,
 };
 
 /// Inserts an event with these SQL expressions in its columns.
