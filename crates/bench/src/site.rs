@@ -4,6 +4,7 @@ use std::fmt;
 
 use anyhow::{Context, Result};
 use campanile_broker::{RabbitMq, RabbitMqConfig};
+use campanile_domain::queue::Queue;
 
 use crate::bench::Bench;
 use crate::database::Database;
@@ -26,7 +27,7 @@ impl Site {
     }
 
     /// Of queues of its own, which somebody else will declare.
-    pub fn queues(bench: &Bench, queues: Vec<String>) -> RabbitMqConfig {
+    pub fn queues(bench: &Bench, queues: Vec<Queue>) -> RabbitMqConfig {
         let config = of_its_own(&bench.servers.broker_url, queues);
         bench.note(Site::Queues(config.clone()));
         config
@@ -58,7 +59,7 @@ pub async fn reach_broker(url: &str) -> Result<()> {
 
 /// The prefix tells these queues from others on the same server. It goes along twice with each message, so it is short:
 /// most installations have none.
-fn of_its_own(url: &str, queues: Vec<String>) -> RabbitMqConfig {
+fn of_its_own(url: &str, queues: Vec<Queue>) -> RabbitMqConfig {
     let [.., first, second] = uuid::Uuid::now_v7().into_bytes();
     let prefix = format!("b{first:02x}{second:02x}-");
     RabbitMqConfig { url: url.to_owned(), ca_file: None, prefix, queues, limit: usize::MAX }

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use campanile_domain::people::user_type::UserTypes;
 use clap::ValueEnum;
 use serde::Serialize;
 use tempfile::TempDir;
@@ -16,16 +17,6 @@ use crate::engine::{self, Engine};
 use crate::site::Site;
 
 const MIGRATE_LIMIT: Duration = Duration::from_mins(1);
-
-/// The queues that an engine with its default user types declares.
-const QUEUES: [&str; 6] = [
-    "notification.restaurant",
-    "notification.customer",
-    "notification.agency",
-    "notification.admin",
-    "notification.guest",
-    "notification.broadcast",
-];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -77,8 +68,7 @@ impl World {
             Backend::Embedded => Database::Sqlite { file: folder.path().join("campanile.db") },
         };
         if backend == Backend::Servers {
-            let queues = QUEUES.iter().flat_map(|queue| [(*queue).to_owned(), format!("{queue}.high")]);
-            let broker = Site::queues(bench, queues.collect());
+            let broker = Site::queues(bench, UserTypes::default().queues());
             set("CAMPANILE_BROKER__URL", broker.url.clone());
             set("CAMPANILE_BROKER__PREFIX", broker.prefix.clone());
             sites.push(Site::Queues(broker));

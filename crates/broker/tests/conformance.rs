@@ -1,11 +1,12 @@
 //! The conformance suite, for the in-process broker: in virtual time, and in real time on several threads.
 
+use campanile_domain::queue::Queue;
 use std::sync::Arc;
 
 use campanile_broker::{Broker, InProcess, conformance, for_each_check};
 
 async fn in_process(limit: usize) -> Arc<dyn Broker> {
-    Arc::new(InProcess::new(conformance::QUEUES.map(str::to_owned), limit))
+    Arc::new(InProcess::new(conformance::QUEUES.map(Queue::named), limit))
 }
 
 mod in_virtual_time {

@@ -1,5 +1,6 @@
 //! What only the in-process broker promises: exact order, exact counts, and a memory that starts empty.
 
+use campanile_domain::queue::Queue;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +56,7 @@ async fn zero_limit_and_zero_prefetch_still_let_one_through() {
 
 #[tokio::test]
 async fn every_queue_is_lost_at_start() {
-    let broker = InProcess::new(["b", "a"].map(str::to_owned), 10);
+    let broker = InProcess::new(["b", "a"].map(Queue::named), 10);
     assert_eq!(broker.losses(), ["a", "b", DEAD_LETTER_QUEUE]);
     broker.restore(&broker.losses()).await.unwrap();
     assert!(broker.losses().is_empty());
@@ -81,7 +82,7 @@ async fn debug_output_shows_no_body() {
 }
 
 fn open(limit: usize) -> InProcess {
-    InProcess::new(["a".to_owned()], limit)
+    InProcess::new([Queue::named("a")], limit)
 }
 
 fn messages(numbers: Range<usize>) -> Vec<Message> {

@@ -11,8 +11,9 @@ use crate::channel::PerChannel;
 use crate::event::{Event, Failure};
 use crate::id::{EntityId, EntityRef, EntityType, EventId, NotificationId, SendKey, UserRef, UserTypeName};
 use crate::people::recipient::{Candidate, Group, Recipient};
-use crate::people::user_type::{BROADCAST_QUEUE, Webhook, queue_for};
+use crate::people::user_type::Webhook;
 use crate::priority::Priority;
+use crate::queue::Queue;
 use crate::rules::decide::{Situation, Tally, decide};
 use crate::rules::decision::{Decision, Rulings, VerdictCounts};
 use crate::rules::row::Scope;
@@ -42,7 +43,7 @@ pub struct OutboxRow {
     /// The recipient's entity; of what is shared, the group that shares it.
     pub entity: Option<EntityRef>,
     pub shared_read: bool,
-    pub queue: String,
+    pub queue: Queue,
     /// Set when the row can't be sent, for example because its template fails.
     pub failure: Option<Failure>,
 }
@@ -78,7 +79,6 @@ pub struct Cursor {
     pub summary: Summary,
 }
 
-/// What has been decided so far, in numbers.
 impl Cursor {
     /// Whether recipients were considered already, so that rows may have been written.
     pub fn has_begun(&self) -> bool {
@@ -93,6 +93,7 @@ impl Cursor {
     }
 }
 
+/// What has been decided so far, in numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Summary {
     pub recipients: u64,
@@ -327,7 +328,7 @@ impl<'a> Progress<'a> {
     ) {
         let recipient = &candidate.recipient;
         let Some(user_type) = self.situation.rules.user_types.get(&recipient.user_type) else { return };
-        let queue = if target.broadcast { BROADCAST_QUEUE } else { &user_type.queue };
+        let queue = if target.broadcast { Queue::broadcast() } else { user_type.queue.clone() };
         let notification_id = NotificationId::generate();
         let texts: Vec<Result<Text, String>> =
             rulings.sends().map(|(channel, ..)| self.renderer.render(Some(channel), recipient)).collect();
@@ -358,7 +359,7 @@ impl<'a> Progress<'a> {
                 audience: target.audience.clone(),
                 entity: entity.cloned(),
                 shared_read: target.shared_read,
-                queue: queue_for(queue, priority),
+                queue: queue.for_priority(priority),
                 failure,
             });
         }

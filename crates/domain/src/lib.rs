@@ -9,6 +9,7 @@ pub mod id;
 pub mod message;
 pub mod people;
 pub mod priority;
+pub mod queue;
 pub mod rules;
 pub mod send;
 pub mod status;

@@ -122,7 +122,9 @@ fn a_customer_has_no_group_and_is_told_by_all_four() {
     let told = World::new().person(customer("42")).person(customer("43")).fan_out(&confirmed, AFTERNOON);
     assert_eq!(told.considered(), ["CUSTOMER/42"]);
     assert_eq!(told.verdicts("CUSTOMER/42"), [Send, Send, Send, Send, NotRouted]);
-    assert!(told.rows.iter().all(|row| row.entity.is_none() && row.queue == "notification.customer"));
+    assert!(
+        told.rows.iter().all(|row| row.entity.is_none() && row.queue.as_str() == "notification.customer")
+    );
 }
 
 #[test]
@@ -188,7 +190,7 @@ fn three_audiences_make_four_notifications_over_three_queues() {
     assert_eq!(told.verdicts("ADMIN_USER/2"), by_web_socket_and_mail);
     assert_eq!(told.verdicts("RESTAURANT_USER/50"), [Send, Send, Send, Send, NotRouted]);
     assert_eq!(told.verdicts("CUSTOMER/456"), [Send, Send, Send, Send, NotRouted]);
-    let queues = |user| told.rows_of(user).iter().map(|row| row.queue.clone()).collect::<BTreeSet<_>>();
+    let queues = |user| told.rows_of(user).iter().map(|row| row.queue.to_string()).collect::<BTreeSet<_>>();
     assert_eq!(queues("RESTAURANT_USER/50"), BTreeSet::from(["notification.restaurant".to_owned()]));
     assert_eq!(queues("CUSTOMER/456"), BTreeSet::from(["notification.customer".to_owned()]));
 }

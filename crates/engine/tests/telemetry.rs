@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use campanile_broker::{Broker, InProcess, Message};
 use campanile_channels::Providers;
 use campanile_domain::channel::{Channel, PerChannel};
+use campanile_domain::queue::Queue;
 use campanile_domain::send::{OnDoubt, Outcome};
 use campanile_engine::pipeline::fan_out::FanOut;
 use campanile_engine::pipeline::send::InFlightQueue;
@@ -233,7 +234,9 @@ async fn rows_that_the_broker_refuses_for_good_are_dead_letters() {
     let world = rows_that_wait(config).await;
     world.test_database.execute("UPDATE publish_chunk SET queue = 'nowhere'").await;
     for (refused, dead_letters) in [(3.0, 0.0), (6.0, 3.0)] {
-        publish::publish_pending_chunk(&world.engine, "nowhere", &CancellationToken::new()).await.unwrap();
+        publish::publish_pending_chunk(&world.engine, &Queue::named("nowhere"), &CancellationToken::new())
+            .await
+            .unwrap();
         metrics.assert("campanile_refused_total", refused);
         metrics.assert(r#"campanile_dead_letters_total{stage="publish"}"#, dead_letters);
         world.test_database.advance(Duration::from_secs(2)).await;
@@ -330,8 +333,15 @@ async fn a_claim_that_is_taken_over_is_counted_on_both_sides() {
 async fn a_chunk_that_somebody_else_published_is_a_lease_that_was_lost() {
     let metrics = Metrics::new();
     let world = rows_that_wait(config()).await;
-    let claim =
-        async || world.engine.store.claim_chunk(QUEUE, world.engine.config.lease).await.unwrap().unwrap();
+    let claim = async || {
+        world
+            .engine
+            .store
+            .claim_chunk(&Queue::named(QUEUE), world.engine.config.lease)
+            .await
+            .unwrap()
+            .unwrap()
+    };
     let late = claim().await;
     world.test_database.advance(world.engine.config.lease * 2).await;
     let in_time = claim().await;

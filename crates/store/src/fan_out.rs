@@ -12,7 +12,7 @@ use campanile_domain::fan_out::{Cursor, OutboxRow, Page};
 use campanile_domain::id::{EntityRef, EventSeq};
 use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::priority::Lane;
-use campanile_domain::status::{EventStatus, ProcessedStatus};
+use campanile_domain::queue::Queue;
 use campanile_domain::time::Timestamp;
 
 use crate::{ChunkId, StoreError};
@@ -144,7 +144,7 @@ pub fn unreadable(error: &StoreError) -> Failure {
 /// Up to 1000 rows of one queue and lane.
 #[derive(Debug)]
 pub struct NewChunk {
-    pub queue: String,
+    pub queue: Queue,
     pub lane: Lane,
     pub rows: Vec<ChunkRow>,
     /// Born leased to this instance, which publishes it at once; otherwise it waits for whoever claims it.
@@ -161,7 +161,7 @@ pub struct ChunkRow {
 #[derive(Debug)]
 pub struct Chunk {
     pub id: ChunkId,
-    pub queue: String,
+    pub queue: Queue,
     pub lane: Lane,
     pub rows: Vec<ChunkRow>,
 }

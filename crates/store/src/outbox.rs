@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, EventSeq, SendKey, UserRef};
+use campanile_domain::queue::Queue;
 
 use crate::{Chunk, StoreError};
 
@@ -56,7 +57,7 @@ pub(crate) const REPUBLISH_PAGE_EVENTS: usize = 500;
 #[async_trait]
 pub trait OutboxStore {
     /// The next chunk of the queue that nobody holds, leased; by lane, then by age.
-    async fn claim_chunk(&self, queue: &str, lease: Duration) -> Result<Option<Chunk>, StoreError>;
+    async fn claim_chunk(&self, queue: &Queue, lease: Duration) -> Result<Option<Chunk>, StoreError>;
 
     /// Every row was confirmed: these chunks are no more. Answers how many were still there; of the others the lease
     /// had passed, and somebody else has published them, too.
@@ -80,7 +81,7 @@ pub trait OutboxStore {
     /// were written at least `older_than` ago, of one page of the events that are not closed. At most `limit` of them.
     async fn republish(
         &self,
-        queues: Vec<String>,
+        queues: Vec<Queue>,
         older_than: Duration,
         from: RepublishCursor,
         limit: usize,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use campanile_broker::{Broker, Confirm, Message, Published, RabbitMq};
+use campanile_domain::queue::Queue;
 use uuid::Uuid;
 
 use super::{BATCH, Rate, WINDOW};
@@ -23,7 +24,7 @@ const BODY: &str = concat!(
 );
 
 pub async fn broker(bench: &Bench) -> Result<Rate> {
-    let config = Site::queues(bench, vec![QUEUE.to_owned()]);
+    let config = Site::queues(bench, vec![Queue::named(QUEUE)]);
     let broker: Arc<dyn Broker> = Arc::new(RabbitMq::open(config.clone()).await?);
     broker.restore(&broker.losses()).await?;
     let measured = both_ways(&broker).await;

@@ -29,9 +29,10 @@ impl InProcess {
     ///
     /// Each queue holds at most `limit` undelivered messages. It takes a publish whole or not at all; one that
     /// is larger than the limit is taken when the queue is empty, since it would otherwise wait for ever.
-    pub fn new(queues: impl IntoIterator<Item = String>, limit: usize) -> Self {
+    pub fn new(queues: impl IntoIterator<Item = campanile_domain::queue::Queue>, limit: usize) -> Self {
+        let names = queues.into_iter().map(|queue| queue.to_string());
         let mut queues: BTreeMap<_, _> =
-            queues.into_iter().map(|name| (name.clone(), Arc::new(Queue::bounded(name, limit)))).collect();
+            names.map(|name| (name.clone(), Arc::new(Queue::bounded(name, limit)))).collect();
         let dead_letters = Arc::new(Queue::dead_letters());
         queues.insert(DEAD_LETTER_QUEUE.to_owned(), Arc::clone(&dead_letters));
         let losses = Mutex::new(queues.keys().cloned().collect());

@@ -62,7 +62,7 @@ pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
     for queue in topology.queues() {
         let address = (topology.exchange(queue), topology.name(queue));
         let connection = shared.address.connect(&format!("publishes to {queue}")).await?;
-        let rank = Rank::of(queue, &urgency);
+        let rank = Rank::new(topology.is_urgent(queue), &urgency);
         let publisher = Publisher::open(connection, address, rank, &publisher_ended).await;
         publishers.insert(queue.clone(), publisher.map_err(topology::broken)?);
     }

@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use campanile_domain::finding::Finding;
+use campanile_domain::queue::Queue;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -57,7 +58,7 @@ pub struct RabbitMqConfig {
     /// host. Empty by default, and part of the names that others bind to.
     pub prefix: String,
     /// The queues, without prefix. The dead-letter queue is there anyway.
-    pub queues: Vec<String>,
+    pub queues: Vec<Queue>,
     /// How many undelivered messages a queue holds at most. Several instances that publish at once may exceed
     /// it by what each has under way.
     pub limit: usize,

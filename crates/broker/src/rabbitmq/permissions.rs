@@ -111,11 +111,13 @@ fn escaped(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use campanile_domain::queue::Queue;
+
     use super::*;
 
     #[test]
     fn a_pattern_matches_what_is_used() {
-        let queues = ["notification.restaurant".to_owned(), "bells.monk".to_owned()];
+        let queues = ["notification.restaurant", "bells.monk"].map(Queue::named);
         let pattern = |prefix: &str| pattern(&Topology::new(prefix, &queues).unwrap());
         assert_eq!(pattern(""), r"^(notifications?\.|bells\.monk$|mailing\.jobs\.process$)");
         assert_eq!(pattern("shop."), r"^shop\.(notifications?\.|bells\.monk$|mailing\.jobs\.process$)");

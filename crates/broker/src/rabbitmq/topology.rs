@@ -11,8 +11,11 @@
 //!
 //! All names begin with the configured prefix.
 
+use std::collections::HashSet;
 use std::iter;
 use std::sync::Arc;
+
+use campanile_domain::queue::Queue;
 
 use crate::amqp::{Channel, Connection, Fault, NOT_FOUND, Request, Table, Value};
 use crate::{BrokerError, DEAD_LETTER_QUEUE, DELIVERY_LIMIT};
@@ -39,15 +42,17 @@ pub(super) struct Topology {
     prefix: String,
     /// Without prefix, sorted, with the dead-letter queue, and without those that are declared only.
     queues: Vec<String>,
+    urgent: HashSet<String>,
 }
 
 impl Topology {
-    pub(super) fn new(prefix: &str, queues: &[String]) -> Result<Self, BrokerError> {
-        let mut queues = queues.to_vec();
+    pub(super) fn new(prefix: &str, queues: &[Queue]) -> Result<Self, BrokerError> {
+        let urgent = queues.iter().filter(|queue| queue.is_urgent()).map(Queue::to_string).collect();
+        let mut queues: Vec<String> = queues.iter().map(Queue::to_string).collect();
         queues.push(DEAD_LETTER_QUEUE.to_owned());
         queues.sort();
         queues.dedup();
-        let topology = Self { prefix: prefix.to_owned(), queues };
+        let topology = Self { prefix: prefix.to_owned(), queues, urgent };
         let names = topology.queues.iter().map(String::as_str).chain(EXCHANGES).chain([MAILING_QUEUE]);
         for name in names.map(|name| topology.name(name)) {
             if name.len() > crate::amqp::MAX_SHORT_BYTES || name.starts_with("amq.") {
@@ -58,6 +63,11 @@ impl Topology {
             }
         }
         Ok(topology)
+    }
+
+    /// Whether what is published to the queue goes before what is published to others.
+    pub(super) fn is_urgent(&self, queue: &str) -> bool {
+        self.urgent.contains(queue)
     }
 
     pub(super) fn queues(&self) -> impl Iterator<Item = &String> {

@@ -5,7 +5,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use campanile_domain::people::user_type::is_high;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -43,8 +42,8 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    pub(super) fn of(queue: &str, urgency: &Arc<Urgency>) -> Self {
-        Self { urgent: is_high(queue), urgency: Arc::clone(urgency) }
+    pub(super) fn new(urgent: bool, urgency: &Arc<Urgency>) -> Self {
+        Self { urgent, urgency: Arc::clone(urgency) }
     }
 
     /// Says what it is about to publish, and hears whether it has to give way.
@@ -109,7 +108,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn few_are_unconfirmed_while_something_urgent_comes() {
         let (urgency, now) = (Arc::default(), Instant::now);
-        let [urgent, other] = ["a.high", "b"].map(|queue| Window::new(Rank::of(queue, &urgency)));
+        let [urgent, other] = [true, false].map(|urgent| Window::new(Rank::new(urgent, &urgency)));
         assert_eq!(send(&other, now()).await, [100, 100, 100]);
         assert_eq!(urgent.next(1, now()).await.unwrap().num_permits(), 1);
         other.free.add_permits(260);
@@ -124,7 +123,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_gives_way_for_long() {
         let urgency = Arc::default();
-        let [urgent, other] = ["a.high", "b"].map(|queue| Window::new(Rank::of(queue, &urgency)));
+        let [urgent, other] = [true, false].map(|urgent| Window::new(Rank::new(urgent, &urgency)));
         let begun = Instant::now();
         advance(YIELD_TIMEOUT).await;
         assert!(urgent.next(1, Instant::now()).await.is_some());
@@ -133,7 +132,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_window_that_is_closed_lets_nobody_through() {
-        let window = Window::new(Rank::of("a", &Arc::default()));
+        let window = Window::new(Rank::new(false, &Arc::default()));
         window.free().close();
         assert!(window.next(1, Instant::now()).await.is_none());
     }

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use campanile_broker::{Broker, RabbitMq, RabbitMqConfig};
 use campanile_domain::finding::{Finding, Level};
+use campanile_domain::queue::Queue;
 use uuid::Uuid;
 
 use crate::support::{make_good, publish, receive, url};
@@ -46,7 +47,7 @@ impl User {
         url.set_username(&self.name).expect("it has users");
         url.set_password(Some("secret")).expect("it has users");
         url.set_path(&self.name);
-        let queues = ["notification.a", "notification.a.high"].map(str::to_owned).to_vec();
+        let queues = ["notification.a", "notification.a.high"].map(Queue::named).to_vec();
         RabbitMqConfig { url: url.to_string(), ca_file: None, prefix: String::new(), queues, limit: 100 }
     }
 

@@ -7,6 +7,7 @@ pub mod proxy;
 pub mod vandal;
 pub mod witness;
 
+use campanile_domain::queue::Queue;
 use std::env;
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ impl Place {
     pub fn new(queues: &[&str]) -> Self {
         let url = url().to_string();
         let prefix = format!("test-{}.", Uuid::now_v7());
-        let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
+        let queues = queues.iter().map(|queue| Queue::named(*queue)).collect();
         Self { config: RabbitMqConfig { url, ca_file: None, prefix, queues, limit: 5_000 } }
     }
 

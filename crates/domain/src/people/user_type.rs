@@ -8,16 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::channel::Channel;
 use crate::id::{EntityType, UserTypeName};
 use crate::priority::Priority;
-
-/// Rows of audience `ALL` travel by a queue of their own, so that a broadcast stands in nobody's way.
-pub const BROADCAST_QUEUE: &str = "notification.broadcast";
-const HIGH_TWIN: &str = ".high";
+use crate::queue::Queue;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserType {
     pub name: UserTypeName,
-    pub queue: String,
+    pub queue: Queue,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity_type: Option<EntityType>,
     pub channels: Vec<Channel>,
@@ -107,12 +104,12 @@ impl UserTypes {
     }
 
     /// Every queue that messages may travel by, the `HIGH` twins included.
-    pub fn queues(&self) -> Vec<String> {
-        let mut queues: Vec<String> = self.0.iter().map(|t| t.queue.clone()).collect();
-        queues.push(BROADCAST_QUEUE.to_owned());
+    pub fn queues(&self) -> Vec<Queue> {
+        let mut queues: Vec<Queue> = self.0.iter().map(|t| t.queue.clone()).collect();
+        queues.push(Queue::broadcast());
         queues.sort();
         queues.dedup();
-        queues.iter().flat_map(|q| [q.clone(), queue_for(q, Priority::High)]).collect()
+        queues.iter().flat_map(|q| [q.clone(), q.for_priority(Priority::High)]).collect()
     }
 
     pub fn names(&self) -> String {
@@ -120,25 +117,12 @@ impl UserTypes {
     }
 }
 
-/// Queues have no priorities of their own, so `HIGH` has a twin.
-pub fn queue_for(queue: &str, priority: Priority) -> String {
-    match priority {
-        Priority::High => format!("{queue}{HIGH_TWIN}"),
-        Priority::Normal | Priority::Low => queue.to_owned(),
-    }
-}
-
-/// Whether it is the twin for `HIGH` of another queue.
-pub fn is_high(queue: &str) -> bool {
-    queue.ends_with(HIGH_TWIN)
-}
-
 impl Default for UserTypes {
     fn default() -> Self {
         use Channel::{Email, Push, Slack, Sms, Websocket};
         let user_type = |name: &str, queue: &str, entity: Option<&str>, channels: &[Channel]| UserType {
             name: UserTypeName::stored(name),
-            queue: format!("notification.{queue}"),
+            queue: Queue::named(format!("notification.{queue}")),
             entity_type: entity.map(EntityType::stored),
             channels: channels.to_vec(),
             default_webhook: None,

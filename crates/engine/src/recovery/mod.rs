@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use campanile_broker::DEAD_LETTER_QUEUE;
 use campanile_domain::id::EventSeq;
+use campanile_domain::queue::Queue;
 use campanile_store::{RepublishCursor, Signal, StoreError};
 use tokio_util::sync::CancellationToken;
 
@@ -162,7 +163,7 @@ pub async fn run_losses(engine: Engine, stop: CancellationToken) {
 /// published when it was made good, is found then.
 struct RestoredLoss {
     at: Instant,
-    queues: Vec<String>,
+    queues: Vec<Queue>,
 }
 
 async fn watch_losses(engine: &Engine, restored_losses: &mut Vec<RestoredLoss>) -> Result<(), PublishError> {
@@ -183,13 +184,16 @@ async fn watch_losses(engine: &Engine, restored_losses: &mut Vec<RestoredLoss>) 
 }
 
 /// What was in the dead-letter queue may have come from any other.
-fn affected(engine: &Engine, lost: &[String]) -> Vec<String> {
+fn affected(engine: &Engine, lost: &[String]) -> Vec<Queue> {
     let dead_letters = lost.iter().any(|queue| queue == DEAD_LETTER_QUEUE);
-    if dead_letters { engine.config.user_types.queues() } else { lost.to_vec() }
+    if dead_letters {
+        return engine.config.user_types.queues();
+    }
+    lost.iter().map(|name| Queue::named(name.as_str())).collect()
 }
 
 /// Puts into chunks again what was published to these queues so long ago and not received.
-async fn republish_all(engine: &Engine, queues: &[String], older_than: Duration) -> Result<(), StoreError> {
+async fn republish_all(engine: &Engine, queues: &[Queue], older_than: Duration) -> Result<(), StoreError> {
     let mut from = Some(RepublishCursor::default());
     while let Some(here) = from {
         let page = engine.store.republish(queues.to_vec(), older_than, here, REPUBLISH_ROWS).await?;

@@ -1,5 +1,6 @@
 //! Which database and which broker: one URL each, from the file, a variable, a flag, or a file that holds nothing else.
 
+use campanile_domain::queue::Queue;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -72,7 +73,7 @@ impl Database {
 }
 
 impl Broker {
-    pub fn choice(&self, queues: Vec<String>) -> anyhow::Result<BrokerChoice> {
+    pub fn choice(&self, queues: Vec<Queue>) -> anyhow::Result<BrokerChoice> {
         let url = self.url.or_file("broker", &self.url_file)?;
         if url.is_empty() || url == "in-process:" {
             return Ok(BrokerChoice::InProcess);

@@ -138,7 +138,7 @@ pub async fn an_event_that_is_given_up_half_way_keeps_what_was_written(fixture: 
     assert_eq!(text(&trace.dead_letters[0], "reason"), "BROKEN");
     assert!(fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.is_none());
     assert!(!count_failure(fixture, seq).await, "what was given up does not fail again");
-    let lost = republish(fixture, &[&notified.queue], 10).await;
+    let lost = republish(fixture, &[notified.queue.as_str()], 10).await;
     assert_eq!(lost, 1, "what the broker loses is published again");
     fixture.receive(&[claimed(notified.key)]).await;
     assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);

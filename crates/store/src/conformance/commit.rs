@@ -235,7 +235,7 @@ pub async fn an_event_that_is_cancelled_half_way_keeps_what_was_written(fixture:
     let processed = trace.processed.expect("some was decided");
     assert_eq!((text(&processed, "status"), &processed["sends"]), ("SUCCESS", &json!(1)));
     assert_eq!(fixture.event_status("put off").await, "CANCELLED", "nobody was told");
-    let lost = republish(fixture, &[&notified.queue], 10).await;
+    let lost = republish(fixture, &[notified.queue.as_str()], 10).await;
     assert_eq!(lost, 1, "what the broker loses is published again");
     fixture.receive(&[claimed(notified.key)]).await;
     assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);

@@ -8,6 +8,7 @@ use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::id::{EventSeq, NotificationId, SendKey};
 use campanile_domain::priority::Priority::{High, Normal};
+use campanile_domain::queue::Queue;
 use campanile_domain::send::{EXHAUSTED, REJECTED, SendState};
 use campanile_domain::template::Text;
 use campanile_domain::time::Timestamp;
@@ -64,7 +65,7 @@ async fn reset_replays(fixture: &Fixture) {
 }
 
 async fn claim(fixture: &Fixture, queue: &str) -> Option<Chunk> {
-    fixture.store.claim_chunk(queue, LEASE).await.expect("the database is there")
+    fixture.store.claim_chunk(&Queue::named(queue), LEASE).await.expect("the database is there")
 }
 
 fn keys(chunk: &Chunk) -> Vec<SendKey> {
@@ -272,7 +273,7 @@ pub async fn a_row_without_its_text_is_replayed_once_it_has_one(fixture: &Fixtur
 pub async fn a_refused_row_that_is_replayed_waits_in_a_chunk(fixture: &Fixture) {
     let other_queue = "notification.restaurant";
     let urgent =
-        OutboxRow { priority: High, queue: other_queue.to_owned(), ..row("a", &customer("41"), Email) };
+        OutboxRow { priority: High, queue: Queue::named(other_queue), ..row("a", &customer("41"), Email) };
     fixture.refused("a", std::slice::from_ref(&urgent)).await;
     let plain = rows("b", &customer("42"), &[Email, Sms]);
     fixture.refused("b", &plain).await;

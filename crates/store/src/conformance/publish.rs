@@ -8,6 +8,7 @@ use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::Priority::{self, High, Low, Normal};
+use campanile_domain::queue::Queue;
 use campanile_domain::template::Text;
 
 use super::Fixture;
@@ -21,7 +22,7 @@ const OTHER_QUEUE: &str = "notification.restaurant";
 const DELAY: Duration = Duration::from_secs(10);
 
 async fn claim_from(fixture: &Fixture, queue: &str) -> Option<Chunk> {
-    fixture.store.claim_chunk(queue, LEASE).await.expect("the database is there")
+    fixture.store.claim_chunk(&Queue::named(queue), LEASE).await.expect("the database is there")
 }
 
 async fn claim(fixture: &Fixture) -> Option<Chunk> {
@@ -30,7 +31,7 @@ async fn claim(fixture: &Fixture) -> Option<Chunk> {
 
 /// An event with one row in one chunk that nobody holds.
 async fn unleased_chunk(fixture: &Fixture, id: &str, queue: &str, priority: Priority) -> SendKey {
-    let row = OutboxRow { queue: queue.to_owned(), priority, ..row(id, &customer("42"), Email) };
+    let row = OutboxRow { queue: Queue::named(queue), priority, ..row(id, &customer("42"), Email) };
     fixture.fan_out(&event(id), std::slice::from_ref(&row), false).await;
     row.key
 }
@@ -56,7 +57,7 @@ pub(super) async fn republish(fixture: &Fixture, queues: &[&str], limit: usize) 
 }
 
 async fn republish_older(fixture: &Fixture, queues: &[&str], older_than: Duration, limit: usize) -> u64 {
-    let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
+    let queues = queues.iter().map(|queue| Queue::named(*queue)).collect();
     let page = fixture.store.republish(queues, older_than, RepublishCursor::default(), limit).await;
     page.expect("the database is there").rows
 }
@@ -247,7 +248,7 @@ pub async fn what_the_broker_lost_is_published_again(fixture: &Fixture) {
     fixture.receive(&[claimed(lost[0].key)]).await;
     let urgent = OutboxRow { priority: High, ..row("b", &customer("42"), Email) };
     fixture.published(&event("b"), std::slice::from_ref(&urgent)).await;
-    let elsewhere = OutboxRow { queue: OTHER_QUEUE.to_owned(), ..row("c", &customer("42"), Email) };
+    let elsewhere = OutboxRow { queue: Queue::named(OTHER_QUEUE), ..row("c", &customer("42"), Email) };
     fixture.published(&event("c"), &[elsewhere]).await;
     fixture.fan_out(&event("d"), &[row("d", &customer("42"), Email)], true).await;
     assert_eq!(republish(fixture, &[QUEUE], 100).await, 3);
@@ -268,7 +269,7 @@ pub async fn what_is_lost_is_found_in_pages(fixture: &Fixture) {
     let mut pages = Vec::new();
     let mut from = Some(RepublishCursor::default());
     while let Some(here) = from {
-        let page = fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, here, 2).await;
+        let page = fixture.store.republish(vec![Queue::named(QUEUE)], Duration::ZERO, here, 2).await;
         let page = page.expect("the database is there");
         pages.push(page.rows);
         from = page.next;
@@ -287,7 +288,7 @@ pub async fn a_search_goes_on_although_its_event_is_closed(fixture: &Fixture) {
     fixture.published(&event("a"), &rows).await;
     let other = row("b", &customer("0"), Email);
     fixture.published(&event("b"), std::slice::from_ref(&other)).await;
-    let republish = |from| fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, from, 2);
+    let republish = |from| fixture.store.republish(vec![Queue::named(QUEUE)], Duration::ZERO, from, 2);
     let page = republish(RepublishCursor::default()).await.expect("the database is there");
     fixture.receive(&rows.iter().map(|row| claimed(row.key)).collect::<Vec<_>>()).await;
     assert_eq!(fixture.close(&["a"]).await, 1);
@@ -300,7 +301,7 @@ pub async fn more_events_than_a_page_has_are_looked_through(fixture: &Fixture) {
     for n in 0..=REPUBLISH_PAGE_EVENTS {
         fixture.published(&event(&format!("e{n}")), &[of(n)]).await;
     }
-    let republish = |from| fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, from, 10_000);
+    let republish = |from| fixture.store.republish(vec![Queue::named(QUEUE)], Duration::ZERO, from, 10_000);
     let first = republish(RepublishCursor::default()).await.expect("the database is there");
     assert_eq!(first.rows, REPUBLISH_PAGE_EVENTS as u64);
     let second = republish(first.next.expect("there are more")).await.expect("the database is there");

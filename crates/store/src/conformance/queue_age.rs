@@ -14,7 +14,7 @@ use super::Fixture;
 use super::setup::{
     LEASE, chunk_of, claimed, customer, event, found, outcome, row, step_of, summary, urgent,
 };
-use crate::{Claim, QueueAges, Step};
+use crate::{Claim, QueueAges};
 
 const MINUTE: Duration = Duration::from_mins(1);
 

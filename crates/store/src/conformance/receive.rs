@@ -212,5 +212,5 @@ pub async fn a_message_that_can_not_be_received_fails_its_row(fixture: &Fixture)
     let dead_letter = trace.dead_letters.last().expect("the row has one");
     assert_eq!((text(dead_letter, "stage"), text(dead_letter, "reason")), ("receive", "POISON"));
     assert_eq!((text(dead_letter, "recipient_id"), text(dead_letter, "channel")), ("42", "SMS"));
-    assert_eq!(republish(fixture, &[&rows[1].queue], 10).await, 0);
+    assert_eq!(republish(fixture, &[rows[1].queue.as_str()], 10).await, 0);
 }

@@ -12,6 +12,7 @@ use campanile_domain::id::{
     UserTypeName,
 };
 use campanile_domain::priority::Priority;
+use campanile_domain::queue::Queue;
 use campanile_domain::send::{EXHAUSTED, OutcomeKind, SendState};
 use campanile_domain::time::Timestamp;
 use serde_json::{Value, json};
@@ -88,7 +89,7 @@ fn row_of(event_id: &str, user: &UserRef, notification_id: NotificationId, chann
         audience: "customer".to_owned(),
         entity: None,
         shared_read: false,
-        queue: QUEUE.to_owned(),
+        queue: Queue::named(QUEUE),
         failure: None,
     }
 }

@@ -7,10 +7,12 @@ use campanile_domain::event::transition::Transition;
 use campanile_domain::fan_out::{OutboxRow, Summary};
 use campanile_domain::id::{EventSeq, SendKey};
 use campanile_domain::priority::Lane;
+use campanile_domain::queue::Queue;
+use campanile_domain::status::ProcessedStatus;
 use deadpool_postgres::Object;
+use serde_json::json;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
-use serde_json::json;
 use uuid::Uuid;
 
 use super::transaction::Transaction;
@@ -194,8 +196,6 @@ fn columns<'a>(rows: &[(&'a OutboxRow, Option<i64>)]) -> Vec<Box<dyn ToSql + Sen
     ]
 }
 
-/// The events' next states, as columns.
-#[derive(Debug, Default)]
 /// What the steps make of their events: the next states, what is remembered, and the dead letters.
 fn columns_of<'a>(
     steps: &'a [FanOutStep],
@@ -219,6 +219,8 @@ fn columns_of<'a>(
     (finished, remembered, dead_letters)
 }
 
+/// The events' next states, as columns.
+#[derive(Debug, Default)]
 struct EventColumns {
     ids: Vec<i64>,
     statuses: Vec<&'static str>,
@@ -312,8 +314,8 @@ impl<'a> ChunkColumns<'a> {
     }
 
     /// `range` goes from the first to the last notification.
-    pub fn add(&mut self, queue: &'a str, lane: Lane, range: (Uuid, Uuid), leased: bool) {
-        self.queues.push(queue);
+    pub fn add(&mut self, queue: &'a Queue, lane: Lane, range: (Uuid, Uuid), leased: bool) {
+        self.queues.push(queue.as_str());
         self.lanes.push(lane.number());
         self.first_ids.push(range.0);
         self.last_ids.push(range.1);

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::{Lane, Priority};
+use campanile_domain::queue::Queue;
 use campanile_domain::status::SendStatus;
 use tokio_postgres::Row;
 
@@ -66,7 +67,7 @@ fn dead_letter(row: &Row) -> Result<StoredDeadLetter, StoreError> {
 }
 
 /// Rows that wait for a chunk, by queue and lane.
-type Waiting = HashMap<(String, Lane), Vec<SendKey>>;
+type Waiting = HashMap<(Queue, Lane), Vec<SendKey>>;
 
 async fn replay(
     transaction: &Transaction,
@@ -141,7 +142,7 @@ async fn replay_event(transaction: &Transaction, event_id: &str) -> Result<Outco
 /// The row that a letter speaks of, as it is now.
 struct FailedRow {
     key: SendKey,
-    queue: String,
+    queue: Queue,
     lane: Lane,
     status: Option<String>,
     send: Option<SendStatus>,
@@ -154,7 +155,7 @@ impl FailedRow {
         let found = |row: &Row| {
             Ok(FailedRow {
                 key: read::key_of(row)?,
-                queue: read::get(row, "queue")?,
+                queue: Queue::named(read::get::<&str>(row, "queue")?),
                 lane: read::parsed::<Priority>(row, "priority")?.lane(),
                 status: read::get(row, "status")?,
                 send: read::maybe_parsed(row, "send")?,

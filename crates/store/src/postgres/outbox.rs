@@ -10,6 +10,7 @@ use campanile_domain::event::Event;
 use campanile_domain::fan_out::{MAX_CHUNK_ROWS, OutboxRow};
 use campanile_domain::id::{EventSeq, SendKey};
 use campanile_domain::priority::{Lane, Priority};
+use campanile_domain::queue::Queue;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -22,15 +23,15 @@ use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, OutboxStore, RepublishCursor, 
 
 #[async_trait]
 impl OutboxStore for Postgres {
-    async fn claim_chunk(&self, queue: &str, lease: Duration) -> Result<Option<Chunk>, StoreError> {
-        let claimed = self.query(statement::CLAIM_CHUNK, &[&queue, &lease.as_secs_f64()]).await?;
+    async fn claim_chunk(&self, queue: &Queue, lease: Duration) -> Result<Option<Chunk>, StoreError> {
+        let claimed = self.query(statement::CLAIM_CHUNK, &[&queue.as_str(), &lease.as_secs_f64()]).await?;
         let Some(chunk) = claimed.first() else { return Ok(None) };
         let range: (Uuid, Uuid) = (read::get(chunk, "first_id")?, read::get(chunk, "last_id")?);
         let id = read::get(chunk, "id")?;
         let lane = Lane::from_number(read::get(chunk, "lane")?);
         // The lease is ours by now, so the rows may be read for themselves.
         let rows = self.query(statement::CHUNK_ROWS, &[&id, &range.0, &range.1]).await?;
-        let queue = read::get(chunk, "queue")?;
+        let queue = Queue::named(read::get::<&str>(chunk, "queue")?);
         Ok(Some(Chunk { id: ChunkId(id), queue, lane, rows: chunk_rows(&rows)? }))
     }
 
@@ -65,13 +66,14 @@ impl OutboxStore for Postgres {
 
     async fn republish(
         &self,
-        queues: Vec<String>,
+        queues: Vec<Queue>,
         older_than: Duration,
         from: RepublishCursor,
         limit: usize,
     ) -> Result<Republished, StoreError> {
         let transaction = self.begin().await?;
         let max_rows = i64::try_from(limit).unwrap_or(i64::MAX);
+        let names: Vec<&str> = queues.iter().map(Queue::as_str).collect();
         let seconds = older_than.as_secs_f64();
         transaction.query(statement::LOCK_REPUBLISH, &[]).await?;
         let page = i64::try_from(REPUBLISH_PAGE_EVENTS).unwrap_or(i64::MAX);
@@ -83,12 +85,12 @@ impl OutboxStore for Postgres {
         let user_id = user.map(|user| user.user_id.as_str()).unwrap_or_default();
         let channel = channel.unwrap_or_default();
         let params: Params =
-            &[&seqs, &ids, &queues, &seconds, &from.seq.0, &user_type, &user_id, &channel, &max_rows];
+            &[&seqs, &ids, &names, &seconds, &from.seq.0, &user_type, &user_id, &channel, &max_rows];
         let rows = transaction.query(statement::LOST_ROWS, params).await?;
-        let mut lost: HashMap<(String, Lane), Vec<SendKey>> = HashMap::new();
+        let mut lost: HashMap<(Queue, Lane), Vec<SendKey>> = HashMap::new();
         for row in &rows {
             let priority: Priority = read::parsed(row, "priority")?;
-            let queue = read::get(row, "queue")?;
+            let queue = Queue::named(read::get::<&str>(row, "queue")?);
             lost.entry((queue, priority.lane())).or_default().push(read::key_of(row)?);
         }
         insert_chunks(&transaction, lost).await?;
@@ -138,7 +140,7 @@ fn outbox_row(row: &Row, event: &Event) -> Result<OutboxRow, StoreError> {
         audience: read::get(row, "audience")?,
         entity: read::entity_of(row)?,
         shared_read: read::get(row, "shared_read")?,
-        queue: read::get(row, "queue")?,
+        queue: Queue::named(read::get::<&str>(row, "queue")?),
         failure: None,
     })
 }
@@ -177,9 +179,9 @@ async fn count_refusals(
 /// Puts rows into chunks again, which wait for whoever claims them.
 pub async fn insert_chunks(
     transaction: &Transaction,
-    rows: HashMap<(String, Lane), Vec<SendKey>>,
+    rows: HashMap<(Queue, Lane), Vec<SendKey>>,
 ) -> Result<(), StoreError> {
-    let mut groups: Vec<(&(String, Lane), &[SendKey])> = Vec::new();
+    let mut groups: Vec<(&(Queue, Lane), &[SendKey])> = Vec::new();
     let mut rows: Vec<_> = rows.into_iter().collect();
     for (_, keys) in &mut rows {
         keys.sort_unstable();

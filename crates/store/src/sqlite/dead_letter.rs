@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::{Lane, Priority};
+use campanile_domain::queue::Queue;
 use campanile_domain::status::SendStatus;
 use campanile_domain::time;
 use rusqlite::{Row, ToSql, named_params};
@@ -71,7 +72,7 @@ fn dead_letter(row: &Row) -> Result<StoredDeadLetter, StoreError> {
 }
 
 /// Rows that wait for a chunk, by event, queue and lane: the rows of one event lie together.
-type Waiting = BTreeMap<(String, String, Lane), Vec<SendKey>>;
+type Waiting = BTreeMap<(String, Queue, Lane), Vec<SendKey>>;
 
 fn replay(
     session: &Session,
@@ -146,7 +147,7 @@ fn replay_event(session: &Session, event_id: &str) -> Result<Outcome, StoreError
 /// The row that a letter speaks of, as it is now.
 struct FailedRow {
     key: SendKey,
-    queue: String,
+    queue: Queue,
     lane: Lane,
     status: Option<String>,
     send: Option<SendStatus>,
@@ -161,7 +162,7 @@ impl FailedRow {
         session.first(statement::DEAD_LETTER_ROW, params, |row| {
             Ok(FailedRow {
                 key: read::key_of(row)?,
-                queue: row.get("queue")?,
+                queue: Queue::named(row.get::<_, String>("queue")?),
                 lane: read::parsed::<Priority>(row, "priority")?.lane(),
                 status: row.get("status")?,
                 send: read::maybe_parsed(row, "send")?,

@@ -271,7 +271,7 @@ fn write_chunk(
     session.change(
         statement::INSERT_CHUNK,
         named_params! {
-            ":queue": chunk.queue, ":lane": chunk.lane.number(), ":lease_until": lease_until,
+            ":queue": chunk.queue.as_str(), ":lane": chunk.lane.number(), ":lease_until": lease_until,
             ":first_id": ids().min().map(|id| id.to_string()).unwrap_or_default(),
             ":last_id": ids().max().map(|id| id.to_string()).unwrap_or_default(),
         },
@@ -311,7 +311,7 @@ fn write_row(
             ":entity_type": row.entity.as_ref().map(|e| e.entity_type.as_str()),
             ":entity_id": row.entity.as_ref().map(|e| e.entity_id.as_str()),
             ":shared_read": row.shared_read,
-            ":queue": row.queue,
+            ":queue": row.queue.as_str(),
             ":chunk_id": chunk.map(|id| id.0),
             ":status": row.failure.as_ref().map(|_| "FAILED"),
             ":last_error": row.failure.as_ref().map(ToString::to_string),

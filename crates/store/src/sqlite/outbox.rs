@@ -9,6 +9,7 @@ use campanile_domain::event::Event;
 use campanile_domain::fan_out::{MAX_CHUNK_ROWS, OutboxRow};
 use campanile_domain::id::{EventSeq, SendKey};
 use campanile_domain::priority::{Lane, Priority};
+use campanile_domain::queue::Queue;
 use campanile_domain::time;
 use rusqlite::{Row, named_params};
 use serde_json::json;
@@ -21,8 +22,8 @@ use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, OutboxStore, RepublishCursor, 
 
 #[async_trait]
 impl OutboxStore for Sqlite {
-    async fn claim_chunk(&self, queue: &str, lease: Duration) -> Result<Option<Chunk>, StoreError> {
-        let queue = queue.to_owned();
+    async fn claim_chunk(&self, queue: &Queue, lease: Duration) -> Result<Option<Chunk>, StoreError> {
+        let queue = queue.clone();
         self.write(move |session, now| claim(session, now, &queue, lease)).await
     }
 
@@ -71,7 +72,7 @@ impl OutboxStore for Sqlite {
 
     async fn republish(
         &self,
-        queues: Vec<String>,
+        queues: Vec<Queue>,
         older_than: Duration,
         from: RepublishCursor,
         limit: usize,
@@ -90,13 +91,14 @@ pub fn earlier(now: &str, by: Duration) -> String {
     time::from_text(now).and_then(|at| at.checked_sub(by).ok()).map(time::to_text).unwrap_or_default()
 }
 
-fn claim(session: &Session, now: &str, queue: &str, lease: Duration) -> Result<Option<Chunk>, StoreError> {
-    let params = named_params! { ":queue": queue, ":now": now, ":lease_until": lease_until(now, lease) };
+fn claim(session: &Session, now: &str, queue: &Queue, lease: Duration) -> Result<Option<Chunk>, StoreError> {
+    let params =
+        named_params! { ":queue": queue.as_str(), ":now": now, ":lease_until": lease_until(now, lease) };
     let claimed = session.first(statement::CLAIM_CHUNK, params, |row| {
         let range: (String, String) = (row.get("first_id")?, row.get("last_id")?);
         let chunk = Chunk {
             id: ChunkId(row.get("id")?),
-            queue: row.get("queue")?,
+            queue: Queue::named(row.get::<_, String>("queue")?),
             lane: Lane::from_number(row.get("lane")?),
             rows: Vec::new(),
         };
@@ -130,7 +132,7 @@ fn outbox_row(row: &Row, event: &Event) -> Result<OutboxRow, StoreError> {
         audience: row.get("audience")?,
         entity: read::entity_of(row)?,
         shared_read: row.get("shared_read")?,
-        queue: row.get("queue")?,
+        queue: Queue::named(row.get::<_, String>("queue")?),
         failure: None,
     })
 }
@@ -176,14 +178,14 @@ fn count_refusal(
 
 fn republish(
     session: &Session,
-    queues: &[String],
+    queues: &[Queue],
     written_before: &str,
     from: &RepublishCursor,
     limit: usize,
 ) -> Result<Republished, StoreError> {
     let queues = json!(queues).to_string();
     let events = open_events(session, from.after(), REPUBLISH_PAGE_EVENTS)?;
-    let mut lost: HashMap<(String, Lane), Vec<SendKey>> = HashMap::new();
+    let mut lost: HashMap<(Queue, Lane), Vec<SendKey>> = HashMap::new();
     let (mut found, mut end) = (0, None);
     for (seq, event_id) in &events {
         if found == limit {
@@ -199,7 +201,9 @@ fn republish(
         };
         let rows = session.all(statement::LOST_ROWS, params, |row| {
             let (key, priority): (_, Priority) = (read::key_of(row)?, read::parsed(row, "priority")?);
-            lost.entry((row.get("queue")?, priority.lane())).or_default().push(key);
+            lost.entry((Queue::named(row.get::<_, String>("queue")?), priority.lane()))
+                .or_default()
+                .push(key);
             Ok((read::recipient_of(row)?, key.channel))
         })?;
         found += rows.len();
@@ -215,7 +219,7 @@ fn republish(
 /// together.
 pub fn insert_chunks(
     session: &Session,
-    queue: &str,
+    queue: &Queue,
     lane: Lane,
     mut keys: Vec<SendKey>,
 ) -> Result<(), StoreError> {
@@ -223,11 +227,11 @@ pub fn insert_chunks(
     keys.chunks(MAX_CHUNK_ROWS).try_for_each(|chunk| insert_chunk_of(session, queue, lane, chunk))
 }
 
-fn insert_chunk_of(session: &Session, queue: &str, lane: Lane, keys: &[SendKey]) -> Result<(), StoreError> {
+fn insert_chunk_of(session: &Session, queue: &Queue, lane: Lane, keys: &[SendKey]) -> Result<(), StoreError> {
     session.change(
         statement::INSERT_CHUNK,
         named_params! {
-            ":queue": queue, ":lane": lane.number(), ":lease_until": None::<String>,
+            ":queue": queue.as_str(), ":lane": lane.number(), ":lease_until": None::<String>,
             ":first_id": keys.first().map(|key| key.notification_id.to_string()),
             ":last_id": keys.last().map(|key| key.notification_id.to_string()),
         },

@@ -6,6 +6,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use campanile_domain::queue::Queue;
+
 /// A batch goes on all the same when nothing has moved for so long, for the sake of those who wait for another queue.
 /// Longer than a chunk takes to be published.
 const STALL_TIMEOUT: Duration = Duration::from_millis(500);
@@ -35,7 +37,7 @@ enum State {
 
 #[derive(Debug)]
 struct Blocked {
-    queues: Vec<String>,
+    queues: Vec<Queue>,
     free_rows: usize,
     last_progress: Instant,
     stall_timeout: Duration,
@@ -43,13 +45,13 @@ struct Blocked {
 
 /// What a crowd looks at: how many more rows these queues take, and whether a queue takes another batch of each loop.
 pub trait QueueCapacity {
-    fn free_rows(&self, queues: &[String]) -> usize;
-    fn has_capacity(&self, queue: &str) -> bool;
+    fn free_rows(&self, queues: &[Queue]) -> usize;
+    fn has_capacity(&self, queue: &Queue) -> bool;
 }
 
 impl Backpressure {
     /// After a batch these queues have no room for another.
-    pub fn record_full(&self, queues: Vec<String>, capacity: &impl QueueCapacity, now: Instant) {
+    pub fn record_full(&self, queues: Vec<Queue>, capacity: &impl QueueCapacity, now: Instant) {
         let free_rows = capacity.free_rows(&queues);
         let mut state = lock(&self.state);
         let stall_timeout = match &*state {
@@ -106,11 +108,11 @@ mod tests {
     struct TestQueue(Cell<usize>);
 
     impl QueueCapacity for TestQueue {
-        fn free_rows(&self, _: &[String]) -> usize {
+        fn free_rows(&self, _: &[Queue]) -> usize {
             self.0.get()
         }
 
-        fn has_capacity(&self, _: &str) -> bool {
+        fn has_capacity(&self, _: &Queue) -> bool {
             self.0.get() >= 10
         }
     }
@@ -119,7 +121,7 @@ mod tests {
     fn a_blocked_queue_that_makes_progress_is_waited_for_until_there_is_room() {
         let (backpressure, queue, begun) = (Backpressure::default(), TestQueue(Cell::new(0)), Instant::now());
         assert!(!backpressure.update_blocked(&queue, begun));
-        backpressure.record_full(vec!["a".to_owned()], &queue, begun);
+        backpressure.record_full(vec![Queue::named("a")], &queue, begun);
         for step in 1..10 {
             queue.0.set(step as usize);
             assert!(backpressure.update_blocked(&queue, begun + STALL_TIMEOUT * step), "{step}");
@@ -142,7 +144,7 @@ mod tests {
     #[test]
     fn capacity_that_others_take_is_no_progress() {
         let (backpressure, queue, begun) = (Backpressure::default(), TestQueue(Cell::new(5)), Instant::now());
-        backpressure.record_full(vec!["a".to_owned()], &queue, begun);
+        backpressure.record_full(vec![Queue::named("a")], &queue, begun);
         queue.0.set(4);
         assert!(backpressure.update_blocked(&queue, begun + STALL_TIMEOUT));
         queue.0.set(3);
@@ -152,16 +154,16 @@ mod tests {
     #[test]
     fn a_stalled_queue_is_passed_and_then_sooner() {
         let (backpressure, queue, begun) = (Backpressure::default(), TestQueue(Cell::new(3)), Instant::now());
-        backpressure.record_full(vec!["a".to_owned()], &queue, begun);
+        backpressure.record_full(vec![Queue::named("a")], &queue, begun);
         assert!(backpressure.update_blocked(&queue, begun + STALL_TIMEOUT));
         let later = begun + STALL_TIMEOUT * 2;
         assert!(!backpressure.update_blocked(&queue, later));
-        backpressure.record_full(vec!["a".to_owned()], &queue, later);
+        backpressure.record_full(vec![Queue::named("a")], &queue, later);
         assert!(backpressure.update_blocked(&queue, later));
         assert!(!backpressure.update_blocked(&queue, later + REPEATED_STALL_TIMEOUT * 2));
 
         queue.0.set(4);
-        backpressure.record_full(vec!["a".to_owned()], &queue, later);
+        backpressure.record_full(vec![Queue::named("a")], &queue, later);
         assert!(backpressure.update_blocked(&queue, later + STALL_TIMEOUT), "it has moved meanwhile");
     }
 }

@@ -15,6 +15,7 @@ use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::MAX_DECISIONS;
 use campanile_domain::id::EventSeq;
 use campanile_domain::priority::Priority;
+use campanile_domain::queue::Queue;
 use campanile_domain::time::Timestamp;
 use campanile_store::{Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, StoreError};
 use tokio::time::Instant;
@@ -60,7 +61,7 @@ pub struct Report {
     /// Rows of events that turned out too large for their batch: not written, and counted for the size of the next.
     pub put_off: usize,
     /// Queues that have no room for another batch.
-    pub full_queues: Vec<String>,
+    pub full_queues: Vec<Queue>,
     /// As many events were taken as may be at once: more of them wait.
     pub more: bool,
 }
@@ -388,7 +389,7 @@ impl FanOut {
         }
         let mut chunks = publish::chunks(std::mem::take(&mut batch.rows), self.engine.config.publish.batch);
         let slots = self.handover.reserve(chunks.iter_mut());
-        let waiting: Vec<String> = chunks.iter().filter(|c| !c.leased).map(|c| c.queue.clone()).collect();
+        let waiting: Vec<Queue> = chunks.iter().filter(|c| !c.leased).map(|c| c.queue.clone()).collect();
         let full_queues =
             chunks.iter().map(|chunk| &chunk.queue).filter(|queue| !self.handover.has_capacity(queue));
         batch.report.full_queues = full_queues.cloned().collect();

@@ -11,6 +11,7 @@ use campanile_domain::fan_out::MAX_CHUNK_ROWS;
 use campanile_domain::id::SendKey;
 use campanile_domain::message;
 use campanile_domain::priority::Lane;
+use campanile_domain::queue::Queue;
 use campanile_store::{Chunk, ChunkRow, NewChunk, StoreError};
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
@@ -41,7 +42,7 @@ const SHORTEST_TICK: Duration = Duration::from_millis(1);
 /// Groups rows into chunks of one queue and lane, in a fixed order; at most `size` rows in each.
 pub fn chunks(rows: Vec<ChunkRow>, size: usize) -> Vec<NewChunk> {
     let size = size.clamp(1, MAX_CHUNK_ROWS);
-    let mut by_queue: HashMap<(Lane, String), Vec<ChunkRow>> = HashMap::new();
+    let mut by_queue: HashMap<(Lane, Queue), Vec<ChunkRow>> = HashMap::new();
     for row in rows {
         by_queue.entry((row.row.priority.lane(), row.row.queue.clone())).or_default().push(row);
     }
@@ -62,7 +63,7 @@ pub fn chunks(rows: Vec<ChunkRow>, size: usize) -> Vec<NewChunk> {
 /// taken.
 #[derive(Debug, Clone)]
 pub struct Handover {
-    queues: Arc<HashMap<String, Slots>>,
+    queues: Arc<HashMap<Queue, Slots>>,
     backpressure: Arc<Backpressure>,
 }
 
@@ -89,7 +90,7 @@ pub struct HandedChunk {
 /// Publish's side: the chunks of one queue.
 pub type ChunkReceiver = Arc<Mutex<Receiver<HandedChunk>>>;
 
-pub fn handover(queues: Vec<String>) -> (Handover, Vec<(String, ChunkReceiver)>) {
+pub fn handover(queues: Vec<Queue>) -> (Handover, Vec<(Queue, ChunkReceiver)>) {
     let mut slots = HashMap::new();
     let mut handed = Vec::new();
     for queue in queues {
@@ -107,7 +108,7 @@ impl Handover {
     }
 
     /// These queues have no room for another batch.
-    pub fn record_full_queues(&self, queues: Vec<String>) {
+    pub fn record_full_queues(&self, queues: Vec<Queue>) {
         self.backpressure.record_full(queues, self, Instant::now());
     }
 
@@ -134,12 +135,12 @@ impl Handover {
 
 /// One that is published elsewhere waits in the database anyway.
 impl QueueCapacity for Handover {
-    fn free_rows(&self, queues: &[String]) -> usize {
+    fn free_rows(&self, queues: &[Queue]) -> usize {
         let slots = queues.iter().filter_map(|queue| self.queues.get(queue));
         slots.map(|slots| slots.rows.available_permits()).sum()
     }
 
-    fn has_capacity(&self, queue: &str) -> bool {
+    fn has_capacity(&self, queue: &Queue) -> bool {
         self.queues.get(queue).is_none_or(|slots| {
             slots.chunks.capacity() > 0 && slots.rows.available_permits() >= FAN_OUT_WORKERS * MAX_CHUNK_ROWS
         })
@@ -161,7 +162,7 @@ impl Slot {
 
 /// Publishes to one queue, all that has been handed over at a time: most chunks are small, and confirms take their
 /// time.
-pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: CancellationToken) {
+pub async fn run(engine: Engine, queue: Queue, handed: ChunkReceiver, stop: CancellationToken) {
     let mut handed = handed.lock().await;
     let mut backoff = Backoff::new();
     let chunk_signal = engine.signals.chunks(&queue);
@@ -169,7 +170,7 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
     // the last look took long.
     let (mut polled_version, mut idle_backoff) = (None, IdleBackoff::default());
     // It is told once, so it is kept until it is heard, whatever happens in between.
-    let mut capacity = engine.broker.wait_for_capacity(&queue);
+    let mut capacity = engine.broker.wait_for_capacity(queue.as_str());
     let (mut in_progress, mut handed_over) = (PublishTasks::default(), Vec::new());
     // Whatever else happens: nobody tells of a lease that has passed.
     let mut tick = interval(engine.config.publish.poll_interval.max(SHORTEST_TICK));
@@ -191,7 +192,7 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
             }
             () = signal => continue,
             () = &mut capacity => {
-                capacity = engine.broker.wait_for_capacity(&queue);
+                capacity = engine.broker.wait_for_capacity(queue.as_str());
                 polled_version = None;
                 continue;
             }
@@ -278,8 +279,8 @@ impl PublishTasks {
         self.tasks.spawn(Timed::new("publish", publishing));
     }
 
-    fn poll(&mut self, engine: &Engine, queue: &str, version: u64, stop: &CancellationToken) {
-        let (engine, queue, stop) = (engine.clone(), queue.to_owned(), stop.clone());
+    fn poll(&mut self, engine: &Engine, queue: &Queue, version: u64, stop: &CancellationToken) {
+        let (engine, queue, stop) = (engine.clone(), queue.clone(), stop.clone());
         let polling =
             async move { (Source::Database(version), publish_pending_chunk(&engine, &queue, &stop).await) };
         self.tasks.spawn(Timed::new("publish", polling));
@@ -343,7 +344,7 @@ impl PublishError {
 /// for ever.
 pub async fn publish_pending_chunk(
     engine: &Engine,
-    queue: &str,
+    queue: &Queue,
     stop: &CancellationToken,
 ) -> Result<PublishOutcome, PublishError> {
     let begun = Instant::now();
@@ -374,8 +375,8 @@ pub async fn publish(
     let mut deadline = pin!(timeout(engine.config.lease / LEASE_DIVISOR, stop.cancelled()));
     fail::fail_point!("publish.before_confirm");
     let published = loop {
-        let capacity = engine.broker.wait_for_capacity(&queue);
-        let published = engine.broker.publish(&queue, stamped(engine, &messages)).await;
+        let capacity = engine.broker.wait_for_capacity(queue.as_str());
+        let published = engine.broker.publish(queue.as_str(), stamped(engine, &messages)).await;
         if !matches!(published, Ok(Published::Full)) {
             break published;
         }
@@ -450,7 +451,7 @@ async fn record_refusals(
 ) -> Result<(), StoreError> {
     metrics::counter!(REFUSED).increment(refused.len() as u64);
     tracing::error!(
-        queue = chunk.queue,
+        queue = chunk.queue.as_str(),
         rows = refused.len(),
         reason = refused[0].1,
         "the broker refused outbox rows"

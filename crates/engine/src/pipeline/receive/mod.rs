@@ -9,7 +9,7 @@ use campanile_broker::{BrokerError, Consumer, DEAD_LETTER_QUEUE, Delivery, Stamp
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
 use campanile_domain::id::SendKey;
-use campanile_domain::people::user_type::is_high;
+use campanile_domain::queue::Queue;
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
 use campanile_store::{FailedMessage, InstanceId, NewSend, PublishStamp, ReceivedKey, Signal, StoreError};
@@ -39,7 +39,7 @@ const BUSY_LINGERS: u32 = 5;
 /// So few messages don't wait for others to be settled.
 const SMALL_BATCH: usize = 20;
 
-pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, queue: String, stop: CancellationToken) {
+pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, queue: Queue, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     while !stop.is_cancelled() {
         if let Err(error) = consume(&engine, &in_flight, &queue, &stop, &mut backoff).await {
@@ -56,11 +56,11 @@ pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, queue: String, s
 async fn consume(
     engine: &Engine,
     in_flight: &Arc<InFlightQueue>,
-    queue: &str,
+    queue: &Queue,
     stop: &CancellationToken,
     backoff: &mut Backoff,
 ) -> Result<(), BrokerError> {
-    let mut consumer = engine.broker.consume(queue, engine.config.receive.prefetch).await?;
+    let mut consumer = engine.broker.consume(queue.as_str(), engine.config.receive.prefetch).await?;
     let mut in_progress = Batches::new(engine, in_flight, queue, stop);
     let ended = in_progress.run(consumer.as_mut(), backoff).await;
     while let Some(written) = in_progress.tasks.join_next().await {
@@ -120,13 +120,13 @@ impl<'a> Batches<'a> {
     fn new(
         engine: &'a Engine,
         in_flight: &'a Arc<InFlightQueue>,
-        queue: &str,
+        queue: &Queue,
         stop: &'a CancellationToken,
     ) -> Self {
         Batches {
             engine,
             in_flight,
-            urgent: is_high(queue),
+            urgent: queue.is_urgent(),
             stop,
             tasks: JoinSet::new(),
             pace: Pace::new(Instant::now()),

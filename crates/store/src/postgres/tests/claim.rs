@@ -9,6 +9,7 @@ use campanile_domain::channel::Channel;
 use campanile_domain::event::transition::Step;
 use campanile_domain::id::EventSeq;
 use campanile_domain::priority::Priority;
+use campanile_domain::queue::Queue;
 use campanile_domain::send::SendState;
 
 use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, rows};
@@ -158,13 +159,14 @@ async fn what_two_find_lost_at_once_is_published_again_once() {
     let fixture = fixture().await;
     let rows = rows("a", 300);
     fixture.published(&event("a"), &rows).await;
-    let republish =
-        || fixture.store.republish(vec![QUEUE.to_owned()], Duration::ZERO, RepublishCursor::default(), 1_000);
+    let republish = || {
+        fixture.store.republish(vec![Queue::named(QUEUE)], Duration::ZERO, RepublishCursor::default(), 1_000)
+    };
     let (one, other) = tokio::join!(republish(), republish());
     assert_eq!(one.unwrap().rows + other.unwrap().rows, 300);
-    let chunk = fixture.store.claim_chunk(QUEUE, LEASE).await.unwrap().unwrap();
+    let chunk = fixture.store.claim_chunk(&Queue::named(QUEUE), LEASE).await.unwrap().unwrap();
     assert_eq!(chunk.rows.len(), 300);
-    assert!(fixture.store.claim_chunk(QUEUE, LEASE).await.unwrap().is_none());
+    assert!(fixture.store.claim_chunk(&Queue::named(QUEUE), LEASE).await.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use campanile_domain::queue::Queue;
 use campanile_domain::send::{OutcomeKind, SendState};
 
 use super::{LEASE, QUEUE, event, eventually, fixture, received, rows};
@@ -61,7 +62,7 @@ async fn leasing_a_chunk_touches_no_index() {
         fixture.fan_out(&event(&id), &rows(&id, 1), false).await;
     }
     for _ in 0..20 {
-        fixture.store.claim_chunk(QUEUE, LEASE).await.unwrap().unwrap();
+        fixture.store.claim_chunk(&Queue::named(QUEUE), LEASE).await.unwrap().unwrap();
     }
     let hot = updates(fixture, "publish_chunk", 20).await;
     assert!(hot >= 16, "{hot} of 20");

@@ -21,6 +21,7 @@ use campanile_domain::event::NewEvent;
 use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::id::{EventId, NotificationId, SendKey, UserId, UserRef, UserTypeName};
 use campanile_domain::priority::Priority;
+use campanile_domain::queue::Queue;
 use serde_json::json;
 use tokio_postgres::{Client, NoTls};
 
@@ -62,7 +63,7 @@ fn rows(event_id: &str, customers: usize) -> Vec<OutboxRow> {
         audience: "customer".to_owned(),
         entity: None,
         shared_read: false,
-        queue: QUEUE.to_owned(),
+        queue: Queue::named(QUEUE),
         failure: None,
     };
     (0..customers).map(row).collect()

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use campanile_domain::channel::Channel;
+use campanile_domain::queue::Queue;
 
 use super::{Folder, count, event};
 use crate::sqlite::Sqlite;
@@ -174,7 +175,7 @@ async fn leases_of_the_process_before_are_over() {
         .unwrap();
     let store = folder.open();
     assert_eq!(store.acquire("broker", "the next one", LEASE).await.unwrap(), Acquisition::Acquired);
-    let chunk = store.claim_chunk("q", LEASE).await.unwrap().unwrap();
+    let chunk = store.claim_chunk(&Queue::named("q"), LEASE).await.unwrap().unwrap();
     assert_eq!(chunk.rows.len(), 1);
     assert_eq!(chunk.rows[0].row.key.channel, Channel::Sms);
     let expired = store.expired_claims(10).await.unwrap();
