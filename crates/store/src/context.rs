@@ -1,4 +1,4 @@
-//! What a message is written from at the moment of sending: the event that it is about, and the person that it is for.
+//! Reads what a template needs at the moment of sending: the event, and the person that the message is for.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ use crate::StoreError;
 #[derive(Debug, Default)]
 pub struct Contexts {
     pub events: HashMap<EventId, Event>,
-    /// Who is still there, and active.
+    /// The people who still exist and are active.
     pub recipients: HashMap<UserRef, Recipient>,
 }
 
 #[async_trait]
 pub trait ContextStore {
-    /// Of these events and users, what is there.
+    /// Reads these events and users; those that are gone are left out.
     async fn contexts(&self, events: Vec<EventId>, users: Vec<UserRef>) -> Result<Contexts, StoreError>;
 }

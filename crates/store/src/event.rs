@@ -1,4 +1,4 @@
-//! How events enter.
+//! Accepting events, counting their failures, and closing them. Fanning them out is in `fan_out`.
 
 use async_trait::async_trait;
 use campanile_domain::event::{Failure, NewEvent};
@@ -8,7 +8,7 @@ use crate::StoreError;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acceptance {
-    /// For each event whether it is new; a known one with the same body is not, and that is fine.
+    /// For each event whether it is new. A known event with the same body is not new, and that is no error.
     Accepted(Vec<bool>),
     /// The positions of events whose id is known with another body. Nothing was written.
     Conflicts(Vec<usize>),
@@ -16,21 +16,22 @@ pub enum Acceptance {
 
 #[async_trait]
 pub trait EventStore {
-    /// All or nothing. Ids inside one call are distinct.
+    /// Stores all events or none. The ids in one call are distinct.
     async fn accept(&self, events: Vec<NewEvent>) -> Result<Acceptance, StoreError>;
 
-    /// Counts a failure against an event; after `max` it is given up with a dead letter. It is `FAILED` then, or
-    /// `PUBLISHED` if some were told already: what was written stays. Answers whether it was given up.
+    /// Counts a failure of an event and answers whether it was given up. After `max` failures it is given up with a
+    /// dead letter: `PUBLISHED` if rows were written, else `FAILED`. Rows that were written stay.
     async fn count_failure(&self, seq: EventSeq, failure: Failure, max: u32) -> Result<bool, StoreError>;
 
-    /// `PUBLISHED` events of these whose every row was received or failed become `PROCESSED`.
+    /// Closes those of the candidates that are `PUBLISHED` and whose every row was received or has failed: they become
+    /// `PROCESSED`.
     async fn close_events(&self, candidates: Vec<EventId>) -> Result<u64, StoreError>;
 
-    /// `PUBLISHED` events of these become `PROCESSED`: whoever counted their rows knows that every one was received.
+    /// Closes `PUBLISHED` events of which the caller has counted that every row was received: they become `PROCESSED`.
     async fn close_complete(&self, seqs: Vec<EventSeq>) -> Result<u64, StoreError>;
 
-    /// Events that are not closed, in the order of their arrival, behind `after`: `PUBLISHED`, or their fan-out has
-    /// begun.
+    /// Events behind `after` that are not closed, in the order of their arrival: `PUBLISHED`, or with a fan-out that
+    /// has begun.
     async fn open_events(
         &self,
         after: EventSeq,

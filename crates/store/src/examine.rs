@@ -1,46 +1,46 @@
-//! What examinations of either database come to: numbers in, findings out.
+//! The findings of `doctor` about a database, made from numbers that both databases read in their own way.
 
 use std::time::Duration;
 
 use campanile_domain::finding::Finding;
 use campanile_domain::time::{self, Timestamp};
 
-/// A check that takes longer is given up, and said so.
+/// A check that takes longer is given up, and the findings say so.
 pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An engine that runs takes an event on within its tick.
+/// A running engine takes an event on within its polling interval.
 const EVENT_WAITS_LONG: Duration = Duration::from_mins(1);
 
-/// What was found, and in which database.
+/// The findings, and the database that they are about.
 #[derive(Debug)]
 pub struct Examined {
     pub findings: Vec<Finding>,
     pub identity: Identity,
 }
 
-/// Which database it is, as [`Store::identity`](crate::Store::identity) has it.
+/// The database that was examined, as [`Store::identity`](crate::Store::identity) names it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Identity {
     Known(String),
-    /// No tables were made yet, so that no server works on it.
+    /// There are no tables yet, so no server uses this database.
     NoTables,
-    /// It can't be told.
+    /// The identity could not be read.
     Unknown,
 }
 
-/// The migrations of a schema against those of this release.
+/// The state of a schema, compared with the migrations of this release.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Schema {
     Missing,
-    /// Not applied yet, by their names.
+    /// The names of migrations that are not applied yet.
     Older(Vec<String>),
     UpToDate,
-    /// The last version that is applied, which this release does not know.
+    /// The last applied version. This release does not know it.
     Newer(i64),
 }
 
 impl Schema {
-    /// What was applied, and what this release has, as `V1__first_tables`.
+    /// `applied` are version numbers in the database; `known` are names of this release, such as `V1__first_tables`.
     pub fn of(applied: &[i64], known: &[impl AsRef<str>]) -> Self {
         let known = || known.iter().map(AsRef::as_ref);
         let missing: Vec<String> =
@@ -54,7 +54,7 @@ impl Schema {
         }
     }
 
-    /// Whether it can be made or upgraded by whoever looks decides whether it is wrong.
+    /// The finding about the schema. An outdated schema is an error only if this user may not create or upgrade it.
     pub fn finding(&self, may_migrate: Result<(), String>) -> Finding {
         const SUBJECT: &str = "tables";
         let outdated = |what: String| match may_migrate {
@@ -83,7 +83,7 @@ fn version(name: &str) -> i64 {
     digits.parse().unwrap_or_default()
 }
 
-/// How long the oldest event has waited.
+/// The finding about the oldest event that waits.
 pub(crate) fn waiting(oldest: Option<Duration>) -> Finding {
     const SUBJECT: &str = "events";
     match oldest {
@@ -101,8 +101,8 @@ pub(crate) fn waiting(oldest: Option<Duration>) -> Finding {
     }
 }
 
-/// Chunks that nobody publishes just now, and the first id of the oldest, which begins with the time at which it was
-/// made.
+/// The finding about chunks that no instance publishes now. `oldest` is the first id of the oldest chunk; an id begins
+/// with the time at which it was made.
 pub(crate) fn unpublished(chunks: u64, first_id: Option<&str>) -> Finding {
     const SUBJECT: &str = "publishing";
     if chunks == 0 {
@@ -145,12 +145,12 @@ pub(crate) fn in_doubt(count: u64) -> Finding {
     }
 }
 
-/// For a check that was given up or refused.
+/// The finding for a check that timed out or was refused.
 pub(crate) fn not_checked(subject: &'static str, why: &str) -> Finding {
     Finding::note(subject, format!("not checked: {why}"))
 }
 
-/// In the largest unit that fits.
+/// The duration in the largest unit that fits.
 pub(crate) fn human_duration(time: Duration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.1} s", time.as_secs_f64()),

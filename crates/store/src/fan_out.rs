@@ -1,4 +1,5 @@
-//! Claiming events, loading whom they concern, and committing what was decided, with nothing in between that waits.
+//! Claiming events, reading their audience, and committing what was decided. Nothing between claim and commit waits for
+//! anything but the database. What a step makes of its event is decided in `campanile_domain::event::transition`.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -17,31 +18,30 @@ use campanile_domain::time::Timestamp;
 
 use crate::{ChunkId, StoreError};
 
-/// Which events to claim; by lane, then by age.
+/// Which events to claim. The order is lane, then age.
 #[derive(Debug, Clone)]
 pub enum Claim {
     New {
         limit: usize,
     },
-    /// The same, of the first lane only: what is `HIGH`.
+    /// New events of the lane `High` only.
     Urgent {
         limit: usize,
     },
-    /// One event with a large audience whose fan-out goes on step by step: the next in its lane behind `after`, in
-    /// turns.
+    /// One large event whose fan-out continues: the next in its lane behind `after`, so that large events take turns.
     Continuing {
         after: EventSeq,
     },
-    /// The same, of the first lane only.
+    /// The same, of the lane `High` only.
     UrgentContinuing {
         after: EventSeq,
     },
-    /// These again, after a batch with them failed.
+    /// These events again, after a batch with them failed.
     ByIds(Vec<EventSeq>),
 }
 
 impl Claim {
-    /// How many events are taken at most.
+    /// The maximum number of events in the claim.
     pub(crate) fn limit(&self) -> usize {
         match self {
             Claim::New { limit } | Claim::Urgent { limit } => *limit,
@@ -50,7 +50,7 @@ impl Claim {
         }
     }
 
-    /// The least urgent lane of which events are taken.
+    /// The last lane from which events are claimed.
     pub(crate) fn last_lane(&self) -> Lane {
         match self {
             Claim::Urgent { .. } | Claim::UrgentContinuing { .. } => Lane::High,
@@ -64,17 +64,17 @@ pub struct ClaimedEvent {
     pub seq: EventSeq,
     pub event: Arc<Event>,
     pub cursor: Option<Cursor>,
-    /// The id was processed before, perhaps years ago: nobody is told again.
+    /// The id was processed before, perhaps years ago, so nobody is notified again.
     pub known: bool,
-    /// Why it was cancelled, if it was.
+    /// The reason, if the event was cancelled.
     pub cancelled: Option<String>,
 }
 
 #[async_trait]
 pub trait FanOutStore {
-    /// `None` when nothing waits. A claim that is dropped leaves everything as it was. An event that can't even be read
-    /// fails at once and alone, since left `PENDING` it would stand in the way of every claim; one that meets only such
-    /// is empty.
+    /// Claims events; `None` when none waits. Dropping a claim changes nothing. An event that can't be read becomes
+    /// `FAILED` at once, because it would otherwise block every later claim; a claim that met only such events is
+    /// empty.
     async fn claim_events(&self, claim: Claim) -> Result<Option<Box<dyn FanOutClaim>>, StoreError>;
 }
 
@@ -82,18 +82,19 @@ pub trait FanOutStore {
 pub trait FanOutClaim: Debug + Send + Sync {
     fn events(&self) -> &[ClaimedEvent];
 
-    /// Events that could not be read, and are dead letters now.
+    /// The number of events that could not be read, and have a dead letter now.
     fn unreadable(&self) -> u64;
 
-    /// The database's time of the claim, by which rules decide.
+    /// The database's time of the claim. Rules decide by it.
     fn now(&self) -> Timestamp;
 
-    /// One answer per page, in the order (entity, rank, user id).
+    /// The recipients of each page, in the order (entity, rank, user id).
     async fn candidates(&mut self, pages: Vec<Page>) -> Result<Vec<Vec<Candidate>>, StoreError>;
 
     async fn groups(&mut self, entities: Vec<EntityRef>) -> Result<HashMap<EntityRef, Group>, StoreError>;
 
-    /// All of it in one transaction. Answers the chunks that were born leased, to be handed to publish.
+    /// Writes everything in one transaction. Answers the chunks that are leased to this instance, for the hand-over to
+    /// publish.
     async fn commit(self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError>;
 }
 
@@ -102,18 +103,18 @@ pub struct FanOutCommit {
     pub instance: String,
     pub steps: Vec<FanOutStep>,
     pub chunks: Vec<NewChunk>,
-    /// Rows that can't be sent and say why; they are in no chunk.
+    /// Rows that can't be sent, each with its failure. They are in no chunk.
     pub failed_rows: Vec<OutboxRow>,
     pub lease: Duration,
 }
 
-/// What becomes of one event in this commit.
+/// What one commit writes of one event.
 #[derive(Debug)]
 pub struct FanOutStep {
     pub seq: EventSeq,
     pub event: Arc<Event>,
     pub body_hash: BodyHash,
-    /// The cursor that the claim read; the commit is refused when it is another by now.
+    /// The cursor that the claim read. The commit is refused if the stored cursor is another by then.
     pub cursor_before: Option<Cursor>,
     pub decisions: Option<String>,
     pub entities: Vec<(EntityRef, bool)>,
@@ -132,7 +133,7 @@ impl FanOutStep {
     }
 }
 
-/// Why an event fails of which a column can't be used.
+/// The failure of an event with a column that can't be used.
 pub fn unreadable(error: &StoreError) -> Failure {
     let detail = match error {
         StoreError::Refused(detail) => detail.clone(),
@@ -141,13 +142,13 @@ pub fn unreadable(error: &StoreError) -> Failure {
     Failure::new("UNREADABLE", detail)
 }
 
-/// Up to 1000 rows of one queue and lane.
+/// At most `MAX_CHUNK_ROWS` rows of one queue and lane.
 #[derive(Debug)]
 pub struct NewChunk {
     pub queue: Queue,
     pub lane: Lane,
     pub rows: Vec<ChunkRow>,
-    /// Born leased to this instance, which publishes it at once; otherwise it waits for whoever claims it.
+    /// Whether the chunk is leased to this instance, which publishes it at once. Otherwise it waits for any instance.
     pub leased: bool,
 }
 
@@ -157,7 +158,7 @@ pub struct ChunkRow {
     pub event: Arc<Event>,
 }
 
-/// A chunk that this instance holds a lease of.
+/// A chunk under a lease of this instance.
 #[derive(Debug)]
 pub struct Chunk {
     pub id: ChunkId,

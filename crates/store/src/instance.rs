@@ -1,11 +1,11 @@
-//! Instances by name and by number. Rows have the number, so that the trace can name who did what at the cost of a few
-//! bytes.
+//! Registering instances. An instance has a name and a number; rows store the number, so that the trace can name who
+//! did what at the cost of a few bytes.
 
 use async_trait::async_trait;
 
 use crate::StoreError;
 
-/// The number of an instance's name.
+/// The number that stands for an instance's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InstanceId(pub i32);
 
@@ -17,14 +17,14 @@ pub struct Instance {
 
 #[async_trait]
 pub trait InstanceStore {
-    /// At each start. A name keeps its number.
+    /// Registers an instance when it starts. A name keeps its number.
     async fn register_instance(&self, name: &str) -> Result<Instance, StoreError>;
 
-    /// Tries a small write of its own: whether the database answers does not say whether it can keep anything.
+    /// Writes one small row. A database that answers questions may still be unable to write.
     async fn heartbeat(&self, instance: InstanceId) -> Result<(), StoreError>;
 }
 
-/// Where nothing was updated, nothing was written either.
+/// An update that changed no row means that the row of this instance is gone.
 pub(crate) fn expect_one_row(rows: u64) -> Result<(), StoreError> {
     match rows {
         1 => Ok(()),

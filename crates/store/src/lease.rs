@@ -1,4 +1,4 @@
-//! Being the only one: a named lease in the database, for what must not run twice.
+//! Named leases: at most one process at a time does what must not run twice.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use crate::StoreError;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acquisition {
-    /// By the caller, from now for as long as it asked.
+    /// The caller holds it, from now on for the time it asked for.
     Acquired,
     HeldBy {
         holder: String,
-        /// How long it still holds.
+        /// The time until the lease of the other holder ends.
         remaining: Duration,
     },
 }
 
 #[async_trait]
 pub trait LeaseStore {
-    /// Takes the lease if nobody holds it, or renews it; by the clock of the database.
+    /// Takes the lease if it is free, or renews it. The clock is that of the database.
     async fn acquire(&self, name: &str, holder: &str, lease: Duration) -> Result<Acquisition, StoreError>;
 
-    /// Gives the lease back, if the holder has it.
+    /// Releases the lease, if this holder has it.
     async fn release(&self, name: &str, holder: &str) -> Result<(), StoreError>;
 }

@@ -1,13 +1,15 @@
-//! The only crate that knows databases. Small traits of domain verbs, one folder per database behind them, and one
-//! conformance suite that each has to pass. What may differ is SQL; what decides is the domain.
+//! The only crate that knows databases. A file per noun has its trait, its types and what both databases share; a
+//! folder per database implements the traits; one conformance suite runs against both.
+//!
+//! Decisions are made in the domain. Only SQL may differ between databases.
 
-/// Every statement of a database, from the `.sql` file of its name. The list lets a test prepare each and look at its
-/// plan.
+/// Declares every statement of a database, each from the `.sql` file of its name. Tests use the list to prepare each
+/// statement and to check its plan.
 macro_rules! statements {
     ($($constant:ident = $file:literal;)+) => {
         $(pub const $constant: &str = include_str!(concat!("sql/", $file, ".sql"));)+
 
-        /// Name and text of each.
+        /// The name and the text of each statement.
         #[cfg(test)]
         pub const ALL: &[(&str, &str)] = &[$(($file, $constant)),+];
     };
@@ -81,42 +83,42 @@ pub trait Store:
     + Send
     + Sync
 {
-    /// The database's clock, by which leases and due times are compared.
+    /// The time by the database's clock. Leases and due times are compared with it.
     async fn now(&self) -> Result<Timestamp, StoreError>;
 
     /// `sqlite` or `postgres`.
     fn name(&self) -> &'static str;
 
-    /// Tells this database from every other, also from one at the same address. Says nothing about it.
+    /// An opaque name that differs from that of every other database, even from one at the same address.
     async fn identity(&self) -> Result<String, StoreError>;
 
-    /// Tells other instances, where the database can. Nothing depends on it.
+    /// Notifies other instances, where the database can do so. Nothing depends on it: they also poll.
     async fn notify(&self, _signal: Signal) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Lets producers know for a while, where the database can, that they need not tell of each event: whoever asks for
-    /// it looks all the time. Comes back when that is not so any more, or soon. Nothing depends on it.
+    /// Asks producers to suppress notifications for a while, because this instance polls all the time. Returns when the
+    /// suppression ends, or soon. A database without notifications does nothing.
     async fn suppress_notify(&self, mut requested: watch::Receiver<bool>) -> Result<(), StoreError> {
-        // Nobody who could ask any more is the same as nobody who does.
+        // A sender that is gone counts as no request.
         requested.wait_for(|requested| !*requested).await.ok();
         Ok(())
     }
 
-    /// What others tell, where the database can.
+    /// The notifications of other instances, where the database has them.
     fn subscribe(&self) -> Option<Receiver<Signal>> {
         None
     }
 }
 
-/// A short hash, since it is shown to whoever asks.
+/// A short hash: it is shown to everybody who asks for the health of the server.
 fn identity(facts: &[&str]) -> String {
     let hash = Sha256::digest(facts.join("/"));
     let beginning = hash.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     format!("{beginning:016x}")
 }
 
-/// What began to wait in the database for whoever takes it on.
+/// What has begun to wait in the database, so that the stage that takes it on can be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     Events,

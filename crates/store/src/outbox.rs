@@ -1,4 +1,5 @@
-//! The second outbox on its way to the broker: chunks of rows that wait to be published.
+//! Chunks: outbox rows that are published together. A chunk is claimed under a lease, published, and deleted; rows that
+//! a broker lost are put into chunks again.
 
 use std::time::Duration;
 
@@ -16,26 +17,26 @@ pub struct ChunkId(pub i64);
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RepublishCursor {
     pub seq: EventSeq,
-    /// The last row of that event that was found; without one all of the event is done.
+    /// The last row of that event that was found. Without one, the whole event has been searched.
     pub row: Option<(UserRef, Channel)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Republished {
     pub rows: u64,
-    /// Unless that was the last page.
+    /// Where the next page begins; nothing after the last page.
     pub next: Option<RepublishCursor>,
 }
 
 impl RepublishCursor {
-    /// Only events behind this one are looked at.
+    /// The search reads events behind this one.
     pub(crate) fn after(&self) -> EventSeq {
         if self.row.is_some() { EventSeq(self.seq.0 - 1) } else { self.seq }
     }
 }
 
 impl Republished {
-    /// Of a page of events, with the last row that was found.
+    /// The result of one page of events. `last` is the last row that was found.
     pub(crate) fn of_page(
         events: &[(EventSeq, EventId)],
         rows: usize,
@@ -51,24 +52,23 @@ impl Republished {
     }
 }
 
-/// Of the events that are not closed, how many are looked through for lost rows at a time.
+/// The number of open events that are searched for lost rows at a time.
 pub(crate) const REPUBLISH_PAGE_EVENTS: usize = 500;
 
 #[async_trait]
 pub trait OutboxStore {
-    /// The next chunk of the queue that nobody holds, leased; by lane, then by age.
+    /// Claims the next free chunk of a queue, by lane, then by age.
     async fn claim_chunk(&self, queue: &Queue, lease: Duration) -> Result<Option<Chunk>, StoreError>;
 
-    /// Every row was confirmed: these chunks are no more. Answers how many were still there; of the others the lease
-    /// had passed, and somebody else has published them, too.
+    /// Deletes chunks whose every row was confirmed, and answers how many still existed. The lease of a missing one had
+    /// passed, and another instance has published it, too.
     async fn chunks_published(&self, chunks: &[ChunkId]) -> Result<u64, StoreError>;
 
-    /// These chunks go back and wait.
+    /// Releases chunks, so that any instance may claim them.
     async fn release_chunks(&self, chunks: &[ChunkId]) -> Result<(), StoreError>;
 
-    /// The broker refused some rows of the chunk: each counts, and after `max` is `FAILED` with a dead letter. The
-    /// others of the chunk are published; the refused ones that have attempts left wait `delay` in it. Answers how many
-    /// are dead letters.
+    /// Counts a refusal of each of these rows, and answers how many became dead letters. A row is `FAILED` after `max`
+    /// refusals. The others that were refused wait `delay` in the chunk; the rest of the chunk is published.
     async fn rows_refused(
         &self,
         chunk: ChunkId,
@@ -77,8 +77,8 @@ pub trait OutboxStore {
         delay: Duration,
     ) -> Result<u64, StoreError>;
 
-    /// Puts what was published to these queues and not received into chunks again, after the broker lost it: rows that
-    /// were written at least `older_than` ago, of one page of the events that are not closed. At most `limit` of them.
+    /// Puts rows into chunks again that were published to these queues and lost by the broker. Searches one page of
+    /// open events for rows that were written at least `older_than` ago and not received; finds at most `limit`.
     async fn republish(
         &self,
         queues: Vec<Queue>,

@@ -1,4 +1,4 @@
-//! How long what waits has waited, for whoever watches over the stages.
+//! How long the oldest item has waited for each stage, for metrics.
 
 use std::time::Duration;
 
@@ -7,22 +7,21 @@ use campanile_domain::time::{Timestamp, between};
 
 use crate::StoreError;
 
-/// The age of the oldest that waits for each stage, by the clock of the database; zero where nothing waits.
+/// The age of the oldest item that waits for each stage, by the clock of the database. Zero where nothing waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueAges {
-    /// Since its arrival: the oldest event that is `PENDING`. One with a large audience waits until its last step.
+    /// The oldest `PENDING` event, since its arrival. A large event waits until its last step.
     pub fan_out: Duration,
-    /// Since its first row was written: the oldest chunk that is not published.
+    /// The oldest chunk that is not published, since its first row was written.
     pub publish: Duration,
-    /// Since its fan-out: the oldest event of which something was not received. What waits to be published waits here,
-    /// too.
+    /// The oldest event with a row that was not received, since its fan-out. Rows that wait to be published count, too.
     pub receive: Duration,
-    /// Since it was due: the oldest send that nobody has taken. Sends of a claim count from when its lease has passed.
+    /// The oldest send that nobody has claimed, since it was due. A claimed send counts from the end of its lease.
     pub send: Duration,
 }
 
 impl QueueAges {
-    /// From moments since when something waits, or will.
+    /// Turns moments into ages. A moment in the future has the age zero.
     pub(crate) fn at(now: Timestamp, [fan_out, publish, receive, send]: [Option<Timestamp>; 4]) -> QueueAges {
         let age = |since: Option<Timestamp>| since.map(|since| between(since, now)).unwrap_or_default();
         QueueAges { fan_out: age(fan_out), publish: age(publish), receive: age(receive), send: age(send) }
@@ -31,6 +30,6 @@ impl QueueAges {
 
 #[async_trait]
 pub trait QueueAgeStore {
-    /// Costs the same whatever waits: it looks at the beginnings of queues, and counts nothing.
+    /// Reads the beginning of each queue and counts nothing, so its cost does not depend on how much waits.
     async fn queue_ages(&self) -> Result<QueueAges, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! Forgetting what is old. What an event id and its body were is never forgotten.
+//! Retention: deleting old events with all that belongs to them. Ids and hashes of events stay for ever.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use campanile_domain::time::{self, Timestamp};
 
 use crate::StoreError;
 
-/// What one batch came to.
+/// The result of one batch.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Retained {
     pub rows: u64,
@@ -16,29 +16,28 @@ pub struct Retained {
     pub next: Option<EventSeq>,
 }
 
-/// Up to which moment of arrival rows may be deleted. The database keeps it.
+/// Rows that arrived before this moment may be deleted. The database stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Horizon {
     pub before: Timestamp,
-    /// How often it was moved: who knows the last number may move it.
+    /// How often the horizon was moved. Only a caller that knows the last number may move it.
     pub version: i64,
 }
 
-/// It follows the clock, by at most `by`, and never goes back.
+/// The horizon follows the clock, by at most `by`, and never goes back.
 pub(crate) fn advanced_horizon(stored: Timestamp, now: Timestamp, age: Duration, by: Duration) -> Timestamp {
     stored.max(time::earlier(now, age).min(time::later(stored, by)))
 }
 
-/// What may go by it: if the clock was ahead once, the horizon is ahead as well.
+/// The moment before which rows are deleted now. If the clock was ahead once, the stored horizon is ahead of this.
 pub(crate) fn effective_horizon(stored: Timestamp, now: Timestamp, age: Duration) -> Timestamp {
     stored.min(time::earlier(now, age))
 }
 
 #[async_trait]
 pub trait RetainStore {
-    /// The horizon for rows that are kept for `age`. Moves it by at most `by` where nobody has moved it since it was
-    /// `seen`; who has not seen it moves nothing. It begins at the oldest row that is there, and is missing while there
-    /// is none.
+    /// Answers the horizon for rows that are kept for `age`, and moves it by at most `by`. It is moved only if
+    /// `known_version` is its current version. It begins at the oldest row, and is missing while there is no row.
     async fn move_horizon(
         &self,
         age: Duration,
@@ -46,10 +45,10 @@ pub trait RetainStore {
         by: Duration,
     ) -> Result<Option<Horizon>, StoreError>;
 
-    /// Deletes events that arrived `before` this moment, with all that belongs to them, behind the event `after`; some
-    /// `limit` rows. An event that is not closed stays, and so does one with a send that is not settled: of that, the
-    /// rows that are done with go. `processed_event` keeps id and hash, and loses the decisions. Behind the last event,
-    /// dead letters of no event and captured messages of that age go, too.
+    /// Deletes about `limit` rows: events behind `after` that arrived `before` this moment, with all that belongs to
+    /// them. An event that is not closed stays. So does an event with a send that is not settled; its finished rows go.
+    /// `processed_event` keeps id and hash, and loses the decisions. After the last event, dead letters without an
+    /// event and captured messages of that age go, too.
     async fn retain(&self, before: Timestamp, after: EventSeq, limit: usize) -> Result<Retained, StoreError>;
 }
 
