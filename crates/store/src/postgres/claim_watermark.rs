@@ -1,8 +1,9 @@
-//! How far claims have come through the fresh events. PostgreSQL keeps the index entries of events that were claimed
-//! until it vacuums, and can't as long as anybody has a snapshot from before, such as a backup: whoever begins at the
-//! start walks through all of them, at every claim. So claims begin where claims had come a moment ago, and only now
-//! and then at the start, since events may turn up further ahead: those of a transaction that took long to commit, and
-//! those that somebody has let go.
+//! Where claims of new events begin in the index. PostgreSQL keeps index entries of claimed events until it vacuums,
+//! and can't vacuum while an old snapshot is open, such as that of a backup. A claim from the start would walk through
+//! all of them.
+//!
+//! So a claim begins where claims were a moment ago. A claim from the start is still made now and then, because events
+//! may appear earlier in the index: those of a slow transaction, and those that a claim let go of.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,49 +11,48 @@ use std::time::{Duration, Instant};
 use campanile_domain::id::EventSeq;
 use campanile_domain::priority::Lane;
 
-/// An event that is committed so soon after others behind it were claimed is found at once.
+/// An event that commits within this time after later events were claimed is found without a full scan.
 const WATERMARK_DELAY: Duration = Duration::from_millis(250);
-/// Looks from the start on take no more than this part of the time, so they follow each other soon where there is
-/// little to walk through.
+/// Full scans take at most one tenth of the time: the pause after one is this factor times its duration.
 const FULL_SCAN_INTERVAL_FACTOR: u32 = 10;
-/// Until it is known how long the one takes that is under way.
+/// The pause until the duration of the running full scan is known.
 const INITIAL_FULL_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Before the first event.
+/// Where a full scan begins: before the first event.
 const START: EventSeq = EventSeq(0);
 
-/// One for all claims of an instance.
+/// Shared by all claims of an instance.
 #[derive(Debug, Default)]
 pub struct ClaimWatermark(Mutex<[LaneWatermark; Lane::ALL.len()]>);
 
 #[derive(Debug, Default, Clone, Copy)]
 struct LaneWatermark {
-    /// The last event that was claimed: by now, a moment ago, and before that.
+    /// The last claimed event: now, a moment ago, and before that.
     last_claimed: EventSeq,
     recent: EventSeq,
     older: EventSeq,
     rotated_at: Option<Instant>,
-    /// When a look from the start on is due; at once, if nobody knows.
+    /// When the next full scan is due; `None` means at once.
     full_scan_due: Option<Instant>,
 }
 
 /// Where a claim begins.
 #[derive(Debug)]
 pub struct ClaimStart {
-    /// Behind these events, by lane.
+    /// For each lane, the claim reads events behind this one.
     pub after: Vec<EventSeq>,
     at: Instant,
 }
 
 impl ClaimWatermark {
-    /// In the lanes up to this one.
+    /// Begins a claim in the lanes up to `last_lane`.
     pub fn begin(&self, last_lane: Lane, now: Instant) -> ClaimStart {
         let mut lanes = self.lock();
         let asked = Lane::ALL.into_iter().zip(lanes.iter_mut()).take_while(|(lane, _)| *lane <= last_lane);
         ClaimStart { after: asked.map(|(_, lane)| lane.begin(now)).collect(), at: now }
     }
 
-    /// It has claimed these, each told by lane and number.
+    /// Records the lane and number of each claimed event.
     pub fn claimed(&self, events: &[(Lane, EventSeq)]) {
         let mut lanes = self.lock();
         for (lane, seq) in events {
@@ -61,7 +61,7 @@ impl ClaimWatermark {
         }
     }
 
-    /// Whatever came of it: one that took too long is not tried again at once.
+    /// Records the duration of a full scan, also of one that failed: a slow scan is not repeated at once.
     pub fn end(&self, start: &ClaimStart, now: Instant) {
         let interval = (now - start.at) * FULL_SCAN_INTERVAL_FACTOR;
         for (lane, after) in self.lock().iter_mut().zip(&start.after) {
@@ -71,7 +71,7 @@ impl ClaimWatermark {
         }
     }
 
-    /// Something that was claimed is fresh again.
+    /// Makes the next claim a full scan, because a claimed event became new again.
     pub fn require_full_scan(&self) {
         for lane in &mut *self.lock() {
             lane.full_scan_due = None;
@@ -105,7 +105,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Claims events of the middle lane at this time, for so long, and answers behind which of its events it began.
+    /// Claims events of the middle lane `at` this time, and answers behind which of its events the claim began.
     fn claim(watermark: &ClaimWatermark, at: Instant, took: Duration, ids: &[i64]) -> i64 {
         let start = watermark.begin(Lane::Low, at);
         watermark.claimed(&ids.iter().map(|id| (Lane::Normal, EventSeq(*id))).collect::<Vec<_>>());
@@ -117,7 +117,7 @@ mod tests {
         watermark.begin(last_lane, at).after.into_iter().map(|seq| seq.0).collect()
     }
 
-    /// The first look has taken so long that another is not due for a while.
+    /// A watermark after a full scan so slow that the next is not due for a while.
     fn watermark(begun: Instant, ids: &[i64]) -> ClaimWatermark {
         let watermark = ClaimWatermark::default();
         assert_eq!(claim(&watermark, begun, 1_000 * MS, ids), 0);

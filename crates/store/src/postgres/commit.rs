@@ -1,5 +1,5 @@
-//! What a fan-out writes, inside the transaction of its claim: the events' next states, what was decided, the outbox
-//! rows and their chunks.
+//! What a fan-out writes in the transaction of its claim: the next states of events, the decisions, the outbox rows and
+//! their chunks.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,18 +19,18 @@ use super::transaction::Transaction;
 use super::{execute_prepared, prepare, query_prepared, read, settle, statement};
 use crate::{Chunk, ChunkId, DeadLetter, FanOutCommit, FanOutStep, NewChunk, StoreError};
 
-/// So many rows of a large event are tried without a look at who has one already, since hardly ever anybody has.
+/// From this number of rows on, an insert is tried without searching for existing keys, because they are rare.
 const OPTIMISTIC_INSERT_ROWS: usize = 200;
 
 type Params<'a> = Vec<&'a (dyn ToSql + Sync)>;
 
-/// What was ever written of the events of a claim.
+/// Whether rows of the claimed events may exist already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExistingRows {
-    /// Nothing, of none of these several: no key needs to be searched before it is inserted.
+    /// Several events of which nothing was ever written. No key is searched before it is inserted.
     None,
-    /// Of some of them something: a decision that failed, or a part of the rows. And of one that is alone nothing is
-    /// taken for granted, so that bisecting a batch ends.
+    /// A decision of an event failed before, or some of its rows were written. A single event counts as this, so that
+    /// bisecting a batch ends.
     Possible,
 }
 
@@ -42,7 +42,7 @@ impl ExistingRows {
         }
     }
 
-    /// What was thought to be new is not: the batch is bisected until that event is alone.
+    /// A duplicate key refutes `None`. The batch is bisected until that event is alone.
     fn failed(self, client: &Object, error: &tokio_postgres::Error) -> StoreError {
         if self == ExistingRows::None && error.code() == Some(&SqlState::UNIQUE_VIOLATION) {
             return StoreError::Refused("rows of one of the events already exist".to_owned());
@@ -51,7 +51,7 @@ impl ExistingRows {
     }
 }
 
-/// Writes all of it, and commits.
+/// Writes everything and commits.
 pub async fn write(
     transaction: Transaction,
     commit: FanOutCommit,
@@ -77,7 +77,7 @@ pub async fn write(
     let (shared_params, chunk_params) = (shared.params(), new_chunks.params(&seconds));
     let client = transaction.client();
     let failed = |error| existing.failed(client, &error);
-    // All are waited for: behind one that failed, PostgreSQL only says that something did.
+    // All answers are awaited: after a failure, PostgreSQL answers the other statements with a less useful error.
     let (changed, remembered, shared, ids) = tokio::join!(
         biased;
         execute_prepared(client, &finish, &finish_params),
@@ -106,7 +106,7 @@ pub async fn write(
     Ok(chunks.into_iter().zip(&ids).filter_map(chunk).collect())
 }
 
-/// Which rows are new. Who had one already is not told again, so the chunks are answered without it.
+/// The rows that are new. Chunks are answered without the others: their recipients are not notified again.
 #[derive(Debug)]
 enum Written {
     All,
@@ -122,7 +122,7 @@ impl Written {
     }
 }
 
-/// The last that is written, so the commit goes out together with it.
+/// Writes the rows. This is the last write, so the commit goes out together with it.
 async fn insert(
     transaction: Transaction,
     rows: &[(&OutboxRow, Option<i64>)],
@@ -313,7 +313,7 @@ impl<'a> ChunkColumns<'a> {
         new
     }
 
-    /// `range` goes from the first to the last notification.
+    /// `range` holds the first and the last notification id.
     pub fn add(&mut self, queue: &'a Queue, lane: Lane, range: (Uuid, Uuid), leased: bool) {
         self.queues.push(queue.as_str());
         self.lanes.push(lane.number());

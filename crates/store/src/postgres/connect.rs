@@ -1,4 +1,4 @@
-//! How a connection comes about: its URL, TLS, what every session is told, and what its errors mean.
+//! Connecting: the URL, TLS, the settings of every session, and what PostgreSQL's errors mean to the caller.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,14 +18,13 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::StoreError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection whose other end went silent is given up after so long.
+/// A connection is given up after the other end was silent for this long.
 const PEER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Every statement is written for its index and walks it in nested loops. The planner is not asked for more: what it
-/// thinks of young tables without statistics would be remembered long after they have grown. A row costs more than a
-/// page, so that not even a table of some rows looks cheaper to go through than to look up; and tables are joined in
-/// the order in which they are written. The deadlines end what a stranger's lock or a process that went away would hold
-/// up.
+/// Session settings. Every statement is written for its index and walks it in nested loops, so the planner gets little
+/// choice: it would remember plans for young tables long after they have grown. A row costs more than a page, so that
+/// not even a small table is scanned. Tables are joined in the written order. The timeouts end what a foreign lock or a
+/// dead process would block.
 pub const SESSION: &str =
     "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off;
     SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0; SET seq_page_cost = 0; \
@@ -34,7 +33,7 @@ pub const SESSION: &str =
     SET plan_cache_mode = force_generic_plan; SET statement_timeout = '60s'; SET lock_timeout = '20s';
     SET idle_in_transaction_session_timeout = '60s'; SET TimeZone = 'UTC'";
 
-/// A database server and how to talk to it.
+/// A database server, and how to connect to it.
 #[derive(Clone)]
 pub struct Server {
     pub config: Config,
@@ -88,7 +87,7 @@ pub fn prepare_session() -> Hook {
     })
 }
 
-/// What libpq knows in a URL and the driver does not.
+/// Parameters of a URL that libpq knows and the driver does not.
 #[derive(Debug, PartialEq)]
 struct Url {
     rest: String,
@@ -148,8 +147,8 @@ fn tls(verify: bool, ca_file: Option<&Path>) -> Result<ClientConfig, StoreError>
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// As libpq does for `prefer` and `require`: what is sent is encrypted, and who reads it is not asked. `verify-full`,
-/// or a file of authorities, asks.
+/// Encrypts without checking the server's certificate, as libpq does for `prefer` and `require`. `verify-full`, or a
+/// file of authorities, checks it.
 #[derive(Debug)]
 struct AcceptAnyCertificate {
     algorithms: WebPkiSupportedAlgorithms,
@@ -196,13 +195,13 @@ impl ServerCertVerifier for AcceptAnyCertificate {
     }
 }
 
-/// What the caller does next. Data is refused; a schema or a grant that is not there is for the operator; all else
-/// passes.
+/// Maps an error to what the caller does next. Bad data is refused. A missing schema or grant is for the operator.
+/// Everything else passes by itself.
 pub fn error(error: &tokio_postgres::Error) -> StoreError {
     let Some(db) = error.as_db_error() else {
         let text = std::error::Error::source(error).map(|source| format!("{error}: {source}"));
         let text = text.unwrap_or_else(|| error.to_string());
-        // What can't be converted is data; all else is the connection.
+        // A value that can't be converted is bad data. Everything else is the connection.
         let conversion = text.starts_with("error serializing") || text.starts_with("error deserializing");
         return if conversion { StoreError::Refused(text) } else { StoreError::Unavailable(text) };
     };
@@ -211,14 +210,14 @@ pub fn error(error: &tokio_postgres::Error) -> StoreError {
         None => db.message().to_owned(),
     };
     match db.code() {
-        // A plan that DDL made useless, or a server behind a proxy that never saw the statement: the next try makes a
-        // new one.
+        // DDL invalidated a plan, or a pooler gave us a server session without our statements. The next attempt
+        // prepares them again.
         &SqlState::FEATURE_NOT_SUPPORTED | &SqlState::INVALID_SQL_STATEMENT_NAME => {
             StoreError::Unavailable(text)
         }
         code => match &code.code()[..2] {
-            // The last ones come from functions and triggers of the business, behind its view of recipients for
-            // example.
+            // The last codes come from functions and triggers of the business, for example behind its view of
+            // recipients.
             "21" | "22" | "23" | "54" | "2F" | "38" | "39" | "44" | "P0" => StoreError::Refused(text),
             "28" | "3D" | "3F" | "42" => {
                 StoreError::Unusable(format!("the database does not allow it: {text}"))
@@ -228,7 +227,7 @@ pub fn error(error: &tokio_postgres::Error) -> StoreError {
     }
 }
 
-/// Whether a statement was made useless by DDL, or by a pooler that gave us another session: prepared anew, it works.
+/// Whether a statement only has to be prepared again: DDL invalidated it, or a pooler gave us another session.
 pub fn is_stale(error: &tokio_postgres::Error) -> bool {
     matches!(error.code(), Some(&SqlState::FEATURE_NOT_SUPPORTED | &SqlState::INVALID_SQL_STATEMENT_NAME))
 }

@@ -1,4 +1,4 @@
-//! How events enter, and how they are closed.
+//! Accepting events, counting their failures, and closing them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,7 +24,7 @@ impl EventStore for Postgres {
                 }
                 return Ok(acceptance);
             }
-            // Somebody else wrote one of these ids between our look and our insert: by now it can be seen.
+            // Another transaction inserted one of these ids after we looked. The next attempt sees it.
         }
     }
 
@@ -68,7 +68,7 @@ async fn close(store: &Postgres, statement: &'static str, events: Params<'_>) ->
     let transaction = store.begin().await?;
     let locked = transaction.query(statement::LOCK_CLOSE, &[]).await?;
     if !read::get::<bool>(read::only_row(&locked)?, "acquired")? {
-        // A replay brings rows back just now; what is complete is found later.
+        // A replay is bringing rows back. Complete events are found by a later call.
         return Ok(0);
     }
     let closed = transaction.execute(statement, events).await?;
@@ -87,8 +87,8 @@ pub fn numbers(seqs: impl IntoIterator<Item = EventSeq>) -> Vec<i64> {
     seqs.into_iter().map(|seq| seq.0).collect()
 }
 
-/// Nobody will try the event again by itself. One of which some were told already is `PUBLISHED`, so that what was
-/// written goes its way and closes it; any other is `FAILED`.
+/// Gives an event up and writes its dead letter. An event with rows becomes `PUBLISHED`, so that they are delivered and
+/// close it; any other becomes `FAILED`.
 pub async fn give_up(
     transaction: &Transaction,
     seq: EventSeq,
@@ -102,8 +102,8 @@ pub async fn give_up(
     settle::insert_dead_letters(transaction, &[DeadLetter::of_event(event_id, failure)]).await
 }
 
-/// Looks at everything before it writes anything, so that a conflict leaves no trace. Answers nothing when an id
-/// appeared meanwhile.
+/// Checks all events before it writes any, so that a conflict leaves no trace. Answers `None` if an id appeared in
+/// between.
 async fn accept(transaction: &Transaction, events: &[NewEvent]) -> Result<Option<Acceptance>, StoreError> {
     let known = known_bodies(transaction, events).await?;
     let is_known = |event: &NewEvent| known.contains_key(event.event_id.as_str());
@@ -138,7 +138,7 @@ async fn insert(transaction: &Transaction, events: &[&NewEvent]) -> Result<usize
     Ok(transaction.query(statement::ACCEPT_EVENT, params).await?.len())
 }
 
-/// The hashes of events with these ids, whether they are still stored or only remembered.
+/// The body hashes of these ids, from stored events and from what is remembered.
 async fn known_bodies(
     transaction: &Transaction,
     events: &[NewEvent],

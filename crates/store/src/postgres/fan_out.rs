@@ -1,6 +1,5 @@
-//! Claiming events; whom they concern is in `people`, and what a commit writes in `commit`. A claim is an open
-//! transaction that holds the locks of its events, so that nobody else takes them; it waits for nothing but the
-//! database.
+//! Claiming events. Reading their audience is in `audience`, writing the commit in `commit`. A claim is an open
+//! transaction that locks its events, so that no other claim takes them. It waits for nothing but the database.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -67,7 +66,7 @@ impl FanOutStore for Postgres {
                 let claim = PostgresClaim { transaction, events, unreadable, cursors, existing, now, guard };
                 return Ok(Some(Box::new(claim)));
             }
-            // They fail for themselves, whatever becomes of this claim; then the rest is claimed again.
+            // Unreadable events fail in a transaction of their own. Then the rest is claimed again.
             unreadable += failed.len() as u64;
             give_up(transaction, &failed).await?;
         }
@@ -100,7 +99,7 @@ async fn give_up(transaction: Transaction, failed: &[(&Row, StoreError)]) -> Res
     transaction.commit().await
 }
 
-/// With the cursor as it is stored, and whether nothing was ever written of the event.
+/// The event, the text of its cursor, and whether nothing was ever written of it.
 fn claimed_event(row: &Row) -> Result<(ClaimedEvent, Option<String>, bool), StoreError> {
     let text: Option<String> = read::get(row, "fan_out_cursor")?;
     let cursor: Option<Cursor> = text
@@ -127,15 +126,15 @@ struct PostgresClaim {
     transaction: Transaction,
     events: Vec<ClaimedEvent>,
     unreadable: u64,
-    /// By `seq`, the text of each cursor as it was read. Another release may write the same cursor with other words.
+    /// The text of each cursor as it was read. Another release may write the same cursor with other words.
     cursors: HashMap<EventSeq, String>,
     existing: ExistingRows,
     now: Timestamp,
-    /// None, if nothing is claimed.
+    /// `None` if nothing is claimed.
     guard: Option<WatermarkGuard>,
 }
 
-/// Events that others may have passed. Unless they are written, they are fresh again.
+/// Guards events that other claims may have passed. If the events are not written, the next claims scan from the start.
 #[derive(Debug)]
 struct WatermarkGuard {
     watermark: Arc<ClaimWatermark>,
@@ -181,7 +180,7 @@ impl FanOutClaim for PostgresClaim {
     }
 }
 
-/// A claim of an event that is not stored: it can be decided, and never committed.
+/// A claim of an event that is not stored. It can be decided but never committed.
 pub async fn read_audience(store: &Postgres, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError> {
     let now = store.now().await?;
     let transaction = store.begin().await?;

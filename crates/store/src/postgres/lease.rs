@@ -1,4 +1,4 @@
-//! Being the only one among many instances.
+//! Named leases among many instances.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ impl LeaseStore for Postgres {
             if self.execute(statement::ACQUIRE_LEASE, &[&name, &holder, &lease.as_secs_f64()]).await? > 0 {
                 return Ok(Acquisition::Acquired);
             }
-            // Let go in between, it is free, and the next try takes it.
+            // The lease was released in between. The next attempt takes it.
             if let Some(row) = self.query(statement::LEASE_HOLDER, &[&name]).await?.first() {
                 let remaining = Duration::try_from_secs_f64(read::get(row, "remaining")?).unwrap_or_default();
                 return Ok(Acquisition::HeldBy { holder: read::get(row, "holder")?, remaining });

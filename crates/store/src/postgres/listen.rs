@@ -1,4 +1,5 @@
-//! Hearing of what others wrote, on a connection of its own. Nothing depends on it: whoever polls finds it.
+//! Listening for notifications of other instances, on a connection of its own. Nothing depends on it: every stage also
+//! polls.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::connect::Server;
 use crate::Signal;
 
 const RECONNECT_DELAY: Duration = Duration::from_secs(5);
-/// Signals that nobody took yet; older ones are told again as one.
+/// The number of signals that are kept for a slow receiver. Older ones are merged into one.
 const CHANNEL_CAPACITY: usize = 16;
 
 /// Listens until it is dropped.
@@ -21,7 +22,7 @@ pub struct Listener {
     sender: Sender<Signal>,
 }
 
-/// What a notification says.
+/// The signal that a notification stands for.
 pub fn payload(signal: Signal) -> &'static str {
     match signal {
         Signal::Events => "",
@@ -61,7 +62,7 @@ async fn listen(server: &Server, sender: &Sender<Signal>) -> Result<(), tokio_po
     let received = async {
         while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notification(notification) = message? {
-                // An error means that nobody listens just now.
+                // An error means that there is no receiver now.
                 Signal::ALL.into_iter().filter(|signal| payload(*signal) == notification.payload()).for_each(
                     |signal| {
                         drop(sender.send(signal));
@@ -71,8 +72,7 @@ async fn listen(server: &Server, sender: &Sender<Signal>) -> Result<(), tokio_po
         }
         Ok(())
     };
-    // The connection works only while it is polled, so both go on at once; the client is kept, or the connection would
-    // end.
+    // The connection works only while it is polled, so both run together. Dropping the client would end the connection.
     let listening = async {
         client.batch_execute("LISTEN campanile").await?;
         std::future::pending().await

@@ -1,5 +1,5 @@
-//! Making and upgrading the tables. Instances that start at once wait for one another; a schema that is newer than this
-//! release is left alone, since migrations only add.
+//! Making and upgrading the tables. Instances that start together wait for one another. A schema that is newer than
+//! this release is left alone, because migrations only add.
 
 use tokio_postgres::Client;
 
@@ -8,15 +8,16 @@ use super::{PostgresConfig, direct_server};
 use crate::StoreError;
 
 const HISTORY: &str = "campanile.schema_history";
-/// The first release that is tested against.
+/// The first version of PostgreSQL that is tested.
 pub(super) const OLDEST_SERVER: i32 = 150_000;
 
-/// Every migration, in order. From the first published version on, one that is here is never edited, and a later one
-/// only adds (decision 0015).
+/// Every migration, in order. From the first published version on, a migration is never edited, and later ones only add
+/// (decision 0015).
 pub(super) const MIGRATIONS: [(&str, &str); 1] =
     [("V1__first_tables", include_str!("migrations/V1__first_tables.sql"))];
 
-/// Answers the names of what was applied. Needs a session of its own, because the lock belongs to it.
+/// Applies what is missing, and answers the names. It needs a session of its own, because the lock belongs to the
+/// session.
 pub async fn run(config: &PostgresConfig) -> Result<Vec<String>, StoreError> {
     let server = direct_server(config)?;
     let mut client = connect_to(&server).await?;
@@ -51,7 +52,7 @@ fn migrations() -> Result<Vec<refinery::Migration>, refinery::Error> {
     MIGRATIONS.iter().map(|(name, sql)| refinery::Migration::unapplied(name, sql)).collect()
 }
 
-/// How many migrations this release has that the schema has not seen.
+/// The number of migrations that the schema lacks.
 async fn pending_migrations(client: &Client) -> Result<usize, StoreError> {
     let known = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&HISTORY]).await?;
     if !known.get::<_, bool>(0) {
@@ -107,7 +108,7 @@ async fn connect_to(server: &Server) -> Result<Client, StoreError> {
     Ok(client)
 }
 
-/// Tells one set of migrations from another.
+/// A checksum of the migrations.
 #[cfg(feature = "conformance")]
 pub fn fingerprint() -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,5 +1,5 @@
-//! PostgreSQL: any number of engines on one database. Claims lock what they take and skip what others hold; batches are
-//! arrays; statements that need no answer of one another go out together.
+//! PostgreSQL: any number of engines on one database. Claims lock what they take and skip what others hold. Batches are
+//! arrays. Statements that do not depend on one another are sent together.
 
 mod audience;
 mod claim_watermark;
@@ -46,38 +46,38 @@ use connect::Server;
 use listen::Listener;
 use transaction::Transaction;
 
-/// How long to wait for a connection of our own pool.
+/// The time to wait for a free connection of the pool.
 const POOL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a statement is given.
+/// The parameters of a statement.
 type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// Where the database is.
+/// How to reach the database.
 #[derive(Clone)]
 pub struct PostgresConfig {
     /// `postgres://user:password@host:5432/database`, with `sslmode` and `sslrootcert` as libpq knows them.
     pub url: String,
-    /// For what needs a session of its own: migrations and notifications. Empty where `url` is good for that, too.
+    /// The URL for what needs a session of its own: migrations and notifications. Empty if `url` is good for that, too.
     pub direct_url: String,
-    /// Authorities that the server's certificate is checked against, besides those that the operating system trusts.
+    /// A file of authorities for the server's certificate, besides those that the operating system trusts.
     pub ca_file: Option<PathBuf>,
     pub max_connections: usize,
 }
 
-/// For so long at a time producers need not tell of events.
+/// How long producers suppress notifications at a time.
 const SUPPRESS_PERIOD: Duration = Duration::from_secs(1);
-/// With fewer connections than these, none is spent on that.
+/// With fewer connections than this, none is used for suppressing notifications.
 const MIN_CONNECTIONS_TO_SUPPRESS: usize = 8;
 
 impl PostgresConfig {
-    /// What can be told without connecting: the URLs make sense, and the authorities can be read.
+    /// Checks what can be checked without connecting: the URLs and the file of authorities.
     pub fn check(&self) -> Result<(), StoreError> {
         server(self)?;
         direct_server(self).map(drop)
     }
 }
 
-/// URLs hold passwords.
+/// Hides the URLs, because they hold passwords.
 impl std::fmt::Debug for PostgresConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PostgresConfig")
@@ -102,8 +102,7 @@ impl Postgres {
         let server = server(config)?;
         let pool = Pool::builder(server.manager())
             .max_size(config.max_connections)
-            // The one that was used last has its plans and pages at hand; the others are for when more is asked at
-            // once.
+            // Prefer the connection that was used last: its plans and pages are cached.
             .queue_mode(QueueMode::Lifo)
             .wait_timeout(Some(POOL_TIMEOUT))
             .create_timeout(Some(POOL_TIMEOUT))
@@ -145,12 +144,12 @@ impl Postgres {
         Ok(Transaction::begin(self.client().await?))
     }
 
-    /// Several statements that see the same state, and change nothing.
+    /// Begins a read-only transaction whose statements see the same state.
     async fn snapshot(&self) -> Result<Transaction, StoreError> {
         Ok(Transaction::begin_snapshot(self.client().await?))
     }
 
-    /// A statement that is a transaction by itself.
+    /// Runs a statement as a transaction of its own.
     async fn query(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
         let client = self.client().await?;
         query(&client, sql, params).await
@@ -183,8 +182,9 @@ impl Store for Postgres {
         self.execute(statement::NOTIFY, &[&listen::payload(signal)]).await.map(drop)
     }
 
-    /// The lock goes with a transaction and not with a connection, since that may be a pooler's; the transaction sees
-    /// and writes nothing, so it holds up nobody, and is short, since some servers end those that wait for long.
+    /// Takes the lock with a transaction and not with a connection, because the connection may be a pooler's. The
+    /// transaction reads and writes nothing, so it blocks nobody. It is short, because some servers end idle
+    /// transactions.
     async fn suppress_notify(&self, mut requested: watch::Receiver<bool>) -> Result<(), StoreError> {
         let no_longer_requested = requested.wait_for(|requested| !*requested);
         let no_longer_requested = tokio::time::timeout(SUPPRESS_PERIOD, no_longer_requested);
@@ -193,8 +193,8 @@ impl Store for Postgres {
             return Ok(());
         }
         let transaction = self.begin().await?;
-        // Where another instance has it, that is as good. Not prepared: that would keep its snapshot until the end, and
-        // vacuum from what went since.
+        // It is as good if another instance holds the lock. The statement is not prepared: that would keep its snapshot
+        // until the end, and with it dead rows from vacuum.
         transaction.batch_execute(statement::LOCK_SUPPRESS_NOTIFY).await?;
         no_longer_requested.await.ok();
         transaction.commit().await
@@ -242,7 +242,7 @@ async fn execute_prepared(
     client.execute(statement, params).await.map_err(|error| failed(client, &error))
 }
 
-/// A connection whose statements are stale forgets them, or it would fail with them for as long as it lives.
+/// Forgets the statements of a connection when they are stale. Otherwise every later use of the connection would fail.
 fn failed(client: &Object, error: &tokio_postgres::Error) -> StoreError {
     if connect::is_stale(error) {
         client.statement_cache.clear();
@@ -250,9 +250,8 @@ fn failed(client: &Object, error: &tokio_postgres::Error) -> StoreError {
     connect::error(error)
 }
 
-/// Statements that go out together must be known to the server before: a statement that is prepared only when its turn
-/// comes would go out behind those that follow it. They are joined `biased`, so that the first error is the first
-/// one's.
+/// Prepares statements that are sent together. A statement that is prepared only in its turn would be sent after those
+/// that follow it. The futures are joined `biased`, so that the first error is that of the first statement.
 async fn prepare<const N: usize>(client: &Object, sql: [&str; N]) -> Result<[Statement; N], StoreError> {
     let mut statements = Vec::with_capacity(N);
     for sql in sql {

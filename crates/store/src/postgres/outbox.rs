@@ -1,4 +1,4 @@
-//! Chunks of outbox rows that wait to be published.
+//! Claiming, confirming, releasing and remaking chunks of outbox rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl OutboxStore for Postgres {
         let range: (Uuid, Uuid) = (read::get(chunk, "first_id")?, read::get(chunk, "last_id")?);
         let id = read::get(chunk, "id")?;
         let lane = Lane::from_number(read::get(chunk, "lane")?);
-        // The lease is ours by now, so the rows may be read for themselves.
+        // The chunk is leased to this instance, so its rows may be read in a second statement.
         let rows = self.query(statement::CHUNK_ROWS, &[&id, &range.0, &range.1]).await?;
         let queue = Queue::named(read::get::<&str>(chunk, "queue")?);
         Ok(Some(Chunk { id: ChunkId(id), queue, lane, rows: chunk_rows(&rows)? }))
@@ -145,7 +145,7 @@ fn outbox_row(row: &Row, event: &Event) -> Result<OutboxRow, StoreError> {
     })
 }
 
-/// Answers which of the rows have attempts left, and how many are dead letters.
+/// Answers the rows that have refusals left, and the number of those that became dead letters.
 async fn count_refusals(
     transaction: &Transaction,
     refused: Vec<(SendKey, String)>,
@@ -176,7 +176,7 @@ async fn count_refusals(
     Ok((waiting, dead_letters.len() as u64))
 }
 
-/// Puts rows into chunks again, which wait for whoever claims them.
+/// Puts rows into chunks again. The chunks wait for any instance.
 pub async fn insert_chunks(
     transaction: &Transaction,
     rows: HashMap<(Queue, Lane), Vec<SendKey>>,
@@ -194,7 +194,7 @@ pub async fn insert_chunks(
     }
     let mut chunks = ChunkColumns::default();
     for ((queue, lane), keys) in &groups {
-        // They are sorted.
+        // The keys are sorted.
         let id = |key: Option<&SendKey>| key.map(|key| key.notification_id.0).unwrap_or_default();
         chunks.add(queue, *lane, (id(keys.first()), id(keys.last())), false);
     }

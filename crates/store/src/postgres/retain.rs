@@ -1,4 +1,4 @@
-//! Forgetting what is old, a bounded number of rows at a time. An event goes last, when nothing of it is left.
+//! Retention: deletes a bounded number of old rows at a time. An event is deleted after everything that belongs to it.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use super::{Params, Postgres, read, statement};
 use crate::retain::{advanced_horizon, effective_horizon};
 use crate::{Horizon, RetainStore, Retained, StoreError};
 
-/// How many events one call looks at. They come by arrival, so that behind as many young ones there is nothing old.
+/// The number of events that one call reads. They come in the order of arrival, so behind this many young events none
+/// is old.
 const MAX_PAGE_EVENTS: i64 = 1_000;
 
 #[async_trait]
@@ -34,7 +35,7 @@ impl RetainStore for Postgres {
         let mut version: i64 = read::get(row, "version")?;
         if known_version == Some(version) {
             let advanced = advanced_horizon(stored, now, age, by);
-            // Who lost against another goes by what it read.
+            // A caller that lost against another instance answers what it read.
             if self.execute(statement::MOVE_HORIZON, &[&advanced, &version]).await? > 0 {
                 (stored, version) = (advanced, version + 1);
             }
@@ -46,7 +47,7 @@ impl RetainStore for Postgres {
         let transaction = self.begin().await?;
         let locked = transaction.query(statement::LOCK_RETAIN, &[]).await?;
         if !read::get::<bool>(read::only_row(&locked)?, "acquired")? {
-            // Another instance is at it.
+            // Another instance is running retention.
             return Ok(Retained::default());
         }
         let mut budget = Budget { spent: 0, limit: limit.max(1) as u64, stop: false };
@@ -56,11 +57,11 @@ impl RetainStore for Postgres {
     }
 }
 
-/// How many rows may still be deleted.
+/// The number of rows that may still be deleted.
 struct Budget {
     spent: u64,
     limit: u64,
-    /// Nothing more in this call, whatever is left.
+    /// Stop after this, whatever is left of the limit.
     stop: bool,
 }
 
@@ -74,7 +75,7 @@ impl Budget {
     }
 }
 
-/// Answers where to go on.
+/// Deletes old events behind `after`, and answers where the next call goes on.
 async fn retain(
     transaction: &Transaction,
     before: Timestamp,
@@ -101,8 +102,8 @@ async fn retain(
     Ok(budget.is_spent().then_some(passed))
 }
 
-/// Answers whether the event is done with: gone, or kept for a send that is not settled. If it is not, there is more of
-/// it than may be deleted at once.
+/// Answers whether the event is finished: deleted, or kept for a send that is not settled. Otherwise it has more rows
+/// than may be deleted in one call.
 async fn delete_event(
     transaction: &Transaction,
     seq: EventSeq,
@@ -134,8 +135,8 @@ async fn delete_event(
     Ok(true)
 }
 
-/// Rows that nobody will touch again, each with its send, and with its notification if it is the last of it. A row has
-/// four rows at most that are deleted with it, besides its attempts and addresses.
+/// Deletes finished rows, each with its send, and with its notification if it is the last row of that. At most four
+/// rows go with each, besides its attempts and addresses.
 async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) -> Result<(), StoreError> {
     const MAX_DELETED_PER_ROW: i64 = 4;
     let limit = (budget.left() / MAX_DELETED_PER_ROW).max(1);
@@ -156,13 +157,13 @@ async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) ->
     }
     budget.spent += transaction.execute(statement::DELETE_NOTIFICATION, &[&ids]).await?;
     if i64::try_from(rows.len()) == Ok(limit) {
-        // There may be more of them, and the next call finds out.
+        // There may be more rows. The next call finds out.
         budget.stop = true;
     }
     Ok(())
 }
 
-/// The id of an event is never forgotten, nor what its body was if that could be read.
+/// Keeps the id of an event for ever, and its hash if the body could be read.
 async fn remember(transaction: &Transaction, id: i64) -> Result<(), StoreError> {
     let rows = transaction.query(statement::EVENT_WITHOUT_PROCESSED, &[&id]).await?;
     let Some(row) = rows.first() else { return Ok(()) };

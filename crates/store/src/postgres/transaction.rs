@@ -1,5 +1,5 @@
-//! A transaction that owns its connection. It begins without waiting for an answer, since the first statement will
-//! tell, and whoever drops it has changed nothing.
+//! A transaction that owns its connection. `BEGIN` is sent without waiting for its answer, because the first statement
+//! reports its failure. Dropping the transaction rolls it back.
 
 use std::future::poll_fn;
 use std::ops::Deref;
@@ -29,7 +29,7 @@ impl Transaction {
         Transaction { client, open: true }
     }
 
-    /// For statements that go out together.
+    /// The connection, for statements that are sent together.
     pub fn client(&self) -> &Object {
         &self.client
     }
@@ -48,8 +48,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Commits behind one more statement, without waiting for its answer in between: if it fails, PostgreSQL rolls back
-    /// instead.
+    /// Runs one more statement and commits, without waiting for an answer in between. If the statement fails,
+    /// PostgreSQL rolls back.
     pub async fn commit_with(
         mut self,
         last: &Statement,
@@ -58,7 +58,7 @@ impl Transaction {
     ) -> Result<Vec<Row>, StoreError> {
         let mut answer = pin!(self.client.query(last, params));
         let (answer, committed) = match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
-            // It could not even be sent, so PostgreSQL knows nothing of it, and would commit without it.
+            // The statement was never sent. PostgreSQL does not know that it failed, and would commit without it.
             Poll::Ready(Err(error)) => return Err(failed(&self.client, &error)),
             Poll::Ready(rows) => (rows, self.client.batch_execute("COMMIT").await),
             Poll::Pending => tokio::join!(biased; answer, self.client.batch_execute("COMMIT")),
@@ -86,7 +86,8 @@ impl Drop for Transaction {
     }
 }
 
-/// The driver sends when it is first asked for an answer, and what it sends stays in order. Nobody waits for this one.
+/// Sends a statement without awaiting its answer. The driver sends when the future is first polled, and keeps the
+/// order.
 fn send(client: &Object, sql: &str) {
     let mut sent = pin!(client.batch_execute(sql));
     drop(sent.as_mut().poll(&mut Context::from_waker(Waker::noop())));
