@@ -1,4 +1,4 @@
-//! Events that are being fanned out now. One engine owns the file, so it is enough to remember them.
+//! Remembers the events that are being fanned out now. One engine owns the file, so memory is enough.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,13 @@ use campanile_domain::id::EventSeq;
 pub struct ClaimedEvents(Arc<Mutex<HashSet<EventSeq>>>);
 
 impl ClaimedEvents {
-    /// To be asked before events are read: one that was let go of meanwhile may have been read as it was before.
+    /// The claimed events. Take it before reading events: one that is released in between may have been read in its old
+    /// state.
     pub fn snapshot(&self) -> HashSet<EventSeq> {
         self.lock().clone()
     }
 
-    /// Takes the first so many that nobody holds, and nobody held before.
+    /// Claims at most `limit` events that nobody holds now and nobody held in the snapshot `before`.
     pub fn claim(
         &self,
         seqs: impl Iterator<Item = EventSeq>,
@@ -28,13 +29,13 @@ impl ClaimedEvents {
         ClaimedEventsGuard { events: self.clone(), seqs }
     }
 
-    /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
+    /// No panic can happen inside a change, so a poisoned lock still guards a whole set.
     fn lock(&self) -> MutexGuard<'_, HashSet<EventSeq>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Dropped, it lets go of them.
+/// Releases the events when it is dropped.
 #[derive(Debug, Default)]
 pub struct ClaimedEventsGuard {
     events: ClaimedEvents,

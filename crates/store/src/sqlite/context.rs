@@ -1,4 +1,4 @@
-//! What a message is written from.
+//! Reads what a template needs at the moment of sending.
 
 use async_trait::async_trait;
 use campanile_domain::fan_out::Page;

@@ -1,4 +1,4 @@
-//! How events enter, and how they are closed.
+//! Accepting events, counting their failures, and closing them.
 
 use std::collections::HashSet;
 
@@ -74,8 +74,8 @@ pub fn open_events(
     })
 }
 
-/// Nobody will try the event again by itself. One of which some were told already is `PUBLISHED`, so that what was
-/// written goes its way and closes it; any other is `FAILED`.
+/// Gives an event up and writes its dead letter. An event with rows becomes `PUBLISHED`, so that they are delivered and
+/// close it; any other becomes `FAILED`.
 pub fn give_up(
     session: &Session,
     now: &str,
@@ -92,7 +92,7 @@ pub fn give_up(
     settle::insert_dead_letter(session, now, &DeadLetter::of_event(event_id, failure))
 }
 
-/// Looks at everything before it writes anything, so that a conflict leaves no trace.
+/// Checks all events before it writes any, so that a conflict leaves no trace.
 fn accept(session: &Session, now: &str, events: &[NewEvent]) -> Result<Acceptance, StoreError> {
     let mut created = Vec::with_capacity(events.len());
     let mut conflicts = Vec::new();
@@ -124,7 +124,7 @@ fn accept(session: &Session, now: &str, events: &[NewEvent]) -> Result<Acceptanc
     Ok(Acceptance::Accepted(created))
 }
 
-/// The hash of the event with this id, whether it is still stored or only remembered.
+/// The body hash of this id, from a stored event or from what is remembered.
 fn known_body(session: &Session, event_id: &EventId) -> Result<Option<BodyHash>, StoreError> {
     let params = named_params! { ":event_id": event_id.as_str() };
     if let Some(hash) = session.first(statement::KNOWN_EVENT, params, |row| Ok(read::body_hash(row)))? {

@@ -1,5 +1,5 @@
-//! Claiming events and committing what was decided; whom they concern is in `people`. One engine owns the file, so a
-//! claim locks nothing in it: the commit is refused if an event is no longer as the claim saw it.
+//! Claiming events, and committing what was decided. Reading their audience is in `audience`. One engine owns the file,
+//! so a claim locks nothing in it: the commit is refused if an event has changed since the claim.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,10 +54,10 @@ impl FanOutStore for Sqlite {
     }
 }
 
-/// An event with its cursor as it is stored.
+/// An event with the stored text of its cursor.
 type Stored = (ClaimedEvent, Option<String>);
 
-/// Some more than are wanted, as others may hold some.
+/// Reads `extra` more events than are wanted, because other claims may hold some.
 fn claimed(
     session: &Session,
     claim: &Claim,
@@ -83,7 +83,7 @@ fn claimed(
     }
 }
 
-/// An event that got past the checks of its table, such as one whose text is not UTF-8.
+/// An event that passed the checks of its table and still can't be read, for example because its text is not UTF-8.
 #[derive(Debug)]
 struct Unreadable {
     seq: EventSeq,
@@ -131,10 +131,10 @@ pub struct SqliteClaim {
     store: Sqlite,
     events: Vec<ClaimedEvent>,
     unreadable: u64,
-    /// By `seq`, the text of each cursor as it was read. Another release may write the same cursor with other words.
+    /// The text of each cursor as it was read. Another release may write the same cursor with other words.
     cursors: HashMap<EventSeq, String>,
     now: Timestamp,
-    /// Until the commit is over.
+    /// Held until the commit is over.
     _guard: ClaimedEventsGuard,
 }
 
@@ -260,7 +260,7 @@ fn write_processed(
     Ok(())
 }
 
-/// Who has the row already is not told again, so the chunk is answered without it.
+/// Answers the chunk without rows that existed before: their recipients are not notified again.
 fn write_chunk(
     session: &Session,
     now: &str,
@@ -321,7 +321,7 @@ fn write_row(
     Ok(written > 0)
 }
 
-/// A claim of an event that is not stored: it can be decided, and never committed.
+/// A claim of an event that is not stored. It can be decided but never committed.
 pub fn read_audience(store: &Sqlite, event: Event) -> SqliteClaim {
     let event = ClaimedEvent {
         seq: EventSeq::default(),

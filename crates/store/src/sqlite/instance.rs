@@ -1,4 +1,4 @@
-//! Instances by name and by number.
+//! Registering instances by name and number.
 
 use async_trait::async_trait;
 use rusqlite::named_params;

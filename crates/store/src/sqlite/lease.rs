@@ -1,4 +1,4 @@
-//! Being the only one. The file's lock says so already, so here a lease only tells the parts of one engine apart.
+//! Named leases. The lock on the file keeps other engines away, so these only separate parts of one engine.
 
 use std::time::Duration;
 

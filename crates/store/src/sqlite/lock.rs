@@ -1,5 +1,5 @@
-//! One engine per folder: a second one would publish and send the same rows. Held are a file that says so to whoever
-//! looks into the folder, and the folder itself, so that deleting the file admits nobody.
+//! The lock that keeps a second engine out of a folder: it would publish and send the same rows. Both a lock file and
+//! the folder itself are locked, so that deleting the file admits nobody.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 
 use crate::StoreError;
 
-/// For the eyes of their owner only, whatever the folder's own permissions.
+/// File permissions: only the owner may read, whatever the folder allows.
 const PRIVATE: u32 = 0o600;
 
-/// Held for as long as the engine runs; the system lets go of it when the process dies.
+/// Held while the engine runs. The operating system releases it when the process dies.
 #[derive(Debug)]
 pub struct EngineLock {
     _file: File,
-    /// None, where the file system can't lock folders.
+    /// `None` if the file system can't lock folders.
     _folder: Option<File>,
 }
 
-/// Takes the lock of a folder that is there. None, if somebody else has it.
+/// Takes the lock of an existing folder; `None` if another process has it.
 pub fn try_lock(folder: &Path) -> io::Result<Option<EngineLock>> {
     let path = lock_file(folder);
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(PRIVATE).open(path)?;
@@ -37,8 +37,8 @@ pub fn try_lock(folder: &Path) -> io::Result<Option<EngineLock>> {
     Ok(Some(EngineLock { _file: file, _folder: folder }))
 }
 
-/// Makes the folder and locks it for the engine on the database at `path`, which is made, too: SQLite would let others
-/// read it.
+/// Makes the folder and the database file, and locks the folder for the engine. SQLite itself would make the file
+/// readable for others.
 pub fn take(path: &Path) -> Result<EngineLock, StoreError> {
     let folder = folder_of(path);
     std::fs::create_dir_all(folder).map_err(|e| {

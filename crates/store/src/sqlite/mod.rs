@@ -1,5 +1,5 @@
-//! SQLite: one file, one engine. One thread writes, and commits many callers' work at once; readers have connections of
-//! their own and never wait for it.
+//! SQLite: one file, one engine. One thread writes, and commits the work of many callers together. Readers have
+//! connections of their own and never wait for it.
 
 mod audience;
 mod claimed_events;
@@ -45,14 +45,14 @@ use session::Session;
 use writer::Writer;
 
 const READERS: usize = 4;
-/// How long to wait for a producer in another process that is just writing.
+/// The time to wait for a producer in another process that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const STATEMENT_CACHE: usize = 128;
 
 /// A clone is another handle on the same file.
 ///
-/// Nobody gathers statistics here (`ANALYZE`, `PRAGMA optimize`). Without them SQLite takes every table for large and
-/// uses its indexes; with those of a young file it would go through whole tables, and still do so when they have grown.
+/// No statistics are gathered (`ANALYZE`, `PRAGMA optimize`). Without them SQLite takes every table for large and uses
+/// its indexes. With those of a young file it would scan whole tables, and go on doing so after they have grown.
 #[derive(Debug, Clone)]
 pub struct Sqlite {
     shared: Arc<Shared>,
@@ -68,7 +68,7 @@ struct Shared {
     _lock: EngineLock,
 }
 
-/// SQLite has no clock of its own. Tests move this one instead of waiting.
+/// The clock of the database: that of the process, because SQLite has none. Tests move it instead of waiting.
 #[derive(Debug, Clone, Default)]
 pub struct Clock(Arc<Mutex<Duration>>);
 
@@ -84,7 +84,7 @@ impl Clock {
 }
 
 impl Sqlite {
-    /// Opens the file, makes or upgrades its tables, and takes over what a process before this one left.
+    /// Opens the file, makes or upgrades its tables, and takes over the leases of an earlier process.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::open_with_clock(path, Clock::default())
     }
@@ -93,7 +93,7 @@ impl Sqlite {
         let lock = lock::take(path)?;
         let mut connection = connect(path, OpenFlags::default()).map_err(|e| cannot_open(path, &e))?;
         migrate(&mut connection).map_err(|e| cannot_open(path, &e))?;
-        // The lock is ours, so whoever held these leases is gone.
+        // This process holds the lock of the file, so the holders of these leases are gone.
         connection.execute(statement::EXPIRE_LEASES, [])?;
         connection.execute(statement::RELEASE_CHUNKS, [])?;
         connection.execute(statement::RELEASE_LEASES, [])?;
@@ -115,7 +115,7 @@ impl Sqlite {
         self.shared.clock.now()
     }
 
-    /// Runs as one transaction on the writing thread. `now` is the time of the database.
+    /// Runs `work` as one transaction on the writing thread, with the time of the database.
     async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Session, &str) -> Result<T, StoreError> + Send + 'static,
@@ -124,8 +124,8 @@ impl Sqlite {
         self.shared.writer.run(move |session| work(session, &time::to_text(clock.now()))).await
     }
 
-    /// Runs as one transaction on a reading connection, off the async threads. A caller that goes away leaves the work
-    /// running; its permit stays with the connection, so that whoever has a permit finds one.
+    /// Runs `work` as one transaction on a reading connection, on a blocking thread. If the caller goes away, the work
+    /// goes on. Its permit stays with the connection, so that a permit always means a free connection.
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Session) -> Result<T, StoreError> + Send + 'static,
@@ -135,7 +135,8 @@ impl Sqlite {
         let read = tokio::task::spawn_blocking(move || {
             let pool = || shared.readers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let connection = pool().pop().ok_or_else(closed)?;
-            // A panic is a bug in one caller's work, and must not take the connection along. It would come again.
+            // A panic is a bug in one caller's work and must not cost the connection. A retry would panic again, so it
+            // is refused.
             let result = catch_unwind(AssertUnwindSafe(|| in_snapshot(&connection, work)))
                 .unwrap_or_else(|_| Err(StoreError::Refused("a read panicked".to_owned())));
             pool().push(connection);
@@ -164,7 +165,7 @@ impl Store for Sqlite {
     }
 }
 
-/// Several statements see the same state.
+/// Lets several statements see the same state.
 fn in_snapshot<T>(
     connection: &Connection,
     work: impl FnOnce(&Session) -> Result<T, StoreError>,
@@ -179,7 +180,8 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error>
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
-    // Otherwise a statement whose plan might depend on its values is planned again whenever they change: each time.
+    // Without this setting, SQLite plans a statement again whenever its values change, if the plan might depend on
+    // them.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     if !flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY) {
         connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")?;
@@ -189,8 +191,8 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error>
     Ok(connection)
 }
 
-/// Every migration, in order. From the first published version on, one that is here is never edited, and a later one
-/// only adds (decision 0015). So a file that a newer release has upgraded can still be opened.
+/// Every migration, in order. From the first published version on, a migration is never edited, and later ones only add
+/// (decision 0015). So a file that a newer release has upgraded can still be opened.
 fn migrations() -> Result<Vec<Migration>, refinery::Error> {
     [("V1__first_tables", include_str!("migrations/V1__first_tables.sql"))]
         .into_iter()

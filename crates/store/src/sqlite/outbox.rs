@@ -1,4 +1,4 @@
-//! Chunks of outbox rows that wait to be published.
+//! Claiming, confirming, releasing and remaking chunks of outbox rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ pub fn lease_until(now: &str, lease: Duration) -> String {
     time::from_text(now).map(|at| time::to_text(time::later(at, lease))).unwrap_or_default()
 }
 
-/// So long before `now`; the beginning of time if that is too long ago.
+/// The moment `by` before `now`; the beginning of time if that is too long ago.
 pub fn earlier(now: &str, by: Duration) -> String {
     time::from_text(now).and_then(|at| at.checked_sub(by).ok()).map(time::to_text).unwrap_or_default()
 }
@@ -215,8 +215,8 @@ fn republish(
     Ok(Republished::of_page(&events, found, end, limit))
 }
 
-/// Chunks that nobody holds. One passes over what lies between its rows when it is read, so they had better lie
-/// together.
+/// Makes chunks that nobody holds. Reading a chunk also passes over rows between its own, so keys that lie together
+/// share a chunk.
 pub fn insert_chunks(
     session: &Session,
     queue: &Queue,

@@ -1,4 +1,4 @@
-//! How long what waits has waited.
+//! Reads how long the oldest item has waited for each stage.
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;

@@ -1,4 +1,4 @@
-//! Forgetting what is old, a bounded number of rows at a time. An event goes last, when nothing of it is left.
+//! Retention: deletes a bounded number of old rows at a time. An event is deleted after everything that belongs to it.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use super::{Sqlite, read, statement};
 use crate::retain::{advanced_horizon, effective_horizon};
 use crate::{Horizon, RetainStore, Retained, StoreError};
 
-/// How many events one call looks at. They come by arrival, so that behind as many young ones there is nothing old.
+/// The number of events that one call reads. They come in the order of arrival, so behind this many young events none
+/// is old.
 const MAX_PAGE_EVENTS: usize = 1_000;
 
 #[async_trait]
@@ -47,7 +48,7 @@ impl RetainStore for Sqlite {
     }
 }
 
-/// As it is stored, and how often it was moved.
+/// The stored horizon, and how often it was moved.
 fn horizon(session: &Session) -> Result<Option<(Timestamp, i64)>, StoreError> {
     let read = || {
         session.first(statement::READ_HORIZON, named_params! {}, |row| {
@@ -61,7 +62,7 @@ fn horizon(session: &Session) -> Result<Option<(Timestamp, i64)>, StoreError> {
     read()
 }
 
-/// How many rows may still be deleted.
+/// The number of rows that may still be deleted.
 struct Budget {
     spent: usize,
     limit: usize,
@@ -77,7 +78,7 @@ impl Budget {
     }
 }
 
-/// Answers where to go on.
+/// Deletes old events behind `after`, and answers where the next call goes on.
 fn retain(
     session: &Session,
     now: &str,
@@ -106,8 +107,8 @@ fn retain(
     Ok(budget.is_spent().then_some(passed))
 }
 
-/// Answers whether the event is done with: gone, or kept for a send that is not settled. If it is not, there is more of
-/// it than may be deleted at once.
+/// Answers whether the event is finished: deleted, or kept for a send that is not settled. Otherwise it has more rows
+/// than may be deleted in one call.
 fn delete_event(
     session: &Session,
     now: &str,
@@ -142,7 +143,7 @@ fn delete_event(
     Ok(true)
 }
 
-/// Rows that nobody will touch again, each with its send, and with its notification if it is the last of it.
+/// Deletes finished rows, each with its send, and with its notification if it is the last row of that.
 fn delete_rows(session: &Session, id: i64, budget: &mut Budget) -> Result<(), StoreError> {
     let params = named_params! { ":id": id, ":limit": budget.left() };
     let rows = session.all(statement::FINAL_ROWS, params, |row| {
@@ -167,7 +168,7 @@ fn delete_rows(session: &Session, id: i64, budget: &mut Budget) -> Result<(), St
     Ok(())
 }
 
-/// The id of an event is never forgotten, nor what its body was if that could be read.
+/// Keeps the id of an event for ever, and its hash if the body could be read.
 fn remember(session: &Session, now: &str, id: i64) -> Result<(), StoreError> {
     let params = named_params! { ":id": id };
     let hash = session.first(statement::EVENT_WITHOUT_PROCESSED, params, |row| Ok(read::body_hash(row)))?;

@@ -1,6 +1,5 @@
-//! A connection for the length of a transaction, with the statements that it has used so far. Finding one again is
-//! cheap, and so is finding its parameters: a batch uses the same few for each of its rows, and looking them up by
-//! their text cost a tenth of the time of writing.
+//! A connection during one transaction, with the statements that it has used so far. A batch runs the same few
+//! statements for each row. Looking statements and parameters up by their text took a tenth of the writing time.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -20,7 +19,7 @@ pub struct Session<'c> {
 struct Prepared<'c> {
     sql: String,
     statement: CachedStatement<'c>,
-    /// Names in the order in which they were given the last time, and where the statement has them.
+    /// The names in the order of the last call, with their positions in the statement.
     indexes: Vec<(String, usize)>,
 }
 
@@ -29,7 +28,7 @@ impl<'c> Session<'c> {
         Self { connection, used: RefCell::default() }
     }
 
-    /// Runs a statement for its effect; answers how many rows it changed.
+    /// Runs a statement, and answers how many rows it changed.
     pub fn change(&self, sql: &str, params: Named) -> Result<usize, StoreError> {
         self.with(sql, |prepared| {
             prepared.bind(params)?;
@@ -37,7 +36,7 @@ impl<'c> Session<'c> {
         })
     }
 
-    /// Every row of a statement.
+    /// Reads every row of a statement.
     pub fn all<T>(
         &self,
         sql: &str,
@@ -55,7 +54,7 @@ impl<'c> Session<'c> {
         })
     }
 
-    /// The first row of a statement, if any. The statement runs to its end.
+    /// Reads the first row of a statement, if any. The statement runs to its end.
     pub fn first<T>(
         &self,
         sql: &str,
@@ -65,7 +64,7 @@ impl<'c> Session<'c> {
         Ok(self.all(sql, params, read)?.into_iter().next())
     }
 
-    /// While it is in use, nobody else finds it: `run` may use others, and even the same once more.
+    /// Takes the statement out of the cache while it runs. `run` may use other statements, and even the same one.
     fn with<T>(
         &self,
         sql: &str,
@@ -88,7 +87,7 @@ impl<'c> Session<'c> {
 }
 
 impl Prepared<'_> {
-    /// What is not given would keep the value of the row before.
+    /// A parameter that is not given would keep the value of the row before.
     fn bind(&mut self, params: Named) -> Result<(), rusqlite::Error> {
         let wanted = self.statement.parameter_count();
         if params.len() != wanted {

@@ -1,5 +1,5 @@
-//! The one thread that writes. It takes what many callers want to write, runs each in a savepoint of its own, and
-//! commits all of it at once: durability then costs one sync per group and not one per caller.
+//! The writing thread. It takes the work of many callers, runs each in a savepoint, and commits all together.
+//! Durability then costs one sync per group and not one per caller.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -12,11 +12,11 @@ use super::closed;
 use super::session::Session;
 use crate::StoreError;
 
-/// Bounds how long the first caller of a group waits for the last.
+/// The maximum number of callers in a group. It bounds how long the first waits for the last.
 const MAX_GROUP: usize = 64;
 
-/// Runs inside the transaction if there is one, and answers what to tell the caller once it is known whether the commit
-/// held.
+/// Runs inside the transaction, if there is one. Answers a function that reports to the caller once the commit has
+/// succeeded or failed.
 type Job = Box<dyn FnOnce(Result<&Session, StoreError>) -> Reply + Send>;
 type Reply = Box<dyn FnOnce(Result<(), String>)>;
 
@@ -47,7 +47,7 @@ impl Writer {
                     Ok(()) => result,
                     Err(error) => result.and(Err(StoreError::Unavailable(error))),
                 };
-                // A caller that is gone does not need the answer.
+                // A caller that has gone does not need the answer.
                 let _ = answer.send(result);
             })
         });
@@ -76,7 +76,8 @@ fn run(connection: &Connection, queue: &Receiver<Job>) {
     }
 }
 
-/// A full disk, for example, makes SQLite roll back by itself: the group is over then, and nothing of it was written.
+/// SQLite may roll back by itself, for example because the disk is full. The group is then over, and nothing of it was
+/// written.
 fn commit(connection: &Connection) -> Result<(), String> {
     if connection.is_autocommit() {
         return Err("the transaction was rolled back; is the disk full?".to_owned());
@@ -89,7 +90,7 @@ fn commit(connection: &Connection) -> Result<(), String> {
 
 fn roll_back(connection: &Connection) {
     if !connection.is_autocommit() {
-        // Nothing more can be done if this fails too: the next BEGIN will say so.
+        // If this fails too, the next `BEGIN` reports it.
         let _ = connection.execute_batch("ROLLBACK");
     }
 }
@@ -99,13 +100,13 @@ fn in_savepoint<T>(
     work: impl FnOnce(&Session) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     session.execute_batch("SAVEPOINT job")?;
-    // A panic is a bug in one caller's work; the others must not lose the one thread that writes. It would
-    // come again, so it is refused and not to be retried.
+    // A panic is a bug in one caller's work and must not cost the others the writing thread. A retry would panic again,
+    // so it is refused.
     let result = catch_unwind(AssertUnwindSafe(|| work(session)))
         .unwrap_or_else(|_| Err(StoreError::Refused("a write panicked".to_owned())));
     let end = if result.is_ok() { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" };
     if let Err(error) = session.execute_batch(end) {
-        // What can't be undone alone is undone with its neighbours, who will try again.
+        // Work that can't be rolled back alone is rolled back with the group. The other callers try again.
         roll_back(session);
         return result.and(Err(error.into()));
     }
