@@ -1,4 +1,4 @@
--- Everybody of a type behind a position, for each page that asks for some. Partial index recipient_walk.
+-- Recipients of a type behind a position, for each page that asks for a type. Partial index recipient_walk.
 SELECT p.page, r.user_type::text, r.user_id::text, r.entity_type::text, r.entity_id::text, r.role::text, r.name::text,
        r.email::text, r.phone::text, to_json(r.push_tokens)::text AS push_tokens, r.slack_webhook::text, r.locale::text,
        r.time_zone::text

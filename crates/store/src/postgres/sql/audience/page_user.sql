@@ -1,5 +1,5 @@
--- One user for each page that asks for one. Primary key: `active` is hidden from recipient_walk, which would be walked
--- through.
+-- One user for each page that asks for one. Primary key. `active` is hidden from recipient_walk, which the planner
+-- would otherwise walk through.
 SELECT p.page, r.user_type::text, r.user_id::text, r.entity_type::text, r.entity_id::text, r.role::text, r.name::text,
        r.email::text, r.phone::text, to_json(r.push_tokens)::text AS push_tokens, r.slack_webhook::text, r.locale::text,
        r.time_zone::text

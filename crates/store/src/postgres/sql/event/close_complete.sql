@@ -1,5 +1,5 @@
--- Closes events whose every row was received, as somebody counted. Primary key; the status is hidden from
--- event_outbox_open, which a planner without statistics would take for small and go through.
+-- Closes events of which the caller counted that every row was received. Primary key. The status is hidden from
+-- event_outbox_open: a planner without statistics would take that index for small and scan it.
 UPDATE campanile.event_outbox e
 SET status = 'PROCESSED', processed_at = campanile.now()
 FROM unnest($1::bigint[]) AS n (id)

@@ -1,7 +1,7 @@
--- Closes events whose every row was received or failed. An undelivered row stands near the end of the recipients' order
--- in which they were published, so the search goes backwards through outbox_recipient and ends at the first one. An
--- event that somebody else is closing is skipped. Unique index on event_id: the status is hidden from
--- event_outbox_open, which a planner without statistics would take for small and go through.
+-- Closes events whose every row was received or has failed. Rows are published in the order of recipients, so an
+-- undelivered row is near the end: the search goes backwards through outbox_recipient and ends at the first one. Events
+-- that another instance is closing are skipped. Unique index on event_id. The status is hidden from event_outbox_open:
+-- a planner without statistics would take that index for small and scan it.
 WITH complete AS (
     SELECT e.id
     FROM unnest($1::text[]) AS n (event_id)

@@ -1,5 +1,5 @@
--- An event that can't be fanned out. Where some were told already, their rows go their way; else only a replay brings
--- it back. Primary keys.
+-- Gives up an event that can't be fanned out. With rows it is PUBLISHED, and the rows are delivered. Without rows it is
+-- FAILED until a replay. Primary keys.
 UPDATE campanile.event_outbox e
 SET status = CASE WHEN progress.begun THEN 'PUBLISHED' ELSE 'FAILED' END,
     published_at = CASE WHEN progress.begun THEN campanile.now() ELSE e.published_at END,

@@ -1,2 +1,3 @@
--- Not while a replay brings rows back: what is seen here must be what is closed. The lock is let go at commit.
+-- Nothing is closed while a replay, which holds this lock alone, brings rows back. Does not wait. The lock ends at
+-- commit.
 SELECT pg_try_advisory_xact_lock_shared(hashtextextended('campanile.history', 0)) AS acquired

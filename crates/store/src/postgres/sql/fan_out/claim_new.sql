@@ -1,7 +1,6 @@
--- The next events to fan out, by lane up to the given one, then by age. Partial index event_outbox_new, of each lane
--- from behind what claims have passed; what another claim holds is skipped, and not joined to anything. Lanes are
--- walked one after the other, in the order of the array, and no row is locked beyond the limit: the join can only go by
--- a nested loop.
+-- Claims new events by lane up to the given one, then by age. Partial index event_outbox_new, in each lane from the
+-- watermark on. Events that another claim holds are skipped and joined to nothing. Lanes are read one after the other,
+-- in the order of the array. No row is locked beyond the limit: the join can only be a nested loop.
 WITH claimed AS MATERIALIZED (
     SELECT e.*
     FROM unnest($2::bigint[]) WITH ORDINALITY AS watermark (id, ordinal),

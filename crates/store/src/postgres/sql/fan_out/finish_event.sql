@@ -1,4 +1,4 @@
--- Ends or advances fan-outs, where the cursors are still the ones that were read. Primary key; the claim holds the
+-- Ends or advances fan-outs, if their cursors are still those that the claim read. Primary key. The claim holds the
 -- locks.
 UPDATE campanile.event_outbox e
 SET status = s.status, fan_out_cursor = s.cursor_after, last_error = s.error,

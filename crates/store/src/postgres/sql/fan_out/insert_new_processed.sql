@@ -1,4 +1,4 @@
--- Remembers ids that nothing was ever remembered of. Primary key, searched once.
+-- Remembers ids of which nothing was ever remembered. Primary key, searched once.
 INSERT INTO campanile.processed_event (event_id, body_hash, status, recipients, sends, counts, decisions, instance,
                                        created_at)
 SELECT n.event_id, n.body_hash, n.status, n.recipients, n.sends, n.counts::json, n.decisions::json, $8, campanile.now()

@@ -1,4 +1,5 @@
--- Outbox rows. Who is there already, by another page of the same event, is not told again; what is answered is new.
+-- Inserts outbox rows and answers the new ones. A recipient who has a row from another page of the same event gets no
+-- second one.
 INSERT INTO campanile.outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address,
                               title, body, inbox_title, inbox_body, priority, audience, entity_type, entity_id,
                               shared_read, queue, chunk_id, status, last_error, created_at)

@@ -1,5 +1,5 @@
--- The rows of a chunk that were not refused are published: they leave the chunk. A range of the primary key;
--- the refused ones are looked up in a hash.
+-- Takes confirmed rows, all but the refused ones, out of a chunk. A range of the primary key. Refused rows are looked
+-- up in a hash.
 UPDATE campanile.outbox o
 SET chunk_id = NULL
 FROM campanile.publish_chunk c

@@ -1,2 +1,2 @@
--- One instance at a time puts lost rows into chunks; the others then find nothing to do. The lock is let go at commit.
+-- One instance at a time puts lost rows into chunks; the next one finds nothing to do. The lock ends at commit.
 SELECT pg_advisory_xact_lock(hashtextextended('campanile.republish', 0))

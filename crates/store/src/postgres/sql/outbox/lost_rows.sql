@@ -1,6 +1,5 @@
--- Rows of these events that were published at least so many seconds ago and never received, event by event in the order
--- of outbox_recipient; of one event only those behind a given row. However many an event has, no more are read than are
--- asked for and those between them.
+-- Rows of these events that were published at least this many seconds ago and never received, in the order of event and
+-- outbox_recipient; of one event, rows behind a given row. Reads no more rows than the limit and those between them.
 SELECT e.id AS seq, o.recipient_type, o.recipient_id, o.channel, o.notification_id, o.queue, o.priority
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS e (id, event_id, ordinal)
 CROSS JOIN LATERAL (

@@ -1,8 +1,7 @@
--- Since when the oldest of each stage waits: the beginnings of the queues, so that a backlog costs no more than a
+-- Since when the oldest item of each stage waits. Reads the beginnings of queues, so a backlog costs no more than a
 -- single row. Partial indexes event_outbox_new and event_outbox_continuing, the first of each lane; publish_chunk_pkey,
--- the first hundred, each with its first row by outbox_pkey; event_outbox_open, the first thousand, since arrival is
--- not quite the order of fan-outs; send_due_pkey, the first of each channel and lane; send_claim_expiry. Nothing is
--- locked.
+-- the first hundred, each with its first row by outbox_pkey; event_outbox_open, the first thousand, because fan-outs do
+-- not follow arrivals exactly; send_due_pkey, the first of each channel and lane; send_claim_expiry. Nothing is locked.
 SELECT campanile.now() AS now,
        (SELECT min(least(
             (SELECT created_at FROM campanile.event_outbox

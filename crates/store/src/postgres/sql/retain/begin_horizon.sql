@@ -1,5 +1,6 @@
--- The first horizon: the arrival of the oldest event that may go, else of the oldest row, and never by the clock, which
--- may be wrong. Nothing while there is no row. Primary key of event_outbox, index dead_letter_event.
+-- Stores the first horizon: the arrival of the oldest event that may be deleted, else of the oldest row. The clock is
+-- not used, because it may be wrong. Stores nothing while there is no row. Primary key of event_outbox, index
+-- dead_letter_event.
 INSERT INTO campanile.retain_horizon (id, horizon, version)
 SELECT 1, oldest.at, 0
 FROM (SELECT COALESCE(

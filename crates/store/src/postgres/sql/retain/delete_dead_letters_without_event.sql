@@ -1,4 +1,5 @@
--- Dead letters of no event, such as those of forged messages: the old ones among the first. Index dead_letter_event.
+-- Deletes old dead letters without an event, such as those of forged messages. Index dead_letter_event, from the oldest
+-- on.
 DELETE FROM campanile.dead_letter
 WHERE id IN (
     SELECT id

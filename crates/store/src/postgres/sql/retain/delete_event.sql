@@ -1,2 +1,2 @@
--- An event that nothing else is left of. Primary key.
+-- Deletes an event of which nothing else is left. Primary key.
 DELETE FROM campanile.event_outbox WHERE id = $1

@@ -1,4 +1,4 @@
--- Notifications, after the last of their rows. Primary keys.
+-- Deletes notifications whose last row is gone. Primary keys.
 DELETE FROM campanile.notification n
 USING (SELECT DISTINCT id FROM unnest($1::uuid[]) AS k (id)) k
 WHERE n.id = k.id AND NOT EXISTS (SELECT FROM campanile.outbox o WHERE o.notification_id = n.id)

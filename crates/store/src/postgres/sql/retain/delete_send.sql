@@ -1,4 +1,4 @@
--- Sends that are old. Primary key.
+-- Deletes old sends. Primary key.
 DELETE FROM campanile.send t
 USING unnest($1::uuid[], $2::text[]) AS k (notification_id, channel)
 WHERE t.notification_id = k.notification_id AND t.channel = k.channel

@@ -1,4 +1,4 @@
--- An event that nothing is remembered of, such as one that was given up at once. Primary keys.
+-- An event of which nothing is remembered, such as one that was given up at once. Primary keys.
 SELECT e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.payload::text, e.priority, e.occurred_at,
        e.created_at
 FROM campanile.event_outbox e

@@ -1,5 +1,5 @@
--- Rows of an event that nobody will touch again. Unique index outbox_recipient, then primary key. What stays is stepped
--- over each time; it is little, since a send is settled long before it is old.
+-- Finished rows of an event. Unique index outbox_recipient, then primary key. Unfinished rows are passed over each
+-- time; they are few, because a send is settled long before it is old.
 SELECT o.notification_id, o.channel
 FROM campanile.outbox o
 LEFT JOIN campanile.send s ON s.notification_id = o.notification_id AND s.channel = o.channel

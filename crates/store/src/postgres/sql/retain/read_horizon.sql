@@ -1,2 +1,2 @@
--- The horizon, and what time it is: one row at most. Primary key.
+-- The horizon and the time: at most one row. Primary key.
 SELECT horizon, version, campanile.now() AS now FROM campanile.retain_horizon WHERE id = 1

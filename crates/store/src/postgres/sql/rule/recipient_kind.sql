@@ -1,2 +1,2 @@
--- Whether recipients are kept in our table, or in a view over somebody else's.
+-- Whether recipients are our table, or a view over tables of the business.
 SELECT c.relkind FROM pg_class c WHERE c.oid = to_regclass('campanile.recipient')

@@ -1,2 +1,2 @@
--- Claims that hold nothing any more. Primary key.
+-- Deletes claims without sends. Primary key.
 DELETE FROM campanile.send_claim WHERE id = ANY ($1::bigint[])

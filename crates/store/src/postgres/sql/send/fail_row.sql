@@ -1,4 +1,4 @@
--- Rows that were published and can't be received; one that has its send is left alone. Primary key.
+-- Fails published rows that can't be received. A row with a send is left alone. Primary key.
 UPDATE campanile.outbox o
 SET status = 'FAILED', last_error = f.error
 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS f (notification_id, channel, error)

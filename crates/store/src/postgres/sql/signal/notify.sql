@@ -1,2 +1,2 @@
--- Tells every instance that something waits; many in a row are told once.
+-- Notifies every instance that something waits.
 SELECT pg_notify('campanile', $1)

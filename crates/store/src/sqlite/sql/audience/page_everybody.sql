@@ -1,4 +1,4 @@
--- Everybody of a type behind a position. Partial index recipient_walk.
+-- Recipients of a type behind a position. Partial index recipient_walk.
 SELECT user_type, user_id, entity_type, entity_id, role, name, email, phone, push_tokens, slack_webhook, locale,
        time_zone, active
 FROM recipient

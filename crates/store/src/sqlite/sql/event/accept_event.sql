@@ -1,4 +1,4 @@
--- One new event; a known id is left alone. Unique index on event_id.
+-- Inserts one new event; a known id is left alone. Unique index on event_id.
 INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload, priority, occurred_at,
                           created_at)
 VALUES (:event_id, :event_type, :aggregate_type, :aggregate_id, :payload, :priority, :occurred_at, :now)

@@ -1,5 +1,5 @@
--- Closes events whose every row was received or failed. An undelivered row stands near the end of the recipients' order
--- in which they were published, so the search goes backwards through outbox_recipient and ends at the first one.
+-- Closes events whose every row was received or has failed. Rows are published in the order of recipients, so an
+-- undelivered row is near the end: the search goes backwards through outbox_recipient and ends at the first one.
 UPDATE event_outbox
 SET status = 'PROCESSED', processed_at = :now
 WHERE event_id IN (SELECT value FROM json_each(:event_ids))

@@ -1,5 +1,5 @@
--- What was begun and given up: done where some were told, and to be redone where nobody was; without that a replay
--- would take the event for done. Primary keys.
+-- What is remembered of an event that was given up: SUCCESS if rows were written, else FAILED, so that a replay does
+-- not take the event for known. Primary keys.
 UPDATE processed_event
 SET status = CASE WHEN recipients > 0 THEN 'SUCCESS' ELSE 'FAILED' END
 WHERE event_id = (SELECT event_id FROM event_outbox WHERE id = :id) AND status = 'PROCESSING'

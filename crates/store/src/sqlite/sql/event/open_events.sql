@@ -1,5 +1,5 @@
--- Events that are not closed, in pages: PUBLISHED ones, and those whose fan-out has begun. Partial indexes
--- event_outbox_open and event_outbox_continuing, which holds few: by the primary key, all others would be passed.
+-- A page of events that are not closed: PUBLISHED, or with a fan-out that has begun. Partial indexes event_outbox_open
+-- and event_outbox_continuing; the second holds few events. The primary key would pass over all other events.
 SELECT * FROM (SELECT id, event_id FROM event_outbox WHERE status = 'PUBLISHED' AND id > :after ORDER BY id
                LIMIT :limit)
 UNION ALL

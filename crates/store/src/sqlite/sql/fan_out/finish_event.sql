@@ -1,4 +1,4 @@
--- Ends or advances an event's fan-out, where its cursor is still the one that was read. Primary key.
+-- Ends or advances the fan-out of an event, if its cursor is still the one that the claim read. Primary key.
 UPDATE event_outbox
 SET status = :status, fan_out_cursor = :cursor_after, last_error = :error,
     published_at = CASE WHEN :status = 'PUBLISHED' OR :status = 'PROCESSED' THEN :now ELSE published_at END,

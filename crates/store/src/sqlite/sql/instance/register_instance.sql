@@ -1,4 +1,4 @@
--- The number of an instance's name: the one that it had before, or the next. Unique index on name.
+-- The number of an instance's name: the earlier one, or the next free one. Unique index on name.
 INSERT INTO instance (name, started_at) VALUES (:name, :now)
 ON CONFLICT (name) DO UPDATE SET started_at = excluded.started_at
 RETURNING id

@@ -1,2 +1,2 @@
--- Who holds a lease, and until when. Primary key.
+-- The holder of a lease, and its end. Primary key.
 SELECT holder, lease_until FROM lease WHERE name = :name

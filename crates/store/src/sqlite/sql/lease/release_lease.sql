@@ -1,2 +1,2 @@
--- A lease that its holder gives back. Primary key.
+-- Releases a lease of this holder. Primary key.
 DELETE FROM lease WHERE name = :name AND holder = :holder

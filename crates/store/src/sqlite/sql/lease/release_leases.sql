@@ -1,3 +1,3 @@
--- At start: whoever held a lease is gone, because the file's lock is ours. A scan: there are as many as things that
--- must not run twice.
+-- Run at start: this process holds the file's lock, so all holders are gone. A scan of a table with one row per lease
+-- name.
 DELETE FROM lease

@@ -1,4 +1,4 @@
--- The next chunk of a queue that nobody holds, by lane, then by age. Index publish_chunk_order.
+-- Claims the next free chunk of a queue, by lane, then by age. Index publish_chunk_order.
 UPDATE publish_chunk
 SET lease_until = :lease_until
 WHERE id = (

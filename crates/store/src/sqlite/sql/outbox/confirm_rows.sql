@@ -1,4 +1,4 @@
--- The rows of a chunk that were not refused are published: they leave the chunk. A range of the primary key.
+-- Takes confirmed rows, all but the refused ones, out of a chunk. A range of the primary key.
 UPDATE outbox
 SET chunk_id = NULL
 WHERE chunk_id = :chunk_id

@@ -1,2 +1,2 @@
--- A chunk whose every row was confirmed. Primary key.
+-- Deletes a chunk whose every row was confirmed. Primary key.
 DELETE FROM publish_chunk WHERE id = :id

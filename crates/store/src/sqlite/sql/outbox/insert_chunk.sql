@@ -1,3 +1,3 @@
--- A chunk of rows to publish.
+-- Inserts a chunk of rows to publish.
 INSERT INTO publish_chunk (queue, lane, first_id, last_id, lease_until)
 VALUES (:queue, :lane, :first_id, :last_id, :lease_until)

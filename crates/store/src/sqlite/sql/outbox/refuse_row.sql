@@ -1,4 +1,4 @@
--- Counts a refusal by the broker against a row; one that was received meanwhile is left alone. Primary keys.
+-- Counts a refusal of a row by the broker. A row that was received meanwhile is left alone. Primary keys.
 UPDATE outbox
 SET retry_count = retry_count + 1, last_error = :error,
     status = CASE WHEN retry_count + 1 >= :max THEN 'FAILED' END

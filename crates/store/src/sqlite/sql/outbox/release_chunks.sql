@@ -1,3 +1,3 @@
--- At start: whoever held a chunk is gone, because the file's lock is ours. A scan: only what waits to be published has
--- a chunk.
+-- Run at start: this process holds the file's lock, so all holders of chunks are gone. A scan: only rows that wait to
+-- be published have a chunk.
 UPDATE publish_chunk SET lease_until = NULL WHERE lease_until IS NOT NULL

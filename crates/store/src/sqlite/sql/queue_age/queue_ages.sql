@@ -1,7 +1,7 @@
--- Since when the oldest of each stage waits: the beginnings of the queues, so that a backlog costs no more than a
+-- Since when the oldest item of each stage waits. Reads the beginnings of queues, so a backlog costs no more than a
 -- single row. Partial indexes event_outbox_new and event_outbox_continuing, the first of each lane; the key of
 -- publish_chunk, the first hundred, each with its first row by the key of outbox; event_outbox_open, the first
--- thousand, since arrival is not quite the order of fan-outs; the key of send_due, the first of each channel and lane;
+-- thousand, because fan-outs do not follow arrivals exactly; the key of send_due, the first of each channel and lane;
 -- send_claim_expiry.
 SELECT (SELECT min(w.since) FROM (
             SELECT (SELECT created_at FROM event_outbox

@@ -1,2 +1,2 @@
--- Why an event was cancelled. Primary key.
+-- Deletes the cancellation of an event. Primary key.
 DELETE FROM event_cancel WHERE event_id = (SELECT event_id FROM event_outbox WHERE id = :id)

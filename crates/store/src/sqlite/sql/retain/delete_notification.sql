@@ -1,3 +1,3 @@
--- A notification, after the last of its rows. Primary keys.
+-- Deletes a notification whose last row is gone. Primary keys.
 DELETE FROM notification
 WHERE id = :notification_id AND NOT EXISTS (SELECT 1 FROM outbox WHERE notification_id = :notification_id)

@@ -1,2 +1,2 @@
--- An outbox row that is old, after its send. Primary key.
+-- Deletes an old outbox row, after its send. Primary key.
 DELETE FROM outbox WHERE notification_id = :notification_id AND channel = :channel

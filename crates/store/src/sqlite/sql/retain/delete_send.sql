@@ -1,2 +1,2 @@
--- A send that is old. Primary key.
+-- Deletes an old send. Primary key.
 DELETE FROM send WHERE notification_id = :notification_id AND channel = :channel

@@ -1,4 +1,4 @@
--- Who posted an event to shared webhooks. Prefix of the primary key.
+-- Deletes who posted an event to shared webhooks. Prefix of the primary key.
 DELETE FROM send_once
 WHERE (event_id, address_hash) IN (
     SELECT event_id, address_hash FROM send_once

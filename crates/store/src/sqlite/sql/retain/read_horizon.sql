@@ -1,2 +1,2 @@
--- The horizon: one row at most. Primary key.
+-- The horizon: at most one row. Primary key.
 SELECT horizon, version FROM retain_horizon WHERE id = 1

@@ -1,3 +1,3 @@
--- A row that will not be sent. Primary key.
+-- Cancels a row that will not be sent. Primary key.
 UPDATE outbox SET status = 'CANCELLED', last_error = :error
 WHERE notification_id = :notification_id AND channel = :channel AND status IS NULL

@@ -1,2 +1,2 @@
--- A claim that holds nothing any more. Primary key.
+-- Deletes a claim without sends. Primary key.
 DELETE FROM send_claim WHERE id = :id

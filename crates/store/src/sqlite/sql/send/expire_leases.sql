@@ -1,2 +1,2 @@
--- At start: whoever held a claim is gone, because the file's lock is ours. Index send_claim_expiry.
+-- Run at start: this process holds the file's lock, so all holders of claims are gone. Index send_claim_expiry.
 UPDATE send_claim SET lease_until = '' WHERE lease_until > ''

@@ -1,4 +1,4 @@
--- A row that was published and can't be received; one that has its send is left alone. Primary key.
+-- Fails a published row that can't be received. A row with a send is left alone. Primary key.
 UPDATE outbox SET status = 'FAILED', last_error = :error
 WHERE notification_id = :notification_id AND channel = :channel AND status IS NULL
   AND NOT EXISTS (SELECT 1 FROM send s WHERE s.notification_id = outbox.notification_id AND s.channel = outbox.channel)
