@@ -73,7 +73,7 @@ impl Config {
             postgres.check()?;
         }
         match config.broker_choice()? {
-            BrokerChoice::RabbitMq(rabbitmq) if config.roles()?.use_broker() => rabbitmq.check()?,
+            BrokerChoice::RabbitMq(rabbitmq) if config.engine.roles()?.use_broker() => rabbitmq.check()?,
             BrokerChoice::RabbitMq(_) | BrokerChoice::InProcess => {}
         }
         config.auth.given_key()?;

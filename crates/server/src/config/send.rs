@@ -8,7 +8,7 @@ use campanile_domain::send::{OnDoubt, SendPolicy};
 use campanile_engine::config::SendConfig;
 use serde::{Deserialize, Serialize};
 
-use super::{Span, word};
+use super::values::{Span, word};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -15,8 +15,8 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::{Address, is_this_machine};
-use crate::config::Span;
 use crate::config::backend::{SecretUrls, given};
+use crate::config::values::Span;
 
 const KEY: &str = "channels.email.url";
 const SMTP: &str = "use smtp://user:password@host:587?tls=required, or smtps://user:password@host";

@@ -9,8 +9,8 @@ use campanile_channels::{Alert, Fcm, FcmConfig, Link, ServiceAccount};
 use serde::{Deserialize, Serialize};
 
 use super::{Address, is_this_machine};
-use crate::config::Span;
 use crate::config::backend::given;
+use crate::config::values::Span;
 
 const KEY: &str = "channels.push.url";
 const FCM: &str = "use https://fcm.googleapis.com";

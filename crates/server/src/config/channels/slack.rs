@@ -9,7 +9,7 @@ use campanile_domain::channel::Channel;
 use campanile_domain::people::user_type::{UserType, Webhook};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Secret, Span};
+use crate::config::values::{Secret, Span};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

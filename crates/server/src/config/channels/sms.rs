@@ -10,8 +10,8 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::{Address, is_this_machine};
-use crate::config::Span;
 use crate::config::backend::SecretUrls;
+use crate::config::values::Span;
 
 const KEY: &str = "channels.sms.url";
 const TWILIO: &str = "use https://ACCOUNT_SID:AUTH_TOKEN@api.twilio.com?from=%2B15005550006";
