@@ -1,5 +1,4 @@
-//! What is the same of people in every database: how leniently a recipient is read, and how rules are put beside whom
-//! they are about.
+//! What the back ends share about people: how a recipient is read, and how rules are attached to those they concern.
 
 use std::collections::HashMap;
 
@@ -9,38 +8,36 @@ use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserTypeName
 use campanile_domain::people::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::rules::row::{Preference, Selector, Setting};
 
+use crate::StoreError;
+use crate::columns::Columns;
+
 /// Read leniently: what somebody wrote by hand into one row must not fail an event for everybody. Nobody is left out,
-/// either, because a page with a gap would be taken for the last one. `text` answers nothing for what can't be read at
-/// all.
-pub fn recipient(
-    user_type: &str,
-    user_id: &str,
-    entity: (Option<String>, Option<String>),
-    text: impl Fn(&str) -> Result<Option<String>, ()>,
-) -> Recipient {
+/// either, because a page with a gap would be taken for the last one.
+pub(crate) fn recipient(row: &impl Columns) -> Result<Recipient, StoreError> {
+    let (user_type, user_id) = (row.lossy("user_type")?, row.lossy("user_id")?);
+    let entity_type = row.maybe_lossy("entity_type")?.map(EntityType::stored);
+    let entity_id = row.maybe_lossy("entity_id")?.map(EntityId::stored);
     // The value is not logged: it may be an address.
     let unusable = |column: &str| {
         tracing::error!(
             table = "recipient",
-            user_type,
-            user_id,
+            %user_type,
+            %user_id,
             column,
             "invalid value in recipient column; treated as empty"
         );
     };
-    let text = |column: &str| text(column).inspect_err(|()| unusable(column)).ok().flatten();
-    let time_zone =
-        text("time_zone").and_then(|name| name.parse().inspect_err(|_: &String| unusable("time_zone")).ok());
-    let push_tokens = text("push_tokens")
-        .and_then(|json| serde_json::from_str(&json).inspect_err(|_| unusable("push_tokens")).ok());
-    Recipient {
-        entity_type: entity.0.map(EntityType::stored),
-        entity_id: entity.1.map(EntityId::stored),
+    let text = |column: &str| row.maybe_text(column).inspect_err(|_| unusable(column)).unwrap_or_default();
+    let time_zone = row.maybe_parsed("time_zone").inspect_err(|_| unusable("time_zone")).unwrap_or_default();
+    let push_tokens = row.maybe_list("push_tokens").inspect_err(|_| unusable("push_tokens"));
+    Ok(Recipient {
+        entity_type,
+        entity_id,
         role: text("role"),
         name: text("name"),
         email: text("email"),
         phone: text("phone"),
-        push_tokens: push_tokens.unwrap_or_default(),
+        push_tokens: push_tokens.unwrap_or_default().unwrap_or_default(),
         slack_webhook: text("slack_webhook"),
         locale: text("locale"),
         time_zone,
@@ -48,7 +45,7 @@ pub fn recipient(
         active: true,
         user_type: UserTypeName::stored(user_type),
         user_id: UserId::stored(user_id),
-    }
+    })
 }
 
 /// Whom the pages name, each once, in order.

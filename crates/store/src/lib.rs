@@ -16,6 +16,7 @@ macro_rules! statements {
 }
 
 mod audience;
+mod columns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod context;
@@ -33,6 +34,7 @@ mod row;
 mod send;
 mod send_admin;
 pub mod sqlite;
+mod stored;
 mod trace;
 
 use std::fmt::Debug;

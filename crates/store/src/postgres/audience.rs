@@ -13,6 +13,7 @@ use tokio_postgres::Row;
 
 use super::{Params, prepare, query_prepared, read, statement};
 use crate::audience;
+use crate::stored;
 use crate::{StoreError, Table};
 
 /// One answer per page.
@@ -94,7 +95,7 @@ pub async fn recipients(client: &Object, pages: &[Page]) -> Result<Vec<Vec<Recip
     for row in users.iter().chain(&members).chain(&everybody) {
         let page = usize::try_from(read::get::<i32>(row, "page")?).unwrap_or_default();
         found.get_mut(page).into_iter().try_for_each(|page| {
-            page.push(recipient(row)?);
+            page.push(audience::recipient(row)?);
             Ok::<_, StoreError>(())
         })?;
     }
@@ -105,12 +106,6 @@ pub async fn recipients(client: &Object, pages: &[Page]) -> Result<Vec<Vec<Recip
         });
     }
     Ok(found)
-}
-
-fn recipient(row: &Row) -> Result<Recipient, StoreError> {
-    let text = |column: &str| row.try_get::<_, Option<String>>(column).map_err(drop);
-    let entity = (text("entity_type").ok().flatten(), text("entity_id").ok().flatten());
-    Ok(audience::recipient(read::get(row, "user_type")?, read::get(row, "user_id")?, entity, text))
 }
 
 fn valid_rows<T: serde::de::DeserializeOwned>(table: Table, rows: &[Row]) -> Result<Vec<T>, StoreError> {
@@ -153,7 +148,7 @@ pub async fn groups(
         &settings, entities))?;
     let mut of_entities = Vec::with_capacity(kinds.len());
     for row in &kinds {
-        if let Some(entity) = read::entity_of(row)? {
+        if let Some(entity) = stored::entity_of(row)? {
             of_entities.push((entity, read::get(row, "kind")?));
         }
     }

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::transaction::Transaction;
 use super::{execute_prepared, prepare, query_prepared, read, settle, statement};
+use crate::stored;
 use crate::{Chunk, ChunkId, DeadLetter, FanOutCommit, FanOutStep, NewChunk, StoreError};
 
 /// From this number of rows on, an insert is tried without searching for existing keys, because they are rare.
@@ -158,7 +159,7 @@ async fn insert(
         }
     }
     let inserted = transaction.commit_with(&upsert, &params, super::failed).await?;
-    inserted.iter().map(read::key_of).collect::<Result<_, _>>().map(Written::Some)
+    inserted.iter().map(stored::key_of).collect::<Result<_, _>>().map(Written::Some)
 }
 
 /// Outbox rows, as columns in the order of the statements.

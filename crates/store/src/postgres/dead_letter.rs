@@ -11,10 +11,12 @@ use tokio_postgres::Row;
 
 use super::transaction::Transaction;
 use super::{Params, Postgres, outbox, read, statement};
+use crate::columns::Columns;
 use crate::dead_letter::{
     NO_LONGER_STORED, ReplayTarget, RowKey, Skipped, StoredDeadLetter, event_skipped, rerendered_text,
     row_skipped, send_skipped,
 };
+use crate::stored;
 use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, RerenderedTexts, RowText, StoreError};
 
 #[async_trait]
@@ -135,7 +137,7 @@ async fn replay_event(transaction: &Transaction, event_id: &str) -> Result<Outco
         return Ok(Ok(()));
     }
     let rows = transaction.query(statement::EVENT_STATUS, &[&event_id]).await?;
-    let status = rows.first().map(|row| read::parsed(row, "status")).transpose()?;
+    let status = rows.first().map(|row| row.parsed("status")).transpose()?;
     Ok(Err(event_skipped(status)))
 }
 
@@ -154,11 +156,11 @@ impl FailedRow {
         let rows = transaction.query(statement::DEAD_LETTER_ROW, params).await?;
         let found = |row: &Row| {
             Ok(FailedRow {
-                key: read::key_of(row)?,
-                queue: Queue::named(read::get::<&str>(row, "queue")?),
-                lane: read::parsed::<Priority>(row, "priority")?.lane(),
+                key: stored::key_of(row)?,
+                queue: Queue::named(row.str("queue")?),
+                lane: row.parsed::<Priority>("priority")?.lane(),
                 status: read::get(row, "status")?,
-                send: read::maybe_parsed(row, "send")?,
+                send: row.maybe_parsed("send")?,
             })
         };
         rows.first().map(found).transpose()

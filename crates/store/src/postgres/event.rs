@@ -11,6 +11,8 @@ use tokio_postgres::Row;
 
 use super::transaction::Transaction;
 use super::{Params, Postgres, prepare, query_prepared, read, settle, statement};
+use crate::columns::Columns;
+use crate::stored;
 use crate::{Acceptance, DeadLetter, EventStore, StoreError};
 
 #[async_trait]
@@ -32,7 +34,7 @@ impl EventStore for Postgres {
         let transaction = self.begin().await?;
         let counted = transaction.query(statement::COUNT_FAILURE, &[&seq.0, &failure.to_string()]).await?;
         let given_up = match counted.first() {
-            Some(row) if read::count(row, "retry_count")? >= max => {
+            Some(row) if row.integer::<u32>("retry_count")? >= max => {
                 give_up(&transaction, seq, read::get(row, "event_id")?, &failure).await?;
                 true
             }
@@ -157,7 +159,7 @@ async fn known_bodies(
         known.insert(read::get(row, "event_id")?, BodyHash::stored(read::get::<String>(row, "body_hash")?));
     }
     for row in &stored {
-        known.insert(read::get(row, "event_id")?, read::body_hash(row));
+        known.insert(read::get(row, "event_id")?, stored::body_hash(row));
     }
     Ok(known)
 }

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use campanile_domain::event::{Event, transition};
-use campanile_domain::fan_out::{Cursor, Page};
+use campanile_domain::event::Event;
+use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EntityRef, EventSeq};
 use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::priority::Lane;
-use campanile_domain::status::ProcessedStatus;
 use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
 
@@ -20,6 +19,7 @@ use super::commit::{self, ExistingRows};
 use super::transaction::Transaction;
 use super::{Postgres, audience, event, read, statement};
 use crate::fan_out::unreadable;
+use crate::stored::{self, ClaimedRow};
 use crate::{Chunk, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStore, Store, StoreError};
 
 #[async_trait]
@@ -51,8 +51,8 @@ impl FanOutStore for Postgres {
             let (mut events, mut cursors, mut failed) = (Vec::new(), HashMap::new(), Vec::new());
             let mut existing = if rows.len() > 1 { ExistingRows::None } else { ExistingRows::Possible };
             for row in &rows {
-                match claimed_event(row) {
-                    Ok((event, cursor, is_new)) => {
+                match stored::claimed_event(row) {
+                    Ok(ClaimedRow { event, cursor, is_new }) => {
                         if !is_new {
                             existing = ExistingRows::Possible;
                         }
@@ -97,28 +97,6 @@ async fn give_up(transaction: Transaction, failed: &[(&Row, StoreError)]) -> Res
             .await?;
     }
     transaction.commit().await
-}
-
-/// The event, the text of its cursor, and whether nothing was ever written of it.
-fn claimed_event(row: &Row) -> Result<(ClaimedEvent, Option<String>, bool), StoreError> {
-    let text: Option<String> = read::get(row, "fan_out_cursor")?;
-    let cursor: Option<Cursor> = text
-        .as_deref()
-        .map(|text| serde_json::from_str(text).map_err(|e| read::bad("fan_out_cursor", e)))
-        .transpose()?;
-    let processed: Option<ProcessedStatus> = read::maybe_parsed(row, "processed")?;
-    let known = transition::is_known(processed, cursor.as_ref());
-    let is_new = processed.is_none() && cursor.is_none();
-    let cancelled: bool = read::get(row, "cancelled")?;
-    let reason: Option<String> = read::get(row, "reason")?;
-    let event = ClaimedEvent {
-        seq: EventSeq(read::get(row, "id")?),
-        event: Arc::new(read::event(row)?),
-        cursor,
-        known,
-        cancelled: cancelled.then(|| reason.unwrap_or_default()),
-    };
-    Ok((event, text, is_new))
 }
 
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 
 mod audience;
 mod claim_watermark;
+mod columns;
 mod commit;
 mod connect;
 mod context;
@@ -40,6 +41,7 @@ use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
+use crate::columns::bad;
 use crate::{Signal, Store, StoreError, identity};
 use claim_watermark::ClaimWatermark;
 use connect::Server;
@@ -165,7 +167,7 @@ impl Postgres {
 impl Store for Postgres {
     async fn now(&self) -> Result<Timestamp, StoreError> {
         let rows = self.query(statement::NOW, &[]).await?;
-        read::only_row(&rows)?.try_get(0).map_err(|e| read::bad("now", e))
+        read::only_row(&rows)?.try_get(0).map_err(|e| bad("now", e))
     }
 
     fn name(&self) -> &'static str {

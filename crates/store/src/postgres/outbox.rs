@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Event;
-use campanile_domain::fan_out::{MAX_CHUNK_ROWS, OutboxRow};
+use campanile_domain::fan_out::MAX_CHUNK_ROWS;
 use campanile_domain::id::{EventSeq, SendKey};
 use campanile_domain::priority::{Lane, Priority};
 use campanile_domain::queue::Queue;
@@ -18,7 +18,9 @@ use super::commit::ChunkColumns;
 use super::event::open_events;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, settle, statement};
+use crate::columns::Columns;
 use crate::outbox::REPUBLISH_PAGE_EVENTS;
+use crate::stored;
 use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, OutboxStore, RepublishCursor, Republished, StoreError};
 
 #[async_trait]
@@ -89,14 +91,14 @@ impl OutboxStore for Postgres {
         let rows = transaction.query(statement::LOST_ROWS, params).await?;
         let mut lost: HashMap<(Queue, Lane), Vec<SendKey>> = HashMap::new();
         for row in &rows {
-            let priority: Priority = read::parsed(row, "priority")?;
-            let queue = Queue::named(read::get::<&str>(row, "queue")?);
-            lost.entry((queue, priority.lane())).or_default().push(read::key_of(row)?);
+            let priority: Priority = row.parsed("priority")?;
+            let queue = Queue::named(row.str("queue")?);
+            lost.entry((queue, priority.lane())).or_default().push(stored::key_of(row)?);
         }
         insert_chunks(&transaction, lost).await?;
         transaction.commit().await?;
         let cursor = |row| {
-            let at = (read::recipient_of(row)?, read::key_of(row)?.channel);
+            let at = (stored::recipient_of(row)?, stored::key_of(row)?.channel);
             Ok::<_, StoreError>(RepublishCursor { seq: EventSeq(read::get(row, "seq")?), row: Some(at) })
         };
         let end = rows.last().map(cursor).transpose()?;
@@ -119,30 +121,12 @@ fn chunk_rows(rows: &[Row]) -> Result<Vec<ChunkRow>, StoreError> {
         let seq = EventSeq(read::get(row, "id")?);
         let event = match events.get(&seq) {
             Some(event) => Arc::clone(event),
-            None => Arc::new(read::decided_event(row, "event_priority")?),
+            None => Arc::new(stored::decided_event(row, "event_priority")?),
         };
         events.insert(seq, Arc::clone(&event));
-        chunk.push(ChunkRow { row: outbox_row(row, &event)?, event });
+        chunk.push(ChunkRow { row: stored::outbox_row(row, &event)?, event });
     }
     Ok(chunk)
-}
-
-fn outbox_row(row: &Row, event: &Event) -> Result<OutboxRow, StoreError> {
-    Ok(OutboxRow {
-        key: read::key_of(row)?,
-        event_id: event.event_id.clone(),
-        recipient: read::recipient_of(row)?,
-        address: read::get(row, "recipient_address")?,
-        title: read::get(row, "title")?,
-        body: read::get(row, "body")?,
-        inbox: None,
-        priority: read::parsed(row, "priority")?,
-        audience: read::get(row, "audience")?,
-        entity: read::entity_of(row)?,
-        shared_read: read::get(row, "shared_read")?,
-        queue: Queue::named(read::get::<&str>(row, "queue")?),
-        failure: None,
-    })
 }
 
 /// Answers the rows that have refusals left, and the number of those that became dead letters.
@@ -158,13 +142,13 @@ async fn count_refusals(
     let counted = transaction.query(statement::REFUSE_ROW, &[&ids, &channels, &errors, &max]).await?;
     let (mut waiting, mut dead_letters) = (Vec::new(), Vec::new());
     for row in &counted {
-        let key = read::key_of(row)?;
+        let key = stored::key_of(row)?;
         if read::get::<Option<&str>>(row, "status")?.is_none() {
             waiting.push(key);
             continue;
         }
         let error = read::get(row, "last_error")?;
-        let recipient = read::recipient_of(row)?;
+        let recipient = stored::recipient_of(row)?;
         dead_letters.push(DeadLetter::of_refused_row(
             read::get(row, "event_id")?,
             recipient,

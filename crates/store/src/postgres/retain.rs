@@ -11,6 +11,7 @@ use super::outbox::columns;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, statement};
 use crate::retain::{advanced_horizon, effective_horizon};
+use crate::stored;
 use crate::{Horizon, RetainStore, Retained, StoreError};
 
 /// The number of events that one call reads. They come in the order of arrival, so behind this many young events none
@@ -144,7 +145,7 @@ async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) ->
     if rows.is_empty() {
         return Ok(());
     }
-    let keys = rows.iter().map(read::key_of).collect::<Result<Vec<_>, _>>()?;
+    let keys = rows.iter().map(stored::key_of).collect::<Result<Vec<_>, _>>()?;
     let (ids, channels) = columns(keys);
     let params: Params = &[&ids, &channels];
     for sql in [
@@ -167,6 +168,6 @@ async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) ->
 async fn remember(transaction: &Transaction, id: i64) -> Result<(), StoreError> {
     let rows = transaction.query(statement::EVENT_WITHOUT_PROCESSED, &[&id]).await?;
     let Some(row) = rows.first() else { return Ok(()) };
-    let hash = read::body_hash(row);
+    let hash = stored::body_hash(row);
     transaction.execute(statement::REMEMBER_EVENT, &[&id, &hash.as_str()]).await.map(drop)
 }

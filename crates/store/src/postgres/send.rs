@@ -17,7 +17,9 @@ use uuid::Uuid;
 use super::outbox::columns;
 use super::transaction::Transaction;
 use super::{Params, Postgres, failed, prepare, query_prepared, read, settle, statement};
+use crate::columns::Columns;
 use crate::send::address_hash;
+use crate::stored;
 use crate::{
     AddressClaim, ClaimId, ExpiredClaim, FailedMessage, Instance, InstanceId, Receipt, Received, ReceivedKey,
     SendJob, SendStore, Settled, Settlement, StoreError,
@@ -78,7 +80,12 @@ impl SendStore for Postgres {
                 .query(statement::CLAIM_DUE, params)
                 .await?
                 .iter()
-                .map(|row| Ok((read::get::<Timestamp>(row, "due_at")?, read::due_job(row)?)))
+                .map(|row| {
+                    Ok((
+                        read::get::<Timestamp>(row, "due_at")?,
+                        stored::due_job(row, ClaimId(row.integer("claim")?))?,
+                    ))
+                })
                 .collect::<Result<Vec<_>, StoreError>>()?;
             due.sort_by_key(|(due_at, job)| (*due_at, job.key));
             jobs.extend(due.into_iter().map(|(_, job)| job));
@@ -102,7 +109,7 @@ impl SendStore for Postgres {
         let id = job.key.notification_id;
         if let Some(row) = self.query(statement::ADDRESS_CLAIM_HOLDER, &[&event_id, &hash]).await?.first() {
             let holder = NotificationId(read::get(row, "notification_id")?);
-            let address_claim = AddressClaim::of(holder, read::maybe_parsed(row, "status")?, id);
+            let address_claim = AddressClaim::of(holder, row.maybe_parsed("status")?, id);
             if address_claim != AddressClaim::Held {
                 return Ok(address_claim);
             }
@@ -141,7 +148,7 @@ impl SendStore for Postgres {
             let claim = ClaimId(read::get(row, "id")?);
             let notifications: Vec<Uuid> = read::get(row, "notifications")?;
             let rows = snapshot.query(statement::CLAIMED_JOBS, &[&notifications, &claim.0]).await?;
-            let jobs = rows.iter().map(|row| read::started_job(row, claim)).collect::<Result<_, _>>()?;
+            let jobs = rows.iter().map(|row| stored::started_job(row, claim)).collect::<Result<_, _>>()?;
             expired.push(ExpiredClaim { claim, jobs });
         }
         Ok(expired)
@@ -156,7 +163,7 @@ impl SendStore for Postgres {
         let rows = transaction.query(statement::FAIL_ROW, &[&ids, &channels, &errors]).await?;
         let mut of_rows: HashMap<SendKey, (String, UserRef)> = HashMap::new();
         for row in &rows {
-            of_rows.insert(read::key_of(row)?, (read::get(row, "event_id")?, read::recipient_of(row)?));
+            of_rows.insert(stored::key_of(row)?, (read::get(row, "event_id")?, stored::recipient_of(row)?));
         }
         let dead_letters: Vec<_> = failed
             .iter()
@@ -221,7 +228,7 @@ async fn classify(
     let (mut received, mut raced) = (Received::default(), HashSet::new());
     let mut known = HashSet::with_capacity(rows.len());
     for row in rows {
-        let key = read::key_of(row)?;
+        let key = stored::key_of(row)?;
         if !known.insert(key) {
             // The same message twice in one batch.
             received.redelivered += 1;
@@ -235,12 +242,12 @@ async fn classify(
             continue;
         }
         if inserted {
-            received.new.push(read::new_send(row, key, event_id)?);
+            received.new.push(stored::new_send(row, key, event_id)?);
         } else {
             received.redelivered_events.push(event_id);
         }
         match read::get::<Option<i64>>(row, "lease")? {
-            Some(claim) if inserted => received.jobs.push(read::job(row, ClaimId(claim))?),
+            Some(claim) if inserted => received.jobs.push(stored::job(row, ClaimId(claim))?),
             _ if inserted => received.sent += u64::from(key.channel == Channel::Websocket),
             _ => received.redelivered += 1,
         }
@@ -280,19 +287,19 @@ async fn retry_raced(
     )?;
     let mut claims: HashMap<SendKey, Option<ClaimId>> = HashMap::with_capacity(inserted.len());
     for row in &inserted {
-        claims.insert(read::key_of(row)?, read::get::<Option<i64>>(row, "lease")?.map(ClaimId));
+        claims.insert(stored::key_of(row)?, read::get::<Option<i64>>(row, "lease")?.map(ClaimId));
     }
     let mut duplicates = Vec::new();
     for row in &rows {
-        let key = read::key_of(row)?;
+        let key = stored::key_of(row)?;
         let event_id = EventId::stored(read::get::<String>(row, "event_id")?);
         if claims.contains_key(&key) {
-            received.new.push(read::new_send(row, key, event_id)?);
+            received.new.push(stored::new_send(row, key, event_id)?);
         } else {
             received.redelivered_events.push(event_id);
         }
         match claims.get(&key) {
-            Some(Some(claim)) => received.jobs.push(read::job(row, *claim)?),
+            Some(Some(claim)) => received.jobs.push(stored::job(row, *claim)?),
             Some(None) => received.sent += u64::from(key.channel == Channel::Websocket),
             None if read::get(row, "duplicate")? => duplicates.push(key),
             None => received.redelivered += 1,

@@ -8,7 +8,9 @@ use campanile_domain::time::Timestamp;
 
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, settle, statement};
+use crate::columns::Columns;
 use crate::send_admin::{SendOrder, SendToResolve};
+use crate::stored;
 use crate::{InstanceId, Resolution, Resolved, SendAdminStore, SendFilter, SendPage, StoreError};
 
 const NO_ID: &str = "00000000-0000-0000-0000-000000000000";
@@ -61,11 +63,11 @@ async fn find(transaction: &Transaction, key: SendKey) -> Result<Option<SendToRe
     let Some(row) = rows.first() else { return Ok(None) };
     Ok(Some(SendToResolve {
         key,
-        status: read::parsed(row, "status")?,
+        status: row.parsed("status")?,
         provider: read::get(row, "provider")?,
         event_id: read::get(row, "event_id")?,
-        recipient: read::recipient_of(row)?,
-        lane: read::parsed::<Priority>(row, "priority")?.lane(),
+        recipient: stored::recipient_of(row)?,
+        lane: row.parsed::<Priority>("priority")?.lane(),
     }))
 }
 

@@ -11,6 +11,7 @@ use super::outbox::columns;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, statement};
 use crate::send::address_outcome;
+use crate::stored;
 use crate::{Capture, ClaimId, DeadLetter, InstanceId, Settled, Settlement, StoreError};
 
 pub async fn settle(
@@ -80,7 +81,7 @@ async fn write_outcomes(
             ],
         )
         .await?;
-    changed.iter().map(|row| Ok((read::key_of(row)?, ClaimId(read::get(row, "lease")?)))).collect()
+    changed.iter().map(|row| Ok((stored::key_of(row)?, ClaimId(read::get(row, "lease")?)))).collect()
 }
 
 async fn write_due(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {

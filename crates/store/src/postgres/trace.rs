@@ -8,6 +8,7 @@ use tokio_postgres::types::ToSql;
 
 use super::transaction::Transaction;
 use super::{Params, Postgres, fan_out, read, statement};
+use crate::stored;
 use crate::{EventFilter, FanOutClaim, JsonRow, StoreError, Trace, TraceFilter, TraceStore};
 
 #[async_trait]
@@ -137,7 +138,7 @@ async fn page(
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let params: Params = &[&event_id, &first.0, &first.1, &limit];
         let rows = snapshot.query(statement::TRACE_USERS, params).await?;
-        rows.first().map(read::recipient_of).transpose()
+        rows.first().map(stored::recipient_of).transpose()
     };
     let first = filter.after.as_ref().map(first_after).unwrap_or_default();
     let Some(last) = last_from(&first, filter.limit).await? else { return Ok(None) };

@@ -1,17 +1,19 @@
 //! Whom events concern: recipients in their order, with what decides about them, and the groups that they belong to.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use campanile_domain::fan_out::{Page, Position};
 use campanile_domain::id::{EntityId, EntityRef, EntityType};
 use campanile_domain::people::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::rules::Reach;
-use rusqlite::{Row, named_params};
+use rusqlite::named_params;
 use serde_json::json;
 
 use super::session::Session;
 use super::{read, statement};
 use crate::audience;
+use crate::columns::Columns;
 use crate::{StoreError, Table};
 
 /// One answer per page.
@@ -30,7 +32,7 @@ pub fn recipients(session: &Session, page: &Page) -> Result<Vec<Recipient>, Stor
         Reach::User(user) => {
             let params =
                 named_params! { ":user_type": user_type, ":user_id": user.user_id.as_str(), ":roles": roles };
-            session.all(statement::PAGE_USER, params, recipient)
+            session.all(statement::PAGE_USER, params, |row| audience::recipient(row))
         }
         Reach::Entity { entity, .. } => {
             let params = named_params! {
@@ -38,22 +40,16 @@ pub fn recipients(session: &Session, page: &Page) -> Result<Vec<Recipient>, Stor
                 ":entity_type": entity.entity_type.as_str(), ":rank": after.rank, ":user_id": after.user_id,
                 ":roles": roles, ":limit": page.limit,
             };
-            session.all(statement::PAGE_ENTITY, params, recipient)
+            session.all(statement::PAGE_ENTITY, params, |row| audience::recipient(row))
         }
         Reach::Everybody(_) => {
             let params = named_params! {
                 ":user_type": user_type, ":entity_id": after.entity_id, ":rank": after.rank, ":user_id": after.user_id,
                 ":roles": roles, ":limit": page.limit,
             };
-            session.all(statement::PAGE_EVERYBODY, params, recipient)
+            session.all(statement::PAGE_EVERYBODY, params, |row| audience::recipient(row))
         }
     }
-}
-
-fn recipient(row: &Row) -> Result<Recipient, StoreError> {
-    let entity = (read::maybe_lossy(row, "entity_type")?, read::maybe_lossy(row, "entity_id")?);
-    let text = |column: &str| row.get::<_, Option<String>>(column).map_err(drop);
-    Ok(audience::recipient(&read::lossy(row, "user_type")?, &read::lossy(row, "user_id")?, entity, text))
 }
 
 fn named(table: Table) -> (&'static str, &'static [&'static str]) {
@@ -85,7 +81,7 @@ pub fn groups(session: &Session, entities: &[EntityRef]) -> Result<HashMap<Entit
             entity_type: EntityType::stored(row.get::<_, String>("entity_type")?),
             entity_id: EntityId::stored(row.get::<_, String>("entity_id")?),
         };
-        Ok((entity, read::maybe_lossy(row, "kind")?))
+        Ok((entity, row.maybe_lossy("kind")?.map(Cow::into_owned)))
     })?;
     let params = named_params! { ":entities": keys };
     let (table, key) = named(Table::Settings);

@@ -5,7 +5,8 @@ use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EventId, UserRef};
 use rusqlite::named_params;
 
-use super::{Sqlite, audience, read, statement};
+use super::{Sqlite, audience, statement};
+use crate::stored;
 use crate::{ContextStore, Contexts, StoreError};
 
 #[async_trait]
@@ -16,7 +17,7 @@ impl ContextStore for Sqlite {
             for event_id in events {
                 let params = named_params! { ":event_id": event_id.as_str() };
                 let event = session
-                    .first(statement::KNOWN_EVENT, params, |row| read::decided_event(row, "priority"))?;
+                    .first(statement::KNOWN_EVENT, params, |row| stored::decided_event(row, "priority"))?;
                 contexts.events.extend(event.map(|event| (event_id, event)));
             }
             for user in users {

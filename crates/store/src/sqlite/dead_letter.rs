@@ -12,10 +12,12 @@ use rusqlite::{Row, ToSql, named_params};
 
 use super::session::Session;
 use super::{Sqlite, outbox, read, statement};
+use crate::columns::Columns;
 use crate::dead_letter::{
     NO_LONGER_STORED, ReplayTarget, RowKey, Skipped, StoredDeadLetter, event_skipped, rerendered_text,
     row_skipped, send_skipped,
 };
+use crate::stored;
 use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, RerenderedTexts, RowText, StoreError};
 
 #[async_trait]
@@ -140,7 +142,7 @@ fn replay_event(session: &Session, event_id: &str) -> Result<Outcome, StoreError
     if session.change(statement::REPLAY_EVENT, this_event)? > 0 {
         return Ok(Ok(()));
     }
-    let status = session.first(statement::EVENT_STATUS, this_event, |row| read::parsed(row, "status"))?;
+    let status = session.first(statement::EVENT_STATUS, this_event, |row| row.parsed("status"))?;
     Ok(Err(event_skipped(status)))
 }
 
@@ -161,11 +163,11 @@ impl FailedRow {
         };
         session.first(statement::DEAD_LETTER_ROW, params, |row| {
             Ok(FailedRow {
-                key: read::key_of(row)?,
-                queue: Queue::named(row.get::<_, String>("queue")?),
-                lane: read::parsed::<Priority>(row, "priority")?.lane(),
+                key: stored::key_of(row)?,
+                queue: Queue::named(row.str("queue")?),
+                lane: row.parsed::<Priority>("priority")?.lane(),
                 status: row.get("status")?,
-                send: read::maybe_parsed(row, "send")?,
+                send: row.maybe_parsed("send")?,
             })
         })
     }

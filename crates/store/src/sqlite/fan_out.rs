@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use campanile_domain::event::transition::{self, Transition};
+use campanile_domain::event::transition::Transition;
 use campanile_domain::event::{Event, Failure};
-use campanile_domain::fan_out::{Cursor, OutboxRow, Page, Summary};
+use campanile_domain::fan_out::{OutboxRow, Page, Summary};
 use campanile_domain::id::{EntityRef, EventSeq};
 use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::status::ProcessedStatus;
@@ -17,8 +17,9 @@ use serde_json::json;
 
 use super::claimed_events::ClaimedEventsGuard;
 use super::session::Session;
-use super::{Sqlite, audience, event, outbox, read, settle, statement};
+use super::{Sqlite, audience, event, outbox, settle, statement};
 use crate::fan_out::unreadable;
+use crate::stored::{self, ClaimedRow};
 use crate::{
     Chunk, ChunkId, Claim, ClaimedEvent, DeadLetter, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore,
     NewChunk, StoreError,
@@ -30,12 +31,14 @@ impl FanOutStore for Sqlite {
         let before = self.shared.claimed_events.snapshot();
         let (limit, extra) = (claim.limit(), before.len());
         let rows = self.read(move |session| claimed(session, &claim, extra)).await?;
-        let seq = |row: &Result<Stored, Unreadable>| row.as_ref().map_or_else(|row| row.seq, |row| row.0.seq);
+        let seq = |row: &Result<ClaimedRow, Unreadable>| {
+            row.as_ref().map_or_else(|row| row.seq, |row| row.event.seq)
+        };
         let guard = self.shared.claimed_events.claim(rows.iter().map(seq), &before, limit);
         let (mut events, mut cursors, mut unreadable) = (Vec::new(), HashMap::new(), Vec::new());
         for row in rows.into_iter().filter(|row| guard.has(seq(row))) {
             match row {
-                Ok((event, cursor)) => {
+                Ok(ClaimedRow { event, cursor, .. }) => {
                     cursors.extend(cursor.map(|text| (event.seq, text)));
                     events.push(event);
                 }
@@ -54,16 +57,13 @@ impl FanOutStore for Sqlite {
     }
 }
 
-/// An event with the stored text of its cursor.
-type Stored = (ClaimedEvent, Option<String>);
-
 /// Reads `extra` more events than are wanted, because other claims may hold some.
 fn claimed(
     session: &Session,
     claim: &Claim,
     extra: usize,
-) -> Result<Vec<Result<Stored, Unreadable>>, StoreError> {
-    let read = |row: &Row| match claimed_event(row) {
+) -> Result<Vec<Result<ClaimedRow, Unreadable>>, StoreError> {
+    let read = |row: &Row| match stored::claimed_event(row) {
         Ok(event) => Ok(Ok(event)),
         Err(error) => Unreadable::new(row, &error).map(Err),
     };
@@ -104,26 +104,6 @@ impl Unreadable {
     fn fail(&self, session: &Session, now: &str) -> Result<(), StoreError> {
         event::give_up(session, now, self.seq, &self.event_id, &self.failure)
     }
-}
-
-fn claimed_event(row: &Row) -> Result<Stored, StoreError> {
-    let text: Option<String> = row.get("fan_out_cursor")?;
-    let cursor: Option<Cursor> = text
-        .as_deref()
-        .map(|text| serde_json::from_str(text).map_err(|e| read::bad("fan_out_cursor", e)))
-        .transpose()?;
-    let processed: Option<ProcessedStatus> = read::maybe_parsed(row, "processed")?;
-    let known = transition::is_known(processed, cursor.as_ref());
-    let cancelled: bool = row.get("cancelled")?;
-    let reason: Option<String> = row.get("reason")?;
-    let event = ClaimedEvent {
-        seq: EventSeq(row.get("id")?),
-        event: Arc::new(read::event(row)?),
-        cursor,
-        known,
-        cancelled: cancelled.then(|| reason.unwrap_or_default()),
-    };
-    Ok((event, text))
 }
 
 #[derive(Debug)]

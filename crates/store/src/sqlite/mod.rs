@@ -3,6 +3,7 @@
 
 mod audience;
 mod claimed_events;
+mod columns;
 mod context;
 mod dead_letter;
 mod event;

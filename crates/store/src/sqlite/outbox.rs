@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::event::Event;
-use campanile_domain::fan_out::{MAX_CHUNK_ROWS, OutboxRow};
+use campanile_domain::fan_out::MAX_CHUNK_ROWS;
 use campanile_domain::id::{EventSeq, SendKey};
 use campanile_domain::priority::{Lane, Priority};
 use campanile_domain::queue::Queue;
 use campanile_domain::time;
-use rusqlite::{Row, named_params};
+use rusqlite::named_params;
 use serde_json::json;
 
 use super::event::open_events;
 use super::session::Session;
-use super::{Sqlite, read, settle, statement};
+use super::{Sqlite, settle, statement};
+use crate::columns::Columns;
 use crate::outbox::REPUBLISH_PAGE_EVENTS;
+use crate::stored;
 use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, OutboxStore, RepublishCursor, Republished, StoreError};
 
 #[async_trait]
@@ -111,30 +113,12 @@ fn claim(session: &Session, now: &str, queue: &Queue, lease: Duration) -> Result
         let seq = EventSeq(row.get("id")?);
         let event = match events.get(&seq) {
             Some(event) => Arc::clone(event),
-            None => Arc::new(read::decided_event(row, "event_priority")?),
+            None => Arc::new(stored::decided_event(row, "event_priority")?),
         };
         events.insert(seq, Arc::clone(&event));
-        Ok(ChunkRow { row: outbox_row(row, &event)?, event })
+        Ok(ChunkRow { row: stored::outbox_row(row, &event)?, event })
     })?;
     Ok(Some(chunk))
-}
-
-fn outbox_row(row: &Row, event: &Event) -> Result<OutboxRow, StoreError> {
-    Ok(OutboxRow {
-        key: read::key_of(row)?,
-        event_id: event.event_id.clone(),
-        recipient: read::recipient_of(row)?,
-        address: row.get("recipient_address")?,
-        title: row.get("title")?,
-        body: row.get("body")?,
-        inbox: None,
-        priority: read::parsed(row, "priority")?,
-        audience: row.get("audience")?,
-        entity: read::entity_of(row)?,
-        shared_read: row.get("shared_read")?,
-        queue: Queue::named(row.get::<_, String>("queue")?),
-        failure: None,
-    })
 }
 
 fn release(session: &Session, chunk: ChunkId, lease_until: Option<&str>) -> Result<(), StoreError> {
@@ -165,7 +149,7 @@ fn count_refusal(
     };
     let counted = session.first(statement::REFUSE_ROW, params, |row| {
         let failed = row.get::<_, Option<String>>("status")?.is_some();
-        Ok((failed, row.get::<_, String>("event_id")?, read::recipient_of(row)?))
+        Ok((failed, row.get::<_, String>("event_id")?, stored::recipient_of(row)?))
     })?;
     let Some((failed, event_id, recipient)) = counted else { return Ok(Refused::AlreadyFinal) };
     if !failed {
@@ -200,11 +184,9 @@ fn republish(
             ":channel": last_row.map(|(_, channel)| channel.as_str()).unwrap_or_default(),
         };
         let rows = session.all(statement::LOST_ROWS, params, |row| {
-            let (key, priority): (_, Priority) = (read::key_of(row)?, read::parsed(row, "priority")?);
-            lost.entry((Queue::named(row.get::<_, String>("queue")?), priority.lane()))
-                .or_default()
-                .push(key);
-            Ok((read::recipient_of(row)?, key.channel))
+            let (key, priority): (_, Priority) = (stored::key_of(row)?, row.parsed("priority")?);
+            lost.entry((Queue::named(row.str("queue")?), priority.lane())).or_default().push(key);
+            Ok((stored::recipient_of(row)?, key.channel))
         })?;
         found += rows.len();
         end = rows.into_iter().next_back().map(|row| RepublishCursor { seq: *seq, row: Some(row) }).or(end);

@@ -6,7 +6,8 @@ use campanile_domain::time;
 use rusqlite::named_params;
 use serde_json::json;
 
-use super::{Sqlite, read, statement};
+use super::{Sqlite, statement};
+use crate::columns::Columns;
 use crate::{QueueAgeStore, QueueAges, StoreError};
 
 #[async_trait]
@@ -17,7 +18,7 @@ impl QueueAgeStore for Sqlite {
             let channels = json!(Channel::ALL.map(Channel::as_str)).to_string();
             let params = named_params! { ":channels": channels, ":now": time::to_text(now) };
             let waiting = session.first(statement::QUEUE_AGES, params, |row| {
-                let since = |column| read::maybe_time(row, column);
+                let since = |column| row.maybe_time(column);
                 Ok(QueueAges::at(
                     now,
                     [since("fan_out")?, since("publish")?, since("receive")?, since("send")?],

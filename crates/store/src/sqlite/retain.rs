@@ -8,8 +8,10 @@ use campanile_domain::time::{self, Timestamp};
 use rusqlite::named_params;
 
 use super::session::Session;
-use super::{Sqlite, read, statement};
+use super::{Sqlite, statement};
+use crate::columns::Columns;
 use crate::retain::{advanced_horizon, effective_horizon};
+use crate::stored;
 use crate::{Horizon, RetainStore, Retained, StoreError};
 
 /// The number of events that one call reads. They come in the order of arrival, so behind this many young events none
@@ -52,7 +54,7 @@ impl RetainStore for Sqlite {
 fn horizon(session: &Session) -> Result<Option<(Timestamp, i64)>, StoreError> {
     let read = || {
         session.first(statement::READ_HORIZON, named_params! {}, |row| {
-            Ok((read::maybe_time(row, "horizon")?.unwrap_or_default(), row.get("version")?))
+            Ok((row.maybe_time("horizon")?.unwrap_or_default(), row.get("version")?))
         })
     };
     if let Some(found) = read()? {
@@ -171,7 +173,7 @@ fn delete_rows(session: &Session, id: i64, budget: &mut Budget) -> Result<(), St
 /// Keeps the id of an event for ever, and its hash if the body could be read.
 fn remember(session: &Session, now: &str, id: i64) -> Result<(), StoreError> {
     let params = named_params! { ":id": id };
-    let hash = session.first(statement::EVENT_WITHOUT_PROCESSED, params, |row| Ok(read::body_hash(row)))?;
+    let hash = session.first(statement::EVENT_WITHOUT_PROCESSED, params, |row| Ok(stored::body_hash(row)))?;
     let Some(hash) = hash else { return Ok(()) };
     let params = named_params! { ":id": id, ":body_hash": hash.as_str(), ":now": now };
     session.change(statement::REMEMBER_EVENT, params).map(drop)

@@ -13,10 +13,13 @@ use rusqlite::named_params;
 use serde_json::json;
 use uuid::Uuid;
 
+use super::columns::InOrder;
 use super::outbox::lease_until;
 use super::session::Session;
-use super::{Sqlite, read, settle, statement};
+use super::{Sqlite, settle, statement};
+use crate::columns::Columns;
 use crate::send::address_hash;
+use crate::stored;
 use crate::{
     AddressClaim, ClaimId, ExpiredClaim, FailedMessage, Instance, InstanceId, NewSend, Receipt, Received,
     ReceivedKey, SendJob, SendStore, Settled, Settlement, StoreError,
@@ -100,8 +103,8 @@ impl SendStore for Sqlite {
         self.write(move |session, now| {
             let params = named_params! { ":event_id": event_id, ":address_hash": hash };
             let holder = session.first(statement::ADDRESS_CLAIM_HOLDER, params, |row| {
-                let holder = read::parsed::<Uuid>(row, "notification_id")?;
-                Ok((NotificationId(holder), read::maybe_parsed(row, "status")?))
+                let holder = row.parsed::<Uuid>("notification_id")?;
+                Ok((NotificationId(holder), row.maybe_parsed("status")?))
             })?;
             if let Some(address_claim) = holder.map(|(holder, status)| AddressClaim::of(holder, status, id))
                 && address_claim != AddressClaim::Held
@@ -168,8 +171,9 @@ impl SendStore for Sqlite {
             })?;
             let jobs = |(claim, notifications): (ClaimId, String)| {
                 let params = named_params! { ":notifications": notifications, ":lease": claim.0 };
-                let jobs =
-                    session.all(statement::CLAIMED_JOBS, params, |row| read::started_job(row, claim))?;
+                let jobs = session.all(statement::CLAIMED_JOBS, params, |row| {
+                    stored::started_job(&InOrder::new(row), claim)
+                })?;
                 Ok(ExpiredClaim { claim, jobs })
             };
             claims.into_iter().map(jobs).collect()
@@ -255,10 +259,10 @@ impl ReceiveBatch<'_, '_> {
         let params =
             named_params! { ":notification_id": id, ":channel": channel, ":with_inbox": known.is_none() };
         let found = session.first(statement::RECEIVE_ROW, params, |row| {
-            let mut row = read::InOrder::new(row);
-            let job = read::job_of(&mut row, self.claim)?;
-            let ended = row.get::<Option<String>>("status")?.is_some();
-            let written = known.is_none() && !ended && write_notification(session, now, &job, &mut row)?;
+            let row = InOrder::new(row);
+            let job = stored::job(&row, self.claim)?;
+            let ended = row.maybe_str("status")?.is_some();
+            let written = known.is_none() && !ended && write_notification(session, now, &job, &row)?;
             Ok((job, ended, written))
         })?;
         let Some((job, ended, written)) = found else {
@@ -344,17 +348,17 @@ fn write_notification(
     session: &Session,
     now: &str,
     job: &SendJob,
-    row: &mut read::InOrder,
+    row: &InOrder,
 ) -> Result<bool, StoreError> {
     let written = session.change(
         statement::RECEIVE_NOTIFICATION,
         named_params! {
             ":id": job.key.notification_id.to_string(), ":event_id": job.event_id.as_str(),
             ":event_type": job.event_type.as_str(), ":user_type": job.user.user_type.as_str(),
-            ":user_id": job.user.user_id.as_str(), ":entity_type": row.value("entity_type")?,
-            ":entity_id": row.value("entity_id")?, ":title": row.value("inbox_title")?,
-            ":body": row.value("inbox_body")?, ":properties": row.value("properties")?,
-            ":priority": row.value("event_priority")?, ":shared_read": row.value("shared_read")?, ":now": now,
+            ":user_id": job.user.user_id.as_str(), ":entity_type": row.param("entity_type")?,
+            ":entity_id": row.param("entity_id")?, ":title": row.param("inbox_title")?,
+            ":body": row.param("inbox_body")?, ":properties": row.param("properties")?,
+            ":priority": row.param("event_priority")?, ":shared_read": row.param("shared_read")?, ":now": now,
         },
     )?;
     Ok(written > 0)
@@ -368,7 +372,7 @@ fn fail(session: &Session, now: &str, failed: &FailedMessage) -> Result<(), Stor
             ":error": failed.failure.to_string(),
         };
         row = session.first(statement::FAIL_ROW, params, |row| {
-            Ok((row.get::<_, String>("event_id")?, read::recipient_of(row)?))
+            Ok((row.get::<_, String>("event_id")?, stored::recipient_of(row)?))
         })?;
     }
     settle::insert_dead_letter(session, now, &failed.dead_letter(row))
@@ -412,5 +416,5 @@ fn start(
         return Ok(None);
     }
     let params = named_params! { ":notification_id": notification_id, ":channel": channel.as_str() };
-    session.first(statement::SEND_JOB, params, |row| read::due_job(row, claim))
+    session.first(statement::SEND_JOB, params, |row| stored::due_job(&InOrder::new(row), claim))
 }

@@ -9,7 +9,9 @@ use serde_json::json;
 
 use super::session::Session;
 use super::{Sqlite, read, settle, statement};
+use crate::columns::Columns;
 use crate::send_admin::{SendOrder, SendToResolve};
+use crate::stored;
 use crate::{InstanceId, JsonRow, Resolution, Resolved, SendAdminStore, SendFilter, SendPage, StoreError};
 
 #[async_trait]
@@ -71,11 +73,11 @@ fn find(session: &Session, key: SendKey) -> Result<Option<SendToResolve>, StoreE
     session.first(statement::FIND_SEND_TO_RESOLVE, params, |row| {
         Ok(SendToResolve {
             key,
-            status: read::parsed(row, "status")?,
+            status: row.parsed("status")?,
             provider: row.get("provider")?,
             event_id: row.get("event_id")?,
-            recipient: read::recipient_of(row)?,
-            lane: read::parsed::<Priority>(row, "priority")?.lane(),
+            recipient: stored::recipient_of(row)?,
+            lane: row.parsed::<Priority>("priority")?.lane(),
         })
     })
 }

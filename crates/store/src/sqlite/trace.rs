@@ -8,6 +8,7 @@ use rusqlite::{ToSql, named_params};
 
 use super::session::Session;
 use super::{Sqlite, fan_out, read, statement};
+use crate::stored;
 use crate::{EventFilter, FanOutClaim, JsonRow, StoreError, Trace, TraceFilter, TraceStore};
 
 #[async_trait]
@@ -140,7 +141,7 @@ fn page(session: &Session, event_id: &str, filter: &TraceFilter) -> Result<Optio
         let params = named_params! {
             ":event_id": event_id, ":first_type": first.0, ":first_id": first.1, ":limit": limit,
         };
-        session.first(statement::TRACE_USERS, params, read::recipient_of)
+        session.first(statement::TRACE_USERS, params, |row| stored::recipient_of(row))
     };
     let first = filter.after.as_ref().map(first_after).unwrap_or_default();
     let Some(last) = last_from(&first, filter.limit)? else { return Ok(None) };

@@ -1,0 +1,103 @@
+//! Reads a row by the names of its columns, in the same way from either database. A mapping that is written over
+//! [`Columns`] stands once for both. A value that does not fit its column is an error that names the column.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use campanile_domain::time::Timestamp;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// A value that does not fit its column's meaning.
+pub(crate) fn bad(column: &str, error: impl Display) -> StoreError {
+    StoreError::Refused(format!("column {column} holds an invalid value: {error}"))
+}
+
+fn required<T>(column: &str, value: Option<T>) -> Result<T, StoreError> {
+    value.ok_or_else(|| bad(column, "NULL"))
+}
+
+/// One row of an answer. `maybe_…` answers `None` for NULL; the method without it takes NULL for an error.
+pub(crate) trait Columns {
+    fn maybe_str(&self, column: &str) -> Result<Option<&str>, StoreError>;
+
+    /// What is not UTF-8 is replaced, for those who only show it.
+    fn maybe_lossy(&self, column: &str) -> Result<Option<Cow<'_, str>>, StoreError>;
+
+    fn maybe_integer(&self, column: &str) -> Result<Option<i64>, StoreError>;
+
+    fn maybe_flag(&self, column: &str) -> Result<Option<bool>, StoreError>;
+
+    fn maybe_time(&self, column: &str) -> Result<Option<Timestamp>, StoreError>;
+
+    fn maybe_uuid(&self, column: &str) -> Result<Option<Uuid>, StoreError>;
+
+    /// JSON as the database keeps it. It need not be well-formed, or it may be JSON that nothing else reads, such as
+    /// `1e400`.
+    fn maybe_json_text(&self, column: &str) -> Result<Option<Cow<'_, str>>, StoreError>;
+
+    fn str(&self, column: &str) -> Result<&str, StoreError> {
+        required(column, self.maybe_str(column)?)
+    }
+
+    fn text(&self, column: &str) -> Result<String, StoreError> {
+        self.str(column).map(str::to_owned)
+    }
+
+    fn maybe_text(&self, column: &str) -> Result<Option<String>, StoreError> {
+        Ok(self.maybe_str(column)?.map(str::to_owned))
+    }
+
+    fn lossy(&self, column: &str) -> Result<Cow<'_, str>, StoreError> {
+        required(column, self.maybe_lossy(column)?)
+    }
+
+    fn integer<T: TryFrom<i64, Error: Display>>(&self, column: &str) -> Result<T, StoreError> {
+        required(column, self.maybe_integer_as(column)?)
+    }
+
+    /// As the type that the caller has for it.
+    fn maybe_integer_as<T: TryFrom<i64, Error: Display>>(
+        &self,
+        column: &str,
+    ) -> Result<Option<T>, StoreError> {
+        self.maybe_integer(column)?.map(|number| T::try_from(number).map_err(|e| bad(column, e))).transpose()
+    }
+
+    fn flag(&self, column: &str) -> Result<bool, StoreError> {
+        required(column, self.maybe_flag(column)?)
+    }
+
+    fn time(&self, column: &str) -> Result<Timestamp, StoreError> {
+        required(column, self.maybe_time(column)?)
+    }
+
+    fn uuid(&self, column: &str) -> Result<Uuid, StoreError> {
+        required(column, self.maybe_uuid(column)?)
+    }
+
+    /// A newtype or an enum, from its text.
+    fn parsed<T: FromStr<Err: Display>>(&self, column: &str) -> Result<T, StoreError> {
+        required(column, self.maybe_parsed(column)?)
+    }
+
+    fn maybe_parsed<T: FromStr<Err: Display>>(&self, column: &str) -> Result<Option<T>, StoreError> {
+        self.maybe_str(column)?.map(|text| text.parse().map_err(|e| bad(column, e))).transpose()
+    }
+
+    #[expect(dead_code, reason = "for reads that answer types")]
+    /// JSON to be shown. What can't be read as JSON is shown as text.
+    fn maybe_json(&self, column: &str) -> Result<Option<Value>, StoreError> {
+        let shown = |text: Cow<'_, str>| serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text));
+        Ok(self.maybe_json_text(column)?.map(shown))
+    }
+
+    /// Texts, kept as a JSON array.
+    fn maybe_list(&self, column: &str) -> Result<Option<Vec<String>>, StoreError> {
+        let text = self.maybe_json_text(column)?;
+        text.map(|text| serde_json::from_str(&text).map_err(|e| bad(column, e))).transpose()
+    }
+}
