@@ -123,7 +123,7 @@ impl Written {
     }
 }
 
-/// Writes the rows. This is the last write, so the commit goes out together with it.
+/// The last that is written: commits, too.
 async fn insert(
     transaction: Transaction,
     rows: &[(&OutboxRow, Option<i64>)],
@@ -138,9 +138,9 @@ async fn insert(
     let [insert_only, upsert] =
         prepare(&transaction, [statement::INSERT_NEW_OUTBOX, statement::INSERT_OUTBOX]).await?;
     if existing == ExistingRows::None {
-        transaction
-            .commit_with(&insert_only, &params, |client, error| existing.failed(client, error))
-            .await?;
+        let client = transaction.client();
+        client.execute(&insert_only, &params).await.map_err(|error| existing.failed(client, &error))?;
+        transaction.commit().await?;
         return Ok(Written::All);
     }
     if rows.len() >= OPTIMISTIC_INSERT_ROWS {
@@ -158,7 +158,8 @@ async fn insert(
             Err(error) => return Err(super::failed(client, &error)),
         }
     }
-    let inserted = transaction.commit_with(&upsert, &params, super::failed).await?;
+    let inserted = query_prepared(transaction.client(), &upsert, &params).await?;
+    transaction.commit().await?;
     inserted.iter().map(stored::key_of).collect::<Result<_, _>>().map(Written::Some)
 }
 

@@ -1,13 +1,12 @@
 //! A transaction that owns its connection. `BEGIN` is sent without waiting for its answer, because the first statement
 //! reports its failure. Dropping the transaction rolls it back.
 
-use std::future::poll_fn;
 use std::ops::Deref;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use deadpool_postgres::Object;
-use tokio_postgres::{Row, Statement};
+use tokio_postgres::Row;
 
 use super::Params;
 use crate::StoreError;
@@ -46,27 +45,6 @@ impl Transaction {
         self.client.batch_execute("COMMIT").await?;
         self.open = false;
         Ok(())
-    }
-
-    /// Runs one more statement and commits, without waiting for an answer in between. If the statement fails,
-    /// PostgreSQL rolls back.
-    pub async fn commit_with(
-        mut self,
-        last: &Statement,
-        params: Params<'_>,
-        failed: impl Fn(&Object, &tokio_postgres::Error) -> StoreError,
-    ) -> Result<Vec<Row>, StoreError> {
-        let mut answer = pin!(self.client.query(last, params));
-        let (answer, committed) = match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
-            // The statement was never sent. PostgreSQL does not know that it failed, and would commit without it.
-            Poll::Ready(Err(error)) => return Err(failed(&self.client, &error)),
-            Poll::Ready(rows) => (rows, self.client.batch_execute("COMMIT").await),
-            Poll::Pending => tokio::join!(biased; answer, self.client.batch_execute("COMMIT")),
-        };
-        self.open = false;
-        let rows = answer.map_err(|error| failed(&self.client, &error))?;
-        committed?;
-        Ok(rows)
     }
 }
 

@@ -14,7 +14,7 @@ use campanile_domain::send::SendState;
 
 use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, rows};
 use crate::conformance::setup::{chunk_of, commit_of, customer, instance, outcome, row, step_of, summary};
-use crate::conformance::{Fixture, TestDatabase};
+use crate::conformance::Fixture;
 use crate::postgres::test_database::Database;
 use crate::{
     Acceptance, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, ReceivedKey, RepublishCursor, Store,
@@ -81,18 +81,6 @@ async fn an_event_that_was_thought_to_be_new_and_is_not_goes_through_alone() {
     }
     assert_eq!(fixture.count("SELECT count(*) FROM event_outbox WHERE status = 'PUBLISHED'").await, 3);
     assert_eq!(fixture.count("SELECT count(*) FROM outbox").await, 3);
-}
-
-#[tokio::test]
-async fn nothing_is_committed_behind_a_statement_that_could_not_be_sent() {
-    let database = Database::new().await;
-    let store = database.open().await;
-    let transaction = store.begin().await.unwrap();
-    transaction.execute("INSERT INTO campanile.event_cancel (event_id) VALUES ('a')", &[]).await.unwrap();
-    let last = transaction.client().prepare("SELECT $1::bigint").await.unwrap();
-    let refused = transaction.commit_with(&last, &[&"no number"], crate::postgres::failed).await;
-    assert!(refused.is_err(), "{refused:?}");
-    assert_eq!(database.count("SELECT count(*) FROM event_cancel").await, 0);
 }
 
 #[tokio::test]
