@@ -20,9 +20,6 @@ use super::{execute_prepared, prepare, query_prepared, read, settle, statement};
 use crate::stored;
 use crate::{Chunk, ChunkId, DeadLetter, FanOutCommit, FanOutStep, NewChunk, StoreError};
 
-/// From this number of rows on, an insert is tried without searching for existing keys, because they are rare.
-const OPTIMISTIC_INSERT_ROWS: usize = 200;
-
 type Params<'a> = Vec<&'a (dyn ToSql + Sync)>;
 
 /// Whether rows of the claimed events may exist already.
@@ -135,32 +132,17 @@ async fn insert(
     }
     let columns = columns(rows);
     let params: Params = columns.iter().map(|column| &**column as &(dyn ToSql + Sync)).collect();
-    let [insert_only, upsert] =
-        prepare(&transaction, [statement::INSERT_NEW_OUTBOX, statement::INSERT_OUTBOX]).await?;
-    if existing == ExistingRows::None {
-        let client = transaction.client();
-        client.execute(&insert_only, &params).await.map_err(|error| existing.failed(client, &error))?;
-        transaction.commit().await?;
-        return Ok(Written::All);
-    }
-    if rows.len() >= OPTIMISTIC_INSERT_ROWS {
-        let client = transaction.client();
-        let (_, tried) =
-            tokio::join!(biased; client.batch_execute("SAVEPOINT rows"), client.query(&insert_only, &params));
-        match tried {
-            Ok(_) => {
-                transaction.commit().await?;
-                return Ok(Written::All);
-            }
-            Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
-                client.batch_execute("ROLLBACK TO SAVEPOINT rows").await?;
-            }
-            Err(error) => return Err(super::failed(client, &error)),
+    let sql = existing.choose(statement::INSERT_OUTBOX, statement::INSERT_NEW_OUTBOX);
+    let [insert] = prepare(&transaction, [sql]).await?;
+    let client = transaction.client();
+    let inserted = client.query(&insert, &params).await.map_err(|error| existing.failed(client, &error))?;
+    transaction.commit().await?;
+    match existing {
+        ExistingRows::None => Ok(Written::All),
+        ExistingRows::Possible => {
+            inserted.iter().map(stored::key_of).collect::<Result<_, _>>().map(Written::Some)
         }
     }
-    let inserted = query_prepared(transaction.client(), &upsert, &params).await?;
-    transaction.commit().await?;
-    inserted.iter().map(stored::key_of).collect::<Result<_, _>>().map(Written::Some)
 }
 
 /// Outbox rows, as columns in the order of the statements.
