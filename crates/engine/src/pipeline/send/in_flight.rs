@@ -142,7 +142,6 @@ pub(super) struct ChannelQueue {
     /// Absent for a web socket.
     chain: Option<Arc<Chain>>,
     permits: Arc<Semaphore>,
-    max_permits: usize,
     pub concurrency: Arc<Semaphore>,
     pub high: Lane,
     pub others: Lane,
@@ -200,7 +199,6 @@ impl InFlightQueue {
             ChannelQueue {
                 chain: engine.providers.get(channel).cloned(),
                 permits: Arc::new(Semaphore::new(max_permits)),
-                max_permits,
                 concurrency: Arc::new(Semaphore::new(config.concurrency)),
                 high: Lane::new(),
                 others: Lane::new(),
@@ -240,13 +238,10 @@ impl InFlightQueue {
         Arc::clone(permits).try_acquire_many_owned(available).ok().filter(|permit| permit.num_permits() > 0)
     }
 
-    /// Waits until a quarter of the channel's places are free, and one at least. The others keep the attempts busy
-    /// while those are filled.
-    pub(super) async fn quarter_of_permits(&self, channel: Channel) {
-        let ChannelQueue { permits, max_permits, .. } = self.channels.get(channel);
-        let quarter = u32::try_from(max_permits.div_ceil(4)).unwrap_or(u32::MAX);
-        // It is never closed.
-        let _ = permits.acquire_many(quarter).await;
+    /// Waits until a permit of the channel is free.
+    pub(super) async fn wait_for_permit(&self, channel: Channel) {
+        // The semaphore is never closed.
+        let _ = self.channels.get(channel).permits.acquire().await;
     }
 
     pub(super) fn channel(&self, channel: Channel) -> &ChannelQueue {

@@ -313,7 +313,7 @@ pub async fn claim_due(
     known: Next,
 ) -> Result<Next, StoreError> {
     const MAX_CLAIM: usize = 500;
-    const WAIT_FOR_PERMITS: Duration = Duration::from_millis(20);
+    const WAIT_FOR_PERMIT: Duration = Duration::from_millis(20);
     if known != Next::More {
         let poll_interval = engine.config.send.get(channel).poll_interval;
         let Some(due) = engine.store.next_due(channel).await? else { return Ok(Next::After(poll_interval)) };
@@ -325,10 +325,9 @@ pub async fn claim_due(
     if let Some(Availability::Unavailable(wait)) =
         engine.providers.get(channel).map(|chain| chain.availability())
     {
-        return Ok(Next::After(wait.max(WAIT_FOR_PERMITS)));
+        return Ok(Next::After(wait.max(WAIT_FOR_PERMIT)));
     }
-    // A claim for each place that comes free would be a transaction for each send.
-    let _ = timeout(WAIT_FOR_PERMITS, in_flight.quarter_of_permits(channel)).await;
+    let _ = timeout(WAIT_FOR_PERMIT, in_flight.wait_for_permit(channel)).await;
     let Some(permits) = in_flight.reserve_up_to(channel, MAX_CLAIM) else { return Ok(known) };
     let lease_deadline = LeaseDeadline::after(engine.config.lease);
     let limit = permits.num_permits();
