@@ -10,7 +10,6 @@ use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
 use campanile_store::{Capture, ClaimId, Devices, SendJob, Settlement, Signal, StoreError};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
@@ -19,10 +18,6 @@ use crate::pipeline::send::{Attempted, InFlightQueue, OutcomeReceiver};
 use crate::telemetry::{TAKEN_OVER, count_dead_letters, count_doubt, count_lost, count_sends};
 
 const MAX_BATCH: usize = 500;
-/// Where one outcome comes with another, there are more to come: so many are worth a transaction, and for so long they
-/// are waited for.
-const GATHER_OUTCOMES: usize = 100;
-const GATHER_TIMEOUT: Duration = Duration::from_millis(5);
 
 pub async fn run(
     engine: Engine,
@@ -59,22 +54,13 @@ pub async fn run(
     }
 }
 
-/// What is there, up to a batch; empty when all is done.
+/// The outcomes that are there, at most `MAX_BATCH`; none when all attempts are over.
 async fn next_batch<T>(outcomes: &mut UnboundedReceiver<T>, done: &CancellationToken) -> Vec<T> {
     let mut batch = Vec::new();
     tokio::select! {
         biased;
         _ = outcomes.recv_many(&mut batch, MAX_BATCH) => {}
         () = done.cancelled() => {}
-    }
-    if batch.len() > 1 && !done.is_cancelled() {
-        // Whoever is late goes with the next batch.
-        let _ = timeout(GATHER_TIMEOUT, async {
-            while batch.len() < GATHER_OUTCOMES
-                && outcomes.recv_many(&mut batch, MAX_BATCH - GATHER_OUTCOMES).await > 0
-            {}
-        })
-        .await;
     }
     batch
 }
@@ -280,37 +266,5 @@ fn taken_over(engine: &Engine, job: SendJob, outcome: &Outcome, now: Timestamp) 
         duration: Duration::ZERO,
         attempted_at: None,
         capture: Capture::None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::sync::mpsc;
-    use tokio::time::{Instant, sleep};
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn outcomes_in_company_wait_for_more_and_a_single_one_for_nothing() {
-        let (sender, mut outcomes) = mpsc::unbounded_channel();
-        let (done, begun) = (CancellationToken::new(), Instant::now());
-        sender.send(1).unwrap();
-        assert_eq!(next_batch(&mut outcomes, &done).await, [1]);
-        (0..GATHER_OUTCOMES).for_each(|n| sender.send(n).unwrap());
-        assert_eq!(next_batch(&mut outcomes, &done).await.len(), GATHER_OUTCOMES);
-        assert_eq!(begun.elapsed(), Duration::ZERO);
-
-        (2..=3).for_each(|n| sender.send(n).unwrap());
-        let late = async {
-            sleep(GATHER_TIMEOUT / 2).await;
-            sender.send(4).unwrap();
-            sleep(GATHER_TIMEOUT).await;
-            sender.send(5).unwrap();
-        };
-        let (batch, ()) = tokio::join!(next_batch(&mut outcomes, &done), late);
-        assert_eq!(batch, [2, 3, 4]);
-        assert_eq!(next_batch(&mut outcomes, &done).await, [5]);
-        done.cancel();
-        assert_eq!(next_batch(&mut outcomes, &done).await, Vec::<usize>::new());
     }
 }
