@@ -13,8 +13,8 @@ use campanile_domain::queue::Queue;
 use campanile_domain::send::SendState;
 
 use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, rows};
-use crate::conformance::setup::{chunk_of, commit_of, customer, instance, outcome, row, step_of, summary};
 use crate::conformance::Fixture;
+use crate::conformance::setup::{chunk_of, commit_of, customer, instance, outcome, row, step_of, summary};
 use crate::postgres::test_database::Database;
 use crate::{
     Acceptance, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, ReceivedKey, RepublishCursor, Store,

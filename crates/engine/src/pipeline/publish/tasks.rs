@@ -1,0 +1,78 @@
+//! Publishing several groups of chunks of one queue at the same time.
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::handover::HandedChunk;
+use super::{PublishError, PublishOutcome, publish, publish_pending_chunk};
+use crate::Engine;
+use crate::telemetry::stage_cpu::Timed;
+
+/// How often the confirms of one queue are awaited at the same time, each for all that had been handed over by then.
+const MAX_PUBLISH_TASKS: usize = 4;
+
+/// Chunks of one queue that are being published.
+#[derive(Debug, Default)]
+pub struct PublishTasks {
+    tasks: JoinSet<(Source, Result<PublishOutcome, PublishError>)>,
+    /// How many of them are looks into the database.
+    polls: usize,
+    /// Whether the last look found something, so that several are worth while.
+    found: bool,
+}
+
+/// Where a chunk comes from: by hand, or out of the database, with what had begun to wait when it was looked for.
+#[derive(Debug, Clone, Copy)]
+pub enum Source {
+    Handover,
+    Database(u64),
+}
+
+impl PublishTasks {
+    pub fn has_capacity(&self) -> bool {
+        self.tasks.len() < MAX_PUBLISH_TASKS
+    }
+
+    /// What waits is older than what comes by hand, and must not starve, nor starve that.
+    pub fn may_poll(&self) -> bool {
+        self.polls < if self.found { MAX_PUBLISH_TASKS / 2 } else { 1 }
+    }
+
+    pub fn publish(&mut self, engine: &Engine, handed: Vec<HandedChunk>, stop: &CancellationToken) {
+        let (engine, stop) = (engine.clone(), stop.clone());
+        let publishing = async move {
+            let (chunks, _rows): (Vec<_>, Vec<_>) = handed.into_iter().map(|h| (h.chunk, h.rows)).unzip();
+            (Source::Handover, publish(&engine, chunks, &stop).await)
+        };
+        self.tasks.spawn(Timed::new("publish", publishing));
+    }
+
+    pub fn poll(&mut self, engine: &Engine, queue: &str, version: u64, stop: &CancellationToken) {
+        let (engine, queue, stop) = (engine.clone(), queue.to_owned(), stop.clone());
+        let polling =
+            async move { (Source::Database(version), publish_pending_chunk(&engine, &queue, &stop).await) };
+        self.tasks.spawn(Timed::new("publish", polling));
+        self.polls += 1;
+    }
+
+    /// What became of the next one; never, while there is none.
+    pub async fn next(&mut self) -> (Source, Result<PublishOutcome, PublishError>) {
+        let (source, result) = match self.tasks.join_next().await {
+            Some(Ok(ended)) => ended,
+            Some(Err(died)) => match died.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        };
+        if let Source::Database(_) = source {
+            self.polls -= 1;
+            self.found = matches!(result, Ok(PublishOutcome::Done));
+        }
+        (source, result)
+    }
+
+    pub async fn finish(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
