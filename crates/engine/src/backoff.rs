@@ -28,11 +28,17 @@ impl Backoff {
 
     /// Ends early when the engine stops.
     pub async fn wait(&mut self, stop: &CancellationToken) {
-        let delay = self.next;
-        self.next = (delay * 2).min(LONGEST);
+        let delay = self.next_delay();
         tokio::select! {
             () = stop.cancelled() => {}
             () = tokio::time::sleep(delay) => {}
         }
+    }
+
+    /// How long to wait now. The next time it is longer.
+    pub fn next_delay(&mut self) -> Duration {
+        let delay = self.next;
+        self.next = (delay * 2).min(LONGEST);
+        delay
     }
 }

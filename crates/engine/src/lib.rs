@@ -34,11 +34,12 @@ pub use signals::Signals;
 pub use telemetry::latency::Latencies;
 
 use pipeline::close::{self, Completion};
-use pipeline::fan_out::burst;
+use pipeline::fan_out::{FAN_OUT_WORKERS, FanOutWorkers};
 use pipeline::send::{InFlightQueue, OutcomeReceiver};
 use pipeline::{fan_out, publish, receive, send, settle};
 use recovery::retain;
 use signals::notify::{self, PendingSignals};
+use signals::suppress;
 use supervisor::Supervisor;
 use telemetry::queue_age;
 use tokio::sync::Semaphore;
@@ -133,24 +134,12 @@ impl Loops<'_> {
         let (handover, handed) =
             publish::handover(if roles.has(Role::Publish) { queues.clone() } else { Vec::new() });
         if roles.has(Role::FanOut) {
-            let batch_in_progress = Arc::<fan_out::BatchInProgress>::default();
-            let (main_batch, urgent_handover, extra_handover) =
-                (Arc::clone(&batch_in_progress), handover.clone(), handover.clone());
-            self.take("fan_out", move |engine, _, stop| {
-                fan_out::run(engine, handover.clone(), Arc::clone(&main_batch), stop)
-            });
-            self.take("fan_out", move |engine, _, stop| {
-                fan_out::run_urgent_worker(
-                    engine,
-                    urgent_handover.clone(),
-                    Arc::clone(&batch_in_progress),
-                    stop,
-                )
-            });
-            self.take("fan_out", move |engine, _, stop| {
-                fan_out::run_extra_worker(engine, extra_handover.clone(), stop)
-            });
-            self.take("fan_out", move |engine, _, stop| burst::run(engine, stop));
+            let workers = Arc::new(FanOutWorkers::new(self.engine.clone(), handover));
+            for _ in 0..FAN_OUT_WORKERS {
+                let workers = Arc::clone(&workers);
+                self.take("fan_out", move |_, _, stop| fan_out::run(Arc::clone(&workers), stop));
+            }
+            self.take("fan_out", |engine, _, stop| suppress::run(engine, stop));
         }
         for (queue, handed) in handed {
             self.take("publish", move |engine, _, stop| {

@@ -10,12 +10,18 @@ use campanile_broker::{Broker, Message};
 use campanile_channels::Providers;
 use campanile_engine::EngineConfig;
 use campanile_engine::config::FanOutConfig;
-use campanile_engine::pipeline::fan_out::FanOut;
+use campanile_engine::pipeline::fan_out::{FanOutWorkers, Report};
 use campanile_engine::pipeline::publish;
 use campanile_store::conformance::TestDatabase;
 use campanile_store::{Table, Trace};
 use serde_json::{Value, json};
 use support::{World, config, customer, event, settled, status};
+
+/// A round of a single worker: new events, then a chunk of a large audience.
+async fn round(workers: &FanOutWorkers) -> Report {
+    let (new, chunk) = (workers.run_once().await.unwrap(), workers.run_once().await.unwrap());
+    Report { events: new.events + chunk.events, rows: new.rows + chunk.rows, ..Report::default() }
+}
 
 fn waiter() -> Value {
     json!({"user_type": "RESTAURANT_USER", "user_id": "1", "entity_type": "RESTAURANT", "entity_id": "5",
@@ -68,15 +74,15 @@ async fn middling_events_do_not_wait_for_a_large_one() {
         .await;
     // Others publish.
     let (handover, _chunks) = publish::handover(Vec::new());
-    let mut fan_out = FanOut::new(world.engine.clone(), handover);
-    fan_out.run_once().await.unwrap();
+    let workers = FanOutWorkers::new(world.engine.clone(), handover);
+    round(&workers).await;
     let order = |n: u32| {
         json!({"event_id": format!("m{n}"), "event_type": "X", "aggregate_type": "RESTAURANT",
         "aggregate_id": "5"})
     };
     world.emit(json!((1..=100).map(order).collect::<Vec<_>>())).await;
     for _ in 0..4 {
-        fan_out.run_once().await.unwrap();
+        round(&workers).await;
     }
     assert_eq!(status(&world.trace("big").await), "PENDING");
     for n in 1..=100 {
@@ -99,9 +105,9 @@ async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
     let calm = |n: usize| event(&format!("calm-{n}"), 1);
     world.emit(json!((0..300).map(calm).collect::<Vec<_>>())).await;
     let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
-    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    let workers = FanOutWorkers::new(world.engine.clone(), handover);
     // The hand-over fills, since nobody publishes.
-    while fan_out.run_once().await.unwrap().events > 0 {}
+    while round(&workers).await.events > 0 {}
     let waits = async || {
         world.test_database.count("SELECT count(*) FROM event_outbox WHERE status = 'PENDING'").await
     };
@@ -110,11 +116,11 @@ async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
     let mut urgent = event("urgent", 1);
     urgent["priority"] = json!("HIGH");
     world.emit(json!([urgent])).await;
-    fan_out.run_once().await.unwrap();
+    round(&workers).await;
     assert_eq!((status(&world.trace("urgent").await), waits().await), ("PUBLISHED", waiting));
     // For the sake of other queues it goes on all the same, if slowly.
     while waits().await == waiting {
-        fan_out.run_once().await.unwrap();
+        round(&workers).await;
     }
 }
 
@@ -136,15 +142,15 @@ async fn what_is_for_another_queue_passes_one_that_has_no_room() {
         "aggregate_id": "1"}]))
         .await;
     let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
-    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    let workers = FanOutWorkers::new(world.engine.clone(), handover);
     // The hand-over fills, since nobody publishes.
-    while fan_out.run_once().await.unwrap().events > 0 {}
+    while round(&workers).await.events > 0 {}
     assert_eq!(status(&world.trace("big").await), "PENDING");
     world
         .emit(json!([{"event_id": "small", "event_type": "X", "aggregate_type": "RESTAURANT",
         "aggregate_id": "5"}]))
         .await;
-    fan_out.run_once().await.unwrap();
+    round(&workers).await;
     assert_eq!(status(&world.trace("small").await), "PUBLISHED");
 }
 
@@ -160,9 +166,9 @@ async fn large_events_alternate() {
     world.emit(json!([broadcast("first"), broadcast("second")])).await;
     // Others publish.
     let (handover, _chunks) = publish::handover(Vec::new());
-    let mut fan_out = FanOut::new(world.engine.clone(), handover);
+    let workers = FanOutWorkers::new(world.engine.clone(), handover);
     for _ in 0..5 {
-        fan_out.run_once().await.unwrap();
+        round(&workers).await;
     }
     for event_id in ["first", "second"] {
         let processed = world.trace(event_id).await.processed.unwrap();
@@ -188,10 +194,10 @@ async fn a_step_over_one_channel_has_more_people_while_nobody_else_waits() {
     {
         world.put(Table::Routing, json!(routes)).await;
         world.emit(news(id)).await;
-        let mut fan_out = FanOut::new(world.engine.clone(), handover.clone());
+        let workers = FanOutWorkers::new(world.engine.clone(), handover.clone());
         let mut recipients = Vec::new();
         while recipients.len() < 4 {
-            fan_out.run_once().await.unwrap();
+            round(&workers).await;
             recipients.extend(
                 world.trace(id).await.processed.and_then(|processed| processed["recipients"].as_u64()),
             );
@@ -203,7 +209,7 @@ async fn a_step_over_one_channel_has_more_people_while_nobody_else_waits() {
             "{id}"
         );
         while status(&world.trace(id).await) == "PENDING" {
-            fan_out.run_once().await.unwrap();
+            round(&workers).await;
         }
     }
 }
@@ -224,11 +230,11 @@ async fn a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked() {
         .await;
     // Others publish.
     let (handover, _chunks) = publish::handover(Vec::new());
-    let mut fan_out = FanOut::new(world.engine.clone(), handover);
-    fan_out.run_once().await.unwrap();
+    let workers = FanOutWorkers::new(world.engine.clone(), handover);
+    round(&workers).await;
     world.put(Table::Audiences, audience("a-new-one")).await;
     while status(&world.trace("news").await) == "PENDING" {
-        fan_out.run_once().await.unwrap();
+        round(&workers).await;
     }
     assert_eq!(world.trace("news").await.processed.unwrap()["recipients"], 2_500);
 }
@@ -245,10 +251,10 @@ async fn what_was_decided_ahead_is_forgotten_where_somebody_else_went_on() {
         .await;
     // Others publish.
     let (handover, _chunks) = publish::handover(Vec::new());
-    let mut instances = [(); 2].map(|()| FanOut::new(world.engine.clone(), handover.clone()));
+    let instances = [(); 2].map(|()| FanOutWorkers::new(world.engine.clone(), handover.clone()));
     // As many as it takes, and one more: nobody spends a turn on what is written already.
     for instance in (0..2).cycle().take(7) {
-        instances[instance].run_once().await.unwrap();
+        round(&instances[instance]).await;
     }
     let trace = world.trace("news").await;
     assert_eq!(status(&trace), "PUBLISHED");
@@ -270,8 +276,8 @@ async fn what_was_decided_ahead_by_older_rules_is_decided_again() {
         .await;
     // Others publish.
     let (handover, _chunks) = publish::handover(Vec::new());
-    let mut fan_out = FanOut::new(world.engine.clone(), handover);
-    fan_out.run_once().await.unwrap();
+    let workers = FanOutWorkers::new(world.engine.clone(), handover);
+    round(&workers).await;
     let titled = async |title: &str| {
         let sql = format!("SELECT count(DISTINCT recipient_id) FROM outbox WHERE title = '{title}'");
         world.test_database.count(&sql).await
@@ -279,7 +285,7 @@ async fn what_was_decided_ahead_by_older_rules_is_decided_again() {
     let before = titled("before").await;
     world.put(Table::Templates, template("after")).await;
     while status(&world.trace("news").await) == "PENDING" {
-        fan_out.run_once().await.unwrap();
+        round(&workers).await;
     }
     assert!((1..2_500).contains(&before), "{before}");
     assert_eq!((titled("before").await, titled("after").await), (before, 2_500 - before));
@@ -302,8 +308,8 @@ async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written
         "aggregate_id": "1"}]))
         .await;
     let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
-    let mut fan_out = FanOut::new(world.engine.clone(), handover);
-    fan_out.run_once().await.unwrap();
+    let workers = FanOutWorkers::new(world.engine.clone(), handover);
+    round(&workers).await;
     assert_eq!(status(&world.trace("news").await), "PENDING");
     // Nobody publishes what this hand was given, until its lease passes.
     world.test_database.advance(world.engine.config.lease * 2).await;
@@ -393,7 +399,7 @@ async fn what_waits_in_the_database_gets_room_although_more_is_handed_over_all_t
     let world = with_a_full_queue(Duration::from_mins(10)).await;
     // Fanned out by an instance that handed it to nobody.
     let (nobody, _) = publish::handover(Vec::new());
-    FanOut::new(world.engine.clone(), nobody).run_once().await.unwrap();
+    round(&FanOutWorkers::new(world.engine.clone(), nobody)).await;
     let running = world.start();
     let begun = Instant::now();
     let mut round = 0;

@@ -11,7 +11,7 @@ use campanile_channels::Providers;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::queue::Queue;
 use campanile_domain::send::{OnDoubt, Outcome};
-use campanile_engine::pipeline::fan_out::FanOut;
+use campanile_engine::pipeline::fan_out::FanOutWorkers;
 use campanile_engine::pipeline::send::InFlightQueue;
 use campanile_engine::pipeline::{publish, settle};
 use campanile_engine::{Engine, EngineConfig};
@@ -88,7 +88,7 @@ async fn rows_that_wait(config: EngineConfig) -> World {
     let world = world(config).await;
     world.emit(json!([event("e1", 1)])).await;
     let (handover, _) = publish::handover(Vec::new());
-    FanOut::new(world.engine.clone(), handover).run_once().await.unwrap();
+    FanOutWorkers::new(world.engine.clone(), handover).run_once().await.unwrap();
     world
 }
 

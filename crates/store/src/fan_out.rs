@@ -18,8 +18,8 @@ use campanile_domain::time::Timestamp;
 
 use crate::{ChunkId, StoreError};
 
-/// Which events to claim. The order is lane, then age.
-#[derive(Debug, Clone)]
+/// Which events to claim; by lane, then by age.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
     New {
         limit: usize,

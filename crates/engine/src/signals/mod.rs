@@ -2,6 +2,7 @@
 
 pub mod notify;
 pub mod outage;
+pub mod suppress;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,6 @@ use std::time::Instant;
 
 use campanile_broker::BrokerError;
 use campanile_domain::channel::{Channel, PerChannel};
-use campanile_domain::queue::Queue;
 use campanile_store::Signal;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, watch};
@@ -43,14 +43,11 @@ impl ChunkSignal {
 
 #[derive(Debug)]
 pub struct Signals {
-    /// An event was accepted; for the loop of the fan-out, and for the one beside it.
+    /// An event was accepted; for one of the fan-out's workers.
     pub events: Notify,
-    pub events_for_urgent_worker: Notify,
-    /// Whether events come so fast that they are looked for all the time.
+    /// Whether events come so fast that the fan-out claims at a fixed interval.
     pub burst: watch::Sender<bool>,
-    /// More events wait than were taken.
-    pub more_events: Notify,
-    chunks: HashMap<Queue, Arc<ChunkSignal>>,
+    chunks: HashMap<String, Arc<ChunkSignal>>,
     due: PerChannel<Notify>,
     last_death: Mutex<Option<Instant>>,
     /// Each stage says when it fails for want of it and when it succeeds.
@@ -60,13 +57,11 @@ pub struct Signals {
 }
 
 impl Signals {
-    pub fn new(queues: Vec<Queue>) -> Self {
+    pub fn new(queues: Vec<String>) -> Self {
         let chunks = queues.into_iter().map(|queue| (queue, Arc::default())).collect();
         Signals {
             events: Notify::default(),
-            events_for_urgent_worker: Notify::default(),
             burst: watch::Sender::default(),
-            more_events: Notify::default(),
             chunks,
             due: PerChannel::default(),
             last_death: Mutex::default(),
@@ -77,11 +72,10 @@ impl Signals {
 
     pub fn notify_events(&self) {
         self.events.notify_one();
-        self.events_for_urgent_worker.notify_one();
     }
 
     /// Of one queue; a queue that nobody knows has nothing that waits.
-    pub fn chunks(&self, queue: &Queue) -> Arc<ChunkSignal> {
+    pub fn chunks(&self, queue: &str) -> Arc<ChunkSignal> {
         self.chunks.get(queue).cloned().unwrap_or_default()
     }
 

@@ -2,38 +2,40 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use campanile_domain::fan_out::MAX_CHUNK_ROWS;
 use campanile_store::{Chunk, NewChunk};
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
-use crate::pipeline::fan_out::backpressure::{Backpressure, QueueCapacity};
-
-/// Between fan-out and publish, for each queue, in memory: so many chunks, most of which are small, and so many rows in
-/// all of them.
+/// Limits of each queue: chunks in memory, most of which are small, and rows in all of them.
 pub const HANDOVER_CHUNKS: usize = 256;
 const HANDOVER_ROWS: usize = 4 * MAX_CHUNK_ROWS;
-/// How many loops fan out large batches: each may have one under way.
-pub const FAN_OUT_WORKERS: usize = 2;
 
-/// Fan-out's side of the hand-over: it reserves a place before it commits, so that a chunk that is born leased is also
+/// What the hand-over still takes.
+pub trait QueueCapacity {
+    /// How many more rows these queues take.
+    fn free_rows(&self, queues: &[String]) -> usize;
+
+    /// Whether a queue takes this many rows, as a chunk at least.
+    fn has_capacity(&self, queue: &str, rows: usize) -> bool;
+}
+
+/// Fan-out's side of the hand-over. It reserves a slot before it commits, so that a chunk that is born leased is also
 /// taken.
 #[derive(Debug, Clone)]
 pub struct Handover {
     queues: Arc<HashMap<String, Slots>>,
-    backpressure: Arc<Backpressure>,
 }
 
-/// Those of one queue: so many chunks, and no more rows than this in all of them.
+/// The free slots of one queue, for chunks and for rows.
 #[derive(Debug)]
 struct Slots {
     chunks: Sender<HandedChunk>,
     rows: Arc<Semaphore>,
 }
 
-/// A place for one chunk.
+/// A reserved slot for one chunk.
 #[derive(Debug)]
 pub struct Slot {
     chunk: OwnedPermit<HandedChunk>,
@@ -57,31 +59,11 @@ pub fn handover(queues: Vec<String>) -> (Handover, Vec<(String, ChunkReceiver)>)
         slots.insert(queue.clone(), Slots { chunks, rows: Arc::new(Semaphore::new(HANDOVER_ROWS)) });
         handed.push((queue, Arc::new(Mutex::new(receiver))));
     }
-    (Handover { queues: Arc::new(slots), backpressure: Arc::default() }, handed)
+    (Handover { queues: Arc::new(slots) }, handed)
 }
 
 impl Handover {
-    /// Whether a queue has no room, so that only what is urgent is fanned out.
-    pub fn update_blocked(&self) -> bool {
-        self.backpressure.update_blocked(self, Instant::now())
-    }
-
-    /// These queues have no room for another batch.
-    pub fn record_full_queues(&self, queues: Vec<String>) {
-        self.backpressure.record_full(queues, self, Instant::now());
-    }
-
-    /// Whether a few events may be looked at although there is a crowd.
-    pub fn may_probe(&self) -> bool {
-        self.backpressure.may_probe(Instant::now())
-    }
-
-    /// They were, and some were for a queue without room, or none.
-    pub fn record_probe(&self, found_blocked: bool) {
-        self.backpressure.record_probe(found_blocked, Instant::now());
-    }
-
-    /// Marks chunks for which there is a place as leased, and keeps the places, in order.
+    /// Marks chunks for which there is a slot as leased, and answers the slots in their order.
     pub fn reserve<'a>(&self, chunks: impl Iterator<Item = &'a mut NewChunk>) -> Vec<Slot> {
         let reserve = |chunk: &mut NewChunk| {
             let slot = self.queues.get(&chunk.queue)?.reserve(chunk.rows.len());
@@ -92,17 +74,17 @@ impl Handover {
     }
 }
 
-/// One that is published elsewhere waits in the database anyway.
+/// A queue that another instance publishes to has no limit here: its chunks wait in the database.
 impl QueueCapacity for Handover {
     fn free_rows(&self, queues: &[String]) -> usize {
         let slots = queues.iter().filter_map(|queue| self.queues.get(queue));
         slots.map(|slots| slots.rows.available_permits()).sum()
     }
 
-    fn has_capacity(&self, queue: &str) -> bool {
-        self.queues.get(queue).is_none_or(|slots| {
-            slots.chunks.capacity() > 0 && slots.rows.available_permits() >= FAN_OUT_WORKERS * MAX_CHUNK_ROWS
-        })
+    fn has_capacity(&self, queue: &str, rows: usize) -> bool {
+        self.queues
+            .get(queue)
+            .is_none_or(|slots| slots.chunks.capacity() > 0 && slots.rows.available_permits() >= rows)
     }
 }
 
@@ -119,7 +101,7 @@ impl Slot {
     }
 }
 
-/// No more rows in each than a chunk may have: a queue takes all of them or none.
+/// Groups chunks, with at most the rows of one chunk in each group: a queue takes all of a group or none.
 pub fn groups(handed: Vec<HandedChunk>) -> Vec<Vec<HandedChunk>> {
     let mut groups: Vec<Vec<HandedChunk>> = Vec::new();
     let mut remaining_rows = 0;

@@ -23,7 +23,7 @@ use handover::{HANDOVER_CHUNKS, groups};
 use tasks::{PublishTasks, Source};
 
 pub use chunks::chunks;
-pub use handover::{ChunkReceiver, FAN_OUT_WORKERS, Handover, handover};
+pub use handover::{ChunkReceiver, Handover, QueueCapacity, handover};
 
 /// A chunk waits for room in its queue for this part of its lease; then it goes back, for somebody else.
 const LEASE_DIVISOR: u32 = 4;
