@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use campanile_broker::BrokerError;
 use campanile_domain::channel::{Channel, PerChannel};
+use campanile_domain::queue::Queue;
 use campanile_store::Signal;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, watch};
@@ -47,7 +48,7 @@ pub struct Signals {
     pub events: Notify,
     /// Whether events come so fast that the fan-out claims at a fixed interval.
     pub burst: watch::Sender<bool>,
-    chunks: HashMap<String, Arc<ChunkSignal>>,
+    chunks: HashMap<Queue, Arc<ChunkSignal>>,
     due: PerChannel<Notify>,
     last_death: Mutex<Option<Instant>>,
     /// Each stage says when it fails for want of it and when it succeeds.
@@ -57,7 +58,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    pub fn new(queues: Vec<String>) -> Self {
+    pub fn new(queues: Vec<Queue>) -> Self {
         let chunks = queues.into_iter().map(|queue| (queue, Arc::default())).collect();
         Signals {
             events: Notify::default(),
@@ -75,7 +76,7 @@ impl Signals {
     }
 
     /// Of one queue; a queue that nobody knows has nothing that waits.
-    pub fn chunks(&self, queue: &str) -> Arc<ChunkSignal> {
+    pub fn chunks(&self, queue: &Queue) -> Arc<ChunkSignal> {
         self.chunks.get(queue).cloned().unwrap_or_default()
     }
 

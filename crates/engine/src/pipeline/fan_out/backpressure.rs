@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use campanile_domain::fan_out::MAX_CHUNK_ROWS;
+use campanile_domain::queue::Queue;
 use tokio::time::Instant;
 
 use super::LARGE_BATCHES;
@@ -43,7 +44,7 @@ enum State {
 
 #[derive(Debug)]
 struct Blocked {
-    queues: Vec<String>,
+    queues: Vec<Queue>,
     free_rows: usize,
     last_progress: Instant,
     stall_timeout: Duration,
@@ -51,7 +52,7 @@ struct Blocked {
 
 impl Backpressure {
     /// Records that these queues have no capacity for another batch.
-    pub fn record_full(&mut self, queues: Vec<String>, capacity: &impl QueueCapacity, now: Instant) {
+    pub fn record_full(&mut self, queues: Vec<Queue>, capacity: &impl QueueCapacity, now: Instant) {
         let free_rows = capacity.free_rows(&queues);
         let stall_timeout = match &self.state {
             State::Stalled { free_rows: before } if *before == free_rows => REPEATED_STALL_TIMEOUT,
@@ -101,11 +102,11 @@ mod tests {
     struct TestQueue(Cell<usize>);
 
     impl QueueCapacity for TestQueue {
-        fn free_rows(&self, _: &[String]) -> usize {
+        fn free_rows(&self, _: &[Queue]) -> usize {
             self.0.get()
         }
 
-        fn has_capacity(&self, _: &str, _: usize) -> bool {
+        fn has_capacity(&self, _: &Queue, _: usize) -> bool {
             self.0.get() >= 10
         }
     }
@@ -115,7 +116,7 @@ mod tests {
         let (mut backpressure, queue, begun) =
             (Backpressure::default(), TestQueue(Cell::new(0)), Instant::now());
         assert!(!backpressure.update_blocked(&queue, begun));
-        backpressure.record_full(vec!["a".to_owned()], &queue, begun);
+        backpressure.record_full(vec![Queue::named("a")], &queue, begun);
         for step in 1..10 {
             queue.0.set(step as usize);
             assert!(backpressure.update_blocked(&queue, begun + STALL_TIMEOUT * step), "{step}");
@@ -139,7 +140,7 @@ mod tests {
     fn capacity_that_others_take_is_no_progress() {
         let (mut backpressure, queue, begun) =
             (Backpressure::default(), TestQueue(Cell::new(5)), Instant::now());
-        backpressure.record_full(vec!["a".to_owned()], &queue, begun);
+        backpressure.record_full(vec![Queue::named("a")], &queue, begun);
         queue.0.set(4);
         assert!(backpressure.update_blocked(&queue, begun + STALL_TIMEOUT));
         queue.0.set(3);
@@ -150,16 +151,16 @@ mod tests {
     fn a_stalled_queue_is_passed_and_then_sooner() {
         let (mut backpressure, queue, begun) =
             (Backpressure::default(), TestQueue(Cell::new(3)), Instant::now());
-        backpressure.record_full(vec!["a".to_owned()], &queue, begun);
+        backpressure.record_full(vec![Queue::named("a")], &queue, begun);
         assert!(backpressure.update_blocked(&queue, begun + STALL_TIMEOUT));
         let later = begun + STALL_TIMEOUT * 2;
         assert!(!backpressure.update_blocked(&queue, later));
-        backpressure.record_full(vec!["a".to_owned()], &queue, later);
+        backpressure.record_full(vec![Queue::named("a")], &queue, later);
         assert!(backpressure.update_blocked(&queue, later));
         assert!(!backpressure.update_blocked(&queue, later + REPEATED_STALL_TIMEOUT * 2));
 
         queue.0.set(4);
-        backpressure.record_full(vec!["a".to_owned()], &queue, later);
+        backpressure.record_full(vec![Queue::named("a")], &queue, later);
         assert!(backpressure.update_blocked(&queue, later + STALL_TIMEOUT), "it has moved meanwhile");
     }
 }

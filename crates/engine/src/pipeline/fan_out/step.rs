@@ -5,6 +5,7 @@ use campanile_domain::event::Failure;
 use campanile_domain::fan_out::MAX_DECISIONS;
 use campanile_domain::id::EventSeq;
 use campanile_domain::priority::Priority;
+use campanile_domain::queue::Queue;
 use campanile_domain::time::Timestamp;
 use campanile_store::{Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, Step, StoreError};
 
@@ -32,7 +33,7 @@ pub struct Report {
     /// Rows of events that were too large for their batch. They are not written, but count for the size of the next.
     pub put_off: usize,
     /// Queues without capacity for another batch.
-    pub full_queues: Vec<String>,
+    pub full_queues: Vec<Queue>,
 }
 
 impl FanOutWorkers {
@@ -146,7 +147,7 @@ impl FanOutWorkers {
         }
         let mut chunks = publish::chunks(std::mem::take(&mut batch.rows), self.engine.config.publish.batch);
         let slots = self.handover.reserve(chunks.iter_mut());
-        let waiting: Vec<String> = chunks.iter().filter(|c| !c.leased).map(|c| c.queue.clone()).collect();
+        let waiting: Vec<Queue> = chunks.iter().filter(|c| !c.leased).map(|c| c.queue.clone()).collect();
         let queues = chunks.iter().map(|chunk| &chunk.queue);
         let full_queues = queues.filter(|queue| !self.handover.has_capacity(queue, MIN_FREE_ROWS));
         batch.report.full_queues = full_queues.cloned().collect();

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use campanile_domain::fan_out::MAX_CHUNK_ROWS;
 use campanile_domain::priority::Lane;
+use campanile_domain::queue::Queue;
 use campanile_store::{ChunkRow, NewChunk};
 
 /// Groups rows into chunks of one queue and lane, in a fixed order; at most `size` rows in each.
 pub fn chunks(rows: Vec<ChunkRow>, size: usize) -> Vec<NewChunk> {
     let size = size.clamp(1, MAX_CHUNK_ROWS);
-    let mut by_queue: HashMap<(Lane, String), Vec<ChunkRow>> = HashMap::new();
+    let mut by_queue: HashMap<(Lane, Queue), Vec<ChunkRow>> = HashMap::new();
     for row in rows {
         by_queue.entry((row.row.priority.lane(), row.row.queue.clone())).or_default().push(row);
     }

@@ -45,7 +45,7 @@ async fn record_refusals(
 ) -> Result<(), StoreError> {
     metrics::counter!(REFUSED).increment(refused.len() as u64);
     tracing::error!(
-        queue = chunk.queue,
+        queue = chunk.queue.as_str(),
         rows = refused.len(),
         reason = refused[0].1,
         "the broker refused outbox rows"

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use campanile_domain::fan_out::MAX_CHUNK_ROWS;
+use campanile_domain::queue::Queue;
 use campanile_store::{Chunk, NewChunk};
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
@@ -15,17 +16,17 @@ const HANDOVER_ROWS: usize = 4 * MAX_CHUNK_ROWS;
 /// What the hand-over still takes.
 pub trait QueueCapacity {
     /// How many more rows these queues take.
-    fn free_rows(&self, queues: &[String]) -> usize;
+    fn free_rows(&self, queues: &[Queue]) -> usize;
 
     /// Whether a queue takes this many rows, as a chunk at least.
-    fn has_capacity(&self, queue: &str, rows: usize) -> bool;
+    fn has_capacity(&self, queue: &Queue, rows: usize) -> bool;
 }
 
 /// Fan-out's side of the hand-over. It reserves a slot before it commits, so that a chunk that is born leased is also
 /// taken.
 #[derive(Debug, Clone)]
 pub struct Handover {
-    queues: Arc<HashMap<String, Slots>>,
+    queues: Arc<HashMap<Queue, Slots>>,
 }
 
 /// The free slots of one queue, for chunks and for rows.
@@ -51,7 +52,7 @@ pub struct HandedChunk {
 /// Publish's side: the chunks of one queue.
 pub type ChunkReceiver = Arc<Mutex<Receiver<HandedChunk>>>;
 
-pub fn handover(queues: Vec<String>) -> (Handover, Vec<(String, ChunkReceiver)>) {
+pub fn handover(queues: Vec<Queue>) -> (Handover, Vec<(Queue, ChunkReceiver)>) {
     let mut slots = HashMap::new();
     let mut handed = Vec::new();
     for queue in queues {
@@ -76,12 +77,12 @@ impl Handover {
 
 /// A queue that another instance publishes to has no limit here: its chunks wait in the database.
 impl QueueCapacity for Handover {
-    fn free_rows(&self, queues: &[String]) -> usize {
+    fn free_rows(&self, queues: &[Queue]) -> usize {
         let slots = queues.iter().filter_map(|queue| self.queues.get(queue));
         slots.map(|slots| slots.rows.available_permits()).sum()
     }
 
-    fn has_capacity(&self, queue: &str, rows: usize) -> bool {
+    fn has_capacity(&self, queue: &Queue, rows: usize) -> bool {
         self.queues
             .get(queue)
             .is_none_or(|slots| slots.chunks.capacity() > 0 && slots.rows.available_permits() >= rows)

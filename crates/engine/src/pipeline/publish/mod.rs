@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use campanile_broker::{BrokerError, Message, Published, Stamp};
 use campanile_domain::message;
+use campanile_domain::queue::Queue;
 use campanile_store::{Chunk, ChunkRow, StoreError};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
@@ -32,7 +33,7 @@ const SHORTEST_TICK: Duration = Duration::from_millis(1);
 
 /// Publishes to one queue, all that has been handed over at a time: most chunks are small, and confirms take their
 /// time.
-pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: CancellationToken) {
+pub async fn run(engine: Engine, queue: Queue, handed: ChunkReceiver, stop: CancellationToken) {
     let mut handed = handed.lock().await;
     let mut backoff = Backoff::new();
     let chunk_signal = engine.signals.chunks(&queue);
@@ -40,7 +41,7 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
     // the last look took long.
     let (mut polled_version, mut idle_backoff) = (None, IdleBackoff::default());
     // It is told once, so it is kept until it is heard, whatever happens in between.
-    let mut capacity = engine.broker.wait_for_capacity(&queue);
+    let mut capacity = engine.broker.wait_for_capacity(queue.as_str());
     let (mut in_progress, mut handed_over) = (PublishTasks::default(), Vec::new());
     // Whatever else happens: nobody tells of a lease that has passed.
     let mut tick = interval(engine.config.publish.poll_interval.max(SHORTEST_TICK));
@@ -62,7 +63,7 @@ pub async fn run(engine: Engine, queue: String, handed: ChunkReceiver, stop: Can
             }
             () = signal => continue,
             () = &mut capacity => {
-                capacity = engine.broker.wait_for_capacity(&queue);
+                capacity = engine.broker.wait_for_capacity(queue.as_str());
                 polled_version = None;
                 continue;
             }
@@ -130,7 +131,7 @@ impl PublishError {
 /// for ever.
 pub async fn publish_pending_chunk(
     engine: &Engine,
-    queue: &str,
+    queue: &Queue,
     stop: &CancellationToken,
 ) -> Result<PublishOutcome, PublishError> {
     let begun = Instant::now();
@@ -161,8 +162,8 @@ pub async fn publish(
     let mut deadline = pin!(timeout(engine.config.lease / LEASE_DIVISOR, stop.cancelled()));
     fail::fail_point!("publish.before_confirm");
     let published = loop {
-        let capacity = engine.broker.wait_for_capacity(&queue);
-        let published = engine.broker.publish(&queue, stamped(engine, &messages)).await;
+        let capacity = engine.broker.wait_for_capacity(queue.as_str());
+        let published = engine.broker.publish(queue.as_str(), stamped(engine, &messages)).await;
         if !matches!(published, Ok(Published::Full)) {
             break published;
         }

@@ -1,5 +1,6 @@
 //! Publishing several groups of chunks of one queue at the same time.
 
+use campanile_domain::queue::Queue;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -47,8 +48,8 @@ impl PublishTasks {
         self.tasks.spawn(Timed::new("publish", publishing));
     }
 
-    pub fn poll(&mut self, engine: &Engine, queue: &str, version: u64, stop: &CancellationToken) {
-        let (engine, queue, stop) = (engine.clone(), queue.to_owned(), stop.clone());
+    pub fn poll(&mut self, engine: &Engine, queue: &Queue, version: u64, stop: &CancellationToken) {
+        let (engine, queue, stop) = (engine.clone(), queue.clone(), stop.clone());
         let polling =
             async move { (Source::Database(version), publish_pending_chunk(&engine, &queue, &stop).await) };
         self.tasks.spawn(Timed::new("publish", polling));
