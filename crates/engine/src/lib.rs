@@ -28,19 +28,20 @@ use clock::DatabaseClock;
 
 pub use blocking::run_blocking;
 pub use config::EngineConfig;
+pub use operate::{BrokerState, ReplayLimits};
 pub use roles::{Role, Roles};
-pub use rule_cache::RuleCache;
-pub use signals::Signals;
-pub use telemetry::latency::Latencies;
 
 use pipeline::close::{self, Completion};
 use pipeline::fan_out::{FAN_OUT_WORKERS, FanOutWorkers};
 use pipeline::send::{InFlightQueue, OutcomeReceiver};
 use pipeline::{fan_out, publish, receive, send, settle};
 use recovery::retain;
+use rule_cache::RuleCache;
+use signals::Signals;
 use signals::notify::{self, PendingSignals};
 use signals::suppress;
 use supervisor::Supervisor;
+use telemetry::latency::Latencies;
 use telemetry::queue_age;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -49,16 +50,16 @@ use tokio_util::sync::CancellationToken;
 /// What every stage works with. A clone is another handle.
 #[derive(Debug, Clone)]
 pub struct Engine {
-    pub store: Arc<dyn Store>,
-    pub broker: Arc<dyn Broker>,
-    pub providers: Providers,
-    pub rules: Arc<RuleCache>,
-    pub signals: Arc<Signals>,
+    store: Arc<dyn Store>,
+    broker: Arc<dyn Broker>,
+    providers: Providers,
+    rules: Arc<RuleCache>,
+    signals: Arc<Signals>,
     completion: Arc<Completion>,
-    pub config: Arc<EngineConfig>,
+    config: Arc<EngineConfig>,
     /// This instance, as rows name it.
-    pub instance: Arc<Instance>,
-    pub latencies: Arc<Latencies>,
+    instance: Arc<Instance>,
+    latencies: Arc<Latencies>,
     clock: Arc<DatabaseClock>,
     pending_signals: Arc<PendingSignals>,
     renderings: Arc<Renderings>,

@@ -129,7 +129,7 @@ async fn a_claim_is_renewed_while_an_answer_is_awaited() {
 async fn messages_that_await_an_answer_leave_their_permits_to_others() {
     let provider = silent(4, Duration::from_mins(5));
     let world = world(&provider, config()).await;
-    assert_eq!(world.engine.config.send.get(Channel::Email).concurrency, 4);
+    assert_eq!(world.config.send.get(Channel::Email).concurrency, 4);
     let running = world.start();
     world.emit(json!((0..4).map(|n| event(&format!("silent{n}"), 1)).collect::<Vec<_>>())).await;
     while provider.asked.lock().unwrap().len() < 4 {

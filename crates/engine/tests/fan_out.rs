@@ -104,7 +104,7 @@ async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
     world.put(Table::Recipients, json!([customer(1)])).await;
     let calm = |n: usize| event(&format!("calm-{n}"), 1);
     world.emit(json!((0..300).map(calm).collect::<Vec<_>>())).await;
-    let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
+    let (handover, _chunks) = publish::handover(world.config.user_types.queues());
     let workers = FanOutWorkers::new(world.engine.clone(), handover);
     // The hand-over fills, since nobody publishes.
     while round(&workers).await.events > 0 {}
@@ -141,7 +141,7 @@ async fn what_is_for_another_queue_passes_one_that_has_no_room() {
         .emit(json!([{"event_id": "big", "event_type": "NEWS", "aggregate_type": "MAGAZINE",
         "aggregate_id": "1"}]))
         .await;
-    let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
+    let (handover, _chunks) = publish::handover(world.config.user_types.queues());
     let workers = FanOutWorkers::new(world.engine.clone(), handover);
     // The hand-over fills, since nobody publishes.
     while round(&workers).await.events > 0 {}
@@ -307,21 +307,14 @@ async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written
         .emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "MAGAZINE",
         "aggregate_id": "1"}]))
         .await;
-    let (handover, _chunks) = publish::handover(world.engine.config.user_types.queues());
+    let (handover, _chunks) = publish::handover(world.config.user_types.queues());
     let workers = FanOutWorkers::new(world.engine.clone(), handover);
     round(&workers).await;
     assert_eq!(status(&world.trace("news").await), "PENDING");
     // Nobody publishes what this hand was given, until its lease passes.
-    world.test_database.advance(world.engine.config.lease * 2).await;
-    assert!(
-        world
-            .engine
-            .store
-            .delete_row(Table::Audiences, vec!["NEWS".to_owned(), "all".to_owned()])
-            .await
-            .unwrap()
-    );
-    world.engine.rules.refresh(world.engine.store.as_ref()).await.unwrap();
+    world.test_database.advance(world.config.lease * 2).await;
+    let key = vec!["NEWS".to_owned(), "all".to_owned()];
+    assert!(world.engine.delete_row(Table::Audiences, vec![key]).await.unwrap());
     let running = world.start();
     let trace = world.until("news", |trace| status(trace) == "PROCESSED").await;
     assert!(trace.event["last_error"].as_str().unwrap().starts_with("NO_AUDIENCE: "));
@@ -336,7 +329,7 @@ async fn many_events_are_a_burst_until_there_are_few() {
     let world = World::new().await;
     world.put(Table::Recipients, json!([customer(1)])).await;
     let running = world.start();
-    let mut burst = world.engine.signals.burst.subscribe();
+    let mut burst = world.engine.burst();
     let (begun, mut round) = (Instant::now(), 0);
     while !*burst.borrow_and_update() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{round} times a hundred events are no rush");

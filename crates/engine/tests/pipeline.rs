@@ -12,7 +12,7 @@ use campanile_domain::id::{EventId, NotificationId};
 use campanile_engine::EngineConfig;
 use campanile_engine::config::{RecoverConfig, RetainConfig};
 use campanile_store::conformance::TestDatabase;
-use campanile_store::{RepublishCursor, Table, TraceFilter};
+use campanile_store::{OutboxStore, RepublishCursor, Table, TraceFilter};
 use serde_json::{Value, json};
 use support::{ScriptedProvider, World, config, customer, event, sends, settled, status};
 
@@ -135,7 +135,7 @@ async fn what_is_old_is_forgotten_but_for_its_id() {
                    ON CONFLICT DO UPDATE SET horizon = excluded.horizon";
     world.test_database.execute(horizon).await;
     let old = EventId::new("old").unwrap();
-    while world.engine.store.trace(&old, TraceFilter::default()).await.unwrap().is_some() {
+    while world.engine.trace(&old, TraceFilter::default()).await.unwrap().is_some() {
         tokio::task::yield_now().await;
     }
     assert!(settled(&world.trace("young").await));
@@ -157,9 +157,8 @@ async fn what_the_broker_lost_is_published_again_and_received_once() {
     assert!(running.stop(Duration::from_secs(5)).await);
     // Everything that was received stays so; nothing of it is lost or republished.
     let page = world
-        .engine
         .store
-        .republish(world.engine.config.user_types.queues(), Duration::ZERO, RepublishCursor::default(), 100)
+        .republish(world.config.user_types.queues(), Duration::ZERO, RepublishCursor::default(), 100)
         .await
         .unwrap();
     assert_eq!(page.rows, 0);

@@ -9,12 +9,11 @@ use std::time::Duration;
 use campanile_channels::Providers;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::send::{OnDoubt, Outcome};
-use campanile_engine::EngineConfig;
 use campanile_engine::pipeline::send::{self, InFlightQueue, Next};
 use campanile_engine::pipeline::settle;
-
-use campanile_store::Table;
+use campanile_engine::{Engine, EngineConfig};
 use campanile_store::conformance::TestDatabase;
+use campanile_store::{SendStore, Table};
 use serde_json::json;
 use support::{ScriptedProvider, World, config, customer, event, sends, settled};
 
@@ -149,7 +148,7 @@ async fn a_provider_that_panics_loses_nothing() {
     world.emit(json!([event("e1", 1)])).await;
     world.until("e1", |trace| !trace.sends.is_empty() && !provider.asked.lock().unwrap().is_empty()).await;
     // Nobody here holds the claim any more, so this very process takes it over when its lease has passed.
-    world.test_database.advance(world.engine.config.lease * 2).await;
+    world.test_database.advance(world.config.lease * 2).await;
     let trace = world.until("e1", settled).await;
     assert_eq!((&email(&trace)["status"], &email(&trace)["attempt_count"]), (&json!("SENT"), &json!(2)));
     assert!(running.stop(Duration::from_secs(5)).await);
@@ -188,16 +187,7 @@ async fn a_claim_that_was_taken_over_writes_nothing() {
         email(&trace)["attempts"][0]["error"],
         "the instance that was sending it died or lost its lease"
     );
-    assert!(
-        world
-            .engine
-            .store
-            .expired_claims(10)
-            .await
-            .unwrap()
-            .iter()
-            .all(|claim| json!(claim.claim.0) != first)
-    );
+    assert!(world.store.expired_claims(10).await.unwrap().iter().all(|claim| json!(claim.claim.0) != first));
     drop(running);
 }
 
@@ -207,10 +197,11 @@ async fn a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here() {
     let without_senders = EngineConfig { roles: "fan_out,publish,receive".parse().unwrap(), ..config() };
     let world = world(scripted(Vec::new()), without_senders).await;
     let running = world.start();
-    let mut here = world.engine.clone();
     let mut many = config();
     many.send.get_mut(Channel::Email).concurrency = 40;
-    here.config = Arc::new(many);
+    let providers = Providers::capture().with(Channel::Email, scripted(Vec::new()));
+    let here = Engine::new(Arc::clone(&world.store) as _, Arc::clone(&world.broker) as _, providers, many);
+    let here = here.await.unwrap();
     let ((in_flight, _outcomes), (dead, _)) = (InFlightQueue::new(&here), InFlightQueue::new(&here));
     for n in 0..=30 {
         let id = format!("e{n}");
@@ -219,7 +210,7 @@ async fn a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here() {
         let holder = if n == 30 { &dead } else { &in_flight };
         send::claim_due(&here, holder, Channel::Email, Next::Unknown).await.unwrap();
     }
-    world.test_database.advance(here.config.lease * 2).await;
+    world.test_database.advance(world.config.lease * 2).await;
     assert_eq!(settle::take_over_expired(&here, &in_flight).await.unwrap(), 1);
     assert!(sends(&world.trace("e30").await).contains(&"EMAIL DUE".to_owned()));
     assert!(running.stop(Duration::from_secs(5)).await);
@@ -260,7 +251,7 @@ async fn what_a_dead_instance_held_is_taken_over_although_no_event_can_be_closed
     world.until("e1", |trace| !trace.sends.is_empty() && !provider.asked.lock().unwrap().is_empty()).await;
     // Until it has failed once.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    world.test_database.advance(world.engine.config.lease * 2).await;
+    world.test_database.advance(world.config.lease * 2).await;
     let trace = world.until("e1", |trace| email(trace)["status"] == "SENT").await;
     assert_eq!(trace.event["status"], "PUBLISHED");
     assert!(running.stop(Duration::from_secs(5)).await);

@@ -15,8 +15,8 @@ use campanile_engine::pipeline::fan_out::FanOutWorkers;
 use campanile_engine::pipeline::send::InFlightQueue;
 use campanile_engine::pipeline::{publish, settle};
 use campanile_engine::{Engine, EngineConfig};
-use campanile_store::Table;
 use campanile_store::conformance::TestDatabase;
+use campanile_store::{OutboxStore, Table};
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
@@ -134,7 +134,7 @@ async fn ages_rise_at_the_stage_that_does_not_run() {
         ("receive,recover", "send"),
     ] {
         let config = EngineConfig { lease: Duration::from_mins(5), ..with_roles(roles) };
-        let (store, broker) = (Arc::clone(&world.engine.store), Arc::clone(&world.broker));
+        let (store, broker) = (Arc::clone(&world.store), Arc::clone(&world.broker));
         let engine = Engine::new(store, broker, Providers::capture(), config).await.unwrap();
         let running = engine.start();
         let done = |trace: &campanile_store::Trace| match stage {
@@ -333,17 +333,10 @@ async fn a_claim_that_is_taken_over_is_counted_on_both_sides() {
 async fn a_chunk_that_somebody_else_published_is_a_lease_that_was_lost() {
     let metrics = Metrics::new();
     let world = rows_that_wait(config()).await;
-    let claim = async || {
-        world
-            .engine
-            .store
-            .claim_chunk(&Queue::named(QUEUE), world.engine.config.lease)
-            .await
-            .unwrap()
-            .unwrap()
-    };
+    let claim =
+        async || world.store.claim_chunk(&Queue::named(QUEUE), world.config.lease).await.unwrap().unwrap();
     let late = claim().await;
-    world.test_database.advance(world.engine.config.lease * 2).await;
+    world.test_database.advance(world.config.lease * 2).await;
     let in_time = claim().await;
     assert_eq!(late.id, in_time.id);
     world.broker.restore(&world.broker.losses()).await.unwrap();
@@ -364,7 +357,7 @@ async fn what_the_broker_lost_is_counted_when_it_waits_again() {
     assert!(running.stop(Duration::from_secs(5)).await);
     // Another start: what lay in memory is gone.
     let broker: Arc<dyn Broker> = Arc::new(InProcess::new(config().user_types.queues(), 1_000));
-    let store = Arc::clone(&world.engine.store);
+    let store = Arc::clone(&world.store);
     let running = Engine::new(store, broker, Providers::capture(), config()).await.unwrap().start();
     metrics.until_count("campanile_republished_total", 3).await;
     world.until("e1", settled).await;

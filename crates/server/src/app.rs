@@ -59,6 +59,9 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
     let admin_key = data_folder::admin_key(&config)?;
     let engine_config = config.engine()?;
     let (broker, lease) = open_broker(&config, &engine_config, &store).await?;
+    let (database, database_id) = (store.name(), store.identity().await?);
+    let (roles, instance) = (engine_config.roles.clone(), engine_config.instance.clone());
+    let broker_name = if roles.use_broker() { broker.name() } else { "not used" };
     let engine = Engine::new(store, broker, config.providers()?, engine_config).await?;
     let app = App {
         engine: engine.clone(),
@@ -71,22 +74,14 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
         heavy: http::Heavy::default(),
         body_timeout: config.server.body_timeout.0,
         write_probe: Arc::default(),
-        database_id: engine.store.identity().await?.into(),
+        database_id: database_id.into(),
     };
     let running = engine.start();
     let stop_http = CancellationToken::new();
-    let routers = http::routers(app, engine.config.roles.has(Role::Api));
+    let routers = http::routers(app, roles.has(Role::Api));
     let http = tokio::spawn(http::serve(listener, routers, http_limits(&config), stop_http.clone()));
-    let Engine { store, broker, config: parts, .. } = &engine;
-    tracing::info!(
-        %address,
-        instance = parts.instance,
-        roles = %parts.roles,
-        database = store.name(),
-        broker = if parts.roles.use_broker() { broker.name() } else { "not used" },
-        "campanile is up"
-    );
-    let captured = engine.providers.iter().filter(|(_, chain)| chain.captures());
+    tracing::info!(%address, instance, %roles, database, broker = broker_name, "campanile is up");
+    let captured = engine.providers().iter().filter(|(_, chain)| chain.captures());
     let captured = captured.map(|(channel, _)| channel.as_str()).collect();
     Ok(Served { address, admin_key, captured, running, lease, http, stop_http, config })
 }

@@ -1,4 +1,12 @@
-//! What operators do by hand: replaying dead letters and resolving sends in doubt.
+//! What operators read and do. HTTP handlers call these verbs and never the store, so that access checks, audit and
+//! telemetry have one place.
 
+mod health;
+mod read;
+mod receipt;
 mod replay;
 mod resolve;
+mod row;
+
+pub use health::BrokerState;
+pub use replay::ReplayLimits;

@@ -2,6 +2,7 @@
 //! written when its event was decided, by the templates of now.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, UserId, UserRef, UserTypeName};
@@ -11,10 +12,51 @@ use campanile_store::{DeadLetterFilter, JsonRow, Replayed, RerenderedTexts, RowT
 
 use crate::Engine;
 
+/// How much one call of [`Engine::replay`] does.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplayLimits {
+    pub dead_letters: usize,
+    /// Dead letters of one transaction.
+    pub batch: usize,
+    /// No batch begins later than this.
+    pub timeout: Duration,
+}
+
 impl Engine {
-    pub async fn replay(&self, filter: DeadLetterFilter) -> Result<Replayed, StoreError> {
-        let rerendered = self.rerendered(&filter).await?;
-        self.store.replay(filter, rerendered).await
+    /// Replays what matches the filter, batch by batch. What fails again meanwhile is left for another call: otherwise
+    /// one call might never end. A batch that fails leaves those before it replayed, and the error is answered.
+    pub async fn replay(
+        &self,
+        filter: DeadLetterFilter,
+        limits: ReplayLimits,
+    ) -> Result<Replayed, StoreError> {
+        let mut total = Replayed { next: Some(filter.after), ..Replayed::default() };
+        let walked = self.replay_batches(filter, limits, &mut total).await;
+        if total.replayed > 0 {
+            self.wake();
+        }
+        walked.map(|()| total)
+    }
+
+    async fn replay_batches(
+        &self,
+        filter: DeadLetterFilter,
+        limits: ReplayLimits,
+        total: &mut Replayed,
+    ) -> Result<(), StoreError> {
+        let (begun, mut remaining) = (Instant::now(), limits.dead_letters);
+        let until = Some(self.store.now().await?);
+        while let Some(after) = total.next.filter(|_| remaining > 0 && begun.elapsed() < limits.timeout) {
+            let batch =
+                DeadLetterFilter { until, after, limit: remaining.min(limits.batch), ..filter.clone() };
+            remaining -= batch.limit;
+            let rerendered = self.rerendered(&batch).await?;
+            let Replayed { replayed, skipped, next } = self.store.replay(batch, rerendered).await?;
+            total.replayed += replayed;
+            total.skipped.extend(skipped);
+            total.next = next;
+        }
+        Ok(())
     }
 
     async fn rerendered(&self, filter: &DeadLetterFilter) -> Result<RerenderedTexts, StoreError> {

@@ -40,7 +40,7 @@ impl PendingSignals {
 impl Engine {
     /// Something may wait for every stage, after an operator's change for example. Whoever runs them, here or
     /// elsewhere, need not wait for a tick.
-    pub fn wake(&self) {
+    pub(crate) fn wake(&self) {
         for signal in Signal::ALL {
             self.signals.dispatch(signal);
             self.notify(signal);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use campanile_broker::{Broker, InProcess};
+use campanile_broker::InProcess;
 use campanile_channels::{Answer, Message, Provider, Providers, SendLease};
 use campanile_domain::channel::PerChannel;
 use campanile_domain::event::NewEvent;
@@ -30,6 +30,8 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct World {
     pub engine: Engine,
+    pub store: Arc<Sqlite>,
+    pub config: EngineConfig,
     pub broker: Arc<InProcess>,
     pub test_database: File,
     _folder: TempDir,
@@ -80,10 +82,18 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::default();
         let path = folder.path().join("campanile.db");
-        let store = Sqlite::open_with_clock(&path, clock.clone()).unwrap();
+        let store = Arc::new(Sqlite::open_with_clock(&path, clock.clone()).unwrap());
         let broker = Arc::new(InProcess::new(config.user_types.queues(), queue_limit));
-        let engine = Engine::new(Arc::new(store), Arc::clone(&broker) as Arc<dyn Broker>, providers, config);
-        World { engine: engine.await.unwrap(), broker, test_database: File { path, clock }, _folder: folder }
+        let engine =
+            Engine::new(Arc::clone(&store) as _, Arc::clone(&broker) as _, providers, config.clone());
+        World {
+            engine: engine.await.unwrap(),
+            store,
+            config,
+            broker,
+            test_database: File { path, clock },
+            _folder: folder,
+        }
     }
 
     pub fn start(&self) -> Running {
@@ -92,8 +102,7 @@ impl World {
 
     pub async fn put(&self, table: Table, rows: Value) {
         let rows: Vec<JsonRow> = serde_json::from_value(rows).unwrap();
-        self.engine.store.put_rows(table, rows).await.unwrap();
-        self.engine.rules.refresh(self.engine.store.as_ref()).await.unwrap();
+        self.engine.put_rows(table, rows).await.unwrap();
     }
 
     pub async fn emit(&self, events: Value) {
@@ -103,7 +112,7 @@ impl World {
 
     pub async fn trace(&self, event_id: &str) -> Trace {
         let filter = TraceFilter { limit: 200, ..TraceFilter::default() };
-        self.engine.store.trace(&EventId::stored(event_id), filter).await.unwrap().unwrap()
+        self.engine.trace(&EventId::stored(event_id), filter).await.unwrap().unwrap()
     }
 
     /// The trace once it is as it should be.
@@ -120,7 +129,7 @@ impl World {
     }
 
     pub async fn captured(&self) -> usize {
-        self.engine.store.list_captured(None, 0, 100_000).await.unwrap().len()
+        self.engine.list_captured(None, 0, 100_000).await.unwrap().len()
     }
 }
 

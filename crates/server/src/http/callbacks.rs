@@ -66,7 +66,7 @@ pub async fn twilio(
         ));
     }
     if let Some(receipt) = sms::receipt(&fields) {
-        app.engine.store.record_receipt(key, noted(receipt)).await?;
+        app.engine.record_receipt(key, noted(receipt)).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }

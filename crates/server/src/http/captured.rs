@@ -27,7 +27,7 @@ pub async fn list(
     let (mut items, mut html_bytes, mut more) = (Vec::new(), 0, true);
     while more && items.len() < limit && html_bytes < MAX_HTML_BYTES {
         let batch = BATCH.min(limit - items.len());
-        let found = app.engine.store.list_captured(event_id.clone(), after, batch).await?;
+        let found = app.engine.list_captured(event_id.clone(), after, batch).await?;
         more = found.len() == batch;
         after = found.last().and_then(|last| last.get("id")?.as_i64()).unwrap_or(after);
         html_bytes += found.iter().map(html_len).sum::<usize>();

@@ -1,7 +1,7 @@
 //! `/v1/dead-letters`: what nobody tries again by itself, and sending it on its way again.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -9,8 +9,8 @@ use axum::extract::{Query as Parameters, State};
 use axum::http::HeaderMap;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::EventId;
-use campanile_engine::Engine;
-use campanile_store::{DeadLetterFilter, Replayed, StoreError};
+use campanile_engine::ReplayLimits;
+use campanile_store::DeadLetterFilter;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ const STAGES: [&str; 4] = ["fan_out", "publish", "receive", "send"];
 const BATCH: usize = 1_000;
 const DEFAULT_REPLAYED: usize = 10_000;
 const MAX_REPLAYED: usize = 100_000;
-/// A replay that takes longer answers with how far it came, before its caller gives up waiting.
+/// A replay that takes longer answers how far it came, before HTTP clients time out.
 const REPLAY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Dead letters that are named with why they were left alone; the others are counted.
 const MAX_SKIPPED_LISTED: usize = 100;
@@ -57,7 +57,7 @@ pub async fn list(
     check(filter.stage.as_deref(), filter.channel.as_deref())
         .map_err(|(name, detail)| Problem::bad_query(format!("{name}: {detail}")))?;
     let limit = filter.limit;
-    let items = app.engine.store.list_dead_letters(filter).await?;
+    let items = app.engine.list_dead_letters(filter).await?;
     let next = items.last().filter(|_| items.len() == limit).and_then(|last| last.get("id")).cloned();
     Ok(Json(json!({ "items": items, "next": next })))
 }
@@ -129,9 +129,9 @@ impl Wanted {
         self.id.is_some() || self.event_id.is_some() || texts.into_iter().any(Option::is_some)
     }
 
-    /// Without limit and cursor, which move on during a walk.
+    /// Without the limit, which is one of the whole replay.
     fn filter(self) -> DeadLetterFilter {
-        let Wanted { id, event_id, stage, channel, provider, reason, error, .. } = self;
+        let Wanted { id, event_id, stage, channel, provider, reason, error, cursor, .. } = self;
         let event_id = event_id.map(|id| id.to_string());
         DeadLetterFilter {
             id,
@@ -141,6 +141,7 @@ impl Wanted {
             provider,
             reason,
             error,
+            after: cursor,
             ..DeadLetterFilter::default()
         }
     }
@@ -152,13 +153,12 @@ pub async fn replay(State(app): State<App>, headers: HeaderMap, body: Body) -> R
     let Some(wanted) = body::typed(&[wanted], Wanted::check)?.pop() else {
         return Err(Problem::malformed("the body is empty"));
     };
-    let (limit, after) = (wanted.limit.unwrap_or(DEFAULT_REPLAYED), wanted.cursor);
-    let mut total = Replayed { next: Some(after), ..Replayed::default() };
-    let walked = walk(&app.engine, wanted.filter(), limit, &mut total).await;
-    if total.replayed > 0 {
-        app.engine.wake();
-    }
-    walked?;
+    let limits = ReplayLimits {
+        dead_letters: wanted.limit.unwrap_or(DEFAULT_REPLAYED),
+        batch: BATCH,
+        timeout: REPLAY_TIMEOUT,
+    };
+    let total = app.engine.replay(wanted.filter(), limits).await?;
     let skipped: Vec<Value> = total
         .skipped
         .iter()
@@ -168,25 +168,4 @@ pub async fn replay(State(app): State<App>, headers: HeaderMap, body: Body) -> R
     Ok(Json(json!({
         "replayed": total.replayed, "skipped": skipped, "skipped_total": total.skipped.len(), "next": total.next,
     })))
-}
-
-/// Replays batch by batch until the limit or `REPLAY_TIMEOUT` is reached. What fails again meanwhile is left out:
-/// otherwise this could go on for ever.
-async fn walk(
-    engine: &Engine,
-    filter: DeadLetterFilter,
-    mut limit: usize,
-    total: &mut Replayed,
-) -> Result<(), StoreError> {
-    let begun = Instant::now();
-    let until = Some(engine.store.now().await?);
-    while let Some(after) = total.next.filter(|_| limit > 0 && begun.elapsed() < REPLAY_TIMEOUT) {
-        let batch = DeadLetterFilter { until, after, limit: limit.min(BATCH), ..filter.clone() };
-        limit -= batch.limit;
-        let Replayed { replayed, skipped, next } = engine.replay(batch).await?;
-        total.replayed += replayed;
-        total.skipped.extend(skipped);
-        total.next = next;
-    }
-    Ok(())
 }

@@ -86,7 +86,7 @@ pub async fn list(
     };
     query.end("status, event_type, order, cursor, limit")?;
     let limit = filter.limit;
-    let items = app.engine.store.list_events(filter).await?;
+    let items = app.engine.list_events(filter).await?;
     let next = items.last().filter(|_| items.len() == limit).and_then(|last| last.get("id")).cloned();
     Ok(Json(json!({ "items": items, "next": next })))
 }
@@ -109,7 +109,7 @@ pub async fn trace(
     }
     let event_id = EventId::stored(id.clone());
     let filter = TraceFilter { user: user.clone(), after, limit: TRACE_USERS };
-    let trace = app.engine.store.trace(&event_id, filter).await?.ok_or_else(no_such)?;
+    let trace = app.engine.trace(&event_id, filter).await?.ok_or_else(no_such)?;
     let mut decisions = trace.decisions.clone().and_then(into_array).unwrap_or_default();
     if let Some(user) = user {
         decisions.retain(|d| d["user_type"] == json!(user.user_type) && d["user_id"] == json!(user.user_id));
@@ -124,7 +124,7 @@ pub async fn trace(
     name_people(&mut decisions, &trace.recipients);
     let Trace { event, processed, mut outbox, notifications, mut sends, dead_letters, next, .. } = trace;
     send_rows::mask_webhooks("recipient_address", &mut outbox);
-    send_rows::show(&app.engine.providers, &mut sends);
+    send_rows::show(app.engine.providers(), &mut sends);
     let next = next.map(|user| format!("{} {}", user.user_type, user.user_id));
     Ok(Json(json!({
         "event": event, "processed": processed, "decisions": decisions, "outbox": outbox,

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use campanile_channels::{Chain, Link};
+use campanile_engine::BrokerState;
 use serde_json::{Map, Value, json};
 
 use super::App;
@@ -20,23 +21,22 @@ pub async fn live() -> &'static str {
 
 pub async fn ready(State(app): State<App>) -> Response {
     let database = app.write_probe.run(&app.engine).await;
-    let broker = broker(&app);
+    let broker = broker(&app.engine.broker_state());
     // A broker that is away is no reason to turn anybody away: what comes in waits in the database.
     let status = if database.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut components = Map::new();
     components.insert("database".to_owned(), json!(database.err().unwrap_or_else(|| "ok".to_owned())));
     components.insert("broker".to_owned(), json!(broker));
-    let engine = match app.engine.signals.last_death() {
+    let engine = match app.engine.last_death() {
         Some(at) if at.elapsed() < RECENTLY => "a task died and was restarted; see the log",
         _ => "ok",
     };
     components.insert("engine".to_owned(), json!(engine));
-    for (channel, chain) in app.engine.providers.iter() {
+    for (channel, chain) in app.engine.providers().iter() {
         components.insert(channel.as_str().to_lowercase(), Value::from(providers(chain)));
     }
-    let queues = if app.engine.config.roles.use_broker() { app.engine.broker.depths() } else { Vec::new() };
     let undelivered: Map<String, Value> =
-        queues.into_iter().map(|(queue, depth)| (queue, json!(depth))).collect();
+        app.engine.undelivered().into_iter().map(|(queue, depth)| (queue, json!(depth))).collect();
     let answer =
         json!({ "components": components, "undelivered": undelivered, "database_id": &*app.database_id });
     (status, Json(answer)).into_response()
@@ -59,24 +59,20 @@ fn providers(chain: &Chain) -> String {
     if troubles.is_empty() { "ok".to_owned() } else { troubles.join("; ") }
 }
 
-fn broker(app: &App) -> String {
-    let broker = &app.engine.broker;
-    if !app.engine.config.roles.use_broker() {
-        return "not used by this instance's roles".to_owned();
-    }
-    if let Some(trouble) = broker.unavailable_reason() {
-        return format!("unavailable, messages wait in the database: {trouble}");
-    }
-    let full: Vec<String> =
-        broker.depths().into_iter().map(|(queue, _)| queue).filter(|queue| broker.is_full(queue)).collect();
-    if full.is_empty() {
-        "ok".to_owned()
-    } else {
-        format!("full, messages wait in the database: {}", full.join(", "))
+fn broker(state: &BrokerState) -> String {
+    match state {
+        BrokerState::NotUsed => "not used by this instance's roles".to_owned(),
+        BrokerState::Ready => "ok".to_owned(),
+        BrokerState::Unavailable { reason } => {
+            format!("unavailable, messages wait in the database: {reason}")
+        }
+        BrokerState::Full { queues } => {
+            format!("full, messages wait in the database: {}", queues.join(", "))
+        }
     }
 }
 
 pub async fn metrics(State(app): State<App>) -> Response {
-    let text = format!("{}{}", app.metrics.render(), app.engine.latencies.render());
+    let text = format!("{}{}", app.metrics.render(), app.engine.render_latencies());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }

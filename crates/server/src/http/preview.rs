@@ -67,7 +67,7 @@ pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> 
 
 async fn previewed(app: &App, permit: &PreviewPermit, received: Received) -> Result<Json<Value>, Problem> {
     let parse_permit = app.heavy.permit(received.len()).await;
-    let preview = parse_permit.run(|| asked(&received, &app.engine.config.user_types))?;
+    let preview = parse_permit.run(|| asked(&received, app.engine.user_types()))?;
     drop((parse_permit, received));
     let recipient = recipient(app, &preview).await?;
     let render_permit = permit.work_permit().await;
@@ -86,7 +86,7 @@ fn rendered(app: &App, preview: Preview, recipient: &Recipient) -> Result<Value,
         Selector::Any => None,
         Selector::Only(channel) => Some(channel),
     };
-    let rules = app.engine.rules.current();
+    let rules = app.engine.rules();
     let event_type = preview.event.event_type.clone();
     let draft = preview.template.map(|draft| Template {
         event_type: Selector::Only(event_type.clone()),
@@ -166,7 +166,7 @@ fn check(preview: &Preview, user_types: &UserTypes) -> Result<(), FieldProblem> 
 /// A draft is checked as a row is when it is written, so that the field is named.
 fn checked(draft: Template, app: &App) -> Result<Template, Problem> {
     draft
-        .check(&app.engine.config.user_types)
+        .check(app.engine.user_types())
         .map_err(|error| wrong(&format!("/template/{}", error.field), error.detail))?;
     Ok(draft)
 }
@@ -179,7 +179,7 @@ async fn recipient(app: &App, preview: &Preview) -> Result<Recipient, Problem> {
     let mut recipient = match (&preview.user, &preview.recipient) {
         (Some(user), _) => stored(app, user).await?,
         (None, Some(recipient)) => recipient.clone(),
-        (None, None) => nobody(&app.engine.config.user_types)?,
+        (None, None) => nobody(app.engine.user_types())?,
     };
     if let Some(locale) = &preview.locale {
         recipient.locale = Some(locale.clone());
@@ -199,7 +199,7 @@ async fn stored(app: &App, user: &UserRef) -> Result<Recipient, Problem> {
         ("user_id", user.user_id.as_str().to_owned()),
     ];
     let filter = RowFilter { columns, after: None, limit: 1 };
-    let Some(row) = app.engine.store.list_rows(Table::Recipients, filter).await?.pop() else {
+    let Some(row) = app.engine.list_rows(Table::Recipients, filter).await?.pop() else {
         return Err(Problem::not_found(format!("recipient {} {} not found", user.user_type, user.user_id)));
     };
     serde_json::from_value(Value::Object(row))

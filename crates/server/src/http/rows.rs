@@ -41,10 +41,9 @@ async fn write(app: App, table: Table, headers: HeaderMap, body: Body) -> Result
         Table::Templates => app.heavy.permit_of_heavy().await,
         _ => app.heavy.permit(received.len()).await,
     };
-    let rows = permit.run(|| rows_of(table, &received, &app.engine.config.user_types))?;
+    let rows = permit.run(|| rows_of(table, &received, app.engine.user_types()))?;
     drop(received);
-    let written = app.engine.store.put_rows(table, rows).await.map_err(Problem::of_write)?;
-    app.engine.rules.refresh(app.engine.store.as_ref()).await?;
+    let written = app.engine.put_rows(table, rows).await.map_err(Problem::of_write)?;
     Ok(Json(json!({ "written": written })))
 }
 
@@ -102,7 +101,7 @@ async fn list(app: App, table: Table, given: HashMap<String, String>) -> Result<
     }
     query.end(&format!("{}, cursor, limit", table.filters().collect::<Vec<_>>().join(", ")))?;
     let columns = columns.into_iter().map(|(name, value)| (name, as_stored(table, name, value))).collect();
-    let items = app.engine.store.list_rows(table, RowFilter { columns, after, limit }).await?;
+    let items = app.engine.list_rows(table, RowFilter { columns, after, limit }).await?;
     let next = items.last().filter(|_| items.len() == limit).map(|last| {
         let key: Vec<&Value> = table.key().iter().map(|name| &last[*name]).collect();
         json!(key).to_string()
@@ -131,10 +130,9 @@ async fn delete(app: App, table: Table, given: HashMap<String, String>) -> Resul
     let stored =
         table.key().iter().zip(key.clone()).map(|(name, value)| as_stored(table, name, value)).collect();
     // A row that SQL wrote may have a language in another spelling.
-    if !app.engine.store.delete_row(table, key).await? && !app.engine.store.delete_row(table, stored).await? {
+    if !app.engine.delete_row(table, vec![key, stored]).await? {
         return Err(Problem::not_found("no row has this key"));
     }
-    app.engine.rules.refresh(app.engine.store.as_ref()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -43,8 +43,8 @@ pub async fn list(
         filter.after = Some(filter.cursor(&cursor).ok_or_else(wrong)?);
     }
     query.end("status, channel, event_id, user_type, user_id, provider, cursor, limit")?;
-    let mut page = app.engine.store.list_sends(filter).await?;
-    send_rows::show(&app.engine.providers, &mut page.items);
+    let mut page = app.engine.list_sends(filter).await?;
+    send_rows::show(app.engine.providers(), &mut page.items);
     Ok(Json(json!({ "items": page.items, "next": page.next.as_ref().map(SendCursor::to_text) })))
 }
 

@@ -24,7 +24,7 @@ impl WriteProbe {
         {
             return result.clone();
         }
-        let result = match timeout(TIMEOUT, engine.store.heartbeat(engine.instance.id)).await {
+        let result = match timeout(TIMEOUT, engine.probe_writes()).await {
             Ok(written) => written.map_err(|error| error.to_string()),
             Err(_) => Err(format!("a write did not finish within {TIMEOUT:?}")),
         };

@@ -2,12 +2,13 @@
 
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
+use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::MAX_DECISIONS;
 use campanile_domain::id::EventSeq;
 use campanile_domain::priority::Priority;
 use campanile_domain::queue::Queue;
 use campanile_domain::time::Timestamp;
-use campanile_store::{Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, Step, StoreError};
+use campanile_store::{Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, Signal, StoreError};
 
 use super::FanOutWorkers;
 use super::backpressure::MIN_FREE_ROWS;

@@ -1,0 +1,13 @@
+//! What a provider reports about a message after it accepted it.
+
+use campanile_domain::id::SendKey;
+use campanile_store::{Receipt, StoreError};
+
+use crate::Engine;
+
+impl Engine {
+    /// Keeps the receipt with the send, whose status stays; answers whether it was kept.
+    pub async fn record_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError> {
+        self.store.record_receipt(key, receipt).await
+    }
+}

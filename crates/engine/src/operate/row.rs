@@ -1,0 +1,43 @@
+//! The seven tables that operators write: recipients, entities and the rules. A change takes effect on this instance
+//! before its caller is answered.
+
+use std::sync::Arc;
+
+use campanile_domain::people::user_type::UserTypes;
+use campanile_domain::rules::Rules;
+use campanile_store::{JsonRow, RowFilter, StoreError, Table};
+
+use crate::Engine;
+
+impl Engine {
+    /// Replaces by key, all or nothing; answers how many rows were written.
+    pub async fn put_rows(&self, table: Table, rows: Vec<JsonRow>) -> Result<u64, StoreError> {
+        let written = self.store.put_rows(table, rows).await?;
+        self.rules.refresh(self.store.as_ref()).await?;
+        Ok(written)
+    }
+
+    pub async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<Vec<JsonRow>, StoreError> {
+        self.store.list_rows(table, filter).await
+    }
+
+    /// Deletes the first of these keys that exists; answers whether one did.
+    pub async fn delete_row(&self, table: Table, keys: Vec<Vec<String>>) -> Result<bool, StoreError> {
+        for key in keys {
+            if self.store.delete_row(table, key).await? {
+                self.rules.refresh(self.store.as_ref()).await?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The rules as they are in memory now.
+    pub fn rules(&self) -> Arc<Rules> {
+        self.rules.current()
+    }
+
+    pub fn user_types(&self) -> &UserTypes {
+        &self.config.user_types
+    }
+}
