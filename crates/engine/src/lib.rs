@@ -75,7 +75,7 @@ impl Engine {
         providers: Providers,
         config: EngineConfig,
     ) -> Result<Self, StoreError> {
-        config::check_lease(&providers, config.lease).map_err(StoreError::Unusable)?;
+        config::check_lease(&providers, config.lease).map_err(|why| StoreError::Unusable(why.into()))?;
         let rules = Arc::new(RuleCache::load(store.as_ref(), config.user_types.clone()).await?);
         let instance = store.register_instance(&config.instance).await?;
         let clock = DatabaseClock::ask(store.as_ref()).await?;

@@ -2,7 +2,6 @@
 //! [`Columns`] stands once for both. A value that does not fit its column is an error that names the column.
 
 use std::borrow::Cow;
-use std::fmt::Display;
 use std::str::FromStr;
 
 use campanile_domain::time::Timestamp;
@@ -10,10 +9,12 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::error::{Source, explained};
 
 /// A value that does not fit its column's meaning.
-pub(crate) fn bad(column: &str, error: impl Display) -> StoreError {
-    StoreError::Refused(format!("column {column} holds an invalid value: {error}"))
+pub(crate) fn bad(column: &str, error: impl Into<Source>) -> StoreError {
+    let error = error.into();
+    StoreError::Refused(explained(format!("column {column} holds an invalid value: {error}"), error))
 }
 
 fn required<T>(column: &str, value: Option<T>) -> Result<T, StoreError> {
@@ -55,12 +56,12 @@ pub(crate) trait Columns {
         required(column, self.maybe_lossy(column)?)
     }
 
-    fn integer<T: TryFrom<i64, Error: Display>>(&self, column: &str) -> Result<T, StoreError> {
+    fn integer<T: TryFrom<i64, Error: Into<Source>>>(&self, column: &str) -> Result<T, StoreError> {
         required(column, self.maybe_integer_as(column)?)
     }
 
     /// As the type that the caller has for it.
-    fn maybe_integer_as<T: TryFrom<i64, Error: Display>>(
+    fn maybe_integer_as<T: TryFrom<i64, Error: Into<Source>>>(
         &self,
         column: &str,
     ) -> Result<Option<T>, StoreError> {
@@ -80,11 +81,11 @@ pub(crate) trait Columns {
     }
 
     /// A newtype or an enum, from its text.
-    fn parsed<T: FromStr<Err: Display>>(&self, column: &str) -> Result<T, StoreError> {
+    fn parsed<T: FromStr<Err: Into<Source>>>(&self, column: &str) -> Result<T, StoreError> {
         required(column, self.maybe_parsed(column)?)
     }
 
-    fn maybe_parsed<T: FromStr<Err: Display>>(&self, column: &str) -> Result<Option<T>, StoreError> {
+    fn maybe_parsed<T: FromStr<Err: Into<Source>>>(&self, column: &str) -> Result<Option<T>, StoreError> {
         self.maybe_str(column)?.map(|text| text.parse().map_err(|e| bad(column, e))).transpose()
     }
 

@@ -136,7 +136,7 @@ impl FanOutStep {
 /// The failure of an event with a column that can't be used.
 pub fn unreadable(error: &StoreError) -> Failure {
     let detail = match error {
-        StoreError::Refused(detail) => detail.clone(),
+        StoreError::Refused(detail) => detail.to_string(),
         other => other.to_string(),
     };
     Failure::new("UNREADABLE", detail)

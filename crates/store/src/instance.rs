@@ -29,7 +29,7 @@ pub(crate) fn expect_one_row(rows: u64) -> Result<(), StoreError> {
     match rows {
         1 => Ok(()),
         _ => Err(StoreError::Unusable(
-            "the table `instance` has no row for this instance; restart the instance".to_owned(),
+            "the table `instance` has no row for this instance; restart the instance".into(),
         )),
     }
 }

@@ -21,6 +21,7 @@ mod columns;
 pub mod conformance;
 mod context;
 mod dead_letter;
+mod error;
 mod event;
 mod examine;
 mod fan_out;
@@ -47,6 +48,7 @@ use tokio::sync::watch;
 
 pub use context::{ContextStore, Contexts};
 pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed, RerenderedTexts, RowText};
+pub use error::StoreError;
 pub use event::{Acceptance, EventStore};
 pub use examine::{Examined, Identity};
 pub use fan_out::{
@@ -130,24 +132,4 @@ pub enum Signal {
 
 impl Signal {
     pub const ALL: [Signal; 3] = [Signal::Events, Signal::Chunks, Signal::Sends];
-}
-
-/// Variants are named by what the caller does next.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The infrastructure failed: back off and try again. Never counts against a row.
-    #[error("the database is not available: {0}")]
-    Unavailable(String),
-    /// Somebody else got there first: let go.
-    #[error("the work was taken over: {0}")]
-    Lost(String),
-    /// The data was refused: bisect, and count against the culprit.
-    #[error("the database refused the data: {0}")]
-    Refused(String),
-    /// The rows belong to somebody else: change them there.
-    #[error("{0}")]
-    ReadOnly(String),
-    /// The database can't be used as it is: tell the operator.
-    #[error("{0}")]
-    Unusable(String),
 }

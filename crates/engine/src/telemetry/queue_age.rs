@@ -34,8 +34,9 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
 }
 
 async fn measure(engine: &Engine) -> Option<QueueAges> {
-    let silence =
-        |_| Err(StoreError::Unavailable(format!("the database did not answer within {QUERY_TIMEOUT:?}")));
+    let silence = |_| {
+        Err(StoreError::Unavailable(format!("the database did not answer within {QUERY_TIMEOUT:?}").into()))
+    };
     let asked = tokio::time::timeout(QUERY_TIMEOUT, engine.store.queue_ages()).await;
     asked
         .unwrap_or_else(silence)

@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use campanile_store::StoreError;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Config, Flags};
@@ -154,10 +155,22 @@ fn exit_code(ended: CommandResult) -> ExitCode {
         // Whoever closed the pipe has seen enough, as in `campanile tail | head`.
         Err(CommandError::Failed(error)) if error.is::<ReaderGone>() => ExitCode::SUCCESS,
         Err(CommandError::Failed(error)) => {
-            eprintln!("campanile: {error:#}");
+            eprintln!("campanile: {}", with_causes(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// The error and what caused it. A store's error already tells the errors below it.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut texts = Vec::new();
+    for cause in error.chain() {
+        texts.push(cause.to_string());
+        if cause.is::<StoreError>() {
+            break;
+        }
+    }
+    texts.join(": ")
 }
 
 async fn dispatch(cli: Cli) -> CommandResult {

@@ -123,7 +123,7 @@ impl Problem {
                     StatusCode::UNPROCESSABLE_ENTITY,
                     "urn:campanile:refused",
                     "The data was refused",
-                    detail,
+                    detail.to_string(),
                 )
             }
             other => other.into(),
@@ -173,9 +173,9 @@ impl From<StoreError> for Problem {
                 let detail = "the database is unavailable; try again later";
                 Self::unavailable(detail)
             }
-            StoreError::Refused(detail) => Self::unusable_data(&detail),
+            StoreError::Refused(detail) => Self::unusable_data(&detail.to_string()),
             StoreError::ReadOnly(detail) => {
-                Self::new(StatusCode::CONFLICT, "urn:campanile:read-only", "Read-only", detail)
+                Self::new(StatusCode::CONFLICT, "urn:campanile:read-only", "Read-only", detail.to_string())
             }
         }
     }
@@ -187,12 +187,12 @@ mod tests {
 
     #[test]
     fn what_the_database_refuses_is_the_callers_fault_only_in_a_write() {
-        let refused = || StoreError::Refused("column priority holds something unusable".to_owned());
+        let refused = || StoreError::Refused("column priority holds something unusable".into());
         let (read, write) = (Problem::from(refused()), Problem::of_write(refused()));
         assert_eq!((read.status, read.kind), (500, "urn:campanile:internal"));
         assert!(read.detail.contains("column priority"), "{}", read.detail);
         assert_eq!((write.status, write.kind), (422, "urn:campanile:refused"));
-        let gone = Problem::of_write(StoreError::Unavailable("gone".to_owned()));
+        let gone = Problem::of_write(StoreError::Unavailable("gone".into()));
         assert_eq!((gone.status, gone.kind), (503, "urn:campanile:unavailable"));
     }
 }

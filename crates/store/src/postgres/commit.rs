@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::transaction::Transaction;
 use super::{execute_prepared, prepare, query_prepared, read, settle, statement};
+use crate::error::explained;
 use crate::stored;
 use crate::{Chunk, ChunkId, DeadLetter, FanOutCommit, FanOutStep, NewChunk, StoreError};
 
@@ -40,10 +41,13 @@ impl ExistingRows {
         }
     }
 
-    /// A duplicate key refutes `None`. The batch is bisected until that event is alone.
-    fn failed(self, client: &Object, error: &tokio_postgres::Error) -> StoreError {
+    /// What was thought to be new is not: the batch is bisected until that event is alone.
+    fn failed(self, client: &Object, error: tokio_postgres::Error) -> StoreError {
         if self == ExistingRows::None && error.code() == Some(&SqlState::UNIQUE_VIOLATION) {
-            return StoreError::Refused("rows of one of the events already exist".to_owned());
+            return StoreError::Refused(explained(
+                "rows of one of the events already exist".to_owned(),
+                error,
+            ));
         }
         super::failed(client, error)
     }
@@ -74,8 +78,8 @@ pub async fn write(
     let (finish_params, processed_params) = (finished.params(), processed.params(&instance));
     let (shared_params, chunk_params) = (shared.params(), new_chunks.params(&seconds));
     let client = transaction.client();
-    let failed = |error| existing.failed(client, &error);
-    // All answers are awaited: after a failure, PostgreSQL answers the other statements with a less useful error.
+    let failed = |error| existing.failed(client, error);
+    // All are waited for: behind one that failed, PostgreSQL only says that something did.
     let (changed, remembered, shared, ids) = tokio::join!(
         biased;
         execute_prepared(client, &finish, &finish_params),
@@ -85,7 +89,7 @@ pub async fn write(
     );
     let (changed, _, _, ids) = (changed?, remembered?, shared?, ids?);
     if changed < steps.len() as u64 {
-        return Err(StoreError::Lost("one of the events was changed by another instance".to_owned()));
+        return Err(StoreError::Lost("one of the events was changed by another instance".into()));
     }
     let mut ids = ids.iter().map(|row| read::get(row, "id")).collect::<Result<Vec<i64>, _>>()?;
     ids.sort_unstable();
@@ -135,7 +139,7 @@ async fn insert(
     let sql = existing.choose(statement::INSERT_OUTBOX, statement::INSERT_NEW_OUTBOX);
     let [insert] = prepare(&transaction, [sql]).await?;
     let client = transaction.client();
-    let inserted = client.query(&insert, &params).await.map_err(|error| existing.failed(client, &error))?;
+    let inserted = client.query(&insert, &params).await.map_err(|error| existing.failed(client, error))?;
     transaction.commit().await?;
     match existing {
         ExistingRows::None => Ok(Written::All),

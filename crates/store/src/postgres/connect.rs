@@ -16,6 +16,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::StoreError;
+use crate::error::explained;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection is given up after the other end was silent for this long.
@@ -195,34 +196,38 @@ impl ServerCertVerifier for AcceptAnyCertificate {
     }
 }
 
-/// Maps an error to what the caller does next. Bad data is refused. A missing schema or grant is for the operator.
-/// Everything else passes by itself.
-pub fn error(error: &tokio_postgres::Error) -> StoreError {
+/// What the caller does next. Data is refused; a schema or a grant that is not there is for the operator; all else
+/// passes.
+pub fn error(error: tokio_postgres::Error) -> StoreError {
     let Some(db) = error.as_db_error() else {
-        let text = std::error::Error::source(error).map(|source| format!("{error}: {source}"));
+        let text = std::error::Error::source(&error).map(|source| format!("{error}: {source}"));
         let text = text.unwrap_or_else(|| error.to_string());
         // A value that can't be converted is bad data. Everything else is the connection.
         let conversion = text.starts_with("error serializing") || text.starts_with("error deserializing");
-        return if conversion { StoreError::Refused(text) } else { StoreError::Unavailable(text) };
+        let cause = explained(text, error);
+        return if conversion { StoreError::Refused(cause) } else { StoreError::Unavailable(cause) };
     };
     let text = match db.detail() {
         Some(detail) => format!("{}: {detail}", db.message()),
         None => db.message().to_owned(),
     };
-    match db.code() {
-        // DDL invalidated a plan, or a pooler gave us a server session without our statements. The next attempt
-        // prepares them again.
+    let code = db.code().clone();
+    match &code {
+        // A plan that DDL made useless, or a server behind a proxy that never saw the statement: the next try makes a
+        // new one.
         &SqlState::FEATURE_NOT_SUPPORTED | &SqlState::INVALID_SQL_STATEMENT_NAME => {
-            StoreError::Unavailable(text)
+            StoreError::Unavailable(explained(text, error))
         }
         code => match &code.code()[..2] {
-            // The last codes come from functions and triggers of the business, for example behind its view of
-            // recipients.
-            "21" | "22" | "23" | "54" | "2F" | "38" | "39" | "44" | "P0" => StoreError::Refused(text),
-            "28" | "3D" | "3F" | "42" => {
-                StoreError::Unusable(format!("the database does not allow it: {text}"))
+            // The last ones come from functions and triggers of the business, behind its view of recipients for
+            // example.
+            "21" | "22" | "23" | "54" | "2F" | "38" | "39" | "44" | "P0" => {
+                StoreError::Refused(explained(text, error))
             }
-            _ => StoreError::Unavailable(text),
+            "28" | "3D" | "3F" | "42" => {
+                StoreError::Unusable(explained(format!("the database does not allow it: {text}"), error))
+            }
+            _ => StoreError::Unavailable(explained(text, error)),
         },
     }
 }
@@ -233,7 +238,7 @@ pub fn is_stale(error: &tokio_postgres::Error) -> bool {
 }
 
 fn unusable(message: String) -> StoreError {
-    StoreError::Unusable(message)
+    StoreError::Unusable(message.into())
 }
 
 #[cfg(test)]

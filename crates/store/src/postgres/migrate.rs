@@ -6,6 +6,7 @@ use tokio_postgres::Client;
 use super::connect::{self, Server};
 use super::{PostgresConfig, direct_server};
 use crate::StoreError;
+use crate::error::{Source, explained};
 
 const HISTORY: &str = "campanile.schema_history";
 /// The first version of PostgreSQL that is tested.
@@ -26,25 +27,26 @@ pub async fn run(config: &PostgresConfig) -> Result<Vec<String>, StoreError> {
     if pending == 0 {
         return Ok(Vec::new());
     }
-    let cannot = |error: &dyn std::error::Error| {
+    let cannot = |error: Source| {
         let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-        StoreError::Unusable(format!(
+        let text = format!(
             "can't create or upgrade the tables of {}: {error}{cause}; the user of database.direct_url (or \
              database.url) must own the schema campanile, or be allowed to create it: \
              run `campanile migrate` once as such a user",
             server.name()
-        ))
+        );
+        StoreError::Unusable(explained(text, error))
     };
     let locked =
         "SET statement_timeout = 0; SELECT pg_advisory_lock(hashtextextended('campanile.migrate', 0))";
-    client.batch_execute(locked).await.map_err(|e| cannot(&e))?;
+    client.batch_execute(locked).await.map_err(|e| cannot(e.into()))?;
     if !has_schema(&client).await? {
-        client.batch_execute("CREATE SCHEMA campanile").await.map_err(|e| cannot(&e))?;
+        client.batch_execute("CREATE SCHEMA campanile").await.map_err(|e| cannot(e.into()))?;
     }
-    let migrations = migrations().map_err(|e| cannot(&e))?;
+    let migrations = migrations().map_err(|e| cannot(e.into()))?;
     let mut runner = refinery::Runner::new(&migrations).set_abort_missing(false);
     runner.set_migration_table_name(HISTORY);
-    let report = runner.run_async(&mut client).await.map_err(|e| cannot(&e))?;
+    let report = runner.run_async(&mut client).await.map_err(|e| cannot(e.into()))?;
     Ok(report.applied_migrations().iter().map(ToString::to_string).collect())
 }
 
@@ -77,27 +79,33 @@ async fn check_server(client: &Client, server: &Server) -> Result<(), StoreError
         .await?;
     let (number, version, encoding): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
     if number < OLDEST_SERVER {
-        return Err(StoreError::Unusable(format!(
-            "{} runs PostgreSQL {version}; 15 or newer is needed",
-            server.name()
-        )));
+        return Err(StoreError::Unusable(
+            format!("{} runs PostgreSQL {version}; 15 or newer is needed", server.name()).into(),
+        ));
     }
     if encoding != "UTF8" {
-        return Err(StoreError::Unusable(format!(
-            "the database {} has the encoding {encoding}; create one with ENCODING 'UTF8'",
-            server.name()
-        )));
+        return Err(StoreError::Unusable(
+            format!(
+                "the database {} has the encoding {encoding}; create one with ENCODING 'UTF8'",
+                server.name()
+            )
+            .into(),
+        ));
     }
     Ok(())
 }
 
 async fn connect_to(server: &Server) -> Result<Client, StoreError> {
-    let cannot = |error: tokio_postgres::Error| match connect::error(&error) {
-        StoreError::Unavailable(why) => StoreError::Unusable(format!(
-            "the database {} can't be reached: {why}; check that it is running and that database.url is correct",
-            server.name()
-        )),
-        other => StoreError::Unusable(format!("the database {} can't be used: {other}", server.name())),
+    let cannot = |error: tokio_postgres::Error| {
+        let error = connect::error(error);
+        let text = match &error {
+            StoreError::Unavailable(why) => format!(
+                "the database {} can't be reached: {why}; check that it is running and that database.url is correct",
+                server.name()
+            ),
+            other => format!("the database {} can't be used: {other}", server.name()),
+        };
+        StoreError::Unusable(explained(text, error))
     };
     let (client, connection) = server.config.connect(server.tls.clone()).await.map_err(cannot)?;
     tokio::spawn(async move {

@@ -42,6 +42,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
 use crate::columns::bad;
+use crate::error::explained;
 use crate::{Signal, Store, StoreError, identity};
 use claim_watermark::ClaimWatermark;
 use connect::Server;
@@ -111,7 +112,9 @@ impl Postgres {
             .runtime(Runtime::Tokio1)
             .post_create(connect::prepare_session())
             .build()
-            .map_err(|e| StoreError::Unusable(format!("can't create the connection pool: {e}")))?;
+            .map_err(|e| {
+                StoreError::Unusable(explained(format!("can't create the connection pool: {e}"), e))
+            })?;
         let listener = Arc::new(Listener::start(direct_server(config)?));
         let store = Postgres { pool, listener, watermark: Arc::default() };
         store.check_recipients().await?;
@@ -130,15 +133,15 @@ impl Postgres {
 
     async fn client(&self) -> Result<Object, StoreError> {
         self.pool.get().await.map_err(|error| match error {
-            PoolError::Timeout(TimeoutType::Wait) => StoreError::Unavailable(format!(
-                "all {} connections were busy for {POOL_TIMEOUT:?}",
-                self.pool.status().max_size
-            )),
+            PoolError::Timeout(TimeoutType::Wait) => StoreError::Unavailable(
+                format!("all {} connections were busy for {POOL_TIMEOUT:?}", self.pool.status().max_size)
+                    .into(),
+            ),
             PoolError::Timeout(_) => {
-                StoreError::Unavailable(format!("no connection within {POOL_TIMEOUT:?}"))
+                StoreError::Unavailable(format!("no connection within {POOL_TIMEOUT:?}").into())
             }
-            PoolError::Backend(error) => connect::error(&error),
-            other => StoreError::Unavailable(other.to_string()),
+            PoolError::Backend(error) => connect::error(error),
+            other => StoreError::Unavailable(other.into()),
         })
     }
 
@@ -233,7 +236,7 @@ async fn query_prepared(
     statement: &Statement,
     params: Params<'_>,
 ) -> Result<Vec<Row>, StoreError> {
-    client.query(statement, params).await.map_err(|error| failed(client, &error))
+    client.query(statement, params).await.map_err(|error| failed(client, error))
 }
 
 async fn execute_prepared(
@@ -241,12 +244,12 @@ async fn execute_prepared(
     statement: &Statement,
     params: Params<'_>,
 ) -> Result<u64, StoreError> {
-    client.execute(statement, params).await.map_err(|error| failed(client, &error))
+    client.execute(statement, params).await.map_err(|error| failed(client, error))
 }
 
-/// Forgets the statements of a connection when they are stale. Otherwise every later use of the connection would fail.
-fn failed(client: &Object, error: &tokio_postgres::Error) -> StoreError {
-    if connect::is_stale(error) {
+/// A connection whose statements are stale forgets them, or it would fail with them for as long as it lives.
+fn failed(client: &Object, error: tokio_postgres::Error) -> StoreError {
+    if connect::is_stale(&error) {
         client.statement_cache.clear();
     }
     connect::error(error)
@@ -264,7 +267,7 @@ async fn prepare<const N: usize>(client: &Object, sql: [&str; N]) -> Result<[Sta
 
 impl From<tokio_postgres::Error> for StoreError {
     fn from(error: tokio_postgres::Error) -> Self {
-        connect::error(&error)
+        connect::error(error)
     }
 }
 

@@ -19,7 +19,7 @@ pub fn get<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<T, StoreErr
 /// The one row that a statement always answers.
 pub fn only_row(rows: &[Row]) -> Result<&Row, StoreError> {
     rows.first().ok_or_else(|| {
-        StoreError::Unusable("a table with one required row is empty; restore it from a backup".to_owned())
+        StoreError::Unusable("a table with one required row is empty; restore it from a backup".into())
     })
 }
 

@@ -10,6 +10,7 @@ use tokio_postgres::types::ToSql;
 
 use super::transaction::Transaction;
 use super::{Postgres, read, statement};
+use crate::error::explained;
 use crate::row::{Description, Kind};
 use crate::{JsonRow, RowFilter, RowStore, StoreError, Table};
 
@@ -64,7 +65,7 @@ impl Postgres {
     async fn check_not_a_view(&self, table: Table) -> Result<(), StoreError> {
         if table == Table::Recipients && !self.recipients_are_a_table().await? {
             return Err(StoreError::ReadOnly(
-                "campanile.recipient is a view; change the tables behind it".to_owned(),
+                "campanile.recipient is a view; change the tables behind it".into(),
             ));
         }
         Ok(())
@@ -76,7 +77,7 @@ impl Postgres {
         match kind.and_then(|kind| u8::try_from(kind).ok()) {
             Some(b'r' | b'p') => Ok(true),
             Some(_) => Ok(false),
-            None => Err(StoreError::Unusable("campanile.recipient is missing".to_owned())),
+            None => Err(StoreError::Unusable("campanile.recipient is missing".into())),
         }
     }
 
@@ -91,10 +92,11 @@ impl Postgres {
             let why = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
             let columns: Vec<&str> =
                 Table::Recipients.description().columns.iter().map(|(name, _)| *name).collect();
-            StoreError::Unusable(format!(
+            let text = format!(
                 "the view campanile.recipient can't be used: {why}; it needs the columns {}",
                 columns.join(", ")
-            ))
+            );
+            StoreError::Unusable(explained(text, error))
         })?;
         Ok(())
     }

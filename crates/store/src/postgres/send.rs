@@ -50,7 +50,7 @@ impl SendStore for Postgres {
                 let rows = transaction.query(&RECEIVE_RACED, params).await?;
                 (transaction, rows)
             }
-            Err(error) => return Err(failed(&transaction, &error)),
+            Err(error) => return Err(failed(&transaction, error)),
         };
         let (mut received, raced) = classify(&transaction, &keys, &rows).await?;
         retry_raced(&transaction, &raced, instance, lease, &mut received).await?;

@@ -191,10 +191,8 @@ fn write_step(
         },
     )?;
     if changed == 0 {
-        return Err(StoreError::Lost(format!(
-            "event {} was changed by another process",
-            step.event.event_id
-        )));
+        let reason = format!("event {} was changed by another process", step.event.event_id);
+        return Err(StoreError::Lost(reason.into()));
     }
     if let Some((status, summary)) = processed {
         write_processed(session, now, instance, step, status, &summary)?;

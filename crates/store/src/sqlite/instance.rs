@@ -15,7 +15,7 @@ impl InstanceStore for Sqlite {
             let params = named_params! { ":name": name, ":now": now };
             let id = session.first(statement::REGISTER_INSTANCE, params, |row| Ok(row.get("id")?))?;
             let id = id.ok_or_else(|| {
-                StoreError::Unusable("the database returned no id for this instance".to_owned())
+                StoreError::Unusable("the database returned no id for this instance".into())
             })?;
             Ok(Instance { id: InstanceId(id), name: name.clone() })
         })

@@ -47,5 +47,5 @@ fn acquire(
             time::from_text(now).zip(time::from_text(&until)).map(|(now, until)| time::between(now, until));
         Ok(Acquisition::HeldBy { holder: row.get("holder")?, remaining: remaining.unwrap_or_default() })
     })?;
-    held.ok_or_else(|| StoreError::Unavailable(format!("could not take or read the lease {name}")))
+    held.ok_or_else(|| StoreError::Unavailable(format!("could not take or read the lease {name}").into()))
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::StoreError;
+use crate::error::explained;
 
 /// File permissions: only the owner may read, whatever the folder allows.
 const PRIVATE: u32 = 0o600;
@@ -42,16 +43,16 @@ pub fn try_lock(folder: &Path) -> io::Result<Option<EngineLock>> {
 pub fn take(path: &Path) -> Result<EngineLock, StoreError> {
     let folder = folder_of(path);
     std::fs::create_dir_all(folder).map_err(|e| {
-        StoreError::Unusable(format!(
-            "can't create the data folder {}: {e}; choose another with --data-dir",
-            folder.display()
-        ))
+        let text =
+            format!("can't create the data folder {}: {e}; choose another with --data-dir", folder.display());
+        StoreError::Unusable(explained(text, e))
     })?;
     let locked = try_lock(folder).map_err(|e| {
-        StoreError::Unusable(format!(
+        let text = format!(
             "the lock {} can't be taken: {e}; check the folder's permissions, and choose a --data-dir on a local disk",
             lock_file(folder).display()
-        ))
+        );
+        StoreError::Unusable(explained(text, e))
     })?;
     let lock = locked.ok_or_else(|| {
         StoreError::Unusable(format!(
@@ -59,11 +60,12 @@ pub fn take(path: &Path) -> Result<EngineLock, StoreError> {
              or use PostgreSQL to run several instances",
             path.display(),
             lock_file(folder).display()
-        ))
+        ).into())
     })?;
     match OpenOptions::new().create_new(true).write(true).mode(PRIVATE).open(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            Err(StoreError::Unusable(format!("can't create the database {}: {error}", path.display())))
+            let text = format!("can't create the database {}: {error}", path.display());
+            Err(StoreError::Unusable(explained(text, error)))
         }
         _ => Ok(lock),
     }

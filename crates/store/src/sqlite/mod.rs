@@ -39,6 +39,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 use tokio::sync::Semaphore;
 
+use crate::error::{Source, explained};
 use crate::{Store, StoreError, identity};
 use claimed_events::ClaimedEvents;
 use lock::EngineLock;
@@ -92,9 +93,9 @@ impl Sqlite {
 
     pub fn open_with_clock(path: &Path, clock: Clock) -> Result<Self, StoreError> {
         let lock = lock::take(path)?;
-        let mut connection = connect(path, OpenFlags::default()).map_err(|e| cannot_open(path, &e))?;
-        migrate(&mut connection).map_err(|e| cannot_open(path, &e))?;
-        // This process holds the lock of the file, so the holders of these leases are gone.
+        let mut connection = connect(path, OpenFlags::default()).map_err(|e| cannot_open(path, e))?;
+        migrate(&mut connection).map_err(|e| cannot_open(path, e))?;
+        // The lock is ours, so whoever held these leases is gone.
         connection.execute(statement::EXPIRE_LEASES, [])?;
         connection.execute(statement::RELEASE_CHUNKS, [])?;
         connection.execute(statement::RELEASE_LEASES, [])?;
@@ -139,12 +140,12 @@ impl Sqlite {
             // A panic is a bug in one caller's work and must not cost the connection. A retry would panic again, so it
             // is refused.
             let result = catch_unwind(AssertUnwindSafe(|| in_snapshot(&connection, work)))
-                .unwrap_or_else(|_| Err(StoreError::Refused("a read panicked".to_owned())));
+                .unwrap_or_else(|_| Err(StoreError::Refused("a read panicked".into())));
             pool().push(connection);
             drop(permit);
             result
         });
-        read.await.map_err(|e| StoreError::Unavailable(format!("a read task failed: {e}")))?
+        read.await.map_err(|e| StoreError::Unavailable(explained(format!("a read task failed: {e}"), e)))?
     }
 }
 
@@ -205,23 +206,25 @@ fn migrate(connection: &mut Connection) -> Result<(), refinery::Error> {
     refinery::Runner::new(&migrations()?).set_abort_missing(false).run(connection).map(drop)
 }
 
-fn cannot_open(path: &Path, error: &dyn std::error::Error) -> StoreError {
+fn cannot_open(path: &Path, error: impl Into<Source>) -> StoreError {
+    let error = error.into();
     let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-    StoreError::Unusable(format!("the database {} can't be used: {error}{cause}", path.display()))
+    let text = format!("the database {} can't be used: {error}{cause}", path.display());
+    StoreError::Unusable(explained(text, error))
 }
 
 fn closed() -> StoreError {
-    StoreError::Unavailable("the database is closed".to_owned())
+    StoreError::Unavailable("the database is closed".into())
 }
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
-                StoreError::Refused(error.to_string())
+                StoreError::Refused(error.into())
             }
-            Some(_) => StoreError::Unavailable(error.to_string()),
-            None => StoreError::Refused(error.to_string()),
+            Some(_) => StoreError::Unavailable(error.into()),
+            None => StoreError::Refused(error.into()),
         }
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::session::{Named, Session};
 use crate::columns::{Columns, bad};
+use crate::error::explained;
 use crate::{JsonRow, StoreError};
 
 /// Columns that hold JSON, and those that are true or false, whatever table they are of.
@@ -70,6 +71,7 @@ pub fn valid_rows<T: DeserializeOwned>(
 }
 
 fn typed<T: DeserializeOwned>(table: &str, row: &Row) -> Result<T, StoreError> {
-    serde_json::from_value(Value::Object(json_row(row)?))
-        .map_err(|e| StoreError::Refused(format!("a row of {table} holds an invalid value: {e}")))
+    serde_json::from_value(Value::Object(json_row(row)?)).map_err(|e| {
+        StoreError::Refused(explained(format!("a row of {table} holds an invalid value: {e}"), e))
+    })
 }

@@ -55,7 +55,7 @@ impl RowStore for Sqlite {
     async fn rule_version(&self) -> Result<i64, StoreError> {
         self.read(|session| {
             let version = session.first(statement::RULE_VERSION, &[], |row| Ok(row.get(0)?))?;
-            version.ok_or_else(|| StoreError::Unusable("the table rule_version is empty".to_owned()))
+            version.ok_or_else(|| StoreError::Unusable("the table rule_version is empty".into()))
         })
         .await
     }

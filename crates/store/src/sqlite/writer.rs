@@ -2,6 +2,7 @@
 //! Durability then costs one sync per group and not one per caller.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
@@ -11,6 +12,7 @@ use tokio::sync::oneshot;
 use super::closed;
 use super::session::Session;
 use crate::StoreError;
+use crate::error::explained;
 
 /// The maximum number of callers in a group. It bounds how long the first waits for the last.
 const MAX_GROUP: usize = 64;
@@ -18,7 +20,17 @@ const MAX_GROUP: usize = 64;
 /// Runs inside the transaction, if there is one. Answers a function that reports to the caller once the commit has
 /// succeeded or failed.
 type Job = Box<dyn FnOnce(Result<&Session, StoreError>) -> Reply + Send>;
-type Reply = Box<dyn FnOnce(Result<(), String>)>;
+type Reply = Box<dyn FnOnce(Result<(), Arc<CommitError>>)>;
+
+/// Every caller of the group gets it.
+#[derive(Debug, thiserror::Error)]
+enum CommitError {
+    /// A full disk, for example, makes SQLite roll back by itself: the group is over then, and nothing of it was written.
+    #[error("the transaction was rolled back; is the disk full?")]
+    RolledBack,
+    #[error(transparent)]
+    Failed(rusqlite::Error),
+}
 
 #[derive(Debug)]
 pub struct Writer {
@@ -31,7 +43,9 @@ impl Writer {
         thread::Builder::new()
             .name("sqlite-writer".to_owned())
             .spawn(move || run(&connection, &queue))
-            .map_err(|e| StoreError::Unavailable(format!("can't start the writer thread: {e}")))?;
+            .map_err(|e| {
+                StoreError::Unavailable(explained(format!("can't start the writer thread: {e}"), e))
+            })?;
         Ok(Writer { jobs })
     }
 
@@ -45,7 +59,7 @@ impl Writer {
             Box::new(move |committed| {
                 let result = match committed {
                     Ok(()) => result,
-                    Err(error) => result.and(Err(StoreError::Unavailable(error))),
+                    Err(error) => result.and(Err(StoreError::Unavailable(error.into()))),
                 };
                 // A caller that has gone does not need the answer.
                 let _ = answer.send(result);
@@ -76,15 +90,13 @@ fn run(connection: &Connection, queue: &Receiver<Job>) {
     }
 }
 
-/// SQLite may roll back by itself, for example because the disk is full. The group is then over, and nothing of it was
-/// written.
-fn commit(connection: &Connection) -> Result<(), String> {
+fn commit(connection: &Connection) -> Result<(), Arc<CommitError>> {
     if connection.is_autocommit() {
-        return Err("the transaction was rolled back; is the disk full?".to_owned());
+        return Err(Arc::new(CommitError::RolledBack));
     }
     connection.execute_batch("COMMIT").map_err(|error| {
         roll_back(connection);
-        error.to_string()
+        Arc::new(CommitError::Failed(error))
     })
 }
 
@@ -103,7 +115,7 @@ fn in_savepoint<T>(
     // A panic is a bug in one caller's work and must not cost the others the writing thread. A retry would panic again,
     // so it is refused.
     let result = catch_unwind(AssertUnwindSafe(|| work(session)))
-        .unwrap_or_else(|_| Err(StoreError::Refused("a write panicked".to_owned())));
+        .unwrap_or_else(|_| Err(StoreError::Refused("a write panicked".into())));
     let end = if result.is_ok() { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" };
     if let Err(error) = session.execute_batch(end) {
         // Work that can't be rolled back alone is rolled back with the group. The other callers try again.

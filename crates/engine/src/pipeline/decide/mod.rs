@@ -70,7 +70,7 @@ pub async fn decide(
             let Some((_, Ok(progress))) = &mut all[index] else { continue };
             // A panic is this event's own fault, and counts against it like data that can't be used.
             catch_unwind(AssertUnwindSafe(|| consider(progress, candidates, &groups, &clock))).map_err(
-                |_| StoreError::Refused("a panic while recipients and channels were decided".to_owned()),
+                |_| StoreError::Refused("a panic while recipients and channels were decided".into()),
             )?;
         }
     }

@@ -70,7 +70,7 @@ impl FanOutWorkers {
                 Err(StoreError::Refused(error)) => {
                     if let [culprit] = seqs[..] {
                         report.events += 1;
-                        self.count_failure(culprit, error).await?;
+                        self.count_failure(culprit, error.to_string()).await?;
                     } else {
                         let (left, right) = seqs.split_at(seqs.len() / 2);
                         claims.push((Claim::ByIds(right.to_vec()), recipient_limit));

@@ -271,7 +271,7 @@ async fn receive_keys(
                 tracing::error!(key = %batch[0].key, %error, "a message could not be stored; a dead letter is written");
                 failed.push(FailedMessage {
                     key: Some(batch[0].key),
-                    failure: Failure::new(REFUSED, error),
+                    failure: Failure::new(REFUSED, error.to_string()),
                     message: None,
                 });
             }

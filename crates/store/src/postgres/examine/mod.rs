@@ -95,7 +95,7 @@ impl Session {
             let what = format!("{} does not answer within {CONNECT_TIMEOUT:?}", server.name());
             return Err(Finding::wrong(subject, what, remedy_unreachable(key)));
         };
-        let (client, connection) = connected.map_err(|error| unreachable(subject, key, &server, &error))?;
+        let (client, connection) = connected.map_err(|error| unreachable(subject, key, &server, error))?;
         tokio::spawn(connection);
         let user = server.config.get_user().unwrap_or("the default user").to_owned();
         let answers = Finding::ok(subject, format!("{} answers, user {user}", server.name()));
@@ -124,11 +124,12 @@ impl Session {
         };
         match tokio::time::timeout(2 * CHECK_TIMEOUT, asked).await {
             Ok(answer) => answer.map_err(|error: tokio_postgres::Error| {
-                let why = match error.code() {
-                    Some(&SqlState::QUERY_CANCELED) => format!("timed out after {CHECK_TIMEOUT:?}"),
-                    _ => connect::error(&error).to_string(),
+                let code = error.code().cloned();
+                let why = match code {
+                    Some(SqlState::QUERY_CANCELED) => format!("timed out after {CHECK_TIMEOUT:?}"),
+                    _ => connect::error(error).to_string(),
                 };
-                Failed { code: error.code().cloned(), why }
+                Failed { code, why }
             }),
             Err(_) => Err(Failed { code: None, why: format!("no answer within {:?}", 2 * CHECK_TIMEOUT) }),
         }
@@ -183,29 +184,29 @@ impl Session {
     }
 }
 
-fn unreachable(subject: &'static str, key: &str, server: &Server, error: &tokio_postgres::Error) -> Finding {
+fn unreachable(subject: &'static str, key: &str, server: &Server, error: tokio_postgres::Error) -> Finding {
     let name = server.name();
     let user = server.config.get_user().unwrap_or_default();
     match error.code() {
         Some(&SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION) => Finding::wrong(
             subject,
-            format!("{name} refuses user `{user}`: {}", server_message(error)),
+            format!("{name} refuses user `{user}`: {}", server_message(&error)),
             format!("correct user and password in database.{key}, or allow them in pg_hba.conf"),
         ),
         Some(&SqlState::INVALID_CATALOG_NAME) => Finding::wrong(
             subject,
-            format!("{name}: {}", server_message(error)),
+            format!("{name}: {}", server_message(&error)),
             format!(
                 "CREATE DATABASE {} ENCODING 'UTF8' TEMPLATE template0; or correct database.{key}",
                 server.config.get_dbname().unwrap_or("campanile")
             ),
         ),
         Some(_) => {
-            Finding::wrong(subject, format!("{name}: {}", server_message(error)), remedy_unreachable(key))
+            Finding::wrong(subject, format!("{name}: {}", server_message(&error)), remedy_unreachable(key))
         }
         None => {
             let why = match connect::error(error) {
-                StoreError::Unavailable(why) => why,
+                StoreError::Unavailable(why) => why.to_string(),
                 other => other.to_string(),
             };
             let why = why.trim_start_matches("error connecting to server: ");

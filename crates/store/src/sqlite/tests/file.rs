@@ -23,6 +23,7 @@ fn a_second_engine_on_one_file_is_refused() {
     let _store = folder.open();
     let refused = Sqlite::open(&folder.database());
     let Err(StoreError::Unusable(message)) = refused else { panic!("{refused:?}") };
+    let message = message.to_string();
     for part in
         [folder.database().to_str().unwrap(), "campanile.lock", "stop it first", "--data-dir", "PostgreSQL"]
     {
@@ -38,6 +39,7 @@ fn deleting_the_lock_admits_no_second_engine() {
     for _ in 0..2 {
         let refused = Sqlite::open(&folder.database());
         let Err(StoreError::Unusable(message)) = refused else { panic!("{refused:?}") };
+        let message = message.to_string();
         assert!(message.contains("another Campanile is already running"), "{message}");
     }
     let findings = examine(&folder.database()).findings;
@@ -87,6 +89,7 @@ fn a_file_that_is_no_database_is_named() {
         .unwrap();
     let refused = Sqlite::open(&folder.database());
     let Err(StoreError::Unusable(message)) = refused else { panic!("{refused:?}") };
+    let message = message.to_string();
     assert!(message.contains(folder.database().to_str().unwrap()), "{message}");
 }
 
@@ -97,6 +100,7 @@ fn a_folder_that_can_not_be_made_is_named() {
     let below_a_file = folder.path().join("file/data/campanile.db");
     let refused = Sqlite::open(&below_a_file);
     let Err(StoreError::Unusable(message)) = refused else { panic!("{refused:?}") };
+    let message = message.to_string();
     assert!(message.contains("file/data") && message.contains("--data-dir"), "{message}");
 }
 

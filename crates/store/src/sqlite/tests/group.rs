@@ -68,7 +68,7 @@ async fn an_error_of_one_caller_does_not_touch_its_neighbours() {
     let folder = Folder::new();
     let store = folder.open();
     let some_fail = |n: usize, connection: &Connection| match n % 5 {
-        1 => Err(StoreError::Lost("taken over".to_owned())),
+        1 => Err(StoreError::Lost("taken over".into())),
         3 => cancel(connection, &n.to_string(), "there already"),
         _ => Ok(()),
     };
