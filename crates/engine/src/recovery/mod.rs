@@ -1,5 +1,5 @@
-//! Beside the pipeline: takes over expired claims, publishes again what the broker lost, and closes finished events
-//! that the stage `close` missed.
+//! Takes over expired claims, publishes again what the broker lost, and closes finished events that the stage `close`
+//! missed. `retain` deletes old rows.
 
 pub mod retain;
 
@@ -21,17 +21,17 @@ use crate::pipeline::settle;
 use crate::telemetry::{QUEUE_DEPTH, REPUBLISHED};
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How many rows are put into chunks again in one transaction; of those that were published long ago also in one sweep,
-/// since they may only be waiting for their turn.
+/// The most rows that are put into new chunks in one transaction. It also bounds one sweep over rows published long
+/// ago, since those may only be waiting in a long queue.
 const REPUBLISH_ROWS: usize = 20_000;
-/// Soon after the start, so that instances that do not live for long sweep, too.
+/// The first sweep comes soon after the start, so that short-lived instances sweep, too.
 const FIRST_SWEEP: Duration = Duration::from_mins(2);
-/// When the database was away, whoever has sent something meanwhile and knows what came of it is given so long to write
-/// it down. Longer than anybody backs off.
-const AFTER_AN_OUTAGE: Duration = Duration::from_secs(7);
-/// Longer than it takes to note that a confirmed chunk is published.
+/// How long recovery waits after an outage of the database before it takes over claims. Instances that sent something
+/// meanwhile know the outcomes and need time to write them. This is longer than the longest backoff (5 s).
+const OUTAGE_GRACE: Duration = Duration::from_secs(7);
+/// Longer than it takes to record that a confirmed chunk is published.
 const RECHECK_AFTER: Duration = Duration::from_secs(10);
-/// Open events that are looked at in one round, in case a hint got lost; the next round goes on behind them.
+/// The most open events that one round checks, in case a notification was lost. The next round continues after them.
 const SWEEP_PAGE: usize = 1_000;
 
 pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, stop: CancellationToken) {
@@ -75,30 +75,30 @@ async fn run_once(
     sweep.run_once(engine).await
 }
 
-/// When claims whose lease has passed are looked for.
+/// Decides when to look for claims whose lease has expired.
 #[derive(Debug)]
 struct TakeOver {
-    /// Put off by an outage. Only by an outage: whatever else fails in recovery must not leave a dead instance's sends
-    /// to nobody.
-    from: Instant,
+    /// The earliest time of the next takeover. Only an outage of the database delays it: no other failure in recovery
+    /// may leave a dead instance's sends without an owner.
+    not_before: Instant,
     idle_backoff: IdleBackoff,
 }
 
 impl TakeOver {
     fn new() -> Self {
-        TakeOver { from: Instant::now(), idle_backoff: IdleBackoff::default() }
+        TakeOver { not_before: Instant::now(), idle_backoff: IdleBackoff::default() }
     }
 
     async fn run_once(&mut self, engine: &Engine, in_flight: &InFlightQueue) -> Result<(), StoreError> {
         let begun = Instant::now();
-        let is_due = begun >= self.from && self.idle_backoff.is_over(begun);
+        let is_due = begun >= self.not_before && self.idle_backoff.is_over(begun);
         let taken = if is_due {
             settle::take_over_expired(engine, in_flight).await
         } else {
-            // An outage is noticed all the same.
+            // This query detects an outage even when no takeover is due.
             engine.store.now().await.map(|_| 0)
         };
-        let taken = taken.inspect_err(|_| self.from = Instant::now() + AFTER_AN_OUTAGE)?;
+        let taken = taken.inspect_err(|_| self.not_before = Instant::now() + OUTAGE_GRACE)?;
         if taken > 0 {
             tracing::info!(sends = taken, "took over sends whose lease had expired");
         } else if is_due {
@@ -108,8 +108,9 @@ impl TakeOver {
     }
 }
 
-/// What an operator purged is no loss that the broker would tell of. Rows that were published long ago and never
-/// received go out again, a few at a time; received once more, they are harmless. The next time goes on behind them.
+/// Publishes rows again that were published long ago and never received, for example because an operator purged a
+/// queue: the broker does not report that as a loss. The number of rows is limited, and the next sweep continues after
+/// them. A row that is received twice does no harm.
 async fn republish_forgotten(engine: &Engine, from: &mut RepublishCursor) -> Result<(), StoreError> {
     let older_than = engine.config.recover.republish_after;
     let mut remaining_rows = REPUBLISH_ROWS;
@@ -159,8 +160,8 @@ pub async fn run_losses(engine: Engine, stop: CancellationToken) {
     }
 }
 
-/// A loss that was made good, and is looked at once more: what was confirmed just before the loss, and not yet noted as
-/// published when it was made good, is found then.
+/// A loss that was repaired and is checked once more. The second check finds rows that were confirmed just before the
+/// loss and not yet recorded as published during the repair.
 struct RestoredLoss {
     at: Instant,
     queues: Vec<Queue>,
@@ -183,7 +184,7 @@ async fn watch_losses(engine: &Engine, restored_losses: &mut Vec<RestoredLoss>) 
     Ok(())
 }
 
-/// What was in the dead-letter queue may have come from any other.
+/// The queues whose messages may be lost. A lost dead-letter queue may have held messages of any queue.
 fn affected(engine: &Engine, lost: &[String]) -> Vec<Queue> {
     let dead_letters = lost.iter().any(|queue| queue == DEAD_LETTER_QUEUE);
     if dead_letters {
@@ -192,7 +193,7 @@ fn affected(engine: &Engine, lost: &[String]) -> Vec<Queue> {
     lost.iter().map(|name| Queue::named(name.as_str())).collect()
 }
 
-/// Puts into chunks again what was published to these queues so long ago and not received.
+/// Puts rows into new chunks that were published to these queues at least `older_than` ago and not received.
 async fn republish_all(engine: &Engine, queues: &[Queue], older_than: Duration) -> Result<(), StoreError> {
     let mut from = Some(RepublishCursor::default());
     while let Some(here) = from {
@@ -203,7 +204,7 @@ async fn republish_all(engine: &Engine, queues: &[Queue], older_than: Duration) 
     Ok(())
 }
 
-/// Goes through what is open, in pages, so that a large backlog costs no more per round than a small one.
+/// Checks the open events page by page, so that a round costs the same however large the backlog is.
 #[derive(Debug, Default)]
 struct Sweep {
     after: EventSeq,

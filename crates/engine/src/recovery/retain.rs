@@ -1,6 +1,7 @@
-//! Forgets what is old, a small batch at a time, so that nobody waits for it. A stored horizon says what is old: it
-//! follows the clock by at most two days for each day that an instance is up, so that a clock that jumps ahead leaves
-//! time to notice.
+//! Deletes old rows in small batches, so that the pipeline does not have to wait.
+//!
+//! The database stores a horizon: rows from before it may go. The horizon moves by at most two days for each day that
+//! an instance is up. So there is time to notice a clock that jumped ahead.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +14,9 @@ use crate::Engine;
 use crate::telemetry::DELETED_ROWS;
 
 const BATCH_ROWS: usize = 1_000;
-/// Between batches, so that the pipeline goes first.
+/// The pause between batches, so that the pipeline goes first.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time that the horizon may move for each time of uptime: it catches up after a longer stop.
+/// The horizon may move this many times as fast as uptime passes, so that it catches up after a longer stop.
 const HORIZON_PACE: u32 = 2;
 
 pub async fn run(engine: Engine, stop: CancellationToken) {
@@ -34,15 +35,16 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
     }
 }
 
-/// How long this instance has been up since the horizon was moved last. What others moved counts from when it was seen,
-/// so that several instances together move it no faster than one.
+/// How long this instance has been up since the horizon last moved. A move by another instance restarts the count when
+/// it is seen. So several instances together move the horizon no faster than one.
 #[derive(Debug, Default)]
 struct Uptime {
     seen: Option<(i64, Instant)>,
 }
 
 impl Uptime {
-    /// Up to which moment of arrival rows may go. None, while there is nothing to keep.
+    /// Moves the horizon and returns it: rows that arrived before it may be deleted. Returns `None` while there are no
+    /// rows.
     async fn horizon(&mut self, engine: &Engine, age: Duration) -> Result<Option<Timestamp>, StoreError> {
         let now = Instant::now();
         let up = self.seen.map(|(_, since)| now.duration_since(since)).unwrap_or_default();
@@ -53,7 +55,7 @@ impl Uptime {
     }
 }
 
-/// One round over everything that is old enough. Answers how many rows were deleted.
+/// Deletes everything that is old enough, and returns the number of deleted rows.
 async fn run_once(
     engine: &Engine,
     age: Duration,

@@ -1,4 +1,5 @@
-//! What wakes a stage before its tick. Nothing depends on a signal arriving.
+//! Wakes a stage before its next poll. Nothing depends on a signal's arrival. `notify` exchanges signals with other
+//! instances; `outage` logs outages.
 
 pub mod notify;
 pub mod outage;
@@ -18,7 +19,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::signals::outage::OutageLog;
 
-/// Whether chunks of a queue wait in the database.
+/// Signals that chunks of one queue wait in the database.
 #[derive(Debug, Default)]
 pub struct ChunkSignal {
     changed: Notify,
@@ -26,13 +27,13 @@ pub struct ChunkSignal {
 }
 
 impl ChunkSignal {
-    /// Chunks wait now.
+    /// Reports that chunks wait.
     pub fn notify(&self) {
         self.version.fetch_add(1, Ordering::SeqCst);
         self.changed.notify_waiters();
     }
 
-    /// Rises whenever chunks began to wait.
+    /// Increases whenever chunks are reported.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
     }
@@ -51,9 +52,9 @@ pub struct Signals {
     chunks: HashMap<Queue, Arc<ChunkSignal>>,
     due: PerChannel<Notify>,
     last_death: Mutex<Option<Instant>>,
-    /// Each stage says when it fails for want of it and when it succeeds.
+    /// Outages of the database: every stage records its failures and successes here.
     pub database: OutageLog,
-    /// That it is back the broker tells by itself.
+    /// Outages of the broker. Only failures are recorded: the broker logs by itself when it is back.
     broker: OutageLog,
 }
 
@@ -75,7 +76,7 @@ impl Signals {
         self.events.notify_one();
     }
 
-    /// Of one queue; a queue that nobody knows has nothing that waits.
+    /// The signal of one queue. An unknown queue gets a signal that never fires.
     pub fn chunks(&self, queue: &Queue) -> Arc<ChunkSignal> {
         self.chunks.get(queue).cloned().unwrap_or_default()
     }
@@ -84,7 +85,7 @@ impl Signals {
         self.chunks.values().for_each(|signal| signal.notify());
     }
 
-    /// Another instance says that something waits.
+    /// Passes on a signal from another instance.
     pub fn dispatch(&self, signal: Signal) {
         match signal {
             Signal::Events => self.notify_events(),
@@ -93,7 +94,8 @@ impl Signals {
         }
     }
 
-    /// Of a queue that is lost the broker tells by itself; it is made again in a moment.
+    /// Records that a stage could not reach the broker. A lost queue is only logged at debug level: the broker reports
+    /// it by itself, and it is recreated in a moment.
     pub fn record_broker_failure(&self, stage: &'static str, error: &BrokerError) {
         match error {
             BrokerError::Lost(queue) => {
@@ -106,7 +108,7 @@ impl Signals {
         }
     }
 
-    /// A loop died; it is started again.
+    /// Records that a task died; the supervisor starts it again.
     pub fn record_death(&self) {
         *self.last_death.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
@@ -115,7 +117,7 @@ impl Signals {
         *self.last_death.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A send of the channel waits in the database.
+    /// Fires when a send of the channel waits in the database.
     pub fn due(&self, channel: Channel) -> &Notify {
         self.due.get(channel)
     }

@@ -1,5 +1,5 @@
-//! Instances that run only some of the pipeline tell those that run the rest when there is something for them, and hear
-//! it from others. Nothing depends on it: every loop also looks for itself.
+//! Notifications between instances. An instance that runs only part of the pipeline tells the others when there is work
+//! for them. Nothing depends on this: every task also polls.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -13,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 use crate::Engine;
 use crate::roles::Role;
 
-/// A notification makes commits wait for one another, so many are told as one.
+/// The pause between two notifications. A `NOTIFY` makes commits wait for one another, so signals are gathered
+/// meanwhile.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What is to be told.
+/// Signals that have not been sent yet, each at most once.
 #[derive(Debug, Default)]
 pub struct PendingSignals {
     signals: Mutex<Vec<Signal>>,
@@ -38,8 +39,7 @@ impl PendingSignals {
 }
 
 impl Engine {
-    /// Something may wait for every stage, after an operator's change for example. Whoever runs them, here or
-    /// elsewhere, need not wait for a tick.
+    /// Wakes every stage, here and on other instances, for example after an operator's change.
     pub(crate) fn wake(&self) {
         for signal in Signal::ALL {
             self.signals.dispatch(signal);
@@ -47,7 +47,7 @@ impl Engine {
         }
     }
 
-    /// Something waits for a stage that others run.
+    /// Queues a signal for other instances, if the stage that it wakes does not run here.
     pub(crate) fn notify(&self, signal: Signal) {
         let stage = match signal {
             Signal::Events => Role::FanOut,

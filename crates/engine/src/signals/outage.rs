@@ -1,5 +1,5 @@
-//! What is logged of an outage: that it began, that it lasts, and that it is over. All loops notice it at once, so one
-//! line stands for all of them.
+//! Logs outages: that one began, that it lasts, and that it is over. All tasks notice an outage at the same time, so
+//! one line stands for all of them.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ const WARN_INTERVAL: Duration = Duration::from_secs(30);
 pub struct OutageLog {
     /// As in `database unavailable`.
     name: &'static str,
-    /// Whether there is an outage: all that a success looks at while there is none.
+    /// Whether there is an outage. A success reads only this flag while there is none.
     is_ongoing: AtomicBool,
     state: Mutex<State>,
 }
@@ -27,8 +27,8 @@ struct State {
 #[derive(Debug)]
 struct Outage {
     since: Instant,
-    /// Who noticed it first. The outage is over when this stage succeeds: others may succeed meanwhile, as who only
-    /// reads does while the disk is full.
+    /// The stage that noticed the outage first; its success ends the outage. Other stages may succeed meanwhile: while
+    /// the disk is full, reading still works.
     stage: &'static str,
     warned: bool,
 }
@@ -38,15 +38,15 @@ impl OutageLog {
         OutageLog { name, is_ongoing: AtomicBool::default(), state: Mutex::default() }
     }
 
-    /// A stage failed, and tries again until it succeeds.
+    /// Records that a stage failed; it tries again until it succeeds.
     pub fn record_failure(&self, stage: &'static str, error: &dyn Display) {
-        let mut known = self.known();
+        let mut state = self.lock();
         let now = Instant::now();
-        let is_due = known.last_warning.is_none_or(|last| now.duration_since(last) >= WARN_INTERVAL);
-        let outage = known.current.get_or_insert(Outage { since: now, stage, warned: false });
+        let is_due = state.last_warning.is_none_or(|last| now.duration_since(last) >= WARN_INTERVAL);
+        let outage = state.current.get_or_insert(Outage { since: now, stage, warned: false });
         if is_due {
             outage.warned = true;
-            known.last_warning = Some(now);
+            state.last_warning = Some(now);
             tracing::warn!(%error, stage, "{} unavailable; retrying", self.name);
         } else {
             tracing::debug!(%error, stage, "stage still waiting");
@@ -54,21 +54,21 @@ impl OutageLog {
         self.is_ongoing.store(true, Ordering::Relaxed);
     }
 
-    /// A stage succeeded.
+    /// Records that a stage succeeded.
     pub fn record_success(&self, stage: &'static str) {
         if !self.is_ongoing.load(Ordering::Relaxed) {
             return;
         }
-        let mut known = self.known();
-        let Some(outage) = known.current.take_if(|outage| outage.stage == stage) else { return };
+        let mut state = self.lock();
+        let Some(outage) = state.current.take_if(|outage| outage.stage == stage) else { return };
         self.is_ongoing.store(false, Ordering::Relaxed);
-        // Whoever was not told that it began need not know that it is over.
+        // An outage that was not logged at its start is not logged at its end.
         if outage.warned {
             tracing::info!("the {} is back after {:.1?}", self.name, outage.since.elapsed());
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     fn current(log: &OutageLog) -> Option<(&'static str, bool)> {
-        log.known().current.as_ref().map(|outage| (outage.stage, outage.warned))
+        log.lock().current.as_ref().map(|outage| (outage.stage, outage.warned))
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
         log.record_success("settle");
         log.record_failure("rules", &"gone");
         assert_eq!(current(&log), Some(("rules", false)));
-        log.known().last_warning = Instant::now().checked_sub(WARN_INTERVAL);
+        log.lock().last_warning = Instant::now().checked_sub(WARN_INTERVAL);
         log.record_failure("rules", &"gone");
         assert_eq!(current(&log), Some(("rules", true)));
     }

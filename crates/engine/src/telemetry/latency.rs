@@ -1,6 +1,5 @@
-//! How long it takes from an event to each stage, as histograms by channel and priority. The exporter's own keep every
-//! single value until somebody asks; these are some numbers that are counted up, so that they cost the same whoever
-//! asks and how often.
+//! Latency histograms, from the creation of an event to each stage, by channel and priority. The exporter's own
+//! histograms keep every value until the next scrape. These only count, so their cost does not depend on scrapes.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +13,7 @@ pub const EVENT_TO_FAN_OUT: &str = "campanile_event_to_fan_out_seconds";
 pub const EVENT_TO_RECEIVED: &str = "campanile_event_to_received_seconds";
 pub const EVENT_TO_SENT: &str = "campanile_event_to_sent_seconds";
 
-/// Upper bounds, as milliseconds and as Prometheus has them. What takes longer than the last is in `+Inf` only.
+/// Upper bounds, in milliseconds and as Prometheus label. Longer times count only in `+Inf`.
 const BOUNDS: [(u64, &str); 8] = [
     (10, "0.01"),
     (50, "0.05"),
@@ -29,7 +28,7 @@ const BUCKETS: usize = BOUNDS.len() + 1;
 
 const PRIORITIES: [Priority; 3] = [Priority::High, Priority::Normal, Priority::Low];
 
-/// Of one instance, since its start. Each series is there from the start, at zero.
+/// The histograms of one instance since its start. Each series exists from the start, at zero.
 #[derive(Debug, Default)]
 pub struct Latencies {
     pub fan_out: Histogram,
@@ -38,7 +37,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// As `/metrics` serves it.
+    /// The histograms in the text format of `/metrics`.
     pub fn render(&self) -> String {
         let mut out = String::new();
         for (name, help, histogram) in [
@@ -65,13 +64,13 @@ impl Latencies {
     }
 }
 
-/// One histogram, by channel and priority.
+/// One histogram per channel and priority.
 #[derive(Debug)]
 pub struct Histogram(PerChannel<[Series; 3]>);
 
 #[derive(Debug, Default)]
 struct Series {
-    /// Not cumulative; the last is what no bound holds.
+    /// Counts per bucket, not cumulative; the last bucket is `+Inf`.
     buckets: [AtomicU64; BUCKETS],
     sum_ms: AtomicU64,
 }
@@ -83,7 +82,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts an event that came at `from` and is there at `now`, both by the database's clock.
+    /// Counts an event that was created at `from` and reached the stage at `now`, both by the database's clock.
     pub(crate) fn observe(&self, channel: Channel, priority: Priority, from: Timestamp, now: Timestamp) {
         let series = &self.0.get(channel)[priority_index(priority)];
         let ms = millis(time::between(from, now));
@@ -139,7 +138,7 @@ mod tests {
             let now = time::later(came, Duration::from_millis(ms));
             latencies.sent.observe(Channel::Email, Priority::High, came, now);
         }
-        // A clock that was set back counts as no time.
+        // A negative duration, from a clock that was set back, counts as zero.
         latencies.sent.observe(
             Channel::Email,
             Priority::High,

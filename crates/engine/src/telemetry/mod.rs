@@ -1,8 +1,8 @@
-//! Every metric of an instance: its name, its labels, and what it means. `docs/guides/alerts.yml` says when somebody
-//! should look.
+//! Every metric of an instance: its name, its labels, and its meaning. `docs/guides/alerts.yml` says which values need
+//! attention.
 //!
-//! A counter is there from the start, at zero, so that whoever waits for it to rise sees the first time, too. A gauge
-//! is there once it was measured, and only where it is: zero would say that all is well.
+//! A counter exists from the start, at zero, so that an alert on its increase sees the first time, too. A gauge exists
+//! only on the instance that measures it, and only once it was measured: zero would look healthy.
 
 pub mod latency;
 pub mod queue_age;
@@ -20,23 +20,23 @@ pub const RECEIVED: &str = "campanile_received_total";
 pub const REPUBLISHED: &str = "campanile_republished_total";
 pub const DELETED_ROWS: &str = "campanile_deleted_rows_total";
 pub const TAKEN_OVER: &str = "campanile_taken_over_total";
-/// By `channel` and `status`.
+/// Labels: `channel`, `status`.
 pub const SENDS: &str = "campanile_sends_total";
-/// By `channel`, and by what came of it: `resolution`.
+/// Labels: `channel`, `resolution`.
 pub const DOUBTS: &str = "campanile_doubts_total";
-/// By the `stage` that gave up.
+/// Label: `stage` that gave up.
 pub const DEAD_LETTERS: &str = "campanile_dead_letters_total";
-/// By the `stage` that found it known.
+/// Label: `stage` that noticed the duplicate.
 pub const DUPLICATES_REFUSED: &str = "campanile_duplicates_refused_total";
-/// By what was held: `resource`.
+/// Label: `resource` that was lost.
 pub const LEASE_LOSSES: &str = "campanile_lease_losses_total";
-/// By `task`.
+/// Label: `task`.
 pub const TASK_DEATHS: &str = "campanile_task_deaths_total";
-/// By the `stage`, as loops are called.
+/// Label: `stage`, the name of the task.
 pub const STAGE_CPU: &str = "campanile_stage_cpu_microseconds_total";
-/// By the `stage` that it waits for.
+/// Label: `stage` that the item waits for.
 pub const OLDEST_WAITING: &str = "campanile_oldest_waiting_seconds";
-/// By `queue`.
+/// Label: `queue`.
 pub const QUEUE_DEPTH: &str = "campanile_queue_depth";
 
 const COUNTERS: [(&str, &str); 16] = [
@@ -76,7 +76,7 @@ const PLAIN: [&str; 9] = [
     TAKEN_OVER,
 ];
 
-/// Says what each metric means, and begins to count. Loops are not known here: the supervisor begins with theirs.
+/// Describes each metric and starts its counters at zero. The supervisor starts the counter of each task.
 pub fn register() {
     for (name, help) in COUNTERS {
         metrics::describe_counter!(name, help);
@@ -101,7 +101,7 @@ pub fn register() {
     }
 }
 
-/// What is received for a web socket is sent by that, and nobody doubts it.
+/// A websocket send is sent by being received, so it has no retries and no doubts.
 fn register_sends(channel: Channel) {
     count_sends(channel, SendStatus::Sent, 0);
     if channel == Channel::Websocket {
@@ -117,7 +117,7 @@ pub(crate) fn count_sends(channel: Channel, status: SendStatus, sends: u64) {
     metrics::counter!(SENDS, "channel" => channel.as_str(), "status" => status.as_str()).increment(sends);
 }
 
-/// By the status that followed from the doubt.
+/// Counts attempts with unknown delivery by what became of them; `status` is the state that followed.
 pub(crate) fn count_doubt(channel: Channel, status: SendStatus, doubts: u64) {
     let resolution = match status {
         SendStatus::Due => "resend",
@@ -127,17 +127,16 @@ pub(crate) fn count_doubt(channel: Channel, status: SendStatus, doubts: u64) {
     metrics::counter!(DOUBTS, "channel" => channel.as_str(), "resolution" => resolution).increment(doubts);
 }
 
-/// Dead letters written, by stage.
 pub(crate) fn count_dead_letters(stage: &'static str, dead_letters: u64) {
     metrics::counter!(DEAD_LETTERS, "stage" => stage).increment(dead_letters);
 }
 
-/// What was there already, by the stage that noticed.
+/// Counts duplicates by the stage that skipped them.
 pub(crate) fn count_duplicates(stage: &'static str, duplicates: u64) {
     metrics::counter!(DUPLICATES_REFUSED, "stage" => stage).increment(duplicates);
 }
 
-/// What somebody else had taken over, by what it was.
+/// Counts leases that another instance had taken over.
 pub fn count_lost(resource: &'static str, lost: u64) {
     metrics::counter!(LEASE_LOSSES, "resource" => resource).increment(lost);
 }

@@ -1,5 +1,5 @@
-//! Beside the pipeline: tells how long what waits has waited, so that somebody notices a stage that stands still. It
-//! only looks, and nothing depends on it.
+//! Measures the age of the oldest waiting item per stage, so that alerts notice a stage that stands still. It only
+//! reads, and nothing depends on it.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::idle_backoff::IdleBackoff;
 use crate::telemetry::OLDEST_WAITING;
 
 const INTERVAL: Duration = Duration::from_secs(10);
-/// Who does not hear from the database for so long does not know any more.
+/// After this time without an answer the ages count as unknown.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub async fn run(engine: Engine, stop: CancellationToken) {
@@ -20,7 +20,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
         let begun = Instant::now();
         if idle_backoff.is_over(begun) {
             let waiting = measure(&engine).await;
-            // Who has no answer asks again soon: an outage must not look longer than it was.
+            // Without an answer the next query comes soon: an outage must not look longer than it was.
             if waiting.is_some() {
                 idle_backoff = IdleBackoff::after(begun.elapsed(), Instant::now());
             }
@@ -45,7 +45,7 @@ async fn measure(engine: &Engine) -> Option<QueueAges> {
         .ok()
 }
 
-/// While nobody knows, the gauges say so: the last age would look as if it stood still, and zero as if all were well.
+/// Sets the gauges; unknown ages become NaN. The last known age would hide that it grows, and zero would look healthy.
 fn show(waiting: Option<QueueAges>) {
     let seconds =
         |age: fn(QueueAges) -> Duration| waiting.map_or(f64::NAN, |waiting| age(waiting).as_secs_f64());

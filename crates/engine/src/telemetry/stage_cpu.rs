@@ -1,4 +1,4 @@
-//! Tells how much of a core each loop takes, so that it can be seen where the time goes.
+//! Measures the CPU time of each task, to show which stage uses how much of a core.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,11 +10,11 @@ use crate::telemetry::STAGE_CPU;
 
 const NANOS_PER_MICRO: u64 = 1_000;
 
-/// A future whose time is counted. What it waits for is not, nor what others do for it on tasks of their own.
+/// A future whose CPU time is counted. Waiting is not counted, nor is work that it spawned onto other tasks.
 pub struct Timed<F> {
     future: Pin<Box<F>>,
     micros: Counter,
-    /// Of the last microsecond, which is not over.
+    /// Measured time below one microsecond, carried over to the next poll.
     remainder_nanos: u64,
 }
 
@@ -39,7 +39,7 @@ impl<F: Future> Future for Timed<F> {
     }
 }
 
-/// Only while it runs does a thread's clock go on.
+/// The CPU time of this thread, which advances only while the thread runs.
 fn thread_nanos() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap_or_default() * 1_000_000_000
