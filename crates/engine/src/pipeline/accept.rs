@@ -1,4 +1,4 @@
-//! An event enters. Producers with SQL do this in their own transaction; here it is done for HTTP and the command line.
+//! Accepts events from HTTP and the command line. Producers with SQL insert events in their own transactions instead.
 
 use std::collections::HashMap;
 
@@ -12,23 +12,23 @@ use crate::telemetry::{EVENTS_ACCEPTED, count_duplicates};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
     pub event_id: EventId,
-    /// False when the event was known.
+    /// False if the event existed already.
     pub created: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
-    /// Positions of events that have the id of an earlier one in the same call, and another body.
+    /// Positions of events that repeat the id of an earlier one in the same call with another body.
     #[error("an event_id occurs twice in this request with different bodies")]
     Contradictory(Vec<usize>),
-    /// Positions of events whose id is known with another body.
+    /// Positions of events whose id is stored already with another body.
     #[error("an event_id already exists with a different body")]
     Conflicts(Vec<usize>),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// All or nothing, answered in input order.
+/// Accepts all events or none. The results are in input order.
 pub async fn accept(engine: &Engine, events: Vec<NewEvent>) -> Result<Vec<Accepted>, AcceptError> {
     let ids: Vec<EventId> = events.iter().map(|event| event.event_id.clone()).collect();
     let (distinct, positions) = distinct(events)?;
@@ -52,7 +52,7 @@ pub async fn accept(engine: &Engine, events: Vec<NewEvent>) -> Result<Vec<Accept
     Ok(ids.into_iter().enumerate().map(accepted).collect())
 }
 
-/// Each id once, with its position; a repetition with another body is a contradiction.
+/// The first event of each id, with its position. A repetition with another body is an error.
 fn distinct(events: Vec<NewEvent>) -> Result<(Vec<NewEvent>, Vec<usize>), AcceptError> {
     let mut first: HashMap<EventId, usize> = HashMap::new();
     let mut distinct: Vec<NewEvent> = Vec::with_capacity(events.len());

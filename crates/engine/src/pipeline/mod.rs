@@ -1,5 +1,5 @@
 //! The stages, in the order in which an event passes them: accept, decide, `fan_out`, publish, receive, send, settle,
-//! close. Each loop is `run(stop)` around steps that can be repeated without harm.
+//! close. Each task is `run(stop)` around steps that can be repeated without harm.
 
 pub mod accept;
 pub mod close;
@@ -10,5 +10,5 @@ pub mod receive;
 pub mod send;
 pub mod settle;
 
-/// Rows are counted against only by the data's own faults, this often; then they are `FAILED`.
+/// After this many failures a row is `FAILED`. Only faults of the data itself count, never outages.
 pub const MAX_FAILURES: u32 = 5;

@@ -1,5 +1,5 @@
-//! Outcomes → next states, in batches, each fenced by its claim. Recovery settles what a dead instance left in the same
-//! way.
+//! Writes the outcomes of attempts as next states of their sends, in batches, each fenced by its claim. Recovery
+//! settles the sends of a dead instance here, too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub async fn run(
             return;
         }
         let finished = in_flight.finished_claims(batch.iter().map(|attempted| attempted.claimed.job.claim));
-        // The outcome of an attempt is known only here, so it is written however long the database is away.
+        // Only this process knows the outcomes, so it retries however long the database is away.
         let mut settled_by = SettledBy::Holder;
         while let Err(error) = settle(&engine, settled_by, &batch, finished.clone()).await {
             settled_by = SettledBy::HolderRetry;
@@ -76,18 +76,19 @@ async fn settle(
     write(engine, settled_by, settlements, finished).await
 }
 
-/// Who writes it.
+/// Who writes the outcomes.
 #[derive(Debug, Clone, Copy)]
 enum SettledBy {
-    /// The one that has claimed the sends.
+    /// The instance that claimed the sends.
     Holder,
-    /// The same once more: the answer to its first commit may have got lost, and then there is nothing left to write.
+    /// The same instance once more. The answer to its first commit may have been lost; then nothing is left to write.
     HolderRetry,
-    /// Somebody, since the claim's lease has passed. Several may try, and one is the first.
+    /// Any instance, after the claim's lease has expired. Several may try, and only the first one succeeds.
     Recovery,
 }
 
-/// Writes a batch. One that the database refuses is bisected until the culprit is alone, which then fails visibly.
+/// Writes a batch. If the database refuses it, the batch is bisected until the refused outcome is alone. That send is
+/// then marked as failed.
 async fn write(
     engine: &Engine,
     settled_by: SettledBy,
@@ -111,7 +112,7 @@ async fn write(
             }
             Err(StoreError::Refused(_)) if batch.len() > 1 => {
                 let (left, right) = batch.split_at(batch.len() / 2);
-                // Claims go with the last part: they hold until everything under them is written.
+                // The claims end with the last part, so they stay valid until all of their sends are written.
                 batches.push((right.to_vec(), finished));
                 batches.push((left.to_vec(), Vec::new()));
             }
@@ -180,8 +181,8 @@ fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlem
     }
 }
 
-/// Who was told on one device was told, although the devices that were left for this attempt are gone, or it is too
-/// late for them.
+/// The outcome over all attempts at a user's devices. A user who was reached on one device counts as reached, even if
+/// the other devices are gone or it is too late for them.
 fn overall_outcome(job: &SendJob, outcome: &Outcome, done: &[AddressResult]) -> Outcome {
     match (job.devices, outcome) {
         (Devices::Remaining { any_sent: true }, Outcome::Rejected { .. }) if !done.is_empty() => {
@@ -207,7 +208,7 @@ fn next_state(
     (after(outcome.clone(), attempt, policy, now), error)
 }
 
-/// From 0 to 1. Spreading retries needs no better randomness than the hasher's.
+/// A random number from 0 to 1. The hasher's randomness is good enough to spread retries.
 fn jitter() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     let random = RandomState::new().hash_one(0);
@@ -216,13 +217,13 @@ fn jitter() -> f64 {
     fraction
 }
 
-/// Takes over claims whose lease has passed: nobody can know whether their attempts reached the provider.
+/// Takes over claims whose lease has expired. Whether their attempts reached the provider is unknown.
 pub async fn take_over_expired(engine: &Engine, in_flight: &InFlightQueue) -> Result<usize, StoreError> {
     const MAX_CLAIMS: usize = 20;
     let mut taken = 0;
     loop {
-        // What this process holds itself it will settle itself: it knows the outcomes, however late it may write them.
-        // So it looks behind those, too.
+        // Skips the claims of this process: it knows their outcomes and settles them itself, however late. The limit
+        // grows by their number, so that other claims are found behind them.
         let mut expired = engine.store.expired_claims(MAX_CLAIMS + in_flight.open_claims()).await?;
         expired.retain(|claim| !in_flight.holds(claim.claim));
         if expired.is_empty() {
@@ -240,8 +241,9 @@ pub async fn take_over_expired(engine: &Engine, in_flight: &InFlightQueue) -> Re
     }
 }
 
-/// Nobody can know what the provider did. But what `capture` sends is written together with its outcome, so without an
-/// outcome it was not sent; and who posts to a webhook asks the store first, so without that it was not posted.
+/// The outcome of an attempt whose instance died. It is unknown, with two exceptions in which nothing was sent.
+/// `capture` stores a message together with its outcome. A webhook send claims its address in the store before it
+/// posts.
 async fn outcome_of_lost(engine: &Engine, job: &SendJob) -> Result<Outcome, StoreError> {
     let captures = engine.providers.get(job.key.channel).is_some_and(|chain| chain.captures());
     if captures || (job.key.channel == Channel::Slack && !engine.store.may_have_sent(job).await?) {

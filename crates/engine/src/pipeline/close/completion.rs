@@ -1,6 +1,8 @@
-//! Which events are complete. This instance knows how many rows those have that it fanned out, and counts what it
-//! receives of them: when all were, the event is closed without another look. Of any other event it only knows that
-//! something was received, and whether that was the last row is for the database to say.
+//! Tracks which events are complete.
+//!
+//! For events that this instance fanned out, it knows the number of rows and counts those that it receives. When all
+//! are received, the event is closed without a query. For all other events the database must say whether the received
+//! row was the last one.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,23 +11,23 @@ use std::time::{Duration, Instant};
 use campanile_domain::id::{EventId, EventSeq};
 use tokio::sync::Notify;
 
-/// For so long it is waited for the rest of an event's rows. Another instance may have received them, or a row has
-/// failed.
+/// How long to wait for the remaining rows of a counted event. After that the database is asked: another instance may
+/// have received them, or a row has failed.
 pub const COMPLETION_TIMEOUT: Duration = Duration::from_secs(5);
-/// Events that are counted at the same time; of more than that the database is asked.
+/// The most events that are counted at the same time. For events beyond it the database is asked.
 const MAX_COUNTED: usize = 100_000;
 
 #[derive(Debug, Default)]
 pub struct Completion {
-    known: Mutex<Known>,
-    /// Something may be closed.
+    state: Mutex<State>,
+    /// Fires when an event may be closed.
     pub changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct State {
     counted: HashMap<EventId, Counted>,
-    /// The same events, the oldest first; and those that are complete by now.
+    /// The counted events in order of arrival, and some that are complete already.
     since: VecDeque<(Instant, EventId)>,
     found: Complete,
 }
@@ -33,33 +35,33 @@ struct Known {
 #[derive(Debug)]
 struct Counted {
     seq: EventSeq,
-    /// Rows that were not received yet.
+    /// Rows that have not been received yet.
     left: usize,
 }
 
-/// What can be closed.
+/// Events to close.
 #[derive(Debug, Default)]
 pub struct Complete {
-    /// Every row was received.
+    /// Events whose rows were all received here.
     pub counted: Vec<(EventSeq, EventId)>,
-    /// Perhaps every row was.
+    /// Events whose rows may all have been received; the database checks.
     pub candidates: HashSet<EventId>,
 }
 
 impl Completion {
-    /// An event was fanned out to so many rows, all of them in one transaction that has committed.
+    /// Starts to count an event that was fanned out to `rows` rows in one committed transaction.
     pub fn expect(&self, seq: EventSeq, event_id: EventId, rows: usize) {
-        let mut known = self.lock();
-        if rows > 0 && known.since.len() < MAX_COUNTED {
-            known.since.push_back((Instant::now(), event_id.clone()));
-            known.counted.insert(event_id, Counted { seq, left: rows });
+        let mut state = self.lock();
+        if rows > 0 && state.since.len() < MAX_COUNTED {
+            state.since.push_back((Instant::now(), event_id.clone()));
+            state.counted.insert(event_id, Counted { seq, left: rows });
         }
     }
 
-    /// Rows were received that were not there before: an entry for each of them.
+    /// Counts rows that were received for the first time. `rows` has one entry per row.
     pub fn received(&self, rows: impl IntoIterator<Item = EventId>) {
-        let mut known = self.lock();
-        let Known { counted, found, .. } = &mut *known;
+        let mut state = self.lock();
+        let State { counted, found, .. } = &mut *state;
         for event_id in rows {
             match counted.get_mut(&event_id) {
                 Some(event) if event.left > 1 => event.left -= 1,
@@ -70,36 +72,36 @@ impl Completion {
                 None => drop(found.candidates.insert(event_id)),
             }
         }
-        self.notify(&known);
+        self.notify(&state);
     }
 
-    /// Something else happened to these events, after which they may be complete.
+    /// Adds events that something else happened to, after which they may be complete.
     pub fn add_candidates(&self, events: impl IntoIterator<Item = EventId>) {
-        let mut known = self.lock();
-        known.found.candidates.extend(events);
-        self.notify(&known);
+        let mut state = self.lock();
+        state.found.candidates.extend(events);
+        self.notify(&state);
     }
 
     pub fn take(&self) -> Complete {
-        let mut known = self.lock();
+        let mut state = self.lock();
         while let Some((_, event_id)) =
-            known.since.pop_front_if(|(since, _)| since.elapsed() >= COMPLETION_TIMEOUT)
+            state.since.pop_front_if(|(since, _)| since.elapsed() >= COMPLETION_TIMEOUT)
         {
-            if known.counted.remove(&event_id).is_some() {
-                known.found.candidates.insert(event_id);
+            if state.counted.remove(&event_id).is_some() {
+                state.found.candidates.insert(event_id);
             }
         }
-        std::mem::take(&mut known.found)
+        std::mem::take(&mut state.found)
     }
 
-    fn notify(&self, known: &Known) {
-        if !known.found.is_empty() {
+    fn notify(&self, state: &State) {
+        if !state.found.is_empty() {
             self.changed.notify_one();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

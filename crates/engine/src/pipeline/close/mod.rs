@@ -1,4 +1,4 @@
-//! Events whose rows were all received → `PROCESSED`, a few times a second.
+//! Sets events to `PROCESSED` once all of their rows were received, a few times a second.
 
 mod completion;
 
@@ -12,7 +12,8 @@ use crate::backoff::Backoff;
 pub use completion::Completion;
 use completion::{COMPLETION_TIMEOUT, Complete};
 
-/// Lets the receipts of many rows become one look at their events; under load fewer and larger looks cost less.
+/// How long to gather received rows before their events are closed together. With many events a longer delay is
+/// cheaper, because fewer and larger statements cost less.
 const CLOSE_DEBOUNCE: Duration = Duration::from_millis(50);
 const CLOSE_DEBOUNCE_OF_MANY: Duration = Duration::from_millis(250);
 const MANY_TO_CLOSE: usize = 50;
@@ -25,7 +26,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}
             () = engine.completion.changed.notified() => tokio::time::sleep(debounce).await,
-            // Nobody tells that the rest of an event was received elsewhere.
+            // There is no signal when another instance receives the remaining rows, so this polls.
             () = tokio::time::sleep(COMPLETION_TIMEOUT) => {}
         }
         let complete = engine.completion.take();
@@ -35,7 +36,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
         }
         if let Err(error) = close(&engine, &complete).await {
             engine.signals.database.record_failure("close", &error);
-            // Some may be closed by now; whoever looks knows.
+            // Some may be closed by now; the next try asks the database.
             engine
                 .completion
                 .add_candidates(complete.counted.into_iter().map(|(_, id)| id).chain(complete.candidates));

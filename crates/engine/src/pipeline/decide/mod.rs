@@ -1,5 +1,5 @@
-//! Who is told, over which channels. The decision itself is the domain's; here its pages are loaded for it, for a whole
-//! batch of events at once.
+//! Decides which recipients get an event, over which channels. The domain makes the decision. This module loads the
+//! pages of recipients that it needs, for a whole batch of events at once.
 
 mod step_clock;
 
@@ -20,14 +20,15 @@ use crate::Engine;
 use crate::blocking::run_blocking;
 use step_clock::StepClock;
 
-/// What the fan-out of an event will write, and by what the event is known again.
+/// What the fan-out of an event will write, with the event's hash.
 pub type Decided = (BodyHash, Result<Plan, Failure>);
 
-/// An event under way, by what it is known again; nothing where it is put off.
+/// A decision in progress, with the event's hash. `None` if the event is deferred to a later step.
 type Undecided<'a> = Option<(BodyHash, Result<Progress<'a>, Failure>)>;
 
-/// What each event's fan-out will write. Considers at most `recipient_limit` recipients of each event, in as few loads
-/// as its audiences need. When the step's time is over, events are put off, but for the first: `None`.
+/// Decides what each event's fan-out will write. It considers at most `recipient_limit` recipients of each event, in as
+/// few queries as the audiences allow. When the step's time is over, the remaining events are deferred and get `None`.
+/// The first event is never deferred.
 pub async fn decide(
     rules: &Rules,
     claim: &mut dyn FanOutClaim,
@@ -68,7 +69,7 @@ pub async fn decide(
                 all[index] = None;
             }
             let Some((_, Ok(progress))) = &mut all[index] else { continue };
-            // A panic is this event's own fault, and counts against it like data that can't be used.
+            // A panic is the fault of this event's data, and counts as a failure of the event.
             catch_unwind(AssertUnwindSafe(|| consider(progress, candidates, &groups, &clock))).map_err(
                 |_| StoreError::Refused("a panic while recipients and channels were decided".into()),
             )?;
@@ -91,7 +92,7 @@ fn begin<'a>(
     (claimed.event.body_hash_by(&document), progress)
 }
 
-/// A page, as far as the step has time for it. What is not soon done is done aside.
+/// Considers a page as far as the step's time allows. Work that takes long continues by `run_blocking`.
 fn consider(
     progress: &mut Progress,
     page: &[Candidate],
@@ -108,13 +109,13 @@ fn consider(
     progress.turn_page(page, considered);
 }
 
-/// What would be decided for an event; writes nothing.
+/// What would be decided for an event. Nothing is written.
 #[derive(Debug)]
 pub struct Explanation {
     pub decisions: Vec<Decision>,
     pub summary: Option<Summary>,
     pub failure: Option<Failure>,
-    /// More recipients would be considered than are shown.
+    /// Whether more recipients would be considered than are shown.
     pub truncated: bool,
 }
 
@@ -148,8 +149,8 @@ pub async fn explain(
     })
 }
 
-/// What today's rules say about one user of an event that is stored, or nothing if it does not concern them. Among a
-/// large audience nobody can know how many were counted before them, so `max_recipients` is not applied.
+/// What the current rules decide for one user of a stored event, or `None` if the event does not concern them.
+/// `max_recipients` is not applied: in a large audience the number of recipients before this user is unknown.
 pub async fn explain_user(
     engine: &Engine,
     event: Event,

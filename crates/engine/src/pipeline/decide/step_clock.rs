@@ -1,5 +1,5 @@
-//! The time of one step of the fan-out. Deciding holds a claim, in a transaction on PostgreSQL, and a thread of the
-//! runtime; templates and conditions may take a hundred milliseconds for each recipient.
+//! Limits the time of one fan-out step. Deciding holds a claim (on PostgreSQL in a transaction) and a thread of the
+//! runtime. Templates and conditions may take 100 ms per recipient.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::blocking::{MAX_INLINE, run_blocking};
 
-/// The longest time that one step decides; the rest is left to the next ones. Claims last much longer.
+/// The longest time that one step decides; later steps do the rest. Claims last much longer.
 const MAX_STEP: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct StepClock {
     worked: Duration,
-    /// Since the last wait, by the wall clock and by the CPU time of this thread.
+    /// When the last wait ended, by the wall clock and by the CPU time of this thread.
     resumed: Instant,
     cpu_at_resume: Duration,
 }
@@ -23,7 +23,7 @@ impl StepClock {
         StepClock { worked: Duration::ZERO, resumed: Instant::now(), cpu_at_resume: thread_cpu_time() }
     }
 
-    /// Waiting is no work, and lets others use the thread.
+    /// Awaits `future`. Waiting does not count as work, because others can use the thread meanwhile.
     pub async fn wait<F: Future>(&mut self, future: F) -> F::Output {
         self.worked += self.resumed.elapsed();
         let done = future.await;
@@ -31,8 +31,8 @@ impl StepClock {
         done
     }
 
-    /// Whether more work here would keep others waiting. The wall clock is cheap to read, but a thread that had to wait
-    /// for a core has not worked for long.
+    /// Whether more work on this thread would delay others. The wall clock is cheap to read, so it is asked first. The
+    /// CPU time excludes time in which the thread waited for a core.
     pub fn is_long(&self) -> bool {
         self.resumed.elapsed() >= MAX_INLINE
             && thread_cpu_time().saturating_sub(self.cpu_at_resume) >= MAX_INLINE
@@ -42,7 +42,7 @@ impl StepClock {
         self.worked + self.resumed.elapsed() >= MAX_STEP
     }
 
-    /// Does some of the work, here or where it keeps nobody waiting.
+    /// Runs `work`: here, or by `run_blocking` if this thread has been busy for long.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.is_long() { run_blocking(work) } else { work() }
     }

@@ -1,5 +1,5 @@
-//! Messages → notifications and sends. A batch is one transaction, and is acknowledged after it has committed. What it
-//! claimed goes to send at once.
+//! Turns messages into notifications and sends. A batch is one transaction and is acknowledged after the commit. Sends
+//! that the transaction claimed go to the stage `send` at once.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,15 +28,15 @@ const FORGED: &str = "UNKNOWN_MESSAGE";
 const UNREADABLE: &str = "UNREADABLE_MESSAGE";
 const REFUSED: &str = "RECEIVE_ERROR";
 const DEAD: &str = "DEAD_LETTERED";
-/// Of a message that can't be read, what is kept for a person to look at.
+/// How much of an unreadable message is kept for a person to look at.
 const MAX_EXCERPT_CHARS: usize = 2_000;
 
-/// So many messages of a queue are many: then batches begin no more often than every so many lingers, unless they are
-/// full.
+/// From this rate on a queue counts as busy. Then a batch that is not full begins at the earliest `BUSY_LINGERS`
+/// lingers after the last one.
 const BUSY_PER_SECOND: f64 = 2_000.0;
 const BUSY_LINGERS: u32 = 5;
 
-/// So few messages don't wait for others to be settled.
+/// Batches up to this size do not wait until enough outcomes are settled.
 const SMALL_BATCH: usize = 20;
 
 pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, queue: Queue, stop: CancellationToken) {
@@ -51,8 +51,8 @@ pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, queue: Queue, st
     }
 }
 
-/// Ends with the consumer; whatever it still holds goes back to the queue. Batches that are under way are finished
-/// first: what they claimed must reach its desk.
+/// Consumes until the consumer ends; messages that it still holds go back to the queue. Batches in progress are
+/// finished first, so that the sends that they claimed reach the in-flight queue.
 async fn consume(
     engine: &Engine,
     in_flight: &Arc<InFlightQueue>,
@@ -64,25 +64,25 @@ async fn consume(
     let mut in_progress = Batches::new(engine, in_flight, queue, stop);
     let ended = in_progress.run(consumer.as_mut(), backoff).await;
     while let Some(written) = in_progress.tasks.join_next().await {
-        // A connection that broke takes no acknowledgement; then the batch comes again, and is skipped.
+        // A broken connection takes no acknowledgement. The batch is then redelivered and skipped as a duplicate.
         acknowledge(consumer.as_mut(), written).await.ok();
     }
     ended
 }
 
-/// The batches of one queue, several at a time: while one is written, the next is gathered.
+/// The batches of one queue, several at a time: while one is written, the next one is gathered.
 struct Batches<'a> {
     engine: &'a Engine,
     in_flight: &'a Arc<InFlightQueue>,
-    /// What is urgent does not wait for others to be received, or to be settled.
+    /// Urgent batches wait neither for a permit nor for outcomes to be settled.
     urgent: bool,
     stop: &'a CancellationToken,
-    /// Each answers what may be acknowledged.
+    /// Each task returns the messages that may be acknowledged.
     tasks: JoinSet<Vec<Tag>>,
     pace: Pace,
 }
 
-/// How fast messages come, and so whether it is worth while to wait for more of them.
+/// The rate of messages, which decides whether it is worth waiting for more of them.
 #[derive(Debug)]
 struct Pace {
     last_batch: Instant,
@@ -102,9 +102,11 @@ impl Pace {
         self.last_batch = now;
     }
 
-    /// How long to gather. Whoever comes while nothing is under way need not wait for others. Small batches beside
-    /// others cost more than they gain; and where many come, a batch costs so much less per message that even a longer
-    /// wait gets all of them through sooner.
+    /// How long to gather a batch.
+    ///
+    /// With no batch in progress, a message does not wait. Beside another batch it waits a little, because small
+    /// concurrent batches cost more than they gain. On a busy queue a larger batch costs so much less per message that
+    /// waiting longer gets all messages through sooner.
     fn linger(&self, linger: Duration, in_progress: bool, now: Instant) -> Duration {
         if self.per_second >= BUSY_PER_SECOND {
             (linger * BUSY_LINGERS).saturating_sub(now.saturating_duration_since(self.last_batch))
@@ -163,8 +165,8 @@ impl<'a> Batches<'a> {
                 }
             }
             let _permit = if urgent { None } else { engine.batches.acquire().await.ok() };
-            // While the database is away the batch is kept, unacknowledged: giving it back would only send it in a
-            // circle.
+            // During an outage of the database the batch is kept unacknowledged. Returning it to the broker would only
+            // redeliver it in a loop.
             while let Err(error) = receive(&engine, &in_flight, &deliveries).await {
                 if stop.is_cancelled() {
                     return Vec::new();
@@ -180,7 +182,7 @@ impl<'a> Batches<'a> {
     }
 }
 
-/// A batch that panicked is not acknowledged, and comes again.
+/// Acknowledges a written batch. If its task panicked, the error ends the consumer and the messages are redelivered.
 async fn acknowledge(
     consumer: &mut dyn Consumer,
     written: Result<Vec<Tag>, JoinError>,
@@ -191,7 +193,7 @@ async fn acknowledge(
     }
 }
 
-/// Writes a batch; what can't be read or is unknown becomes a dead letter, and the rest goes on.
+/// Writes a batch. Unreadable and unknown messages become dead letters; the other messages go on.
 pub async fn receive(
     engine: &Engine,
     in_flight: &InFlightQueue,
@@ -209,7 +211,7 @@ pub async fn receive(
             }),
         }
     }
-    // In key order, so that concurrent batches do not wait for each other in a circle.
+    // Rows are locked in key order, so that concurrent batches cannot deadlock.
     keys.sort_unstable_by_key(|arrived| arrived.key);
     let with_repetitions = keys.len();
     keys.dedup_by_key(|arrived| arrived.key);
@@ -218,14 +220,15 @@ pub async fn receive(
     fail_messages(engine, failed).await
 }
 
-/// A message that can be read.
+/// A message with a readable key.
 #[derive(Debug, Clone, Copy)]
 struct Arrived {
     key: SendKey,
     published: Option<PublishStamp>,
 }
 
-/// Whoever may write to a queue can write any stamp: one that no database would take is none.
+/// The stamp of a message, if it is a time that the database accepts. Everybody who may write to a queue can write any
+/// stamp.
 fn published(stamp: Stamp) -> Option<PublishStamp> {
     let at = Timestamp::from_millisecond(stamp.at_ms).ok().filter(|at| *at >= Timestamp::UNIX_EPOCH)?;
     Some(PublishStamp { at, by: InstanceId(stamp.instance) })
@@ -241,7 +244,8 @@ async fn fail_messages(engine: &Engine, failed: Vec<FailedMessage>) -> Result<()
     Ok(())
 }
 
-/// A batch that the database refuses is bisected until the culprit is alone. Answers what has failed.
+/// Stores the messages of a batch and returns those that failed. If the database refuses a batch, it is bisected until
+/// the refused message is alone.
 async fn receive_keys(
     engine: &Engine,
     in_flight: &InFlightQueue,
@@ -316,7 +320,8 @@ async fn receive_batch(
     Ok(written.unknown)
 }
 
-/// A web socket's is sent by being received.
+/// Records the latency until the row was received. A websocket send is sent by being received, so it also counts as
+/// sent.
 fn record_latencies(engine: &Engine, new: &[NewSend]) {
     let now = engine.clock.now();
     for NewSend { channel, priority, event_created_at, .. } in new {
@@ -331,7 +336,7 @@ fn excerpt(delivery: &Delivery) -> String {
     String::from_utf8_lossy(&delivery.message.body).chars().take(MAX_EXCERPT_CHARS).collect()
 }
 
-/// What the broker gave up on: the row fails visibly, or `recover` would publish it again for ever.
+/// Fails the rows of messages that the broker dead-lettered. Otherwise `recover` would publish them again and again.
 pub async fn run_dead_letters(engine: Engine, stop: CancellationToken) {
     let mut backoff = Backoff::new();
     while !stop.is_cancelled() {

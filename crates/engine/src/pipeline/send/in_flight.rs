@@ -1,5 +1,7 @@
-//! What lies between receive, send and settle, in memory and bounded. Each channel has a desk of its own with room for
-//! so many; a provider that hangs fills its own desk and nobody else's, and what finds no room waits in the database.
+//! Sends in memory, from receive until they are settled.
+//!
+//! Each channel has its own queue with a limit. A provider that hangs fills only its own queue, and sends that find it
+//! full wait in the database.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
@@ -20,10 +22,10 @@ use crate::lease_deadline::LeaseDeadline;
 use crate::pipeline::send::renew::{Answers, ClaimLease};
 use crate::{Engine, Role};
 
-/// Outcomes that may wait for being written before nothing more is received.
+/// With this many unwritten outcomes, no more messages are received.
 const MAX_UNSETTLED: usize = 1_000;
 
-/// A send that this instance holds, until it is settled.
+/// A send that this instance has claimed and not settled.
 #[derive(Debug)]
 pub struct Claimed {
     pub job: SendJob,
@@ -33,18 +35,18 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// Its outcome is written: the claim has one send less.
+    /// Records that the outcome is written: the claim has one send less.
     pub fn settled(mut self) {
         self.claim_guard.settled = true;
     }
 }
 
-/// The claims that are held here.
+/// The claims that this process holds.
 type OpenClaims = Arc<StdMutex<HashMap<ClaimId, OpenClaim>>>;
 
 #[derive(Debug)]
 struct OpenClaim {
-    /// How many of its sends are not settled.
+    /// The number of its sends that are not settled.
     left: usize,
     lease: Arc<ClaimLease>,
 }
@@ -59,8 +61,8 @@ fn open(claims: &OpenClaims) -> MutexGuard<'_, HashMap<ClaimId, OpenClaim>> {
     claims.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One send's part in its claim. Lost before it was settled, for example by a panic, it leaves the whole claim to
-/// recovery: it is not held here any more, and nobody takes it for finished.
+/// One send's part in its claim. If it is dropped before it is settled, for example by a panic, the whole claim is left
+/// to recovery. It is then neither held here nor taken for finished.
 #[derive(Debug)]
 struct ClaimGuard {
     claims: OpenClaims,
@@ -78,7 +80,7 @@ impl Drop for ClaimGuard {
     }
 }
 
-/// An attempt that is over, on its way to settle.
+/// A finished attempt, on its way to settle.
 #[derive(Debug)]
 pub struct Attempted {
     pub claimed: Claimed,
@@ -87,11 +89,11 @@ pub struct Attempted {
     pub provider: String,
     pub capture: Capture,
     pub duration: Duration,
-    /// Absent where no provider was asked.
+    /// When the attempt began. `None` if no provider was asked.
     pub begun: Option<Instant>,
 }
 
-/// Where attempts go that are over. Whoever takes them counts as unsettled until it lets go of them.
+/// Takes finished attempts to settle. An attempt counts as unsettled until its receiver drops the `Unsettled`.
 #[derive(Debug, Clone)]
 pub struct OutcomeQueue {
     sender: UnboundedSender<(Attempted, Unsettled)>,
@@ -104,18 +106,18 @@ impl OutcomeQueue {
             *unsettled += 1;
             false
         });
-        // Settle is there for as long as attempts are.
+        // Settle runs longer than all attempts, so the receiver exists.
         let _ = self.sender.send((attempted, Unsettled(Arc::clone(&self.unsettled))));
     }
 
     async fn settle_capacity(&self) {
         let mut unsettled = self.unsettled.subscribe();
-        // Its sender is here, and so it is told.
+        // The sender is in `self`, so this cannot fail.
         let _ = unsettled.wait_for(|unsettled| *unsettled < MAX_UNSETTLED).await;
     }
 }
 
-/// One outcome that is not written yet.
+/// Counts one outcome that is not written yet.
 #[derive(Debug)]
 pub struct Unsettled(Arc<watch::Sender<usize>>);
 
@@ -139,7 +141,7 @@ pub struct InFlightQueue {
 
 #[derive(Debug)]
 pub(super) struct ChannelQueue {
-    /// Absent for a web socket.
+    /// `None` for the websocket channel.
     chain: Option<Arc<Chain>>,
     permits: Arc<Semaphore>,
     pub concurrency: Arc<Semaphore>,
@@ -147,7 +149,8 @@ pub(super) struct ChannelQueue {
     pub others: Lane,
 }
 
-/// Unbounded, because every claimed send holds a place, and those are counted.
+/// The sends of a channel that wait for an attempt. It needs no bound, because every claimed send holds a permit, and
+/// permits are limited.
 #[derive(Debug)]
 pub(super) struct Lane {
     sender: UnboundedSender<Claimed>,
@@ -161,11 +164,12 @@ impl Lane {
     }
 }
 
-/// How many sends of a channel may be claimed and not settled; beyond it they wait in the database. Enough to keep
-/// every attempt busy, and not so much that a lease could run out while waiting. What a dead instance had claimed is in
-/// doubt, and counts as tried, although it may not have been begun: so few where something leaves the house, and where
-/// a person must look at it none but those in flight. What is only captured is captured by being settled, so that there
-/// is no doubt.
+/// How many sends of a channel may be claimed and not settled; more wait in the database. It is enough to keep every
+/// attempt busy, and few enough that leases do not expire while sends wait.
+///
+/// When an instance dies, all of its claimed sends are in doubt and count as tried, even those that had not begun. So
+/// the number is small for real providers. If doubts are held for a person, only sends that can begin are claimed.
+/// `capture` stores a message together with its outcome, so it knows no doubts and may claim many.
 fn max_claimed(engine: &Engine, channel: Channel) -> usize {
     let SendConfig { concurrency, policy, .. } = engine.config.send.get(channel);
     let captures = engine.providers.get(channel).is_none_or(|chain| chain.captures());
@@ -174,7 +178,8 @@ fn max_claimed(engine: &Engine, channel: Channel) -> usize {
         OnDoubt::Resend => 8,
         OnDoubt::Hold => 1,
     };
-    // With a rate limit, no more than go out in a quarter of a lease: the others would wait here until it ends.
+    // With a rate limit, at most a quarter of a lease's worth of sends: the others would wait here until the lease
+    // ends.
     let per_second = engine.providers.get(channel).and_then(|chain| chain.per_second());
     let paced = per_second.map_or(f64::INFINITY, |rate| rate * engine.config.lease.as_secs_f64() / 4.0);
     #[expect(
@@ -194,7 +199,7 @@ impl InFlightQueue {
         let sends = engine.config.roles.has(Role::Send);
         let channels = PerChannel::from_fn(|channel| {
             let config = engine.config.send.get(channel);
-            // Who does not send has no place: what is received waits for those who do.
+            // Without the role `send` there are no permits: received sends wait for instances with the role.
             let max_permits = if sends { max_claimed(engine, channel) } else { 0 };
             ChannelQueue {
                 chain: engine.providers.get(channel).cloned(),
@@ -215,7 +220,7 @@ impl InFlightQueue {
         (Arc::new(in_flight), Arc::new(Mutex::new(attempted)))
     }
 
-    /// Reserves as many places as there are, up to one for each of these.
+    /// Reserves permits for these sends, or for as many of them as are free.
     pub fn reserve(&self, channels: impl Iterator<Item = Channel>) -> Permits {
         let mut wanted: PerChannel<usize> = PerChannel::default();
         for channel in channels {
@@ -248,9 +253,9 @@ impl InFlightQueue {
         self.channels.get(channel)
     }
 
-    /// Takes what was claimed under these places.
+    /// Queues sends that were claimed under these permits.
     pub fn enqueue(&self, jobs: Vec<SendJob>, lease_deadline: LeaseDeadline, mut permits: Permits) {
-        // All of a claim are counted before the first can be settled.
+        // All sends of a claim are counted before the first one can be settled.
         let leases: Vec<Arc<ClaimLease>> = {
             let mut open = open(&self.open_claims);
             let count = |job: &SendJob| {
@@ -267,12 +272,12 @@ impl InFlightQueue {
             let Some(permit) = permit else { continue };
             let in_flight = self.channels.get(job.key.channel);
             let lane = if job.priority == Priority::High { &in_flight.high } else { &in_flight.others };
-            // The receiving end lives in this desk, so it is there.
+            // The receiver is a field of the same queue, so it exists.
             let _ = lane.sender.send(Claimed { job, claim_guard, lease, _permit: permit });
         }
     }
 
-    /// Of these claims, with one entry per send, those that hold nothing else any more.
+    /// Those of the claims that have no other unsettled sends. `sends` has one entry per send.
     pub fn finished_claims(&self, sends: impl Iterator<Item = ClaimId>) -> Vec<ClaimId> {
         let mut counted: HashMap<ClaimId, usize> = HashMap::new();
         sends.for_each(|claim| *counted.entry(claim).or_default() += 1);
@@ -289,7 +294,7 @@ impl InFlightQueue {
         open(&self.open_claims).contains_key(&claim)
     }
 
-    /// Claims under which an answer is awaited, and whose lease lasts for less than this.
+    /// Claims under which an answer is awaited, with a remaining lease below `less_than`.
     pub(super) fn claims_to_renew(&self, less_than: Duration) -> Vec<ClaimId> {
         let open = open(&self.open_claims);
         let due = open.iter().filter(|(_, claim)| claim.lease.needs_renewal(less_than));
@@ -301,18 +306,18 @@ impl InFlightQueue {
         claims.iter().filter_map(|claim| open.get(claim)).for_each(|claim| claim.lease.renew(lease_deadline));
     }
 
-    /// How many claims this process holds.
+    /// The number of claims that this process holds.
     pub fn open_claims(&self) -> usize {
         open(&self.open_claims).len()
     }
 
-    /// Waits while so many outcomes are to be written that receiving more would only make them wait: it is the database
-    /// that is behind then, and never a provider.
+    /// Waits while so many outcomes are unwritten that received sends would only queue behind them. Then the database
+    /// is the bottleneck, never a provider.
     pub async fn settle_capacity(&self) {
         self.outcome_queue.settle_capacity().await;
     }
 
-    /// Waits for the attempts that are under way. Answers that are not here by then are not awaited any longer.
+    /// Waits for the attempts in progress. After `answers_until` they stop waiting for answers.
     pub async fn finish(&self, answers_until: tokio::time::Instant) {
         self.attempts.close();
         if timeout_at(answers_until, self.attempts.wait()).await.is_err() {
@@ -322,7 +327,7 @@ impl InFlightQueue {
     }
 }
 
-/// Places of a batch, by channel.
+/// The permits of a batch, by channel.
 #[derive(Debug)]
 pub struct Permits {
     permits: PerChannel<Option<OwnedSemaphorePermit>>,
@@ -330,14 +335,14 @@ pub struct Permits {
 }
 
 impl Permits {
-    /// Of one channel.
+    /// Permits of one channel only.
     pub(super) fn of(channel: Channel, permits: OwnedSemaphorePermit) -> Self {
         let mut all = Permits { permits: PerChannel::default(), taken: PerChannel::default() };
         *all.permits.get_mut(channel) = Some(permits);
         all
     }
 
-    /// Whether there is a place for one more of the channel. A web socket needs none.
+    /// Takes one permit of the channel and returns whether one was free. Websocket sends need none.
     pub fn take(&mut self, channel: Channel) -> bool {
         let taken = self.taken.get_mut(channel);
         let free = self.permits.get(channel).as_ref().is_some_and(|permit| permit.num_permits() > *taken);
@@ -346,13 +351,13 @@ impl Permits {
     }
 }
 
-/// What is kept of a message by a chain that only captures.
+/// What to store of a message: everything if the chain only captures, else nothing.
 pub fn capture(chain: &Chain, html: Option<String>) -> Capture {
     if chain.captures() { Capture::Keep { html: html.map(Into::into) } } else { Capture::None }
 }
 
 impl Attempted {
-    /// Ended before anybody was asked.
+    /// An attempt that ended before a provider was asked.
     pub fn without_provider(claimed: Claimed, chain: &Chain, outcome: Outcome) -> Self {
         Attempted {
             claimed,

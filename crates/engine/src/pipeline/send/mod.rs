@@ -1,4 +1,7 @@
-//! Claimed sends → providers. No transaction is open meanwhile.
+//! Passes claimed sends to providers. No transaction is open during an attempt.
+//!
+//! `in_flight` holds the queues, `render` the contents that messages have beyond their rows, and `renew` the leases.
+//! The outcomes go to settle.
 
 mod in_flight;
 mod render;
@@ -27,18 +30,19 @@ use renew::{Answers, AttemptLease};
 
 pub use in_flight::{Attempted, Claimed, InFlightQueue, OutcomeReceiver, Permits, Unsettled};
 
-/// Messages whose contents are asked for together.
+/// How many messages load their contents with one query.
 const CONTENTS_BATCH: u16 = 100;
 
-/// Starts attempts of one channel, `HIGH` first. What messages say is looked up ahead of their attempts, some at a
-/// time, since turns come one by one. When draining, what was not begun is let go; by then nothing more is enqueued.
+/// Starts the attempts of one channel, `HIGH` first. Contents of messages are loaded in batches ahead of their
+/// attempts, because attempts start one by one. When draining, sends that were not begun are released; nothing is
+/// enqueued any more by then.
 pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, channel: Channel, drain: CancellationToken) {
     let Some(chain) = engine.providers.get(channel).cloned() else { return drain.cancelled().await };
     let channel_queue = in_flight.channel(channel);
     let ((high_sender, high), (others_sender, others)) =
         (mpsc::unbounded_channel(), mpsc::unbounded_channel());
     let stage = Stage { engine: &engine, in_flight: &in_flight, chain: &chain, drain: &drain };
-    // Each lane has its own room ahead, so that what is urgent does not wait for it.
+    // Each lane loads ahead by itself, so that urgent messages do not wait for others.
     tokio::join!(
         stage.load_contents(&channel_queue.high, high_sender),
         stage.load_contents(&channel_queue.others, others_sender),
@@ -53,7 +57,7 @@ struct Stage<'a> {
     drain: &'a CancellationToken,
 }
 
-/// A message of which is known what it says. It holds a place of those that may be ahead.
+/// A message whose contents are loaded. It holds one lookahead permit until its attempt.
 struct Ready {
     claimed: Claimed,
     contents: Arc<Contents>,
@@ -61,7 +65,7 @@ struct Ready {
 }
 
 impl Stage<'_> {
-    /// Looks up what the messages of a lane say, while there is room for as many ahead of their attempts.
+    /// Loads the contents of a lane's messages, at most two batches ahead of their attempts.
     async fn load_contents(&self, lane: &Lane, ready: UnboundedSender<Ready>) {
         let mut lane = lane.receiver.lock().await;
         let lookahead_permits = Arc::new(Semaphore::new(2 * usize::from(CONTENTS_BATCH)));
@@ -80,7 +84,7 @@ impl Stage<'_> {
             };
             for (claimed, contents) in self.with_contents(batch).await {
                 let permit = lookahead.as_mut().and_then(|lookahead| lookahead.split(1));
-                // Whoever takes it is there until this is dropped.
+                // The receiver runs until this sender is dropped.
                 let _ = ready.send(Ready { claimed, contents, _lookahead: permit });
             }
         }
@@ -89,8 +93,9 @@ impl Stage<'_> {
         }
     }
 
-    /// What can't be looked up is let go. If the database itself refuses, somebody's row can't be read, of a view
-    /// perhaps: that one fails alone, and not for want of a database.
+    /// Loads the contents of a batch. Without a database the sends are released. If the database refuses the query, one
+    /// recipient or event cannot be read, for example through a faulty view. Then each message is loaded alone, and
+    /// only the faulty ones fail.
     async fn with_contents(&self, batch: Vec<Claimed>) -> Vec<(Claimed, Arc<Contents>)> {
         let mut found = Vec::with_capacity(batch.len());
         let mut batches = vec![batch];
@@ -116,7 +121,7 @@ impl Stage<'_> {
                 Err(error) => {
                     self.engine.signals.database.record_failure("send", &error);
                     for claimed in batch {
-                        self.release(claimed, AFTER_AN_OUTAGE);
+                        self.release(claimed, RETRY_AFTER_OUTAGE);
                     }
                 }
             }
@@ -124,8 +129,8 @@ impl Stage<'_> {
         found
     }
 
-    /// A message is taken only when its attempt can begin: until then an urgent one may overtake it. Each goes its own
-    /// way then; a provider that panics takes no other along.
+    /// Starts attempts. A message is taken only when its attempt can begin, so that an urgent one may overtake it until
+    /// then. Each attempt is a task of its own, so that a panic in a provider affects no other.
     async fn begin(
         &self,
         concurrency: &Arc<Semaphore>,
@@ -183,18 +188,19 @@ async fn attempt(
         Ok(Some(outcome)) => Attempted::without_provider(claimed, chain, outcome),
         Err(error) => {
             engine.signals.database.record_failure("send", &error);
-            Attempted::without_provider(claimed, chain, Outcome::NotAttempted { after: AFTER_AN_OUTAGE })
+            Attempted::without_provider(claimed, chain, Outcome::NotAttempted { after: RETRY_AFTER_OUTAGE })
         }
     }
 }
 
-const AFTER_AN_OUTAGE: Duration = Duration::from_secs(1);
+const RETRY_AFTER_OUTAGE: Duration = Duration::from_secs(1);
 
-/// A webhook leads to a place that several people read: an event is told there once, by whoever asks first. The others
-/// share its outcome, and wait for it in the database.
+/// Whether another recipient's send to the same webhook decides this one. Several people read the channel behind a
+/// webhook, so an event is posted there once, by the send that claims the address first. The others wait in the
+/// database and share its outcome.
 async fn sent_by_other(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<Option<Outcome>, StoreError> {
     const REPOLL_DELAY: Duration = Duration::from_millis(500);
-    /// The other one waits itself.
+    /// Longer than the first delay, because the other send is waiting itself.
     const LATER_REPOLL_DELAY: Duration = Duration::from_secs(2);
     if job.key.channel != Channel::Slack || chain.captures() || job.address.is_empty() {
         return Ok(None);
@@ -202,8 +208,8 @@ async fn sent_by_other(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<
     Ok(match engine.store.claim_address(job).await? {
         AddressClaim::Held => None,
         AddressClaim::Sent(other) => Some(Outcome::Sent { external_id: Some(format!("sent by {other}")) }),
-        // How long they may wait for a busy webhook counts from here: if the other one gives up, they do not all begin
-        // anew.
+        // The time limit for a busy webhook starts here. If the other send gives up, the waiting ones do not start
+        // again from zero.
         AddressClaim::Pending if job.history.deferral.is_none() => {
             let error = "waiting for the send of another recipient, which uses the same webhook".to_owned();
             Some(Outcome::RateLimited { after: REPOLL_DELAY, error })
@@ -247,7 +253,8 @@ async fn ask(
         created_at: job.event_created_at,
     };
     fail::fail_point!("send.before_provider");
-    // A process that slept past its lease sends nothing: the rest of it must outlast the provider's deadline.
+    // A process that was suspended past its lease sends nothing: the remaining lease must be longer than the provider's
+    // deadline.
     let attempt_lease = AttemptLease::new(&claimed.lease, answers, permit);
     let ProviderAnswer { answer, provider } = chain.send(&message, attempt_lease).await;
     fail::fail_point!("send.after_provider");
@@ -262,7 +269,7 @@ async fn ask(
     }
 }
 
-/// Picks up what waits in the database: retries, what found no room, and what a dead instance left.
+/// Claims sends that wait in the database: retries, sends that found no permit, and those of dead instances.
 pub async fn run_due(
     engine: Engine,
     in_flight: Arc<InFlightQueue>,
@@ -295,17 +302,17 @@ pub async fn run_due(
     }
 }
 
-/// What is known about what is due.
+/// What is known about the channel's due sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     Unknown,
-    /// As much was found as there was room for, so there may well be more.
+    /// The last claim was full, so there may be more.
     More,
-    /// Nothing until then.
+    /// Nothing is due until this time has passed.
     After(Duration),
 }
 
-/// Claims what is due and has a place, a batch at a time.
+/// Claims due sends in a batch, as many as there are permits. `known` is the result of the last call.
 pub async fn claim_due(
     engine: &Engine,
     in_flight: &InFlightQueue,

@@ -1,6 +1,6 @@
-//! What messages say beyond their rows. Titles and bodies were written when the event was decided. The HTML of an
-//! e-mail is large, and the link of a push is its own, so both are rendered from the event when it is sent, and stored
-//! nowhere.
+//! Renders what messages contain beyond their rows: the HTML of an e-mail and the link of a push. Titles and bodies
+//! were rendered when the event was decided. HTML is large and each push has its own link, so both are rendered at the
+//! attempt and never stored.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,23 +17,23 @@ use campanile_store::{Contexts, SendJob, StoreError};
 use crate::Engine;
 use crate::blocking::Renderings;
 
-/// What some messages are written from; nothing, where their rows say all.
+/// What the messages of a batch are rendered from. Empty if their rows contain everything.
 #[derive(Debug, Default)]
 pub struct Contents {
     loaded: Option<(Contexts, Arc<Rules>)>,
-    /// Events for which a template took too long, and why. Their other messages are not tried.
+    /// Events for which a template took too long, with the error. Their other messages are not rendered.
     too_slow: Mutex<HashMap<EventId, String>>,
 }
 
-/// Beside title and body.
+/// The contents beside title and body.
 #[derive(Debug, Default)]
 pub struct Written {
     pub html: Option<String>,
     pub url: Option<String>,
 }
 
-/// For all of these, by one look. What is captured is captured as its row has it, with its HTML: if that can't be
-/// written, it is seen before there is a mail server.
+/// Loads the contents of these messages with one query. Captured e-mails are rendered, too: a faulty template is
+/// noticed before there is a mail server.
 pub async fn contents<'a>(
     engine: &Engine,
     chain: &Chain,
@@ -45,7 +45,7 @@ pub async fn contents<'a>(
         Channel::Push => rules.templates.has_url(&job.event_type, Channel::Push),
         Channel::Sms | Channel::Websocket | Channel::Slack => false,
     };
-    // Only an e-mail names its reader.
+    // Only an e-mail contains the recipient's name, and captured messages do not need it.
     let of_interest =
         |job: &&SendJob| needs_event(job) || (job.key.channel == Channel::Email && !chain.captures());
     let users: BTreeSet<_> = jobs.clone().filter(of_interest).map(|job| &job.user).collect();
@@ -59,15 +59,15 @@ pub async fn contents<'a>(
 }
 
 impl Contents {
-    /// Who it is for, if they are still there.
+    /// The recipient's name, if the recipient still exists.
     pub fn name(&self, user: &UserRef) -> Option<&str> {
         let (contexts, _) = self.loaded.as_ref()?;
         contexts.recipients.get(user)?.name.as_deref()
     }
 
-    /// The HTML of an e-mail and the link of a push, by rendering; nothing where no template has any, and for who has
-    /// left, or of an event that is gone: they get the message as its row has it. An error names template, line and
-    /// variable.
+    /// Renders the HTML of an e-mail or the link of a push. The result is empty if the template has neither, or if the
+    /// recipient or the event no longer exists. Such a message goes out as its row has it. An error names the template,
+    /// line and variable.
     pub async fn write(&self, job: &SendJob, renderings: &Renderings) -> Result<Written, String> {
         if !matches!(job.key.channel, Channel::Email | Channel::Push) {
             return Ok(Written::default());

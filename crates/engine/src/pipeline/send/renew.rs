@@ -1,5 +1,6 @@
-//! The lease of claims whose provider has the whole message and has not answered yet: it is renewed for as long as the
-//! answer is awaited, so that a dead instance is noticed after one lease, however long answers may take.
+//! Renews the leases of claims whose provider has the whole message and has not answered yet. They are renewed as long
+//! as the answer is awaited. So leases can be short, and a dead instance is noticed after one lease, however long
+//! answers may take.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,13 +18,13 @@ use crate::backoff::Backoff;
 use crate::lease_deadline::LeaseDeadline;
 use crate::pipeline::send::InFlightQueue;
 
-/// An attempt whose answer takes longer leaves its permit to others: it only waits.
+/// After this time an attempt that only awaits its answer returns its permit.
 const RELEASE_PERMIT_AFTER: Duration = Duration::from_secs(1);
 
-/// Between two looks at what is to be renewed.
+/// The longest time between two checks for leases to renew.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Renews claims under which answers are awaited, before they expire.
+/// Renews claims under which answers are awaited, before their leases expire.
 pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, done: CancellationToken) {
     let mut backoff = Backoff::new();
     while !done.is_cancelled() {
@@ -45,7 +46,7 @@ pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, done: Cancellati
     }
 }
 
-/// Answers how many claims were renewed.
+/// Returns the number of renewed claims.
 pub async fn run_once(engine: &Engine, in_flight: &InFlightQueue) -> Result<usize, StoreError> {
     let lease = engine.config.lease;
     let claims = in_flight.claims_to_renew(lease.mul_f64(RENEW_BELOW));
@@ -58,14 +59,15 @@ pub async fn run_once(engine: &Engine, in_flight: &InFlightQueue) -> Result<usiz
     Ok(renewed.len())
 }
 
-/// The part of a lease below which it is renewed. Most answers come before, and cost nothing.
+/// A lease is renewed when less than this fraction of it remains. Most answers come earlier, so most claims are never
+/// renewed.
 const RENEW_BELOW: f64 = 0.6;
 
-/// The lease of a claim, as its holder sees it.
+/// The lease of a claim, as its holder measures it.
 #[derive(Debug)]
 pub struct ClaimLease {
     deadline: Mutex<LeaseDeadline>,
-    /// How many attempts under it await an answer.
+    /// The number of attempts under this claim that await an answer.
     awaiting: AtomicUsize,
 }
 
@@ -87,12 +89,12 @@ impl ClaimLease {
     }
 }
 
-/// Answers that are awaited.
+/// Shared by the attempts that await answers.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// A claim may need to be renewed at once.
+    /// Wakes the renewal before its next check, for a lease that is about to end.
     renew: Notify,
-    /// Nobody waits any longer.
+    /// Cancelled when answers are no longer awaited.
     stopped: CancellationToken,
 }
 
@@ -102,7 +104,7 @@ impl Answers {
     }
 }
 
-/// One attempt: the lease that it sends under, and its permit.
+/// The lease that one attempt sends under, and the attempt's permit.
 #[derive(Debug)]
 pub struct AttemptLease<'a> {
     lease: &'a ClaimLease,
@@ -133,10 +135,10 @@ impl SendLease for AttemptLease<'_> {
     }
 }
 
-/// With less of a lease left, the next look may come too late.
+/// With less than this left of a lease, it is renewed at once: the next check may come too late.
 const RENEW_AT_ONCE_BELOW: Duration = Duration::from_secs(15);
 
-/// Counted for as long as it lives.
+/// Counts an attempt as awaiting its answer until it is dropped.
 struct Awaiting<'a>(&'a ClaimLease);
 
 impl<'a> Awaiting<'a> {
