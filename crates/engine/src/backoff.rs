@@ -1,4 +1,4 @@
-//! Waiting when the infrastructure fails: longer each time, at once shorter when it is back.
+//! Exponential backoff while the database or the broker is unavailable: 50 ms, doubling to 5 s. A success resets it.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ impl Backoff {
         self.next = FIRST;
     }
 
-    /// Whether what is waited for has been away longer than a moment, so that somebody should know.
+    /// Whether several attempts have failed in a row. A single failure is not worth a warning.
     pub fn is_worth_logging(&self) -> bool {
         self.next > FIRST * 4
     }
 
-    /// Ends early when the engine stops.
+    /// Waits for the current delay and doubles the next one. Returns early when the engine stops.
     pub async fn wait(&mut self, stop: &CancellationToken) {
         let delay = self.next_delay();
         tokio::select! {

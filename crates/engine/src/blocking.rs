@@ -1,5 +1,5 @@
 //! Work that may keep a core busy for long, such as rendering. The runtime has few threads, and they serve HTTP and all
-//! loops.
+//! tasks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
-/// How long a task may work before others wait noticeably. More than the deciding of a usual batch takes, since each
-/// move to another thread has its price.
+/// How long a task may work before others notice the delay. It is longer than it takes to decide a usual batch, because
+/// each move to another thread has a cost.
 pub const MAX_INLINE: Duration = Duration::from_millis(20);
 
-/// Does the work on this thread, while another takes over what else this thread has to do.
+/// Runs `work` on this thread while another thread takes over the other tasks of this one.
 pub fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        // There is no other thread.
+        // A single-threaded runtime has no other thread.
         _ => work(),
     }
 }
 
-/// Renderings of messages that are being sent. While they are fast, each is done where it is needed; after a slow one
-/// they go aside, one at a time, until one was fast again.
+/// Runs the renderings of messages that are being sent. While renderings are fast, each runs in the task that needs it.
+/// After a slow one, they run by `run_blocking`, one at a time, until one is fast again.
 #[derive(Debug)]
 pub struct Renderings {
     slow: AtomicBool,
@@ -51,7 +51,8 @@ mod tests {
 
     use super::*;
 
-    /// The runtime has one thread, which the work never lets go of: others go on only if it is done aside.
+    /// The runtime has one thread, and the work waits for the other task. The test ends only if the work does not block
+    /// that thread.
     #[test]
     fn others_go_on_while_slow_work_is_done() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();

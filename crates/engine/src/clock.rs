@@ -1,5 +1,5 @@
-//! The database's clock, read between two answers of it. Clocks of instances may differ, and asking the database for
-//! each message would cost a round trip.
+//! An estimate of the database's clock between two readings. The clocks of instances may differ, and asking the
+//! database for each message would cost a round trip.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -7,8 +7,9 @@ use std::time::Instant;
 use campanile_domain::time::{self, Timestamp};
 use campanile_store::{Store, StoreError};
 
-/// What the database's clock said, and when it was asked. It is ahead by at most a round trip, and never behind, so
-/// that what follows something that the database has dated is dated behind it. Set again at least once a second.
+/// The last reading of the database's clock, and when it was requested. The estimate is ahead by at most one round trip
+/// and never behind. So a timestamp that is taken after a row was written is never before the row's own.
+/// `rule_cache::run` refreshes it at least once a second.
 #[derive(Debug)]
 pub struct DatabaseClock(Mutex<(Timestamp, Instant)>);
 
@@ -18,7 +19,7 @@ impl DatabaseClock {
         Ok(DatabaseClock(Mutex::new((store.now().await?, asked))))
     }
 
-    /// Asks the database, and goes by its answer from now on.
+    /// Reads the database's clock and uses the answer from now on.
     pub async fn refresh(&self, store: &dyn Store) -> Result<Timestamp, StoreError> {
         let asked = Instant::now();
         let said = store.now().await?;

@@ -1,4 +1,4 @@
-//! What the engine can be told. Reading it from files and variables is the server's business.
+//! The engine's settings. The server reads them from files and environment variables.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::roles::Roles;
 
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// Named in traces and claims.
+    /// The name of this instance in traces and claims.
     pub instance: String,
-    /// What of the pipeline this instance runs.
+    /// The parts of the pipeline that this instance runs.
     pub roles: Roles,
     pub user_types: UserTypes,
     pub fan_out: FanOutConfig,
@@ -22,13 +22,13 @@ pub struct EngineConfig {
     pub send: PerChannel<SendConfig>,
     pub recover: RecoverConfig,
     pub retain: RetainConfig,
-    /// How long a claim holds before others may take it over.
+    /// How long a claim is valid before other instances may take it over.
     pub lease: Duration,
 }
 
 #[derive(Debug, Clone)]
 pub struct FanOutConfig {
-    /// The longest wait for a plain `INSERT` to be noticed.
+    /// The longest time until an event is noticed that a producer wrote with a plain `INSERT`.
     pub poll_interval: Duration,
     pub batch: usize,
     pub initial_delay: Duration,
@@ -36,7 +36,7 @@ pub struct FanOutConfig {
 
 #[derive(Debug, Clone)]
 pub struct PublishConfig {
-    /// Rows that are published together, up to what the database keeps together.
+    /// Rows per chunk, at most `MAX_CHUNK_ROWS`. A chunk is published as a whole.
     pub batch: usize,
     pub poll_interval: Duration,
     pub max_refusals: u32,
@@ -44,40 +44,40 @@ pub struct PublishConfig {
 
 #[derive(Debug, Clone)]
 pub struct ReceiveConfig {
-    /// Batches of one queue that are written at the same time.
+    /// The most batches of one queue that are written at the same time.
     pub workers: usize,
-    /// Batches of all queues that are written at the same time.
+    /// The most batches of all queues that are written at the same time. Urgent queues are not counted.
     pub max_workers: usize,
     pub prefetch: usize,
     pub batch: usize,
-    /// How long to wait for a batch to grow once its first message is there, while another is being written.
+    /// How long to wait for more messages after the first one of a batch, while another batch is being written.
     pub linger: Duration,
 }
 
 #[derive(Debug, Clone)]
 pub struct SendConfig {
-    /// The longest wait for a retry to be noticed that another instance wrote.
+    /// The longest time until a retry is noticed that another instance wrote.
     pub poll_interval: Duration,
     pub policy: SendPolicy,
-    /// Attempts at the same time.
+    /// The most attempts at the same time.
     pub concurrency: usize,
 }
 
 #[derive(Debug, Clone)]
 pub struct RecoverConfig {
-    /// How old what was published and not received must be to be published again without a known loss; and how often
-    /// that is looked for.
+    /// Rows that were published this long ago and not received are published again, even if the broker reported no
+    /// loss. Also the interval between two such sweeps.
     pub republish_after: Duration,
 }
 
 #[derive(Debug, Clone)]
 pub struct RetainConfig {
-    /// How long what is closed is kept; never, if absent, is it deleted.
+    /// Closed events are deleted at this age; without an age they are kept forever.
     pub age: Option<Duration>,
     pub interval: Duration,
 }
 
-/// A lease must outlast an attempt, or none would ever begin.
+/// Checks that the lease is longer than an attempt may take. Otherwise no attempt would ever begin.
 pub fn check_lease(providers: &Providers, lease: Duration) -> Result<(), String> {
     match providers.iter().find(|(_, chain)| chain.deadline() >= lease) {
         None => Ok(()),

@@ -1,12 +1,14 @@
-//! How often to look for what is hardly ever there. PostgreSQL keeps the index entries of what is gone until it
-//! vacuums, and can't as long as anybody has a snapshot from before, such as a backup: every look walks through all of
-//! them. So a look that took long is followed by a long rest.
+//! The pause between polls for rare work.
+//!
+//! PostgreSQL keeps the index entries of deleted rows until it vacuums. It cannot vacuum while a snapshot from before
+//! the deletion is open, for example that of a backup. Until then every poll walks through all of these entries. So a
+//! slow poll is followed by a pause ten times as long.
 
 use std::time::{Duration, Instant};
 
-/// Looking takes no more than this part of the time.
+/// The pause is this many times as long as the poll, so that polls take at most about a tenth of the time.
 const BACKOFF_FACTOR: u32 = 10;
-/// Whatever made the look so long: what a dead instance left is found by then.
+/// Upper bound of the pause, however slow the poll was: what a dead instance left is found within this time.
 const LONGEST: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Default)]
@@ -15,7 +17,7 @@ pub struct IdleBackoff {
 }
 
 impl IdleBackoff {
-    /// After a look that took so long.
+    /// The pause after a poll that took `took` and ended at `now`.
     pub fn after(took: Duration, now: Instant) -> Self {
         IdleBackoff { until: Some(now + (took * BACKOFF_FACTOR).min(LONGEST)) }
     }

@@ -1,6 +1,7 @@
-//! When a lease ends, as its holder sees it: by a clock that nobody can set, and that goes on while the machine is
-//! suspended. The usual monotonic clock stands still then, and a machine that woke would think that it still held what
-//! others have long taken over.
+//! The end of a lease, as its holder measures it.
+//!
+//! The clock cannot be set, and it goes on while the machine is suspended. `CLOCK_MONOTONIC` stops during a suspend: a
+//! machine that woke would believe that it still held leases that others had long taken over.
 
 use std::time::Duration;
 
@@ -13,12 +14,13 @@ const CLOCK: ClockId = ClockId::Monotonic;
 
 #[derive(Debug, Clone, Copy)]
 pub struct LeaseDeadline {
-    /// Since the machine was started.
+    /// Time since the machine was started.
     at: Duration,
 }
 
 impl LeaseDeadline {
-    /// Of a lease that is about to be asked for. The database counts from later on, so this end is never after its own.
+    /// The deadline of a lease that is about to be requested. The database starts to count later, so this deadline is
+    /// never after the database's own.
     pub fn after(lease: Duration) -> Self {
         LeaseDeadline { at: now() + lease }
     }
@@ -29,7 +31,7 @@ impl LeaseDeadline {
 }
 
 fn now() -> Duration {
-    // It began at 0 and goes on.
+    // The clock starts at 0 at boot, so the conversion cannot fail.
     clock_gettime(CLOCK).try_into().unwrap_or_default()
 }
 
@@ -50,8 +52,8 @@ mod tests {
     fn the_clock_of_leases_goes_on_while_the_machine_is_suspended() {
         let system = std::fs::read_to_string("/proc/uptime").unwrap();
         let uptime: f64 = system.split(' ').next().unwrap().parse().unwrap();
-        // The kernel's uptime counts suspension in; on a machine that never slept every clock agrees, so the name is
-        // held, too.
+        // `/proc/uptime` includes suspended time. On a machine that never slept all clocks agree, so the clock's name
+        // is checked, too.
         assert!((now().as_secs_f64() - uptime).abs() < 5.0);
         assert!(matches!(CLOCK, ClockId::Boottime));
     }

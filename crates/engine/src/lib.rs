@@ -1,6 +1,9 @@
-//! The stages that an event passes, and the loops that run them. `pipeline/` holds the stages in the order of the data;
-//! beside them `recover` takes over what died, `queue_age` tells how long what waits has waited, and `rules` keeps the
-//! rules in memory.
+//! The engine: the stages that an event passes, and the tasks that run them on one instance.
+//!
+//! `pipeline/` holds the stages in the order in which an event passes them. `recovery/` takes over what a dead instance
+//! left, `signals/` wakes stages early, `telemetry/` holds the metrics, and `rule_cache` keeps the rules in memory.
+//! Databases, brokers and providers are reached through traits of their crates; HTTP and configuration files belong to
+//! the server.
 
 mod backoff;
 mod blocking;
@@ -47,7 +50,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// What every stage works with. A clone is another handle.
+/// What every stage works with. Cloning makes another handle to the same engine.
 #[derive(Debug, Clone)]
 pub struct Engine {
     store: Arc<dyn Store>,
@@ -57,18 +60,18 @@ pub struct Engine {
     signals: Arc<Signals>,
     completion: Arc<Completion>,
     config: Arc<EngineConfig>,
-    /// This instance, as rows name it.
+    /// The identity of this instance as stored in rows.
     instance: Arc<Instance>,
     latencies: Arc<Latencies>,
     clock: Arc<DatabaseClock>,
     pending_signals: Arc<PendingSignals>,
     renderings: Arc<Renderings>,
-    /// How many batches may be received at the same time, besides those that are urgent.
+    /// Limits how many batches are received at the same time; urgent batches need no permit.
     batches: Arc<Semaphore>,
 }
 
 impl Engine {
-    /// Loads the rules; nothing runs yet.
+    /// Loads the rules and registers the instance; no task runs until `start`.
     pub async fn new(
         store: Arc<dyn Store>,
         broker: Arc<dyn Broker>,
@@ -98,7 +101,7 @@ impl Engine {
         })
     }
 
-    /// Starts the loops of this instance's roles.
+    /// Starts the tasks of this instance's roles.
     pub fn start(&self) -> Running {
         telemetry::register();
         let (in_flight, outcomes) = InFlightQueue::new(self);
@@ -118,8 +121,8 @@ impl Engine {
     }
 }
 
-/// The loops while they are started: those that take on work, those that send, and those that write what came of it.
-/// They stop in this order.
+/// The tasks in three groups: those that take on work, those that send, and those that write outcomes. The groups stop
+/// in this order.
 struct Loops<'a> {
     engine: &'a Engine,
     in_flight: &'a Arc<InFlightQueue>,
@@ -176,7 +179,7 @@ impl Loops<'_> {
             self.sending
                 .run("send", move |drain| send::run(engine.clone(), Arc::clone(&in_flight), channel, drain));
         }
-        // Answers are awaited, and leases renewed, until the last attempt is over.
+        // These run until the last attempt is over: answers are awaited and leases renewed until then.
         let (engine, in_flight) = (self.engine.clone(), Arc::clone(self.in_flight));
         self.settling
             .run("renew", move |done| send::renew::run(engine.clone(), Arc::clone(&in_flight), done));
@@ -199,10 +202,10 @@ impl Loops<'_> {
     }
 }
 
-/// Of a stop, for writing what became of the last attempts.
+/// The part of a shutdown that is reserved for writing the outcomes of the last attempts.
 const TIME_TO_SETTLE: Duration = Duration::from_secs(3);
 
-/// The loops of a started engine.
+/// The tasks of a started engine.
 #[derive(Debug)]
 pub struct Running {
     taking: Supervisor,
@@ -212,9 +215,11 @@ pub struct Running {
 }
 
 impl Running {
-    /// Stops taking, finishes what is in flight, and ends within the deadline. What is left is taken over by the next
-    /// instance. Answers whether all was finished. What a provider has not answered shortly before the deadline is
-    /// settled as a doubt.
+    /// Stops taking on work, finishes what is in flight, and returns by the deadline. The next instance takes over the
+    /// rest.
+    ///
+    /// Shortly before the deadline, attempts without an answer are settled as in doubt. Returns whether everything was
+    /// finished.
     pub async fn stop(self, deadline: Duration) -> bool {
         let to_settle = (deadline / 3).min(TIME_TO_SETTLE);
         let answers_until = Instant::now() + deadline.saturating_sub(to_settle);

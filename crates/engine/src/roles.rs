@@ -1,5 +1,5 @@
-//! Which parts of the pipeline an instance runs. Any number of instances may run any of them against one database and
-//! one broker.
+//! The parts of the pipeline that an instance runs. Any number of instances may run any of them against one database
+//! and one broker.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ impl Role {
     pub const ALL: [Role; 7] =
         [Role::Api, Role::FanOut, Role::Publish, Role::Receive, Role::Send, Role::Mailings, Role::Recover];
 
-    /// Without each of these, something would wait for ever.
+    /// The roles that the pipeline needs: if no instance runs one of them, work waits forever.
     const PIPELINE: [Role; 5] = [Role::FanOut, Role::Publish, Role::Receive, Role::Send, Role::Recover];
 
     pub fn as_str(self) -> &'static str {
@@ -48,12 +48,12 @@ impl Roles {
         self.0.contains(&role)
     }
 
-    /// Whether this instance speaks to the broker at all.
+    /// Whether this instance connects to the broker.
     pub fn use_broker(&self) -> bool {
         self.has(Role::Publish) || self.has(Role::Receive)
     }
 
-    /// What of the pipeline is left to others.
+    /// The roles of the pipeline that other instances must run.
     pub fn missing(&self) -> Vec<Role> {
         Role::PIPELINE.into_iter().filter(|role| !self.has(*role)).collect()
     }

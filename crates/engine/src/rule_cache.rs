@@ -1,5 +1,5 @@
-//! The rules in memory. A change through this instance is seen at once, any other within a second; with them the
-//! database's clock is read again.
+//! The rules in memory. A change through this instance is visible at once, any other change within a second. The same
+//! task refreshes the estimate of the database's clock.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl RuleCache {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).1)
     }
 
-    /// Reads the rules again if they have changed.
+    /// Loads the rules again if their version has changed.
     pub async fn refresh(&self, store: &dyn Store) -> Result<(), StoreError> {
         let version = store.rule_version().await?;
         if version != self.current.read().unwrap_or_else(PoisonError::into_inner).0 {
@@ -44,11 +44,11 @@ impl RuleCache {
     }
 }
 
-/// The version is read first: a change in between is then read twice and not missed.
+/// Reads the version before the rows: a change in between is then loaded twice instead of missed.
 async fn read(store: &dyn Store, user_types: &UserTypes) -> Result<(i64, Arc<Rules>), StoreError> {
     let version = store.rule_version().await?;
     let rows = store.rule_rows().await?;
-    // Templates are compiled.
+    // This compiles the templates, which may take long.
     let (rules, problems) = run_blocking(|| Rules::new(user_types.clone(), rows));
     for problem in problems {
         tracing::error!(%problem, "invalid rule row; PUT it again over HTTP to get the exact error");

@@ -1,5 +1,5 @@
-//! Runs loops and notices when one dies: it says so and starts it again. A loop ends by itself only when it is told to
-//! stop.
+//! Runs tasks. When one panics or ends early, the supervisor logs it, counts it, and starts it again after a second. A
+//! task may end only after it was told to stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Supervisor {
         });
     }
 
-    /// Tells every loop to stop, and waits until they have.
+    /// Tells every task to stop, and waits until all have ended.
     pub async fn stop(mut self) {
         self.stop.cancel();
         while self.watchers.join_next().await.is_some() {}
