@@ -1,5 +1,8 @@
-//! Event → one outbox row per recipient × channel, a page of recipients at a time. Small events take one page; a large
-//! audience advances by a cursor that is kept on the event, so that a crash loses nothing and repeats nothing.
+//! Turns an event into one outbox row per recipient and channel, a page of recipients at a time.
+//!
+//! A small event takes one step. A large audience advances by a cursor that is stored with the event, so that a crash
+//! neither loses nor repeats recipients. Which channels a recipient gets is decided in `rules`; loading pages is left
+//! to the engine.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -22,12 +25,12 @@ use crate::send::TEMPLATE_ERROR;
 use crate::template::{Renderer, Text};
 use crate::time::Timestamp;
 
-/// Rows that are published together: of one queue, and with one confirm to wait for.
+/// The most rows of a chunk. The rows of a chunk belong to one queue and are published and confirmed together.
 pub const MAX_CHUNK_ROWS: usize = 1_000;
-/// Decisions of larger events are kept as counts.
+/// Events with more decisions keep only counts.
 pub const MAX_DECISIONS: usize = 1_000;
 
-/// A row of the second outbox: what one recipient will be told over one channel.
+/// A row of the second outbox: one message for one recipient over one channel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutboxRow {
     pub key: SendKey,
@@ -36,19 +39,19 @@ pub struct OutboxRow {
     pub address: String,
     pub title: String,
     pub body: String,
-    /// The inbox text where it differs from this channel's.
+    /// The inbox text, if it differs from this channel's text.
     pub inbox: Option<Text>,
     pub priority: Priority,
     pub audience: String,
-    /// The recipient's entity; of what is shared, the group that shares it.
+    /// The recipient's entity. For shared notifications, the group that shares them.
     pub entity: Option<EntityRef>,
     pub shared_read: bool,
     pub queue: Queue,
-    /// Set when the row can't be sent, for example because its template fails.
+    /// Set if the row cannot be sent, for example because its template fails.
     pub failure: Option<Failure>,
 }
 
-/// Where the next page starts: behind this recipient of this target.
+/// Where a page ended: the next page starts after this recipient of the target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     pub entity_id: String,
@@ -66,13 +69,14 @@ impl Position {
     }
 }
 
-/// How far an event's fan-out has come.
+/// The progress of an event's fan-out.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Cursor {
-    /// The target that is being walked, named by its order among the event's targets; `None` before the first.
+    /// The current target, identified by its place in the order of the event's targets. `None` before the first one.
     at: Option<(Scope, String, UserTypeName)>,
     after: Option<Position>,
-    /// Targets whose walk has ended. Who is in one of them was considered; a target that is new by now was not walked.
+    /// Finished targets. Their recipients have been considered, unlike those of a target that was added to the rules
+    /// meanwhile.
     #[serde(default)]
     walked: Vec<Target>,
     tally: Tally,
@@ -93,37 +97,37 @@ impl Cursor {
     }
 }
 
-/// What has been decided so far, in numbers.
+/// Counts of what has been decided so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Summary {
     pub recipients: u64,
     pub sends: u64,
     pub counts: VerdictCounts,
-    /// Audiences in which nobody was found.
+    /// Audiences without any recipient.
     pub empty_audiences: Vec<String>,
 }
 
-/// Asks for the next recipients of a target, in the order (entity, rank, user id).
+/// A query for the next recipients of a target, in the order (entity, rank, user id).
 #[derive(Debug, Clone)]
 pub struct Page {
     pub reach: Reach,
     pub roles: Option<Vec<String>>,
     pub after: Option<Position>,
     pub limit: usize,
-    /// Over which somebody may be told at all: whether other addresses are dead, nobody asks.
+    /// The channels that the event has routes for. Dead addresses are looked up only for these.
     pub channels: PerChannel<bool>,
-    /// Of their user type.
+    /// The default webhook of the target's user type.
     pub default_webhook: Option<Webhook>,
 }
 
 impl Page {
-    /// One person, with no question about their addresses.
+    /// One user, without looking up dead addresses.
     pub fn of_user(user: UserRef) -> Self {
         let channels = PerChannel::default();
         Page { reach: Reach::User(user), roles: None, after: None, limit: 1, channels, default_webhook: None }
     }
 
-    /// With the question which of their addresses are dead, of those that the event may be told at.
+    /// Also looks up which of the recipients' addresses are dead, for the channels that the event has routes for.
     #[must_use]
     pub fn asking_for_dead_addresses(self, situation: Situation<'_>) -> Self {
         let default_webhook = situation.rules.user_types.default_webhook(self.reach.user_type()).cloned();
@@ -131,7 +135,7 @@ impl Page {
     }
 }
 
-/// The fan-out of one event while its pages come in.
+/// The fan-out of one event while its pages are loaded.
 #[derive(Debug)]
 pub struct Progress<'a> {
     situation: Situation<'a>,
@@ -141,8 +145,7 @@ pub struct Progress<'a> {
     cursor: Cursor,
     renderer: Renderer<'a>,
     room: usize,
-    /// Who was considered in this step: a view of recipients may name somebody twice, and people move between two
-    /// pages.
+    /// The recipients considered in this step. A view may return somebody twice, and people may move between two pages.
     considered: HashSet<UserRef>,
     rows: Vec<OutboxRow>,
     decisions: Vec<Decision>,
@@ -154,24 +157,24 @@ pub struct Progress<'a> {
 pub struct Plan {
     pub rows: Vec<OutboxRow>,
     pub decisions: Vec<Decision>,
-    /// Groups that have a part of their own in the event, and whether their members share what they read.
+    /// The groups that need a state of their own for the event, and whether their members share the read state.
     pub entities: BTreeMap<EntityRef, bool>,
     pub end: End,
 }
 
 #[derive(Debug)]
 pub enum End {
-    /// Everybody has been considered.
+    /// All recipients have been considered.
     Finished(Summary),
-    /// More recipients wait behind the cursor.
+    /// The audience goes on after the cursor.
     Continues(Cursor),
-    /// There is nobody to tell.
+    /// The fan-out failed, for example because there are no recipients.
     Failed(Failure),
 }
 
 impl<'a> Progress<'a> {
-    /// Goes on from the cursor; considers at most `room` recipients. Targets come from today's rules: one that is gone
-    /// is not missed, and the walk goes on behind where it stood.
+    /// Continues from the cursor and considers at most `room` recipients. The targets come from the current rules. If
+    /// the cursor's target is gone, the walk continues with the targets that follow its place.
     pub fn new(
         rules: &'a Rules,
         event: &'a Event,
@@ -207,7 +210,7 @@ impl<'a> Progress<'a> {
         Ok(progress)
     }
 
-    /// The next page to load; `None` when everybody was considered or the room is used up.
+    /// The next page to load. `None` when all recipients were considered or the room is used up.
     pub fn next_page(&self) -> Option<Page> {
         let target = self.targets.get(self.next_target).filter(|_| self.room > 0)?;
         let page = Page {
@@ -221,8 +224,8 @@ impl<'a> Progress<'a> {
         Some(page.asking_for_dead_addresses(self.situation))
     }
 
-    /// Considers candidates of the page that was asked for, in their order, until `stop` says so behind one of them.
-    /// Answers how many.
+    /// Considers candidates of the requested page in their order, until `stop` returns true after one of them. Returns
+    /// their number.
     pub fn consider(
         &mut self,
         candidates: &[Candidate],
@@ -243,8 +246,8 @@ impl<'a> Progress<'a> {
         candidates.len()
     }
 
-    /// Ends the page, of which so many were considered. Fewer recipients than its limit mean that the target is done.
-    /// What was not considered is left to the next step.
+    /// Ends a page of which `considered` candidates were considered. A page with fewer recipients than its limit ends
+    /// the target. The next step considers the remaining candidates.
     pub fn turn_page(&mut self, page: &[Candidate], considered: usize) {
         let targets = Arc::clone(&self.targets);
         let target = &targets[self.next_target];
@@ -332,8 +335,8 @@ impl<'a> Progress<'a> {
         let notification_id = NotificationId::generate();
         let texts: Vec<Result<Text, String>> =
             rulings.sends().map(|(channel, ..)| self.renderer.render(Some(channel), recipient)).collect();
-        // If the inbox's own template fails, every row that takes its text from it says so; the others are not to
-        // blame, and the inbox gets the text of the first of them.
+        // If the inbox's own template fails, the rows that take their inbox text from it fail. The other rows are sent,
+        // and the inbox gets the text of the first of them.
         let inbox =
             self.renderer.render(None, recipient).ok().or_else(|| texts.iter().flatten().next().cloned());
         for ((channel, address, priority), text) in rulings.sends().zip(texts) {

@@ -1,15 +1,16 @@
-//! What somebody found who looked whether a part is well. Each part is examined by the crate that knows it.
+//! The result of examining one part of the installation, as `doctor` shows it. Each part is examined by the crate that
+//! knows it.
 
 use serde::Serialize;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub level: Level,
-    /// The part, in a word or two.
+    /// The examined part, in a word or two.
     pub subject: &'static str,
-    /// What was found, as a sentence for people; never a secret.
+    /// The result, as a sentence for people. It never contains a secret.
     pub what: String,
-    /// What to do about it. Whatever is wrong has one.
+    /// What to do about it. Every `Wrong` finding has a remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
@@ -18,9 +19,9 @@ pub struct Finding {
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     Ok,
-    /// Worth knowing; it works nevertheless.
+    /// Worth knowing, but the part works.
     Note,
-    /// It will not work, or not be safe.
+    /// The part will not work or is not safe.
     Wrong,
 }
 
@@ -37,7 +38,7 @@ impl Finding {
         Finding { level: Level::Wrong, subject, what: what.into(), remedy: Some(remedy.into()) }
     }
 
-    /// For a note that somebody may want to do something about.
+    /// Adds a remedy to a note.
     #[must_use]
     pub fn with_remedy(self, remedy: impl Into<String>) -> Self {
         Finding { remedy: Some(remedy.into()), ..self }

@@ -1,5 +1,5 @@
-//! Identities. Ids of users, entities and aggregates are text, compared bytewise; JSON numbers are accepted and kept as
-//! text.
+//! Identifiers. Ids of users, entities and aggregates are texts and compare bytewise. JSON numbers are accepted and
+//! kept as texts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +24,7 @@ pub enum IdError {
     Dots,
 }
 
-/// Checks what every id and name of a kind must hold.
+/// Checks the rules that all ids and names share.
 pub fn check(text: &str) -> Result<(), IdError> {
     if text.is_empty() {
         return Err(IdError::Empty);
@@ -38,8 +38,8 @@ pub fn check(text: &str) -> Result<(), IdError> {
     }
 }
 
-/// Checks an id that is a part of paths, as in `/v1/events/{id}`. Clients and proxies remove `.` and `..` from paths,
-/// also where they are percent-encoded.
+/// Checks an id that is used in paths, such as `/v1/events/{id}`. Clients and proxies remove `.` and `..` from paths,
+/// even when they are percent-encoded.
 pub fn check_path(text: &str) -> Result<(), IdError> {
     check(text)?;
     if matches!(text, "." | "..") { Err(IdError::Dots) } else { Ok(()) }
@@ -59,7 +59,7 @@ macro_rules! text_id {
                 Ok($name(text))
             }
 
-            /// For text that was checked when it was stored.
+            /// Wraps text that was checked when it was stored.
             pub fn stored(text: impl Into<String>) -> Self {
                 $name(text.into())
             }
@@ -92,13 +92,13 @@ macro_rules! text_id {
 }
 
 text_id!(
-    /// Chosen by the producer; the same id is the same event, for ever.
+    /// Chosen by the producer. The same id always means the same event.
     EventId,
     check_path
 );
 text_id!(EventType, check);
 text_id!(
-    /// `RESTAURANT_USER`, `CUSTOMER`, …: configuration says which there are.
+    /// `RESTAURANT_USER`, `CUSTOMER`, …: the configuration defines the names.
     UserTypeName,
     check
 );
@@ -110,7 +110,7 @@ text_id!(
 text_id!(EntityType, check);
 text_id!(EntityId, check);
 
-/// Reads text, or a number as the text that it was written as.
+/// Reads a text, or a number as the text that it was written as.
 pub fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     struct TextOrNumber;
     impl Visitor<'_> for TextOrNumber {
@@ -142,7 +142,7 @@ impl fmt::Display for EventSeq {
     }
 }
 
-/// One user. No query may forget the type: user 50 may be a customer and also a restaurant user.
+/// A user. The type is part of the key: user 50 may be a customer and also a restaurant user.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct UserRef {
     pub user_type: UserTypeName,
@@ -155,7 +155,7 @@ pub struct EntityRef {
     pub entity_id: EntityId,
 }
 
-/// Made when the fan-out decides, before the broker; ordered by time, so that inserts stay at the right edge of an
+/// Created when the fan-out decides, before the broker. Ordered by time, so that inserts go to the right edge of an
 /// index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -173,7 +173,7 @@ impl fmt::Display for NotificationId {
     }
 }
 
-/// The key of an outbox row and of its send: `0197…-…:EMAIL` as text. It is all that a receiver trusts of a message.
+/// The key of an outbox row and of its send, as text `0197…-…:EMAIL`. Receivers trust nothing else in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SendKey {
     pub notification_id: NotificationId,

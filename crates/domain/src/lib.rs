@@ -1,5 +1,5 @@
-//! The rules of Campanile as pure functions. Time, settings and rows come in as arguments; what to do comes out.
-//! No I/O happens here: databases, brokers and providers are the business of other crates.
+//! The rules of Campanile as pure functions. Time, settings and rows are arguments; decisions are results. This crate
+//! does no I/O: databases, brokers and providers belong to other crates.
 
 pub mod channel;
 pub mod event;

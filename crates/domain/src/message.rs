@@ -1,5 +1,5 @@
-//! The message that travels by the broker: documented JSON, so that anybody may bind a queue of their own.
-//! Our own receiver reads nothing of it but its id.
+//! The message that is published to the broker: documented JSON, so that other consumers may bind their own queues.
+//! Campanile's own receiver reads only its id.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -11,7 +11,7 @@ use crate::id::{EntityId, EntityType, EventId, EventType, UserId, UserTypeName};
 use crate::priority::Priority;
 use crate::time::Timestamp;
 
-/// Larger payloads stay in the database.
+/// Messages do not contain larger payloads; consumers find them in the database.
 pub const MAX_PAYLOAD_BYTES: usize = 4 * 1024;
 
 #[derive(Debug, Serialize)]

@@ -1,4 +1,4 @@
-//! How urgent an event is. `HIGH` overtakes `NORMAL` overtakes `LOW` in every claim.
+//! How urgent an event is. In every claim `HIGH` comes before `NORMAL`, and `NORMAL` before `LOW`.
 
 use std::str::FromStr;
 
@@ -35,7 +35,7 @@ impl Priority {
     }
 }
 
-/// The order of claims: everything in a lane goes before everything in the lanes behind it.
+/// The order of claims: everything in a lane is claimed before everything in later lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Lane {
     High,

@@ -1,4 +1,4 @@
-//! The statuses that people see in tables and answers, and which may follow which. `docs/STATES.md` draws them.
+//! The statuses in tables and responses, and their permitted successors. `docs/STATES.md` draws them.
 
 use std::str::FromStr;
 
@@ -17,7 +17,7 @@ macro_rules! statuses {
                 match self { $($name::$variant => $text),+ }
             }
 
-            /// The statuses that may come next; none for a final one.
+            /// The permitted next statuses; empty for a final one.
             pub fn next(self) -> &'static [$name] {
                 match self { $($name::$variant => &[$($name::$next),*]),+ }
             }
@@ -38,8 +38,8 @@ macro_rules! statuses {
 pub struct UnknownStatus(String);
 
 statuses!(
-    /// An event, from the producer's commit to the last receipt. `FAILED` leaves only by a replay, and so does
-    /// `PROCESSED`, when one of its rows waits again.
+    /// An event, from the producer's commit to the last receipt. A `FAILED` event changes only by a replay. A
+    /// `PROCESSED` event changes only when a replay makes one of its rows wait again.
     EventStatus {
         Pending = "PENDING" => [Published, Processed, Failed, Cancelled],
         Published = "PUBLISHED" => [Processed, Cancelled],
@@ -50,7 +50,8 @@ statuses!(
 );
 
 statuses!(
-    /// A row of the second outbox. Only `FAILED` and `CANCELLED` are stored; the rest follows from what else is there.
+    /// A row of the second outbox. Only `FAILED` and `CANCELLED` are stored; the other statuses are derived from other
+    /// tables.
     OutboxStatus {
         Pending = "PENDING" => [Published, Delivered, Failed, Cancelled],
         Published = "PUBLISHED" => [Pending, Delivered, Failed, Cancelled],
@@ -73,7 +74,7 @@ statuses!(
 );
 
 statuses!(
-    /// What is known of an event id, for ever.
+    /// What is known of an event id. It is kept forever.
     ProcessedStatus {
         Processing = "PROCESSING" => [Success, Failed],
         Success = "SUCCESS" => [],

@@ -1,15 +1,16 @@
-//! Moments and durations. The rest of the code names `time::Timestamp`, so that the library behind it can change here.
+//! Timestamps and durations. Other code uses `time::Timestamp`, so that the library can be replaced here.
 
 use std::time::Duration;
 
 pub use jiff::Timestamp;
 
-/// Milliseconds are what is stored: the fixed width keeps text times in order.
+/// Timestamps are stored in milliseconds. The fixed width keeps texts in chronological order.
 pub fn to_text(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
-/// `0001-01-01T00:00:00Z` and `9999-12-30T00:00:00Z`: what every database, and every time zone of it, can write.
+/// `0001-01-01T00:00:00Z` and `9999-12-30T00:00:00Z`: the range that every database can store and show in every time
+/// zone.
 const FIRST: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 const LAST: Timestamp = Timestamp::constant(253_402_128_000, 0);
 
@@ -17,7 +18,7 @@ const LAST: Timestamp = Timestamp::constant(253_402_128_000, 0);
 #[error("must lie between 0001-01-01T00:00:00Z and 9999-12-30T00:00:00Z")]
 pub struct OutOfRange;
 
-/// Whether every database can keep this moment.
+/// Checks that every database can store this timestamp.
 pub fn check(at: Timestamp) -> Result<(), OutOfRange> {
     if (FIRST..=LAST).contains(&at) { Ok(()) } else { Err(OutOfRange) }
 }
@@ -26,22 +27,22 @@ pub fn from_text(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-/// Saturates at the end of time instead of failing: a due time that far away never comes.
+/// Adds a duration. It saturates instead of failing: a due time that far away never comes.
 pub fn later(at: Timestamp, by: Duration) -> Timestamp {
     at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// Saturates at the beginning of time.
+/// Subtracts a duration, saturating at the earliest timestamp.
 pub fn earlier(at: Timestamp, by: Duration) -> Timestamp {
     at.checked_sub(by).unwrap_or(Timestamp::MIN)
 }
 
-/// How long from one moment to another; zero if it lies behind.
+/// The duration between two timestamps; zero if `to` is earlier.
 pub fn between(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
 
-/// `500ms`, `10s`, `15m`, `1h`.
+/// Parses `500ms`, `10s`, `15m`, `1h`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let parsed =
         text.parse::<jiff::SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());

@@ -1,4 +1,4 @@
-//! The five channels, and a map that always has an answer for each of them.
+//! The five channels and what differs between them, and a map with one value per channel.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,7 +29,8 @@ impl Channel {
         }
     }
 
-    /// Quiet hours are about what rings or buzzes; a web page that is open does not wake anybody.
+    /// Whether quiet hours apply. They concern channels that ring or buzz; an open web page or a Slack channel wakes
+    /// nobody.
     pub fn heeds_quiet_hours(self) -> bool {
         match self {
             Channel::Email | Channel::Push | Channel::Sms => true,
@@ -37,7 +38,7 @@ impl Channel {
         }
     }
 
-    /// Best-effort channels get one attempt and never make dead letters.
+    /// Whether failed attempts are repeated. Best-effort channels get one attempt and never make dead letters.
     pub fn is_retried(self) -> bool {
         match self {
             Channel::Email | Channel::Push | Channel::Sms => true,

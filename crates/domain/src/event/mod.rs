@@ -1,5 +1,4 @@
-//! An event: a business fact. What a producer may say, what is stored, and the hash that tells whether two are the
-//! same.
+//! Events: what a producer may hand in, what is stored, and the hash that tells whether two events are the same.
 
 pub mod payload;
 pub mod transition;
@@ -13,7 +12,7 @@ use crate::id::{self, EventId, EventType};
 use crate::priority::Priority;
 use crate::time::{self, Timestamp};
 
-/// What a producer gives. Making one checks everything that a table or a stage relies on.
+/// An event as a producer hands it in. Creating one checks everything that tables and stages rely on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewEvent {
@@ -43,7 +42,7 @@ fn name<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::
     Ok(text)
 }
 
-/// An event as it stands in `event_outbox`.
+/// An event as stored in `event_outbox`.
 #[derive(Debug, Clone)]
 pub struct Event {
     pub event_id: EventId,
@@ -71,7 +70,8 @@ impl Event {
         Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    /// Whether it is an event that a producer may hand in: rows that came by SQL were checked by the table alone.
+    /// Checks a stored event by the rules for new events. Rows inserted by SQL were checked only by the table's
+    /// constraints.
     pub fn check(&self) -> Result<(), EventError> {
         let names = [
             ("event_type", self.event_type.as_str()),
@@ -91,7 +91,7 @@ impl Event {
         self.hash_with(&self.payload.value())
     }
 
-    /// The same, for who has the event's document, so that the payload need not be read again.
+    /// Like `body_hash`, for callers that have the event's document, so that the payload is not parsed again.
     pub fn body_hash_by(&self, document: &Value) -> BodyHash {
         self.hash_with(&document["payload"])
     }
@@ -108,7 +108,7 @@ impl Event {
     }
 }
 
-/// What makes a stored event unusable, and in which column.
+/// Why a stored event is unusable, and in which column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventError {
     pub column: &'static str,
@@ -127,7 +127,7 @@ impl NewEvent {
         )
     }
 
-    /// The event as it would be stored now.
+    /// The event as it would be stored at `created_at`.
     pub fn at(&self, created_at: Timestamp) -> Event {
         Event {
             event_id: self.event_id.clone(),
@@ -142,15 +142,15 @@ impl NewEvent {
     }
 }
 
-/// SHA-256 over what makes an event this event. Kept for ever, so that an id seen years ago is still known with its
-/// body.
+/// SHA-256 over the fields that identify an event's content. It is kept forever, so that a repeated id can be compared
+/// with its first body even years later.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BodyHash(String);
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 impl BodyHash {
-    /// Objects in `serde_json` are ordered by key, which makes the text of equal payloads equal.
+    /// `serde_json` orders the keys of objects, so equal payloads have equal texts.
     fn of(
         event_type: &str,
         aggregate_type: &str,

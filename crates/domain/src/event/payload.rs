@@ -1,8 +1,7 @@
-//! The payload of an event: a JSON object, kept as the text that the producer wrote, without blanks around it.
+//! The payload of an event: a JSON object, kept as the text that the producer wrote, without surrounding white space.
 //!
-//! JSON allows more than its readers agree on: numbers of any size, a key twice, `\u0000`, nesting without end. Each
-//! such text is refused with a pointer to its place, so that nothing is lost or changed on its way through databases,
-//! rules and templates.
+//! JSON parsers disagree about numbers of any size, repeated keys, `\u0000`, and deep nesting. Such texts are refused,
+//! with a pointer to the place. So nothing is lost or changed on the way through databases, rules and templates.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,9 +12,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
-/// Half of what `serde_json` reads, since a payload travels inside of other documents.
+/// Half of what `serde_json` accepts, because a payload is embedded in other documents.
 pub const MAX_PAYLOAD_DEPTH: usize = 64;
-/// A pointer is cut here: keys may be as long as the payload.
+/// Longer pointers are cut: keys may be as long as the payload.
 const MAX_POINTER_CHARS: usize = 200;
 
 /// A JSON object of at most 64 KB, as text.
@@ -23,7 +22,7 @@ const MAX_POINTER_CHARS: usize = 200;
 #[serde(transparent)]
 pub struct Payload(Box<RawValue>);
 
-/// Why a text is no payload: what is wrong, and where.
+/// Why a text is not a valid payload, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
     #[error("is not JSON: {0}")]
@@ -49,14 +48,14 @@ pub enum PayloadError {
 }
 
 impl Payload {
-    /// Checks everything.
+    /// Parses the text and checks all rules for payloads.
     pub fn new(text: String) -> Result<Self, PayloadError> {
         let payload = Self::stored(text)?;
         payload.check()?;
         Ok(payload)
     }
 
-    /// For text that was checked when its event was fanned out. Whatever is JSON is taken.
+    /// For text that was checked when its event was fanned out. Accepts any JSON.
     pub fn stored(text: String) -> Result<Self, PayloadError> {
         RawValue::from_string(text).map(Payload).map_err(|error| PayloadError::NotJson(error.to_string()))
     }
@@ -85,13 +84,13 @@ impl Payload {
         &self.0
     }
 
-    /// What rules and templates read. A payload that was checked can always be read.
+    /// The payload as a value for rules and templates. A checked payload can always be parsed.
     pub fn value(&self) -> Value {
         serde_json::from_str(self.as_str()).unwrap_or_default()
     }
 }
 
-/// A stored payload as people see it: JSON, or the text itself where it is none that Campanile accepts.
+/// A stored payload for display: as JSON, or as a text if it is not a valid payload.
 pub fn shown(text: &str) -> Value {
     Payload::new(text.to_owned()).map_or_else(|_| Value::from(text), |payload| payload.value())
 }
@@ -116,10 +115,10 @@ impl<'de> Deserialize<'de> for Payload {
     }
 }
 
-/// Walks through text that is known to be JSON, without recursion.
+/// Scans text that is known to be JSON, without recursion.
 #[derive(Debug, Default)]
 struct Scan<'a> {
-    /// The objects and arrays that are open.
+    /// The objects and arrays that are open at this place.
     open: Vec<Open<'a>>,
 }
 
@@ -178,7 +177,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A key or a value, in its quotes.
+    /// Checks a key or value that is given with its quotes.
     fn text(&mut self, quoted: &'a str) -> Result<(), PayloadError> {
         let inner = &quoted[1..quoted.len() - 1];
         let text = if inner.contains('\\') {
@@ -195,7 +194,7 @@ impl<'a> Scan<'a> {
         if seen.insert(text) { Ok(()) } else { Err(PayloadError::DuplicateKey(self.pointer())) }
     }
 
-    /// Numbers beyond 64 bits are refused in whatever form: what is `1e30` in one database has 31 digits in another.
+    /// Refuses numbers beyond 64 bits in any form: databases write `1e30` differently, one of them with 31 digits.
     fn number(&self, number: &str) -> Result<(), PayloadError> {
         if number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok() {
             return Ok(());
@@ -213,7 +212,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Where the scan is, as a JSON pointer.
+    /// The current place as a JSON pointer.
     fn pointer(&self) -> String {
         let mut pointer = String::new();
         for open in &self.open {
@@ -234,7 +233,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Behind the closing quote of the text that begins here.
+/// The position after the closing quote of the text that begins at `start`.
 fn end_of_text(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while at < bytes.len() && bytes[at] != b'"' {

@@ -1,4 +1,4 @@
-//! People and the groups that they belong to, as rows; and a recipient with everything that decides about them.
+//! Recipients and the groups that they belong to, as rows, with everything that decides about their channels.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use crate::rules::quiet_hours::Zone;
 use crate::rules::row::{FieldError, Preference, Row, Setting, yes};
 use crate::template::is_locale;
 
-/// `MANAGER` ranks first wherever `max_recipients` has to choose.
+/// The role that comes first when `max_recipients` limits a channel.
 pub const FIRST_ROLE: &str = "MANAGER";
 
-/// In a setting, every entity of a type; as a group, everybody of a user type who belongs to no entity.
+/// In a setting: every entity of a type. As a group: all users of a user type that have no entity.
 pub const EVERY_ENTITY: &str = "*";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,8 +60,8 @@ impl Recipient {
         self.entity_type.is_some() && self.entity_id.is_some()
     }
 
-    /// Whose settings and shared state count for this recipient: their entity, or everybody of their user type where
-    /// they have none, as (`ADMIN_USER`, `*`).
+    /// The group whose settings and shared state apply: the recipient's entity. Without an entity it is the whole user
+    /// type, as (`ADMIN_USER`, `*`).
     pub fn group(&self) -> EntityRef {
         self.entity().unwrap_or_else(|| EntityRef {
             entity_type: EntityType::stored(self.user_type.as_str()),
@@ -74,8 +74,8 @@ impl Recipient {
         i64::from(self.role.as_deref() != Some(FIRST_ROLE))
     }
 
-    /// Every address of the channel; an empty one is none, and each counts once. A web socket needs none: whoever is
-    /// connected is reached. Who has no Slack webhook is told at that of their user type, if there is one.
+    /// The distinct, non-empty addresses of the channel. The websocket channel needs none: it reaches whoever is
+    /// connected. Recipients without a Slack webhook get the default of their user type, if there is one.
     pub fn addresses<'a>(&'a self, channel: Channel, default_webhook: Option<&'a Webhook>) -> Vec<&'a str> {
         let mut addresses: Vec<&str> = match channel {
             Channel::Email => self.email.as_deref().into_iter().collect(),
@@ -124,7 +124,7 @@ impl Row for Recipient {
 }
 
 impl Recipient {
-    /// None of them is shown: they may be secrets, and answers are logged by others.
+    /// Errors do not contain the addresses: those may be secrets, and callers may log errors.
     fn check_addresses(&self) -> Result<(), FieldError> {
         if let Some(email) = &self.email {
             let why = match email.parse::<Mailbox>() {
@@ -182,7 +182,7 @@ impl Row for Entity {
     }
 }
 
-/// A recipient with what decides about their channels.
+/// A recipient with the rows that decide about their channels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     pub recipient: Recipient,
@@ -190,7 +190,7 @@ pub struct Candidate {
     pub dead_addresses: Vec<DeadAddress>,
 }
 
-/// An address that a provider declared dead; never sent to again.
+/// An address that a provider declared dead. Nothing is sent to it again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadAddress {
     pub channel: Channel,
@@ -198,7 +198,7 @@ pub struct DeadAddress {
     pub reason: String,
 }
 
-/// An entity's kind and its own settings; the defaults of its type are part of the rules.
+/// An entity's kind and its own settings. The defaults of its type belong to the rules.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Group {
     pub kind: Option<String>,

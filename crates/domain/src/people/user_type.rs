@@ -1,5 +1,4 @@
-//! The kinds of users there are: configuration maps each to its queue, its entity type and the channels that support
-//! it.
+//! The configured user types. Each has a queue, an entity type, and supported channels.
 
 use std::fmt;
 
@@ -18,12 +17,12 @@ pub struct UserType {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity_type: Option<EntityType>,
     pub channels: Vec<Channel>,
-    /// Where users without a Slack webhook of their own are told.
+    /// The webhook of users without a Slack webhook of their own.
     #[serde(skip)]
     pub default_webhook: Option<Webhook>,
 }
 
-/// A Slack webhook, which is a secret: whoever knows it may post.
+/// A Slack webhook. It is a secret: whoever knows it can post.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Webhook(String);
 
@@ -43,7 +42,7 @@ impl fmt::Debug for Webhook {
     }
 }
 
-/// Every configured user type, in the order of their names.
+/// The configured user types, in the order of their names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserTypes(Vec<UserType>);
 
@@ -84,12 +83,12 @@ impl UserTypes {
         self.0.iter()
     }
 
-    /// Whether some users belong to entities of this type.
+    /// Whether any user type has this entity type.
     pub fn has_entity_type(&self, entity_type: &EntityType) -> bool {
         self.0.iter().any(|t| t.entity_type.as_ref() == Some(entity_type))
     }
 
-    /// What settings may be for: entity types, and user types without an entity.
+    /// The types that settings may name: entity types, and user types without an entity.
     pub fn group_types(&self) -> String {
         let entity_types = self.0.iter().filter_map(|t| t.entity_type.as_ref()).map(EntityType::as_str);
         let mut names: Vec<&str> =
@@ -103,7 +102,7 @@ impl UserTypes {
         self.0.iter().filter(|t| t.entity_type.is_none())
     }
 
-    /// Every queue that messages may travel by, the `HIGH` twins included.
+    /// All queues, including the `HIGH` twins.
     pub fn queues(&self) -> Vec<Queue> {
         let mut queues: Vec<Queue> = self.0.iter().map(|t| t.queue.clone()).collect();
         queues.push(Queue::broadcast());

@@ -1,5 +1,5 @@
-//! Which channels a recipient of an event is told over. Pure: rules, rows and time come in, rulings come out.
-//! The order of the checks is the order of the verdicts; the first that applies is given.
+//! Decides over which channels a recipient gets an event. The functions are pure: rules, rows and time are arguments.
+//! The checks run in the order of the verdicts, and the first one that applies is the verdict.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::rules::quiet_hours::Zone;
 use crate::rules::row::{Preference, Route, Scope, Setting};
 use crate::time::Timestamp;
 
-/// What is the same for all recipients of an event.
+/// What all recipients of an event have in common.
 #[derive(Debug, Clone, Copy)]
 pub struct Situation<'a> {
     pub rules: &'a Rules,
@@ -26,20 +26,20 @@ pub struct Situation<'a> {
 }
 
 impl Situation<'_> {
-    /// The channels that the event has a route for.
+    /// The channels that have a route for the event.
     pub fn routed(&self) -> PerChannel<bool> {
         let routes = self.rules.routes(&self.event.event_type);
         PerChannel::from_fn(|channel| routes.is_some_and(|routes| routes.get(channel).is_some()))
     }
 }
 
-/// How many of a group's members got a channel so far; `max_recipients` stops there.
+/// How many members of a group have got a channel so far; `max_recipients` limits this number.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Tally(BTreeMap<EntityType, BTreeMap<EntityId, BTreeMap<Channel, u32>>>);
 
 impl Tally {
-    /// Drops the counts of groups that no later page can reach, so that a cursor stays small.
+    /// Drops the counts of groups that no later page can contain, so that a cursor stays small.
     pub fn keep(&mut self, may_come_again: impl Fn(&EntityType, &EntityId) -> bool) {
         for (entity_type, entities) in &mut self.0 {
             entities.retain(|entity_id, _| may_come_again(entity_type, entity_id));
@@ -53,8 +53,9 @@ impl Tally {
     }
 }
 
-/// `group` is that of the recipient's [`group`](crate::people::recipient::Recipient::group). Recipients must come in
-/// rank order, since the tally gives `max_recipients` to the first.
+/// Decides all channels of one recipient. `group` belongs to the recipient's
+/// [`group`](crate::people::recipient::Recipient::group). Recipients must come in rank order, because the tally grants
+/// `max_recipients` to the first ones.
 pub fn decide(
     situation: Situation<'_>,
     candidate: &Candidate,
@@ -72,7 +73,7 @@ pub fn decide(
     Rulings { user: candidate.recipient.user(), channels }
 }
 
-/// May this recipient be told of this event over this channel?
+/// One recipient, one channel, one event: whether to send.
 struct Question<'a> {
     situation: Situation<'a>,
     candidate: &'a Candidate,
@@ -105,7 +106,7 @@ impl<'a> Question<'a> {
             route,
             setting: applicable_setting(situation, group, member_of, channel),
             preference: applicable_preference(candidate, event, channel),
-            // The event's own if given, else the route's, else `NORMAL`.
+            // The event's own priority, else the route's, else `NORMAL`.
             priority: event.priority.or_else(|| route?.priority).unwrap_or_default(),
         }
     }
@@ -122,7 +123,7 @@ impl<'a> Question<'a> {
         Ruling::Send { address, priority: self.priority }
     }
 
-    /// The living address of a channel that is routed, switched on and supported.
+    /// A usable address, if the channel is routed, switched on and supported.
     fn address(&self) -> Result<String, Ruling> {
         if let Some(objection) =
             self.not_routed().or_else(|| self.switched_off()).or_else(|| self.unsupported())
@@ -150,7 +151,8 @@ impl<'a> Question<'a> {
         self.route.is_none().then(|| not(Verdict::NotRouted, Value::Null))
     }
 
-    /// Only optional channels can be switched off, by the group and by the user; `TEAM` does not ask the user.
+    /// Whether the group or the user has switched the channel off. Mandatory routes cannot be switched off, and the
+    /// scope `TEAM` ignores the user's choice.
     fn switched_off(&self) -> Option<Ruling> {
         if self.route.is_some_and(|route| route.mandatory) {
             return None;
@@ -184,7 +186,7 @@ impl<'a> Question<'a> {
         Some(not(Verdict::Role, with(by_setting(setting), "roles", json!(roles))))
     }
 
-    /// The route's threshold, the group's, or the user's: the first that is above the event.
+    /// Whether the event's priority is below a threshold: the route's, the group's or the user's, in this order.
     fn low_priority(&self) -> Option<Ruling> {
         let above = |min: Option<Priority>| min.filter(|min| self.priority < *min);
         let of_route = || self.route.and_then(|r| Some((above(r.min_priority)?, by_route(r))));
@@ -213,7 +215,7 @@ impl<'a> Question<'a> {
         Some(not(Verdict::QuietHours, with(because, "time_zone", json!(zone))))
     }
 
-    /// Counts whoever gets through; that is why it comes last.
+    /// Whether `max_recipients` is reached. This check counts the recipient, so it must come last.
     fn beyond_max_recipients(&self, tally: &mut Tally) -> Option<Ruling> {
         let setting = self.setting?;
         let max = setting.max_recipients?;
@@ -225,7 +227,7 @@ impl<'a> Question<'a> {
         Some(not(Verdict::MaxRecipients, with(by_setting(setting), "max_recipients", json!(max))))
     }
 
-    /// The user's switch and threshold, where they count.
+    /// The user's preference, unless the scope ignores it.
     fn users_choice(&self) -> Option<&'a Preference> {
         match self.scope {
             Scope::Team => None,
@@ -234,7 +236,8 @@ impl<'a> Question<'a> {
     }
 }
 
-/// Entity before kind before `*`; then event type before `*`. The most specific row counts as a whole.
+/// The most specific setting: entity before kind before `*`, then event type before `*`. The chosen row applies as a
+/// whole.
 fn applicable_setting<'a>(
     situation: Situation<'a>,
     group: &'a Group,

@@ -1,4 +1,5 @@
-//! What was decided for a recipient, channel by channel, and why: the answer to "why did she get no text message?".
+//! What was decided for a recipient, channel by channel, and why. It answers questions such as "why did she get no text
+//! message?".
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::id::{UserId, UserRef, UserTypeName};
 use crate::people::recipient::Recipient;
 use crate::priority::Priority;
 
-/// The first reason that applies, in this order, is the one that is given.
+/// The reasons, in the order of the checks. The first one that applies is the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Verdict {
@@ -59,7 +60,7 @@ impl Verdict {
     }
 }
 
-/// A verdict with what a send needs, or with the rule that stood against it.
+/// A verdict with what the send needs, or with the rule that prevented it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ruling {
     Send { address: String, priority: Priority },
@@ -75,7 +76,7 @@ impl Ruling {
     }
 }
 
-/// Exactly one ruling for each channel of one recipient.
+/// One ruling per channel for one recipient.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rulings {
     pub user: UserRef,
@@ -91,12 +92,13 @@ impl Rulings {
     }
 }
 
-/// A recipient's rulings as they are stored and shown.
+/// A recipient's rulings in their stored and displayed form.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     pub user_type: UserTypeName,
     pub user_id: UserId,
-    /// For people who read it now. Not stored: a name may change, and is looked up when the decision is shown.
+    /// The recipient's name, for display only. It is not stored, because names change; it is looked up when a decision
+    /// is shown.
     #[serde(skip)]
     pub name: Option<String>,
     #[serde(skip)]
@@ -126,7 +128,7 @@ impl Decision {
     }
 }
 
-/// How often each verdict was given, per channel. Written as a map of maps, without what was never given.
+/// How often each verdict was given, per channel. Serialised as a map of maps that omits zeros.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(from = "BTreeMap<Channel, BTreeMap<Verdict, u64>>")]
 pub struct VerdictCounts(PerChannel<OfVerdicts>);

@@ -1,4 +1,4 @@
-//! The rules that are the same for every event of a type, in memory; and whom an event concerns by them.
+//! The rules of all event types in memory, and the audience that an event has by them.
 
 pub mod decide;
 pub mod decision;
@@ -19,19 +19,19 @@ use crate::people::user_type::{UserType, UserTypes};
 use crate::rules::row::{Audience, Route, Row as _, Scope, Selector, Setting, Template};
 use crate::template::{self, Templates};
 
-/// The recipient type of a broadcast.
+/// The recipient type of an audience with all users.
 pub const EVERYBODY: &str = "ALL";
 
 pub const NO_AUDIENCE: &str = "NO_AUDIENCE";
 pub const NO_RECIPIENTS: &str = "NO_RECIPIENTS";
 
-/// What the rule tables hold.
+/// The rows of the rule tables.
 #[derive(Debug, Clone, Default)]
 pub struct RuleRows {
     pub audiences: Vec<Audience>,
     pub routing: Vec<Route>,
     pub templates: Vec<Template>,
-    /// Those of a type or a kind; an entity's own come with its recipients.
+    /// Settings of a type or a kind. An entity's own settings are loaded with its recipients.
     pub default_settings: Vec<Setting>,
 }
 
@@ -41,18 +41,18 @@ pub struct Rules {
     pub templates: Templates,
     pub default_settings: Vec<Setting>,
     audiences: HashMap<EventType, Vec<Audience>>,
-    /// Evaluates `when`.
+    /// Evaluates `when` expressions.
     conditions: Environment<'static>,
     routing: HashMap<EventType, Routes>,
-    /// Of event types that have no row of their own.
+    /// The routes of event types without rows of their own.
     default_routing: Option<Routes>,
 }
 
-/// The rows of an event type.
+/// The routes of one event type, by channel.
 pub type Routes = PerChannel<Option<Route>>;
 
 impl Rules {
-    /// Answers also what is wrong with the rows: whoever writes by SQL is not stopped by the checks of HTTP.
+    /// Compiles the rules. Also returns what is wrong with the rows: rows written by SQL bypass the checks of HTTP.
     pub fn new(user_types: UserTypes, rows: RuleRows) -> (Self, Vec<String>) {
         let mut problems = wrong_rows(&user_types, &rows);
         let (templates, unusable) = Templates::new(rows.templates);
@@ -89,8 +89,8 @@ impl Rules {
         self.routing.get(event_type).or(self.default_routing.as_ref())
     }
 
-    /// Whom the event concerns, in the order in which they are told: teams first, so that `TEAM` wins for who is in two
-    /// audiences.
+    /// The targets of an event, in the order in which they are walked. Targets with scope `TEAM` come first, so that
+    /// `TEAM` wins for a recipient who is in two audiences.
     pub fn targets(&self, event: &Event, document: &Value) -> Result<Vec<Target>, Failure> {
         let mut targets = Vec::new();
         for audience in self.audiences.get(&event.event_type).into_iter().flatten() {
@@ -145,7 +145,7 @@ impl Rules {
         Ok(vec![target(reach, false)])
     }
 
-    /// By aggregate type, where no audience is configured or none applies.
+    /// The target by aggregate type, if no audience is configured or none applies.
     fn fallback(&self, event: &Event, document: &Value) -> Result<Vec<Target>, Failure> {
         let (user_type, path) = match event.aggregate_type.as_str() {
             "RESTAURANT" => ("RESTAURANT_USER", Some("/aggregate_id")),
@@ -185,8 +185,8 @@ impl Rules {
     }
 }
 
-/// What is wrong with rows that could be read. An audience is still asked, and fails its events with the reason; of the
-/// others what can be applied is.
+/// Problems of rows that could be parsed. A wrong audience stays in use and fails its events with the reason. Other
+/// wrong rows are applied as far as possible.
 fn wrong_rows(user_types: &UserTypes, rows: &RuleRows) -> Vec<String> {
     let audiences = rows.audiences.iter().filter_map(|row| {
         let error = row.check(user_types).err()?;
@@ -202,7 +202,7 @@ fn wrong_rows(user_types: &UserTypes, rows: &RuleRows) -> Vec<String> {
     audiences.chain(settings).collect()
 }
 
-/// A part of an event's audience that one ordered walk over the recipients yields.
+/// The part of an event's audience that one ordered walk over the recipients covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     pub audience: String,
@@ -230,12 +230,12 @@ impl Reach {
 }
 
 impl Target {
-    /// Where the target stands among those of its event; a cursor names it by this.
+    /// The place of the target in the order of its event's targets. A cursor identifies it by this.
     pub fn order(&self) -> (Scope, &str, &UserTypeName) {
         (self.scope, &self.audience, self.reach.user_type())
     }
 
-    /// Whether the recipient belongs to this target, by the same test that the walk makes.
+    /// Whether the recipient belongs to this target, by the same conditions as the query.
     pub fn includes(&self, recipient: &Recipient) -> bool {
         let reached = match &self.reach {
             Reach::User(user) => recipient.user_type == user.user_type && recipient.user_id == user.user_id,
@@ -247,14 +247,14 @@ impl Target {
         reached && self.admits(recipient)
     }
 
-    /// Active, and of one of the audience's roles.
+    /// Whether the recipient is active and has one of the audience's roles.
     pub fn admits(&self, recipient: &Recipient) -> bool {
         let role_fits =
             |roles: &Vec<String>| recipient.role.as_ref().is_some_and(|role| roles.contains(role));
         recipient.active && self.roles.as_ref().is_none_or(role_fits)
     }
 
-    /// Who this is, for people.
+    /// The target in words, for people.
     pub fn describe(&self) -> String {
         match &self.reach {
             Reach::User(user) => format!("{}: {} {}", self.audience, user.user_type, user.user_id),
@@ -273,7 +273,7 @@ fn reach_by_path(
     document: &Value,
 ) -> Result<Reach, Failure> {
     let found = path.split_whitespace().find_map(|pointer| {
-        // What is null is not there.
+        // A null counts as missing.
         document.pointer(pointer).filter(|value| !value.is_null()).map(|value| (pointer, value))
     });
     let id = match found {
@@ -317,7 +317,7 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Whether an expression can be used as `when`.
+/// Checks whether an expression can be used as `when`.
 pub fn check_when(when: &str) -> Result<(), String> {
     const MAX_WHEN_BYTES: usize = 8 * 1024;
     if when.len() > MAX_WHEN_BYTES {

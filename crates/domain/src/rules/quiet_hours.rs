@@ -1,5 +1,5 @@
-//! Quiet hours: local wall time in the user's zone, start inclusive, end exclusive, across midnight too.
-//! Comparing wall times, not durations, keeps them right on both days of a DST change.
+//! Quiet hours: local wall time in the user's zone, start inclusive, end exclusive, also across midnight. Wall times
+//! are compared, not durations, so quiet hours are right on both days of a DST change.
 
 use std::fmt;
 use std::str::FromStr;
@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for HourMinute {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum QuietHoursMode {
-    /// It is dropped, and the decision says so.
+    /// The send is dropped, and the decision says so.
     #[default]
     Suppress,
 }
@@ -81,7 +81,7 @@ impl QuietHours {
     }
 }
 
-/// The name of an IANA zone that exists.
+/// The name of an existing IANA time zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
@@ -174,10 +174,10 @@ mod tests {
         // Rome, 2026-03-29: 02:00 becomes 03:00, so 08:00 is 06:00 UTC and not 07:00.
         assert!(held(night, "2026-03-29T05:59:00Z", "Europe/Rome"));
         assert!(!held(night, "2026-03-29T06:00:00Z", "Europe/Rome"));
-        // New York, 2026-03-08.
+        // New York, 2026-03-08: the change in another zone.
         assert!(held(night, "2026-03-08T11:59:00Z", "America/New_York"));
         assert!(!held(night, "2026-03-08T12:00:00Z", "America/New_York"));
-        // A window inside the hour that does not exist holds nobody.
+        // A window inside the skipped hour suppresses nothing.
         let gap = quiet("02:15", "02:45");
         assert!(!held(gap, "2026-03-29T00:59:00Z", "Europe/Rome"));
         assert!(!held(gap, "2026-03-29T01:00:00Z", "Europe/Rome"));
@@ -189,12 +189,12 @@ mod tests {
         // Rome, 2026-10-25: 03:00 becomes 02:00, so 08:00 is 07:00 UTC again.
         assert!(held(night, "2026-10-25T06:59:00Z", "Europe/Rome"));
         assert!(!held(night, "2026-10-25T07:00:00Z", "Europe/Rome"));
-        // The hour that comes twice is quiet both times.
+        // The repeated hour is quiet both times.
         let early = quiet("02:00", "03:00");
         assert!(held(early, "2026-10-25T00:30:00Z", "Europe/Rome"));
         assert!(held(early, "2026-10-25T01:30:00Z", "Europe/Rome"));
         assert!(!held(early, "2026-10-25T02:00:00Z", "Europe/Rome"));
-        // Sydney, 2026-04-05, the other hemisphere.
+        // Sydney, 2026-04-05: the southern hemisphere.
         assert!(held(night, "2026-04-04T21:59:00Z", "Australia/Sydney"));
         assert!(!held(night, "2026-04-04T22:00:00Z", "Australia/Sydney"));
     }

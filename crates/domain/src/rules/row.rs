@@ -1,5 +1,5 @@
-//! The rows that operators write: preferences, settings, routing, audiences, templates. Reading one checks it, so
-//! that a rule that is stored can be applied.
+//! The rows that operators write: preferences, settings, routing, audiences, templates. Parsing a row checks it, so
+//! that every stored rule can be applied.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,18 +17,18 @@ use crate::rules;
 use crate::rules::quiet_hours::{HourMinute, QuietHours, QuietHoursMode};
 use crate::template;
 
-/// A row object with the column names of its table. `check` holds what a type alone can't say.
+/// A row object with the column names of its table. `check` has the rules that types alone cannot express.
 pub trait Row: Serialize + DeserializeOwned + Send + Sync + 'static {
     fn check(&self, user_types: &UserTypes) -> Result<(), FieldError>;
 
-    /// As it is stored. Names that may be written in several ways are stored in one, so that they are one key.
+    /// The stored form. Keys that can be spelled in several ways are stored in one spelling, so that they are equal.
     #[must_use]
     fn canonical(self) -> Self {
         self
     }
 
-    /// The first of these rows that has the key of another, though it is written differently. Which of them counts
-    /// nobody could know.
+    /// The first of these rows whose key equals that of another in a different spelling. It would be unclear which of
+    /// them counts.
     fn collision(_: &[Self]) -> Option<(usize, FieldError)> {
         None
     }
@@ -48,7 +48,7 @@ impl FieldError {
     }
 }
 
-/// `*`, or one thing only.
+/// `*`, or a single value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Selector<T> {
     #[default]
@@ -93,7 +93,7 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Selector<T> {
     }
 }
 
-/// The default of what is on unless somebody switches it off.
+/// The default of switches that are on unless somebody switches them off.
 pub(crate) fn yes() -> bool {
     true
 }
@@ -148,7 +148,7 @@ pub struct Setting {
     pub max_recipients: Option<u32>,
     #[serde(default)]
     pub min_priority: Option<Priority>,
-    /// Who may get this channel; absent means every role.
+    /// The roles that may get this channel; absent means every role.
     #[serde(default)]
     pub roles: Option<Vec<String>>,
     #[serde(default)]
@@ -185,7 +185,7 @@ impl Row for Setting {
 }
 
 impl Setting {
-    /// Users without an entity have settings by their user type: `CUSTOMER`, for every one of them.
+    /// Users without an entity have settings by user type: `CUSTOMER` applies to all customers.
     fn check_user_type(&self, user_types: &UserTypes) -> Result<(), FieldError> {
         let name = UserTypeName::stored(self.entity_type.as_str());
         let Some(user_type) = user_types.get(&name) else {
@@ -231,7 +231,7 @@ fn check_quiet_hours(start: Option<HourMinute>, end: Option<HourMinute>) -> Resu
     }
 }
 
-/// When a routed send goes out. Sends that wait will join here.
+/// When a routed send goes out. Delayed strategies will be added here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum DeliveryStrategy {
@@ -249,7 +249,7 @@ pub struct Route {
     pub mandatory: bool,
     #[serde(default)]
     pub delivery_strategy: DeliveryStrategy,
-    /// Events below it don't use this channel.
+    /// The channel is not used for events below this priority.
     #[serde(default)]
     pub min_priority: Option<Priority>,
     #[serde(default)]
@@ -265,7 +265,7 @@ impl Row for Route {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Scope {
-    /// Every active member; their own switches and thresholds are ignored.
+    /// Every active member, regardless of their own switches and thresholds.
     Team,
     #[default]
     Personal,
@@ -278,7 +278,7 @@ pub struct Audience {
     pub name: String,
     /// A user type, or `ALL`.
     pub recipient_type: UserTypeName,
-    /// JSON pointers into the event, separated by spaces; the first that leads to something counts.
+    /// JSON pointers into the event, separated by spaces. The first one that leads to a value counts.
     #[serde(default)]
     pub entity_path: Option<String>,
     #[serde(default)]
@@ -321,7 +321,7 @@ impl Row for Audience {
     }
 }
 
-/// Roles are texts as ids are.
+/// Checks roles by the rules for ids.
 fn check_roles(roles: Option<&[String]>) -> Result<(), FieldError> {
     let wrong = roles.into_iter().flatten().enumerate().find_map(|(index, role)| {
         crate::id::check(role)
@@ -354,7 +354,7 @@ fn check_entity_path(path: &str) -> Result<(), FieldError> {
 pub struct Template {
     #[serde(default)]
     pub event_type: Selector<EventType>,
-    /// `*` is the inbox, and what a channel without a template of its own takes.
+    /// `*` is the template of the inbox, and of every channel without a template of its own.
     #[serde(default)]
     pub channel: Selector<Channel>,
     #[serde(default)]
@@ -364,7 +364,7 @@ pub struct Template {
     pub body: String,
     #[serde(default)]
     pub html: Option<String>,
-    /// Where a click leads.
+    /// The link that opens on a click.
     #[serde(default)]
     pub url: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What becomes of a send after an attempt: one pure function owns the state machine of `docs/STATES.md`.
+//! The state of a send after an attempt. One pure function owns the state machine that `docs/STATES.md` describes.
 
 mod outcome;
 
@@ -34,10 +34,10 @@ impl SendState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDoubt {
-    /// Try again, which may tell somebody twice; counts as an attempt.
+    /// Try again, at the risk of a duplicate. The attempt counts.
     #[default]
     Resend,
-    /// Leave it to a person.
+    /// Leave the decision to a person.
     Hold,
 }
 
@@ -47,11 +47,11 @@ pub struct SendPolicy {
     pub backoff_base: Duration,
     pub backoff_cap: Duration,
     pub on_doubt: OnDoubt,
-    /// How long a send may be deferred, or wait for a busy address, from the first time on.
+    /// How long a send may be deferred, or wait for a busy address, counted from the first time.
     pub defer_for: Duration,
 }
 
-/// Delays between the tries of a deferred send: RFC 5321 asks for 30 minutes or more, after sooner ones at first.
+/// Delays between the tries of a deferred send. RFC 5321 asks for at least 30 minutes; the first tries come sooner.
 const DEFER_DELAYS: [Duration; 4] =
     [Duration::from_mins(1), Duration::from_mins(5), Duration::from_mins(15), Duration::from_mins(30)];
 const LAST_DEFER_DELAY: Duration = Duration::from_hours(1);
@@ -62,7 +62,8 @@ impl SendPolicy {
         if channel.is_retried() { self.max_attempts } else { 1 }
     }
 
-    /// Exponential with full jitter: `jitter` is a random number from 0 to 1. `None` when attempts are used up.
+    /// The delay before the next attempt: exponential with full jitter. `jitter` is a random number from 0 to 1. `None`
+    /// when the attempts are used up.
     fn delay(&self, channel: Channel, attempt: u32, jitter: f64) -> Option<Duration> {
         if attempt >= self.attempts(channel) {
             return None;
@@ -72,7 +73,7 @@ impl SendPolicy {
         Some(ceiling.mul_f64(jitter.clamp(0.0, 1.0)))
     }
 
-    /// When to try a deferred send again; the last try is made when its time is up. `None` after that.
+    /// When to retry a deferred send. The last try is at the end of the period; after it the result is `None`.
     fn deferred_until(&self, deferral: Deferral, now: Timestamp) -> Option<Timestamp> {
         let end = later(deferral.since, self.defer_for);
         let before = usize::try_from(deferral.count.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -80,31 +81,31 @@ impl SendPolicy {
         (now < end).then(|| later(now, delay).min(end))
     }
 
-    /// When to try again a send that waits for a busy address; the last try is made when its time is up. `None` after
-    /// that.
+    /// When to retry a send whose address is busy. The last try is at the end of the period; after it the result is
+    /// `None`.
     fn rate_limited_until(&self, deferral: Deferral, after: Duration, now: Timestamp) -> Option<Timestamp> {
         let end = later(deferral.since, self.defer_for);
         (now < end).then(|| later(now, after).min(end))
     }
 }
 
-/// What earlier attempts of a send left that decides about the next.
+/// Facts of earlier attempts that affect the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct History {
     pub deferral: Option<Deferral>,
-    /// The provider once had the whole message and did not answer.
+    /// A provider once had the whole message and did not answer.
     pub unanswered: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deferral {
-    /// When it was put off for the first time.
+    /// When the send was deferred for the first time.
     pub since: Timestamp,
     pub count: u32,
 }
 
 impl History {
-    /// With this outcome in it.
+    /// The history including this outcome.
     #[must_use]
     pub fn with(self, outcome: &Outcome, now: Timestamp) -> Self {
         match outcome {
@@ -130,14 +131,14 @@ impl History {
     }
 }
 
-/// One attempt that is over: the how-manieth it was, and over which channel.
+/// A finished attempt: its number and its channel.
 #[derive(Debug, Clone, Copy)]
 pub struct Attempt {
     pub channel: Channel,
     /// Counts from 1.
     pub number: u32,
     pub jitter: f64,
-    /// Of the attempts before it.
+    /// The history before this attempt.
     pub history: History,
 }
 
@@ -147,7 +148,7 @@ pub const CRASHED: &str = "CRASHED";
 pub const DEFERRED_TOO_LONG: &str = "DEFERRED_TOO_LONG";
 pub const WAITED_TOO_LONG: &str = "WAITED_TOO_LONG";
 pub const EXPIRED: &str = "EXPIRED";
-/// Also of a row whose title or body can't be written, which is then never sent.
+/// Also the code of a row whose title or body fails to render, which is then never sent.
 pub const TEMPLATE_ERROR: &str = "TEMPLATE_ERROR";
 
 pub fn after(outcome: Outcome, attempt: Attempt, policy: &SendPolicy, now: Timestamp) -> SendState {
@@ -175,7 +176,7 @@ pub fn after(outcome: Outcome, attempt: Attempt, policy: &SendPolicy, now: Times
         Outcome::Unanswered { .. } if attempt.history.unanswered => SendState::InDoubt { since: now },
         Outcome::Unanswered { error } => {
             match after(Outcome::Unknown { error }, attempt, policy, now) {
-                // Nobody knows that it failed.
+                // It may have been delivered, so it is not marked as failed.
                 SendState::Failed { code: EXHAUSTED } => SendState::InDoubt { since: now },
                 state => state,
             }

@@ -1,67 +1,66 @@
-//! What a provider, or the lack of one, made of an attempt, as a whole and for each address.
+//! The outcome of an attempt, as a whole and per address.
 
 use std::time::Duration;
 
-/// What a provider, or the lack of one, made of an attempt.
+/// The outcome of an attempt, also when no provider was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     Sent {
         external_id: Option<String>,
     },
-    /// Failed for now, and it is about this message: the next one may fare better.
+    /// A temporary failure of this message; other messages may succeed.
     Retry {
         after: Option<Duration>,
         error: String,
     },
-    /// Failed for now, whatever the message: the provider is away, busy, or does not let us in. Nothing was accepted,
-    /// so that another provider may be asked at once.
+    /// A temporary failure of the provider, whatever the message: it is away, busy, or refuses our credentials. It
+    /// accepted nothing, so another provider may be asked at once.
     Down {
         after: Option<Duration>,
         error: String,
     },
-    /// Put off by the recipient's side, as greylisting does: it is expected to be taken later, and does not count as an
-    /// attempt.
+    /// Deferred by the recipient's side, for example by greylisting. It will probably be accepted later and does not
+    /// count as an attempt.
     Deferred {
         error: String,
     },
-    /// Its address takes only so many messages a second, and others come first. Nothing was accepted, and it counts as
-    /// no attempt.
+    /// The address accepts only a limited number of messages a second. Nothing was accepted, and it does not count as
+    /// an attempt.
     RateLimited {
         after: Duration,
         error: String,
     },
-    /// Failed for good: no repetition would help.
+    /// A permanent failure: a repetition would not help.
     Rejected {
         error: String,
     },
-    /// Its template fails: nobody was asked, and no repetition would help.
+    /// The template failed before a provider was asked. A repetition would not help.
     TemplateFailed {
         error: String,
     },
-    /// Its time to live ended before it could be sent: nobody was asked.
+    /// The time to live ended before a provider was asked.
     Expired {
         error: String,
     },
-    /// Nobody can know: the provider may have accepted it, and we have no record.
+    /// The provider may have accepted the message, and no record tells.
     Unknown {
         error: String,
     },
-    /// The provider has the whole message and never answered: a doubt that is repeated once at most.
+    /// The provider has the whole message and never answered. Such a doubt is repeated at most once.
     Unanswered {
         error: String,
     },
-    /// The provider said yes, in a way that names no message: a doubt that is never repeated.
+    /// The provider accepted, but its answer names no message. Such a doubt is never repeated.
     Unclear {
         error: String,
     },
-    /// Let go before any provider was asked, for example because the lease would not have lasted.
+    /// Released before a provider was asked, for example because the lease was too short.
     NotAttempted {
         after: Duration,
     },
 }
 
-/// The kind of an outcome, as it stands in `send_attempt.outcome`: whatever followed from it, a doubt stays
-/// recognisable as one.
+/// The kind of an outcome, as stored in `send_attempt.outcome`. A doubt stays recognisable, whatever followed from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutcomeKind {
     Sent,
@@ -86,10 +85,10 @@ impl OutcomeKind {
 }
 
 impl Outcome {
-    /// Let go, to be claimed again at once.
+    /// Released, to be claimed again at once.
     pub const RELEASED: Outcome = Outcome::NotAttempted { after: Duration::ZERO };
 
-    /// What went wrong, if something did.
+    /// The error text, if there was an error.
     pub fn error(&self) -> Option<&str> {
         match self {
             Outcome::Retry { error, .. }
@@ -122,7 +121,7 @@ impl Outcome {
     }
 }
 
-/// An address that is done with, whatever becomes of the others of the same send: it gets no further attempt.
+/// The final result of one address. It gets no further attempt, whatever becomes of the send's other addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressResult {
     pub address: String,
@@ -137,7 +136,7 @@ pub enum AddressOutcome {
     Rejected {
         error: String,
     },
-    /// The provider says that nobody is there any more: it is never sent to again.
+    /// The provider says that the address no longer exists. Nothing is sent to it again.
     Dead {
         reason: String,
     },

@@ -1,4 +1,4 @@
-//! Every outcome, and the states that it leads to.
+//! Every outcome and the state that follows.
 
 use super::*;
 use crate::status::SendStatus;
@@ -70,7 +70,7 @@ fn unanswered() -> Outcome {
     Outcome::Unanswered { error: "silence".to_owned() }
 }
 
-/// The minutes from the first deferral to each further try, and how it ends.
+/// The minutes from the first deferral to each try, and the final state.
 fn tries(policy: &SendPolicy) -> (Vec<u64>, SendState) {
     let (mut now, mut history, mut minutes) = (NOW, History::default(), Vec::new());
     loop {
@@ -141,7 +141,7 @@ fn silence_is_repeated_once_and_then_a_doubt_whatever_the_policy() {
     assert_eq!(after(unanswered(), first, &policy(OnDoubt::Hold), NOW), doubt);
     let last = after(unanswered(), attempt(Channel::Email, 3), &policy(OnDoubt::Resend), NOW);
     assert_eq!(last, doubt, "nobody knows that it failed");
-    // What a dead instance left is taken over by its own rule.
+    // Takeover of a dead instance's sends has a rule of its own.
     assert_eq!(after(unknown(), second, &policy(OnDoubt::Resend), NOW), due(20));
 }
 

@@ -1,29 +1,32 @@
-//! What MiniJinja's fuel does not see. Fuel counts steps, and one step can double a text: thirty `{% set a = a ~ a %}`
-//! are few steps and a gigabyte. So a source is looked at before it is used: what each tag puts together is counted,
-//! and what it is put together from counts as much as it was counted itself. Together with the filters that have a
-//! limit of their own ([`crate::template::filters`]), no value in a template is larger than [`MAX_WEIGHT`] times what a
-//! filter may answer, and all that are kept at once are no larger than [`MAX_KEPT_WEIGHT`] times that.
+//! Limits on the size of values in templates, which MiniJinja's fuel does not give. Fuel counts steps, and one step can
+//! double a text: thirty `{% set a = a ~ a %}` are few steps and a gigabyte.
+//!
+//! So each source is checked before it is used. Every value gets a weight: the number of values that it combines,
+//! multiplied by the weights of these. The filters limit their results, too ([`crate::template::filters`]). Together,
+//! no value is larger than [`MAX_WEIGHT`] times the limit of a filter's result. All values that are kept at once are no
+//! larger than [`MAX_KEPT_WEIGHT`] times that limit.
 
 use std::collections::HashMap;
 
 use crate::template::tags::{Tag, TagKind, Token, line_of, tags, tokens};
 
-/// How many values one value may be put together from, by `~`, by `+`, or as items of a list or mapping.
+/// The most values that one value may combine, by `~`, by `+`, or as items of a list or mapping.
 const MAX_WEIGHT: usize = 64;
-/// What is put together in a loop is put together again and again, so its size is time.
+/// The same inside a loop. There, values are combined again on each turn, so their size costs time.
 const MAX_WEIGHT_IN_LOOP: usize = 16;
-/// The weights of all values that `set`, `with` and `for` keep: thousands of values may be kept, but not of large ones.
+/// The largest sum of the weights that `set`, `with` and `for` keep. Thousands of small values may be kept, but few
+/// large ones.
 const MAX_KEPT_WEIGHT: usize = 400;
-/// Comparisons, `in` and slices in a tag, times the weight of what it is about. Each may look at every item of a
-/// payload, which takes some milliseconds, and nothing looks at the time meanwhile.
+/// The most comparisons, `in` and slices of a tag, multiplied by the weight of their operands. Each may visit every
+/// item of a payload, which takes milliseconds without a check of the deadline.
 const MAX_LOOKS: usize = 32;
 const MAX_FILTERS: usize = 12;
-/// MiniJinja adds lists without copying them, up to 32 at once; behind that it copies, and a short list of numbers is
-/// long in memory.
+/// MiniJinja adds up to 32 lists without copying them. With more it copies, and a list of numbers is short as text but
+/// large in memory.
 const MAX_SUMMANDS: usize = 16;
-/// MiniJinja reads a tag, and what blocks hold, by calling itself: what is deep would end its stack.
+/// MiniJinja parses tags and blocks recursively, so deep nesting would overflow the stack.
 const MAX_TOKENS: usize = 400;
-/// A text that stands in a tag is a value, too.
+/// A text literal in a tag is a value, too.
 const MAX_TAG_BYTES: usize = 8 * 1024;
 const MAX_DEPTH: usize = 40;
 
@@ -37,12 +40,12 @@ pub fn check(source: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The same of an expression that stands alone, as `when` does.
+/// The same check for a single expression, such as `when`.
 pub fn check_expression(source: &str) -> Result<(), String> {
     check_tokens(TagKind::Output, source, &mut Tally::default())
 }
 
-/// What the tags so far have come to.
+/// The weights after the tags so far.
 #[derive(Debug, Default)]
 struct Tally<'a> {
     weights: HashMap<&'a str, usize>,
@@ -50,7 +53,8 @@ struct Tally<'a> {
     open_loops: usize,
 }
 
-/// Each `elif` counts as one more, since it is read as a block inside the one before.
+/// Limits the nesting of blocks. Each `elif` counts as one level, because it is parsed as a block inside the one
+/// before.
 fn check_depth(source: &str, tags: &[Tag<'_>]) -> Result<(), String> {
     let mut open: Vec<usize> = Vec::new();
     for tag in tags.iter().filter(|tag| tag.kind == TagKind::Statement) {
@@ -138,7 +142,7 @@ impl<'a> Tally<'a> {
     }
 
     fn weigh(&self, tokens: &[Token<'_>]) -> Result<usize, String> {
-        // Texts and numbers that stand in the source are no more than the source.
+        // Literals are no larger than the source itself.
         if !tokens.iter().any(|token| matches!(token, Token::Name(_))) {
             return Ok(1);
         }
@@ -161,7 +165,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// Whether there is a new value to keep, and not another name for one that is there.
+/// Whether the tag creates a new value, and not only another name for an existing one.
 fn makes_something(values: &[Token<'_>]) -> bool {
     let only_names = |token: &Token<'_>| match token {
         Token::Name(_) | Token::Text(_) | Token::Number => true,
@@ -170,7 +174,7 @@ fn makes_something(values: &[Token<'_>]) -> bool {
     !values.iter().all(only_names)
 }
 
-/// The names that the tag gives a value to, and where these values come from.
+/// Splits a tag into the names that it assigns and the tokens of their values.
 fn parted<'t, 'a>(keyword: &str, tokens: &'t [Token<'a>]) -> (Vec<&'a str>, &'t [Token<'a>]) {
     let end = match keyword {
         "for" => tokens.iter().position(|token| *token == Token::Name("in")),
@@ -182,7 +186,8 @@ fn parted<'t, 'a>(keyword: &str, tokens: &'t [Token<'a>]) -> (Vec<&'a str>, &'t 
         Token::Text(_) | Token::Number | Token::Sign(_) => None,
     };
     let Some(end) = end else {
-        // `with` has several, each before its value; to take a target for a value only makes the limit stricter.
+        // `with` assigns several names, each before its value. Taking a target for a value only makes the limit
+        // stricter.
         let given = tokens.windows(2).filter(|pair| pair[1] == Token::Sign("="));
         return (given.filter_map(|pair| target(&pair[0])).collect(), tokens);
     };
@@ -190,7 +195,7 @@ fn parted<'t, 'a>(keyword: &str, tokens: &'t [Token<'a>]) -> (Vec<&'a str>, &'t 
     (targets.iter().skip(1).filter_map(target).collect(), values)
 }
 
-/// Names that stand for a value of their own, not those behind a dot or a bar.
+/// Names that stand for values; names after a dot or a bar do not.
 fn names<'t, 'a: 't>(tokens: &'t [Token<'a>]) -> impl Iterator<Item = &'a str> + 't {
     tokens.iter().enumerate().filter_map(|(at, token)| match token {
         Token::Name(name) if at == 0 || !matches!(tokens[at - 1], Token::Sign("." | "|")) => Some(*name),
@@ -198,7 +203,7 @@ fn names<'t, 'a: 't>(tokens: &'t [Token<'a>]) -> impl Iterator<Item = &'a str> +
     })
 }
 
-/// `list[1:9:2]`, but not `{'a': 1, 'b': 2}`.
+/// Whether there is a slice with a step: `list[1:9:2]`, but not `{'a': 1, 'b': 2}`.
 fn has_step(tokens: &[Token<'_>]) -> bool {
     let mut colons = Vec::new();
     for token in tokens {
@@ -220,8 +225,7 @@ fn has_step(tokens: &[Token<'_>]) -> bool {
     false
 }
 
-/// How often values are looked at from their beginning to their end. A text or number of the source is soon compared to
-/// anything.
+/// How many operations visit a whole value. Comparing anything with a literal is fast and does not count.
 fn looks(tokens: &[Token<'_>]) -> usize {
     let is_plain = |token: Option<&Token<'_>>| matches!(token, Some(Token::Text(_) | Token::Number));
     let compares = |(at, token): &(usize, &Token<'_>)| match token {
@@ -240,7 +244,7 @@ fn looks(tokens: &[Token<'_>]) -> usize {
     tokens.iter().enumerate().filter(compares).count() + slices(tokens)
 }
 
-/// What puts values together. A slice does, too: of a list it is no copy, but a way through what it is of.
+/// The number of operations that combine values. A slice counts, because a slice of a list keeps the whole list.
 fn joints(tokens: &[Token<'_>]) -> usize {
     let signs = tokens.iter().filter(|token| matches!(token, Token::Sign("~" | "+"))).count();
     signs + slices(tokens) + commas(tokens)
@@ -261,8 +265,7 @@ fn slices(tokens: &[Token<'_>]) -> usize {
     count
 }
 
-/// Those of lists and mappings that hold more than texts and numbers of the source; commas between arguments put
-/// nothing together.
+/// The commas of lists and mappings that hold more than literals. Commas between arguments combine nothing.
 fn commas(tokens: &[Token<'_>]) -> usize {
     #[derive(Default)]
     struct Open {
@@ -291,7 +294,7 @@ fn commas(tokens: &[Token<'_>]) -> usize {
             _ => {}
         }
     }
-    // What is not closed is no template either.
+    // An unclosed bracket is not a valid template anyway.
     count + open.iter().map(|open| open.commas).sum::<usize>()
 }
 
@@ -337,7 +340,7 @@ mod tests {
         }
     }
 
-    /// MiniJinja gives memory back when a block ends, but a source may do without blocks.
+    /// MiniJinja frees memory at the end of a block, but a source may have no blocks.
     #[test]
     fn all_that_is_kept_is_bounded_however_many_tags_keep_it() {
         for (value, most) in [

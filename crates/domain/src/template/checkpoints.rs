@@ -1,16 +1,17 @@
-//! Where a template asks for the time beside its filters and output: behind each statement tag, so that each turn of a
-//! loop does, and in the condition of a loop, `{% for a in b if c %}`, which may pass over everything without a turn.
+//! Adds checks of the deadline to a template, besides those in filters and output. One stands after each statement tag,
+//! so that each turn of a loop passes one. Another stands in the condition of a loop, `{% for a in b if c %}`, which
+//! may skip all items without a turn.
 
 use crate::template::tags::{TagKind, Token, tags, tokens_at};
 
-/// Stands behind a tag as text, and is taken out again when it is written; no text has control characters.
+/// Inserted as text after a tag, and removed when the output is written. Texts never contain control characters.
 pub const MARK: u8 = 1;
 const MARK_TEXT: &str = "\u{1}";
-/// The function that fails when the time is over.
+/// The template function that fails after the deadline.
 pub const IN_TIME: &str = "in_time";
 const BEFORE_CONDITION: &str = " in_time() and (";
 
-/// The source with its checkpoints.
+/// Inserts the checkpoints into a source.
 pub fn insert(source: &str) -> String {
     let mut changed = String::with_capacity(source.len() + source.len() / 16);
     let mut behind = 0;
@@ -23,7 +24,7 @@ pub fn insert(source: &str) -> String {
     changed
 }
 
-/// Where in the source without checkpoints this place of the source with them is.
+/// The position in the original source that corresponds to `at` in the source with checkpoints.
 pub fn position_before(source: &str, at: usize) -> usize {
     let mut shift = 0;
     for (place, inserted) in insertions(source) {
@@ -44,7 +45,7 @@ fn insertions(source: &str) -> Vec<(usize, &'static str)> {
             found.push((inner_at + start, BEFORE_CONDITION));
             found.push((inner_at + end, ")"));
         }
-        // A tag that ends in `-%}` takes the white space behind it away, up to the next text.
+        // A tag that ends in `-%}` removes the white space after it, up to the next text.
         let trims = source[..tag.end].ends_with("-%}");
         let rest = &source[tag.end..];
         let white = if trims { rest.len() - rest.trim_start().len() } else { 0 };
@@ -55,7 +56,7 @@ fn insertions(source: &str) -> Vec<(usize, &'static str)> {
     found
 }
 
-/// Where the condition of a loop stands inside its tag.
+/// The position of a loop's condition inside its tag.
 fn condition(inner: &str) -> Option<(usize, usize)> {
     let tokens = tokens_at(inner);
     if tokens.first().map(|(_, token)| *token) != Some(Token::Name("for")) {

@@ -1,8 +1,8 @@
-//! Money as people of a language write it: how many decimals a currency has (ISO 4217), its sign, and on which side it
-//! stands (CLDR's standard pattern). A table of our own, since ICU4X's is not stable yet; what is not in it is written
-//! with its code, behind the amount, which everybody understands.
+//! Formats amounts of money for a language: the number of decimals (ISO 4217), the sign, and its side (CLDR's standard
+//! pattern). This table is our own, because ICU4X's is not stable yet. Other currencies are written with their code
+//! after the amount.
 
-/// Three capital letters; whether there is such money is not ours to know.
+/// Whether the text is three capital letters. Whether the currency exists is not checked.
 pub fn is_code(code: &str) -> bool {
     code.len() == 3 && code.bytes().all(|byte| byte.is_ascii_uppercase())
 }
@@ -16,14 +16,14 @@ pub fn decimals(code: &str) -> i16 {
     }
 }
 
-/// The amount, which is already written in the language, with the currency's sign beside it.
+/// Adds the currency's sign to an amount that is already formatted for the language.
 pub fn written(amount: &str, negative: bool, code: &str, language: &str, region: Option<&str>) -> String {
     let sign = sign(code, language, region);
     let minus = if negative { "-" } else { "" };
     match side(language, region) {
         Side::Behind => format!("{minus}{amount} {sign}"),
         Side::Before => {
-            // Letters would run into the amount.
+            // A sign that ends in a letter needs a space before the amount.
             let space = if sign.ends_with(char::is_alphabetic) { " " } else { "" };
             format!("{minus}{sign}{space}{amount}")
         }
@@ -69,7 +69,7 @@ fn sign<'a>(code: &'a str, language: &str, region: Option<&str>) -> &'a str {
         ("JPY", "ja") => "￥",
         ("CNY", "zh") => "¥",
         ("JPY", "en" | "it" | "fr" | "de" | "es" | "pt" | "nl") if region != Some("CN") => "¥",
-        // A dollar is one's own where one lives.
+        // `$` alone means the dollar of the reader's region.
         ("USD", "en") if !matches!(region, Some("CA" | "AU" | "NZ" | "SG" | "HK")) => "$",
         ("USD", "de" | "fr" | "nl") => "$",
         ("USD", "pt" | "es" | "zh" | "en") => "US$",

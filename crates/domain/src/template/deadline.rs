@@ -1,6 +1,6 @@
-//! How long one rendering, or one `when`, may take. MiniJinja's fuel counts steps, and a step on a large text takes a
-//! thousand times as long as one on a small text. So filters, tests, functions, output and loops ask [`check`], which
-//! answers by the clock. What runs between two checks is bounded by [`crate::template::bounds`].
+//! The time limit of one rendering or one `when`. MiniJinja's fuel counts steps, and a step on a large text takes a
+//! thousand times as long as one on a small text. So filters, tests, functions, output and loops call [`check`], which
+//! reads the clock. [`crate::template::bounds`] limits what can happen between two checks.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::template::filters::invalid;
 
 pub const LIMIT: Duration = Duration::from_millis(100);
-/// How old this thread's last reading of its CPU time may be when a deadline begins.
+/// The oldest reading of the thread's CPU time that a new deadline may use.
 const MAX_READING_AGE: Duration = Duration::from_millis(5);
 
 thread_local! {
@@ -21,14 +21,14 @@ thread_local! {
 
 #[derive(Clone, Copy)]
 struct Armed {
-    /// By the wall clock, which is cheap to read. Only the CPU time decides: a thread that had to wait for a core is
-    /// not slow.
+    /// When to read the CPU time, by the wall clock, which is cheap to read. Only the CPU time decides: a thread that
+    /// waited for a core is not slow.
     due: Instant,
     cpu_at_start: Duration,
     expired: bool,
 }
 
-/// While it lives, [`check`] fails once this thread has worked for [`LIMIT`].
+/// While this exists, [`check`] fails once this thread has used [`LIMIT`] of CPU time.
 pub struct Deadline {
     outer: Option<Armed>,
 }
@@ -52,7 +52,7 @@ impl Drop for Deadline {
     }
 }
 
-/// Whether a check has failed since the deadline began that is still there.
+/// Whether a check has failed since the current deadline began.
 pub fn was_missed() -> bool {
     ARMED.get().is_some_and(|armed| armed.expired)
 }
@@ -65,7 +65,7 @@ pub fn too_slow() -> String {
     format!("takes more than {} ms", LIMIT.as_millis())
 }
 
-/// Nothing is over where no deadline was begun.
+/// Whether the time is over. False without a deadline.
 pub fn is_over() -> bool {
     let Some(mut armed) = ARMED.get() else { return false };
     let now = Instant::now();

@@ -1,5 +1,5 @@
-//! Texts in HTML. A `/` stays as it is, unlike with MiniJinja: it ends nothing outside of a tag, and a link stays one
-//! that people and programs can read.
+//! Escapes texts for HTML. Unlike MiniJinja it keeps `/`, which ends nothing outside of a tag, so that links stay
+//! readable.
 
 use std::fmt::{self, Display, Formatter};
 

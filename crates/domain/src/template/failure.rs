@@ -1,16 +1,16 @@
-//! What went wrong in a template, in one line: the template, the line as its author counts, and the variable. MiniJinja
-//! knows the variable only while an expression stands in one line; so line breaks inside tags are taken for another
-//! white space, which still counts as a line here.
+//! Describes a template's error in one line: the template, the line as its author counts, and the variable. MiniJinja
+//! names the variable only if the expression is on one line. So line breaks inside tags are replaced by another white
+//! space, which counts as a line break here.
 
 use crate::template::checkpoints;
 use crate::template::mjml::Html;
 use crate::template::tags::{LINE_BREAK_IN_TAG, TagKind, length_of_text, line_of, tags};
 
-/// The name of a source that has none yet, since it is only being checked.
+/// The name of a source that is only checked and has no name yet.
 pub const DRAFT: &str = "draft";
 const MAX_SHOWN_CHARS: usize = 80;
 
-/// The source as MiniJinja gets it: as long as it was, but each tag in one line. Texts in tags stay what they are.
+/// The source as MiniJinja gets it: of the same length, with each tag on one line. Texts inside tags do not change.
 pub fn in_one_line_each(source: &str) -> String {
     let mut changed = String::with_capacity(source.len());
     let mut behind = 0;
@@ -35,7 +35,7 @@ pub fn describe(error: &minijinja::Error) -> String {
     describe_in(error, None)
 }
 
-/// The line is that of the source that somebody wrote, not of the HTML that was made of it.
+/// Describes an error. The line is that of the written source, not of the HTML that was compiled from it.
 pub fn describe_in(error: &minijinja::Error, html: Option<&Html>) -> String {
     let mut text = match error.detail() {
         Some(detail) => format!("{}: {}", error.kind(), without_lines(detail)),
@@ -62,7 +62,7 @@ pub fn describe_in(error: &minijinja::Error, html: Option<&Html>) -> String {
     }
 }
 
-/// MiniJinja tells where a variable was kept that is missing now, but in lines that nobody sees.
+/// Removes the line numbers of MiniJinja's details, which are not those of the written source.
 fn without_lines(detail: &str) -> String {
     let mut kept = detail.to_owned();
     for (from, end) in [(" (from line ", ")"), (", from line ", "")] {

@@ -1,6 +1,6 @@
-//! The filters and functions of templates, and no others: MiniJinja's own within limits on what they get and answer,
-//! some of ours where that is not enough, and some that MiniJinja lacks. Each looks at the time first. Those that speak
-//! a language are in [`crate::template::localized`].
+//! The filters and functions of templates. Some are MiniJinja's own with limits on arguments and results, some replace
+//! MiniJinja's, and some are additional. Each checks the deadline first. Those that depend on the reader's language are
+//! in [`crate::template::localized`].
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
@@ -12,24 +12,24 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value, filters
 use super::{deadline, localized};
 use crate::template::escape::Escaped;
 
-/// What one filter may answer. A body fits, even where every second letter of it has to be escaped.
+/// The largest result of a filter. A body fits, even if every second character has to be escaped.
 pub const MAX_TEXT_BYTES: usize = 128 * 1024;
-/// Of a list that a filter makes. An item takes 24 bytes, so such a list takes no more than a text may.
+/// The most items in a filter's list. An item takes 24 bytes, so a list takes no more memory than a text.
 const MAX_ITEMS: usize = 5_000;
 const MAX_RANGE: i64 = 1_000;
 
-/// How much of text and items a filter or test takes. Any payload fits.
+/// The largest argument of a filter or test, with texts and items. Any payload fits.
 const MAX_INPUT_BYTES: usize = 1024 * 1024;
 const ITEM_BYTES: usize = 24;
-/// More would be a text in a text.
+/// The most characters that `trim` may be given. It compares each character of the text with all of them.
 const MAX_TRIMMED_CHARS: usize = 100;
 
-/// What a filter or test may get.
+/// The arguments that a filter or test accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
-    /// It takes the same time for all, or sees to its limits itself.
+    /// It takes the same time for any argument, or limits its arguments itself.
     Anything,
-    /// No more than [`MAX_INPUT_BYTES`] in each argument. A filter answers no more either.
+    /// At most [`MAX_INPUT_BYTES`] per argument. The result of a filter has the same limit.
     Limited,
 }
 
@@ -39,7 +39,7 @@ impl Takes {
     }
 }
 
-/// All there are: the environment begins without any.
+/// All filters: the environment starts without any.
 static FILTERS: LazyLock<Vec<(&str, Takes, Value)>> = LazyLock::new(|| {
     use Takes::{Anything, Limited};
     let mut all = vec![
@@ -115,7 +115,8 @@ fn too_large() -> Error {
     invalid(format!("the result has more than {MAX_TEXT_BYTES} bytes"))
 }
 
-/// MiniJinja's own error names the variable that is missing; it makes one where a part of nothing is asked for.
+/// The error for a missing value. MiniJinja's own error names the variable, so this makes one by reading an attribute
+/// of it.
 pub fn missing(value: &Value) -> Error {
     value.get_attr("").err().unwrap_or_else(|| Error::from(ErrorKind::UndefinedError))
 }
@@ -124,7 +125,7 @@ pub fn invalid(what: impl Into<Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidOperation, what)
 }
 
-/// Of what a filter gets, and of what it answers.
+/// Checks the size of a filter's argument or result.
 fn check_size(value: &Value) -> Result<(), Error> {
     if value.as_str().is_some_and(|text| text.len() > MAX_TEXT_BYTES) {
         return Err(too_large());
@@ -136,7 +137,8 @@ fn check_size(value: &Value) -> Result<(), Error> {
     take_size(value, &mut left)
 }
 
-/// With everything inside, each time it is there: who sorts a list looks at the text of each item.
+/// Subtracts the size of a value, with everything inside it, as often as it occurs: sorting a list reads the text of
+/// each item.
 fn take_size(value: &Value, left: &mut usize) -> Result<(), Error> {
     let bytes = value.as_str().map_or(ITEM_BYTES, str::len);
     *left = left
@@ -156,7 +158,7 @@ fn too_many() -> Error {
     invalid(format!("a list has more than {MAX_ITEMS} items"))
 }
 
-/// What is shown, as long as it fits.
+/// The formatted value, if it is within the limit.
 fn limited(shown: impl Display) -> Result<String, Error> {
     struct Limited(String);
     impl Write for Limited {
@@ -222,7 +224,7 @@ fn replace(value: &Value, from: &Value, to: &Value) -> Result<String, Error> {
     Ok(value.replace(from.as_str(), &to))
 }
 
-/// Safe texts stay safe: the others are escaped before they are joined to one of them.
+/// Joins the items. If one of them is safe HTML, the others are escaped first.
 fn join(state: &State, value: &Value, between: Option<&Value>) -> Result<Value, Error> {
     let items: Vec<Value> = items_of(value)?.collect();
     let between = between.cloned().unwrap_or_else(|| Value::from(""));
@@ -246,8 +248,8 @@ fn join(state: &State, value: &Value, between: Option<&Value>) -> Result<Value, 
     Ok(if safe { Value::from_safe_string(joined) } else { Value::from(joined) })
 }
 
-/// `map(attribute="name")` only: by the name of a filter, or with a default, it would make more of each item than
-/// anybody counts.
+/// Supports only `map(attribute="name")`. With a filter's name or a default it could create more values than the limits
+/// count.
 #[expect(clippy::needless_pass_by_value, reason = "MiniJinja gives arguments away")]
 fn map(value: &Value, given: Kwargs) -> Result<Vec<Value>, Error> {
     let attribute: Option<String> = given.get("attribute")?;
@@ -265,7 +267,7 @@ fn part_of(item: Value, path: &str) -> Result<Value, Error> {
     path.split('.').try_fold(item, |item, name| item.get_attr(name))
 }
 
-/// From a number only: MiniJinja's puts texts and lists together, too, if it starts from one.
+/// Sums numbers only. MiniJinja's `sum` also combines texts and lists if it starts from one.
 fn sum(
     state: &State,
     value: Value,
@@ -280,7 +282,7 @@ fn sum(
     filters::sum(state, value, attribute, start, given)
 }
 
-/// Numbers only; `*` would repeat texts, too.
+/// Multiplies numbers only, because `*` would also repeat texts.
 fn times(value: &Value, by: &Value) -> Result<Value, Error> {
     if value.kind() != ValueKind::Number || by.kind() != ValueKind::Number {
         return Err(invalid("`times` multiplies two numbers"));
@@ -291,7 +293,7 @@ fn times(value: &Value, by: &Value) -> Result<Value, Error> {
     Ok(Value::from(f64::try_from(value.clone())? * f64::try_from(by.clone())?))
 }
 
-/// A plain text as HTML: empty lines part paragraphs, line breaks stay.
+/// Plain text as HTML: an empty line starts a paragraph, and line breaks stay.
 fn paragraphs(value: &Value) -> Result<Value, Error> {
     let text = text_of(value)?.replace('\r', "");
     let paragraph = |text: &str| {

@@ -1,11 +1,11 @@
-//! Languages as people write them: `it-CH`, `it_CH` and `IT-ch` are one. What a language is called in a row has to be a
-//! tag; what a recipient's is called comes from elsewhere, and is read as far as it makes sense.
+//! Language tags as people write them: `it-CH`, `it_CH` and `IT-ch` are equal. In a row the locale must be a valid tag.
+//! A recipient's locale comes from elsewhere and is read as far as it makes sense.
 
-/// Of `zh-Hant-HK-x-shop` each is one; nobody has more.
+/// `zh-Hant-HK-x-shop` has this many parts; real tags have no more.
 const MAX_PARTS: usize = 5;
 const MAX_PART_CHARS: usize = 8;
 
-/// Whether it has the form of a language tag, by BCP 47 as far as templates need it.
+/// Whether the text is a language tag, by BCP 47 as far as templates need it.
 pub fn is_tag(text: &str) -> bool {
     let mut parts = text.split(['-', '_']);
     let language = parts.next().unwrap_or_default();
@@ -19,7 +19,7 @@ pub fn is_tag(text: &str) -> bool {
     is_language && parts_fit && count <= MAX_PARTS
 }
 
-/// The way in which BCP 47 writes a tag: `IT_ch` → `it-CH`, `ZH-hANT-hk` → `zh-Hant-HK`.
+/// The canonical spelling of BCP 47: `IT_ch` → `it-CH`, `ZH-hANT-hk` → `zh-Hant-HK`.
 pub fn canonical(tag: &str) -> String {
     let mut behind_singleton = false;
     let mut written = Vec::new();
@@ -37,7 +37,7 @@ pub fn canonical(tag: &str) -> String {
     written.join("-")
 }
 
-/// One way of writing it, so that two ways can be compared: `it_CH` → `it-ch`. What is too long to be one is cut.
+/// One spelling for comparisons: `it_CH` → `it-ch`. Longer texts are cut.
 pub fn normal(locale: &str) -> String {
     let end = locale.match_indices(['-', '_']).nth(MAX_PARTS - 1).map_or(locale.len(), |(end, _)| end);
     let mut normal = locale[..end].replace('_', "-");
@@ -45,7 +45,7 @@ pub fn normal(locale: &str) -> String {
     normal
 }
 
-/// What a language in its normal form falls back to: `it-ch` → `it-ch`, `it`.
+/// The tags to try for a normalised tag: `it-ch` → `it-ch`, `it`.
 pub fn fallbacks(normal: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(normal), |tag| tag.rsplit_once('-').map(|(shorter, _)| shorter))
 }

@@ -1,5 +1,5 @@
-//! Filters that speak the reader's language: dates and times in their zone, numbers, plurals, money. The rules of
-//! languages are CLDR's, compiled in by ICU4X; time zones are jiff's.
+//! Filters that depend on the reader's language: dates and times in their zone, numbers, plurals, money. ICU4X provides
+//! CLDR's language rules, and jiff the time zones.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -20,17 +20,17 @@ use crate::template::currency;
 use crate::template::filters::{invalid, missing, text_of};
 use crate::template::locale;
 
-/// The variable that holds the [`Reader`]; no template can write its name.
+/// The variable that holds the [`Reader`]. The space keeps templates from naming it.
 pub const READER: &str = " reader";
 pub const DEFAULT_LOCALE: &str = "en";
-/// What is written with more digits is no number that anybody is told.
+/// Numbers with more digits are refused.
 const MAX_DIGITS: usize = 40;
-/// Larger moments since 1970 are milliseconds: as seconds they would be thousands of years away.
+/// Larger timestamps are milliseconds: as seconds they would be thousands of years away.
 const MAX_SECONDS: u64 = 100_000_000_000;
 
-/// Names of filters whose result depends on who reads it.
+/// Filters whose result depends on the reader's locale.
 pub const BY_LOCALE: [&str; 6] = ["currency", "date", "datetime", "number", "plural", "time"];
-/// Those of them that depend on where the reader is, too.
+/// Filters whose result also depends on the reader's time zone.
 pub const BY_ZONE: [&str; 3] = ["date", "datetime", "time"];
 
 pub fn filters() -> [(&'static str, Value); 6] {
@@ -44,7 +44,7 @@ pub fn filters() -> [(&'static str, Value); 6] {
     ]
 }
 
-/// Whoever a text is for, as far as its form depends on it.
+/// The properties of a recipient that formatting depends on.
 #[derive(Debug)]
 pub struct Reader {
     locale: Locale,
@@ -54,7 +54,7 @@ pub struct Reader {
 impl Object for Reader {}
 
 impl Reader {
-    /// A locale that is none falls back to the part of it that is one, and in the end to English.
+    /// Shortens an invalid locale until a part of it is valid, and falls back to English.
     pub fn new(locale: &str, zone: TimeZone) -> Self {
         let mut tag = locale::normal(locale);
         let locale = loop {
@@ -84,12 +84,12 @@ enum Style {
     Long,
 }
 
-/// `date("long", zone="Europe/Rome", or_text=true)`.
+/// Arguments of a date filter: `date("long", zone="Europe/Rome", or_text=true)`.
 #[derive(Debug)]
 struct Wish {
     style: Style,
     zone: TimeZone,
-    /// What is no moment is shown as it came.
+    /// Show a value that is no moment unchanged.
     or_text: bool,
 }
 
@@ -170,25 +170,25 @@ fn time(state: &State, value: &Value, style: Option<&str>, given: Kwargs) -> Res
         (None, Ok(at)) => at.time(),
         (None, Err(error)) => return wish.instead(value, error),
     };
-    // Seconds only for who asks for everything.
+    // Only the long style shows seconds.
     let fields = if wish.style == Style::Long { T::hms() } else { T::hm() };
     let formatter = NoCalendarFormatter::try_new((&reader.locale).into(), fields)
         .map_err(|error| reader.unable(error))?;
     Ok(plain(&formatter.format(&icu_time(time)?)))
 }
 
-/// A time without a day is what clocks show everywhere. What has a day, too, is left to [`moment`], since its time
-/// alone would forget its offset.
+/// A time of day without a date, which needs no zone. A value with a date goes to [`moment`], because its offset must
+/// not get lost.
 fn clock(value: &Value) -> Option<civil::Time> {
     value.as_str().filter(|text| text.as_bytes().get(2) == Some(&b':'))?.parse().ok()
 }
 
-/// A day without a time is that day everywhere.
+/// A date without a time, which needs no zone.
 fn day(value: &Value) -> Option<civil::Date> {
     value.as_str().filter(|text| text.len() == "2026-01-21".len())?.parse().ok()
 }
 
-/// RFC 3339, or seconds or milliseconds since 1970, in the zone; a time without an offset is what clocks show.
+/// RFC 3339, or seconds or milliseconds since 1970, in the zone. A time without an offset is local time already.
 fn moment(value: &Value, zone: &TimeZone) -> Result<civil::DateTime, Error> {
     let wrong =
         || invalid("not a moment: expected RFC 3339, such as 2026-01-21T19:30:00Z, or seconds since 1970");
@@ -217,12 +217,12 @@ fn icu_time(time: civil::Time) -> Result<Time, Error> {
     Time::try_new(hour, minute, second, 0).map_err(|_| invalid("not a time of the day"))
 }
 
-/// With plain spaces: others would turn an SMS of 160 letters into one of 70.
+/// Replaces special spaces by plain ones: they would reduce an SMS from 160 characters to 70.
 fn plain(formatted: &impl Display) -> String {
     formatted.to_string().replace(['\u{202f}', '\u{a0}', '\u{2009}'], " ")
 }
 
-/// As many decimals as asked for, else as many as it has, up to three.
+/// Formats with the given number of decimals, else with as many as the value has, at most three.
 fn number(state: &State, value: &Value, decimals: Option<i16>) -> Result<String, Error> {
     let reader = Reader::of(state)?;
     let mut decimal = exact(value)?;
@@ -234,7 +234,7 @@ fn number(state: &State, value: &Value, decimals: Option<i16>) -> Result<String,
             decimal.absolute.trim_end();
         }
     }
-    // What is rounded to nothing is not less than nothing.
+    // A negative number that rounds to zero is written without a sign.
     written(&reader, &decimal.with_sign_display(SignDisplay::Negative))
 }
 
@@ -252,14 +252,14 @@ fn currency(state: &State, value: &Value, code: &str) -> Result<String, Error> {
     Ok(currency::written(&amount, negative, code, language.as_str(), region))
 }
 
-/// `3 | plural(one="guest", other="guests")`, by the language's own rules.
+/// `3 | plural(one="guest", other="guests")`, by the rules of the language.
 #[expect(clippy::needless_pass_by_value, reason = "MiniJinja gives arguments away")]
 fn plural(state: &State, value: &Value, given: Kwargs) -> Result<Value, Error> {
     let reader = Reader::of(state)?;
     let rules =
         PluralRules::try_new_cardinal((&reader.locale).into()).map_err(|error| reader.unable(error))?;
     let mut count = exact(value)?;
-    // What JSON has as 1.0 is one guest, and not 1.0 guests.
+    // A count of 1.0 in JSON is "one guest", not "1.0 guests".
     count.absolute.trim_end();
     let category = match rules.category_for(PluralOperands::from(&count)) {
         PluralCategory::Zero => "zero",
@@ -283,7 +283,7 @@ fn plural(state: &State, value: &Value, given: Kwargs) -> Result<Value, Error> {
     chosen.ok_or_else(|| invalid("`plural` needs the form `other`"))
 }
 
-/// A number, or a text that is one, without the errors of binary fractions.
+/// A number, or a text with a number, without binary rounding errors.
 fn exact(value: &Value) -> Result<Decimal, Error> {
     let text: Cow<'_, str> = match (value.kind(), value.as_str()) {
         (ValueKind::Number, _) => Cow::Owned(value.to_string()),
@@ -297,7 +297,7 @@ fn exact(value: &Value) -> Result<Decimal, Error> {
     decimal.ok_or_else(|| invalid("not a number, or one with too many digits"))
 }
 
-/// Half a step goes to the even side, as money is rounded.
+/// Rounds half to even, as is usual for money.
 fn set_decimals(decimal: &mut Decimal, decimals: i16) {
     decimal.absolute.trim_end();
     decimal.round(-decimals);

@@ -1,5 +1,5 @@
-//! HTML and MJML as a row of elements and texts: enough to see that elements are closed, and to read a mail aloud. What
-//! an element means is left to others.
+//! Splits HTML and MJML into elements and texts, enough to check that elements are closed and to make plain text. The
+//! meaning of elements is left to the callers.
 
 const MAX_DEPTH: usize = 100;
 
@@ -54,7 +54,7 @@ pub enum Piece<'a> {
     Close { name: &'a str },
 }
 
-/// The pieces with their places. Comments are passed over; what is no markup is text.
+/// The pieces with their positions. Comments are skipped; anything that is no markup is text.
 pub fn pieces(source: &str) -> Vec<(usize, Piece<'_>)> {
     let mut pieces = Vec::new();
     let mut at = 0;
@@ -79,7 +79,7 @@ pub fn pieces(source: &str) -> Vec<(usize, Piece<'_>)> {
     pieces
 }
 
-/// Of an element: its value, where it has one.
+/// The value of an element's attribute, if it has one.
 pub fn attribute<'a>(attributes: &'a str, wanted: &str) -> Option<&'a str> {
     let mut rest = attributes.trim_start();
     while !rest.is_empty() {
@@ -87,7 +87,7 @@ pub fn attribute<'a>(attributes: &'a str, wanted: &str) -> Option<&'a str> {
         let (name, behind) = rest.split_at(end);
         let behind = behind.trim_start();
         let Some(value) = behind.strip_prefix('=').map(str::trim_start) else {
-            // A name without a value; one that is empty would stand still.
+            // A name without a value. An empty name must still advance.
             rest = if end == 0 { &rest[rest.chars().next().map_or(0, char::len_utf8)..] } else { behind };
             continue;
         };
@@ -103,7 +103,7 @@ pub fn attribute<'a>(attributes: &'a str, wanted: &str) -> Option<&'a str> {
     None
 }
 
-/// Whether every element of an MJML source is known and closed: its compiler says only that the source has ended.
+/// Checks that every element of an MJML source is known and closed. The compiler itself only reports an unexpected end.
 pub fn check(source: &str) -> Result<(), String> {
     let line = |at| super::tags::line_of(source, at);
     let mut open: Vec<(usize, &str)> = Vec::new();
@@ -157,7 +157,7 @@ fn starts_element(rest: &str) -> bool {
         }
 }
 
-/// With both brackets; those in quotes are none.
+/// The length of an element with both brackets. Brackets in quotes do not count.
 pub fn length_of_element(rest: &str) -> usize {
     let mut quote = None;
     for (at, c) in rest.char_indices() {

@@ -1,6 +1,7 @@
-//! MJML → HTML, once for each template and not for each mail. Jinja tags may stand in texts, in attributes and between
-//! elements: they are taken out before the compiler sees the source and put back behind it, so that it need not
-//! understand them. Which line of the source each of them came from is kept, since that is where people look.
+//! Compiles MJML to HTML, once per template and not per e-mail.
+//!
+//! Jinja tags may stand in texts, in attributes and between elements. Placeholders replace them during the compilation,
+//! so the compiler need not understand them. The line of each tag in the source is kept for error messages.
 
 use mrml::prelude::parser::{Error, ParserOptions};
 use mrml::prelude::render::RenderOptions;
@@ -10,16 +11,16 @@ use crate::template::tags::{Tag, line_of, lines_of, tags};
 
 const MAX_HTML_BYTES: usize = 1024 * 1024;
 
-/// HTML that still has its Jinja tags.
+/// HTML that still contains its Jinja tags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Html {
     pub source: String,
-    /// For what was MJML: where in `source` a tag stands, and in which line it was written. In order.
+    /// For compiled MJML: the position in `source` and the original line of each tag, in order.
     lines: Option<Vec<(usize, usize)>>,
 }
 
 impl Html {
-    /// The line as written of what stands here.
+    /// The line in the written source for a position in the HTML.
     pub fn line(&self, at: usize) -> usize {
         let Some(lines) = &self.lines else { return line_of(&self.source, at) };
         let before = lines.partition_point(|(start, _)| *start <= at);
@@ -28,7 +29,7 @@ impl Html {
     }
 }
 
-/// What starts with `<mjml` is compiled, anything else is HTML already.
+/// Compiles a source that starts with `<mjml`; any other source is HTML already.
 pub fn compile(source: &str) -> Result<Html, String> {
     if !source.trim_start().starts_with("<mjml") {
         return Ok(Html { source: source.to_owned(), lines: None });
@@ -42,11 +43,12 @@ pub fn compile(source: &str) -> Result<Html, String> {
     }
     let options = ParserOptions::default();
     mrml::parse_with_options(&marked, &options).map_err(|error| describe(&error, &marked))?;
-    // Once more for what is written: the first time was for the lines of errors.
+    // Replaces the tags again, without their line breaks. The first replacement kept these for the line numbers of
+    // errors.
     let harmless = harmless(&take_out(source, &tags, &mark, Breaks::Go));
     let document =
         mrml::parse_with_options(&harmless, &options).map_err(|error| describe(&error, &harmless))?.element;
-    // No web fonts: whoever opens a mail need not tell a third party.
+    // No web fonts: opening an e-mail must not contact a third party.
     let options = RenderOptions { fonts: std::collections::HashMap::new(), ..RenderOptions::default() };
     let html = document.render(&options).map_err(|error| format!("is not valid MJML: {error}"))?;
     if html.len() > MAX_HTML_BYTES {
@@ -55,14 +57,14 @@ pub fn compile(source: &str) -> Result<Html, String> {
     put_back(source, &tags, &mark, &html)
 }
 
-/// A word of letters that the source does not have.
+/// A placeholder that does not occur in the source.
 fn unused_word(source: &str) -> Result<String, String> {
     let mut words = (0..100).map(|number| format!("jinja{number}x"));
     let unused = words.find(|word| !source.contains(word));
     unused.ok_or_else(|| "contains every placeholder from `jinja0x` to `jinja99x`; remove one".to_owned())
 }
 
-/// Of line breaks inside tags: whether they stay behind them, so that lines keep their numbers, or go.
+/// Whether line breaks inside tags stay next to the placeholder, so that lines keep their numbers, or go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Breaks {
     Stay,
@@ -84,8 +86,8 @@ fn take_out(source: &str, tags: &[Tag<'_>], mark: &str, breaks: Breaks) -> Strin
     marked
 }
 
-/// The compiler writes attributes as Rust writes texts, and `\n` or `\u{fe0f}` is nothing that a mail program reads. So
-/// what Rust would escape comes as white space or as a reference to the character.
+/// Replaces characters in attributes that the compiler would escape as Rust does. Mail programs do not understand `\n`
+/// or `\u{fe0f}`. White space or a character reference takes their place.
 fn harmless(marked: &str) -> String {
     let mut changed = String::with_capacity(marked.len());
     let mut behind = 0;
@@ -143,7 +145,7 @@ fn put_back(source: &str, tags: &[Tag<'_>], mark: &str, html: &str) -> Result<Ht
 }
 
 fn describe(error: &Error, marked: &str) -> String {
-    // White space before it belongs to what can't be read.
+    // The reported position includes white space before the error.
     let place = |at: usize| {
         let rest = marked.get(at..).unwrap_or_default();
         format!("line {}", line_of(marked, at + rest.len() - rest.trim_start().len()))

@@ -1,6 +1,6 @@
-//! Texts: which template a recipient's channel takes, and its rendering within limits. Fallbacks go by event type
-//! first, then channel, then locale: `it-CH`, `it`, `*`. How MJML becomes HTML, and HTML a text, and what languages ask
-//! for, is told in the files below this one.
+//! Templates: which one a recipient's channel uses, and its rendering within limits. The search goes by event type,
+//! then channel, then locale: `it-CH`, `it`, `*`. The files below compile MJML, convert HTML to text, and format by
+//! language.
 
 mod bounds;
 mod checkpoints;
@@ -38,7 +38,7 @@ use tags::{TagKind, Token};
 
 pub const MAX_SOURCE_BYTES: usize = 256 * 1024;
 
-/// What a person reads.
+/// A title and a body for a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Text {
     pub title: String,
@@ -49,11 +49,11 @@ pub struct Text {
 #[derive(Debug, Clone, Default)]
 pub struct Templates {
     environment: Environment<'static>,
-    /// By event type, channel and locale, in the order in which they are looked for.
+    /// By event type, channel and locale, in the order of the search.
     keys: HashMap<Selector<EventType>, HashMap<Selector<Channel>, ByLocale>>,
-    /// The event types and channels for which a row has HTML.
+    /// The event types and channels with HTML in some row.
     with_html: RowGroups,
-    /// The same of links.
+    /// The event types and channels with a link in some row.
     with_url: RowGroups,
 }
 
@@ -63,13 +63,13 @@ type RowGroups = HashSet<(Selector<EventType>, Selector<Channel>)>;
 /// The rows of one event type and channel.
 #[derive(Debug, Clone, Default)]
 struct ByLocale {
-    /// By the language in its normal form.
+    /// By normalised language tag.
     only: HashMap<String, Compiled>,
     any: Option<Compiled>,
 }
 
 impl ByLocale {
-    /// In the order in which they are looked for.
+    /// The templates for a locale, in the order of the search.
     fn fallbacks<'s>(&'s self, normal: &str) -> impl Iterator<Item = &'s Compiled> {
         locale::fallbacks(normal).filter_map(|tag| self.only.get(tag)).chain(&self.any)
     }
@@ -78,29 +78,29 @@ impl ByLocale {
 #[derive(Debug, Clone)]
 struct Compiled {
     name: String,
-    /// What its parts are called in the environment.
+    /// The names of title and body in the environment.
     title: String,
     body: String,
-    /// What a reader without a locale gets dates and numbers in.
+    /// The locale for dates and numbers if the reader has none.
     locale: Option<String>,
     needs: Needs,
     html: Option<Html>,
-    /// What its link is called in the environment.
+    /// The name of the link in the environment.
     url: Option<String>,
-    /// Without a title of its own; the event type in words is its title.
+    /// The row has no title; the title is the event type in words.
     untitled: bool,
-    /// Its body is what its HTML says.
+    /// The body is made from the HTML.
     body_from_html: bool,
 }
 
 impl Compiled {
-    /// HTML for any event's title and body, and no text itself.
+    /// Whether the row is a layout: HTML for any event's title and body, without a text of its own.
     fn is_layout(&self) -> bool {
         self.untitled && self.body_from_html && self.name.starts_with("*/")
     }
 }
 
-/// What of a recipient the title and the body depend on.
+/// The properties of a recipient that title and body depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Needs {
     person: bool,
@@ -109,8 +109,8 @@ struct Needs {
 }
 
 impl Templates {
-    /// A row whose source does not compile is left out and named; rows are checked when written, so there should be
-    /// none.
+    /// Compiles the rows. A row that does not compile is left out and reported; only SQL can write one, because HTTP
+    /// checks rows.
     pub fn new(rows: Vec<Template>) -> (Self, Vec<String>) {
         let mut templates = Templates { environment: environment(), ..Templates::default() };
         let (canonical, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(has_canonical_locale);
@@ -125,14 +125,14 @@ impl Templates {
         (templates, problems)
     }
 
-    /// As if this row were one of them.
+    /// These templates with one row added or replaced.
     pub fn with(&self, draft: Template) -> Result<Self, String> {
         let mut templates = self.clone();
         templates.add(draft)?;
         Ok(templates)
     }
 
-    /// A row that is there in another spelling of its language, which only SQL can write.
+    /// A row for the same language in another spelling, which only SQL can write.
     fn of_same_language(&self, row: &Template) -> Option<&str> {
         let rows = self.keys.get(&row.event_type)?.get(&row.channel)?;
         let compiled = match &row.locale {
@@ -142,10 +142,10 @@ impl Templates {
         compiled.map(|compiled| compiled.name.as_str())
     }
 
-    /// Replaces the row of this language, if there is one.
+    /// Adds a row, or replaces the row of its language.
     fn add(&mut self, row: Template) -> Result<(), String> {
         let name = name(&row);
-        // Before MJML is compiled, too.
+        // Checked before MJML is compiled, too.
         for (part, source) in sources(&row) {
             check_length(source).map_err(|error| format!("template {name}/{part} {error}"))?;
         }
@@ -192,17 +192,17 @@ impl Templates {
         Ok(())
     }
 
-    /// Whether a message about such an event may have HTML, in some language.
+    /// Whether messages of this event type and channel may have HTML, in any language.
     pub fn has_html(&self, event_type: &EventType, channel: Channel) -> bool {
         is_among(&self.with_html, event_type, channel)
     }
 
-    /// Whether a message about such an event may have a link, in some language.
+    /// Whether messages of this event type and channel may have a link, in any language.
     pub fn has_url(&self, event_type: &EventType, channel: Channel) -> bool {
         is_among(&self.with_url, event_type, channel)
     }
 
-    /// Whose title and body are taken.
+    /// The template for title and body.
     fn find(
         &self,
         event_type: &Selector<EventType>,
@@ -212,8 +212,7 @@ impl Templates {
         self.closest([event_type, &Selector::Any], channel, locale, |compiled| !compiled.is_layout())
     }
 
-    /// Whose HTML is taken: the text's own, else a layout. What any other row has goes with that row's text, and says
-    /// what it says.
+    /// The template for HTML: that of the text, else a layout. The HTML of any other row belongs to that row's text.
     fn find_html<'s>(
         &'s self,
         text: Option<&'s Compiled>,
@@ -275,7 +274,7 @@ impl Needs {
         self.locale |= variables.contains("locale");
         for tag in tags::tags(template.source()).iter().filter(|tag| tag.kind != TagKind::Comment) {
             for token in tags::tokens(tag.inner) {
-                // Texts, too: some filters take the name of another.
+                // Texts count, too: some filters take the name of another filter as an argument.
                 let (Token::Name(word) | Token::Text(word)) = token else { continue };
                 self.locale |= BY_LOCALE.contains(&word);
                 self.zone |= BY_ZONE.contains(&word);
@@ -292,17 +291,17 @@ pub fn in_words(event_type: &EventType) -> String {
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }
 
-/// Whether this has the form of a language tag: `it`, `pt-BR`, `zh_Hant_HK`.
+/// Whether the text is a language tag: `it`, `pt-BR`, `zh_Hant_HK`.
 pub fn is_locale(text: &str) -> bool {
     locale::is_tag(text)
 }
 
-/// `it_ch` → `it-CH`, as templates are stored.
+/// The spelling in which templates are stored: `it_ch` → `it-CH`.
 pub fn canonical_locale(tag: &str) -> String {
     locale::canonical(tag)
 }
 
-/// Whether a row can be used at all.
+/// Checks whether a row can be used.
 pub fn check(row: &Template) -> Result<(), FieldError> {
     if let Selector::Only(locale) = &row.locale
         && !is_locale(locale)
@@ -316,7 +315,7 @@ pub fn check(row: &Template) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// What a row has of title, body, HTML and link, by their fields.
+/// The sources of a row with their fields: title, body, HTML and link.
 fn sources(row: &Template) -> impl Iterator<Item = (&'static str, &String)> {
     let fields = [
         ("title", Some(&row.title)),
@@ -327,7 +326,7 @@ fn sources(row: &Template) -> impl Iterator<Item = (&'static str, &String)> {
     fields.into_iter().filter_map(|(field, source)| Some((field, source?)))
 }
 
-/// PostgreSQL's text has none.
+/// Refuses NUL, which PostgreSQL's `text` cannot store.
 pub(crate) fn check_no_nul(source: &str) -> Result<(), String> {
     if source.contains('\0') { Err("has a NUL character: leave it out".to_owned()) } else { Ok(()) }
 }
@@ -342,7 +341,7 @@ fn check_length(source: &str) -> Result<(), String> {
 fn check_source(field: &str, source: &str) -> Result<(), String> {
     check_length(source)?;
     check_no_nul(source)?;
-    // As it was written first, so that an error names the line that its author sees.
+    // Compiles the source as written first, so that errors have the author's line numbers.
     let environment = environment();
     bounds::check(source)?;
     environment.template_from_named_str(DRAFT, source).map_err(|e| describe(&e))?;

@@ -1,5 +1,5 @@
-//! HTML → the text that a person reads where no HTML is shown: blocks become lines, links keep their addresses, lists
-//! their marks. Own code over [`crate::template::markup`], since what templates make is well formed and only some
+//! Converts HTML to plain text: blocks become lines, links keep their addresses, and lists keep their marks. It uses
+//! [`crate::template::markup`] instead of a full parser, because the output of templates is well formed and few
 //! elements matter.
 
 use crate::template::markup::{Piece, attribute, pieces};
@@ -13,10 +13,10 @@ const LINES: [&str; 13] = [
 
 const MAX_ENTITY_BYTES: usize = 8;
 
-/// At most so many bytes; what is longer ends in an ellipsis.
+/// The text, cut with an ellipsis at `max_bytes`.
 pub fn of_html(html: &str, max_bytes: usize) -> String {
     let mut writer = Writer::default();
-    // What is inside an element that is not shown is passed over until that element ends.
+    // The content of hidden elements is skipped until they end.
     let mut silent: Option<(&str, usize)> = None;
     for (_, piece) in pieces(html) {
         if let Some((name, depth)) = &mut silent {
@@ -65,13 +65,13 @@ fn is_silent(name: &str, attributes: &str) -> bool {
 #[derive(Debug, Default)]
 struct Writer {
     written: String,
-    /// Line breaks and spaces that come before the next word, if there is one.
+    /// Line breaks and spaces to write before the next word, if there is one.
     breaks: usize,
     space: bool,
     preformatted: bool,
-    /// Where the text of each open link starts, and its address.
+    /// For each open link, the position of its text and its address.
     links: Vec<(usize, String)>,
-    /// For each open list: the number of its next item, if it counts.
+    /// For each open list, the number of the next item if it is numbered.
     lists: Vec<Option<usize>>,
 }
 
@@ -164,7 +164,7 @@ impl Writer {
 
     fn word(&mut self, word: &str) {
         if self.written.is_empty() {
-            // Nothing to be apart from.
+            // At the start nothing is needed.
         } else if self.breaks > 0 {
             self.written.extend(std::iter::repeat_n('\n', self.breaks));
         } else if self.space && !self.written.ends_with(' ') {
@@ -187,20 +187,20 @@ impl Writer {
     }
 }
 
-/// Fills the preview of a mailbox, or suggests where to break a word. The one that keeps letters apart (`&zwnj;`)
-/// stays: Persian is spelt with it.
+/// Whether the character is invisible, such as padding of previews or a hint for breaking a word. `&zwnj;` is kept,
+/// because Persian spelling needs it.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{200b}' | '\u{2060}' | '\u{feff}')
 }
 
-/// With its entities replaced; what is none stays.
+/// Replaces entities; anything that is no entity stays.
 fn decoded(text: &str) -> String {
     let mut decoded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('&') {
         decoded.push_str(&rest[..at]);
         rest = &rest[at..];
-        // Not further than a name reaches: a text of many `&` would be read to its end for each of them.
+        // Searches only as far as an entity's name may reach. Otherwise a text of many `&` would take quadratic time.
         let end = rest.bytes().take(MAX_ENTITY_BYTES + 2).position(|byte| byte == b';');
         let entity = end.and_then(|end| rest.get(1..end));
         if let Some((name, c)) = entity.and_then(|name| Some((name, character(name)?))) {

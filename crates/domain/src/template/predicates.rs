@@ -1,5 +1,5 @@
-//! What may stand behind `is`: MiniJinja's tests, each with a limit on what it gets and a look at the time. They are
-//! also called by name, `select("odd")`, once for each item.
+//! The tests of templates (`is …`): MiniJinja's, each with a limit on its arguments and a check of the deadline.
+//! Filters such as `select("odd")` also call them, once per item.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use minijinja::{Environment, Error, State, Value, tests};
 use crate::template::deadline;
 use crate::template::filters::Takes;
 
-/// All there are: the environment begins without any.
+/// All tests: the environment starts without any.
 static TESTS: LazyLock<Vec<(&str, Takes, Value)>> = LazyLock::new(|| {
     use Takes::{Anything, Limited};
     vec![

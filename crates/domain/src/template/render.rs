@@ -1,5 +1,4 @@
-//! What people read of one event: the texts, HTML and links of its templates for each recipient, within limits on time
-//! and size.
+//! Renders the texts, HTML and links of one event for each recipient, within limits of time and size.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -21,41 +20,41 @@ use crate::template::mjml::Html;
 use crate::template::sandbox::Bounded;
 
 pub const MAX_TITLE_BYTES: usize = 2 * 1024;
-/// Times the rows that are in memory at once, this bounds what they take.
+/// Multiplied by the rows in memory, this limits their size.
 pub const MAX_BODY_BYTES: usize = 32 * 1024;
-/// Most titles and bodies fit, and need no larger place.
+/// The initial buffer. Most titles and bodies fit.
 const USUAL_BYTES: usize = 64;
-/// Rendered when it is sent, one at a time.
+/// HTML is rendered at the attempt, one message at a time, so it may be larger.
 const MAX_HTML_BYTES: usize = 256 * 1024;
 
-/// Renders the texts of one event. A text that does not speak of its recipient is rendered once, and one that depends
-/// on their language and zone only, once for each of these.
+/// Renders the texts of one event. A text that does not depend on the recipient is rendered once. One that depends only
+/// on language and zone is rendered once for each of these.
 #[derive(Debug)]
 pub struct Renderer<'a> {
     templates: &'a Templates,
     event_type: &'a EventType,
-    /// The rows that are for it alone.
+    /// Selects the rows of this event type.
     own_rows: Selector<EventType>,
     document: Value,
-    /// What is said where no template is, once somebody needed it.
+    /// The text without a template, once somebody needed it.
     without_template: Option<Text>,
     pub(super) impersonal: HashMap<(&'a str, Option<Place>), Result<Text, String>>,
-    /// The parts of templates that took too long for somebody, and why. They are not tried again for others: an
-    /// audience has thousands of people.
+    /// Parts of templates that took too long, with the error. They are not rendered for the other recipients: an
+    /// audience may have thousands.
     too_slow: RefCell<HashMap<String, String>>,
 }
 
-/// Templates by the name `EVENT_TYPE/CHANNEL/LOCALE`.
+/// The names of the chosen templates, as `EVENT_TYPE/CHANNEL/LOCALE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen<'a> {
-    /// Whose title and body are taken; none where the event type is told in words.
+    /// The template of title and body. `None` if the event type is shown in words.
     pub text: Option<&'a str>,
     pub html: Option<&'a str>,
-    /// What dates and numbers are written in.
+    /// The locale of dates and numbers.
     pub locale: String,
 }
 
-/// How and where a text is read: its language and the reader's zone, as far as it depends on them.
+/// The language of a text and, if it matters, the reader's zone.
 type Place = (String, Option<String>);
 
 impl<'a> Renderer<'a> {
@@ -73,7 +72,7 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// The text for a channel, or for the inbox. An error names template, line and variable.
+    /// Renders title and body for a channel, or for the inbox. An error names template, line and variable.
     pub fn render(&mut self, channel: Option<Channel>, recipient: &Recipient) -> Result<Text, String> {
         let Some(template) = self.templates.find(&self.own_rows, channel, recipient.locale.as_deref()) else {
             if self.without_template.is_none() {
@@ -97,7 +96,7 @@ impl<'a> Renderer<'a> {
         text
     }
 
-    /// What an event says without a template: its own title and body, else its type in words. Never an error.
+    /// The text without a template: the payload's title and body, else the event type in words. It never fails.
     fn text_of_payload(&self) -> Text {
         let payload = self.document.get_attr("payload").unwrap_or_default();
         let text = |name: &str, max_bytes: usize| {
@@ -127,14 +126,14 @@ impl<'a> Renderer<'a> {
         Ok(Text { title, body })
     }
 
-    /// Whether [`Renderer::html`] would answer anything.
+    /// Whether [`Renderer::html`] returns anything.
     pub fn has_html(&self, channel: Channel, locale: Option<&str>) -> bool {
         let text = self.templates.find(&self.own_rows, Some(channel), locale);
         self.templates.find_html(text, channel, locale).is_some()
     }
 
-    /// The HTML beside a text that [`Renderer::render`] made; nothing where no template has any. It can write `title`
-    /// and `body`.
+    /// Renders the HTML that belongs to a text of [`Renderer::render`], if a template has HTML. The template can use
+    /// `title` and `body`.
     pub fn html(
         &self,
         channel: Channel,
@@ -147,7 +146,7 @@ impl<'a> Renderer<'a> {
         self.html_for(of_html, of_text.unwrap_or(of_html), recipient, text).map(Some)
     }
 
-    /// Where a click leads, by the row whose title is taken; nothing where that says nothing.
+    /// Renders the link of the template that the title comes from, if it has one.
     pub fn url(&self, channel: Option<Channel>, recipient: &Recipient) -> Result<Option<String>, String> {
         let template = self.templates.find(&self.own_rows, channel, recipient.locale.as_deref());
         let Some((template, part)) = template.and_then(|found| Some((found, found.url.as_deref()?))) else {
@@ -158,12 +157,12 @@ impl<'a> Renderer<'a> {
         url::checked(&written).map_err(|error| format!("template {part}: {error}"))
     }
 
-    /// Whether a template took too long for somebody.
+    /// Whether a template took too long for some recipient.
     pub fn was_too_slow(&self) -> bool {
         !self.too_slow.borrow().is_empty()
     }
 
-    /// Which templates are taken, to tell it to people.
+    /// The chosen templates, for display.
     pub fn chosen(&self, channel: Option<Channel>, locale: Option<&str>) -> Chosen<'a> {
         let text = self.templates.find(&self.own_rows, channel, locale);
         let html = channel.and_then(|channel| self.templates.find_html(text, channel, locale));
@@ -183,7 +182,7 @@ impl<'a> Renderer<'a> {
         recipient: &Recipient,
         text: &Text,
     ) -> Result<String, String> {
-        // What was made from the HTML is not written into it again.
+        // A body that was made from the HTML is not inserted into it.
         let body = if template.body_from_html && template.name == of_text.name { "" } else { &text.body };
         let own = [
             ("title", Value::from(text.title.as_str())),
@@ -216,7 +215,7 @@ impl<'a> Renderer<'a> {
         merge_maps([Value::from(variables), self.document.clone()])
     }
 
-    /// `html` is what the part was compiled from, if it is HTML.
+    /// Renders one part of a template. `html` is the compiled HTML if the part is HTML.
     fn part(&self, name: &str, html: Option<&Html>, context: Value, limit: usize) -> Result<String, String> {
         if let Some(reason) = self.too_slow.borrow().get(name) {
             return Err(reason.clone());
@@ -244,7 +243,7 @@ impl<'a> Renderer<'a> {
         let compiled = self.templates.environment.get_template(name).map_err(describe)?;
         let mut output = Bounded::new(Vec::with_capacity(USUAL_BYTES), limit);
         compiled.render_captured_to(context, &mut output).map_err(|error| match error.kind() {
-            // MiniJinja tells neither where nor why it could not write.
+            // MiniJinja reports neither the place nor the reason of a write error.
             ErrorKind::WriteFailure if output.too_late => format!("template {name}: {}", too_slow()),
             ErrorKind::WriteFailure => format!("template {name}: the output has more than {limit} bytes"),
             _ => describe(error),
@@ -253,8 +252,8 @@ impl<'a> Renderer<'a> {
     }
 }
 
-/// What a text is in: who reads Dutch where there is no Dutch reads the default, dates and HTML included. A row for a
-/// language was found by the reader's, which may say more: `it-CH`.
+/// The language of a text. A reader of Dutch without a Dutch template gets the default language, also for dates. A
+/// template for a language is used with the reader's tag, which may be more specific: `it-CH`.
 fn language(of_text: &Compiled, recipient: &Recipient) -> String {
     language_for(of_text, recipient.locale.as_deref())
 }
@@ -264,8 +263,8 @@ fn language_for(of_text: &Compiled, reader: Option<&str>) -> String {
     reader.or(of_text.locale.as_deref()).unwrap_or(DEFAULT_LOCALE).replace('_', "-")
 }
 
-/// What is rendered has no control characters but `\n` and `\t`: databases, terminals and mail servers stumble over the
-/// others. A carriage return is a line break.
+/// Removes control characters except `\n` and `\t`: databases, terminals and mail servers handle them badly. A carriage
+/// return becomes a line break.
 fn without_controls(text: String) -> String {
     let stays = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     if text.chars().all(stays) {

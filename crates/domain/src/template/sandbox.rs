@@ -1,4 +1,4 @@
-//! Where templates and `when` run: one environment with its limits, and which filters and tests it has.
+//! The environments of templates and of `when`, with their limits, filters and tests.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ use crate::template::failure::describe;
 use crate::template::tags::{self, TagKind, Token};
 
 const FUEL: u64 = 100_000;
-/// Loops in loops; a stack is not endless.
+/// Limits recursion, such as loops in loops, because the stack is finite.
 const MAX_DEPTH: usize = 50;
 
 pub fn environment() -> Environment<'static> {
@@ -33,7 +33,7 @@ pub fn environment() -> Environment<'static> {
     environment
 }
 
-/// What `{{ … }}` writes.
+/// Writes the value of `{{ … }}`.
 fn write_value(output: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     deadline::check()?;
     let written = match (state.auto_escape(), value.as_str()) {
@@ -45,7 +45,7 @@ fn write_value(output: &mut Output, state: &mut State, value: &Value) -> Result<
     written.map_err(Error::from)
 }
 
-/// Where a text is written, as long as it fits and there is time.
+/// An output with a limit on its size, which checks the deadline.
 #[derive(Debug)]
 pub struct Bounded {
     pub text: Vec<u8>,
@@ -79,8 +79,8 @@ impl io::Write for Bounded {
     }
 }
 
-/// MiniJinja looks for a filter when it is used; a misspelt one is told to who writes it, not to who should have got a
-/// mail.
+/// Checks the names of filters. MiniJinja looks a filter up only when it is used; this reports a misspelt one to the
+/// author instead.
 pub fn check_filters(source: &str) -> Result<(), String> {
     for tag in tags::tags(source).iter().filter(|tag| tag.kind != TagKind::Comment) {
         check_names(tag.inner)
@@ -89,21 +89,21 @@ pub fn check_filters(source: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Where `when` runs. What an event lacks is undefined, and equal to nothing.
+/// The environment of `when`. Missing fields are undefined and equal to nothing.
 pub fn conditions() -> Environment<'static> {
     let mut environment = environment();
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     environment
 }
 
-/// Whether an expression may be used as `when`.
+/// Checks whether an expression can be used as `when`.
 pub fn check_condition(source: &str) -> Result<(), String> {
     bounds::check_expression(source)?;
     conditions().compile_expression(source).map_err(|error| describe(&error))?;
     check_names(source)
 }
 
-/// Whether an event is as an expression says. Rows that were written by SQL were checked by nobody.
+/// Evaluates an expression for an event. Limits are checked here, too, because rows written by SQL were never checked.
 pub fn holds(conditions: &Environment<'_>, when: &str, document: &serde_json::Value) -> Result<bool, String> {
     bounds::check_expression(when)?;
     let _deadline = Deadline::begin();
@@ -117,8 +117,7 @@ pub fn holds(conditions: &Environment<'_>, when: &str, document: &serde_json::Va
     }
 }
 
-/// Whether every filter and test that stands in an expression is known, by itself or as a text that a filter calls it
-/// by.
+/// Checks that every filter and test in an expression exists, also those that are named in a text argument.
 fn check_names(inner: &str) -> Result<(), String> {
     let tokens = tags::tokens(inner);
     for (at, token) in tokens.iter().enumerate() {
@@ -140,7 +139,7 @@ fn check_names(inner: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `select("odd")`, `selectattr("price", "gt", 5)`: behind the filter's name.
+/// The test that a filter names as a text: `select("odd")`, `selectattr("price", "gt", 5)`.
 fn test_in_text<'a>(filter: &str, behind: &[Token<'a>]) -> Option<&'a str> {
     match (filter, behind) {
         ("select" | "reject", [Token::Sign("("), Token::Text(test), Token::Sign("," | ")"), ..])

@@ -1,13 +1,13 @@
-//! Where the tags of a Jinja source are, and the words in them: what placeholders and limits need to know before
-//! MiniJinja compiles it. Whether a tag makes sense is left to MiniJinja.
+//! Finds the tags of a Jinja source and their tokens, for placeholders and limits that apply before MiniJinja compiles
+//! it. MiniJinja checks whether a tag is valid.
 
-/// `{{ … }}`, `{% … %}` or `{# … #}`, with its place in the source.
+/// `{{ … }}`, `{% … %}` or `{# … #}`, with its position in the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tag<'a> {
     pub kind: TagKind,
     pub start: usize,
     pub end: usize,
-    /// Without the brackets and the marks that trim white space.
+    /// The content without brackets and white-space marks.
     pub inner: &'a str,
 }
 
@@ -26,7 +26,7 @@ pub enum Token<'a> {
     Sign(&'a str),
 }
 
-/// In order. A tag that does not end reaches to the end of the source.
+/// The tags in order. An unclosed tag ends with the source.
 pub fn tags(source: &str) -> Vec<Tag<'_>> {
     let mut tags = Vec::new();
     let mut at = 0;
@@ -44,14 +44,14 @@ pub fn tags(source: &str) -> Vec<Tag<'_>> {
     tags
 }
 
-/// What MiniJinja gets for a line break inside a tag.
+/// What replaces a line break inside a tag before MiniJinja gets the source.
 pub const LINE_BREAK_IN_TAG: char = '\u{c}';
 
 pub fn line_of(source: &str, at: usize) -> usize {
     source.as_bytes().iter().take(at).filter(|byte| ends_line(**byte)).count() + 1
 }
 
-/// Of each tag, in one go.
+/// The line of each tag, found in one pass.
 pub fn lines_of(source: &str, tags: &[Tag<'_>]) -> Vec<usize> {
     let (mut line, mut counted) = (1, 0);
     let mut line_of_next = |tag: &Tag<'_>| {
@@ -70,7 +70,7 @@ pub fn tokens(inner: &str) -> Vec<Token<'_>> {
     tokens_at(inner).into_iter().map(|(_, token)| token).collect()
 }
 
-/// Each with the place where it begins.
+/// The tokens with their positions.
 pub fn tokens_at(inner: &str) -> Vec<(usize, Token<'_>)> {
     let mut tokens = Vec::new();
     let mut rest = inner;
@@ -118,7 +118,7 @@ fn closing(kind: TagKind) -> &'static str {
     }
 }
 
-/// Behind the closing brackets; those in texts and those of a mapping are none.
+/// The position after the closing brackets. Brackets in texts and braces of mappings do not count.
 fn end_of_tag(source: &str, from: usize, kind: TagKind) -> usize {
     let closing = closing(kind);
     let mut at = from;
@@ -141,7 +141,7 @@ fn end_of_tag(source: &str, from: usize, kind: TagKind) -> usize {
     source.len()
 }
 
-/// With both quotes.
+/// The length of a text with both quotes.
 pub fn length_of_text(rest: &str) -> usize {
     let quote = rest.chars().next();
     let mut escaped = false;

@@ -1,12 +1,12 @@
-//! Where a click leads: what a template's `url` may yield.
+//! Checks the links that a template's `url` renders.
 
-/// Browsers and FCM take no more.
+/// Browsers and FCM accept no longer links.
 pub const MAX_BYTES: usize = 2 * 1024;
 /// Schemes that run or read something on the device instead of leading somewhere.
 const REFUSED: [&str; 8] =
     ["javascript", "vbscript", "data", "blob", "file", "filesystem", "about", "view-source"];
 
-/// The rendered link; nothing where the template yields blanks only.
+/// The rendered link. `None` if it is blank.
 pub fn checked(written: &str) -> Result<Option<String>, String> {
     let url = written.trim();
     if url.is_empty() {

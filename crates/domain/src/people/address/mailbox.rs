@@ -1,4 +1,4 @@
-//! E-mail addresses that can't be wrong: checked, their domain in ASCII, and with nothing in them that could end a
+//! Validated e-mail addresses. The domain is in ASCII, and no address contains characters that could end an SMTP
 //! command or a header.
 
 use std::fmt;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use email_address::EmailAddress;
 use url::Host;
 
-/// By RFC 5321, with its brackets.
+/// The limit of RFC 5321 for a path, which includes its angle brackets.
 const MAX_BYTES: usize = 254;
 const MAX_LABEL_BYTES: usize = 63;
 
@@ -44,7 +44,7 @@ impl Mailbox {
         &self.text[self.at + 1..]
     }
 
-    /// Whether only a server that offers SMTPUTF8 can take it.
+    /// Whether only a server with SMTPUTF8 accepts the address.
     pub fn needs_utf8(&self) -> bool {
         !self.text.is_ascii()
     }

@@ -1,6 +1,5 @@
-//! Addresses that can be sent to. Rows are checked by the same rules when they are written and when something is sent
-//! to them, since rows of a view, and those that SQL wrote, were never checked before. No reason shows any of the
-//! address.
+//! Addresses of recipients. The same checks run when a row is written and when something is sent, because rows of views
+//! and rows written by SQL were never checked before. Error texts never contain the address.
 
 mod mailbox;
 mod phone;
@@ -10,10 +9,10 @@ pub use mailbox::{InvalidMailbox, Mailbox};
 pub use phone::{e164, is_e164};
 pub use webhook::{is_this_machine, webhook};
 
-/// FCM's tokens have some 200 characters.
+/// FCM tokens have about 200 characters; this allows for longer ones.
 const MAX_TOKEN_BYTES: usize = 4_096;
 
-/// Whether it may be the registration token of a device.
+/// Whether the text may be a device's registration token.
 pub fn is_push_token(text: &str) -> bool {
     (1..=MAX_TOKEN_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -1,12 +1,12 @@
-//! Phone numbers as people write them, made into the one form that providers take. What can't be read beyond doubt is
-//! refused; whether anybody has that number is left to the provider.
+//! Normalises phone numbers to the form that providers accept. Ambiguous numbers are refused; whether a number is in
+//! use is left to the provider.
 
-/// Whether it is written as providers take it: `+390551234567`.
+/// Whether the number is already in the form that providers accept: `+390551234567`.
 pub fn is_e164(text: &str) -> bool {
     e164(text).as_deref() == Ok(text)
 }
 
-/// As `+390551234567`.
+/// The number in E.164 form: `+390551234567`.
 pub fn e164(text: &str) -> Result<String, &'static str> {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
@@ -20,7 +20,8 @@ pub fn e164(text: &str) -> Result<String, &'static str> {
             _ => return Err("it contains characters that are not part of a phone number"),
         }
     }
-    // Some countries drop this zero when called from abroad, others do not: a guess would text a stranger.
+    // Some countries drop this zero in calls from abroad and others do not. A wrong guess would send the text to a
+    // stranger.
     if plain.contains("(0)") {
         return Err("it contains (0); write the number as dialled from abroad");
     }
@@ -43,7 +44,7 @@ pub fn e164(text: &str) -> Result<String, &'static str> {
 
 const NO_COUNTRY: &str = "it lacks + and the country code";
 
-/// Between digits on one line: no tab, no line break.
+/// A separator between digits on one line; tabs and line breaks are none.
 fn is_space(c: char) -> bool {
     c.is_whitespace() && !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}')
 }

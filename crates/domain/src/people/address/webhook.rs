@@ -1,14 +1,14 @@
-//! Webhooks: URLs that come from users and tenants. Which hosts they may lead to is the operator's to say, where they
-//! are posted to.
+//! Webhook URLs from users and tenants. Which hosts are allowed is configured by the operator and checked in the
+//! channel that posts to them.
 
 use std::net::IpAddr;
 
 use url::Url;
 
-/// Slack's have some 80.
+/// Slack's webhooks have about 80 bytes; this allows for longer ones.
 const MAX_BYTES: usize = 2_000;
 
-/// The webhook, or why it can't be posted to.
+/// Parses a webhook, or says why nothing can be posted to it.
 pub fn webhook(text: &str) -> Result<Url, &'static str> {
     if text.len() > MAX_BYTES {
         return Err("it is longer than 2000 bytes");
@@ -29,7 +29,7 @@ pub fn webhook(text: &str) -> Result<Url, &'static str> {
     Ok(url)
 }
 
-/// Whether it leads over the loopback only, where nobody else reads along.
+/// Whether the URL leads to a loopback address, where no other machine can read the traffic.
 pub fn is_this_machine(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();

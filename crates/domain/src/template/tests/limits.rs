@@ -1,10 +1,10 @@
-//! That no template and no `when` takes more time than it may, ends what renders it, or calls what nobody offers.
+//! Tests that no template and no `when` exceeds its time, panics the renderer, or calls an unknown filter.
 
 use super::*;
 use crate::rules::check_when;
 use crate::template::{conditions, holds};
 
-/// A payload about as large as one may be.
+/// A payload close to the size limit.
 fn large_payload() -> serde_json::Value {
     let rows: Vec<_> = (0..400).map(|n| json!({"name": format!("row {n}")})).collect();
     json!({
@@ -16,7 +16,7 @@ fn body(source: &str) -> Template {
     row(json!({"event_type": "ORDER_CREATED", "title": "x", "body": source}))
 }
 
-/// Rendered for two people, one after the other.
+/// The result for two recipients, rendered one after the other.
 fn rendered(template: Template, payload: &serde_json::Value) -> [Result<Text, String>; 2] {
     let (templates, problems) = Templates::new(vec![template]);
     assert_eq!(problems, Vec::<String>::new());
@@ -25,7 +25,7 @@ fn rendered(template: Template, payload: &serde_json::Value) -> [Result<Text, St
     ["Anna", "Bruno"].map(|name| renderer.render(None, &person(&json!({"name": name}))))
 }
 
-/// Minutes of work each, within their fuel.
+/// Each would take minutes without exceeding its fuel.
 const TOO_SLOW: [&str; 10] = [
     "{% for a in range(999) %}{% for b in range(30) %}{% if payload.list == payload.same %}{% endif %}\
      {% endfor %}{% endfor %}",
@@ -79,7 +79,7 @@ fn a_panic_is_an_error_of_its_template() {
     assert!(second.is_err());
 }
 
-/// Whoever asks for 100 TB, say. A row that was written by SQL was not checked, and fails alike.
+/// For example an indent of 100 TB. A row written by SQL is not checked in advance and fails in the same way.
 #[test]
 fn only_filters_and_tests_that_have_limits_are_offered() {
     for (source, named) in [

@@ -1,4 +1,4 @@
-//! Which template is taken, and that no template hurts.
+//! Which template is used, and that no template does harm.
 
 use super::*;
 use crate::people::recipient::Recipient;
@@ -71,7 +71,7 @@ fn a_missing_variable_names_template_line_and_variable() {
     assert!(error.contains("ORDER_CREATED/*/*/title, line 2") && error.contains("payload.chair"), "{error}");
 }
 
-/// From the third line on of whatever they stand in; the line that is told is that of the step which fails.
+/// Each is placed at the third line. The reported line is that of the failing step.
 const MISSING: [(&str, usize); 11] = [
     ("{{ payload.chair }}", 3),
     ("{{ payload.chair\n | date(\"long\") }}", 4),
@@ -146,7 +146,7 @@ fn person(fields: &serde_json::Value) -> Recipient {
     serde_json::from_value(person).unwrap()
 }
 
-/// A text for e-mail with its HTML.
+/// The text and HTML of an e-mail.
 fn mail(rows: Vec<Template>, recipient: &Recipient) -> Result<(Text, Option<String>), String> {
     let (templates, problems) = Templates::new(rows);
     assert_eq!(problems, Vec::<String>::new());
@@ -183,11 +183,11 @@ fn an_event_without_html_of_its_own_is_laid_out_as_any_event_is() {
     for part in ["Nuovo ordine", "<p>Uno</p><p>due</p>", "&lt;b&gt; for Anna &amp; Co", "R&amp;D for"] {
         assert!(html.contains(part), "{part} is not in {html}");
     }
-    // A layout is no text: without one the event type is told in words.
+    // A layout has no text: the title is the event type in words.
     let (text, html) = mail(vec![layout.clone()], &person(&json!({}))).unwrap();
     assert_eq!((text.title.as_str(), text.body.as_str()), ("Order created", ""));
     assert!(html.unwrap().contains("Order created"));
-    // What has its own is not laid out, and another channel's layout is not taken.
+    // A row with its own HTML gets no layout, and layouts of other channels are not used.
     let own = row(json!({"event_type": "ORDER_CREATED", "title": "x", "body": "y", "html": "<i>own</i>"}));
     assert_eq!(mail(vec![layout, own], &person(&json!({}))).unwrap().1.unwrap(), "<i>own</i>");
     let sms = row(json!({"channel": "SMS", "title": "", "html": LAYOUT}));
@@ -258,7 +258,7 @@ fn a_body_that_is_not_given_is_read_from_the_html() {
     let (text, html) = mail(rows, &person(&json!({}))).unwrap();
     let expected = "Order\n\nDear Anna & Co,\n\n- <b>\n- R&D\n\nSee it (https://a.example/?a=1&b=2)";
     assert_eq!(text.body, expected);
-    // What was read from it is not written into it.
+    // A body that was made from the HTML is not inserted into it.
     assert_eq!(html.unwrap().matches("Dear").count(), 1);
 }
 
@@ -294,7 +294,7 @@ fn what_is_rendered_once_is_rendered_for_each_language_and_zone() {
         assert_eq!(text(json!({"locale": "it", "time_zone": "Europe/London"})), "1234,5 18:30");
         assert_eq!(text(json!({"locale": "en", "time_zone": "Europe/Rome"})), "1,234.5 7:30 PM");
         assert_eq!(text(json!({})), "1,234.5 6:30 PM");
-        // Who reads German where there is no German reads English, dates included.
+        // A reader of German without a German template gets English, also for dates.
         assert_eq!(text(json!({"locale": "de", "time_zone": "Europe/Rome"})), "1,234.5 7:30 PM");
     }
     assert_eq!(renderer.impersonal.len(), 4, "English is rendered once for each zone");
@@ -317,7 +317,7 @@ fn of_two_spellings_of_a_language_the_usual_one_counts_and_the_other_is_named() 
         )
     };
     assert_eq!(problems, [named("IT", "it"), named("it_CH", "it-CH"), named("it-ch", "it-CH")]);
-    // A draft stands in for the row of its language.
+    // A draft replaces the row of its language.
     let drafted = templates.with(template("ORDER_CREATED", "*", "IT", "draft")).unwrap();
     let mut renderer = Renderer::new(&drafted, &event_type, &json!({}));
     assert_eq!(renderer.render(None, &person(&json!({"locale": "it"}))).unwrap().title, "draft");
