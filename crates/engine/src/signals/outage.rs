@@ -40,13 +40,13 @@ impl OutageLog {
 
     /// Records that a stage failed; it tries again until it succeeds.
     pub fn record_failure(&self, stage: &'static str, error: &dyn Display) {
-        let mut state = self.lock();
+        let mut log = self.lock();
         let now = Instant::now();
-        let is_due = state.last_warning.is_none_or(|last| now.duration_since(last) >= WARN_INTERVAL);
-        let outage = state.current.get_or_insert(Outage { since: now, stage, warned: false });
+        let is_due = log.last_warning.is_none_or(|last| now.duration_since(last) >= WARN_INTERVAL);
+        let outage = log.current.get_or_insert(Outage { since: now, stage, warned: false });
         if is_due {
             outage.warned = true;
-            state.last_warning = Some(now);
+            log.last_warning = Some(now);
             tracing::warn!(%error, stage, "{} unavailable; retrying", self.name);
         } else {
             tracing::debug!(%error, stage, "stage still waiting");
@@ -59,8 +59,8 @@ impl OutageLog {
         if !self.is_ongoing.load(Ordering::Relaxed) {
             return;
         }
-        let mut state = self.lock();
-        let Some(outage) = state.current.take_if(|outage| outage.stage == stage) else { return };
+        let mut log = self.lock();
+        let Some(outage) = log.current.take_if(|outage| outage.stage == stage) else { return };
         self.is_ongoing.store(false, Ordering::Relaxed);
         // An outage that was not logged at its start is not logged at its end.
         if outage.warned {
