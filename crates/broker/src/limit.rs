@@ -1,24 +1,24 @@
-//! When a queue is full, and who has to hear that it no longer is. The rule of all brokers, each of which counts
-//! in its own way.
+//! When a queue is full, and who is told that it has room again. All brokers share this rule; each counts messages in
+//! its own way.
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// What is published at once at most. A queue with less room than that is not worth a publish.
+/// The largest publish. A queue with less room counts as full.
 const CHUNK_MESSAGES: usize = 1_000;
-/// In a small queue, a chunk would be most of it: there, this part of the limit has to be free.
+/// In a small queue a chunk would be most of the limit. There, this part of the limit must be free.
 const SMALL_QUEUE_DIVISOR: usize = 5;
 
-/// How many undelivered messages a queue holds at most.
+/// The most undelivered messages of a queue.
 #[derive(Debug)]
 pub(crate) struct Limit {
     messages: usize,
-    /// Told when those who found the queue full have room.
+    /// Notified when a full queue has enough room again.
     capacity: Notify,
 }
 
-/// How many places those wait for who found the queue full; zero when nobody did. It stands beside the count of
-/// the queue, under the same lock.
+/// How much room is wanted by those who found the queue full; zero if nobody did. It is kept next to the queue's count,
+/// under the same lock.
 #[derive(Debug, Default)]
 pub(crate) struct Demand(usize);
 
@@ -27,7 +27,7 @@ impl Limit {
         Self { messages, capacity: Notify::new() }
     }
 
-    /// Whether a queue of this depth takes so many. If not, they are wanted.
+    /// Whether a queue of this depth accepts this many messages. If not, it records that they are wanted.
     pub(crate) fn accepts(&self, messages: usize, depth: usize, demand: &mut Demand) -> bool {
         let accepts = self.has_capacity(messages, depth);
         if !accepts {
@@ -36,14 +36,14 @@ impl Limit {
         accepts
     }
 
-    /// A queue that was full stays so until it has room for all that was wanted, so that whoever waits is not
-    /// called for each place.
+    /// Whether the queue counts as full. After a refusal it stays full until it has room for everything refused, so
+    /// that waiting publishers are not woken for each free place.
     pub(crate) fn is_full(&self, depth: usize, demand: &mut Demand) -> bool {
         let min_useful = CHUNK_MESSAGES.min(self.messages / SMALL_QUEUE_DIVISOR).max(1);
         !self.accepts(demand.0.max(min_useful), depth, demand)
     }
 
-    /// To be called whenever a queue may hold less than before.
+    /// Must be called whenever the depth may have decreased.
     pub(crate) fn depth_decreased(&self, depth: usize, demand: &mut Demand) {
         if demand.0 > 0 && self.has_capacity(demand.0, depth) {
             demand.0 = 0;
@@ -60,14 +60,14 @@ impl Limit {
         self.capacity.notified()
     }
 
-    /// All or none, and what is larger than the limit is taken by an empty queue.
+    /// A publish is accepted whole or not at all. An empty queue accepts one that is larger than the limit.
     fn has_capacity(&self, messages: usize, depth: usize) -> bool {
         depth == 0 || messages <= self.messages.saturating_sub(depth)
     }
 }
 
 impl Demand {
-    /// Whether somebody waits.
+    /// Whether anybody waits for room.
     pub(crate) fn is_any(&self) -> bool {
         self.0 > 0
     }

@@ -1,4 +1,4 @@
-//! One conversation within a connection: questions that are answered in order, and what is heard unasked.
+//! One AMQP channel: requests that are answered in order, and what the broker sends unasked.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,28 +14,28 @@ use super::content::{Incoming, Outgoing};
 use super::io::{BODY, FRAME_OVERHEAD_BYTES, HEADER, METHOD, put_frame};
 use super::{Fault, Request};
 
-/// A broker that says nothing at all for so long, not even that it is alive, is taken for gone. One that only leaves a
-/// request without an answer has trouble with what the request is about.
+/// A broker that sends nothing for this long, not even a heartbeat, counts as gone. If frames arrive but a request gets
+/// no answer, the trouble concerns only what the request is about.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Hears what the broker says unasked. Called while the connection is read, so it must not linger.
+/// Receives what the broker sends unasked. It is called by the reader of the connection, so it must return quickly.
 pub(crate) trait Listener: Send + Sync {
     fn delivered(&self, _tag: u64, _redelivered: bool, _message: Incoming) {}
 
-    /// Nobody was there to take this message. Its confirm comes later.
+    /// No queue took this message. Its confirm comes later.
     fn returned(&self, _reason: String, _message: Incoming) {}
 
-    /// These messages were taken, or not.
+    /// These messages were accepted or rejected.
     fn confirmed(&self, _tag: u64, _multiple: bool, _taken: bool) {}
 
-    /// Nothing more comes, because the channel ended or because its queue went away.
+    /// Nothing more comes, because the channel ended or its queue was deleted.
     fn ended(&self, _fault: &Fault) {}
 }
 
-/// For a channel on which only questions are asked.
+/// For channels that are used only for requests.
 impl Listener for () {}
 
-/// Dropping it closes it: the broker then gives what it held to others.
+/// A channel. Dropping it closes it, and the broker gives what it held to other consumers.
 pub(crate) struct Channel {
     id: u16,
     slot: Arc<Slot>,
@@ -51,9 +51,9 @@ impl Channel {
         Ok(channel)
     }
 
-    /// Asks, and waits for the answer: for a queue the number of messages that are ready, for all else zero.
+    /// Sends a request and waits for the answer: the number of ready messages for a queue, else zero.
     ///
-    /// A call that is dropped leaves its answer to nobody, and the answers behind it keep their order.
+    /// If the call is dropped, its answer is discarded and later answers keep their order.
     pub(crate) async fn ask(&self, request: Request<'_>) -> Result<u32, Fault> {
         let (answer, answered) = oneshot::channel();
         let frames_received = self.shared.frames_received();
@@ -73,7 +73,7 @@ impl Channel {
         }
     }
 
-    /// Says what needs no answer.
+    /// Sends a request that has no answer.
     pub(crate) fn send(&self, request: Request<'_>) -> Result<(), Fault> {
         self.shared.put(|out| {
             self.slot.check()?;
@@ -82,8 +82,8 @@ impl Channel {
         })
     }
 
-    /// Publishes messages in order, as fast as the connection takes them. `sending` is told the place of each
-    /// before the broker can hear of it.
+    /// Publishes messages in order, as fast as the connection accepts them. `sending` is called with the index of each
+    /// message before the broker can see it.
     pub(crate) async fn publish(
         &self,
         exchange: &str,
@@ -125,7 +125,7 @@ impl Drop for Channel {
             put_frame(out, METHOD, self.id, |out| Request::CloseChannel.put(out));
             Ok(())
         });
-        // On a channel that has ended there is nothing left to close.
+        // If the channel has ended, nothing is left to close.
         closed.ok();
     }
 }
@@ -136,10 +136,10 @@ impl fmt::Debug for Channel {
     }
 }
 
-/// A channel as the reader of the connection knows it.
+/// A channel as the connection's reader sees it.
 pub(super) struct Slot {
     listener: Arc<dyn Listener>,
-    /// Set when the channel was dropped, and the broker has not said yet that it knows.
+    /// Set once the channel was dropped, until the broker confirms that it is closed.
     is_closing: AtomicBool,
     answers: Mutex<Answers>,
 }
@@ -153,19 +153,19 @@ struct Answers {
 }
 
 impl Slot {
-    /// Who listens, unless the channel is being closed.
+    /// The listener, unless the channel is being closed.
     pub(super) fn listener(&self) -> Option<&dyn Listener> {
         (!self.is_closing.load(Ordering::Acquire)).then_some(&*self.listener)
     }
 
     pub(super) fn answer(&self, ready: u32) {
         if let Some(answer) = self.lock().expected.pop_front() {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             answer.send(Ok(ready)).ok();
         }
     }
 
-    /// Lets nobody say anything more.
+    /// Refuses all further requests.
     pub(super) fn refuse(&self, fault: &Fault) {
         self.lock().fault.get_or_insert_with(|| fault.clone());
     }
@@ -194,7 +194,7 @@ impl Slot {
         self.lock().fault.clone().map_or(Ok(()), Err)
     }
 
-    /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
+    /// No change panics half-way, so the state behind a poisoned lock is consistent.
     fn lock(&self) -> MutexGuard<'_, Answers> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,18 +1,17 @@
-//! Bytes on the wire: numbers, texts and tables.
+//! The wire format: numbers, texts and tables.
 //!
-//! Reading is checked against the end of the frame at every step, and ends in [`Malformed`], never in a
-//! panic.
+//! Reading checks the end of the frame at every step. It fails with [`Malformed`] and never panics.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Tables within tables are read no deeper than this, which is far deeper than anybody nests them.
+/// The deepest nesting of tables that is read; real tables are far flatter.
 const MAX_DEPTH: usize = 16;
 
-/// Arguments and headers: what AMQP calls a field table.
+/// Arguments and headers: AMQP's field table.
 pub(crate) type Table = BTreeMap<String, Value>;
 
-/// A value of a table, as far as anybody here looks at it.
+/// A table's value, as far as this crate uses it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
     Flag(bool),
@@ -20,11 +19,11 @@ pub(crate) enum Value {
     Text(String),
     List(Vec<Value>),
     Table(Table),
-    /// A type that nothing here reads.
+    /// A type that this crate does not use.
     Other,
 }
 
-/// For people who compare what they find with what is wanted.
+/// Shown to people who compare the actual with the expected value.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -36,7 +35,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// The frame ends too early, or says something that AMQP does not know.
+/// The frame ends too early or contains something that AMQP does not define.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -86,7 +85,7 @@ impl<'a> Reader<'a> {
         Ok(table)
     }
 
-    /// The types as `RabbitMQ` uses them, which differ from those that the specification lists.
+    /// The types as `RabbitMQ` uses them; they differ from those of the specification.
     fn value(&mut self) -> Result<Value, Malformed> {
         Ok(match self.u8()? {
             b't' => Value::Flag(self.u8()? != 0),
@@ -152,7 +151,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Names are checked where they are configured, so that nothing is ever cut here.
+/// Writes a short text. Names are checked where they are configured, so nothing is ever cut here.
 pub(super) fn put_short_text(out: &mut Vec<u8>, text: &str) {
     let length = text.floor_char_boundary(super::MAX_SHORT_BYTES);
     out.push(u8::try_from(length).expect("a short text is cut to what a byte can count"));
@@ -195,7 +194,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// Writes what `fill` writes, behind its length.
+/// Writes what `fill` writes, with its length in front.
 pub(super) fn put_sized(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend([0; 4]);

@@ -1,7 +1,7 @@
-//! A connection: one task reads and hands out what it hears, another writes what has gathered since it last
-//! wrote.
+//! A connection with two tasks: one reads and dispatches frames, the other writes what has gathered since its last
+//! write.
 //!
-//! Whatever ends it, ends it for good: its channels hear why, and so does [`Connection::ended`].
+//! A connection that ends stays ended. Its channels and [`Connection::ended`] learn the reason.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -24,10 +24,10 @@ use super::io::{BODY, Frames, HEADER, HEARTBEAT, METHOD, Wire, put_frame};
 use super::method::{Request, ServerMethod};
 use super::{Fault, MAX_KEPT_BODY_BYTES, io};
 
-/// How much may wait to be written before publishers have to wait.
+/// With this many bytes unwritten, publishers have to wait.
 const MAX_WAITING_BYTES: usize = 512 * 1024;
 
-/// Dropping it closes it.
+/// A connection. Dropping it closes it.
 pub(crate) struct Connection {
     shared: Arc<Shared>,
     reader: JoinHandle<()>,
@@ -56,7 +56,7 @@ impl Connection {
         Channel::open(&self.shared, listener).await
     }
 
-    /// Waits until it ends, and says why.
+    /// Waits until the connection ends, and returns the reason.
     pub(crate) async fn ended(&self) -> Fault {
         let mut fault = self.shared.fault.subscribe();
         let ended = fault.wait_for(Option::is_some).await;
@@ -66,14 +66,14 @@ impl Connection {
             .unwrap_or_else(|| Fault::broken("the connection was dropped"))
     }
 
-    /// Ends it, whoever else still has it.
+    /// Ends the connection, even if others still hold it.
     pub(crate) fn close(&self) {
-        // On a connection that has ended there is nobody to take leave of.
+        // A connection that has ended cannot send its goodbye.
         self.shared.send(0, Request::Close).ok();
         self.shared.fail(&Fault::broken("the connection was closed"));
     }
 
-    /// Why the broker takes no messages at present, such as a disk that is full.
+    /// Why the broker accepts no messages at present, for example a full disk.
     pub(crate) fn blocked(&self) -> Option<String> {
         self.shared.blocked.borrow().clone()
     }
@@ -92,16 +92,16 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// What the connection, its channels and its two tasks have in common.
+/// The state that a connection shares with its channels and tasks.
 pub(super) struct Shared {
-    /// What is still to be written.
+    /// Bytes that are not written yet.
     out: Mutex<Vec<u8>>,
     filled: Notify,
     drained: Notify,
     channels: Mutex<BTreeMap<u16, Arc<Slot>>>,
     channel_max: u16,
     frame_max: usize,
-    /// How many frames have come, heartbeats too.
+    /// The number of received frames, heartbeats included.
     frames_received: AtomicU64,
     fault: watch::Sender<Option<Fault>>,
     blocked: watch::Sender<Option<String>>,
@@ -116,7 +116,7 @@ impl Shared {
         Ok(id)
     }
 
-    /// Has something written soon, in the order of the calls.
+    /// Queues bytes to be written soon, in the order of the calls.
     pub(super) fn put(&self, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), Fault>) -> Result<(), Fault> {
         let mut out = lock(&self.out);
         if let Some(fault) = &*self.fault.borrow() {
@@ -128,7 +128,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits until little enough is waiting to be written, or until it no longer matters.
+    /// Waits until few enough bytes are unwritten, or the connection has ended.
     pub(super) async fn writable(&self) {
         loop {
             let drained = self.drained.notified();
@@ -151,7 +151,7 @@ impl Shared {
         self.frames_received.load(Ordering::Relaxed)
     }
 
-    /// Ends the connection; only the first reason counts.
+    /// Ends the connection. Only the first reason is kept.
     pub(super) fn fail(&self, fault: &Fault) {
         let first = self.fault.send_if_modified(|known| {
             let first = known.is_none();
@@ -184,7 +184,7 @@ impl Shared {
     }
 }
 
-/// Writes all that gathered at once, and a heartbeat when there is nothing else to say.
+/// Writes everything that has gathered, and a heartbeat when there is nothing else to write.
 async fn run_writer(
     shared: Arc<Shared>,
     mut write: Box<dyn AsyncWrite + Send + Unpin>,
@@ -207,7 +207,7 @@ async fn run_writer(
             write.write_all(&batch).await?;
             write.flush().await
         };
-        // The last words are given a moment, and no more: the other end may not be reading any longer.
+        // Waits only briefly for the last bytes, since the other end may have stopped reading.
         let written = tokio::select! {
             written = written => written,
             () = shutdown_grace_period(ended) => break,
@@ -243,16 +243,16 @@ async fn run_reader(shared: Arc<Shared>, mut frames: Frames) {
     shared.fail(&fault);
 }
 
-/// Puts messages together, and hands out what it hears.
+/// Assembles messages from frames and dispatches what the broker sends.
 struct Reader<'a> {
     shared: &'a Shared,
     partial: HashMap<u16, PartialMessage>,
 }
 
-/// A message of which not all has arrived.
+/// A message that has arrived only in part.
 struct PartialMessage {
     received: ServerMethod,
-    /// Of the body as it was published, whether or not they are kept.
+    /// Bytes of the body that have not arrived. Bytes that are not kept count, too.
     missing_bytes: usize,
     message: Incoming,
 }
@@ -311,8 +311,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// From the moment at which the answer stands in line, nothing more may be said on the channel, and its
-    /// number is free only behind the answer.
+    /// Closes a channel at the broker's request. Once the answer is queued, nothing more may be sent on the channel.
+    /// Its number is free only after the answer.
     fn close_channel(&self, channel: u16, fault: &Fault) -> Result<(), Fault> {
         let Some(slot) = self.shared.slot(channel) else { return Err(Malformed.into()) };
         self.shared.put(|out| {
@@ -320,7 +320,7 @@ impl Reader<'_> {
             put_frame(out, METHOD, channel, |out| Request::CloseChannelOk.put(out));
             Ok(())
         })?;
-        // One that was dropped on our side at the same time is still owed an answer to that.
+        // If our side dropped the channel at the same time, the broker still has to answer that.
         if slot.listener().is_some() {
             self.shared.remove(channel);
         }
@@ -373,7 +373,7 @@ impl From<Malformed> for Fault {
     }
 }
 
-/// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
+/// No change panics half-way, so the state behind a poisoned lock is consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

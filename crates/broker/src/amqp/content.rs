@@ -1,4 +1,4 @@
-//! Messages with their properties: those that we publish, and those that arrive.
+//! Messages with their properties, published and received.
 
 use super::codec::{Malformed, Reader, Table, Value, put_short_text, put_sized};
 use crate::Stamp;
@@ -43,7 +43,7 @@ impl Outgoing<'_> {
     }
 }
 
-/// Two headers, as signed integers of 32 and of 64 bits.
+/// Writes two headers, as signed integers of 32 and 64 bits.
 fn put_stamp(out: &mut Vec<u8>, stamp: Stamp) {
     put_short_text(out, PUBLISHED_BY);
     out.push(b'I');
@@ -56,7 +56,7 @@ fn put_stamp(out: &mut Vec<u8>, stamp: Stamp) {
 /// A message that the broker delivers or returns.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    /// Empty when its publisher gave it none.
+    /// Empty if the publisher set no id.
     pub(crate) id: String,
     pub(crate) headers: Table,
     /// Cut off after [`MAX_KEPT_BODY_BYTES`](super::MAX_KEPT_BODY_BYTES).
@@ -64,7 +64,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Where one of the two headers is missing or no number, there is none.
+    /// The publisher's stamp. `None` if one of the two headers is missing or is no number.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
         match (self.headers.get(PUBLISHED_BY), self.headers.get(PUBLISHED_AT)) {
             (Some(Value::Number(instance)), Some(Value::Number(at_ms))) => {
@@ -75,7 +75,7 @@ impl Incoming {
     }
 }
 
-/// What stands before a body: how long it is, and what it is like.
+/// The frame before a body: its length and its properties.
 #[derive(Default)]
 pub(super) struct Header {
     pub(super) body_bytes: u64,
@@ -84,8 +84,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Properties that cannot be read are left out: that is between the message and whoever receives it, and
-    /// must not end the connection.
+    /// Reads a header. Unreadable properties are left out: they concern the receiver of this message and must not end
+    /// the connection.
     pub(super) fn read(payload: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(payload);
         reader.u32()?;
@@ -95,7 +95,7 @@ impl Header {
     }
 }
 
-/// Reads as far as the message id; what comes behind it concerns nobody here.
+/// Reads up to the message id; later properties are not used.
 fn properties(reader: &mut Reader<'_>) -> Result<(String, Table), Malformed> {
     let flags = reader.u16()?;
     let has = |property| flags & property != 0;

@@ -1,4 +1,4 @@
-//! The beginning of a connection: who we are, how large frames may be, which virtual host.
+//! The handshake of a connection: credentials, frame size, virtual host.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use super::method::{Request, ServerMethod};
 const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
 /// A dead peer is noticed after twice this time.
 const HEARTBEAT_SECS: u16 = 10;
-/// Whoever opens a connection has a deadline of their own; this one only bounds a single silence.
+/// Limits a single silence. The caller has a deadline for the whole connection attempt.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What every broker has to take, so that each method fits into a frame.
+/// AMQP requires every broker to accept frames of this size; each method fits.
 const MIN_FRAME_BYTES: u32 = 4_096;
-/// Consumers take one channel each; nobody opens thousands.
+/// Each consumer takes one channel, so thousands are never needed.
 const MAX_CHANNELS: u16 = 2_047;
 
-/// What we tell the broker about ourselves.
+/// What a client tells the broker about itself.
 #[derive(Clone, Copy)]
 pub(crate) struct Login<'a> {
     pub(crate) user: &'a str,
     pub(crate) password: &'a str,
     pub(crate) vhost: &'a str,
-    /// What the broker's own tools call the connection.
+    /// The name of the connection in the broker's tools.
     pub(crate) name: &'a str,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for Login<'_> {
     }
 }
 
-/// A connection that both ends agree on.
+/// The result of the handshake.
 pub(super) struct Negotiated {
     pub(super) frames: Frames,
     pub(super) write: Box<dyn AsyncWrite + Send + Unpin>,
@@ -52,7 +52,7 @@ pub(super) async fn negotiate(wire: Wire, login: Login<'_>) -> Result<Negotiated
     let Wire { read, mut write } = wire;
     let mut frames = Frames::new(read, HANDSHAKE_TIMEOUT);
     write.write_all(PROTOCOL_HEADER).await.map_err(Fault::broken)?;
-    // A greeting of another protocol may be shorter than a frame.
+    // A greeting in another protocol may be shorter than a frame.
     if !frames.begins_with_method().await? {
         return Err(Fault::NotAmqp);
     }
@@ -81,7 +81,7 @@ pub(super) async fn negotiate(wire: Wire, login: Login<'_>) -> Result<Negotiated
     Ok(Negotiated { frames, write, channel_max, frame_max, heartbeat })
 }
 
-/// `RabbitMQ` tells the reason of a refusal, and of a pause, only to those who say that they would listen.
+/// Client properties. `RabbitMQ` sends the reason of a refusal or a pause only to clients that announce support for it.
 fn properties(name: &str) -> Table {
     let text = |text: &str| Value::Text(text.to_owned());
     let capabilities =
@@ -111,7 +111,7 @@ async fn next_method(frames: &mut Frames) -> Result<ServerMethod, Fault> {
     }
 }
 
-/// Zero stands for "no limit".
+/// The lower of two limits. Zero means "no limit".
 fn lower_limit<T: Ord + Default>(theirs: T, ours: T) -> T {
     if theirs == T::default() { ours } else { theirs.min(ours) }
 }
@@ -122,7 +122,7 @@ mod tests {
 
     const LOGIN: Login<'_> = Login { user: "u", password: "p", vhost: "/", name: "n" };
 
-    /// What is agreed with a broker that offers frames of so many bytes.
+    /// The frame size that is agreed with a broker that offers `frame_max`.
     async fn offered(frame_max: u32) -> Result<u32, Fault> {
         let mut said = Vec::new();
         put_frame(&mut said, METHOD, 0, |out| out.extend(*b"\0\x0a\0\x0a\0\x09\0\0\0\0\0\0\0\0\0\0\0\0"));

@@ -1,4 +1,4 @@
-//! Frames over a stream of bytes, plain or encrypted.
+//! Frames over a byte stream, plain or encrypted.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -15,11 +15,11 @@ pub(super) const HEADER: u8 = 2;
 pub(super) const BODY: u8 = 3;
 pub(super) const HEARTBEAT: u8 = 8;
 const FRAME_END: u8 = 0xce;
-/// Kind, channel and length before the payload.
+/// Kind, channel and length, in front of the payload.
 const HEAD_BYTES: usize = 7;
-/// What surrounds a payload.
+/// The bytes around a payload.
 pub(super) const FRAME_OVERHEAD_BYTES: usize = HEAD_BYTES + 1;
-/// The largest frame that we agree to.
+/// The largest frame that this client agrees to.
 pub(super) const MAX_FRAME_BYTES: u32 = 128 * 1024;
 const READ_BYTES: usize = 64 * 1024;
 
@@ -58,13 +58,13 @@ pub(super) struct Frame<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Takes frames from a stream.
+/// Reads frames from a stream.
 pub(super) struct Frames {
     read: Box<dyn AsyncRead + Send + Unpin>,
     buffer: Vec<u8>,
-    /// What lies before it was handed out already.
+    /// Bytes before this position were returned already.
     start: usize,
-    /// How long the other end may say nothing at all.
+    /// The longest silence of the other end.
     read_timeout: Duration,
 }
 
@@ -77,7 +77,7 @@ impl Frames {
         self.read_timeout = read_timeout;
     }
 
-    /// Waits for anything at all, and says whether it could be the beginning of a method.
+    /// Waits for the first byte, and returns whether it may begin a method frame.
     pub(super) async fn begins_with_method(&mut self) -> Result<bool, Fault> {
         self.fill(1).await?;
         Ok(self.buffer[self.start] == METHOD)
@@ -101,7 +101,7 @@ impl Frames {
         Ok(Frame { kind, channel, payload: &self.buffer[payload] })
     }
 
-    /// Reads until so many bytes are there.
+    /// Reads until this many bytes are buffered.
     async fn fill(&mut self, bytes: usize) -> Result<(), Fault> {
         if self.buffer.len() - self.start >= bytes {
             return Ok(());

@@ -1,8 +1,8 @@
-//! What we ask of the broker, and what it says: the methods of AMQP that are used here, and no others.
+//! The AMQP methods that this client sends and receives, and no others.
 
 use super::codec::{Malformed, Reader, Table, put_long_text, put_short_text, put_table};
 
-/// What a client says. Borrowed, because it is written at once.
+/// A method from the client. It borrows its data, because it is written at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Request<'a> {
     StartOk {
@@ -25,7 +25,7 @@ pub(crate) enum Request<'a> {
     FlowOk {
         active: bool,
     },
-    /// Asks for an exchange without making it.
+    /// Checks an exchange without creating it.
     CheckExchange {
         name: &'a str,
     },
@@ -43,7 +43,7 @@ pub(crate) enum Request<'a> {
     DeleteExchange {
         name: &'a str,
     },
-    /// Asks for a queue without making it.
+    /// Checks a queue without creating it.
     CheckQueue {
         name: &'a str,
     },
@@ -95,7 +95,8 @@ const PASSIVE: u8 = 0b1;
 const MANDATORY: u8 = 0b1;
 const REQUEUE: u8 = 0b1;
 const REPLY_SUCCESS: u16 = 200;
-/// RabbitMQ says it with each delivery, and would make up one of 31 characters. No other consumer shares our channel.
+/// `RabbitMQ` repeats the tag with each delivery and would generate one of 31 characters. Each consumer has a channel
+/// of its own, so one letter is enough.
 const CONSUMER_TAG: &str = "c";
 
 impl Request<'_> {
@@ -222,7 +223,7 @@ impl Request<'_> {
     }
 }
 
-/// A field that is no longer used, then names.
+/// Writes an obsolete field, then names.
 fn put_names(out: &mut Vec<u8>, names: &[&str]) {
     out.extend([0, 0]);
     for name in names {
@@ -230,7 +231,7 @@ fn put_names(out: &mut Vec<u8>, names: &[&str]) {
     }
 }
 
-/// What the broker says.
+/// A method from the broker.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ServerMethod {
     Start,
@@ -257,11 +258,11 @@ pub(super) enum ServerMethod {
     Flow {
         active: bool,
     },
-    /// The answer to a question; `ready` is what a queue has to say, and zero for all others.
+    /// The answer to a request. `ready` is the number of messages for a queue, else zero.
     Answer {
         ready: u32,
     },
-    /// The queue of a consumer went away.
+    /// A consumer's queue was deleted.
     Cancel,
     Deliver {
         tag: u64,

@@ -1,11 +1,11 @@
-//! The part of AMQP 0-9-1 that this crate speaks, as `RabbitMQ` speaks it.
+//! The part of AMQP 0-9-1 that this crate uses, as `RabbitMQ` implements it.
 //!
-//! One connection, its channels, and what the broker says on them. It knows no queue of ours, retries nothing
-//! and recovers nothing: a connection that breaks stays broken, says why, and whoever opened it opens
-//! another. Why this is not a library: `docs/decisions/0014-amqp-client.md`.
+//! It handles one connection and its channels. It does not know Campanile's queues, retries nothing and recovers
+//! nothing. A broken connection stays broken and reports the reason; its owner opens another. Decision
+//! `docs/decisions/0014-amqp-client.md` says why this is not a library.
 //!
-//! Nothing that a broker or a stranger's message contains makes it panic, and text that is not UTF-8 is read
-//! with replacement characters: a message must not be able to bring down the connection that delivers it.
+//! Nothing that a broker sends, or that a message of others contains, causes a panic. Text that is not UTF-8 is read
+//! with replacement characters: a message must not be able to end the connection that delivers it.
 
 mod channel;
 mod codec;
@@ -25,29 +25,29 @@ pub(crate) use handshake::Login;
 pub(crate) use io::Wire;
 pub(crate) use method::Request;
 
-/// The longest text that AMQP has room for where a name or an id stands.
+/// AMQP's limit for names and ids.
 pub(crate) const MAX_SHORT_BYTES: usize = 255;
 
-/// Nobody needs more of a body that arrives, and a stranger may publish more than there is memory.
+/// The rest of a received body is dropped: others may publish bodies larger than the memory.
 pub(crate) const MAX_KEPT_BODY_BYTES: usize = crate::DELIVERED_BODY_BYTES;
 
-/// What the broker says when something that was asked for does not exist.
+/// AMQP's reply code for something that does not exist.
 pub(crate) const NOT_FOUND: u16 = 404;
 
-/// Why a connection, or one channel of it, ended.
+/// Why a connection or one of its channels ended.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum Fault {
-    /// The broker closed it, and said why.
+    /// The broker closed it and gave a reason.
     #[error("{text} ({code})")]
     Refused { code: u16, text: String },
-    /// The network, or the other end of it.
+    /// The network failed, or the other end did.
     #[error("{0}")]
     Broken(String),
-    /// One request was not answered, on a connection on which the broker goes on to speak. What its channel says later
-    /// belongs to nobody; drop it.
+    /// A request got no answer, although the connection still receives frames. Drop the channel: its later answers
+    /// cannot be matched.
     #[error("it does not answer")]
     Silent,
-    /// Somebody answers, who is no broker of this kind.
+    /// The other end is not an AMQP 0-9-1 broker.
     #[error("the server does not speak AMQP 0-9-1")]
     NotAmqp,
 }

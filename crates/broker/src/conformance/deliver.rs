@@ -1,4 +1,4 @@
-//! Checks of the way from `publish` to `receive`.
+//! Checks of delivery, from `publish` to `receive`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ pub async fn receive_does_not_linger_once_it_has_what_was_asked(
     assert!(start.elapsed() < GUARD / 2);
 }
 
-/// Drops calls wherever one poll leaves them: before the first message, and while they linger for more.
+/// Drops calls of `receive` at each poll: before the first message, and while they linger for more.
 pub async fn receive_is_cancel_safe(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
     let broker = open(100).await;
     let mut consumer = consume(&broker, "a", 100).await;

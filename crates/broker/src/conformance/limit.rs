@@ -1,4 +1,4 @@
-//! Checks of what bounds a queue and a consumer.
+//! Checks of the limits of queues and consumers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub async fn a_full_queue_takes_nothing_and_says_so(open: impl AsyncFn(usize) ->
     publish(&*broker, "a", 0..8).await;
     assert!(!broker.is_full("a"));
     publish(&*broker, "a", 8..9).await;
-    // It is no longer worth the trouble, and takes one nevertheless.
+    // The queue reports that it is full, but it still accepts one message.
     assert!(broker.is_full("a"));
     publish(&*broker, "a", 9..10).await;
     assert!(broker.is_full("a"));
@@ -93,7 +93,7 @@ pub async fn capacity_wakes_after_rejects(open: impl AsyncFn(usize) -> Arc<dyn B
     assert_eq!(received(&collect(&mut *consumer, 1).await), ids(10..11));
 }
 
-/// Nobody polls it before the acknowledgement, after which nothing else would wake it.
+/// The future is not polled before the acknowledgement, and nothing wakes it after that.
 pub async fn capacity_counts_from_its_call(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
     let broker = open(10).await;
     publish(&*broker, "a", 0..10).await;
@@ -106,7 +106,7 @@ pub async fn capacity_counts_from_its_call(open: impl AsyncFn(usize) -> Arc<dyn 
     publish_when_there_is_capacity(&*broker, "a", 10..20).await;
 }
 
-/// Each wake-up costs whoever publishes a question to the database.
+/// Each wake-up costs the publisher a query to the database.
 pub async fn capacity_is_notified_once_there_is_enough_and_to_nobody_else(
     open: impl AsyncFn(usize) -> Arc<dyn Broker>,
 ) {
@@ -115,7 +115,7 @@ pub async fn capacity_is_notified_once_there_is_enough_and_to_nobody_else(
     publish(&*broker, "b", 0..10).await;
     let mut consumer = consume(&broker, "a", 10).await;
     let deliveries = collect(&mut *consumer, 10).await;
-    // Nobody has found it full.
+    // No publish has found it full.
     let capacity = broker.wait_for_capacity("a");
     ack(&mut *consumer, &deliveries[..1]).await;
     stays_silent(capacity).await;
@@ -123,7 +123,7 @@ pub async fn capacity_is_notified_once_there_is_enough_and_to_nobody_else(
     assert_eq!(try_publish(&*broker, "a", 10..15).await, Published::Full);
     let (capacity, elsewhere) = (broker.wait_for_capacity("a"), broker.wait_for_capacity("b"));
     ack(&mut *consumer, &deliveries[1..4]).await;
-    // Now it takes four, and five were turned away.
+    // The queue has room for four, but the refused publish had five.
     assert!(broker.is_full("a"));
     stays_silent(capacity).await;
     let capacity = broker.wait_for_capacity("a");
@@ -173,7 +173,7 @@ pub async fn depths_count_what_is_not_acknowledged(open: impl AsyncFn(usize) -> 
     depth_becomes(&*broker, "b", 0).await;
 }
 
-/// Depths are for metrics, so a broker may learn them late, and tells nobody when it does.
+/// Depths are for metrics, so a broker may update them late and without a signal. This polls.
 async fn depth_becomes(broker: &dyn Broker, queue: &str, expected: usize) {
     let mut poll = interval(Duration::from_millis(10));
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,13 +1,12 @@
-//! What every broker does, as checks that run against any of them.
+//! The checks that every broker passes.
 //!
-//! [`for_each_check!`](crate::for_each_check) is the list of all checks; a broker's test file makes one test of
-//! each. A check that is missing in the list is dead code, and the compiler says so.
+//! [`for_each_check!`](crate::for_each_check) lists all checks; a broker's test file makes one test of each. A check
+//! that is missing in the list is dead code, which the compiler reports.
 //!
-//! Each check opens a broker of its own by `open(limit)`: fresh, with the queues [`QUEUES`], each of which
-//! holds at most `limit` undelivered messages. A check never relies on what only memory can do: messages may
-//! trickle in, what was given back may come in another order, a consumer may hold more than it has handed out.
-//! Nothing here sleeps. That nothing comes is seen by waiting for [`QUIET`], which costs no time where time is
-//! virtual.
+//! Each check opens a new broker by `open(limit)`, with the queues [`QUEUES`] and at most `limit` undelivered messages
+//! per queue. A check does not rely on properties of memory: messages may arrive one by one, returned messages may
+//! change their order, and a consumer may hold more than it has handed out. No check sleeps. To see that nothing comes,
+//! a check waits for [`QUIET`], which is instant in virtual time.
 
 mod deliver;
 mod limit;
@@ -26,13 +25,13 @@ use crate::{
 /// The queues of the broker that a check opens.
 pub const QUEUES: [&str; 3] = ["a", "b", DEAD_LETTER_QUEUE];
 
-/// How long a check waits before it believes that nothing comes.
+/// How long a check waits to see that nothing comes.
 pub const QUIET: Duration = Duration::from_millis(200);
 
-/// How long a check waits for what must come.
+/// How long a check waits for something that must come.
 pub const GUARD: Duration = Duration::from_secs(30);
 
-/// Calls the macro of this name with the list of checks, as `group::check`.
+/// Calls the given macro with the list of checks, as `group::check`.
 #[macro_export]
 macro_rules! for_each_check {
     ($with:ident) => {
@@ -82,7 +81,7 @@ macro_rules! export {
 }
 for_each_check!(export);
 
-/// Messages whose ids are these numbers, with as many digits, so that they sort.
+/// Messages with these numbers as ids, padded with zeros so that they sort.
 fn messages(numbers: Range<usize>) -> Vec<Message> {
     numbers
         .map(|number| Message {
@@ -101,7 +100,7 @@ fn ids(numbers: Range<usize>) -> Vec<String> {
     numbers.map(id).collect()
 }
 
-/// Publishes these, and expects each to be accepted.
+/// Publishes these messages and expects each to be accepted.
 async fn publish(broker: &dyn Broker, queue: &str, numbers: Range<usize>) {
     let accepted = Published::Confirmed(vec![Confirm::Accepted; numbers.len()]);
     assert_eq!(try_publish(broker, queue, numbers).await, accepted);
@@ -111,7 +110,7 @@ async fn try_publish(broker: &dyn Broker, queue: &str, numbers: Range<usize>) ->
     within(broker.publish(queue, messages(numbers))).await.expect("the broker is there")
 }
 
-/// Publishes these as soon as there is room for them.
+/// Publishes these messages as soon as there is room for them.
 async fn publish_when_there_is_capacity(broker: &dyn Broker, queue: &str, numbers: Range<usize>) {
     loop {
         let capacity = broker.wait_for_capacity(queue);
@@ -128,7 +127,7 @@ async fn consume(broker: &Arc<dyn Broker>, queue: &str, prefetch: usize) -> Box<
     within(broker.consume(queue, prefetch)).await.expect("the queue exists")
 }
 
-/// Receives until it has so many.
+/// Receives until it has `count` messages.
 async fn collect(consumer: &mut dyn Consumer, count: usize) -> Vec<Delivery> {
     let mut collected = Vec::with_capacity(count);
     while collected.len() < count {
@@ -162,7 +161,7 @@ fn received(deliveries: &[Delivery]) -> Vec<String> {
     deliveries.iter().map(|delivery| delivery.message.id.clone()).collect()
 }
 
-/// The same without regard to order.
+/// The received ids, sorted.
 fn received_sorted(deliveries: &[Delivery]) -> Vec<String> {
     let mut ids = received(deliveries);
     ids.sort();

@@ -1,4 +1,4 @@
-//! Checks of what becomes of a message after it was received.
+//! Checks of what happens to a message after it was received.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub async fn acked_messages_never_return(open: impl AsyncFn(usize) -> Arc<dyn Br
     nothing_comes(&mut *consume(&broker, "a", 10).await).await;
 }
 
-/// An acknowledgement of "all up to this one" would take more than it was told.
+/// An acknowledgement of "all up to this tag" would remove more than it should.
 pub async fn a_part_of_a_batch_is_acked_without_the_rest(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
     let broker = open(10).await;
     publish(&*broker, "a", 0..6).await;
@@ -48,7 +48,7 @@ pub async fn settling_twice_changes_nothing(open: impl AsyncFn(usize) -> Arc<dyn
     within(consumer.reject(&stale)).await.expect("the broker is there");
     let again = collect(&mut *consumer, 1).await;
     assert_eq!(received(&again), ids(1..2));
-    // The message is in the same hands again, yet its old tag no longer names it.
+    // The same consumer holds the message again, but the old tag no longer names it.
     ack(&mut *consumer, &deliveries).await;
     drop(consumer);
     let mut successor = consume(&broker, "a", 10).await;
@@ -86,7 +86,7 @@ pub async fn a_waiting_consumer_gets_what_another_gives_back(open: impl AsyncFn(
     assert_eq!(released.len() + collect(&mut *other, 1).await.len(), 2);
 }
 
-/// Three at once open a consumer, acknowledge half of what they receive, and go.
+/// Three tasks repeatedly open a consumer, acknowledge half of what they receive, and drop it.
 pub async fn nothing_is_lost_while_consumers_come_and_go(open: impl AsyncFn(usize) -> Arc<dyn Broker>) {
     const COUNT: usize = 300;
     let broker = open(COUNT).await;
@@ -169,7 +169,7 @@ pub async fn poison_goes_to_the_dead_letters_after_the_delivery_limit(
     }
     nothing_comes(&mut *consumer).await;
     let mut undertaker = consume(&broker, DEAD_LETTER_QUEUE, 10).await;
-    // From here there is nowhere to go: a dead letter stays, however often it comes back.
+    // A dead letter stays in the queue, however often it is returned.
     for _ in 0..=DELIVERY_LIMIT {
         let dead = collect(&mut *undertaker, 1).await;
         assert_eq!(received(&dead), ids(0..1));

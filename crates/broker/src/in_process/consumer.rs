@@ -1,4 +1,4 @@
-//! A consumer of one queue: takes batches, and keeps each message until it is told what became of it.
+//! A consumer of one queue. It takes batches and holds each message until it is settled.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,11 +35,11 @@ impl Consumer for InProcessConsumer {
             return Err(self.queue.closed().await);
         }
         loop {
-            // A queue that never runs dry must not keep its thread from other tasks.
+            // Yields now and then, so that a queue that never empties does not block its thread for other tasks.
             consume_budget().await;
             self.queue.ready(1).await?;
             if !linger.is_zero() {
-                // Nothing is taken yet, so a call that is dropped here has nothing to lose.
+                // Nothing has been taken yet, so a call that is dropped here loses nothing.
                 timeout(linger, self.queue.ready(want)).await.unwrap_or(Ok(()))?;
             }
             let taken = self.queue.take(want)?;
@@ -94,8 +94,8 @@ impl InProcessConsumer {
         self.queue.put_back(again);
     }
 
-    /// Each enters the dead letters before it leaves the queue, so that at no time it is in neither. A dead
-    /// letter is only moved to the back, as if it were new.
+    /// Moves messages to the dead letters. Each is added there before it leaves its queue, so that it is always in at
+    /// least one of them. A dead letter only moves to the back of its queue, as if it were new.
     fn move_to_dead_letters(&self, entries: Vec<Entry>) {
         let count = entries.len();
         if count == 0 {

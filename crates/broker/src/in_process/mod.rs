@@ -1,7 +1,7 @@
-//! A broker in memory, for an engine that is a single process.
+//! A broker in memory, for an engine that runs as a single process.
 //!
-//! It keeps nothing over a restart, so at start it reports every queue as lost, and the engine publishes again
-//! from its outbox. The queues are fixed when it is made; each has its own lock, so that none waits for another.
+//! It keeps nothing across restarts. At start it reports every queue as lost, and the engine publishes again from its
+//! outbox. The set of queues is fixed. Each queue has its own lock, so that queues do not wait for each other.
 
 mod consumer;
 mod queue;
@@ -17,7 +17,7 @@ use crate::{Broker, BrokerError, CapacityWait, Confirm, Consumer, DEAD_LETTER_QU
 use consumer::InProcessConsumer;
 use queue::Queue;
 
-/// The broker that needs no server. Dropping it closes its consumers.
+/// The broker in memory. Dropping it closes its consumers.
 pub struct InProcess {
     queues: BTreeMap<String, Arc<Queue>>,
     dead_letters: Arc<Queue>,
@@ -25,10 +25,10 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// Makes a broker with these queues and the dead-letter queue.
+    /// Creates a broker with these queues and the dead-letter queue.
     ///
-    /// Each queue holds at most `limit` undelivered messages. It takes a publish whole or not at all; one that
-    /// is larger than the limit is taken when the queue is empty, since it would otherwise wait for ever.
+    /// Each queue holds at most `limit` undelivered messages. It accepts a publish whole or not at all. A publish
+    /// larger than the limit is accepted when the queue is empty, because it would otherwise wait forever.
     pub fn new(queues: impl IntoIterator<Item = campanile_domain::queue::Queue>, limit: usize) -> Self {
         let names = queues.into_iter().map(|queue| queue.to_string());
         let mut queues: BTreeMap<_, _> =
@@ -71,7 +71,7 @@ impl Broker for InProcess {
         Ok(Box::new(InProcessConsumer::new(Arc::clone(known), Arc::clone(&self.dead_letters), prefetch)))
     }
 
-    /// Nothing keeps anybody from using them meanwhile: memory that is lost is lost with its process.
+    /// The queues can be used before they are restored: memory is lost only together with its process.
     fn losses(&self) -> Vec<String> {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,7 +1,7 @@
-//! One queue: what is ready, in order, and how much of it consumers hold.
+//! One queue: its ready messages in order, and the number of messages that consumers hold.
 //!
-//! Consumers keep what they hold themselves; the queue only counts it. The lock is held for moves within
-//! memory, never across an await, and never together with another queue's.
+//! Consumers store what they hold; the queue only counts it. The lock is held only for moves in memory, never across an
+//! await, and never together with another queue's lock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -17,13 +17,13 @@ pub(super) struct Queue {
     name: String,
     limit: Limit,
     state: Mutex<State>,
-    /// Told when messages become ready, and when the queue closes.
+    /// Notified when messages become ready, and when the queue closes.
     changed: Notify,
 }
 
 /// A message and its history in this queue.
 pub(super) struct Entry {
-    /// Its place in the order of publishing, which it keeps when it comes back.
+    /// The position in the order of publishing. A returned message keeps it.
     sequence: u64,
     pub(super) message: Message,
     pub(super) delivery_count: u32,
@@ -31,7 +31,7 @@ pub(super) struct Entry {
 
 #[derive(Default)]
 struct State {
-    /// What came back. All of it goes before `undelivered`, whose messages were never taken and so are younger.
+    /// Returned messages. They go before `undelivered`, whose messages were never taken and are younger.
     returned: BTreeMap<u64, Entry>,
     undelivered: VecDeque<Entry>,
     held: usize,
@@ -45,12 +45,12 @@ impl Queue {
         Self { name, limit: Limit::new(limit), state: Mutex::default(), changed: Notify::new() }
     }
 
-    /// A queue that never turns a message away, because the next stop would be nowhere.
+    /// A queue without a limit: dead letters have nowhere else to go.
     pub(super) fn dead_letters() -> Self {
         Self::bounded(DEAD_LETTER_QUEUE.to_owned(), usize::MAX)
     }
 
-    /// Takes all of the messages, or none and says false.
+    /// Adds all of the messages, or none and returns false.
     pub(super) fn push(&self, messages: Vec<Message>) -> bool {
         let mut state = self.lock();
         let depth = state.depth();
@@ -73,7 +73,7 @@ impl Queue {
         self.limit.is_full(depth, &mut state.demand)
     }
 
-    /// Waits until it was full and no longer is.
+    /// Waits until a full queue has room again.
     pub(super) fn wait_for_capacity(&self) -> Notified<'_> {
         self.limit.wait_for_capacity()
     }
@@ -82,10 +82,10 @@ impl Queue {
         self.lock().depth()
     }
 
-    /// Waits until so many messages are ready at once.
+    /// Waits until `count` messages are ready at once.
     pub(super) async fn ready(&self, count: usize) -> Result<(), BrokerError> {
         loop {
-            // Created before the look, so that no change between the look and the wait is missed.
+            // Created before the check, so that no change between the check and the wait is missed.
             let changed = self.changed.notified();
             if self.open()?.ready() >= count {
                 return Ok(());
@@ -94,7 +94,7 @@ impl Queue {
         }
     }
 
-    /// Waits until the broker goes, and says so.
+    /// Waits until the broker closes, and returns the error.
     pub(super) async fn closed(&self) -> BrokerError {
         loop {
             let changed = self.changed.notified();
@@ -105,7 +105,7 @@ impl Queue {
         }
     }
 
-    /// Hands out what is ready, at most `max`, possibly nothing.
+    /// Removes at most `max` ready messages, possibly none.
     pub(super) fn take(&self, max: usize) -> Result<Vec<Entry>, BrokerError> {
         let mut state = self.open()?;
         let count = state.ready().min(max);
@@ -121,7 +121,7 @@ impl Queue {
         Ok(taken)
     }
 
-    /// Puts messages that were taken back in their places.
+    /// Returns messages that were taken to their positions.
     pub(super) fn put_back(&self, entries: Vec<Entry>) {
         let mut state = self.lock();
         state.held -= entries.len();
@@ -130,7 +130,7 @@ impl Queue {
         self.changed.notify_waiters();
     }
 
-    /// Stops counting messages that were taken and will not be back.
+    /// Stops counting taken messages that will not be returned.
     pub(super) fn forget(&self, count: usize) {
         let mut state = self.lock();
         state.held -= count;
@@ -152,7 +152,7 @@ impl Queue {
         if state.closed { Err(BrokerError::Closed) } else { Ok(state) }
     }
 
-    /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
+    /// No change panics half-way, so the state behind a poisoned lock is consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Where the broker is, who we are there, and the way to it.
+//! The broker's address, the login, and opening a connection.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -20,11 +20,11 @@ use crate::amqp::{Connection, Fault, Login, MAX_SHORT_BYTES, Wire};
 
 const PLAIN_PORT: u16 = 5672;
 const TLS_PORT: u16 = 5671;
-/// For the whole way: name, connection, encryption, handshake.
+/// Limits the whole attempt: name resolution, connection, TLS, handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Wrong user or password.
+/// The reply code for a wrong user or password.
 const ACCESS_REFUSED: u16 = 403;
-/// No such virtual host, or not for this user.
+/// The reply code for a virtual host that does not exist or is not permitted.
 const NOT_ALLOWED: u16 = 530;
 
 pub(super) struct Address {
@@ -41,7 +41,7 @@ struct Tls {
     name: ServerName<'static>,
 }
 
-/// A URL as it may be shown to anybody.
+/// The URL without user and password, safe to show.
 pub(super) fn without_login(url: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
     Some(format!("{}://{}{}", url.scheme(), url.host_str()?, url.path()))
@@ -90,7 +90,7 @@ impl Address {
         &self.vhost
     }
 
-    /// Opens a connection that the broker's own tools show under this name.
+    /// Opens a connection with this name in the broker's tools.
     pub(super) async fn connect(&self, name: &str) -> Result<Connection, BrokerError> {
         let name = format!("Campanile {name}");
         let login = Login { user: &self.user, password: &self.password, vhost: &self.vhost, name: &name };
@@ -148,7 +148,7 @@ impl Address {
 }
 
 impl Tls {
-    /// Ring is named here, so that it does not matter what the process has chosen for others.
+    /// Names ring explicitly, so that the process's default crypto provider does not matter.
     fn new(host: &str, ca_file: Option<&Path>) -> Result<Self, BrokerError> {
         let wrong = |what: String| BrokerError::Misconfigured(what);
         let mut roots = RootCertStore::empty();

@@ -1,8 +1,7 @@
-//! Which message a confirm speaks of.
+//! Matches confirms to messages.
 //!
-//! The broker numbers what is published on a channel, and confirms by number: singly, in any order, or all up
-//! to one. A message that nobody took comes back before its confirm, without its number, and is known by its
-//! id.
+//! The broker numbers the messages of a channel and confirms by number: singly, in any order, or all up to one. A
+//! message that no queue took is returned before its confirm. It has no number then and is recognised by its id.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,12 +11,12 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use crate::amqp::{Fault, Incoming, Listener};
 use crate::{Confirm, Message};
 
-/// The confirms of one channel.
+/// The unconfirmed messages of one channel.
 pub(super) struct Confirms {
     state: Mutex<State>,
-    /// Gets back what each message took of it.
+    /// Gets back one permit per confirmed message.
     window: Arc<Semaphore>,
-    /// Told why the channel has ended.
+    /// Receives the reason when the channel ends.
     ended: Arc<watch::Sender<Option<Fault>>>,
 }
 
@@ -25,14 +24,14 @@ pub(super) struct Confirms {
 struct State {
     batches: HashMap<u64, Batch>,
     next_batch: u64,
-    /// What was published and not confirmed, in order; the first has the number `first_tag`.
+    /// Published and unconfirmed messages, in order. The first one has the number `first_tag`.
     pending: VecDeque<Pending>,
     first_tag: u64,
-    /// Id and reason of what came back.
+    /// Ids of returned messages, with the reasons.
     returned: Vec<(String, String)>,
 }
 
-/// Messages that are answered together.
+/// The messages of one publish; their results are returned together.
 struct Batch {
     messages: Arc<Vec<Message>>,
     answers: Vec<Confirm>,
@@ -52,8 +51,8 @@ impl Confirms {
         Self { state: Mutex::new(state), window, ended }
     }
 
-    /// Begins a batch in which all are accepted, except for what is refused already or later. `missing` of
-    /// its messages are going to be published.
+    /// Starts a batch. All messages count as accepted, except those that are refused in `answers` or later. `missing`
+    /// is the number of messages that will be published.
     pub(super) fn begin(
         self: &Arc<Self>,
         messages: Arc<Vec<Message>>,
@@ -68,12 +67,12 @@ impl Confirms {
         Waiting { confirms: Arc::clone(self), batch, answered }
     }
 
-    /// Notes that the next number goes to this message.
+    /// Assigns the next number to this message.
     pub(super) fn sending(&self, batch: u64, place: usize) {
         self.lock().pending.push_back(Pending { batch, place, settled: false });
     }
 
-    /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
+    /// No change panics half-way, so the state behind a poisoned lock is consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,7 +89,7 @@ impl Listener for Confirms {
     }
 
     fn ended(&self, fault: &Fault) {
-        // Whoever waits hears that nothing will come.
+        // Those who wait learn that no confirms will come.
         self.lock().batches.clear();
         self.window.close();
         self.ended.send_replace(Some(fault.clone()));
@@ -98,7 +97,7 @@ impl Listener for Confirms {
 }
 
 impl State {
-    /// Answers how many messages it speaks of that were not confirmed yet.
+    /// Records a confirm and returns the number of messages that it settles for the first time.
     fn confirmed(&mut self, tag: u64, multiple: bool, taken: bool) -> usize {
         let Some(last) = tag.checked_sub(self.first_tag).and_then(|last| usize::try_from(last).ok()) else {
             return 0;
@@ -119,13 +118,13 @@ impl State {
             self.first_tag += 1;
         }
         if self.pending.is_empty() {
-            // What is left speaks of batches that nobody waits for any longer.
+            // The remaining entries belong to batches that nobody waits for.
             self.returned.clear();
         }
         settled
     }
 
-    /// A batch that nobody waits for any longer is not there.
+    /// Records one result. If nobody waits for the batch any longer, it is gone and the result is ignored.
     fn answer(&mut self, key: u64, place: usize, taken: bool) {
         let Some(batch) = self.batches.get_mut(&key) else { return };
         if !taken {
@@ -146,7 +145,7 @@ impl State {
     }
 }
 
-/// Waits for the confirms of one batch. Dropped, it lets them come unheard.
+/// Waits for the confirms of one batch. If it is dropped, later confirms are ignored.
 pub(super) struct Waiting {
     confirms: Arc<Confirms>,
     batch: u64,
@@ -158,7 +157,7 @@ impl Waiting {
         self.batch
     }
 
-    /// None when the channel ended first.
+    /// The results, or `None` if the channel ended first.
     pub(super) async fn answers(&mut self) -> Option<Vec<Confirm>> {
         (&mut self.answered).await.ok()
     }

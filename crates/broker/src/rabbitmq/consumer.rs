@@ -1,5 +1,5 @@
-//! A consumer of one queue. Its lane, a channel with its own prefetch, goes with the connection; the consumer
-//! stays, and opens another.
+//! A consumer of one queue. Its channel, with its own prefetch, ends with the connection. The consumer stays and opens
+//! another.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,7 +22,7 @@ pub(super) struct RabbitMqConsumer {
     load: Arc<Load>,
     prefetch: u16,
     lane: Option<Lane>,
-    /// The highest tag that was ever handed out. Those of a new lane begin behind it.
+    /// The highest tag that was ever handed out. The tags of a new channel begin after it.
     last_tag: u64,
 }
 
@@ -68,7 +68,7 @@ impl RabbitMqConsumer {
         opened.await.map_err(|fault| self.lost(fault))
     }
 
-    /// Says why a lane ended. If it was the queue, the supervisor has to know at once.
+    /// Why the channel ended. If the queue is the cause, the supervisor is told at once.
     fn lost(&self, fault: Fault) -> BrokerError {
         match fault {
             Fault::Silent => self.shared.quarantine(&self.queue),
@@ -78,7 +78,7 @@ impl RabbitMqConsumer {
         broken(fault)
     }
 
-    /// Tells the broker what became of these, as far as they are held.
+    /// Settles those of the messages that this consumer holds.
     fn settle(&mut self, tags: &[Tag], fate: Fate) -> Result<(), BrokerError> {
         if matches!(*self.shared.state.borrow(), State::Closed) {
             return Err(BrokerError::Closed);
@@ -99,10 +99,11 @@ impl Consumer for RabbitMqConsumer {
         let lane = self.lane().await?;
         let want = max.max(1).min(prefetch.saturating_sub(lane.held.len()));
         let ready = async {
-            // While it holds its whole prefetch, nothing is ready, and only an end can be heard.
+            // While the whole prefetch is held, nothing can become ready. Then this only notices the end of the
+            // channel.
             lane.inbox.ready(if want == 0 { usize::MAX } else { 1 }).await?;
             if !linger.is_zero() {
-                // Nothing is taken yet, so a call that is dropped here has nothing to lose.
+                // Nothing has been taken yet, so a call that is dropped here loses nothing.
                 timeout(linger, lane.inbox.ready(want)).await.unwrap_or(Ok(()))?;
             }
             Ok(())
@@ -133,7 +134,7 @@ impl Consumer for RabbitMqConsumer {
         self.settle(tags, Fate::Again)
     }
 
-    /// A dead letter has nowhere to go, and stays.
+    /// Rejects messages. A dead letter has nowhere else to go, so it is requeued.
     async fn reject(&mut self, tags: &[Tag]) -> Result<(), BrokerError> {
         self.settle(tags, if self.queue == DEAD_LETTER_QUEUE { Fate::Again } else { Fate::Dead })
     }
@@ -149,7 +150,7 @@ impl fmt::Debug for RabbitMqConsumer {
     }
 }
 
-/// What became of a message.
+/// How a message is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Done,
@@ -157,14 +158,15 @@ enum Fate {
     Dead,
 }
 
-/// The channel of a consumer, and what it holds. Dropped, it gives all of it back.
+/// A consumer's channel and the messages that it holds. Dropping it returns all of them.
 struct Lane {
     channel: Channel,
     inbox: Arc<Inbox>,
     load: Arc<Load>,
-    /// What is added to the channel's tags, which begin at one again with every channel.
+    /// The offset from the channel's tags, which start at 1 on every channel, to the consumer's tags.
     base: u64,
-    /// The channel's tags of what was handed out and not settled. All that was not handed out is younger.
+    /// The channel's tags of messages that were handed out and not settled. Messages that were not handed out have
+    /// higher tags.
     held: BTreeSet<u64>,
 }
 
@@ -182,11 +184,10 @@ impl Lane {
         let tags = tags.iter().filter_map(|tag| tag.0.checked_sub(self.base));
         let tags: BTreeSet<u64> = tags.filter(|tag| self.held.contains(tag)).collect();
         if fate == Fate::Again {
-            // One by one, and not by nack: from version 4.3 on, only so does the broker count how often they
-            // came back.
+            // One by one and not by nack: since RabbitMQ 4.3 only this counts towards the delivery limit.
             tags.iter().try_for_each(|&tag| self.channel.send(Request::Requeue { tag }))?;
         } else {
-            // "All up to this one" says it at once, as long as none is left out.
+            // An acknowledgement of "all up to this tag" covers the tags up to the first one that is left out.
             let whole = self.held.iter().zip(&tags).take_while(|(held, tag)| held == tag).count();
             let last = whole.checked_sub(1).and_then(|last| tags.iter().nth(last)).copied();
             let singly = tags.iter().skip(whole).map(|&tag| (tag, false));

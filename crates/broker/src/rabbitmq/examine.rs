@@ -1,4 +1,4 @@
-//! Looking whether RabbitMQ is as it should be, for somebody who wants to know. Nothing is made or changed.
+//! Checks the installation in RabbitMQ for `doctor`. Nothing is created or changed.
 
 use campanile_domain::finding::{Finding, Level};
 
@@ -34,7 +34,8 @@ async fn connect(config: &RabbitMqConfig) -> Result<(Address, Topology, Connecti
     Ok((address, topology, connection))
 }
 
-/// How exchanges and queues were declared is told to those who may declare them.
+/// Checks exchanges and queues. How they were declared is checked only if the user may declare them, because the check
+/// declares.
 async fn examine_topology(topology: &Topology, connection: &Connection, may_declare: bool) -> Vec<Finding> {
     let mut prober = QueueProber::new(topology, connection);
     let (mut missing, mut ready, mut findings) = (Vec::new(), 0, Vec::new());
@@ -78,7 +79,7 @@ async fn examine_topology(topology: &Topology, connection: &Connection, may_decl
     findings
 }
 
-/// It is declared only, so that it is worth a word when something is wrong with it, and not otherwise.
+/// Reports the mailing queue only if something is wrong with it: it is declared but not used.
 async fn examine_mailing_queue(
     topology: &Topology,
     connection: &Connection,
@@ -113,7 +114,7 @@ fn silent(topology: &Topology, queue: &str) -> Finding {
     )
 }
 
-/// What went wrong is told with what to do about it.
+/// A finding with its remedy, both taken from the error.
 fn wrong(subject: &'static str, error: &BrokerError) -> Finding {
     let text = error.to_string();
     match (text.split_once("; "), error) {

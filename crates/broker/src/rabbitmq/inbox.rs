@@ -1,5 +1,5 @@
-//! What the broker has delivered to a consumer, and nobody has taken yet. It is bounded by the consumer's
-//! prefetch.
+//! Messages that the broker has delivered to a consumer and that were not taken yet. The consumer's prefetch limits
+//! their number.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,19 +10,19 @@ use super::load::Load;
 use crate::amqp::{Fault, Incoming, Listener, Value};
 use crate::{Delivery, Message, Tag};
 
-/// How often a quorum queue has delivered a message before; absent the first time.
+/// The header of a quorum queue with the number of earlier deliveries; absent the first time.
 const DELIVERY_COUNT: &str = "x-delivery-count";
 
 pub(super) struct Inbox {
     state: Mutex<State>,
-    /// Told when something arrives, and when nothing more will.
+    /// Notified when a message arrives, and when the channel ends.
     changed: Notify,
     load: Arc<Load>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Tags are those of the channel.
+    /// The tags are the channel's.
     arrived: VecDeque<Delivery>,
     ended: Option<Fault>,
 }
@@ -32,10 +32,10 @@ impl Inbox {
         Self { state: Mutex::default(), changed: Notify::new(), load }
     }
 
-    /// Waits until so many are there at once.
+    /// Waits until `count` messages are there at once.
     pub(super) async fn ready(&self, count: usize) -> Result<(), Fault> {
         loop {
-            // Created before the look, so that no change between the look and the wait is missed.
+            // Created before the check, so that no change between the check and the wait is missed.
             let changed = self.changed.notified();
             {
                 let state = self.lock();
@@ -56,14 +56,14 @@ impl Inbox {
         state.arrived.drain(..count).collect()
     }
 
-    /// Lets nothing more in, and says how many were never taken.
+    /// Refuses further messages, and returns how many were never taken.
     pub(super) fn close(&self) -> usize {
         let mut state = self.lock();
         state.ended.get_or_insert_with(|| Fault::broken("the consumer is closed"));
         std::mem::take(&mut state.arrived).len()
     }
 
-    /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
+    /// No change panics half-way, so the state behind a poisoned lock is consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

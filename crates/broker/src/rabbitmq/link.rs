@@ -1,8 +1,8 @@
-//! What stands while the broker can be reached: a connection that receives, and a publisher for each queue.
+//! The connections to a reachable broker: one for receiving, and one publisher per queue.
 //!
-//! Publishers have connections of their own. A broker that runs out of disk or memory stops reading from those that
-//! publish: acknowledgements, which make room, must still get through. And one that can't follow a single channel stops
-//! reading the whole connection: a queue that gets very much would hold up all others.
+//! Publishers have connections of their own, for two reasons. A broker without disk or memory stops reading connections
+//! that publish, but acknowledgements, which free space, must get through. And a broker that cannot keep up with one
+//! channel stops reading its whole connection, so a busy queue would delay all others.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use super::{QueueChange, Shared, topology};
 use crate::amqp::{Connection, Fault};
 use crate::{BrokerError, Confirm, Message};
 
-/// How long a publish waits for its confirms. They may still come later, and then the messages come twice.
+/// How long a publish waits for its confirms. If they come later, the messages are delivered twice.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) struct Link {
@@ -29,7 +29,8 @@ pub(super) struct Link {
     publisher_ended: Arc<watch::Sender<Option<Fault>>>,
 }
 
-/// Connects, notes which queues are missing, and declares everything else, which shows whether it is as it should be.
+/// Connects, records the missing queues, and declares everything else. The declarations also check that what exists is
+/// correct.
 pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
     let topology = &shared.topology;
     let consuming = shared.address.connect("receives").await?;
@@ -45,7 +46,7 @@ pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
     }
     let first = !shared.has_probed.swap(true, Ordering::Relaxed);
     if first && missing.len() == shared.loads.len() {
-        // Nobody has used this broker before, so that there is nothing to lose.
+        // Nobody has used this broker before, so nothing can be lost.
         tracing::info!("no Campanile queues exist in RabbitMQ yet; declaring them");
     } else {
         for queue in missing {
@@ -92,13 +93,13 @@ impl Link {
         }
     }
 
-    /// Ends it for everybody, so that nobody goes on with a part of it.
+    /// Ends all connections, so that nobody continues with some of them.
     pub(super) fn close(&self) {
         self.publishers.values().for_each(Publisher::close);
         self.consuming.close();
     }
 
-    /// Publishes to one of the queues that the link was made for, or says why that is impossible now.
+    /// Publishes to one of the link's queues, or says why that is impossible now.
     pub(super) async fn publish(&self, queue: &str, messages: Vec<Message>) -> Result<Vec<Confirm>, String> {
         if let Some(reason) = self.blocked() {
             return Err(reason);
@@ -115,7 +116,7 @@ impl Link {
         Err(format!("it did not confirm within {} seconds", CONFIRM_TIMEOUT.as_secs()))
     }
 
-    /// What is published to the queue from now on has nothing to do with what was before.
+    /// Gives the queue's publisher a new channel; see `Publisher::begin_anew`.
     pub(super) async fn begin_anew(&self, queue: &str) {
         if let Some(publisher) = self.publishers.get(queue) {
             publisher.begin_anew().await;

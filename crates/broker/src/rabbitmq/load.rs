@@ -1,9 +1,8 @@
-//! How many undelivered messages a queue holds, as well as one can know from outside.
+//! An estimate of the undelivered messages of a queue.
 //!
-//! A broker tells only how many are ready, and only when asked. In between, what this process publishes,
-//! receives and settles is counted along. A look at the broker puts right what others did, unless this
-//! process was busy with the queue at that moment and the two could not be told apart; then the next look
-//! does.
+//! A broker reports only the ready messages, and only when asked. In between, this process counts what it publishes,
+//! receives and settles. A probe of the broker corrects the count for what other processes did. If this process was
+//! busy with the queue during a probe, the two cannot be told apart, and the next probe corrects the count.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,10 +11,11 @@ use tokio::sync::futures::Notified;
 
 use crate::limit::{Demand, Limit};
 
-/// How often a queue is looked at, and one that somebody found full.
+/// The time between two probes of a queue. The second applies to a queue that was found full, and after an inconclusive
+/// probe.
 const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 const PROBE_INTERVAL_WHEN_FULL: Duration = Duration::from_millis(100);
-/// A queue that is never quiet is looked at all the same, after so many looks in vain.
+/// After this many inconclusive probes the next result is used even if the queue is busy.
 const MAX_INCONCLUSIVE_PROBES: u32 = 5;
 
 #[derive(Debug)]
@@ -26,14 +26,14 @@ pub(super) struct Load {
 
 #[derive(Debug, Default)]
 struct Count {
-    /// Waiting in the queue.
+    /// Messages in the queue.
     ready: usize,
-    /// In the hands of our consumers.
+    /// Messages that this process's consumers hold.
     held: usize,
-    /// Part of `ready`: published, and not confirmed yet.
+    /// The part of `ready` that was published and not confirmed yet.
     in_flight: usize,
     demand: Demand,
-    /// Rises whenever one of these numbers changes.
+    /// Increases with each change of these numbers.
     changes: u64,
     probed_at: Option<Instant>,
     inconclusive_probes: u32,
@@ -54,7 +54,7 @@ impl Load {
         self.limit.is_full(depth, &mut count.demand)
     }
 
-    /// Waits until it was full and no longer is.
+    /// Waits until a full queue has room again.
     pub(super) fn wait_for_capacity(&self) -> Notified<'_> {
         self.limit.wait_for_capacity()
     }
@@ -64,7 +64,7 @@ impl Load {
         self.limit.notify();
     }
 
-    /// Keeps room for all of these messages, or for none.
+    /// Reserves room for all of these messages, or for none.
     pub(super) fn reserve(self: &Arc<Self>, messages: usize) -> Option<Reservation> {
         let mut count = self.changed();
         let depth = count.depth();
@@ -82,21 +82,21 @@ impl Load {
         count.held += 1;
     }
 
-    /// Counts messages that were held and left the queue for good.
+    /// Counts held messages that left the queue for good.
     pub(super) fn left(&self, messages: usize) {
         let mut count = self.changed();
         count.held = count.held.saturating_sub(messages);
         self.depth_decreased(&mut count);
     }
 
-    /// Counts messages that were held and went back.
+    /// Counts held messages that were returned to the queue.
     pub(super) fn came_back(&self, messages: usize) {
         let mut count = self.changed();
         count.held = count.held.saturating_sub(messages);
         count.ready += messages;
     }
 
-    /// Whether it is time for a look, and what the look is to be compared with.
+    /// Starts a probe if one is due. The result is compared with the state at its start.
     pub(super) fn probe_if_due(&self) -> Option<ProbeStart> {
         let count = self.lock();
         let urgent = count.demand.is_any() || count.inconclusive_probes > 0;
@@ -109,7 +109,7 @@ impl Load {
         ProbeStart { changes: self.lock().changes }
     }
 
-    /// The broker said how many are ready.
+    /// Records the number of ready messages that the broker reported.
     pub(super) fn record_probe(&self, start: ProbeStart, ready: usize) {
         let mut count = self.lock();
         count.probed_at = Some(Instant::now());
@@ -134,7 +134,7 @@ impl Load {
         count
     }
 
-    /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
+    /// No change panics half-way, so the state behind a poisoned lock is consistent.
     fn lock(&self) -> MutexGuard<'_, Count> {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -146,13 +146,13 @@ impl Count {
     }
 }
 
-/// What had changed when the broker was asked.
+/// The state of the count when a probe began.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProbeStart {
     changes: u64,
 }
 
-/// Room for messages that are under way. What was not taken in the end gives its room back.
+/// Room for messages that are being published. Room that is not used is given back on drop.
 #[derive(Debug)]
 pub(super) struct Reservation {
     load: Arc<Load>,

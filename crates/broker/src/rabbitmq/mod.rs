@@ -1,12 +1,10 @@
-//! `RabbitMQ`, for engines that share their work or keep it outside of the process.
+//! The `RabbitMQ` broker, for engines that share their work or keep messages outside the process.
 //!
-//! A supervisor owns the connections: it declares the topology, notices what breaks or goes missing, and
-//! builds everything anew. Calls never wait for it; while there is no broker they say so, and the caller
-//! backs off.
+//! A supervisor owns the connections. It declares the topology, notices failures and missing queues, and rebuilds
+//! everything. Calls never wait for it: without a broker they fail, and the caller backs off.
 //!
-//! Queues and exchanges are declared as promised to everybody who binds a queue of their own: see
-//! [`topology`]. A queue that should exist and does not is a loss, whether it is noticed at a connection or
-//! later.
+//! Queues and exchanges are declared as documented for others who bind queues of their own; see [`topology`]. A queue
+//! that should exist and does not is a loss, whether it is noticed when connecting or later.
 
 mod address;
 mod confirms;
@@ -43,29 +41,29 @@ use link::Link;
 use load::{Load, ProbeStart};
 use topology::{ProbeResult, Topology};
 
-/// How long a queue that did not answer is left alone.
+/// How long a queue that did not answer gets no further requests.
 const QUARANTINE_TIME: Duration = Duration::from_secs(20);
 
-/// Where the broker is, and what is to be found in it.
+/// How to reach the broker, and what to declare in it.
 #[derive(Clone)]
 pub struct RabbitMqConfig {
     /// `amqp://user:password@host:port/vhost`, or `amqps://` for TLS. User, password and virtual host are
-    /// percent-encoded where they need be; without them it is `guest`, `guest` and `/`.
+    /// percent-encoded where necessary. Their defaults are `guest`, `guest` and `/`.
     pub url: String,
-    /// Certificates in PEM that are trusted with `amqps://`, beside those of the operating system.
+    /// Trusted certificates in PEM for `amqps://`, in addition to those of the operating system.
     pub ca_file: Option<PathBuf>,
-    /// Stands before the name of every exchange and queue, so that several installations may share a virtual
-    /// host. Empty by default, and part of the names that others bind to.
+    /// The prefix of all exchange and queue names, so that several installations can share a virtual host. It is empty
+    /// by default, and part of the names that others bind to.
     pub prefix: String,
-    /// The queues, without prefix. The dead-letter queue is there anyway.
+    /// The queues, without prefix. The dead-letter queue is always added.
     pub queues: Vec<Queue>,
-    /// How many undelivered messages a queue holds at most. Several instances that publish at once may exceed
-    /// it by what each has under way.
+    /// The most undelivered messages of a queue. Several instances that publish at once may exceed it by what each is
+    /// publishing.
     pub limit: usize,
 }
 
 impl RabbitMqConfig {
-    /// What can be told without connecting: URL, authorities and names can be used.
+    /// Checks what needs no connection: the URL, the certificates and the names.
     pub fn check(&self) -> Result<(), BrokerError> {
         self.parse().map(drop)
     }
@@ -76,7 +74,7 @@ impl RabbitMqConfig {
     }
 }
 
-/// A broker in a server of its own. Dropping it closes its consumers and its connections.
+/// A broker on a RabbitMQ server. Dropping it closes its consumers and its connections.
 pub struct RabbitMq {
     shared: Arc<Shared>,
     supervisor: JoinHandle<()>,
@@ -85,10 +83,10 @@ pub struct RabbitMq {
 impl RabbitMq {
     /// Connects and declares the topology.
     ///
-    /// A broker that is not there is waited for in the background: the engine starts, and what it calls
-    /// answers [`BrokerError::Unreachable`]. What waiting would not cure is [`BrokerError::Misconfigured`]:
-    /// wrong credentials, a virtual host that does not exist, queues or exchanges that somebody declared
-    /// otherwise or keeps for themselves, a port at which somebody answers in another language.
+    /// If the broker is unreachable, it is awaited in the background. The engine starts, and its calls return
+    /// [`BrokerError::Unreachable`]. Errors that waiting does not cure are [`BrokerError::Misconfigured`]. Examples are
+    /// wrong credentials, a missing virtual host, queues or exchanges that were declared differently or are exclusive,
+    /// and a port with another protocol.
     pub async fn open(config: RabbitMqConfig) -> Result<Self, BrokerError> {
         let (address, topology) = config.parse()?;
         let shared = Arc::new(Shared::new(address, topology, config.limit));
@@ -97,17 +95,17 @@ impl RabbitMq {
             first => first,
         };
         let supervisor = tokio::spawn(supervisor::run(Arc::clone(&shared), first));
-        // What is called next finds the broker there, if it was there.
+        // Waits for the supervisor, so that the next call finds the broker if it is reachable.
         shared.state.subscribe().wait_for(|state| !matches!(state, State::New)).await.ok();
         Ok(Self { shared, supervisor })
     }
 
-    /// Whether the broker can be reached, and is as it should be. Nothing is made or changed.
+    /// Checks whether the broker is reachable and correctly set up. Nothing is created or changed.
     pub async fn examine(config: &RabbitMqConfig) -> Vec<Finding> {
         examine::examine(config).await
     }
 
-    /// Deletes everything that a broker with this configuration declares, with all messages in it.
+    /// Deletes everything that a broker with this configuration declares, with all messages.
     #[cfg(feature = "conformance")]
     pub async fn remove(config: &RabbitMqConfig) -> Result<(), BrokerError> {
         let (address, topology) = config.parse()?;
@@ -132,7 +130,7 @@ impl Broker for RabbitMq {
         let accepted = confirms.iter().filter(|confirm| **confirm == Confirm::Accepted).count();
         reservation.take(accepted);
         if accepted < confirms.len() {
-            // Perhaps the queue is gone.
+            // The queue may be gone.
             self.shared.probe_now();
         }
         Ok(Published::Confirmed(confirms))
@@ -167,7 +165,7 @@ impl Broker for RabbitMq {
             self.shared.quarantine(&queue);
         }
         self.shared.losses().retain(|lost| !queues.contains(lost) || self.shared.is_quarantined(lost));
-        // Whoever waited for one of them may go on.
+        // Those who waited for one of these queues may try again.
         queues.iter().filter_map(|queue| self.shared.loads.get(queue)).for_each(|load| load.notify());
         Ok(())
     }
@@ -206,7 +204,7 @@ impl fmt::Debug for RabbitMq {
     }
 }
 
-/// The URL holds a password, which has no place in a log.
+/// The URL contains a password, which must not be logged.
 impl fmt::Debug for RabbitMqConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RabbitMqConfig")
@@ -219,30 +217,30 @@ impl fmt::Debug for RabbitMqConfig {
     }
 }
 
-/// What the broker, its supervisor and its consumers have in common.
+/// The state that the broker shares with its supervisor and consumers.
 struct Shared {
     address: Address,
     topology: Topology,
     loads: BTreeMap<String, Arc<Load>>,
     losses: Mutex<BTreeSet<String>>,
-    /// Queues that did not answer, and until when nobody asks them anything.
+    /// Queues that did not answer, and until when they get no requests.
     quarantined: Mutex<BTreeMap<String, Instant>>,
-    /// Set when the queues were looked at for the first time.
+    /// Set when all queues have been probed once.
     has_probed: AtomicBool,
     state: watch::Sender<State>,
-    /// Told when there is reason to doubt that every queue is still there.
+    /// Notified when a queue may be missing.
     probe_now: watch::Sender<()>,
 }
 
-/// Whether a look changed what is known of a queue.
+/// What a probe changed.
 #[derive(Debug, PartialEq, Eq)]
 enum QueueChange {
     None,
-    /// It was there, or should have been, and is not.
+    /// The queue should exist and does not.
     Lost,
 }
 
-/// Whether the broker can be reached. The supervisor alone changes it, until the broker is dropped.
+/// Whether the broker is reachable. Only the supervisor changes this, until the broker is dropped.
 #[derive(Debug)]
 enum State {
     New,
@@ -263,12 +261,12 @@ impl Shared {
         Self { address, topology, loads, losses, quarantined, has_probed, state, probe_now }
     }
 
-    /// A supervisor that has not noticed its own end yet must not open again what was closed.
+    /// Enters a state, unless the broker is closed: a supervisor that has not noticed its end yet must not reopen it.
     fn enter(&self, mut state: State) {
         self.state.send_if_modified(|current| {
             let open = !matches!(current, State::Closed);
             if open {
-                // What it was before is dropped outside, since a link that goes tells many.
+                // The old state is dropped outside of the lock, because dropping a link notifies many.
                 mem::swap(current, &mut state);
             }
             open
@@ -284,7 +282,7 @@ impl Shared {
         }
     }
 
-    /// For whoever wants to publish to a queue or to consume it.
+    /// The link for publishing to a queue or consuming it.
     fn link_to(&self, queue: &str) -> Result<Arc<Link>, BrokerError> {
         if self.losses().contains(queue) {
             return Err(BrokerError::Lost(queue.to_owned()));
@@ -295,12 +293,12 @@ impl Shared {
         self.link()
     }
 
-    /// Has every queue looked at.
+    /// Requests a probe of every queue.
     fn probe_now(&self) {
         self.probe_now.send_replace(());
     }
 
-    /// Notes what a look at a queue found. One that is there again was made good by another instance.
+    /// Records the result of a probe. A lost queue that exists again was restored by another instance.
     fn record_probe(&self, queue: &str, before: ProbeStart, result: ProbeResult) -> QueueChange {
         let load = self.loads.get(queue);
         match result {
@@ -320,8 +318,8 @@ impl Shared {
         }
     }
 
-    /// Nobody asks a queue anything for a while that did not answer: all else goes on, and what is meant for it waits
-    /// in the database.
+    /// Stops requests to a queue that did not answer, for a while. Other queues go on, and its messages wait in the
+    /// database.
     fn quarantine(&self, queue: &str) {
         let until = Instant::now() + QUARANTINE_TIME;
         self.quarantined.lock().unwrap_or_else(PoisonError::into_inner).insert(queue.to_owned(), until);
@@ -340,7 +338,7 @@ impl Shared {
         quarantined.contains_key(queue)
     }
 
-    /// Nothing panics half-way through a change, so what a poisoned lock guards is whole.
+    /// No change panics half-way, so the state behind a poisoned lock is consistent.
     fn losses(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }

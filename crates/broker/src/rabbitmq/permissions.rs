@@ -1,7 +1,8 @@
-//! Whether the user may do with each name what an instance does with it, whether it exists or not. `RabbitMQ` looks at
-//! permissions before it looks at anything else, so that each is asked by a request that can't succeed: a declaration
-//! or consumer with an argument of the wrong type, or the removal of a binding that nobody has. Nothing is made,
-//! changed or taken.
+//! Checks whether the user has the permissions that an instance needs, whether or not the names exist.
+//!
+//! `RabbitMQ` checks permissions first. So each is tested by a request that cannot succeed: a declaration or consumer
+//! with an argument of the wrong type, or the removal of a binding that does not exist. Nothing is created, changed or
+//! consumed.
 
 use std::sync::Arc;
 
@@ -15,10 +16,10 @@ use crate::BrokerError;
 use crate::amqp::{Connection, Fault, Request, Table, Value};
 
 const SUBJECT: &str = "permissions";
-/// Nobody binds by this.
+/// A routing key that no binding uses.
 const NO_KEY: &str = "campanile doctor asks whether it may";
 
-/// An error is one of the connection, after which nothing more can be asked.
+/// Checks all permissions. An error is one of the connection and ends the check.
 pub(super) async fn examine(
     topology: &Topology,
     connection: &Connection,
@@ -54,9 +55,10 @@ pub(super) async fn examine(
     Ok(Finding::wrong(SUBJECT, what, remedy))
 }
 
-/// Its own bindings and messages need `bound`; one that is declared only is not bound.
+/// Whether the user may declare an exchange and, if `bound`, bind to it. The exchange that is declared only is not
+/// bound.
 async fn may_use_exchange(connection: &Connection, name: &str, bound: bool) -> Result<bool, BrokerError> {
-    // The name of another exchange, where a number stands.
+    // Invalid on purpose: a number where the name of another exchange belongs.
     let impossible = Table::from([("alternate-exchange".to_owned(), Value::Number(0))]);
     let declare = Request::DeclareExchange { name, kind: "topic", arguments: &impossible };
     let unbind = Request::UnbindExchange { exchange: name, from: name, key: NO_KEY };
@@ -85,18 +87,19 @@ async fn may_use_queue(
     Ok(true)
 }
 
-/// A refusal for another reason came after the permission was looked at.
+/// Whether the user has the permission for a request. A refusal for another reason means that the permission check
+/// passed.
 async fn may(connection: &Connection, request: Request<'_>) -> Result<bool, BrokerError> {
     let channel = connection.channel(Arc::new(())).await.map_err(broken)?;
     match channel.ask(request).await {
         Err(Fault::Refused { code, .. }) => Ok(code != ACCESS_REFUSED),
-        // A queue that does not answer is told elsewhere.
+        // A queue that does not answer is reported elsewhere.
         Ok(_) | Err(Fault::Silent) => Ok(true),
         Err(fault @ (Fault::Broken(_) | Fault::NotAmqp)) => Err(broken(fault)),
     }
 }
 
-/// One that matches all of them, and of other names only those that begin alike.
+/// A pattern for permissions that matches all of these names. It also matches other names with the same beginning.
 fn pattern(topology: &Topology) -> String {
     let ours = |queue: &&String| !queue.starts_with("notification.") && !queue.starts_with("notifications.");
     let others = topology.queues().filter(ours).map(String::as_str).chain([MAILING_QUEUE]);

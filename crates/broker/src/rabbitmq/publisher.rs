@@ -1,4 +1,4 @@
-//! Publishes to one queue, on a connection of its own, so that no queue waits for another.
+//! Publishes to one queue, on a connection of its own, so that queues do not wait for each other.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use super::window::{Rank, Window};
 use crate::amqp::{Channel, Connection, Fault, MAX_SHORT_BYTES, Outgoing, Request};
 use crate::{Confirm, Message};
 
-/// What every version of the broker takes without closing the channel.
+/// The largest body that every version of the broker accepts without closing the channel.
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 
 pub(super) struct Publisher {
     connection: Connection,
-    /// There is none from the moment at which one was given up until somebody publishes.
+    /// `None` after a channel was given up, until the next publish.
     lane: Mutex<Option<Arc<Lane>>>,
     exchange: String,
     key: String,
     rank: Rank,
-    /// Told why a lane has ended.
+    /// Receives the reason when a channel ends.
     ended: Arc<watch::Sender<Option<Fault>>>,
 }
 
@@ -43,15 +43,14 @@ impl Publisher {
         self.connection.blocked()
     }
 
-    /// Returns when every message is confirmed or refused.
+    /// Publishes messages, and returns when each is confirmed or refused.
     pub(super) async fn publish(&self, messages: Vec<Message>) -> Result<Vec<Confirm>, Fault> {
         let lane = self.lane().await?;
         lane.publish((&self.exchange, &self.key), messages).await
     }
 
-    /// Gives up the channel, and what is unconfirmed there: the next message goes over another. A channel keeps what it
-    /// knows of a queue, and one that was deleted and made again may confirm nothing that comes from it, for as long as
-    /// the channel lives.
+    /// Gives up the channel and its unconfirmed messages; the next publish opens another. RabbitMQ caches a queue per
+    /// channel. If the queue was deleted and created again, the old channel may never get a confirm.
     pub(super) async fn begin_anew(&self) {
         *self.lane.lock().await = None;
     }
@@ -62,14 +61,14 @@ impl Publisher {
             return Ok(Arc::clone(lane));
         }
         let opened = Lane::open(&self.connection, &self.rank, &self.ended).await.inspect_err(|fault| {
-            // While there was no lane, nobody heard whether the connection ended.
+            // While there was no channel, nobody would have noticed the end of the connection.
             self.ended.send_replace(Some(fault.clone()));
         })?;
         Ok(Arc::clone(lane.insert(Arc::new(opened))))
     }
 }
 
-/// A channel, and what is unconfirmed on it.
+/// A channel and its unconfirmed messages.
 struct Lane {
     channel: Channel,
     window: Window,
@@ -110,7 +109,7 @@ impl Lane {
             (step, positions) = positions.split_at(permits.num_permits());
             let outgoing: Vec<_> = step.iter().map(|&position| outgoing(&messages[position])).collect();
             let sending = |index: usize| {
-                // Its confirm gives it back; what is not sent after all, we do.
+                // The confirm returns this permit. Permits of messages that are not sent return by themselves.
                 permits.split(1).into_iter().for_each(SemaphorePermit::forget);
                 self.confirms.sending(batch, step[index]);
             };
@@ -128,7 +127,7 @@ fn outgoing(message: &Message) -> Outgoing<'_> {
     Outgoing { id: &message.id, body: &message.body, stamp: message.stamp }
 }
 
-/// The broker would answer these by closing the channel, and so refuse everybody else's messages with them.
+/// Refuses messages that the broker would answer by closing the channel, which would fail all other messages on it.
 fn check(message: &Message) -> Confirm {
     if message.id.len() > MAX_SHORT_BYTES {
         Confirm::Refused { reason: format!("its id is longer than {MAX_SHORT_BYTES} bytes") }

@@ -1,6 +1,6 @@
-//! Keeps the link: makes it, notices when it breaks or when a queue goes missing, and makes it again.
+//! Keeps the link: creates it, notices when it breaks or a queue goes missing, and creates it again.
 //!
-//! Consumers and publishers are not restored one by one; they find the new link, and begin anew on it.
+//! Consumers and publishers are not restored one by one. They find the new link and start again on it.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -16,9 +16,9 @@ use super::topology::{self, QueueProber};
 use super::{QueueChange, Shared, State};
 use crate::BrokerError;
 
-/// How often it is checked which queues are due for a look.
+/// How often to check which queues are due for a probe.
 const TICK: Duration = Duration::from_millis(100);
-/// How many reasons of one outage are told at most.
+/// The most reasons that are logged per outage.
 const MAX_REASONS: usize = 10;
 const MIN_BACKOFF: Duration = Duration::from_millis(200);
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ pub(super) async fn run(shared: Arc<Shared>, first: Result<Link, BrokerError>) {
                 let (link, since) = (Arc::new(link), Instant::now());
                 let error = supervise(&shared, &link).await;
                 link.close();
-                // One that breaks as soon as it is made is no reason to hurry.
+                // A link that breaks right away does not reset the backoff.
                 if since.elapsed() > MAX_BACKOFF {
                     backoff = MIN_BACKOFF;
                 }
@@ -60,8 +60,8 @@ pub(super) async fn run(shared: Arc<Shared>, first: Result<Link, BrokerError>) {
     }
 }
 
-/// What was said about an outage. It may last for hours, and the broker is tried every few seconds: only a reason that
-/// is new is worth a line.
+/// The reasons of an outage that were logged. An outage may last hours, with an attempt every few seconds, so only new
+/// reasons are logged.
 #[derive(Debug, Default)]
 struct Outage {
     reasons: BTreeSet<String>,
@@ -74,13 +74,13 @@ impl Outage {
         self.reasons.len() < MAX_REASONS && self.reasons.insert(reason.to_owned())
     }
 
-    /// How long it lasted, if there was one.
+    /// Ends the outage and returns its duration, if there was one.
     fn end(&mut self) -> Option<Duration> {
         mem::take(self).since.map(|since| since.elapsed())
     }
 }
 
-/// Watches over a link until it ends, and says why it did.
+/// Supervises a link until it ends, and returns the reason.
 async fn supervise(shared: &Arc<Shared>, link: &Arc<Link>) -> BrokerError {
     shared.enter(State::Up(Arc::clone(link)));
     let mut watches = JoinSet::new();
@@ -96,8 +96,8 @@ async fn supervise(shared: &Arc<Shared>, link: &Arc<Link>) -> BrokerError {
     }
 }
 
-/// Looks at one queue again and again, on a channel of its own: one that does not answer holds up no other. A queue
-/// that is gone is a loss; it is made again when the caller says so.
+/// Probes one queue repeatedly, on a channel of its own, so that a queue that does not answer delays no other. A
+/// missing queue is recorded as a loss; it is created again when the caller restores it.
 async fn watch(shared: Arc<Shared>, link: Arc<Link>, queue: String) -> BrokerError {
     let load = &shared.loads[&queue];
     let mut prober = QueueProber::new(&shared.topology, link.consuming());
@@ -122,8 +122,7 @@ async fn watch(shared: Arc<Shared>, link: Arc<Link>, queue: String) -> BrokerErr
     }
 }
 
-/// Between half and one and a half of it, so that instances that lost the broker together do not return
-/// together.
+/// Half to one and a half times the delay, so that instances that lost the broker together do not return together.
 fn jittered(delay: Duration) -> Duration {
     let random = RandomState::new().hash_one(delay) % 1_000;
     delay / 2 + delay.mul_f64(f64::from(u32::try_from(random).unwrap_or_default()) / 1_000.0)

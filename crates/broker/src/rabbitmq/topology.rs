@@ -1,13 +1,12 @@
-//! The exchanges and queues, exactly as promised; others bind to them by these names.
+//! The exchanges and queues, exactly as documented; others bind to them by these names.
 //!
 //! - `notifications.exchange`, a durable topic exchange. Every queue is bound to it by its own name.
-//! - The queues: durable quorum queues that deliver a message again at most [`DELIVERY_LIMIT`] times, and then
-//!   send it to the dead letters.
+//! - The queues: durable quorum queues that redeliver a message at most [`DELIVERY_LIMIT`] times, and then dead-letter
+//!   it.
 //! - `notifications.dlx`, a durable topic exchange, and `notification.dlq`, a durable quorum queue that takes
 //!   everything from it.
 //! - `notifications.websocket`, a durable topic exchange, and `mailing.jobs.process`, a queue like the others.
-//!   Campanile uses neither yet, so that they are declared at each connection and nothing more: nobody counts, misses
-//!   or restores them.
+//!   Campanile declares them at each connection and does not use them yet: they are not counted, missed or restored.
 //!
 //! All names begin with the configured prefix.
 
@@ -24,13 +23,13 @@ pub(super) const EXCHANGE: &str = "notifications.exchange";
 pub(super) const DEAD_LETTER_EXCHANGE: &str = "notifications.dlx";
 pub(super) const REALTIME_EXCHANGE: &str = "notifications.websocket";
 pub(super) const EXCHANGES: [&str; 3] = [EXCHANGE, DEAD_LETTER_EXCHANGE, REALTIME_EXCHANGE];
-/// Declared only: nobody publishes to it yet, so what it holds is not ours to count or to lose.
+/// Declared only. Nothing is published to it yet, so its messages are neither counted nor missed.
 pub(super) const MAILING_QUEUE: &str = "mailing.jobs.process";
-/// In a binding: whatever the routing key.
+/// The binding key that matches every routing key.
 const EVERYTHING: &str = "#";
-/// What is in the dead letters stays there, however often it comes back. From version 4 on, a queue without a
-/// limit has one of 20, and "none" is written in a way that versions before do not understand; this is
-/// understood by all, so that an upgrade finds the queue as it was declared.
+/// Dead letters stay in their queue, however often they come back. Since RabbitMQ 4 a queue without a limit has a limit
+/// of 20, and earlier versions do not understand its spelling of "none". All versions understand this number, so an
+/// upgrade finds the queue as it was declared.
 const NO_DELIVERY_LIMIT: i64 = i32::MAX as i64;
 
 pub(super) const ACCESS_REFUSED: u16 = 403;
@@ -40,7 +39,7 @@ const PRECONDITION_FAILED: u16 = 406;
 #[derive(Debug)]
 pub(super) struct Topology {
     prefix: String,
-    /// Without prefix, sorted, with the dead-letter queue, and without those that are declared only.
+    /// Sorted, without prefix. Includes the dead-letter queue but not the queue that is declared only.
     queues: Vec<String>,
     urgent: HashSet<String>,
 }
@@ -78,14 +77,14 @@ impl Topology {
         format!("{}{name}", self.prefix)
     }
 
-    /// The exchange that leads to a queue, by the queue's own name.
+    /// The exchange that routes to a queue, with the queue's name as routing key.
     pub(super) fn exchange(&self, queue: &str) -> String {
         self.name(if queue == DEAD_LETTER_QUEUE { DEAD_LETTER_EXCHANGE } else { EXCHANGE })
     }
 
-    /// Declares the exchanges, the queues that are wanted, and what is declared only. What is there already, and is the
-    /// same, is left as it is. Answers which queues did not answer. One that the broker can't make ends the whole
-    /// connection, and is told to `spoils`, so that the next connection can do without it.
+    /// Declares the exchanges, the wanted queues, and what is declared only. Existing, equal ones do not change.
+    /// Returns the queues that did not answer. A queue that the broker cannot create ends the whole connection. It is
+    /// reported to `spoils`, so that the next connection can leave it out.
     pub(super) async fn declare(
         &self,
         connection: &Connection,
@@ -129,7 +128,7 @@ impl Topology {
         Ok(Declared::There)
     }
 
-    /// Whether an exchange is as it should be, if it exists.
+    /// Checks that an exchange is declared correctly, if it exists.
     pub(super) async fn check_exchange(
         &self,
         connection: &Connection,
@@ -144,7 +143,7 @@ impl Topology {
         }
     }
 
-    /// Whether a queue that exists is as it should be. Declaring it as it is changes nothing.
+    /// Checks that an existing queue is declared correctly, by an equal declaration, which changes nothing.
     pub(super) async fn check(&self, connection: &Connection, queue: &str) -> Result<(), BrokerError> {
         let channel = connection.channel(Arc::new(())).await.map_err(broken)?;
         let (name, arguments) = (self.name(queue), self.arguments(queue));
@@ -190,18 +189,18 @@ enum Declared {
     Silent,
 }
 
-/// What a look at a queue found.
+/// The result of probing a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProbeResult {
-    /// It is there, with so many messages that wait.
+    /// The queue exists, with this many ready messages.
     Ready(usize),
     Missing,
-    /// The broker is there, and does not answer where it is about this queue.
+    /// The broker is reachable but does not answer requests about this queue.
     Silent,
 }
 
-/// Looks at queues without making them, on one channel for as long as the broker leaves it open: at a queue that does
-/// not exist, it closes it.
+/// Probes queues without creating them. It reuses a channel until the broker closes it, which it does for a missing
+/// queue.
 pub(super) struct QueueProber<'a> {
     topology: &'a Topology,
     connection: &'a Connection,
@@ -231,8 +230,8 @@ impl<'a> QueueProber<'a> {
     }
 }
 
-/// A cluster of which too much is down says "not found" as well, of queues that will be back with all that is
-/// in them.
+/// Whether the queue is really missing. A cluster with too many nodes down also says "not found", for queues that will
+/// return with their messages.
 fn is_missing(fault: &Fault) -> bool {
     match fault {
         Fault::Refused { code: NOT_FOUND, text } => {
@@ -262,13 +261,14 @@ fn describe(arguments: &Table) -> String {
     iter::once("durable".to_owned()).chain(arguments).collect()
 }
 
-/// Quorum queues are known to be left half-made, after they were deleted and made again at once: `cluster_not_formed`.
+/// Whether the broker failed to create this queue. Quorum queues that were deleted and created again at once may be
+/// left half-made: `cluster_not_formed`.
 fn is_its_failure(error: &BrokerError, name: &str) -> bool {
     let reason = error.to_string();
     reason.contains("INTERNAL_ERROR") && reason.contains(&format!("'{name}'"))
 }
 
-/// What the broker says names what differs, and how it is at present.
+/// The error for something that was declared differently. The broker's text names the difference and the actual value.
 fn foreign(kind: &str, name: &str, wanted: &str, fault: &Fault) -> BrokerError {
     match fault.code() {
         Some(RESOURCE_LOCKED) => BrokerError::Misconfigured(format!(

@@ -1,6 +1,6 @@
-//! How many messages to a queue may be unconfirmed. All of them stand in line in the broker, before what comes to any
-//! queue: without a bound, that is what takes it a second. Fewer cost it more for each, so they are few only while
-//! something urgent comes.
+//! Limits the unconfirmed messages of a queue. The broker processes the messages of all queues in one order, so a large
+//! number delays every queue: without a limit, by a second. A small number costs more per message, so it is used only
+//! beside urgent messages.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,32 +9,32 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 const MAX_UNCONFIRMED: usize = 300;
-/// So many are sent when there is room for them.
+/// How many messages are sent at once when there is room.
 const STEP: usize = 100;
 const MAX_BESIDE_URGENT: usize = 40;
 const STEP_BESIDE_URGENT: usize = 20;
-/// For so long after something urgent more of it is expected.
-const LATELY: Duration = Duration::from_secs(1);
-/// Nobody gives way for longer. A broker that is far away, or slow, takes its time for each few, and all have to be
-/// confirmed before their publisher gives up.
+/// For this long after an urgent message, more of them are expected.
+const URGENT_WINDOW: Duration = Duration::from_secs(1);
+/// A publish yields to urgent messages at most this long. On a distant or slow broker small steps take long, and the
+/// publisher gives up on confirms after a while.
 const YIELD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// When something urgent was last published, to whichever queue.
+/// When an urgent message was last published, to any queue.
 #[derive(Debug, Default)]
 pub(super) struct Urgency(Mutex<Option<Instant>>);
 
 impl Urgency {
-    fn note(&self) {
+    fn record(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     fn is_recent(&self) -> bool {
         let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.is_some_and(|last| last.elapsed() < LATELY)
+        last.is_some_and(|last| last.elapsed() < URGENT_WINDOW)
     }
 }
 
-/// Whether what is published to a queue is urgent, or gives way to what is.
+/// Whether a queue's messages are urgent or yield to urgent ones.
 #[derive(Debug, Clone)]
 pub(super) struct Rank {
     urgent: bool,
@@ -46,16 +46,16 @@ impl Rank {
         Self { urgent, urgency: Arc::clone(urgency) }
     }
 
-    /// Says what it is about to publish, and hears whether it has to give way.
-    fn gives_way(&self) -> bool {
+    /// Records an urgent publish, and returns whether this one must yield.
+    fn must_yield(&self) -> bool {
         if self.urgent {
-            self.urgency.note();
+            self.urgency.record();
         }
         !self.urgent && self.urgency.is_recent()
     }
 }
 
-/// Of one channel.
+/// The window of one channel.
 #[derive(Debug)]
 pub(super) struct Window {
     rank: Rank,
@@ -67,21 +67,21 @@ impl Window {
         Self { rank, free: Arc::new(Semaphore::new(MAX_UNCONFIRMED)) }
     }
 
-    /// What a confirm gives back goes here. Closed, it lets nobody through any more.
+    /// The permits, to which confirms return. Closing them ends all waiting.
     pub(super) fn free(&self) -> Arc<Semaphore> {
         Arc::clone(&self.free)
     }
 
-    /// Waits until the next of so many messages may be sent, whose publisher has begun then; as many as the answer has
-    /// room for. Nothing, if it is closed.
+    /// Waits until some of `messages` may be sent, and returns their permits. `begun` is when their publish began.
+    /// `None` if the window is closed.
     pub(super) async fn next(&self, messages: usize, begun: Instant) -> Option<SemaphorePermit<'_>> {
-        let (most, step) = if self.rank.gives_way() && begun.elapsed() < YIELD_TIMEOUT {
+        let (most, step) = if self.rank.must_yield() && begun.elapsed() < YIELD_TIMEOUT {
             (MAX_BESIDE_URGENT, STEP_BESIDE_URGENT)
         } else {
             (MAX_UNCONFIRMED, STEP)
         };
         let step = u32::try_from(messages.min(step)).ok()?;
-        // Where all of this is free, no more than the rest is unconfirmed.
+        // Acquiring the unused part as well ensures that no more than `most` are unconfirmed.
         let unused = MAX_UNCONFIRMED - most;
         let mut permits = self.free.acquire_many(step + u32::try_from(unused).ok()?).await.ok()?;
         drop(permits.split(unused));
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends as long as there is room, and answers the steps.
+    /// Sends as long as there is room, and returns the sizes of the steps.
     async fn send(window: &Window, begun: Instant) -> Vec<usize> {
         let mut steps = Vec::new();
         while let Ok(Some(permits)) = timeout(Duration::from_millis(1), window.next(1_000, begun)).await {
@@ -116,7 +116,7 @@ mod tests {
         other.free.add_permits(40);
         assert_eq!(send(&other, now()).await, [20, 20]);
         assert_eq!(send(&urgent, now()).await, [100, 100, 100], "what is urgent gives way to nobody");
-        advance(LATELY).await;
+        advance(URGENT_WINDOW).await;
         assert_eq!(send(&other, now()).await, [100, 100], "nothing urgent came for a while");
     }
 
