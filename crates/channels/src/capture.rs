@@ -1,5 +1,5 @@
-//! The provider of whoever has configured none: the message stays here. It is written to `captured_message` in the
-//! transaction that settles the send, so it is there exactly once.
+//! The provider of channels without configuration: it stores the message instead of sending it. The transaction that
+//! settles the send writes `captured_message`, so each message is stored exactly once.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where names of hosts lead, as the system knows it; and a failure that can be told from others.
+//! Name resolution by the operating system, with an error type that callers can recognise.
 
 use std::error::Error;
 use std::fmt;
@@ -11,7 +11,7 @@ pub struct SystemResolver;
 impl Resolve for SystemResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
-            // The port is filled in by whoever connects.
+            // The caller fills in the port.
             let found = tokio::net::lookup_host((name.as_str(), 0)).await.map_err(|_| Unresolved)?;
             let addresses: Vec<SocketAddr> = found.collect();
             Ok(Box::new(addresses.into_iter()) as Addrs)
@@ -19,7 +19,7 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// The name leads nowhere, or nobody could be asked where it leads.
+/// The name does not resolve, or the resolver did not answer.
 #[derive(Debug)]
 pub struct Unresolved;
 
@@ -31,7 +31,7 @@ impl fmt::Display for Unresolved {
 
 impl Error for Unresolved {}
 
-/// Whether an error of this type is behind it.
+/// Whether an error of type `T` is among the causes.
 pub fn is_caused_by<T: Error + 'static>(error: &reqwest::Error) -> bool {
     let mut causes = std::iter::successors(error.source(), |cause| (**cause).source());
     causes.any(<dyn Error>::is::<T>)

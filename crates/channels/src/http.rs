@@ -1,5 +1,5 @@
-//! What providers that are asked over HTTP have in common: how a client is set up, and how much of an answer is
-//! believed. What an answer means is the provider's own.
+//! What HTTP providers share: the configuration of the client, and limits on answers. Each provider interprets its
+//! answers itself.
 
 use std::time::Duration;
 
@@ -12,28 +12,28 @@ use crate::dns::{SystemResolver, Unresolved, is_caused_by};
 
 use crate::{Answer, Cause};
 
-/// Idle connections are let go before load balancers do it, which would leave a request in doubt.
+/// Idle connections are closed before load balancers close them, which would leave a request in doubt.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Messages and errors of providers are some hundred bytes.
+/// Answers of providers have a few hundred bytes.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
-/// Nobody is made to wait for longer.
+/// The longest `Retry-After` that is respected.
 const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
 
-/// Whether requests may pass a proxy that the environment names.
+/// Whether requests may use a proxy from the environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proxy {
     Allowed,
-    /// For plain HTTP: the proxy would read the credentials.
+    /// For plain HTTP, where the proxy would read the credentials.
     Refused,
 }
 
-/// Connects to nobody yet. The process must have its cryptography in place. Who is not connected within `connect` has
-/// sent nothing, and that is known; so it should be well below the time that the whole may take.
+/// Creates a client; it does not connect. The process must have installed its crypto provider. A connection that is not
+/// open within `connect` has sent nothing for certain, so `connect` should be well below `timeout`.
 pub fn client(timeout: Duration, connect: Duration, proxy: Proxy) -> Result<Client, reqwest::Error> {
     builder(connect, proxy).timeout(timeout).build()
 }
 
-/// The same, for who has more to say about it.
+/// The builder of `client`, for callers that need more options.
 pub fn builder(connect: Duration, proxy: Proxy) -> ClientBuilder {
     let http = Client::builder()
         .connect_timeout(connect)
@@ -49,7 +49,7 @@ pub fn builder(connect: Duration, proxy: Proxy) -> ClientBuilder {
     }
 }
 
-/// There was no answer. Only who was never connected can know that nothing was sent.
+/// The answer for a failed request. Only without a connection is it certain that nothing was sent.
 pub fn no_response(who: &str, error: &reqwest::Error) -> Answer {
     let what = format!("{who} {}", describe_no_response(error));
     let outcome = if error.is_connect() {
@@ -60,7 +60,7 @@ pub fn no_response(who: &str, error: &reqwest::Error) -> Answer {
     Answer::from(outcome).with_cause(no_response_cause(error))
 }
 
-/// The same in short.
+/// The cause of a failed request, in short.
 pub fn no_response_cause(error: &reqwest::Error) -> Cause {
     Cause::new(if error.is_connect() {
         "unreachable"
@@ -71,7 +71,7 @@ pub fn no_response_cause(error: &reqwest::Error) -> Cause {
     })
 }
 
-/// Why there was no answer, in words that hold nothing of the request.
+/// Why there was no answer, in words that contain nothing of the request.
 pub fn describe_no_response(error: &reqwest::Error) -> &'static str {
     match (error.is_connect(), error.is_timeout()) {
         (true, true) => "could not be reached before the timeout",
@@ -84,13 +84,13 @@ pub fn describe_no_response(error: &reqwest::Error) -> &'static str {
     }
 }
 
-/// Of its two forms the one in seconds.
+/// The header `Retry-After` in seconds; its form with a date is ignored.
 pub fn retry_after(response: &Response) -> Option<Duration> {
     let seconds: u64 = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
 }
 
-/// Nothing, if it broke off or is longer than any answer of a provider.
+/// Reads a body. `None` if it is incomplete or longer than any answer of a provider.
 pub async fn read(mut response: Response) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.ok()? {

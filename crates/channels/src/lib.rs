@@ -1,6 +1,6 @@
-//! The only crate that knows providers. A provider sends one message over one channel and says what came of it; adding
-//! one touches its own file and one line of the registry. Which of a channel's providers is asked, and how fast, is
-//! decided by its [`Chain`].
+//! The only crate that knows providers. A provider sends one message over one channel and reports the outcome. Adding
+//! one takes a file and a line of the registry. A [`Chain`] decides which of a channel's providers is asked, and how
+//! fast.
 
 mod capture;
 mod delivery;
@@ -35,46 +35,46 @@ pub use push::{Alert, Fcm, FcmConfig, KeyFileError, ServiceAccount};
 pub use slack::{AllowedHost, Slack, SlackConfig, check_webhook};
 pub use sms::{Sender, Twilio, TwilioConfig, is_account_sid};
 
-/// What is to be sent. The key is stable over all attempts: providers that know idempotency are given it.
+/// A message to send. The key is the same in all attempts; providers with idempotency keys get it.
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
     pub key: SendKey,
     pub event_id: &'a str,
     pub event_type: &'a str,
-    /// Of a push, all tokens that are not done with yet, separated by spaces.
+    /// For a push: the tokens without a final result, separated by spaces.
     pub address: &'a str,
-    /// Who it is for, where that is known.
+    /// The recipient's name, if known.
     pub name: Option<&'a str>,
     pub title: &'a str,
     pub body: &'a str,
-    /// Of an e-mail, if its template has one.
+    /// The HTML of an e-mail, if its template has any.
     pub html: Option<&'a str>,
-    /// Of a push, where a click on it leads, if its template says so.
+    /// The link of a push, if its template has one.
     pub url: Option<&'a str>,
     pub priority: Priority,
-    /// When its event was accepted. What has a time to live has it from then on, over all attempts.
+    /// When the event was accepted. A time to live starts here and covers all attempts.
     pub created_at: Timestamp,
 }
 
-/// What a provider made of a message.
+/// The provider's answer to a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub outcome: Outcome,
     pub done: Vec<AddressResult>,
     pub health: Health,
-    /// Why the provider took nothing, where it fails.
+    /// Why the provider failed, if it did.
     pub cause: Option<Cause>,
 }
 
 impl Answer {
-    /// With its cause, if it is a failure of the provider.
+    /// Adds a cause, if the answer is a failure of the provider.
     #[must_use]
     pub fn with_cause(self, cause: Cause) -> Self {
         let cause = self.is_failure().then_some(cause);
         Answer { cause, ..self }
     }
 
-    /// Whether the provider took nothing, or nobody knows; a word about the message is none.
+    /// Whether the provider accepted nothing, or this is unknown. A refusal of the message itself is no failure.
     fn is_failure(&self) -> bool {
         match self.outcome {
             Outcome::Down { .. }
@@ -93,15 +93,15 @@ impl Answer {
     }
 }
 
-/// What an answer says of its provider, for the circuit breaker.
+/// What an answer says about the provider's health, for the circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Health {
-    /// As the outcome has it.
+    /// The outcome decides.
     #[default]
     ByOutcome,
-    /// Nothing: it refuses this recipient, and may take others.
+    /// Nothing: it refuses this recipient and may accept others.
     Unknown,
-    /// It refuses everybody: the breaker opens at once.
+    /// It refuses every message: the breaker opens at once.
     RefusesAll,
 }
 
@@ -111,14 +111,14 @@ impl From<Outcome> for Answer {
     }
 }
 
-/// What an attempt holds while it goes on.
+/// The lease under which an attempt is made.
 #[async_trait]
 pub trait SendLease: Send + Sync {
-    /// How long the holder's lease still lasts.
+    /// The remaining time of the lease.
     fn remaining(&self) -> Duration;
 
-    /// The whole message is out, and the lease is renewed for as long as this is polled. Ends when nobody may wait any
-    /// longer.
+    /// Called when the whole message is out. The lease is renewed while this is polled. It returns when answers are no
+    /// longer awaited.
     async fn await_answer(&self) {
         std::future::pending::<()>().await;
     }
@@ -132,51 +132,51 @@ impl<F: Fn() -> Duration + Send + Sync> SendLease for F {
 
 #[async_trait]
 pub trait Provider: Debug + Send + Sync {
-    /// As it stands in `notification_channel_send.provider`.
+    /// The name in `notification_channel_send.provider`.
     fn name(&self) -> &'static str;
 
-    /// No attempt takes longer until the whole message is out. A worker whose lease ends sooner does not begin one.
+    /// The longest time of an attempt until the whole message is out. No attempt begins under a shorter lease.
     fn deadline(&self) -> Duration;
 
-    /// How long the answer is awaited beyond that, while the lease is renewed.
+    /// How long the answer is awaited after that, while the lease is renewed.
     fn answer_timeout(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Whether messages are kept here and leave the house to nobody.
+    /// Whether messages are only stored and never sent.
     fn captures(&self) -> bool {
         false
     }
 
-    /// The host that this message would go to, where that depends on the message: one that is down stops no other.
+    /// The message's host, if it depends on the message. A host that is down does not stop others.
     fn host(&self, _: &Message<'_>) -> Option<String> {
         None
     }
 
-    /// The id by which a message is known to whoever got it, where that is ours to give: `Message-ID` of an e-mail.
+    /// The id that the recipient sees, if we choose it: `Message-ID` of an e-mail.
     fn message_id(&self, _: SendKey) -> Option<String> {
         None
     }
 
     async fn send(&self, message: &Message<'_>) -> Answer;
 
-    /// The same, of a provider that has an answer timeout.
+    /// Sends a message under a lease, for providers with an answer timeout.
     async fn send_with_lease(&self, message: &Message<'_>, _: &dyn SendLease) -> Answer {
         self.send(message).await
     }
 
-    /// Looks whether it could send, and sends nothing.
+    /// Checks whether it could send, without sending.
     async fn examine(&self, channel: Channel) -> Finding {
         Finding::ok("channels", format!("{channel} is sent by {}", self.name()))
     }
 }
 
-/// The providers of each channel. A web socket has none: it is served by the receiving instance.
+/// The providers of each channel. The websocket channel has none: the receiving instance serves it.
 #[derive(Debug, Clone)]
 pub struct Providers(PerChannel<Option<Arc<Chain>>>);
 
 impl Providers {
-    /// Nothing is configured: every message is captured.
+    /// Without configuration every message is captured.
     pub fn capture() -> Self {
         Providers(PerChannel::from_fn(|channel| match channel {
             Channel::Email | Channel::Push | Channel::Sms | Channel::Slack => {
@@ -186,7 +186,7 @@ impl Providers {
         }))
     }
 
-    /// Replaces the providers of a channel by a single one.
+    /// Replaces the providers of a channel by one.
     #[must_use]
     pub fn with(self, channel: Channel, provider: Arc<dyn Provider>) -> Self {
         self.with_chain(channel, Chain::of(provider))
@@ -203,7 +203,7 @@ impl Providers {
         self.0.get(channel).as_ref()
     }
 
-    /// Each channel that is sent by providers.
+    /// The channels with providers.
     pub fn iter(&self) -> impl Iterator<Item = (Channel, &Arc<Chain>)> {
         self.0.iter().filter_map(|(channel, chain)| Some((channel, chain.as_ref()?)))
     }

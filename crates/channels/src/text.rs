@@ -1,8 +1,8 @@
-//! Texts for screens: without what no screen shows.
+//! Texts for display.
 
 use std::borrow::Cow;
 
-/// Line breaks stay and become one form of them, a tab becomes a space, and other control characters are left out.
+/// Normalises line breaks, replaces tabs by spaces, and removes other control characters.
 pub fn without_controls(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| c.is_control() && c != '\n') {
         return Cow::Borrowed(text);

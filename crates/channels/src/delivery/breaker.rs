@@ -1,5 +1,5 @@
-//! A circuit breaker: who fails again and again is left alone for a while, then asked by one message whether all is
-//! well again.
+//! A circuit breaker. After repeated failures a provider gets no messages for a while; then a single message probes
+//! whether it works again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use campanile_domain::send::Outcome;
 use tokio::time::Instant;
 
-/// So many failures in a row, and it opens.
+/// The breaker opens after this many failures in a row.
 const MAX_FAILURES: u32 = 5;
-/// For so long at first, and twice as long each time that it is found to be down still.
+/// The first time that it stays open. The time doubles after each failed probe, up to the maximum.
 const MIN_OPEN_TIME: Duration = Duration::from_secs(5);
 const MAX_OPEN_TIME: Duration = Duration::from_mins(1);
-/// Who says itself when it wants to be asked again is believed, up to this.
+/// The longest time that a provider may ask to be left alone.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(15);
 
 #[derive(Debug)]
@@ -23,12 +23,12 @@ enum State {
     Closed {
         failures: u32,
     },
-    /// Nobody is let through before this.
+    /// No message is admitted before this time.
     Open {
         until: Instant,
         open_time: Duration,
     },
-    /// One message is on its way to find out.
+    /// One message is probing the provider.
     Probing {
         open_time: Duration,
     },
@@ -41,7 +41,7 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// How long until somebody may find out whether it is well again; nothing while all is well.
+    /// The time until a message may probe the provider. `None` while the breaker is closed.
     pub fn closes_in(&self, now: Instant) -> Option<Duration> {
         match *self.state() {
             State::Closed { .. } => None,
@@ -50,7 +50,7 @@ impl Breaker {
         }
     }
 
-    /// Lets somebody through, or says for how long nobody is.
+    /// Admits a message, or returns how long none is admitted.
     pub fn admit(&self, now: Instant) -> Result<Permit<'_>, Duration> {
         let mut state = self.state();
         match *state {
@@ -69,10 +69,10 @@ impl Breaker {
     }
 }
 
-/// How soon to look again while somebody finds out.
+/// How soon to ask again while another message is probing.
 const PROBE_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Somebody who was let through, and will say how it went.
+/// An admitted message. Its outcome must be recorded.
 #[derive(Debug)]
 pub struct Permit<'a> {
     breaker: &'a Breaker,
@@ -94,7 +94,7 @@ impl Permit<'_> {
             | Outcome::Retry { .. }
             | Outcome::Deferred { .. }
             | Outcome::Rejected { .. } => CallResult::Succeeded,
-            // Nobody was asked, or only this address is busy.
+            // The provider was not asked, or only this address is busy.
             Outcome::NotAttempted { .. }
             | Outcome::RateLimited { .. }
             | Outcome::TemplateFailed { .. }
@@ -103,7 +103,7 @@ impl Permit<'_> {
         self.apply(result);
     }
 
-    /// It refuses everybody, so that there is no need for further tries.
+    /// Opens the breaker at once: the provider refuses every message.
     pub fn refused(mut self) {
         self.apply(CallResult::Refused);
     }
@@ -114,7 +114,7 @@ impl Permit<'_> {
         *state = after(*state, self.probes, result);
     }
 
-    /// Nothing was found out: the next one may.
+    /// Ends a probe without a result, so that the next message may probe.
     fn end_probe(&self) {
         let mut state = self.breaker.state();
         if let (true, State::Probing { open_time }) = (self.probes, *state) {
@@ -135,9 +135,9 @@ impl Drop for Permit<'_> {
 enum CallResult {
     Succeeded,
     Failed,
-    /// Failed, and not for the message's sake.
+    /// A failure of the provider, whatever the message.
     Refused,
-    /// Failed, with a wish.
+    /// A failure of the provider, with the time of the next try.
     RetryAt {
         at: Instant,
     },
@@ -158,7 +158,8 @@ fn after(state: State, probes: bool, result: CallResult) -> State {
             open((open_time * 2).min(MAX_OPEN_TIME))
         }
         (State::Probing { open_time }, CallResult::RetryAt { at }) => State::Open { until: at, open_time },
-        // Who was let through before it opened says nothing new, be it good or bad; only the longer wish counts.
+        // Results of messages that were admitted before the breaker opened change nothing, except that a longer wait
+        // applies.
         (State::Open { until, open_time }, CallResult::RetryAt { at }) => {
             State::Open { until: until.max(at), open_time }
         }

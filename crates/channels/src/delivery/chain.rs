@@ -1,6 +1,6 @@
-//! The providers of a channel, in the order in which they are asked. One that is down is passed over until it is well
-//! again, and what it could not take goes to the next in the same attempt: nothing was accepted, so nobody is told
-//! twice.
+//! The providers of a channel, in the order in which they are asked. A provider that is down is skipped until it works
+//! again. A message that it refused goes to the next one in the same attempt: nothing was accepted, so there is no
+//! duplicate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::delivery::endpoint::{Endpoint, Endpoints};
 use crate::{Answer, Cause, Message, Provider, RateLimit, SendLease};
 
-/// A provider keeps its deadline itself, since it knows best what an unfinished attempt means. This is for one that
-/// does not.
+/// A provider keeps its deadline itself, because it knows best what an unfinished attempt means. The chain enforces it
+/// after this additional time.
 const GRACE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -34,17 +34,17 @@ impl Link {
         Link { name: provider.name().to_owned(), provider, endpoints: Endpoints::default(), rate_limit }
     }
 
-    /// As it stands in `notification_channel_send.provider`: the second of a channel is called `smtp-2`, say.
+    /// The name in `notification_channel_send.provider`. The second provider of a channel is, for example, `smtp-2`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it is passed over at present.
+    /// Whether the provider is skipped at present.
     pub fn is_down(&self) -> bool {
         self.closes_in(Instant::now()).is_some()
     }
 
-    /// What is passed over at present: itself, or hosts that it leads to.
+    /// What is skipped at present: the provider, or some of its hosts.
     pub fn down(&self) -> Vec<String> {
         self.endpoints
             .all()
@@ -54,7 +54,7 @@ impl Link {
             .collect()
     }
 
-    /// Who refuses us, and with which code, until it takes something.
+    /// Who refuses our credentials or sender, and with which code, until it accepts a message.
     pub fn refusals(&self) -> Vec<String> {
         let refusal =
             |endpoint: &Arc<Endpoint>| Some(format!("{} ({})", self.name_of(endpoint), endpoint.refusal()?));
@@ -70,21 +70,21 @@ impl Link {
     }
 }
 
-/// An attempt that is over.
+/// The result of an attempt.
 #[derive(Debug)]
 pub struct ProviderAnswer<'a> {
     pub answer: Answer,
-    /// Who was asked last, or would have been asked.
+    /// The provider that was asked last, or would have been asked.
     pub provider: &'a str,
 }
 
-/// Whether it is worth claiming something now.
+/// Whether claiming sends makes sense now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {
     Available,
-    /// Everybody was down, and one message may find out whether that is still so.
+    /// All providers are down, and one message may probe.
     ProbeOnly,
-    /// Everybody is down for so long.
+    /// All providers are down for at least this long.
     Unavailable(Duration),
 }
 
@@ -93,7 +93,7 @@ impl Chain {
         Chain::new(vec![Link::new(provider, None)])
     }
 
-    /// There must be one at least.
+    /// A chain with these providers; there must be at least one.
     pub fn new(mut links: Vec<Link>) -> Self {
         assert!(!links.is_empty(), "a channel needs at least one provider");
         for (position, link) in links.iter_mut().enumerate().skip(1) {
@@ -111,17 +111,17 @@ impl Chain {
         &self.links[0]
     }
 
-    /// Whether messages are kept here and leave the house to nobody.
+    /// Whether messages are only stored and never sent.
     pub fn captures(&self) -> bool {
         self.links.iter().all(|link| link.provider.captures())
     }
 
-    /// No single attempt of any of them takes longer until the whole message is out.
+    /// The longest time that one attempt may take until the whole message is out.
     pub fn deadline(&self) -> Duration {
         self.links.iter().map(|link| link.provider.deadline()).max().unwrap_or_default() + GRACE
     }
 
-    /// How many a second they take together; nothing, if one of them has no limit.
+    /// The rate limit in messages a second, over all providers. `None` if one of them has no limit.
     pub fn per_second(&self) -> Option<f64> {
         self.links.iter().map(|link| link.rate_limit.as_ref().map(RateLimit::per_second)).sum()
     }
@@ -138,8 +138,8 @@ impl Chain {
         }
     }
 
-    /// Waits until whoever would be asked may be asked by its pace. Who takes a message only then lets urgent ones
-    /// overtake.
+    /// Waits until the rate limit of the next provider permits a message. A caller that takes a message only then lets
+    /// urgent ones overtake.
     pub async fn wait_for_rate_limit(&self) {
         let now = Instant::now();
         let next = self.links.iter().find(|link| link.closes_in(now).is_none());
@@ -148,8 +148,8 @@ impl Chain {
         }
     }
 
-    /// One attempt. Nobody is asked who could take longer than the lease lasts. Who has no connection to spare is
-    /// passed over, too.
+    /// Makes one attempt. Providers whose deadline is longer than the remaining lease are not asked. Providers without
+    /// a free connection are skipped, too.
     pub async fn send(&self, message: &Message<'_>, lease: impl SendLease) -> ProviderAnswer<'_> {
         let mut wait: Option<Duration> = None;
         let (mut busy, mut down): (Option<ProviderAnswer<'_>>, Option<ProviderAnswer<'_>>) = (None, None);
@@ -198,7 +198,7 @@ impl Chain {
     }
 }
 
-/// Two were down: what both said, and the shorter of the waits they asked for.
+/// Merges the answers of two providers that are down: both errors, and the shorter wait.
 fn merge_down<'a>(before: Option<ProviderAnswer<'a>>, last: ProviderAnswer<'a>) -> ProviderAnswer<'a> {
     let Some(before) = before else { return last };
     let ProviderAnswer { answer, provider } = last;

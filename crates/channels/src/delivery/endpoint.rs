@@ -1,5 +1,5 @@
-//! What is known of whoever a message would go to: whether it is left alone for a while, and whether it fails. A
-//! provider that leads to several hosts has a gate for each, so that one that is dead stops no other.
+//! The state of a destination: its circuit breaker and its failures. A provider that posts to several hosts has one per
+//! host, so that a dead host does not stop the others.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use crate::delivery::breaker::{Breaker, Permit};
 use crate::delivery::failure_log::FailureLog;
 use crate::{Answer, Health};
 
-/// Hosts that have a gate of their own; others share one until one of these is well again.
+/// The most hosts with a state of their own. Further hosts share one until one of these works again.
 const MAX_HOSTS: usize = 100;
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl Endpoint {
         Endpoint { host: Some(host.to_owned()), ..Endpoint::default() }
     }
 
-    /// Notes what came of a message to the provider of this name.
+    /// Records the answer of the provider with this name.
     pub fn record(&self, permit: Permit<'_>, provider: &str, answer: &Answer) {
         match answer.health {
             Health::ByOutcome => permit.record(&answer.outcome),
@@ -36,7 +36,7 @@ impl Endpoint {
         self.failure_log.record(&self.name(provider), answer);
     }
 
-    /// As people are told.
+    /// The name for people.
     pub fn name<'a>(&self, provider: &'a str) -> Cow<'a, str> {
         match &self.host {
             Some(host) => format!("{provider} at {host}").into(),
@@ -48,7 +48,7 @@ impl Endpoint {
         self.breaker.closes_in(Instant::now()).is_some()
     }
 
-    /// The code with which it last refused us, if it took nothing since.
+    /// The code of its last refusal, if it has accepted nothing since.
     pub fn refusal(&self) -> Option<Cow<'static, str>> {
         self.failure_log.refusal()
     }
@@ -58,10 +58,10 @@ impl Endpoint {
     }
 }
 
-/// The gates of one provider.
+/// The endpoints of one provider.
 #[derive(Debug)]
 pub struct Endpoints {
-    /// Of messages that lead to no host of their own.
+    /// For messages without a host of their own.
     pub own: Arc<Endpoint>,
     by_host: Mutex<HashMap<String, Arc<Endpoint>>>,
     others: Arc<Endpoint>,

@@ -1,5 +1,5 @@
-//! What is told of a provider that fails: a warning when it begins, at most one a minute while it lasts, and a line
-//! when it works again. The warning names the provider, a code and a count, and never an address.
+//! Logs the failures of a provider: a warning when they begin, at most one a minute while they last, and a line when it
+//! works again. A warning names the provider, a code and a count, and never an address.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,17 +10,18 @@ use tokio::time::Instant;
 
 use crate::Answer;
 
-/// While a failure lasts it is told again after this.
+/// The time between two warnings of a lasting failure.
 const REPEAT_INTERVAL: Duration = Duration::from_mins(1);
-/// Failures that are told as new within that time; a provider that fails now and then would fill the log.
+/// The most failures within that time that are logged as new. A provider that fails now and then would otherwise fill
+/// the log.
 const MAX_NEW_WARNINGS: u32 = 3;
 
-/// Why a provider took nothing, in short.
+/// Why a provider accepted nothing, in short.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// As `554 5.7.1`, `401` or `unreachable`; it holds nothing of a message.
+    /// Such as `554 5.7.1`, `401` or `unreachable`. It contains nothing of a message.
     pub code: Cow<'static, str>,
-    /// It does not accept our credentials or our sender: somebody has to mend something.
+    /// The provider refuses our credentials or our sender, so somebody has to correct the configuration.
     pub refuses_us: bool,
 }
 
@@ -40,9 +41,9 @@ pub struct FailureLog(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Absent while all is well.
+    /// `None` while the provider works.
     failing: Option<Failing>,
-    /// When failures were last told as new, and how many within [`REPEAT_INTERVAL`].
+    /// When a failure was last logged as new, and how many were within [`REPEAT_INTERVAL`].
     new: Option<(Instant, u32)>,
 }
 
@@ -50,15 +51,15 @@ struct State {
 struct Failing {
     since: Instant,
     failures: u64,
-    /// Failures that no warning has counted.
+    /// Failures since the last warning.
     unreported: u64,
     warned_at: Option<Instant>,
-    /// The code with which it refused us; kept until it takes something.
+    /// The code with which it refused our credentials or sender, until it accepts a message.
     refusal: Option<Cow<'static, str>>,
 }
 
 impl FailureLog {
-    /// Notes an answer of the provider of this name, and tells what is new.
+    /// Records an answer of the provider with this name, and logs what is new.
     pub fn record(&self, provider: &str, answer: &Answer) {
         let was_asked = !matches!(
             answer.outcome,
@@ -74,7 +75,7 @@ impl FailureLog {
         }
     }
 
-    /// The code with which it last refused us, if it took nothing since.
+    /// The code of its last refusal, if it has accepted nothing since.
     pub fn refusal(&self) -> Option<Cow<'static, str>> {
         self.state().failing.as_ref()?.refusal.clone()
     }
@@ -116,7 +117,7 @@ impl FailureLog {
 
     fn record_success(&self, provider: &str) {
         let Some(failing) = self.state().failing.take() else { return };
-        // What was never told needs no end.
+        // A failure that was not logged needs no end.
         if failing.warned_at.is_some() {
             let seconds = failing.since.elapsed().as_secs();
             tracing::info!(provider, failures = failing.failures, seconds, "a provider has recovered");

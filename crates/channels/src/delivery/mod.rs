@@ -1,4 +1,4 @@
-//! Which of a channel's providers is asked, and how fast: the chain, its circuit breakers and rate limits.
+//! Which of a channel's providers is asked, and how fast: the chain with its circuit breakers and rate limits.
 
 pub mod breaker;
 pub mod chain;

@@ -1,22 +1,22 @@
-//! A rate limit: so many a second, evenly, with a little room for those that come together.
+//! A rate limit in messages a second, spread evenly, with a small burst.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So much of a second's messages may go at once.
+/// This much of a second's messages may go at once.
 const BURST: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct RateLimit {
     interval: Duration,
-    /// When the next would be on time.
+    /// When the next message is due.
     next: Mutex<Instant>,
 }
 
 impl RateLimit {
-    /// `per_second` must be more than nothing.
+    /// `per_second` must be positive.
     pub fn new(per_second: f64) -> Self {
         let interval = Duration::from_secs_f64(1.0 / per_second);
         RateLimit { interval, next: Mutex::new(Instant::now()) }
@@ -26,13 +26,13 @@ impl RateLimit {
         1.0 / self.interval.as_secs_f64()
     }
 
-    /// How long until one may go.
+    /// How long until a message may go.
     pub fn wait(&self, now: Instant) -> Duration {
         let next = *self.next.lock().unwrap_or_else(PoisonError::into_inner);
         self.wait_for(next, now)
     }
 
-    /// Takes the next turn, unless it is further away than `max_wait`. Answers how long to wait.
+    /// Reserves the next slot, unless it is further away than `max_wait`. Returns how long to wait.
     pub fn reserve(&self, now: Instant, max_wait: Duration) -> Result<Duration, Duration> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = self.wait_for(*next, now);

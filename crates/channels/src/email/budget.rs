@@ -18,13 +18,13 @@ impl Budget {
         Budget { until: Instant::now() + deadline, quarter: deadline / 4, answer_timeout }
     }
 
-    /// Until then one may wait for a turn, whoever it is that has it.
+    /// The latest time to wait for a connection permit.
     pub fn permit_deadline(self) -> Instant {
         self.until - self.quarter * 2
     }
 
-    /// Until then a connection that is begun now must be open and logged in: who waits for longer leaves no time for
-    /// the next server.
+    /// The deadline for opening a connection that is started now. Waiting longer would leave no time for the next
+    /// server.
     pub fn open_deadline(self) -> Instant {
         (Instant::now() + self.quarter).min(self.envelope_deadline())
     }

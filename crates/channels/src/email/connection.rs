@@ -30,7 +30,7 @@ pub struct Envelope<'a> {
     pub to: &'a Mailbox,
 }
 
-/// How far a message came.
+/// How far a transaction came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     From,
@@ -46,10 +46,10 @@ pub enum Delivery {
     Refused {
         at: Step,
         reply: Reply,
-        /// The connection can't go on.
+        /// Whether the connection is unusable.
         ends: bool,
     },
-    /// There was no answer; why, in words.
+    /// There was no answer, with the reason in words.
     Broken {
         at: Step,
         why: String,
@@ -57,7 +57,7 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    /// Whether it ended without a word of the server's on anything that it could have accepted.
+    /// Whether the transaction ended before the server could have accepted anything after `step`.
     pub fn is_before(&self, step: Step) -> bool {
         match self {
             Delivery::Accepted(_) => false,
@@ -66,16 +66,16 @@ impl Delivery {
     }
 }
 
-/// Why a server can't be spoken to.
+/// Why no session could be opened.
 #[derive(Debug)]
 pub struct OpenError {
-    /// In words that go on after the server's name.
+    /// Continues after the server's name, as in "host is unreachable".
     pub why: String,
     pub cause: Cause,
 }
 
 impl OpenError {
-    /// There is no way to log in.
+    /// There is no usable way to log in.
     fn refused(why: &str) -> Self {
         OpenError { why: why.to_owned(), cause: Cause::refusal("no way to log in") }
     }
@@ -100,7 +100,7 @@ pub struct Connection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Ready,
-    /// The last message was refused, and the server is still in the middle of it.
+    /// The last message was refused, and the server's transaction is still open.
     MidTransaction,
     /// The server has heard the envelope of the next message, and waits for its message.
     Announced,
@@ -120,10 +120,10 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Connects, encrypts and logs in. What goes wrong is told in words that hold no secret.
+    /// Connects, starts TLS and logs in. Errors contain no secrets.
     pub async fn open(server: &Server, until: Instant) -> Result<Self, OpenError> {
         let socket = server.connect(until).await?;
-        // Small writes that wait for an answer each must not wait for each other.
+        // Small writes that each wait for an answer must not be delayed.
         let _ = socket.set_nodelay(true);
         let mut connection = Connection::over(socket);
         if server.security == Security::Implicit {
@@ -207,7 +207,7 @@ impl Connection {
         self.expect_login_step(235, until).await
     }
 
-    /// A step of logging in. A 4xx may pass by itself.
+    /// One step of logging in. A 4xx is temporary.
     async fn expect_login_step(&mut self, code: u16, until: Instant) -> Result<(), OpenError> {
         let reply = self.reply(until).await?;
         if reply.code == code {
@@ -218,14 +218,15 @@ impl Connection {
         Err(OpenError { why, cause: Cause { code: reply.codes().into(), refuses_us } })
     }
 
-    /// Whether nothing was heard since the last message: a server that is tired of us says so, or hangs up.
+    /// Whether the server has sent nothing since the last message. A server that wants to end the session says so, or
+    /// closes the connection.
     pub fn is_quiet(&mut self) -> bool {
         self.is_usable()
             && self.read.is_empty()
             && self.stream.read_buf(&mut self.read).now_or_never().is_none()
     }
 
-    /// Whether it may take another message.
+    /// Whether another message may be sent.
     pub fn is_usable(&self) -> bool {
         self.state != State::Lost
     }
@@ -234,7 +235,7 @@ impl Connection {
         &self.extensions
     }
 
-    /// Whether the envelope of the next message is out.
+    /// Whether the envelope of the next message was sent.
     pub fn is_announced(&self) -> bool {
         self.state == State::Announced
     }
@@ -251,7 +252,7 @@ impl Connection {
         next_waiter: impl FnOnce(&Self) -> Option<Waiter>,
     ) -> (Delivery, Option<Waiter>) {
         self.messages += 1;
-        // Whoever gives up on the way leaves nobody knows what behind.
+        // If this future is dropped half-way, the state of the session is unknown.
         let previous = std::mem::replace(&mut self.state, State::Lost);
         let (mut next, mut announces) = (None, false);
         let agreed = self.envelope(envelope, email.len(), previous, budget.envelope_deadline()).await;
@@ -266,8 +267,8 @@ impl Connection {
             Delivery::Accepted(_) if next.is_some() => State::Announced,
             Delivery::Accepted(_) if !announces => State::Ready,
             Delivery::Refused { ends: false, .. } if !announces => State::MidTransaction,
-            // The server is in the middle of a message that nobody will finish, or that it may have refused for the one
-            // before.
+            // The server's transaction will not be finished, or it may have refused the announced message because of
+            // the previous one.
             _ => State::Lost,
         };
         self.idle_since = Instant::now();
@@ -312,7 +313,7 @@ impl Connection {
         }
     }
 
-    /// Who is next in line is let go if it takes long.
+    /// Awaits the answer to a message. After a while the announced message is let go.
     async fn answer(&mut self, next: &mut Option<Waiter>, until: Instant) -> Result<Reply, String> {
         if let Ok(reply) = timeout(ANNOUNCED_WAIT, self.reply(until)).await {
             return reply;
@@ -388,7 +389,7 @@ impl Connection {
         ]
     }
 
-    /// Says good-bye, if that can be done at once.
+    /// Sends `QUIT`, if that is possible at once.
     pub async fn quit(mut self) {
         const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
         let _ = timeout(QUIT_TIMEOUT, async {
@@ -411,7 +412,7 @@ impl Connection {
         self.write(text.as_bytes(), &mut 0, until).await
     }
 
-    /// Counts what has left us.
+    /// Writes bytes and counts those that were written.
     async fn write(&mut self, bytes: &[u8], written: &mut usize, until: Instant) -> Result<(), String> {
         let all = timeout_at(until, async {
             while *written < bytes.len() {
@@ -425,7 +426,7 @@ impl Connection {
         all.await.map_err(|_| TIMED_OUT.to_owned())?.map_err(|error| connection_error(&error))
     }
 
-    /// A reply that is here already.
+    /// A reply that has arrived already.
     fn buffered_reply(&mut self) -> Option<Reply> {
         self.read.reserve(READ_BUFFER_BYTES);
         let _ = self.stream.read_buf(&mut self.read).now_or_never();
@@ -450,7 +451,7 @@ impl Connection {
     }
 }
 
-/// For what a server answers to a whole envelope, in one read.
+/// Enough for the answers to a whole envelope in one read.
 const READ_BUFFER_BYTES: usize = 1024;
 /// So long until a message is answered, and who was announced behind it is let go.
 const ANNOUNCED_WAIT: Duration = Duration::from_secs(1);
@@ -479,7 +480,7 @@ mod tests {
             let mut next = Some(Waiter::detached(announcement.clone()));
             let budget = Budget::starting_now(Duration::from_secs(5), Duration::from_secs(5));
             let hangs_up = async {
-                // By then it is full.
+                // By then the buffer is full.
                 tokio::task::yield_now().await;
                 drop(there);
             };

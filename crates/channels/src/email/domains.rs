@@ -1,6 +1,6 @@
-//! Limits per recipient domain: a domain that would think us too eager gets no more at a time, and no more a second,
-//! than it likes. A few wait a moment for it; the others are let go and come back one after the other, so that a busy
-//! domain holds up nobody else.
+//! Limits per recipient domain. A domain gets at most a number of messages at a time and a second, because servers
+//! refuse senders that exceed this. A few messages wait for a permit. The others are released and return one after the
+//! other, so that a busy domain delays no other.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,12 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::RateLimit;
 
 const WAIT_TIMEOUT: Duration = Duration::from_secs(1);
-/// So many wait for a domain besides those that have a turn. Each holds up one of the channel's attempts meanwhile.
+/// How many messages wait for a domain besides those that have a permit. Each of them occupies one of the channel's
+/// attempts.
 const MAX_WAITING: usize = 2;
-/// Who is let go comes back by then, however many others there are: things may be better than they look.
+/// The longest time until a released message returns, however many there are: the estimate may be too pessimistic.
 const MAX_WAIT: Duration = Duration::from_mins(15);
-/// Domains that are remembered; beyond it those that nobody writes to are forgotten.
+/// The most domains that are remembered. Beyond it, unused ones are forgotten.
 const MAX_DOMAINS: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,16 +41,16 @@ struct Domain {
     return_queue: Mutex<ReturnQueue>,
 }
 
-/// Those that were let go.
+/// The messages that were released.
 #[derive(Debug)]
 struct ReturnQueue {
-    /// When the last of them comes back.
+    /// When the last of them returns.
     ends: Instant,
-    /// How long a turn takes at present.
+    /// How long a permit is held at present.
     hold_time: Duration,
 }
 
-/// Held while a message to the domain is under way.
+/// Held while a message to the domain is being sent.
 #[derive(Debug)]
 pub struct DomainPermit {
     domain: Arc<Domain>,
@@ -62,7 +63,8 @@ impl Domains {
         Domains { limits, known: Mutex::default() }
     }
 
-    /// Waits for a turn until then, or says after how long to come back. Without limits there are no turns.
+    /// Waits for a permit until the deadline, or returns after how long to come back. Without limits there are no
+    /// permits.
     pub async fn acquire(&self, name: &str, until: Instant) -> Result<Option<DomainPermit>, Duration> {
         if self.limits == (DomainLimits { concurrency: None, per_second: None }) {
             return Ok(None);
@@ -96,7 +98,7 @@ impl Domain {
         }
     }
 
-    /// A turn, where turns are counted; nothing at all if there is none in time, or too many wait for one.
+    /// A permit, if there is a limit of concurrency. `None` if none is free in time, or if too many wait.
     async fn take(&self, until: Instant) -> Option<Option<OwnedSemaphorePermit>> {
         let mut waiting_permit = None;
         let permit = match &self.permits {
@@ -120,7 +122,7 @@ impl Domain {
         Some(permit)
     }
 
-    /// The next place in the line of those that come back: after all others, as far apart as they can be served.
+    /// The return time of a released message: after all others, at the rate at which the domain accepts messages.
     fn schedule_return(&self, now: Instant) -> Duration {
         let mut return_queue = self.return_queue();
         let permits = u32::try_from(self.limits.concurrency.unwrap_or(1)).unwrap_or(u32::MAX);
@@ -144,7 +146,7 @@ impl Domain {
     }
 }
 
-/// Until a turn was measured.
+/// Used until the hold time of a permit has been measured.
 const MIN_SPACING: Duration = Duration::from_millis(1);
 
 impl Drop for DomainPermit {
@@ -218,7 +220,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_is_let_go_comes_back_one_after_the_other_as_fast_as_they_are_served() {
         let domains = with_concurrency(2);
-        // It takes a second and a half.
+        // Each message takes 1.5 s.
         for _ in 0..50 {
             let permit = domains.acquire("a.example", soon()).await.unwrap();
             sleep(Duration::from_millis(1_500)).await;
@@ -231,7 +233,7 @@ mod tests {
         afters.sort_unstable();
         assert!(afters.windows(2).all(|two| two[0] < two[1]), "{afters:?}");
         let last = afters.last().unwrap().as_secs_f64();
-        // A hundred, two at a time.
+        // 100 messages, two at a time.
         assert!((70.0..80.0).contains(&last), "{last}");
     }
 

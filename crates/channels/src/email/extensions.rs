@@ -1,10 +1,10 @@
-//! What a server offers in its answer to EHLO.
+//! The extensions that a server announces in its answer to EHLO.
 
 use campanile_domain::people::address::Mailbox;
 
 use crate::email::reply::Reply;
 
-/// What the server says that it can.
+/// The announced extensions.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an extension that is offered or not")]
 pub struct Extensions {

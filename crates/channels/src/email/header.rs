@@ -1,7 +1,7 @@
 //! Further headers that every message gets, such as `List-Id`: checked, so that none can break a message or stand in it
 //! twice.
 
-/// By RFC 5322 a line has 998 characters at most, and its name is on it.
+/// RFC 5322 limits a line to 998 characters, including the header's name.
 const MAX_VALUE_BYTES: usize = 900;
 const MAX_NAME_BYTES: usize = 70;
 /// What every message has by itself, or what only the servers on its way may write.

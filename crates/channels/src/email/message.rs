@@ -22,7 +22,7 @@ use crate::Message;
 use crate::email::header::ExtraHeader;
 use crate::email::named_mailbox::NamedMailbox;
 
-/// Mail programs show fewer, and servers refuse what is far longer.
+/// Mail programs show less, and servers refuse much longer subjects.
 const MAX_SUBJECT_CHARS: usize = 250;
 const MAX_NAME_CHARS: usize = 100;
 
@@ -42,13 +42,13 @@ pub fn build(message: &Message<'_>, to: &Mailbox, head: &Head) -> Vec<u8> {
         .header("Subject", text(one_line(message.title, MAX_SUBJECT_CHARS)))
         .header("Date", Date::new(written_at(message)))
         .header("Message-ID", Raw::new(format!("<{}>", message_id(message.key, from))))
-        // Nobody's absence assistant shall answer it.
+        // Prevents automatic replies.
         .header("Auto-Submitted", Raw::new("auto-generated"));
     if let Some(reply_to) = reply_to {
         email = email.header("Reply-To", address(reply_to.name.as_deref(), &reply_to.mailbox));
     }
     for header in extra {
-        // An identifier or a URL in it must stay as it is, however long.
+        // An identifier or a URL must not be folded or encoded, however long it is.
         let value = header.value();
         let value = if value.is_ascii() { Raw::new(value).into() } else { text(value.into()) };
         email = email.header(header.name(), value);
@@ -61,18 +61,18 @@ pub fn build(message: &Message<'_>, to: &Mailbox, head: &Head) -> Vec<u8> {
 fn parts<'a>(message: &Message<'a>) -> MimePart<'a> {
     let text = MimePart::new("text/plain", lines(message.body));
     let Some(html) = message.html else { return text };
-    // Nobody who writes a text knows the id that its notification will have.
+    // A text cannot contain this boundary, because its author does not know the id of the notification.
     let between = format!("=_{}", message.key.notification_id);
     let both = ContentType::new("multipart/alternative").attribute("boundary", between);
     MimePart::new(both, vec![text, MimePart::new("text/html", lines(html))])
 }
 
-/// The same for every attempt.
+/// The `Message-ID`, equal in every attempt.
 pub fn message_id(key: SendKey, from: &NamedMailbox) -> String {
     format!("{}.email@{}", key.notification_id, from.mailbox.domain())
 }
 
-/// When the notification was made, in seconds: its id says so.
+/// The time when the notification was created, in seconds, taken from its id.
 fn written_at(message: &Message<'_>) -> i64 {
     let made = message.key.notification_id.0.get_timestamp();
     made.and_then(|made| i64::try_from(made.to_unix().0).ok()).unwrap_or_default()
@@ -92,15 +92,14 @@ fn text(text: Cow<'_, str>) -> HeaderType<'_> {
     if looks_encoded(&text) { Raw::new(encoded_words(&text)).into() } else { Text::new(text).into() }
 }
 
-/// Whether a mail program could take a part of it for an encoded word of RFC 2047, and show something else than what
-/// was written.
+/// Whether a mail program could read a part of the text as an encoded word of RFC 2047 and show something else.
 fn looks_encoded(text: &str) -> bool {
     text.contains("=?")
 }
 
-/// As encoded words. Blanks between them are shown by nobody.
+/// The text as encoded words. Mail programs do not show blanks between them.
 fn encoded_words(text: &str) -> String {
-    // A word has 75 characters at most.
+    // An encoded word has at most 75 characters.
     const MAX_WORD_BYTES: usize = 45;
     let mut words = Vec::new();
     let mut rest = text;
@@ -112,7 +111,7 @@ fn encoded_words(text: &str) -> String {
     words.join(" ")
 }
 
-/// Without line breaks and other controls, and no longer than so many characters.
+/// The text without control characters, cut to `max` characters.
 fn one_line(text: &str, max: usize) -> Cow<'_, str> {
     let text = text.trim();
     if text.chars().count() <= max && !text.chars().any(char::is_control) {
@@ -149,7 +148,7 @@ fn lines(text: &str) -> String {
     lines
 }
 
-/// With a dot before each line that begins with one, and the end.
+/// The content with a dot before each line that begins with one, and with the final dot.
 pub fn dot_stuffed(email: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(email.len() + email.len() / 64 + 8);
     let mut rest = email;
@@ -214,7 +213,7 @@ mod tests {
         String::from_utf8(build(message, &to, &head)).unwrap()
     }
 
-    /// The headers, each in one line.
+    /// The headers, each unfolded to one line.
     fn headers(email: &str) -> Vec<String> {
         let (head, _) = email.split_once("\r\n\r\n").unwrap();
         head.replace("\r\n ", " ").replace("\r\n\t", " ").split("\r\n").map(str::to_owned).collect()

@@ -43,15 +43,15 @@ pub use server::{Credentials, Security};
 
 #[derive(Debug)]
 pub struct SmtpConfig {
-    /// As in a URL.
+    /// As in a URL: an IPv6 address has brackets.
     pub host: String,
     pub port: u16,
     pub security: Security,
     pub credentials: Option<Credentials>,
-    /// The name that we greet with.
+    /// The name in EHLO.
     pub hello: String,
     pub from: NamedMailbox,
-    /// Where bounces go; to `from` if nobody says otherwise.
+    /// Where bounces go; `from` by default.
     pub envelope_from: Option<Mailbox>,
     pub reply_to: Option<NamedMailbox>,
     pub headers: Vec<ExtraHeader>,
@@ -77,8 +77,7 @@ pub struct Smtp {
 }
 
 impl Smtp {
-    /// Connects to nobody yet. The server's certificate is checked against what this machine trusts, and against
-    /// `ca_file`.
+    /// Does not connect. The server's certificate is checked against the system's authorities and `ca_file`.
     pub fn new(config: SmtpConfig, ca_file: Option<&Path>) -> Result<Self, String> {
         let SmtpConfig { host, port, security, credentials, hello, from, deadline, answer_timeout, .. } =
             config;
@@ -87,7 +86,7 @@ impl Smtp {
             messages_per_connection: config.messages_per_connection,
             max_idle: config.max_idle,
         };
-        // URLs have IPv6 addresses in brackets, and neither sockets nor certificates do.
+        // URLs write IPv6 addresses in brackets; sockets and certificates do not.
         let host = host.trim_matches(['[', ']']).to_owned();
         let server = Server { host, port, security, credentials, hello, tls: tls::connector(ca_file)? };
         let domains = Domains::new(config.domains);
@@ -115,7 +114,7 @@ impl Smtp {
             Ok(permit) => permit,
             Err(after) => return Outcome::NotAttempted { after }.into(),
         };
-        // Only now: many more may be let go than are sent.
+        // Built only now, because messages may be released before this point.
         let email = message::build(message, &to, &self.head);
         let announcement = Announcement { to: to.clone(), bytes: email.len() };
         let mut pooled = match self.pool.acquire(Some(announcement), budget).await {
@@ -131,7 +130,7 @@ impl Smtp {
             let next_waiter = |connection: &Connection| self.pool.next_waiter(connection);
             let (delivery, next) =
                 pooled.connection.deliver(envelope, &email, budget, lease, next_waiter).await;
-            // A server may hang up on who was silent for long. It has nothing yet, so a new connection may try.
+            // A server may close an idle connection. It has accepted nothing yet, so a new connection may try again.
             let was_closed =
                 pooled.is_used && !pooled.connection.is_usable() && delivery.is_before(Step::Data);
             if was_closed && budget.has_time_for_another() {

@@ -1,4 +1,4 @@
-//! Whom a mail is from, as operators write it: an address, perhaps with a name.
+//! A sender as operators write it: an address, optionally with a name.
 
 use std::str::FromStr;
 

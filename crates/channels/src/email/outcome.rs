@@ -22,10 +22,10 @@ use crate::email::reply::Reply;
 use crate::{Answer, Cause, Health};
 
 const AUTH_REQUIRED_CODES: [u16; 4] = [530, 534, 535, 538];
-/// Of `5.1.x`: no such mailbox, no such domain, not an address, moved away, takes no mail.
+/// The codes `5.1.x` for: no such mailbox, no such domain, not an address, moved away, accepts no mail.
 const UNKNOWN_MAILBOX_CODES: [(u16, u16); 5] = [(1, 1), (1, 2), (1, 3), (1, 6), (1, 10)];
-/// A 550 without an enhanced code means that there is no such mailbox where it has one of these phrases. "Mailbox
-/// unavailable" is not among them: it is the text of RFC 5321 for every 550, policy included.
+/// Phrases with which a 550 without an enhanced code means that the mailbox does not exist. "Mailbox unavailable" is
+/// not one: RFC 5321 uses it for every 550, policy included.
 const UNKNOWN_MAILBOX_PHRASES: [&str; 17] = [
     "account does not exist",
     "address does not exist",
@@ -45,7 +45,7 @@ const UNKNOWN_MAILBOX_PHRASES: [&str; 17] = [
     "user does not exist",
     "user unknown",
 ];
-/// What servers say to a client whose mail they do not relay.
+/// Phrases of servers that do not relay for the client.
 const RELAY_PHRASES: [&str; 9] = [
     "not a relay",
     "not permitted to relay",
@@ -57,9 +57,9 @@ const RELAY_PHRASES: [&str; 9] = [
     "relaying not allowed",
     "unable to relay",
 ];
-/// Too large a message is refused at MAIL, by its announced SIZE.
+/// The code for a message whose announced SIZE is too large.
 const MESSAGE_TOO_LARGE: (u16, u16) = (3, 4);
-/// The queue's id, or what else the server says of it.
+/// The limit for the queue id, or for other text of the server.
 const MAX_EXTERNAL_ID_CHARS: usize = 120;
 
 pub fn answer(delivery: Delivery, address: &str) -> Answer {
@@ -94,7 +94,8 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
         (500..=599, detail) if at == Step::From && detail != Some(MESSAGE_TOO_LARGE) => {
             return refuses_us(error, reply);
         }
-        // It may relay for others: what that says of the server is known once it refuses two domains.
+        // The server may relay to other domains. What this says about the server is clear only when it refuses a second
+        // domain.
         (500..=599, _) if at == Step::To && contains_phrase(reply, &RELAY_PHRASES) => {
             let outcome = Outcome::Down { after: None, error };
             return Answer { health: Health::Unknown, ..outcome.into() }.with_cause(cause);
@@ -111,20 +112,21 @@ fn refused(at: Step, reply: &Reply, address: &str) -> Answer {
     Answer::from(outcome).with_cause(cause)
 }
 
-/// It does not want our credentials, or our sender.
+/// The server refuses our credentials or our sender.
 fn refuses_us(error: String, reply: &Reply) -> Answer {
     Answer::from(Outcome::Down { after: None, error }).with_cause(Cause::refusal(reply.codes()))
 }
 
 fn is_unknown_mailbox(reply: &Reply) -> bool {
     match reply.enhanced {
-        // 5.0.x says no more than 550 does.
+        // 5.0.x is no more specific than 550.
         None | Some((0, _)) => reply.code == 550 && contains_phrase(reply, &UNKNOWN_MAILBOX_PHRASES),
         Some(detail) => UNKNOWN_MAILBOX_CODES.contains(&detail),
     }
 }
 
-/// Servers put the address anywhere: `User <anna@example.com> unknown` is "user unknown".
+/// Whether the reply contains a phrase. Addresses are ignored, because servers put them anywhere: `User
+/// <anna@example.com> unknown` is "user unknown".
 fn contains_phrase(reply: &Reply, phrases: &[&str]) -> bool {
     let words = reply.redacted_text().to_lowercase();
     let words: Vec<&str> = words.split_whitespace().filter(|word| *word != "(address)").collect();
@@ -132,7 +134,7 @@ fn contains_phrase(reply: &Reply, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| words.contains(phrase))
 }
 
-/// `2.0.0 Ok: queued as 4X1` → `4X1`; of other servers what they say without the yes.
+/// The queue id: `2.0.0 Ok: queued as 4X1` → `4X1`. For other servers, their text without the code.
 fn external_id(reply: &Reply) -> Option<String> {
     let text = reply.lines.first()?;
     let said = match text.split_once("queued as ") {

@@ -1,6 +1,6 @@
-//! Warm connections to one server: as many as there are messages at a time, up to a limit, each used for a number of
-//! messages and closed when nobody needed it for a while. Who finds none waits in line, where the message before may
-//! see it and take its envelope along.
+//! A pool of open connections to one server. It has at most a fixed number of connections. Each is used for a limited
+//! number of messages, and closed when idle for a while. Messages without a connection wait in a queue. The message
+//! that uses a connection may send the next one's envelope along.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,25 +24,25 @@ pub struct Pool {
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub connections: usize,
-    /// Servers, and the ways to them, dislike connections that never end.
+    /// Servers and firewalls dislike connections that never end.
     pub messages_per_connection: u32,
     pub max_idle: Duration,
 }
 
-/// A connection that is this message's own for as long as it takes.
+/// A connection that one message uses exclusively.
 #[derive(Debug)]
 pub struct PooledConnection {
     pub connection: Connection,
-    /// It was used before, so the server may have hung up meanwhile.
+    /// Whether it was used before; the server may have closed it meanwhile.
     pub is_used: bool,
     permit: Permit,
 }
 
 #[derive(Debug)]
 pub enum AcquireError {
-    /// All are in use, for longer than one may wait.
+    /// All connections stay in use for longer than the caller may wait.
     Busy,
-    /// The server can't be spoken to.
+    /// No session can be opened.
     Down(OpenError),
 }
 
@@ -54,7 +54,7 @@ pub struct Announcement {
     pub bytes: usize,
 }
 
-/// Somebody in line, who is told of its turn; or, when this is dropped, that it must stand in line once more.
+/// A waiting message. It gets a permit, or if this is dropped, it must queue again.
 #[derive(Debug)]
 pub struct Waiter {
     pub announcement: Option<Announcement>,
@@ -68,7 +68,7 @@ impl Waiter {
     }
 }
 
-/// A turn, and the connection of who had it before, if that can go on.
+/// A permit, and the previous holder's connection if that is still usable.
 #[derive(Debug)]
 struct Handover {
     permit: Permit,
@@ -85,7 +85,7 @@ impl Pool {
         &self.server
     }
 
-    /// A warm connection, or a new one. It may be one whose server has heard the announcement already.
+    /// An open connection, or a new one. The server may have got the announcement on it already.
     pub async fn acquire(
         &self,
         announcement: Option<Announcement>,
@@ -115,14 +115,14 @@ impl Pool {
             };
             match permit {
                 Ok(Ok(handover)) => return Ok(handover),
-                // Who was to hand it over is gone.
+                // The task that should have handed it over is gone.
                 Ok(Err(_)) => {}
                 Err(_) => return Err(AcquireError::Busy),
             }
         }
     }
 
-    /// A new one in the place of one that broke.
+    /// A new connection in place of a broken one.
     pub async fn replace(
         &self,
         broken: PooledConnection,
@@ -146,7 +146,7 @@ impl Pool {
         self.shared.next_if(|Announcement { to, bytes }| extensions.refuse(to, *bytes).is_none())
     }
 
-    /// `next` is who was announced on it, if anybody was.
+    /// Returns a connection to the pool. `next` is the message that was announced on it, if any.
     pub fn release(&self, pooled: PooledConnection, next: Option<Waiter>) {
         let PooledConnection { connection, mut permit, .. } = pooled;
         let is_used_up = connection.messages >= self.limits.messages_per_connection;
@@ -172,7 +172,7 @@ impl Pool {
     }
 }
 
-/// The right to one connection. It passes on to whoever is next in line, however it is lost.
+/// The right to use one connection. When it is dropped, in any way, it goes to the next waiting message.
 #[derive(Debug)]
 struct Permit(Option<Arc<SharedPool>>);
 
@@ -189,11 +189,11 @@ struct SharedPool(Mutex<PoolState>);
 
 #[derive(Debug, Default)]
 struct PoolState {
-    /// That nobody uses; the one that was used last is taken first, so that those too many get old.
+    /// Idle connections. The last used one is taken first, so that surplus ones grow old and are closed.
     idle: Vec<Connection>,
-    /// Somebody sees to it that they are closed in time.
+    /// Whether a task is running that closes old connections.
     has_reaper: bool,
-    /// Turns that nobody has; if there is one, nobody is in line.
+    /// Free permits. While there is one, no message waits.
     free: usize,
     queue: VecDeque<Waiter>,
 }
@@ -217,7 +217,7 @@ impl SharedPool {
         Err(queued)
     }
 
-    /// The first in line, if it has something to announce that is fit.
+    /// The first waiting message, if its announcement fits.
     fn next_if(&self, fits: impl Fn(&Announcement) -> bool) -> Option<Waiter> {
         let mut state = self.lock();
         while state.queue.front().is_some_and(|waiter| waiter.sender.is_closed()) {
@@ -226,8 +226,8 @@ impl SharedPool {
         state.queue.pop_front_if(|waiter| waiter.announcement.as_ref().is_some_and(fits))
     }
 
-    /// Gives a turn to whoever is next, with this connection if there is one; it is free if nobody is. Answers whether
-    /// somebody has to watch the idle ones from now on.
+    /// Gives a permit, with this connection if there is one, to the next waiting message; without one the permit
+    /// becomes free. Returns whether a task must start to watch idle connections.
     fn hand_over(self: &Arc<Self>, mut connection: Option<Connection>) -> bool {
         loop {
             let next = {
@@ -260,7 +260,7 @@ impl SharedPool {
         self.lock().idle.pop()
     }
 
-    /// Those that are too old; nothing when there are no others either.
+    /// Connections that were idle for too long. `None` if there are no idle connections at all.
     fn too_old(&self, max_idle: Duration) -> Option<Vec<Connection>> {
         let mut state = self.lock();
         if state.idle.is_empty() {

@@ -1,5 +1,5 @@
-//! Whether a server relays for us at all. One that does not relay to a recipient's domain may still take others; one
-//! that refuses two domains in a row takes nobody, and need not be asked with every message.
+//! Whether a server relays for us. A server that does not relay to one recipient's domain may accept others. One that
+//! refuses two domains in a row accepts nobody and counts as down.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::{Answer, Health};
 pub struct Relaying(Mutex<Option<String>>);
 
 impl Relaying {
-    /// The answer about a recipient of this domain, with what it says of the server.
+    /// Adds to an answer about this domain what it says about the server.
     pub fn update_health(&self, answer: Answer, domain: &str) -> Answer {
         let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if answer.health != Health::Unknown {

@@ -1,20 +1,20 @@
-//! What an SMTP server answers: a code, an enhanced code where it has one, and words for people.
+//! SMTP replies: a code, optionally an enhanced code, and text for people.
 
-/// No server needs more, and one that writes without end is none.
+/// A larger reply is not SMTP.
 pub const MAX_REPLY_BYTES: usize = 16 * 1024;
 const MAX_WORDS: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     pub code: u16,
-    /// As `5.1.1` of RFC 3463, without its class, which is that of the code.
+    /// The enhanced code of RFC 3463, such as `5.1.1`, without its class, which is that of the code.
     pub enhanced: Option<(u16, u16)>,
     /// The text of each line.
     pub lines: Vec<String>,
 }
 
 impl Reply {
-    /// Takes a whole reply from the front of what was read, if it is there.
+    /// Removes a complete reply from the front of the buffer, if there is one.
     pub fn take(read: &mut Vec<u8>) -> Result<Option<Reply>, MalformedReply> {
         let mut lines = Vec::new();
         let mut rest = read.as_slice();
@@ -37,7 +37,7 @@ impl Reply {
         self.code / 100 == 2
     }
 
-    /// Its numbers alone: `554 5.7.1`, or `554`.
+    /// Only the codes: `554 5.7.1`, or `554`.
     pub fn codes(&self) -> String {
         match self.enhanced {
             Some((subject, detail)) => format!("{} {}.{subject}.{detail}", self.code, self.code / 100),
@@ -45,7 +45,7 @@ impl Reply {
         }
     }
 
-    /// For people, without any address: servers like to repeat whom they refuse.
+    /// The text for people without addresses: servers like to repeat them.
     pub fn redacted_text(&self) -> String {
         let text = without_quoted(&self.lines.join(" "));
         let words = text.split_whitespace().map(|word| if word.contains('@') { "(address)" } else { word });
@@ -55,23 +55,23 @@ impl Reply {
     }
 }
 
-/// Without what stands in quotes before an @: the local part of an address, which may have blanks in it.
+/// Removes quoted text before an @: the local part of an address, which may contain blanks.
 fn without_quoted(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(end) = rest.find("\"@") {
-        // There may be quotes within quotes, so the first counts, even if it hides more than the address.
+        // There may be quotes inside quotes. The first one counts, even if this hides more than the address.
         kept.push_str(&rest[..rest.find('"').unwrap_or(end)]);
         rest = &rest[end + 1..];
     }
     kept + rest
 }
 
-/// What was read is no SMTP.
+/// The bytes are not SMTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MalformedReply;
 
-/// `250-SIZE 100` → 250, more to come, `SIZE 100`.
+/// `250-SIZE 100` → 250, more lines follow, `SIZE 100`.
 fn parts(line: &[u8]) -> Option<(u16, bool, String)> {
     let (code, rest) = line.split_at_checked(3)?;
     let code: u16 =

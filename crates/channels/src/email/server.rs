@@ -1,4 +1,4 @@
-//! One mail server: where it is, how it is spoken to, and who we are to it.
+//! One mail server: its address, its security and our credentials.
 
 use std::net::SocketAddr;
 use std::{fmt, io};
@@ -7,26 +7,26 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
-/// Where a server is, and how it is spoken to.
+/// How to reach a server and what to say to it.
 pub struct Server {
-    /// A name or an address, which has no brackets.
+    /// A name or an address without brackets.
     pub host: String,
     pub port: u16,
     pub security: Security,
     pub credentials: Option<Credentials>,
-    /// Who we say we are.
+    /// The name in EHLO.
     pub hello: String,
     pub tls: TlsConnector,
 }
 
 impl Server {
-    /// For people.
+    /// Host and port for people.
     pub fn host_port(&self) -> String {
         let Server { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// What goes wrong is told in words.
+    /// Opens a TCP connection, or says in words why not.
     pub async fn connect(&self, until: Instant) -> Result<TcpStream, String> {
         let connect = async {
             let unknown = |_| format!("is unreachable: host name {} does not resolve", self.host);
@@ -51,7 +51,7 @@ pub enum Security {
     Implicit,
     /// STARTTLS, or nothing is sent.
     Required,
-    /// STARTTLS where it is offered.
+    /// STARTTLS if the server offers it.
     IfOffered,
     None,
 }

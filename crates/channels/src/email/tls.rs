@@ -1,4 +1,4 @@
-//! TLS to a mail server: whose certificate is believed, and what is said of one that is not.
+//! TLS to a mail server: which certificates are trusted, and how failures are described.
 
 use std::io;
 use std::path::Path;
@@ -12,8 +12,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use tokio_rustls::TlsConnector;
 
-/// The server's certificate is checked against what this machine trusts, and against `ca_file`: authorities, or its own
-/// certificate.
+/// Trusts the system's authorities and the certificates in `ca_file`: authorities, or the server's own certificate.
 pub fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -52,7 +51,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     Ok(found)
 }
 
-/// Why there is no TLS, and what to do about a certificate that nobody vouches for.
+/// Why there is no TLS, with a remedy for an untrusted certificate.
 pub fn failed(error: &io::Error) -> String {
     const REMEDY: &str = "set channels.email.ca_file to the authority's or the server's own certificate";
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
@@ -60,7 +59,7 @@ pub fn failed(error: &io::Error) -> String {
         Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => format!(
             "failed the TLS handshake: its certificate was issued by an untrusted authority; {REMEDY}"
         ),
-        // Among them that it says to be an authority, as self-signed ones do.
+        // This includes a server certificate that claims to be an authority, as self-signed ones do.
         Some(Error::InvalidCertificate(CertificateError::Other(_))) => {
             format!("failed the TLS handshake: {error}; {REMEDY}")
         }
@@ -68,8 +67,8 @@ pub fn failed(error: &io::Error) -> String {
     }
 }
 
-/// Believes authorities, and the certificates that were given themselves. `openssl req -x509` makes ones that say to be
-/// an authority, which are refused as a server's otherwise.
+/// Trusts authorities, and the given certificates themselves. `openssl req -x509` creates certificates that claim to be
+/// an authority; these are otherwise refused as server certificates.
 #[derive(Debug)]
 struct AuthorityOrPinned {
     authorities: Arc<WebPkiServerVerifier>,
@@ -86,7 +85,7 @@ impl ServerCertVerifier for AuthorityOrPinned {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         match self.authorities.verify_server_cert(server, intermediates, name, ocsp, now) {
-            // It is neither expired nor revoked, of which there are errors of their own.
+            // The certificate is neither expired nor revoked; these have errors of their own.
             Err(Error::InvalidCertificate(CertificateError::Other(_))) if self.pinned.contains(server) => {
                 verify_server_name(&ParsedCertificate::try_from(server)?, name)?;
                 Ok(ServerCertVerified::assertion())

@@ -1,6 +1,5 @@
-//! Access tokens: one is asked for by a signed assertion, kept as long as it is good, and renewed some minutes before
-//! it ends. Only one renewal is under way at a time; whoever needs a token meanwhile waits for the same one, and shares
-//! its failure.
+//! Access tokens of Google's OAuth. A token is requested with a signed assertion, cached, and renewed minutes before it
+//! expires. Only one renewal runs at a time. Others who need a token wait for it and share its failure.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,18 +17,18 @@ use crate::{Cause, http};
 
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
 const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-/// So long before its end a token is renewed: a renewal that fails has time to be repeated.
+/// How long before its end a token is renewed, so that a failed renewal can be repeated.
 const RENEW_BEFORE_EXPIRY: Duration = Duration::from_mins(5);
-/// How soon a renewal is tried again while the token at hand is still good.
+/// How soon a failed renewal is repeated while the current token is valid.
 const RENEWAL_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 pub struct Access {
     account: ServiceAccount,
     http: Client,
-    /// No renewal takes longer.
+    /// The longest time of a renewal.
     limit: Duration,
     cached: Mutex<Option<CachedToken>>,
-    /// Who holds it renews, and leaves here how it went wrong.
+    /// The holder renews, and stores a failure here.
     renewal: tokio::sync::Mutex<Option<FailedRenewal>>,
 }
 
@@ -52,14 +51,14 @@ struct FailedRenewal {
     why: TokenError,
 }
 
-/// Why there is no token. None of it is about a message.
+/// Why there is no token. It never concerns a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenError {
     pub after: Option<Duration>,
     pub error: String,
-    /// The same in short.
+    /// The error in short.
     pub code: Cow<'static, str>,
-    /// Whether somebody has to mend something; else it may pass by itself.
+    /// Whether somebody has to correct the configuration; otherwise the error may be temporary.
     pub refused: bool,
 }
 
@@ -81,7 +80,7 @@ impl Access {
         Access { account, http, limit, cached: Mutex::default(), renewal: tokio::sync::Mutex::default() }
     }
 
-    /// The `Authorization` of a request. `refused` is one that was not accepted and is not to be given out again.
+    /// The `Authorization` header. `refused` is one that was not accepted and must not be returned again.
     pub async fn bearer(
         &self,
         refused: Option<&HeaderValue>,
@@ -95,7 +94,7 @@ impl Access {
         if !cached.needs_renewal() {
             return Ok(cached.bearer);
         }
-        // It is good for minutes still: one has to see to the next, and nobody else to wait for it.
+        // The token is valid for minutes. One caller renews it, and the others do not wait.
         let Ok(failed) = self.renewal.try_lock() else { return Ok(cached.bearer) };
         let cached = self.valid_token(refused).unwrap_or(cached);
         if !cached.needs_renewal() || failed_recently(failed.as_ref()) {
@@ -105,7 +104,7 @@ impl Access {
         Ok(renewed.ok().and_then(Result::ok).unwrap_or(cached.bearer))
     }
 
-    /// The token at hand, unless it has ended or was refused.
+    /// The cached token, unless it has expired or was refused.
     fn valid_token(&self, refused: Option<&HeaderValue>) -> Option<CachedToken> {
         let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         cached
@@ -229,7 +228,7 @@ struct Refusal {
 }
 
 fn token(body: &[u8]) -> Option<(HeaderValue, Duration)> {
-    /// Google's are good for an hour; one that claims to be good for years is looked at daily.
+    /// Google's tokens are valid for an hour. One that claims years is renewed daily.
     const MAX_LIFETIME: Duration = Duration::from_hours(24);
     let Granted { access_token, expires_in, token_type } = serde_json::from_slice(body).ok()?;
     if access_token.is_empty() || !token_type.eq_ignore_ascii_case("bearer") {
@@ -240,7 +239,7 @@ fn token(body: &[u8]) -> Option<(HeaderValue, Duration)> {
     Some((bearer, Duration::from_secs(expires_in).min(MAX_LIFETIME)))
 }
 
-/// As OAuth's are written; anything else is not repeated to anybody.
+/// Whether the text looks like an OAuth error code; any other text is not repeated.
 fn is_code(code: &str) -> bool {
     (1..=40).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }

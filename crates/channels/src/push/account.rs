@@ -1,5 +1,5 @@
-//! The key file of a service account, as Google's console gives it out, and what is signed with its key.
-//! Nothing here shows the key: errors name the field and say what to do.
+//! The key file of a service account from Google's console, and signing with its key. Nothing here shows the key:
+//! errors name the field and the remedy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rustls_pki_types::pem::PemObject;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Who sends, and for which project.
+/// The sending account and its project.
 #[derive(Clone)]
 pub struct ServiceAccount {
     project_id: String,
@@ -63,7 +63,7 @@ const DOWNLOAD_HINT: &str =
 
 impl ServiceAccount {
     pub fn parse(json: &str) -> Result<Self, KeyFileError> {
-        // The errors of serde_json may quote what they found, so only the place is taken from them.
+        // Errors of `serde_json` may quote the file's contents, so only the position is used.
         let file: Map<String, Value> = serde_json::from_str(json)
             .map_err(|error| KeyFileError::NotJson { line: error.line(), column: error.column() })?;
         if file.contains_key("project_info") {
@@ -108,13 +108,13 @@ impl ServiceAccount {
         &self.client_email
     }
 
-    /// Where access tokens are given out.
+    /// The endpoint for access tokens.
     pub fn token_uri(&self) -> &Url {
         &self.token_uri
     }
 
-    /// What an access token is asked for with: a JWT, signed by RS256, that is good for an hour from `now`, in seconds
-    /// since 1970.
+    /// The assertion for requesting a token: a JWT, signed with RS256, valid for an hour from `now` in seconds since
+    /// 1970.
     pub(super) fn assertion(&self, scope: &str, now: u64) -> Result<String, ring::error::Unspecified> {
         let header = Header { alg: "RS256", typ: "JWT", kid: &self.key_id };
         let claims = Claims {
@@ -160,8 +160,8 @@ fn text<'a>(file: &'a Map<String, Value>, field: &'static str) -> Result<&'a str
     }
 }
 
-/// It becomes a part of a path, so nothing is let through that would end it. Old ones have a domain and a colon before
-/// them.
+/// The project id becomes a part of a path, so only safe characters are accepted. Old ids have a domain and a colon
+/// before them.
 fn is_project_id(text: &str) -> bool {
     text.len() <= 100
         && text.starts_with(|c: char| c.is_ascii_lowercase())
@@ -174,7 +174,7 @@ fn is_plain(text: &str) -> bool {
     text.len() <= 320 && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Whoever reads the assertion on its way can get a token by it.
+/// Whether the token endpoint is safe: whoever reads the assertion can get a token with it.
 fn is_safe(url: &Url) -> bool {
     let stays_here = matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"));
     let has_credentials = !url.username().is_empty() || url.password().is_some();

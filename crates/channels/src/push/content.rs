@@ -1,8 +1,8 @@
-//! What a device is told, as FCM's `messages:send` takes it, and cut to what FCM takes.
+//! The content of a push for FCM's `messages:send`, cut to FCM's limits.
 //!
-//! FCM knows no idempotency key. What comes nearest is done by the device: of two messages with the same tag (Android,
-//! browsers) or collapse id (Apple) the later replaces the earlier, so that a repetition after a doubt is shown in its
-//! place. A `collapse_key` is not given: FCM keeps only four of them for a device that is away, and would drop other
+//! FCM has no idempotency key. The device does the next best thing. Of two messages with the same tag (Android,
+//! browsers) or collapse id (Apple), the later one replaces the earlier one. So a repetition after a doubt is shown in
+//! its place. No `collapse_key` is set: FCM keeps only four of them for an offline device and would drop other
 //! messages.
 
 use std::borrow::Cow;
@@ -18,16 +18,15 @@ use crate::push::request::{
 };
 use crate::text::without_controls;
 
-/// FCM takes so much of title, body and data, keys included. All but the token is counted here, which is on the safe
-/// side.
+/// FCM's limit for title, body and data, with keys. We count everything but the token, which is on the safe side.
 const MAX_BYTES: usize = 4_096;
 /// A link that leaves less than this for title and body is too long.
 const MIN_TEXT_BYTES: usize = 512;
-/// For a title or a body, while the rest is measured.
+/// Stands for title and body while the rest is measured.
 const PLACEHOLDER: &str = ".";
 const ELLIPSIS: char = '…';
 
-/// How a push makes itself noticed. An empty text leaves it to the app.
+/// How a push alerts. An empty text leaves it to the app.
 #[derive(Debug, Clone, Default)]
 pub struct Alert {
     /// `default`, or a sound file of the app.
@@ -36,7 +35,7 @@ pub struct Alert {
     pub android_channel: String,
 }
 
-/// How long a push may still wait for its device. It ends at the same moment in every attempt.
+/// How long a push may wait for its device. It ends at the same time in every attempt.
 #[derive(Debug, Clone, Copy)]
 pub struct Lifetime {
     ends: Timestamp,
@@ -44,19 +43,19 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// Nothing, if it is over.
+    /// `None` if the time is over.
     pub fn of(created_at: Timestamp, ttl: Duration, now: Timestamp) -> Option<Self> {
         let ends = later(created_at, ttl);
         (now < ends).then(|| Lifetime { ends, remaining: between(now, ends).min(ttl) })
     }
 
-    /// In whole seconds, and never none: that would mean now or never.
+    /// In whole seconds, at least one: zero would mean "now or never".
     fn remaining_seconds(self) -> u64 {
         self.remaining.as_millis().div_ceil(1_000).try_into().unwrap_or(u64::MAX)
     }
 }
 
-/// The same for each device of a recipient.
+/// The content that all devices of a recipient get.
 #[derive(Debug)]
 pub struct Content<'a> {
     title: Cow<'a, str>,
@@ -73,7 +72,7 @@ pub struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Or why there is nothing that can be sent.
+    /// The content, or why there is nothing to send.
     pub fn of(message: &Message<'a>, alert: &'a Alert, lifetime: Lifetime) -> Result<Self, &'static str> {
         let [title, body] = [message.title, message.body].map(shown);
         if title.is_empty() && body.is_empty() {
@@ -98,13 +97,13 @@ impl<'a> Content<'a> {
         if message.url.is_some() && available < MIN_TEXT_BYTES {
             return Err("the template's url is too long: no space is left for title and body");
         }
-        // A long title leaves three quarters to the body, if the body needs them.
+        // If the body needs it, it gets at least three quarters of the space.
         content.title = shortened(title, (available / 4).max(available.saturating_sub(length(&body))));
         content.body = shortened(body, available.saturating_sub(length(&content.title)));
         Ok(content)
     }
 
-    /// The request to one device, in JSON.
+    /// The JSON request for one device.
     pub fn request(&self, token: &str, validate_only: bool) -> Vec<u8> {
         let tag = &self.notification_id;
         let Alert { sound, android_channel } = self.alert;
@@ -137,7 +136,8 @@ impl<'a> Content<'a> {
     }
 }
 
-/// To Android, Apple and browsers. Phones show all but `LOW` at once; that may wait until they are awake anyway.
+/// Priorities for Android, Apple and browsers. Phones show everything but `LOW` at once; `LOW` may wait until they are
+/// awake.
 fn priorities(priority: Priority) -> (&'static str, &'static str, &'static str) {
     match priority {
         Priority::High => ("HIGH", "10", "high"),
@@ -146,7 +146,7 @@ fn priorities(priority: Priority) -> (&'static str, &'static str, &'static str) 
     }
 }
 
-/// FCM takes no other link for browsers.
+/// Whether a link may go to browsers; FCM accepts only https there.
 fn is_https(url: &str) -> bool {
     url.split_once("://").is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("https"))
 }
@@ -165,8 +165,7 @@ fn shortened(text: Cow<'_, str>, available: usize) -> Cow<'_, str> {
     }
 }
 
-/// If there is no room for all of a text, as much as there is with an ellipsis behind it. Never half a character, nor
-/// the joint of an emoji whose other half is gone.
+/// Cuts a text with an ellipsis if it does not fit. It never splits a character, nor leaves half of a joined emoji.
 fn cut(text: &str, available: usize) -> Option<String> {
     const JOINER: char = '\u{200d}';
     let mut used = 0;
@@ -188,7 +187,7 @@ fn length(text: &str) -> usize {
     text.chars().map(width).sum()
 }
 
-/// How many bytes it takes in JSON.
+/// The bytes of a character in JSON.
 fn width(c: char) -> usize {
     match c {
         '"' | '\\' | '\n' => 2,

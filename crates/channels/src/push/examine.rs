@@ -1,4 +1,4 @@
-//! Whether FCM would let us send, found out without sending anything.
+//! Checks whether FCM would accept our messages, without sending any.
 
 use std::time::Duration;
 
@@ -19,12 +19,11 @@ const FCM_UNREACHABLE_REMEDY: &str =
 const TOKEN_HOST_UNREACHABLE_REMEDY: &str =
     "pushes are retried meanwhile; check that the host of `token_uri` in the key file is reachable from here";
 const BAD_KEY_REMEDY: &str = "pushes are retried meanwhile; correct the clock, or replace the key file";
-/// No device has it.
+/// A token that no device has.
 const UNUSED_TOKEN: &str = "nobody";
 
 impl Fcm {
-    /// Asks FCM to check a message to a token that nobody has, and to send nothing. Who is told that the token is wrong
-    /// has been let in.
+    /// Asks FCM to validate a message to an invalid token. If FCM complains only about the token, the credentials work.
     pub(super) async fn dry_run(&self, channel: Channel) -> Finding {
         let is_sent = format!("{channel} is sent by fcm");
         let (authority, account) = (&self.authority, self.account.client_email());

@@ -1,9 +1,8 @@
-//! Pushes over FCM's HTTP v1 API: a recipient has several devices, and each is a request of its own, for FCM takes one
-//! token at a time. What became of each is told by itself, so that a later attempt asks only for those that are not
-//! done with.
+//! Pushes over FCM's HTTP v1 API. FCM accepts one token per request, so each of a recipient's devices is a request of
+//! its own. Each has its own result, so that a later attempt covers only the remaining devices.
 //!
-//! FCM knows no idempotency key, so doubt is told as doubt; a device that is told twice shows the later message in the
-//! place of the earlier.
+//! FCM has no idempotency key, so a doubt is reported as such. A device that gets a duplicate shows it in place of the
+//! first message.
 
 mod access;
 mod account;
@@ -37,19 +36,19 @@ use reply::{DeviceOutcome, Reply, reply};
 pub use account::{KeyFileError, ServiceAccount};
 pub use content::Alert;
 
-/// So many devices of a recipient are told at once.
+/// The most requests at the same time for one recipient.
 const MAX_CONCURRENT_REQUESTS: usize = 10;
 
 #[derive(Debug)]
 pub struct FcmConfig {
-    /// Where the API is, without credentials: `https://fcm.googleapis.com`.
+    /// The base URL of the API without credentials: `https://fcm.googleapis.com`.
     pub base: Url,
-    /// Its key file says, too, where access tokens are given out.
+    /// The service account; its key file also names the token endpoint.
     pub account: ServiceAccount,
-    /// No attempt takes longer, however many devices there are.
+    /// The longest time of an attempt, however many devices there are.
     pub deadline: Duration,
-    /// How long after its event a push may reach a device that was away: FCM and we give it up then. FCM keeps it for
-    /// 28 days at most.
+    /// How long after its event a push may still reach a device that was offline; later neither FCM nor we deliver it.
+    /// FCM's maximum is 28 days.
     pub ttl: Duration,
     pub alert: Alert,
 }
@@ -76,7 +75,7 @@ impl fmt::Debug for Fcm {
 }
 
 impl Fcm {
-    /// Connects to nobody yet. The process must have its cryptography in place.
+    /// Does not connect. The process must have installed its crypto provider.
     pub fn new(config: FcmConfig) -> Result<Self, reqwest::Error> {
         let FcmConfig { base, account, deadline, ttl, alert } = config;
         let messages = format!(
@@ -102,15 +101,15 @@ impl Fcm {
     }
 }
 
-/// In the last quarter of an attempt no request is begun: it would hardly be answered in time and leave a doubt. Who is
-/// not connected after a quarter gives up, so that whatever was begun in time and not connected is known to have sent
+/// No request starts in the last quarter of an attempt: it would hardly be answered in time and leave a doubt.
+/// Connecting also takes at most a quarter. So a request that started in time and never connected has certainly sent
 /// nothing.
 const TIMEOUT_DIVISOR: u32 = 4;
 
-/// Of one attempt.
+/// The times of one attempt.
 #[derive(Debug, Clone, Copy)]
 struct Times {
-    /// No request is begun later.
+    /// The latest start of a request.
     last_start: Instant,
     until: Instant,
 }
@@ -129,7 +128,7 @@ impl Provider for Fcm {
         let Some(lifetime) = Lifetime::of(message.created_at, self.ttl, Timestamp::now()) else {
             return Outcome::Expired { error: EXPIRED_ERROR.to_owned() }.into();
         };
-        // No device is done with: once the template is mended, each may be told.
+        // No device gets a final result: once the template is corrected, each may be reached.
         let content = match Content::of(message, &self.alert, lifetime) {
             Ok(content) => content,
             Err(why) => return rejected(why),
@@ -151,7 +150,7 @@ impl Provider for Fcm {
 
 const EXPIRED_ERROR: &str = "not sent: the event is older than channels.push.ttl";
 
-/// Each once, in their order.
+/// The distinct tokens in their order.
 fn tokens(address: &str) -> impl Iterator<Item = &str> {
     let mut seen = HashSet::new();
     address.split(' ').filter(move |token| !token.is_empty() && seen.insert(*token))
@@ -173,7 +172,7 @@ impl Fcm {
         Times { last_start: until - self.deadline / TIMEOUT_DIVISOR, until }
     }
 
-    /// What became of each, in their order.
+    /// The result of each device, in order.
     async fn push_all(&self, tokens: &[&str], content: &Content<'_>) -> Vec<DeviceOutcome> {
         if tokens.is_empty() {
             return Vec::new();
@@ -187,7 +186,7 @@ impl Fcm {
             let sent = self.push(token, content, &bearer, times);
             async move { (index, sent.await) }
         });
-        // Whoever hangs keeps one place and holds up no other.
+        // A device that hangs occupies one slot and delays no other.
         let mut sent: Vec<(usize, DeviceOutcome)> =
             stream::iter(asked.collect::<Vec<_>>()).buffer_unordered(MAX_CONCURRENT_REQUESTS).collect().await;
         sent.sort_by_key(|(index, _)| *index);
@@ -208,7 +207,7 @@ impl Fcm {
         }
     }
 
-    /// Asks once, and once more with another access token if this one is not accepted.
+    /// Sends a request. If the access token is refused, it tries once more with another.
     async fn ask(&self, request: &[u8], bearer: &HeaderValue, times: Times) -> Reply {
         let reply = self.post(request, bearer, times).await;
         if reply != Reply::Unauthenticated {
@@ -260,7 +259,7 @@ fn refused(code: &'static str, error: String) -> DeviceOutcome {
     DeviceOutcome::Down { after: None, error, cause: Cause::refusal(code) }
 }
 
-/// There was no answer. Only who was never connected can know that nothing was sent.
+/// The result of a failed request. Only without a connection is it certain that nothing was sent.
 fn no_response(error: &reqwest::Error) -> DeviceOutcome {
     let what = format!("FCM {}", http::describe_no_response(error));
     if error.is_connect() {
@@ -270,15 +269,15 @@ fn no_response(error: &reqwest::Error) -> DeviceOutcome {
     }
 }
 
-/// What became of all devices together.
+/// The result of all devices together.
 ///
 /// | devices | outcome |
 /// |---|---|
-/// | all are done with, one at least was told | sent |
-/// | all are done with, none was told | rejected |
-/// | of one nobody can know | unknown |
-/// | none was told, and FCM is down for all that are left | down |
-/// | any other that is left | retry: who was told must not be told by another provider |
+/// | all have a final result, at least one was reached | sent |
+/// | all have a final result, none was reached | rejected |
+/// | one is in doubt | unknown |
+/// | none was reached, and FCM is down for all that remain | down |
+/// | any other that remains | retry: reached devices must not get it from another provider |
 fn answer<'a>(devices: impl Iterator<Item = (&'a str, DeviceOutcome)>) -> Answer {
     let mut done = Vec::new();
     let mut unfinished = Unfinished::default();
@@ -328,14 +327,14 @@ fn answer<'a>(devices: impl Iterator<Item = (&'a str, DeviceOutcome)>) -> Answer
     Answer { done, cause, ..outcome.into() }
 }
 
-/// The devices that are not done with.
+/// The devices without a final result.
 #[derive(Default)]
 struct Unfinished {
     errors: Vec<String>,
     after: Option<Duration>,
     retried: usize,
     unknown: usize,
-    /// Of those for which FCM is down; that it refuses us says more than another.
+    /// The cause of those for which FCM is down. A refusal of our credentials takes precedence.
     cause: Option<Cause>,
 }
 
@@ -346,7 +345,7 @@ impl Unfinished {
     }
 }
 
-/// Each reason once, and of how many devices it is the reason. A single device needs no counting.
+/// The distinct reasons, each with its number of devices. A single device needs no number.
 fn summary<'a>(reasons: impl Iterator<Item = &'a str>, all: usize) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for reason in reasons {

@@ -1,7 +1,7 @@
-//! What an answer of FCM means for one device.
+//! The meaning of FCM's answer for one device.
 //!
-//! FCM's own error code decides, and only where there is none the status. A token is declared dead on FCM's word alone:
-//! a 404 of whatever stands before it says nothing about the device.
+//! FCM's own error code decides, else the status. A token is dead only if FCM itself says so: a 404 from a proxy says
+//! nothing about the device.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,50 +13,50 @@ use serde_json::Value;
 
 use crate::{Cause, http};
 
-/// What is known about one device.
+/// The result for one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceOutcome {
-    /// Nothing more is to be done for it.
+    /// Final.
     Done(AddressOutcome),
-    /// Not told, and it is about this device or this message.
+    /// Not reached, for a reason that concerns this device or message.
     Retry { after: Option<Duration>, error: String },
-    /// Not told, and no other would have been.
+    /// Not reached, and no other device would have been.
     Down { after: Option<Duration>, error: String, cause: Cause },
-    /// Nobody can know.
+    /// It is unknown whether the device was reached.
     Unknown { error: String },
 }
 
-/// An answer, before it is known whether another access token would help.
+/// An answer, before another access token is tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// The access token is not accepted.
+    /// The access token was refused.
     Unauthenticated,
-    /// It is, but for the account something is not allowed or not set up.
+    /// The access token was accepted, but the account lacks a permission or setup.
     Forbidden,
-    /// The request was looked at, and found wrong.
+    /// FCM processed the request and found it invalid.
     Invalid(DeviceOutcome),
     Final(DeviceOutcome),
 }
 
-/// Google's advice where it does not say when: wait for a minute at least.
+/// Google advises to wait at least a minute if the answer does not say how long.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_mins(1);
 
-/// What an answer means.
+/// The meaning of an answer.
 ///
 /// | status | error code of FCM | meaning |
 /// |---|---|---|
 /// | 200 with the message's name | | sent |
-/// | another 2xx, or one that can't be read | | unknown: it may well have been accepted |
+/// | another 2xx, or one that can't be read | | unknown: it may have been accepted |
 /// | 404 | `UNREGISTERED` | dead |
-/// | 400 | `INVALID_ARGUMENT`, about the token | dead: no token of FCM's at all |
+/// | 400 | `INVALID_ARGUMENT`, about the token | dead: not a token of FCM at all |
 /// | 400 | `INVALID_ARGUMENT`, about anything else | rejected |
-/// | 403 | `SENDER_ID_MISMATCH` | rejected: the token is of another project's app, or the key file is, and then no token is to blame |
-/// | 401 | `THIRD_PARTY_AUTH_ERROR` | retry: Apple's key in Firebase is wrong, and other devices may well be reached |
+/// | 403 | `SENDER_ID_MISMATCH` | rejected: the token or the key file belongs to another project |
+/// | 401 | `THIRD_PARTY_AUTH_ERROR` | retry: Apple's key in Firebase is wrong, and other devices may be reached |
 /// | 429 | `QUOTA_EXCEEDED` | retry: it may be this device's quota only |
-/// | 429 | none | down: the door is too crowded, whoever comes |
+/// | 429 | none | down: too many requests of all clients |
 /// | 503 | `UNAVAILABLE`, or Google's status of that name | down: it says itself that it does not serve |
-/// | any other 5xx, `INTERNAL` too | | unknown: a gateway gives up on what is still at work behind it |
-/// | 401, 403, 404 and all others | none | down: somebody has to set something right, and no message is to blame |
+/// | any other 5xx, `INTERNAL` too | | unknown: a gateway may give up while the request is still processed |
+/// | 401, 403, 404 and all others | none | down: the configuration must be corrected; no message is at fault |
 pub async fn reply(response: Response) -> Reply {
     let status = response.status().as_u16();
     let after = http::retry_after(&response);
@@ -156,12 +156,12 @@ struct Accepted {
     name: String,
 }
 
-/// As `projects/trattoria/messages/0:1500415314455276%31bd1c9631bd1c96`.
+/// Such as `projects/trattoria/messages/0:1500415314455276%31bd1c9631bd1c96`.
 fn is_name(name: &str) -> bool {
     name.starts_with("projects/") && name.len() <= 255 && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// An error as Google's APIs give it. Its message is looked at and never repeated, since it may quote what was sent.
+/// An error of Google's APIs. Its message is searched and never repeated, because it may quote the request.
 struct Problem {
     status: String,
     message: String,
@@ -179,12 +179,12 @@ impl Problem {
         })
     }
 
-    /// FCM's own, which is more precise than Google's status.
+    /// FCM's own code, which is more precise than Google's status.
     fn code(&self) -> Option<&str> {
         self.of_type("google.firebase.fcm.v1.FcmError").find_map(|detail| detail.get("errorCode")?.as_str())
     }
 
-    /// By FCM's code, or else by Google's status.
+    /// Compares FCM's code, or else Google's status.
     fn is(&self, name: &str) -> bool {
         self.code().unwrap_or(&self.status) == name
     }
@@ -194,7 +194,7 @@ impl Problem {
             || self.message.contains("not a valid FCM registration token")
     }
 
-    /// The first that was found wrong, if it is written as fields are.
+    /// The first invalid field, if it looks like a field name.
     fn field(&self) -> Option<&str> {
         self.fields().find(|field| {
             (1..=80).contains(&field.len())

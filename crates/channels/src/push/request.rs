@@ -1,4 +1,4 @@
-//! A request to FCM's `messages:send`, as its reference has it. What a field is used for is decided in `content.rs`.
+//! A request to FCM's `messages:send`, as in its reference. `content.rs` decides the values of the fields.
 
 use serde::Serialize;
 
@@ -27,8 +27,8 @@ pub struct Notification<'a> {
     pub body: &'a str,
 }
 
-/// For the app, which may open what it is about: on Android and Apple's devices a link is the app's to follow. Values
-/// are text by FCM's rule.
+/// Data for the app, which may open the related page. On Android and Apple devices the app must follow a link. FCM
+/// requires texts as values.
 #[derive(Serialize)]
 pub struct Data<'a> {
     pub event_id: &'a str,

@@ -1,4 +1,4 @@
-//! What Slack's answer means for a message, and for the webhook that it was posted to.
+//! The meaning of Slack's answer for a message and for its webhook.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::http::{self, read, retry_after};
 use crate::slack::guard::NoPublicAddress;
 use crate::{Answer, Cause};
 
-/// There was no answer, or nobody was asked because of where the webhook leads.
+/// The answer for a request without a response, or one that was refused because of the webhook's address.
 pub fn no_response(error: &reqwest::Error) -> Answer {
     if is_caused_by::<NoPublicAddress>(error) {
         let error = "the Slack webhook's host does not resolve to a public address".to_owned();
@@ -22,19 +22,19 @@ pub fn no_response(error: &reqwest::Error) -> Answer {
 #[derive(Debug)]
 pub enum Meaning {
     Final(Answer),
-    /// Nothing was taken, and it may be posted again after this, if Slack says when.
+    /// Nothing was accepted. It may be posted again after this time, if Slack gives one.
     Busy(Option<Duration>),
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 ///
 /// | status | outcome |
 /// |---|---|
 /// | 200 `ok` | sent |
-/// | another 2xx, or one that can't be read | unknown: it may well have been accepted |
-/// | 429 | busy: this webhook is left alone for as long as Slack says |
-/// | another 4xx, or a 3xx | rejected: it is about this message or this webhook, which is dead if Slack says that there is none |
-/// | 5xx, such as `rollup_error` | unknown: something may have happened |
+/// | another 2xx, or one that can't be read | unknown: it may have been accepted |
+/// | 429 | busy: the webhook gets no posts for as long as Slack says |
+/// | another 4xx, or a 3xx | rejected; if Slack says that the webhook does not exist, it is dead |
+/// | 5xx, such as `rollup_error` | unknown: it may have been posted |
 pub async fn meaning(response: Response, address: &str) -> Meaning {
     let status = response.status();
     let after = retry_after(&response);
@@ -58,7 +58,7 @@ pub async fn meaning(response: Response, address: &str) -> Meaning {
     Meaning::Final(Answer::from(outcome).with_cause(Cause::new(status.as_u16().to_string())))
 }
 
-/// Nothing that Slack says is repeated but a word of its own: whoever answers may say anything.
+/// A refusal. Only known codes are repeated, because the answer may contain anything.
 fn refused(status: StatusCode, code: Option<&str>, address: &str) -> Answer {
     let Some((code, meaning)) = KNOWN_CODES.iter().find(|(known, _)| Some(*known) == code) else {
         return Outcome::Rejected { error: format!("Slack rejected the message ({status})") }.into();
@@ -73,7 +73,7 @@ fn refused(status: StatusCode, code: Option<&str>, address: &str) -> Answer {
     Answer { done, ..Outcome::Rejected { error }.into() }
 }
 
-/// The webhook was removed, or its whole workspace. An archived channel may come back.
+/// Codes for a webhook or workspace that was removed. An archived channel is not one: it may come back.
 const DEAD_WEBHOOK_CODES: [&str; 5] =
     ["invalid_token", "no_service", "no_service_id", "no_team", "team_disabled"];
 

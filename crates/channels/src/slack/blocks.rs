@@ -1,24 +1,23 @@
-//! How a message looks in Slack: the title as a header, the body below it, and what it is about in small print.
+//! The layout of a message in Slack: the title as a header, the body below it, and the event type in small print.
 //!
-//! Slack reads `<!channel>`, `<@U123>` and `<https://…|label>` in a text as mentions and links. What came from an event
-//! must not become one, so all of it is escaped; a plain URL becomes a link to where it says, and to nowhere else.
+//! Slack reads `<!channel>`, `<@U123>` and `<https://…|label>` as mentions and links. Text from an event must not
+//! become one, so all of it is escaped. A plain URL becomes a link to exactly this URL.
 
 use serde::Serialize;
 
 use crate::Message;
 
-/// Slack's limits, in characters. What Slack calls a character is not said, so those that UTF-16 counts twice count
-/// twice.
+/// Slack's limits in characters. Slack does not define "character", so those that UTF-16 counts twice count twice here.
 const MAX_HEADER: usize = 150;
 const MAX_SECTION: usize = 3_000;
-/// Longer ones are cut by Slack itself, who advises this.
+/// Slack cuts longer texts itself and advises this length.
 const MAX_TEXT: usize = 4_000;
 const MAX_CONTEXT: usize = 300;
 
-/// What is posted.
+/// The body of a post.
 #[derive(Debug, Serialize)]
 pub struct Body {
-    /// For notifications and screen readers, who do not show blocks.
+    /// For notifications and screen readers, which do not show blocks.
     text: String,
     blocks: Vec<Block>,
 }
@@ -40,12 +39,12 @@ enum Text {
     },
     Mrkdwn {
         text: String,
-        /// Names of channels and people are not looked for.
+        /// Disables the search for names of channels and people.
         verbatim: bool,
     },
 }
 
-/// Nothing, if there is nothing to say.
+/// The body of a post. `None` if title and body are empty.
 pub fn body(message: &Message<'_>) -> Option<Body> {
     let [title, body, event_type] = [message.title, message.body, message.event_type].map(readable);
     let text = match (title.trim(), body.trim()) {
@@ -53,7 +52,7 @@ pub fn body(message: &Message<'_>) -> Option<Body> {
         ("", only) | (only, "") => mrkdwn(only, MAX_TEXT),
         (title, body) => mrkdwn(&format!("{title}\n{body}"), MAX_TEXT),
     };
-    // Slack takes no empty block.
+    // Slack refuses empty blocks.
     let header = Some(title.trim()).filter(|title| !title.is_empty());
     let section = Some(body.trim()).filter(|body| !body.is_empty());
     let context = Some(event_type.trim()).filter(|event_type| !event_type.is_empty());
@@ -67,12 +66,12 @@ pub fn body(message: &Message<'_>) -> Option<Body> {
     Some(Body { text, blocks: blocks.into_iter().flatten().collect() })
 }
 
-/// Control characters mean nothing to people, but for those that part lines and columns.
+/// Removes control characters except line breaks and tabs.
 fn readable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
-/// On one line, and shown as it is.
+/// On one line, without formatting.
 fn plain(text: &str, max: usize) -> Text {
     let mut line = Bounded::new(max);
     for c in text.chars() {
@@ -81,7 +80,7 @@ fn plain(text: &str, max: usize) -> Text {
     Text::PlainText { text: line.text, emoji: false }
 }
 
-/// Escaped, with its URLs as links.
+/// Escaped, with URLs as links.
 fn mrkdwn(text: &str, max: usize) -> String {
     let mut written = Bounded::new(max);
     let mut rest = text;
@@ -100,8 +99,8 @@ fn mrkdwn(text: &str, max: usize) -> String {
     written.text
 }
 
-/// The URL that a text begins with, without what ends a sentence. A bar would end it and begin a label, which could say
-/// anything.
+/// The URL at the start of a text, without the punctuation that ends a sentence. A bar ends it, because it would begin
+/// a label, which could say anything.
 fn url_at_start(text: &str) -> Option<&str> {
     let scheme = ["https://", "http://"].into_iter().find(|scheme| text.starts_with(scheme))?;
     let ends = |c: char| c.is_whitespace() || matches!(c, '<' | '>' | '|' | '"' | '`');
@@ -110,7 +109,7 @@ fn url_at_start(text: &str) -> Option<&str> {
     (url.len() > scheme.len()).then_some(url)
 }
 
-/// By Slack's rules.
+/// Escapes a text by Slack's rules.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -124,13 +123,13 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// A text of whole pieces, so that no entity and no link is cut in two; it ends in dots if some were left out.
+/// A text of whole pieces, so that no entity and no link is cut in two. It ends in dots if pieces were left out.
 #[derive(Debug)]
 struct Bounded {
     text: String,
     max: usize,
     length: usize,
-    /// So many bytes leave room for the dots.
+    /// The length in bytes that leaves room for the dots.
     before_dots: usize,
     is_cut: bool,
 }

@@ -1,7 +1,7 @@
-//! Where a name leads is looked at when it is connected to: a host that was checked by name may lead into the house all
-//! the same, or lead elsewhere a moment later. What is connected to is what was looked at.
+//! Checks where a host name leads at the moment of connecting. A name that passed the allow-list may still resolve to
+//! an internal address, or resolve differently a moment later. The connection goes to the checked address.
 //!
-//! Addresses that stand in the URL itself are not looked up; those the operator has named.
+//! Addresses in the URL itself are not resolved; the operator has allowed those by name.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,7 +11,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::dns::Unresolved;
 
-/// Lets only public addresses through; `localhost` leads to this machine and nowhere else.
+/// Lets only public addresses through. `localhost` resolves to this machine and nothing else.
 pub struct Guard {
     resolver: Arc<dyn Resolve>,
 }
@@ -38,7 +38,7 @@ impl Resolve for Guard {
     }
 }
 
-/// None of the addresses of a name may be connected to.
+/// None of a name's addresses may be connected to.
 #[derive(Debug)]
 pub struct NoPublicAddress;
 
@@ -50,8 +50,8 @@ impl fmt::Display for NoPublicAddress {
 
 impl std::error::Error for NoPublicAddress {}
 
-/// By IANA's registries of special addresses. Of IPv6 only what is known to be public is, since most of it is not given
-/// out.
+/// Whether an address is public, by IANA's registries of special addresses. For IPv6 only the assigned public ranges
+/// count, because most of the space is not assigned.
 fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_public_v4(ip),
@@ -61,7 +61,7 @@ fn is_public(ip: IpAddr) -> bool {
 
 fn is_public_v4(ip: Ipv4Addr) -> bool {
     let is_special = match ip.octets() {
-        // This network; carriers' own; for protocols; benchmarks; reserved, and broadcast.
+        // "This network"; carrier-grade NAT; protocol assignments; benchmarks; reserved and broadcast.
         [0 | 240..=255, ..] | [100, 64..=127, ..] | [192, 0, 0, _] | [198, 18 | 19, ..] => true,
         _ => false,
     };
@@ -75,12 +75,12 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
 
 fn is_public_v6(ip: Ipv6Addr) -> bool {
     match ip.segments() {
-        // In a network without IPv4, names that have no IPv6 address are given this one, with the other inside.
+        // NAT64: in networks without IPv4, names without an IPv6 address get this prefix with the IPv4 address inside.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             let [[a, b], [c, d]] = [high, low].map(u16::to_be_bytes);
             is_public_v4(Ipv4Addr::new(a, b, c, d))
         }
-        // For protocols and tunnels; documentation; tunnels to IPv4; documentation.
+        // Protocols and tunnels; documentation; 6to4; documentation.
         [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => false,
         [first, ..] => first & 0xe000 == 0x2000,
     }

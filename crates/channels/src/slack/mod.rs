@@ -1,8 +1,9 @@
-//! Messages to Slack's incoming webhooks: one message, one `POST`, best effort. Where a webhook may lead, when it may
-//! be posted to, how a message looks and what an answer means are each in a file of its own; that a webhook gets an
-//! event once, however many share it, is left to the engine.
+//! Slack's incoming webhooks: one message, one `POST`, best effort. Separate files decide where a webhook may lead,
+//! when it may be posted to, how a message looks, and what an answer means. The engine ensures that a shared webhook
+//! gets an event once.
 //!
-//! The address of a message is the webhook, which is a secret: whoever knows it may post. None of it is in an error.
+//! The address of a message is the webhook. It is a secret, because whoever knows it can post. No error contains any
+//! part of it.
 
 mod answer;
 mod blocks;
@@ -30,15 +31,15 @@ use crate::{Answer, Message, Provider};
 
 pub use webhook::{AllowedHost, check_webhook};
 
-/// How long a webhook is left alone that is asked too often and does not say when to come back.
+/// How long to wait for a webhook that refuses posts without saying how long.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
 pub struct SlackConfig {
-    /// A webhook of another host is refused: `hooks.slack.com`, as a rule.
+    /// Webhooks of other hosts are refused. Usually `hooks.slack.com`.
     pub allowed_hosts: Vec<AllowedHost>,
     pub deadline: Duration,
-    /// Posts to one webhook, from this instance. More than nothing.
+    /// Posts a second to one webhook from this instance; must be positive.
     pub per_second: f64,
 }
 
@@ -50,14 +51,14 @@ pub struct Slack {
 }
 
 impl Slack {
-    /// Connects to nobody yet. The process must have its cryptography in place.
+    /// Does not connect. The process must have installed its crypto provider.
     pub fn new(config: SlackConfig) -> Result<Self, reqwest::Error> {
         Self::with_resolver(config, Arc::new(SystemResolver))
     }
 
-    /// With names that are looked up by somebody else than the system. Their addresses are checked all the same.
+    /// Uses another resolver than the system's. The resolved addresses are still checked.
     pub fn with_resolver(config: SlackConfig, resolver: Arc<dyn Resolve>) -> Result<Self, reqwest::Error> {
-        // A proxy would look names up itself, and nobody would check where they lead.
+        // A proxy would resolve names itself, so the addresses could not be checked.
         let http =
             http::builder(config.deadline / 2, Proxy::Refused).dns_resolver(Guard::new(resolver)).build()?;
         let rate_limits = WebhookRateLimits::new(config.per_second);

@@ -1,8 +1,8 @@
-//! When each webhook may be posted to. Slack takes about one post a second per webhook, with short bursts, and refuses
-//! more with 429 and a time to wait. A post that must wait gets a turn of its own and comes back for it, so that posts
-//! go out in their order; a 429 delays the turns of all that wait for the same webhook.
+//! When each webhook may be posted to. Slack accepts about one post a second per webhook, with short bursts, and
+//! refuses more with 429 and a time to wait. A post that must wait reserves a slot and returns for it, so posts keep
+//! their order. A 429 delays the slots of all posts that wait for the same webhook.
 //!
-//! Nobody waits here: the caller is told for how long, and waits in the database.
+//! Nobody waits here: the caller gets the time and lets the send wait in the database.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -12,20 +12,20 @@ use std::time::Duration;
 use campanile_domain::id::SendKey;
 use tokio::time::Instant;
 
-/// Posts that an idle webhook takes at once.
+/// How many posts an idle webhook accepts at once.
 const BURST: u32 = 3;
-/// A turn is kept for this long. After that the post was lost, or another instance has it.
+/// How long a slot is kept. After that its post was lost, or another instance sends it.
 const GRACE: Duration = Duration::from_secs(5);
-/// A post that comes back earlier by no more than this takes its turn: databases round times to a millisecond.
+/// A post may use its slot this much earlier, because databases round times to milliseconds.
 const TOLERANCE: Duration = Duration::from_millis(2);
-/// A webhook is left alone for this long at most.
+/// The longest wait for a webhook.
 const MAX_WAIT: Duration = Duration::from_mins(15);
-/// Webhooks whose turns are kept; others are not paced until one of these is idle.
+/// The most webhooks with slots. Further ones are not paced until one of these is idle.
 const MAX_WEBHOOKS: usize = 10_000;
-/// Turns that are kept for one webhook; whoever comes then has none, and asks again.
+/// The most slots per webhook. Further posts get none and ask again.
 const MAX_SLOTS: usize = 10_000;
 
-/// The pace of all webhooks.
+/// The rate limits of all webhooks.
 #[derive(Debug)]
 pub struct WebhookRateLimits {
     interval: Duration,
@@ -35,7 +35,7 @@ pub struct WebhookRateLimits {
 }
 
 impl WebhookRateLimits {
-    /// `per_second` must be more than nothing.
+    /// `per_second` must be positive.
     pub fn new(per_second: f64) -> Self {
         WebhookRateLimits {
             interval: Duration::from_secs_f64(1.0 / per_second),
@@ -44,19 +44,19 @@ impl WebhookRateLimits {
         }
     }
 
-    /// Takes the turn of this post, or says how long it is until then.
+    /// Uses the slot of this post, or returns how long it is until then.
     pub fn acquire(&self, webhook: &str, post: SendKey, now: Instant) -> Result<(), Duration> {
         self.with_queue(webhook, now, |queue| queue.acquire(post, self.interval, now)).unwrap_or(Ok(()))
     }
 
-    /// The webhook refused a post and wants to be left alone for `wait`. Answers how long it is until the same post's
-    /// next turn, which is the first of all.
+    /// Records that the webhook refused a post and must be left alone for `wait`. Returns the time until this post's
+    /// next slot, which is the first one.
     pub fn refused(&self, webhook: &str, post: SendKey, wait: Duration, now: Instant) -> Duration {
         let wait = wait.clamp(self.interval, MAX_WAIT.max(self.interval));
         self.with_queue(webhook, now, |queue| queue.refused(post, wait, self.interval, now)).unwrap_or(wait)
     }
 
-    /// Nothing, if there is no room for another webhook.
+    /// Runs `f` on the webhook's queue. `None` if there is no room for another webhook.
     fn with_queue<T>(
         &self,
         webhook: &str,
@@ -78,11 +78,11 @@ impl WebhookRateLimits {
 /// The posts that wait for one webhook.
 #[derive(Debug)]
 struct WebhookQueue {
-    /// The first turn that nobody has.
+    /// The first slot that is not reserved.
     next: Instant,
-    /// Nobody posts before this.
+    /// No post goes out before this time.
     blocked_until: Instant,
-    /// By how much refusals have delayed turns that were given before them, all together.
+    /// The total delay that refusals have added to reserved slots.
     delay: Duration,
     slots: HashMap<SendKey, Slot>,
 }
@@ -90,12 +90,12 @@ struct WebhookQueue {
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     at: Instant,
-    /// The line's delay when the turn was given.
+    /// The queue's delay when the slot was reserved.
     delay: Duration,
 }
 
 impl Slot {
-    /// When it is, of a line with this delay, which never shrinks.
+    /// The time of the slot, given the queue's current delay, which never decreases.
     fn after(self, delay: Duration) -> Instant {
         self.at + delay.saturating_sub(self.delay)
     }
@@ -131,7 +131,7 @@ impl WebhookQueue {
 
     fn refused(&mut self, post: SendKey, wait: Duration, interval: Duration, now: Instant) -> Duration {
         let start = self.blocked_until.max(now + wait);
-        // Every turn is later than what was blocked before, so that this makes room for one more at the start.
+        // Every slot is later than the earlier block, so this makes room for one more at the start.
         let delay = start - self.blocked_until.max(now) + interval;
         self.delay += delay;
         self.next = (self.next + delay).max(start + interval);
@@ -140,7 +140,7 @@ impl WebhookQueue {
         start - now
     }
 
-    /// Answers whether there was room for it.
+    /// Reserves a slot; returns whether there was room.
     fn reserve(&mut self, post: SendKey, at: Instant, now: Instant) -> bool {
         if self.slots.len() >= MAX_SLOTS {
             let delay = self.delay;
@@ -153,7 +153,7 @@ impl WebhookQueue {
         has_capacity
     }
 
-    /// Whether all turns have passed.
+    /// Whether all slots have passed.
     fn is_idle(&self, now: Instant) -> bool {
         self.next + GRACE < now
     }
@@ -176,7 +176,7 @@ mod tests {
         SendKey { notification_id: NotificationId::generate(), channel: Channel::Slack }
     }
 
-    /// The waits of so many posts that come at once.
+    /// The waits of these posts if they come at once.
     fn waits(rate_limits: &WebhookRateLimits, posts: &[SendKey], now: Instant) -> Vec<u64> {
         let wait = |post: &SendKey| rate_limits.acquire("a", *post, now).err().unwrap_or_default();
         posts.iter().map(|post| wait(post).as_secs()).collect()
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(waits(&rate_limits, &posts, now), [0, 0, 0, 1, 2, 3]);
         assert_eq!(waits(&rate_limits, &posts[4..], now), [2, 3], "who asks too early is told the same");
         assert_eq!(rate_limits.acquire("b", posts[5], now), Ok(()), "another webhook is not concerned");
-        // Who comes late takes its own turn and nobody else's.
+        // A late post uses its own slot and no other.
         let late = now + SECOND * 3;
         assert_eq!(rate_limits.acquire("a", post(), late), Err(SECOND));
         assert_eq!(waits(&rate_limits, &posts[3..], late), [0, 0, 0]);
@@ -211,7 +211,7 @@ mod tests {
         waits(&rate_limits, &posts, now);
         assert_eq!(rate_limits.refused("a", posts[0], SECOND * 30, now), SECOND * 30);
         assert_eq!(waits(&rate_limits, &posts[3..], now), [32, 33, 34]);
-        // One that was under way at the same time is told the same.
+        // A post that was in progress at the same time is told the same.
         assert_eq!(rate_limits.refused("a", posts[1], SECOND * 30, now), SECOND * 30);
         assert_eq!(waits(&rate_limits, &posts, now), [31, 30, 36, 33, 34, 35]);
         assert_eq!(rate_limits.acquire("a", post(), now), Err(SECOND * 37));

@@ -1,21 +1,20 @@
-//! Which URLs are taken for webhooks. They come from users and tenants, so only those of hosts that the operator has
-//! named are; where a name leads is looked at once more when it is connected to.
+//! Which URLs are accepted as webhooks. They come from users and tenants, so only hosts that the operator allows are
+//! accepted. The guard checks the address again when connecting.
 
 use std::fmt;
 
 use campanile_domain::people::address::webhook;
 use reqwest::Url;
 
-/// A host whose webhooks are taken, with a port if it is not the usual one: `hooks.slack.com`, `[::1]:8080`; or all
+/// A host whose webhooks are accepted, with a port if it is not the default: `hooks.slack.com`, `[::1]:8080`. Or all
 /// hosts below a name: `*.slack.com`.
 ///
-/// A name must lead to public addresses. Whoever wants to reach a machine of the house writes its address, or
-/// `localhost`.
+/// A name must resolve to public addresses. To allow an internal machine, use its address, or `localhost`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHost {
-    /// As URLs are normalised: in lower case, an IPv6 address in brackets.
+    /// Normalised as in URLs: in lower case, IPv6 addresses in brackets.
     host: String,
-    /// The hosts below it, at any depth, and not itself.
+    /// Allows the hosts below the name, at any depth, but not the name itself.
     subdomains: bool,
     port: Option<u16>,
 }
@@ -29,7 +28,7 @@ impl AllowedHost {
             return None;
         }
         let url = Url::parse(&format!("https://{name}")).ok()?;
-        // Below an address there is nothing, and `*.com` would be half of the world.
+        // Addresses have no subdomains, and `*.com` would be too broad.
         let has_subdomains = url.domain().is_some_and(|name| name.trim_matches('.').contains('.'));
         if subdomains && !has_subdomains {
             return None;
@@ -48,7 +47,7 @@ impl AllowedHost {
     }
 }
 
-/// Whether this may be posted to; why not, in words that hold nothing of it.
+/// Checks that a webhook may be posted to. The error contains no part of it.
 pub fn check_webhook(text: &str, allowed: &[AllowedHost]) -> Result<(), String> {
     check(text, allowed).map(drop)
 }
@@ -63,8 +62,8 @@ impl fmt::Display for AllowedHost {
     }
 }
 
-/// The URL to post to, or why there is none, in words that hold nothing of it. What was checked is what is posted to:
-/// nobody reads the text a second time in another way.
+/// The URL to post to, or an error without any part of it. The checked URL is used for posting, so the text is never
+/// parsed again in another way.
 pub fn check(text: &str, allowed: &[AllowedHost]) -> Result<Url, String> {
     let url = webhook(text).map_err(|why| format!("the Slack webhook can't be used: {why}"))?;
     if !allowed.iter().any(|host| host.allows(&url)) {

@@ -1,7 +1,6 @@
-//! What Twilio's answer means for a text, and for the number that it was for.
+//! The meaning of Twilio's answer for a text and its number.
 //!
-//! It is decided by the status first, as Twilio advises, since error codes come and go; a code is trusted where it says
-//! more.
+//! The status decides first, as Twilio advises, because error codes change. A code decides where it is more precise.
 
 use std::time::Duration;
 
@@ -13,19 +12,19 @@ use crate::http::{read, retry_after};
 use crate::sms::is_message_sid;
 use crate::{Answer, Cause};
 
-/// What an answer means.
+/// The meaning of an answer.
 ///
 /// | status | outcome |
 /// |---|---|
 /// | 201 with a SID | sent |
-/// | another 2xx, or one that can't be read | unclear: it was accepted, as far as one can tell, and is never sent again by itself |
-/// | 400, 403 with an error of Twilio's about the sender, the callback, the queue or itself | down: no message is to blame |
-/// | 400, 403 with an error of Twilio's about the number | rejected, and the number is dead if it can't get texts at all |
+/// | another 2xx, or one that can't be read | unclear: probably accepted, so it is never sent again automatically |
+/// | 400, 403 with an error of Twilio's about the sender, the callback, the queue or itself | down: no message is at fault |
+/// | 400, 403 with an error of Twilio's about the number | rejected; the number is dead if it can't get texts at all |
 /// | 400 with another error of Twilio's | rejected: it is about this message |
-/// | 429 | down: by Twilio's word such a request is never processed |
+/// | 429 | down: Twilio never processes such a request |
 /// | 503 with an error of Twilio's | down: it says itself that it does not serve |
-/// | any other 5xx | unknown: Twilio says only that trying again is fine, and a gateway gives up on what is still at work behind it |
-/// | all others, such as 401, 403, 404, 3xx | down: it is misconfigured, and every message would fare the same |
+/// | any other 5xx | unknown: a gateway may give up while the request is still processed |
+/// | all others, such as 401, 403, 404, 3xx | down: it is misconfigured, so every message would fail |
 pub async fn meaning(response: Response, address: &str) -> Answer {
     let status = response.status();
     let after = retry_after(&response);
@@ -59,14 +58,14 @@ pub async fn meaning(response: Response, address: &str) -> Answer {
     Answer::from(outcome).with_cause(if refuses_us { Cause::refusal(code) } else { Cause::new(code) })
 }
 
-/// Errors that every message gets as long as the sender is wrong.
+/// Errors for every message, until the sender is corrected.
 const BAD_SENDER_CODES: [u32; 11] =
     [21212, 21601, 21603, 21606, 21607, 21659, 21660, 21661, 21701, 21704, 21705];
-/// As long as where to tell of it is wrong.
+/// An error for every message, until the callback URL is corrected.
 const BAD_CALLBACK_CODE: u32 = 21609;
-/// As long as the sender has hours of work before it.
+/// An error for every message, until the sender's queue, which holds hours of work, is shorter.
 const QUEUE_OVERFLOW_CODE: u32 = 21611;
-/// As long as Twilio is at work on itself.
+/// An error for every message during Twilio's maintenance.
 const MAINTENANCE_CODE: u32 = 21730;
 
 fn is_account_error(code: u32) -> bool {
@@ -74,12 +73,12 @@ fn is_account_error(code: u32) -> bool {
         || [BAD_CALLBACK_CODE, QUEUE_OVERFLOW_CODE, MAINTENANCE_CODE].contains(&code)
 }
 
-/// The number can't get texts, whoever sends them: it is not one, or it is a landline, a short code, a premium number.
+/// The number can't get texts from anybody: it is invalid, a landline, a short code or a premium number.
 const DEAD_NUMBER_CODES: [u32; 7] = [21211, 21214, 21217, 21265, 21268, 21614, 21635];
-/// Not by this account, for now: somebody may enable the country, verify the number, or text START.
+/// This account can't text the number now. Somebody may enable the country, verify the number, or text START.
 const BLOCKED_RECIPIENT_CODES: [u32; 4] = [21408, 21608, 21610, 21612];
 
-/// In our own words where the code is a frequent one.
+/// In our own words for frequent codes.
 fn refusal(code: u32) -> String {
     let words = match code {
         20003 => "wrong credentials",
@@ -111,7 +110,7 @@ struct Created {
     sid: String,
 }
 
-/// Of Twilio's error only the code is kept: its message may quote the number.
+/// Only the code of Twilio's error is kept: its message may quote the number.
 #[derive(Deserialize)]
 struct Refusal {
     code: u32,

@@ -1,5 +1,5 @@
-//! What Twilio tells later of a text: where it is to tell it, whether it was Twilio who did, and what was said.
-//! Receiving it and keeping it are left to others.
+//! Twilio's delivery callbacks: their URL, their signature, and their contents. Receiving and storing them is left to
+//! others.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,25 +9,23 @@ use ring::hmac;
 
 use crate::sms::is_message_sid;
 
-/// The parameter that names the send.
+/// The query parameter with the key of the send.
 pub const SEND: &str = "send";
 
-/// Where Twilio is to tell of this send, which the address names itself, so that whoever is told needs no index.
-/// Whoever is told makes it again to check the signature, since what a proxy left of the address may differ from what
-/// Twilio signed.
+/// The callback URL of a send. It contains the send's key, so that no index is needed. The receiver builds it again to
+/// check the signature, because a proxy may change the URL that Twilio signed.
 pub fn callback_url(base: &Url, key: SendKey) -> Url {
     let mut url = base.clone();
     url.query_pairs_mut().append_pair(SEND, &key.to_string());
     url
 }
 
-/// Whether these parameters of a form were sent to this URL by somebody who knows the token.
+/// Whether somebody who knows the token sent these form parameters to this URL.
 ///
-/// What is signed is the URL, followed by each name and its value, in the order of the names; a value that comes twice
-/// counts once. Twilio is not consistent about the port in the URL, so it may be there or not, as in Twilio's own
-/// libraries.
+/// The signature covers the URL, then each name and value in the order of the names; a repeated pair counts once.
+/// Twilio is inconsistent about the port in the URL, so both forms are accepted, as in Twilio's own libraries.
 pub fn verify_callback(auth_token: &str, url: &str, params: &[(String, String)], signature: &str) -> bool {
-    // Anybody can sign with nothing.
+    // Anybody can sign with an empty token.
     if auth_token.is_empty() {
         return false;
     }
@@ -46,7 +44,7 @@ pub fn verify_callback(auth_token: &str, url: &str, params: &[(String, String)],
     })
 }
 
-/// As text: a parser would write the URL in its own way, and another way has another signature.
+/// Works on the text, because a parser would normalise the URL and change its signature.
 fn with_and_without_port(url: &str) -> Vec<String> {
     let Some((scheme, rest)) = url.split_once("://") else { return vec![url.to_owned()] };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -58,20 +56,21 @@ fn with_and_without_port(url: &str) -> Vec<String> {
     vec![format!("{scheme}://{host}{path}"), format!("{scheme}://{host}:{port}{path}")]
 }
 
-/// What was told of a text.
+/// The contents of a callback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// The external id of the send.
     pub sid: String,
-    /// In Twilio's words: `queued`, `sending`, `sent`, `delivered`, `undelivered`, `failed`, `read`.
+    /// Twilio's status: `queued`, `sending`, `sent`, `delivered`, `undelivered`, `failed`, `read`.
     pub status: String,
-    /// Why it was not delivered, see twilio.com/docs/api/errors.
+    /// Why it was not delivered; see twilio.com/docs/api/errors.
     pub error_code: Option<u32>,
-    /// Whether this is how it ended. Callbacks overtake each other: what is not final must not replace what is.
+    /// Whether the status is final. Callbacks may arrive out of order, so a status that is not final must not replace a
+    /// final one.
     pub is_final: bool,
 }
 
-/// Nothing, if it tells of no text.
+/// Parses a callback. `None` if it is not about a text.
 pub fn receipt(params: &[(String, String)]) -> Option<Receipt> {
     let value =
         |name: &str| params.iter().find(|(key_name, _)| key_name == name).map(|(_, value)| value.as_str());
@@ -86,11 +85,11 @@ pub fn receipt(params: &[(String, String)]) -> Option<Receipt> {
     })
 }
 
-/// Nothing follows but its being read.
+/// The final statuses; only `read` may follow another one.
 pub const FINAL: [&str; 6] =
     ["canceled", "delivered", "failed", "partially_delivered", "read", "undelivered"];
 
-/// Statuses come and go, so each is taken that looks like one.
+/// Whether it looks like a status. Twilio adds and removes statuses, so any such word is accepted.
 fn is_word(status: &str) -> bool {
     (1..=32).contains(&status.len())
         && status.bytes().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'-'))
@@ -103,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// The example of Twilio's documentation, and those of its libraries' own tests.
+    /// The example of Twilio's documentation; the other cases are from its libraries' tests.
     const URL: &str = "https://mycompany.com/myapp.php?foo=1&bar=2";
     const TOKEN: &str = "12345";
     const SIGNATURE: &str = "RSOYDt4T1cUTdK1PDd93/VVr8B8=";

@@ -1,10 +1,10 @@
-//! Texts over Twilio's REST API: one message, one `POST`. How a number is read, how long a text may be, what an answer
-//! means and what Twilio tells later are each in a file of its own.
+//! SMS over Twilio's REST API: one message, one `POST`. Separate files handle the number, the length of a text, the
+//! answer, and the callbacks.
 //!
-//! The text is the template's body, because templates for SMS are written to stand alone; the title is sent only where
-//! there is no body, as without any template.
+//! The text is the template's body, because SMS templates are complete texts. The title is sent only without a body, as
+//! happens without a template.
 //!
-//! Twilio knows no idempotency key, so doubt is told as doubt: whoever sends it again may tell somebody twice.
+//! Twilio has no idempotency key, so a doubt is reported as such: sending again may cause a duplicate.
 
 mod answer;
 mod callback;
@@ -28,16 +28,16 @@ pub use callback::{FINAL, Receipt, SEND, callback_url, receipt, verify_callback}
 pub use segments::{Encoding, Segments, segments};
 
 pub struct TwilioConfig {
-    /// Where the API is, without credentials: `https://api.twilio.com`.
+    /// The base URL of the API without credentials: `https://api.twilio.com`.
     pub base: Url,
     pub account_sid: String,
     pub auth_token: String,
     pub sender: Sender,
-    /// Where Twilio tells what became of a text, if it is to; the send is appended. Twilio must be able to reach it.
+    /// The URL for delivery callbacks, if wanted; the key of the send is appended. Twilio must be able to reach it.
     pub status_callback: Option<Url>,
-    /// A text that would need more is cut. There is one at least, and Twilio takes no more than 1600 characters anyway.
+    /// Longer texts are cut. At least one segment; Twilio accepts at most 1,600 characters anyway.
     pub max_segments: usize,
-    /// No attempt takes longer.
+    /// The longest time of an attempt.
     pub deadline: Duration,
 }
 
@@ -54,18 +54,18 @@ impl fmt::Debug for TwilioConfig {
     }
 }
 
-/// Whom a text is from.
+/// The sender of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sender {
-    /// A number, a short code, or a name where the country allows it.
+    /// A number, a short code, or a name in countries that allow it.
     From(String),
-    /// A messaging service, which picks one of its senders.
+    /// A messaging service, which chooses one of its senders.
     Service(String),
 }
 
 impl Sender {
     pub fn parse(text: &str) -> Option<Self> {
-        // No name is that long, so nobody called MG... is mistaken for a service.
+        // Names are shorter than that, so a name that begins with MG is not mistaken for a service.
         if is_sid("MG", text) {
             return Some(Sender::Service(text.to_owned()));
         }
@@ -85,7 +85,7 @@ fn is_short_code(text: &str) -> bool {
     (3..=8).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Without a letter it would be a number that lacks its plus sign.
+/// Whether it is an alphanumeric sender. Without a letter it would be a number that lacks its plus sign.
 fn is_name(text: &str) -> bool {
     text.len() <= 11
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b' ')
@@ -115,7 +115,7 @@ pub struct Twilio {
 }
 
 impl Twilio {
-    /// Connects to nobody yet. The process must have its cryptography in place.
+    /// Does not connect. The process must have installed its crypto provider.
     pub fn new(config: TwilioConfig) -> Result<Self, reqwest::Error> {
         let base = config.base.as_str().trim_end_matches('/');
         let account = format!("{base}/2010-04-01/Accounts/{}", config.account_sid);

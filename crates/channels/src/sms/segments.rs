@@ -1,38 +1,38 @@
-//! How many segments a text is sent in, which is what carriers charge for, and how a long one is cut. All of it happens
-//! before anything is sent; what Twilio's smart encoding may save afterwards is not counted on.
+//! Counts the segments of a text, which carriers charge for, and cuts long texts. The count is made before sending and
+//! ignores what Twilio's smart encoding may save.
 
 use std::borrow::Cow;
 
-/// Twilio takes no longer text, whatever its encoding.
+/// Twilio's limit, whatever the encoding.
 const MAX_UNITS: usize = 1_600;
-/// To end at a word, or at least between signs as people see them, no more characters than these are given up.
+/// At most this many characters are dropped to end at a word, or at least between graphemes.
 const MAX_DROPPED_CHARS: usize = 40;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// The alphabet of GSM 03.38, in which a few characters count twice.
+    /// The alphabet of GSM 03.38; characters of its extension count twice.
     Gsm7,
-    /// For all other texts, in which what lies beyond Unicode's first plane, such as most emoji, counts twice.
+    /// For all other texts; characters beyond the BMP, such as most emoji, count twice.
     Ucs2,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segments {
     pub encoding: Encoding,
-    /// As the encoding counts.
+    /// The length in the units of the encoding.
     pub units: usize,
-    /// None for an empty text.
+    /// 0 for an empty text.
     pub segments: usize,
 }
 
-/// As carriers count.
+/// Counts as carriers do.
 pub fn segments(text: &str) -> Segments {
     let mut counts = Counts::default();
     counts.extend(text);
     counts.segments()
 }
 
-/// The text itself if it fits, else its beginning with dots at the end. There is room for one segment at least.
+/// The text if it fits, else its beginning with dots at the end. At least one segment is allowed.
 pub fn cut(text: &str, max_segments: usize) -> Cow<'_, str> {
     let fits = |segments: Segments| segments.segments <= max_segments.max(1) && segments.units <= MAX_UNITS;
     if fits(segments(text)) {
@@ -60,7 +60,7 @@ pub fn cut(text: &str, max_segments: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{beginning}{}", counts.dots()))
 }
 
-/// A text so far, in both encodings: which of them it is sent in is known only at its end.
+/// The counts so far in both encodings, because the encoding is known only at the end of the text.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     is_beyond_gsm7: bool,
@@ -89,23 +89,23 @@ impl Counts {
         }
     }
 
-    /// The ellipsis would turn a text of 160 units into one of 70.
+    /// An ellipsis would change the encoding and reduce 160 units to 70.
     fn dots(&self) -> &'static str {
         if self.is_beyond_gsm7 { "…" } else { "..." }
     }
 }
 
-/// Units in segments that are joined by the phone, each of which loses room to the header that says so.
+/// Units in joined segments. Each segment loses some units to the header for joining.
 #[derive(Debug, Clone, Copy, Default)]
 struct Packed<const CAPACITY: usize> {
     units: usize,
     segments: usize,
-    /// Of the last segment.
+    /// Units of the last segment.
     filled: usize,
 }
 
 impl<const CAPACITY: usize> Packed<CAPACITY> {
-    /// What counts twice is not split.
+    /// Adds a character; one of two units is not split.
     fn push(&mut self, units: usize) {
         self.units += units;
         if self.segments == 0 || self.filled + units > CAPACITY {
@@ -115,13 +115,13 @@ impl<const CAPACITY: usize> Packed<CAPACITY> {
         self.filled += units;
     }
 
-    /// A text that fits into one segment needs no header.
+    /// The number of segments. A text that fits into one segment needs no header.
     fn segments(&self, single: usize) -> usize {
         if self.units <= single { self.segments.min(1) } else { self.segments }
     }
 }
 
-/// The last places where the text may end, as bytes and as characters before them, from the best to the worst kind.
+/// The last places where the text may end, in bytes and in characters, from the best to the worst kind.
 #[derive(Debug, Default)]
 struct CutPoints {
     characters: usize,
@@ -149,13 +149,12 @@ impl CutPoints {
     }
 }
 
-/// What people see as one sign may be several characters: a letter and its accents, an emoji and its colour, a flag's
-/// two letters. The rules are those of Unicode for what stands in texts; a rare script may fare worse, and is still
-/// valid text.
+/// Recognises graphemes, which may consist of several characters: a letter with accents, an emoji with a skin colour, a
+/// flag. It follows Unicode's rules for common text; rare scripts may be split within a grapheme but stay valid text.
 #[derive(Debug, Default)]
 struct Grapheme {
     last: Option<char>,
-    /// In a row, up to the last.
+    /// The number of consecutive flag letters at the end.
     regional_indicators: usize,
 }
 
@@ -178,7 +177,7 @@ fn is_regional_indicator(c: char) -> bool {
     matches!(c, '\u{1f1e6}'..='\u{1f1ff}')
 }
 
-/// Accents, variations, skin colours, tags, and the joiner itself.
+/// Accents, variation selectors, skin colours, tags, and the joiner.
 fn extends_grapheme(c: char) -> bool {
     matches!(
         c,
@@ -194,7 +193,7 @@ fn extends_grapheme(c: char) -> bool {
     )
 }
 
-/// How much room a character takes in GSM 03.38: those of the extension table follow an escape.
+/// The units of a character in GSM 03.38. Characters of the extension table follow an escape.
 fn gsm7_units(c: char) -> Option<usize> {
     match c {
         '\n' | '\r' | ' '..='_' | 'a'..='z' if !matches!(c, '[' | '\\' | ']' | '^') => Some(1),
@@ -218,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_alphabet_is_that_of_gsm_03_38() {
-        // Row by row as in the standard; the escape itself is no character.
+        // Row by row as in the standard, without the escape.
         let basic = "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ \
             !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿\
                      abcdefghijklmnopqrstuvwxyzäöñüà";
@@ -245,7 +244,7 @@ mod tests {
             (of("a", 306), (Gsm7, 306, 2)),
             (of("a", 307), (Gsm7, 307, 3)),
             (of("€", 80), (Gsm7, 160, 1)),
-            // 76 of them leave a unit of each segment empty.
+            // 76 of them leave one unit of each segment unused.
             (of("€", 152), (Gsm7, 304, 2)),
             (of("€", 153), (Gsm7, 306, 3)),
             (format!("{}€a", of("a", 152)), (Gsm7, 155, 1)),
@@ -257,7 +256,7 @@ mod tests {
             (of("ç", 134), (Ucs2, 134, 2)),
             (of("ç", 135), (Ucs2, 135, 3)),
             (of("😀", 35), (Ucs2, 70, 1)),
-            // 33 of them leave a unit of each segment empty.
+            // 33 of them leave one unit of each segment unused.
             (of("😀", 66), (Ucs2, 132, 2)),
             (of("😀", 67), (Ucs2, 134, 3)),
             (format!("{}ç", of("a", 70)), (Ucs2, 71, 2)),
@@ -320,7 +319,7 @@ mod tests {
     const EXPENSIVE: [&str; 9] =
         ["ç", "漢字", "😀", "👩\u{200d}👧", "👍\u{1f3fd}", "🇮🇹", "e\u{301}", "\u{301}", "…"];
 
-    /// Words, and what is hard to cut: seldom, often, or not at all.
+    /// Words with characters of two units: few, many, or none.
     fn text() -> impl Strategy<Value = String> {
         let plain = || prop::sample::select(PLAIN.to_vec());
         let dear = || prop::sample::select(EXPENSIVE.to_vec());
