@@ -1,5 +1,4 @@
-//! Putting the parts together: database, broker, channels, engine and HTTP, by what the configuration says; and taking
-//! them down in order.
+//! Opens database, broker, channels, engine and HTTP by the configuration, and stops them in order.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -24,15 +23,15 @@ use crate::http::{self, AdminKey, App};
 use crate::lease::Lease;
 use crate::open_files;
 
-/// At a stop, answers under way get so long; who is still sending a request then is cut off.
+/// How long a shutdown waits for responses in progress. Clients that are still sending a request then are cut off.
 const HTTP_GRACE: Duration = Duration::from_secs(2);
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub struct Served {
     pub address: SocketAddr,
     pub admin_key: String,
-    /// Channels whose messages stay here.
+    /// Channels whose messages are only captured.
     pub captured: Vec<&'static str>,
     running: Running,
     lease: Option<Lease>,
@@ -41,7 +40,7 @@ pub struct Served {
     config: Config,
 }
 
-/// Opens everything and starts it. Binding comes first, so that a taken port is told before anything is touched.
+/// Opens and starts everything. It binds the port first, so that a port in use is reported before anything is touched.
 pub async fn serve(config: Config) -> anyhow::Result<Served> {
     let listener = TcpListener::bind(config.server.listen).await.with_context(|| {
         format!(
@@ -105,11 +104,11 @@ fn http_limits(config: &Config) -> http::Limits {
     }
 }
 
-/// What a limit on open files leaves for HTTP, beside databases, brokers and providers.
+/// The connections that a limit on open files leaves for HTTP, after databases, brokers and providers.
 fn max_connections(open_files: u64) -> usize {
     const OTHERS: usize = 256;
     let files = usize::try_from(open_files).unwrap_or(usize::MAX);
-    // Where the limit is that low, half of it is all that can be given away.
+    // With a very low limit, HTTP gets half of it.
     files.saturating_sub(OTHERS + http::RESERVED_CONNECTIONS).max(files / 2).max(1)
 }
 
@@ -120,7 +119,7 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     })
 }
 
-/// The in-process broker comes with the lease that keeps it the only one.
+/// Opens the broker. The in-process broker comes with the lease that makes it the only one on its database.
 async fn open_broker(
     config: &Config,
     engine: &EngineConfig,
@@ -131,7 +130,7 @@ async fn open_broker(
         BrokerChoice::RabbitMq(rabbitmq) if engine.roles.use_broker() => {
             Ok((Arc::new(RabbitMq::open(rabbitmq).await?), None))
         }
-        // Nobody asks it for anything.
+        // This instance never uses the broker, so this one is a placeholder.
         BrokerChoice::RabbitMq(_) => Ok((Arc::new(InProcess::new(queues, MAX_UNDELIVERED)), None)),
         BrokerChoice::InProcess => {
             let lease = Lease::take(Arc::clone(store), &engine.instance).await?;
@@ -141,7 +140,7 @@ async fn open_broker(
 }
 
 impl Served {
-    /// Resolves when this instance may not go on.
+    /// Resolves when this instance must stop.
     pub async fn lost(&self) -> anyhow::Error {
         match &self.lease {
             Some(lease) => lease.lost().await,
@@ -149,8 +148,8 @@ impl Served {
         }
     }
 
-    /// Stops taking requests and work, finishes what is in flight, and ends within the deadline. Whether all was
-    /// finished is the engine's to say: a client that never ends its request is nobody's failure.
+    /// Stops accepting requests and work, finishes what is in flight, and returns by the deadline. Only unfinished work
+    /// of the engine is an error; a client that never ends its request is not.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         self.stop_http.cancel();
         let deadline = self.config.server.stop_deadline.0;
@@ -170,7 +169,7 @@ impl Served {
     }
 }
 
-/// One recorder per process; a second server in it shares the first's.
+/// The process has one recorder; a second server in the same process shares it.
 fn metrics_handle() -> PrometheusHandle {
     static HANDLE: std::sync::OnceLock<PrometheusHandle> = std::sync::OnceLock::new();
     HANDLE
@@ -194,12 +193,12 @@ pub fn start_logging(config: &Config) {
         LogFormat::Text => logs.fmt_fields(log_fields()).try_init(),
         LogFormat::Json => logs.json().try_init(),
     };
-    // Started already: a demo that is part of a test.
+    // Logging is set up already, for example by a test that runs a demo.
     drop(started);
 }
 
-/// Resolves at Ctrl-C or SIGTERM. Both are listened for from the call on, not only when somebody waits: who is told to
-/// stop in between stops in order, too.
+/// Resolves at Ctrl-C or SIGTERM. Both signals are caught from the call on, so a signal before the first poll also
+/// stops the server in order.
 pub fn told_to_stop() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);

@@ -1,4 +1,4 @@
-//! The data folder and the admin key in it: for the eyes of their owner only.
+//! The data folder and its admin key, accessible only to their owner.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -10,7 +10,7 @@ use anyhow::Context;
 use crate::cli::output::say;
 use crate::config::{Config, DatabaseChoice};
 
-/// Makes what is missing of the folders for the database and the key. Folders that are there keep their permissions.
+/// Creates the missing folders for the database and the key. Existing folders keep their permissions.
 pub fn make(config: &Config) -> anyhow::Result<()> {
     make_private(&config.data_dir)?;
     match config.database.choice(&config.data_dir)? {
@@ -20,7 +20,7 @@ pub fn make(config: &Config) -> anyhow::Result<()> {
 }
 
 pub fn make_private(folder: &Path) -> anyhow::Result<()> {
-    // A file name alone lies in the current folder.
+    // A bare file name is in the current folder.
     if folder.as_os_str().is_empty() {
         return Ok(());
     }
@@ -29,7 +29,7 @@ pub fn make_private(folder: &Path) -> anyhow::Result<()> {
     })
 }
 
-/// The configured key, that of the configured file, or the data folder's, which is made if there is none.
+/// The key of the configuration, of the configured file, or of the data folder; the last is created if missing.
 pub fn admin_key(config: &Config) -> anyhow::Result<String> {
     if let Some(key) = config.auth.given_key()? {
         return Ok(key);
@@ -47,7 +47,7 @@ pub fn read_key(path: &Path) -> std::io::Result<String> {
     if key.is_empty() { Err(std::io::Error::other("the file is empty")) } else { Ok(key) }
 }
 
-/// 256 random bits, and shown once if somebody is looking.
+/// Creates a key of 256 random bits, and shows it once if standard output is a terminal.
 fn make_key(folder: &Path, path: &Path) -> anyhow::Result<String> {
     let key = format!("cmp_{}", random::<32>()?);
     let kept = keep(&key, folder, path)
@@ -61,9 +61,10 @@ fn make_key(folder: &Path, path: &Path) -> anyhow::Result<String> {
     Ok(key)
 }
 
-/// Whoever dies in the middle leaves no key, rather than half of one. False when somebody else was first.
+/// Stores the key atomically: a crash leaves no partial file. Returns false if another process was first.
 fn keep(key: &str, folder: &Path, path: &Path) -> anyhow::Result<bool> {
-    // Not by the process id, which in a container is always the same: a file left behind must be in nobody's way.
+    // The name is random, because the process id is always the same in a container, and a leftover file must not get in
+    // the way.
     let draft = folder.join(format!("admin.key.{}", random::<4>()?));
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
     writeln!(file, "{key}")?;
@@ -72,7 +73,7 @@ fn keep(key: &str, folder: &Path, path: &Path) -> anyhow::Result<bool> {
     let kept = match &linked {
         Ok(()) => true,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
-        // Some file systems have no links.
+        // Some file systems have no hard links.
         Err(_) => {
             std::fs::rename(&draft, path)?;
             File::open(folder)?.sync_all()?;

@@ -1,6 +1,5 @@
-//! Text that others wrote, made harmless for terminals and logs. A control character may clear the screen or forge a
-//! line, and a bidirectional override may show a text backwards: such characters are shown as `\u001b`, the way JSON
-//! writes them.
+//! Escapes text from others for terminals and logs. A control character may clear the screen or forge a line, and a
+//! bidirectional override may reverse the text. Such characters are shown as in JSON: `\u001b`.
 
 use std::borrow::Cow;
 use std::fmt::{Debug, Write};
@@ -12,18 +11,18 @@ use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
-/// Fields whose texts have lines. Of all others, a line break is shown as `\u000a`, so that nobody can write a line of
-/// a table.
+/// Fields that may contain line breaks. In all others a line break is shown as `\u000a`, so that nobody can forge a
+/// line of a table.
 const TEXTS_WITH_LINES: [&str; 8] =
     ["title", "body", "html", "url", "detail", "error", "last_error", "payload"];
 
-/// Control characters, and what changes the direction or the line of what follows.
+/// Control characters, and characters that change the direction or the line of the following text.
 fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The text with all that is harmful escaped, but for what `keep` holds.
+/// The text with harmful characters escaped, except those in `keep`.
 pub fn escaped<'a>(text: &'a str, keep: &[char]) -> Cow<'a, str> {
     let escape = |c: &char| is_harmful(*c) && !keep.contains(c);
     if !text.chars().any(|c| escape(&c)) {
@@ -32,7 +31,7 @@ pub fn escaped<'a>(text: &'a str, keep: &[char]) -> Cow<'a, str> {
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if escape(&c) {
-            // All of them are of the first plane.
+            // All harmful characters are in the BMP, so four digits are enough.
             let _ = write!(out, "\\u{:04x}", u32::from(c));
         } else {
             out.push(c);
@@ -41,7 +40,7 @@ pub fn escaped<'a>(text: &'a str, keep: &[char]) -> Cow<'a, str> {
     Cow::Owned(out)
 }
 
-/// Escapes every text of an answer, for a person to read.
+/// Escapes every text of a response for display.
 pub fn for_people(answer: &mut Value) {
     match answer {
         Value::Object(fields) => {
@@ -60,7 +59,7 @@ pub fn for_people(answer: &mut Value) {
     }
 }
 
-/// How fields are written in log lines for people: each value is escaped before the line is coloured.
+/// Formats the fields of log lines for people. Each value is escaped before the line is coloured.
 pub fn log_fields() -> impl for<'a> FormatFields<'a> + 'static {
     let field = |writer: &mut Writer<'_>, field: &Field, value: &dyn Debug| {
         let text = format!("{value:?}");
@@ -72,11 +71,11 @@ pub fn log_fields() -> impl for<'a> FormatFields<'a> + 'static {
     debug_fn(field).delimited(" ")
 }
 
-/// Where log lines go. Each is written at once, so that its end is its only line break.
+/// The destination of log lines. Each line is one write, so its end is its only line break.
 #[derive(Debug)]
 pub struct Lines<W> {
     pub out: W,
-    /// Lines are coloured, and their own sequences are kept. [`log_fields`] escapes those of others.
+    /// Whether lines are coloured. Their own escape sequences are then kept; [`log_fields`] escapes all others.
     pub coloured: bool,
 }
 
@@ -114,7 +113,7 @@ mod tests {
         assert_eq!(answer, shown);
     }
 
-    /// What a subscriber writes of an event with harmful fields and a harmful message.
+    /// What a subscriber writes for an event with harmful fields and a harmful message.
     fn logged(coloured: bool, as_json: bool) -> String {
         #[derive(Clone, Default)]
         struct Kept(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);

@@ -1,5 +1,5 @@
-//! For tests only: dies by SIGKILL when it reaches the place that `CAMPANILE_KILL_AT` names, such as
-//! `receive.after_commit`, or `receive.after_commit:3` for the third time.
+//! For tests only: kills the process by SIGKILL at the place that `CAMPANILE_KILL_AT` names. Examples are
+//! `receive.after_commit`, and `receive.after_commit:3` for the third time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

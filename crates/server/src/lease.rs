@@ -1,5 +1,5 @@
-//! The lease of the in-process broker. What is published lies in the memory of one process, so only one may run on a
-//! database; a second one is refused, and one that lost its lease while it slept stops.
+//! The lease of the in-process broker. Messages are in the memory of one process, so only one process may run per
+//! database. A second one is refused. One that lost its lease, for example while suspended, stops.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::data_folder;
 const NAME: &str = "in-process broker";
 const LEASE: Duration = Duration::from_secs(15);
 const RENEW_EVERY: Duration = Duration::from_secs(5);
-/// Often enough to see a renewal.
+/// How often a waiting process checks the lease; it must see each renewal.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -27,13 +27,13 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A holder that died is waited for; one that lives is not.
+    /// Takes the lease. It waits for the lease of a dead holder to expire, and fails if the holder is alive.
     pub async fn take(store: Arc<dyn Store>, instance: &str) -> anyhow::Result<Self> {
         let mut seen = None;
-        // Two processes may have one name, if somebody gave it to both.
+        // Two processes may be configured with the same name.
         let holder = format!("{instance} {}", data_folder::random::<8>()?);
         while let Acquisition::HeldBy { holder, remaining } = store.acquire(NAME, &holder, LEASE).await? {
-            // Who renews its lease is alive.
+            // The lease was renewed, so its holder is alive.
             if seen.is_some_and(|before| remaining > before) {
                 bail!(
                     "`{}` already uses this database with the in-process broker, which supports one instance; \
@@ -56,7 +56,7 @@ impl Lease {
         Ok(Lease { store, holder, keeper, lost })
     }
 
-    /// Resolves when somebody else has it.
+    /// Resolves when another process has taken the lease.
     pub async fn lost(&self) -> anyhow::Error {
         let mut lost = self.lost.clone();
         match lost.wait_for(Option::is_some).await {

@@ -1,8 +1,9 @@
-//! The limit on open files: every connection is one.
+//! The limit on open files; each connection is one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit to the hard one, which needs no privilege. The limit that then holds; none if there is none.
+/// Raises the soft limit to the hard one, which needs no privilege. Returns the new limit, or `None` if there is no
+/// limit.
 pub fn raise_limit() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {

@@ -1,4 +1,4 @@
-//! The command line's side of HTTP: one place that knows the key, and turns problems into messages for people.
+//! The HTTP client of the commands. It alone knows the key, and turns problem responses into messages for people.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ pub struct Client {
     http: reqwest::Client,
     url: String,
     key: String,
-    /// Answers go to a program, as they are; else to a person's terminal.
+    /// Whether responses are printed unchanged for a program, not escaped for a terminal.
     as_json: bool,
-    /// How a person reaches the same server.
+    /// The flags with which a person reaches the same server.
     pub invocation: Invocation,
 }
 
 impl Client {
-    /// The key from the flag, the configuration, its key file, or the data folder, in this order.
+    /// Takes the key from the flag, the configuration, its key file, or the data folder, in this order.
     pub fn new(
         url: &str,
         key: Option<String>,
@@ -61,7 +61,7 @@ impl Client {
         let status = response.status();
         let text = response.text().await?;
         let mut answer: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        // Problems are always told to a person.
+        // Problems are always shown to a person.
         if !self.as_json || !status.is_success() {
             escape::for_people(&mut answer);
         }
@@ -90,7 +90,7 @@ fn kept_key(config: &Config) -> anyhow::Result<String> {
     })
 }
 
-/// A path segment or query value that may hold anything.
+/// Percent-encodes a path segment or query value.
 pub fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {

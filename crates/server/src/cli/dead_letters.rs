@@ -1,4 +1,4 @@
-//! `campanile dead-letters`: what nobody tries again by itself, as a table; and sending it on its way again.
+//! `campanile dead-letters`: lists dead letters as a table, and replays them.
 
 use std::fmt::Write;
 
@@ -73,7 +73,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// By the names that HTTP has for them.
+    /// The given filters by their names in HTTP.
     fn given(&self) -> Map<String, Value> {
         let channel = self.channel.as_ref().map(|channel| channel.to_uppercase());
         let fields = [
@@ -175,7 +175,8 @@ impl Replay {
     }
 }
 
-/// A letter that is left alone because somebody was faster is no failure; one that is not there is.
+/// Explains why nothing was replayed. A dead letter that somebody else replayed is no error; one that does not exist
+/// is.
 async fn replayed_before(client: &Client, id: i64) -> Result<String, CommandError> {
     let by_id = Map::from_iter([("id".to_owned(), json!(id)), ("replayed".to_owned(), json!(true))]);
     let page = list(client, &by_id).await?;
@@ -246,7 +247,7 @@ fn cells(dead_letter: &Value, now: Timestamp) -> Vec<String> {
     ]
 }
 
-/// Without the code that it begins with, which has a column of its own; on one line.
+/// The error on one line, without its leading code, which has a column of its own.
 fn error(dead_letter: &Value) -> String {
     let error = text(dead_letter, "error");
     let code = format!("{}: ", text(dead_letter, "reason"));

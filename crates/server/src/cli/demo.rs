@@ -1,5 +1,5 @@
-//! `campanile demo`: the restaurant world, real events, and what each person got of them and why not more. It runs the
-//! real server on the embedded defaults in a folder of its own, and speaks HTTP to it like anybody else.
+//! `campanile demo`: loads the restaurant preset, emits events, and shows what each person got and why not more. It
+//! runs the real server with the embedded defaults in a folder of its own, and uses it over HTTP.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -40,10 +40,10 @@ pub struct Demo {
 
 impl Demo {
     pub async fn run(&self, mut config: Config) -> CommandResult {
-        // The tables are what people came for.
+        // The tables matter here, not the log.
         "warn".clone_into(&mut config.log.filter);
         app::start_logging(&config);
-        // What a server of this machine is configured with is not the demo's, unless it was asked for.
+        // The demo ignores the URLs that this machine's server is configured with, unless a flag sets them.
         if self.backend.database_url.is_none() {
             (config.database.url, config.database.url_file) = Default::default();
         }
@@ -54,7 +54,7 @@ impl Demo {
         config.data_dir = fresh_folder(&config.data_dir)?;
         let listener = self.listener(config.server.listen).await?;
         let served = app::serve_on(listener, config.clone()).await?;
-        // In a database that stays, the last demo's events are known already.
+        // A database that is kept has the ids of earlier demos already.
         let prefix = match &self.backend.database_url {
             None => "demo".to_owned(),
             Some(_) => format!("demo-{:x}", Timestamp::now().as_millisecond()),
@@ -84,7 +84,7 @@ impl Demo {
         }
     }
 
-    /// A taken port is no reason not to see the demo, unless it was asked for.
+    /// Uses a free port if the configured one is taken, unless it was given on the command line.
     async fn listener(&self, configured: SocketAddr) -> anyhow::Result<TcpListener> {
         match TcpListener::bind(configured).await {
             Ok(listener) => Ok(listener),
@@ -96,7 +96,7 @@ impl Demo {
     }
 }
 
-/// A folder for this demo: the last one's is emptied, unless that demo is still running.
+/// A folder for this demo. The last demo's folder is emptied, unless that demo is still running.
 fn fresh_folder(data_dir: &Path) -> anyhow::Result<PathBuf> {
     for number in 1..100 {
         let name = if number == 1 { "demo".to_owned() } else { format!("demo-{number}") };
@@ -118,7 +118,7 @@ fn fresh_folder(data_dir: &Path) -> anyhow::Result<PathBuf> {
     anyhow::bail!("99 demos already run in {}; stop one", data_dir.display())
 }
 
-/// Loads the world, emits the events, and prints what came of each. Answers whether everything arrived.
+/// Loads the preset, emits the events, and prints the result of each. Returns whether everything arrived.
 async fn show(served: &Served, config: &Config, prefix: &str) -> Result<bool, CommandError> {
     let url = format!("http://{}", served.address);
     let invocation = Invocation::new(None, &url, config);
@@ -154,7 +154,7 @@ async fn show(served: &Served, config: &Config, prefix: &str) -> Result<bool, Co
     Ok(all)
 }
 
-/// The restaurant's or agency's name, for the heading.
+/// The name of the restaurant or agency, for the heading.
 fn place(world: &Value, event: &Value) -> String {
     let aggregate = event["aggregate_type"].as_str().unwrap_or_default();
     let (entity_type, id) = match aggregate {
@@ -183,10 +183,10 @@ async fn arrived(client: &Client, event_id: &str) -> Result<Value, CommandError>
     }
 }
 
-/// Decided against delivered.
+/// Compares decided and delivered messages.
 struct Tally {
     sent: usize,
-    /// Web sockets: sent as far as the pipeline goes, but nobody sees them before there is an inbox.
+    /// Websocket messages: they count as sent, but nobody sees them until there is an inbox.
     kept: usize,
     missing: usize,
     withheld: usize,
@@ -222,7 +222,7 @@ async fn stay(served: Served, config: &Config, prefix: &str) -> CommandResult {
         "\nRunning at {url}; press Ctrl-C to stop.\nTry these from another terminal in this folder:\n\n{commands}\n    \
          curl -H \"Authorization: Bearer $(cat {key})\" \\\n        {url}/v1/captured\n"
     );
-    // Nobody reads: nobody would see how to ask it.
+    // Standard output is closed, so nobody sees how to use the server.
     if let Err(error) = asked {
         served.stop().await?;
         return Err(error.into());

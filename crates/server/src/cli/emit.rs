@@ -1,4 +1,4 @@
-//! `campanile emit`: hands in an event.
+//! `campanile emit`: emits an event.
 
 use std::io::Read;
 
@@ -12,7 +12,7 @@ use super::invocation::quoted;
 use super::output::{columns, say, wrapped};
 use super::{CommandError, CommandResult};
 
-/// The event on the command line, of `emit` and `explain`.
+/// The event on the command line of `emit` and `explain`
 #[derive(Debug, Args)]
 pub struct EventArgs {
     /// The event's type, such as `RESERVATION_REQUESTED`
@@ -49,13 +49,13 @@ impl EventArgs {
     }
 }
 
-/// Checked here, since a number or a key that is lost on the way to the server would be missed by nobody.
+/// Reads the payload, with the server's checks: a number or a key that gets lost before the server would go unnoticed.
 pub fn read_payload(given: &str) -> Result<Value, CommandError> {
     let payload = Payload::new(read_text("--payload", given)?);
     payload.map(|payload| payload.value()).map_err(|error| CommandError::Usage(format!("--payload {error}")))
 }
 
-/// JSON as it is, @FILE, or @- for standard input; `flag` is who is blamed.
+/// Reads JSON given directly, as @FILE, or as @- for standard input. Errors name `flag`.
 pub fn read_json(flag: &str, given: &str) -> Result<Value, CommandError> {
     serde_json::from_str(&read_text(flag, given)?)
         .map_err(|error| CommandError::Usage(format!("{flag} is not JSON: {error}")))

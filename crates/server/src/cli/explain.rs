@@ -1,4 +1,4 @@
-//! `campanile explain`: the decision before anything is sent.
+//! `campanile explain`: shows the decisions about an event without sending anything.
 
 use clap::Args;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Commands that one can copy: with the flags that reach the same server again, where these are not the defaults.
+//! Commands to copy, with the flags that reach the same server again, where these are not the defaults.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use crate::config::Config;
 const DEFAULT_URL: &str = "http://127.0.0.1:8400";
 const DEFAULT_DATA_DIR: &str = "campanile-data";
 
-/// How to reach the server that a command speaks to.
+/// How to reach the server that a command uses.
 #[derive(Debug, Clone)]
 pub struct Invocation {
     config: Option<PathBuf>,
@@ -25,12 +25,12 @@ impl Invocation {
         }
     }
 
-    /// `campanile --url … --data-dir … COMMAND`. Lines that are too long go on behind a backslash, which shells
-    /// understand.
+    /// The command with its flags: `campanile --url … --data-dir … COMMAND`. Long lines continue after a backslash,
+    /// which shells understand.
     pub fn command_lines(&self, command: &str, indent: usize, columns: usize) -> String {
         let room = columns.saturating_sub(" \\".len());
         let flags = self.flags();
-        // A command that fits a line stays in one piece.
+        // A command that fits on a line is not split.
         let rest =
             if indent + 4 + width(command) <= room { vec![command.to_owned()] } else { pieces_of(command) };
         let pieces: Vec<&str> = std::iter::once("campanile")
@@ -41,7 +41,7 @@ impl Invocation {
         format!("{:indent$}{}", "", lines.replace('\n', " \\\n"))
     }
 
-    /// The text with the flags in each command that stands in it as `` `campanile …` ``.
+    /// Adds the flags to each command that the text contains as `` `campanile …` ``.
     pub fn rewrite(&self, text: &str) -> String {
         let mut pieces = text.split("`campanile ");
         let mut rewritten = pieces.next().unwrap_or_default().to_owned();
@@ -75,7 +75,7 @@ impl Invocation {
         Invocation { config: None, url: url.to_owned(), data_dir: PathBuf::from(data_dir) }
     }
 
-    /// Those of commands that speak to no server, each with a blank behind it.
+    /// The flags for commands that use no server, each followed by a blank.
     fn local_flags(&self) -> String {
         let config = self.config.iter().map(|file| format!("--config {} ", shown(file)));
         config.chain(self.data_dir_flag().map(|flag| format!("{flag} "))).collect()
@@ -93,7 +93,7 @@ impl Invocation {
     }
 }
 
-/// A flag and its value stay together.
+/// Splits a command into words; a flag and its value stay together.
 fn pieces_of(command: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     for word in command.split(' ') {
@@ -109,7 +109,7 @@ fn shown(path: &Path) -> String {
     quoted(&path.display().to_string())
 }
 
-/// For a shell: in quotes where it has to be.
+/// The text for a shell, quoted if necessary.
 pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! Rows as a table where it fits the screen, else each row as a few lines; as `psql` does with `\x auto`.
+//! Formats rows as a table if it fits the screen, else each row as a few lines, like `psql` with `\x auto`.
 
 use std::fmt::Write;
 
@@ -6,11 +6,10 @@ use super::output::{cut, fill, padded, width, wrapped};
 
 /// The narrowest last column of a table.
 const MIN_NOTE_COLUMNS: usize = 30;
-/// A note longer than this is cut, wherever it stands.
+/// Longer notes are cut.
 const MAX_NOTE_COLUMNS: usize = 400;
 
-/// One row: its cells, a text such as an error, which gets the room that is left, and a line below, unless that is
-/// empty.
+/// One row: its cells, a note such as an error, which gets the remaining width, and an optional line below.
 #[derive(Debug, Default)]
 pub struct Row {
     pub cells: Vec<String>,
@@ -65,7 +64,7 @@ fn below(row: &Row, columns: usize) -> String {
     if row.below.is_empty() { String::new() } else { format!("{}\n", wrapped(&row.below, 2, 2, columns)) }
 }
 
-/// The cells that are not empty with their names, and the note below.
+/// A row as lines: the non-empty cells with their names, and the note below.
 fn block(header: &[&str], row: &Row, columns: usize) -> String {
     let named = header.iter().zip(&row.cells).filter(|(_, cell)| *cell != "-");
     let pieces: Vec<String> = named.map(|(name, cell)| format!("{name} {cell}")).collect();
@@ -78,12 +77,12 @@ fn block(header: &[&str], row: &Row, columns: usize) -> String {
     out
 }
 
-/// What an empty cell shows.
+/// The text, or a dash if it is empty.
 pub fn or_dash(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }
 
-/// Control characters become blanks, so that a text is one line.
+/// The text with control characters replaced by blanks.
 pub fn one_line(text: &str) -> String {
     text.split(|c: char| c.is_control()).collect::<Vec<_>>().join(" ")
 }

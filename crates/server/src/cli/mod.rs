@@ -1,5 +1,5 @@
-//! The command line. `serve`, `migrate` and `demo` open the database, and `doctor` looks at it; all others speak HTTP
-//! to a server that runs. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found.
+//! The command line. `serve`, `migrate` and `demo` open the database, and `doctor` examines it. All other commands use
+//! a running server over HTTP. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found.
 
 mod client;
 mod config_command;
@@ -35,8 +35,8 @@ use invocation::Invocation;
 use output::ReaderGone;
 use serve::{Backend, Serve};
 
-/// What still reads when the command is done is waited for so long, and then left behind.
-const LAST_READS: Duration = Duration::from_secs(1);
+/// How long to wait at exit for reads that are still blocked, for example on standard input.
+const BLOCKED_READS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Self-hosted notification engine: e-mail, push, SMS, WebSocket and Slack.
 #[derive(Debug, Parser)]
@@ -102,11 +102,11 @@ enum Command {
     Config(ConfigCommand),
 }
 
-/// Why a command did not succeed.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum CommandError {
     NotFound(String),
-    /// What was written on the command line makes no sense.
+    /// The command line is invalid.
     Usage(String),
     Failed(anyhow::Error),
 }
@@ -133,7 +133,7 @@ pub fn run() -> ExitCode {
         }
     };
     let ended = runtime.block_on(dispatch(cli));
-    runtime.shutdown_timeout(LAST_READS);
+    runtime.shutdown_timeout(BLOCKED_READS_TIMEOUT);
     exit_code(ended)
 }
 
@@ -152,7 +152,7 @@ fn exit_code(ended: CommandResult) -> ExitCode {
             eprintln!("campanile: {what}");
             ExitCode::from(2)
         }
-        // Whoever closed the pipe has seen enough, as in `campanile tail | head`.
+        // The reader closed the pipe on purpose, as in `campanile tail | head`.
         Err(CommandError::Failed(error)) if error.is::<ReaderGone>() => ExitCode::SUCCESS,
         Err(CommandError::Failed(error)) => {
             eprintln!("campanile: {}", with_causes(&error));

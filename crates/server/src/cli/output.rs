@@ -1,7 +1,7 @@
-//! Standard output: one writer for all commands, how wide it is, and text that fits.
+//! Standard output: the writer for all commands, the width of the screen, and text that fits it.
 //!
-//! `println!` panics when nobody reads any more, as in `campanile tail | head`. What is printed here ends the command
-//! quietly instead.
+//! `println!` panics when the reader has closed the pipe, as in `campanile tail | head`. The writer here ends the
+//! command quietly instead.
 
 use std::io::{ErrorKind, Write};
 
@@ -10,7 +10,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::escape::escaped;
 
-/// Where nobody says how wide the output is: pipes and files.
+/// The width when it is unknown: for pipes and files.
 const DEFAULT_COLUMNS: usize = 80;
 const MIN_COLUMNS: usize = 40;
 
@@ -32,8 +32,8 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Prints text. What a terminal obeys beside lines and colours is escaped as JSON has it, which leaves DEL and others
-/// as they are.
+/// Prints text. Control characters other than line breaks, tabs and colours are escaped. JSON escapes most of them
+/// already, but not DEL and some others.
 pub fn write(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(escaped(text, &['\n', '\t', '\u{1b}']).as_bytes()).and_then(|()| stdout.flush()) {
@@ -42,24 +42,24 @@ pub fn write(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Columns of the screen in a line: `COLUMNS`, else the terminal's width, else 80.
+/// The width of the screen: `COLUMNS`, else the terminal's width, else 80.
 pub fn columns() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok()).filter(|&n| n > 0);
     let terminal = || comfy_table::Table::new().width().map(usize::from);
     told.or_else(terminal).unwrap_or(DEFAULT_COLUMNS).max(MIN_COLUMNS)
 }
 
-/// Columns that a text takes on the screen. Chinese characters and most emoji take two.
+/// The width of a text on the screen. Chinese characters and most emoji take two columns.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The text with blanks behind it, up to a width.
+/// The text, padded with blanks to a width.
 pub fn padded(text: &str, columns: usize) -> String {
     format!("{text}{:1$}", "", columns.saturating_sub(width(text)))
 }
 
-/// The text, or as much of its beginning as fits before an ellipsis.
+/// The text, cut with an ellipsis if it is too wide.
 pub fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -85,8 +85,8 @@ pub fn wrapped(text: &str, first: usize, rest: usize, columns: usize) -> String 
     format!("{:first$}{}", "", fill(&words, " ", (first, rest), columns))
 }
 
-/// Languages with wide characters have no blanks between words. What has none of them, such as an id or a URL, stays in
-/// one piece.
+/// Splits a long word in a script with wide characters, which has no blanks between words. Other words, such as ids and
+/// URLs, stay whole.
 fn broken_if_wide(word: &str, columns: usize) -> Vec<&str> {
     if word.chars().all(|c| c.width() != Some(2)) {
         return vec![word];
@@ -100,7 +100,7 @@ fn broken_if_wide(word: &str, columns: usize) -> Vec<&str> {
     pieces
 }
 
-/// The pieces side by side, parted by `gap`, in lines of at most `columns` columns. A piece is never broken.
+/// Arranges pieces side by side, separated by `gap`, in lines of at most `columns` columns. A piece is never split.
 pub fn fill(pieces: &[&str], gap: &str, (first, rest): (usize, usize), columns: usize) -> String {
     let mut out = String::new();
     let mut column = first;
@@ -120,7 +120,7 @@ pub fn fill(pieces: &[&str], gap: &str, (first, rest): (usize, usize), columns: 
     out
 }
 
-/// Long lines of a list such as `--name  what it does` are broken, and go on below what it does.
+/// Wraps the long lines of a list such as `--name  description`; they continue below the description.
 pub fn hanging(text: &str, columns: usize) -> String {
     let broken = text.lines().map(|line| {
         if width(line) <= columns {

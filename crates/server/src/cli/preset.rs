@@ -9,7 +9,7 @@ use super::client::Client;
 use super::output::say;
 
 const RESTAURANT: &str = include_str!("../../presets/restaurant.json");
-/// The HTML of every e-mail: what any event's title and body are laid out in.
+/// The layout of every e-mail's HTML, for any event's title and body.
 const LAYOUT: &str = include_str!("../../presets/layout.mjml");
 
 #[derive(Debug, Subcommand)]
@@ -35,7 +35,7 @@ impl Preset {
     }
 }
 
-/// The restaurant world.
+/// Loads the restaurant preset.
 pub async fn load_restaurant(client: &Client) -> Result<u64, super::CommandError> {
     let mut rows = parsed(RESTAURANT)?;
     if let Some(Value::Array(templates)) = rows.get_mut("templates") {
@@ -54,7 +54,7 @@ fn parsed(rows: &str) -> anyhow::Result<Value> {
     serde_json::from_str(rows).context("the built-in preset is not valid JSON")
 }
 
-/// Writes each array of an object to the path of its name.
+/// Writes each array of an object to the path of the same name.
 async fn write(client: &Client, rows: &Value) -> Result<u64, super::CommandError> {
     let mut written = 0;
     for (path, rows) in rows.as_object().into_iter().flatten().filter(|(path, _)| *path != "events") {

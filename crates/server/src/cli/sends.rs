@@ -1,5 +1,4 @@
-//! `campanile sends`: what became of each send, as a table; and ending the doubt about some, one by one or all that
-//! match.
+//! `campanile sends`: lists sends as a table, and resolves sends in doubt, one by one or all that match.
 
 use std::fmt::Write;
 
@@ -15,12 +14,11 @@ use super::output::{self, columns, cut, say, wrapped};
 use super::trace_table::NO_INBOX_YET;
 use super::{CommandError, CommandResult};
 
-/// A page of the server may have fewer than were asked for, or none; so many are asked for before the question is given
-/// back.
+/// The most pages that are requested for one list. A page of the server may have fewer rows than requested, or none.
 const MAX_PAGES: usize = 50;
-/// Longer addresses are cut: tokens have some 160.
+/// Longer addresses are cut; push tokens have about 160 characters.
 const MAX_ADDRESS_CHARS: usize = 40;
-/// Sends that are named with why they were left alone.
+/// The most skipped sends that are listed with their reasons.
 const MAX_LISTED: usize = 20;
 
 #[derive(Debug, Subcommand)]
@@ -69,7 +67,7 @@ enum End {
     Failed,
 }
 
-/// Which sends in doubt are meant.
+/// The sends in doubt to resolve
 #[derive(Debug, Args)]
 struct Chosen {
     /// Send ids, as shown by `sends list`
@@ -85,7 +83,7 @@ struct Chosen {
     note: Option<String>,
 }
 
-/// Sends for which everything that is given is so.
+/// Filters; a send must match all that are given
 #[derive(Debug, Args)]
 struct Filter {
     /// EMAIL, PUSH, SMS, WEBSOCKET or SLACK
@@ -103,7 +101,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// By the names that HTTP has for them.
+    /// The given filters by their names in HTTP.
     fn given(&self) -> Result<Vec<(&'static str, String)>, CommandError> {
         let user = self.user.as_deref().map(|user| {
             let wrong =
@@ -171,13 +169,13 @@ impl List {
     }
 }
 
-/// What several pages came to.
+/// Rows of several pages.
 struct Gathered {
     items: Vec<Value>,
     next: Option<String>,
 }
 
-/// Asks for page after page, until there are as many as wanted.
+/// Requests pages until there are enough rows.
 async fn gather(
     client: &Client,
     given: &[(&str, String)],
@@ -219,7 +217,7 @@ impl Chosen {
             }
             return Ok(());
         }
-        // All of them are looked for first: what falls into doubt meanwhile is left for another time.
+        // All are listed first, so that sends that become in doubt meanwhile are not included.
         let ids = if self.all { all_in_doubt(client, given).await? } else { self.ids.clone() };
         let (mut done, mut left) = (0_usize, Vec::new());
         for id in &ids {
@@ -236,7 +234,7 @@ impl Chosen {
         } else {
             output::write(&outcome(verb, done, &left))?;
         }
-        // Who was named and left alone is a failure. Of all that match, somebody else may have been faster.
+        // A named send that was skipped is a failure. With `--all`, somebody else may have resolved it first.
         let failed = if self.all { done == 0 && !left.is_empty() } else { !left.is_empty() };
         if failed { Err(anyhow!("{} of {} were skipped", left.len(), ids.len()).into()) } else { Ok(()) }
     }
@@ -287,7 +285,7 @@ fn table(sends: &[Value], now: Timestamp, columns: usize) -> String {
     listing(&header, "ERROR", &sends.iter().map(row).collect::<Vec<_>>(), columns)
 }
 
-/// Of a send in doubt, the age is that of the doubt.
+/// The cells of a row. For a send in doubt, the age counts from the doubt.
 fn cells(send: &Value, now: Timestamp) -> Vec<String> {
     let since = if send["in_doubt_since"].is_null() { "created_at" } else { "in_doubt_since" };
     let recipient = format!("{} {}", text(send, "user_type"), text(send, "user_id"));
@@ -304,7 +302,7 @@ fn cells(send: &Value, now: Timestamp) -> Vec<String> {
     ]
 }
 
-/// Of a push, the first of its tokens and how many others there are.
+/// The address; for a push, the first token and the number of others.
 fn address(send: &Value) -> String {
     let address = one_line(text(send, "recipient_address"));
     match address.split_once(' ') {
@@ -315,7 +313,7 @@ fn address(send: &Value) -> String {
     }
 }
 
-/// By which a mail can be looked for in the log of a mail server.
+/// The `Message-ID`, with which an e-mail can be found in the log of a mail server.
 fn message_id(send: &Value) -> String {
     match text(send, "message_id") {
         "" => String::new(),
@@ -323,7 +321,7 @@ fn message_id(send: &Value) -> String {
     }
 }
 
-/// Deferrals are no attempts, and told apart.
+/// The number of attempts. Deferrals do not count as attempts and are shown separately.
 fn attempts(send: &Value) -> String {
     match send["deferrals"].as_u64() {
         None | Some(0) => send["attempt_count"].to_string(),

@@ -15,7 +15,7 @@ use crate::app;
 use crate::config::{Config, DatabaseChoice};
 use crate::data_folder;
 
-/// `config check` and `doctor` take the same, and look at what would be served.
+/// Flags of `serve`; `config check` and `doctor` take the same and check what would be served.
 #[derive(Debug, Default, Args)]
 pub struct Serve {
     /// Where to listen [default: 127.0.0.1:8400]
@@ -29,7 +29,7 @@ pub struct Serve {
     pub backend: Backend,
 }
 
-/// The two URLs that choose the database and the broker.
+/// The two URLs that choose the database and the broker
 #[derive(Debug, Clone, Default, Args)]
 pub struct Backend {
     /// The database, as `postgres://user:password@host:5432/database` [default: SQLite in the data folder]
@@ -40,7 +40,7 @@ pub struct Backend {
     pub broker_url: Option<String>,
 }
 
-/// Looked at here, so that a wrong word is wrong usage.
+/// Validates roles here, so that a wrong one is a usage error.
 fn roles(text: &str) -> Result<String, String> {
     text.parse::<Roles>().map(|roles| roles.to_string())
 }
@@ -53,7 +53,7 @@ impl Serve {
             served = app::serve(config) => served?,
             () = &mut told_to_stop => return Ok(()),
         };
-        // A server goes on when nobody reads what it says.
+        // A server continues even if its standard output is closed.
         drop(say!("Campanile listens on http://{}", served.address));
         if !served.captured.is_empty() {
             drop(say!(

@@ -1,4 +1,4 @@
-//! Who did what in a trace, and how soon: a line for each stage, however many sends there are.
+//! Which instances processed a trace, and how soon: one line per stage, however many sends there are.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::output::cut;
 
-/// For each stage the least and the longest time since the event, and the instances, in lines of at most `columns`
-/// characters. Empty while there are none.
+/// Per stage the shortest and longest time since the event, and the instances, in lines of at most `columns`
+/// characters. Empty if there are none.
 pub fn stages(trace: &Value, columns: usize) -> String {
     let accepted = trace["event"]["created_at"].as_str().and_then(time::from_text);
     let sends = || trace["sends"].as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! `campanile tail`: events as they come, and how they end.
+//! `campanile tail`: shows events as they arrive, and how they end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::{CommandError, CommandResult};
 
 const INTERVAL: Duration = Duration::from_millis(500);
 const PAGE: usize = 1_000;
-/// Events whose end is still awaited; beyond it the oldest are not followed any more.
+/// The most open events that are followed; beyond it the oldest are dropped.
 const MAX_FOLLOWED: usize = 2_000;
-/// Pages in which open events are looked for between two looks for new ones.
-const MAX_PAGES_AGAIN: usize = 5;
+/// The most pages of open events that are polled between two polls for new events.
+const MAX_OPEN_PAGES: usize = 5;
 
 #[derive(Debug, Args)]
 pub struct Tail {
@@ -36,8 +36,8 @@ impl Tail {
         let mut followed = Followed { seen: self.start(client).await?, ..Followed::default() };
         loop {
             let events = page(client, followed.seen).await?;
-            print(followed.news(&events), as_json).await?;
-            for _ in 0..MAX_PAGES_AGAIN {
+            print(followed.new_events(&events), as_json).await?;
+            for _ in 0..MAX_OPEN_PAGES {
                 let Some(after) = followed.next_page() else { break };
                 let again = page(client, after).await?;
                 print(followed.changes(&again), as_json).await?;
@@ -48,7 +48,7 @@ impl Tail {
         }
     }
 
-    /// The event behind which to begin.
+    /// The cursor at which to start.
     async fn start(&self, client: &Client) -> Result<i64, CommandError> {
         let page = client.get(&format!("/v1/events?limit={}", self.lines.clamp(1, PAGE))).await?;
         let items = page["items"].as_array().cloned().unwrap_or_default();
@@ -66,21 +66,21 @@ async fn page(client: &Client, after: i64) -> Result<Vec<Value>, CommandError> {
     }
 }
 
-/// What was shown already. New events and open ones are looked for apart: one that stays open for long must not keep
-/// what comes behind it from being seen.
+/// What has been shown. New and open events are polled separately, so that an event that stays open does not delay
+/// newer ones.
 #[derive(Debug, Default)]
 struct Followed {
-    /// The newest event that was shown.
+    /// The newest event that has been shown.
     seen: i64,
-    /// Events that have not ended, by their place in the list, with the status last shown.
+    /// Open events by their position in the list, with the status that was last shown.
     open: BTreeMap<i64, String>,
     /// Open events up to this position were polled in the current round.
     polled_to: i64,
 }
 
 impl Followed {
-    /// Events behind all that were seen: each is shown.
-    fn news(&mut self, events: &[Value]) -> Vec<Value> {
+    /// Records new events and returns them.
+    fn new_events(&mut self, events: &[Value]) -> Vec<Value> {
         for event in events {
             self.keep(event);
             self.seen = self.seen.max(id(event));
@@ -91,7 +91,7 @@ impl Followed {
         events.to_vec()
     }
 
-    /// Where the next page with open events begins; nothing at the end of a round, after which the next begins anew.
+    /// The cursor of the next page with open events. `None` at the end of a round; the next call starts again.
     fn next_page(&mut self) -> Option<i64> {
         let next = self.open.range(self.polled_to + 1..).next().map(|(id, _)| id - 1);
         if next.is_none() {
@@ -100,7 +100,7 @@ impl Followed {
         next
     }
 
-    /// A page of events that were seen: those are shown whose status is another now.
+    /// Takes a page of events that have been shown, and returns those with another status.
     fn changes(&mut self, events: &[Value]) -> Vec<Value> {
         let known = events.iter().take_while(|event| id(event) <= self.seen);
         let last = known.clone().last().map_or(self.seen, id);
@@ -132,7 +132,7 @@ fn status(event: &Value) -> &str {
     event["status"].as_str().unwrap_or_default()
 }
 
-/// On a thread of its own: a reader that has stopped reading must not keep anybody from ending the command.
+/// Prints on a thread of its own: a reader that has stopped reading must not prevent the command from ending.
 async fn print(events: Vec<Value>, as_json: bool) -> CommandResult {
     if events.is_empty() {
         return Ok(());
@@ -146,7 +146,7 @@ async fn print(events: Vec<Value>, as_json: bool) -> CommandResult {
     Ok(())
 }
 
-/// Below this width the day and the fractions of a second are left out; `--json` has them.
+/// On narrower screens the date and the fractions of a second are left out; `--json` has them.
 const WIDE: usize = 100;
 
 fn line(event: &Value, columns: usize) -> String {
@@ -178,9 +178,9 @@ mod tests {
     #[test]
     fn one_that_stays_open_keeps_nothing_from_being_seen() {
         let mut followed = Followed::default();
-        followed.news(&events(1..=1, "PENDING"));
+        followed.new_events(&events(1..=1, "PENDING"));
         for first in [2, 1_002, 2_002] {
-            assert_eq!(followed.news(&events(first..=first + 999, "PROCESSED")).len(), PAGE);
+            assert_eq!(followed.new_events(&events(first..=first + 999, "PROCESSED")).len(), PAGE);
             assert_eq!(followed.seen, first + 999, "the next page lies behind");
         }
         assert_eq!(followed.next_page(), Some(0));
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn open_ones_are_polled_page_by_page_and_the_oldest_are_given_up() {
         let mut followed = Followed::default();
-        followed.news(&events(1..=3_000, "PENDING"));
+        followed.new_events(&events(1..=3_000, "PENDING"));
         assert_eq!((followed.open.len(), followed.next_page()), (MAX_FOLLOWED, Some(1_000)));
         assert!(followed.changes(&events(1_001..=2_000, "PENDING")).is_empty());
         assert_eq!(followed.next_page(), Some(2_000));

@@ -1,4 +1,4 @@
-//! `campanile template`: what a template makes of an event, and templates that are kept as files.
+//! `campanile template`: renders a template for an event, and loads templates from files.
 
 use std::path::PathBuf;
 

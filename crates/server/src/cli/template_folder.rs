@@ -1,7 +1,8 @@
-//! Templates as files, to be kept beside the code that emits their events: `EVENT_TYPE/CHANNEL.LOCALE.txt` holds the
-//! title in its first line and the body behind an empty one, as a commit message does; `….mjml` or `….html` beside it
-//! holds the HTML, and `….url` the link. `any` stands for `*`, and a locale that is left out is `*`. Nothing is
-//! guessed: what has another name is an error.
+//! Templates as files, kept next to the code that emits their events.
+//!
+//! `EVENT_TYPE/CHANNEL.LOCALE.txt` has the title in its first line and, after an empty line, the body. A file `….mjml`
+//! or `….html` next to it has the HTML, and `….url` the link. `any` stands for `*`; a missing locale is `*`. Any other
+//! file name is an error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,10 +13,10 @@ use campanile_domain::rules::row::Template;
 use campanile_domain::template;
 use serde_json::{Map, Value, json};
 
-/// What a row is stored under: event type, channel, locale.
+/// The key of a row: event type, channel, locale.
 type Key = (String, String, String);
 
-/// The rows of a folder, each checked.
+/// Reads and checks the rows of a folder.
 pub fn read(folder: &Path) -> anyhow::Result<Vec<Value>> {
     let mut rows: BTreeMap<Key, (PathBuf, Map<String, Value>)> = BTreeMap::new();
     for event_type in entries(folder)? {
@@ -45,7 +46,7 @@ pub fn read(folder: &Path) -> anyhow::Result<Vec<Value>> {
     rows.into_iter().map(|(key, (file, row))| checked(key, &file, row)).collect()
 }
 
-/// In order, but for what hides and what explains.
+/// The entries in order, without hidden files and README files.
 fn entries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let unreadable = || format!("cannot read {}", folder.display());
     let mut entries = Vec::new();
@@ -65,7 +66,7 @@ fn name(path: &Path) -> anyhow::Result<String> {
     name.map(str::to_owned).ok_or_else(|| anyhow!("{} has a name that is not UTF-8", path.display()))
 }
 
-/// `EMAIL.it.txt` → what it is stored under, and `txt`.
+/// The key and the extension of a file: `EMAIL.it.txt` → its key and `txt`.
 fn named(file: &Path, event_type: &str) -> anyhow::Result<(Key, String)> {
     let name = name(file)?;
     let star = |part: &str| if part == "any" { "*".to_owned() } else { part.to_owned() };
@@ -90,7 +91,7 @@ fn fields(file: &Path, extension: &str) -> anyhow::Result<Vec<(&'static str, Val
         bail!("{} has more than {} bytes", file.display(), template::MAX_SOURCE_BYTES);
     }
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    // Some editors begin a file with a mark that nobody sees; in a subject or before `<mjml` it would matter.
+    // Some editors start a file with an invisible byte order mark, which would break a subject or `<mjml`.
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     if extension == "mjml" && !text.trim_start().starts_with("<mjml") {
         bail!("{} does not start with <mjml and would be sent unchanged; rename it to .html", file.display());

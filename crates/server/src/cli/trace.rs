@@ -1,4 +1,4 @@
-//! `campanile trace`: what happened to an event, on one screen.
+//! `campanile trace`: shows what happened to an event, on one screen.
 
 use clap::Args;
 

@@ -13,10 +13,10 @@ use serde_json::Value;
 use super::output::{columns, fill, padded, width, wrapped};
 use super::stages::stages;
 
-/// What a web socket shows: the send is done, but there is no inbox yet in which anybody sees it.
+/// Shown for a websocket send: it is done, but there is no inbox yet in which anybody sees it.
 pub const NO_INBOX_YET: &str = "no inbox yet";
 
-/// Event, people × channels, and what needs a word more.
+/// The event, people × channels, and details where needed.
 pub fn trace(trace: &Value) -> String {
     let event = &trace["event"];
     let mut out = String::new();
@@ -56,7 +56,7 @@ pub fn short(trace: &Value, place: &str) -> String {
     table(&heading, people, |person, channel| sends.cell(person, channel))
 }
 
-/// What `explain` answers.
+/// The response of `explain`.
 pub fn decisions(event_type: &str, aggregate: &str, answer: &Value) -> String {
     if let Some(detail) = answer["failure"]["detail"].as_str() {
         let line = format!("no recipients: {}: {detail}", text(&answer["failure"], "code"));
@@ -79,7 +79,7 @@ pub fn decisions(event_type: &str, aggregate: &str, answer: &Value) -> String {
     out.trim_end().to_owned()
 }
 
-/// When what happened, and where the event is now.
+/// What happened when, and the current status of the event.
 fn life(trace: &Value) -> String {
     let event = &trace["event"];
     let begun = moment(event, "created_at");
@@ -96,7 +96,7 @@ fn life(trace: &Value) -> String {
     format!("{status}: {}{by}", parts.join(", "))
 }
 
-/// For large audiences and events without decisions: numbers.
+/// Counts, for large audiences and events without decisions.
 fn summary(trace: &Value) -> String {
     let processed = &trace["processed"];
     let mut out = String::new();
@@ -113,7 +113,7 @@ fn summary(trace: &Value) -> String {
     out
 }
 
-/// The rule behind each channel that was not used, where it is more than its word.
+/// The rule behind each channel that was not used, if it says more than the verdict.
 fn details(people: &[Value]) -> String {
     let mut out = String::new();
     for person in people {
@@ -152,7 +152,7 @@ fn dead_letters(trace: &Value) -> String {
     if out.is_empty() { out } else { format!("\n{}\n{out}", bold("Dead letters")) }
 }
 
-/// Sends of a trace by user and channel.
+/// The sends of a trace, by user and channel.
 struct Sends<'a> {
     begun: Option<Timestamp>,
     by_key: HashMap<(&'a str, &'a str, &'a str), &'a Value>,
@@ -205,8 +205,8 @@ impl<'a> Sends<'a> {
     }
 }
 
-/// One line per person and a column per channel, if that fits the screen; else what is the same for all stands below
-/// the table.
+/// One line per person and a column per channel. If that does not fit the screen, values that are equal for all move
+/// below the table.
 fn table(heading: &[&str], people: &[Value], cell: impl Fn(&Value, Channel) -> Cell) -> String {
     let columns = columns();
     let wide = wide_table(heading, people, &cell);
@@ -237,7 +237,7 @@ fn wide_table(heading: &[&str], people: &[Value], cell: impl Fn(&Value, Channel)
     table
 }
 
-/// People stand below their user type. Cells are broken where they have to be.
+/// A table that groups people by user type and wraps cells where necessary.
 fn narrow_table(
     heading: &[&str],
     people: &[Value],
@@ -303,7 +303,7 @@ fn lines(table: &Table) -> String {
     table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// What went out is green, what failed red, what is under way yellow, and what was not to be is pale.
+/// Colours: green for sent, red for failed, yellow for in progress, and dim for channels that were not used.
 fn sent(text: &str) -> Cell {
     Cell::new(text).fg(Color::Green)
 }
@@ -324,7 +324,7 @@ fn verdict(person: &Value, channel: Channel) -> &str {
     person["channels"][channel.as_str()].as_str().unwrap_or_default()
 }
 
-/// A verdict in a few words, with the fact that decided it.
+/// A verdict in a few words, with the fact behind it.
 fn why_not(person: &Value, channel: Channel) -> String {
     let detail = &person["details"][channel.as_str()];
     match verdict(person, channel) {

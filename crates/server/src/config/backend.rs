@@ -1,4 +1,4 @@
-//! Which database and which broker: one URL each, from the file, a variable, a flag, or a file that holds nothing else.
+//! The database and the broker: one URL each, from the file, a variable, a flag, or a file that contains only the URL.
 
 use campanile_domain::queue::Queue;
 use std::fmt;
@@ -40,7 +40,8 @@ pub enum BrokerChoice {
     RabbitMq(RabbitMqConfig),
 }
 
-/// "Few" undelivered messages: the waiting is done in the database, where order can still change.
+/// The limit of a broker queue: "few" undelivered messages. More messages wait in the database, where their order can
+/// still change.
 pub const MAX_UNDELIVERED: usize = 5_000;
 
 impl Database {
@@ -96,7 +97,7 @@ impl Broker {
 
 const REDACTED: &str = "(redacted)";
 
-/// A URL that may hold a password: printed and logged without it.
+/// A URL that may contain a password, which is never printed or logged.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct SecretUrl(pub String);
@@ -111,8 +112,8 @@ impl SecretUrl {
         Ok(text.trim().to_owned())
     }
 
-    /// A password may stand before the host or, as libpq has it, among the options. What is no URL is not shown at all,
-    /// nor is what could be read in two ways, as somebody may have forgotten to encode a part of the password.
+    /// The URL without its password, which may stand before the host or, as in libpq, among the options. A text that is
+    /// no URL, or is ambiguous, is not shown at all: part of a password may not be encoded.
     fn redacted(&self) -> String {
         if self.0.is_empty() {
             return String::new();
@@ -133,7 +134,7 @@ fn without_password(rest: &str) -> Option<String> {
     if options.is_some_and(|options| options.contains('@')) {
         return None;
     }
-    // A password may hold a slash that somebody forgot to encode, so the last @ counts.
+    // The last @ counts, because a password may contain an unencoded slash.
     let place = match rest.rsplit_once('@') {
         None => is_place(rest).then(|| rest.to_owned())?,
         Some((user, host)) => match user.split_once(':') {
@@ -150,7 +151,7 @@ fn without_password(rest: &str) -> Option<String> {
     Some(format!("{place}{options}"))
 }
 
-/// Whether what stands behind a colon is a port, and no password whose @ is missing. There may be several hosts.
+/// Whether each colon is followed by a port, and not by a password whose @ is missing. There may be several hosts.
 fn is_place(rest: &str) -> bool {
     let hosts = rest.split('/').next().unwrap_or_default();
     hosts.split(',').all(|host| {
@@ -171,7 +172,7 @@ impl Serialize for SecretUrl {
     }
 }
 
-/// Several of them, separated by white space.
+/// Several secret URLs, separated by white space.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct SecretUrls(SecretUrl);
@@ -199,7 +200,7 @@ impl Serialize for SecretUrls {
     }
 }
 
-/// A URL without what may be secret in it.
+/// A URL's scheme, which is never secret.
 fn scheme(url: &str) -> String {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_scheme(scheme));
     scheme.map_or_else(|| "the value".to_owned(), |scheme| format!("{scheme}:…"))

@@ -1,5 +1,5 @@
-//! Where settings come from: the reference, then the operator's file, then variables, then flags; and what a server
-//! checks before it starts.
+//! Reads settings: the reference, then the operator's file, then variables, then flags; and what a server checks before
+//! it starts.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use config::{Environment, File, FileFormat};
 
 use super::{BrokerChoice, Config, DatabaseChoice, REFERENCE};
 
-/// What flags say; they win over everything else.
+/// The values of flags, which override everything else.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
     pub file: Option<PathBuf>,
@@ -64,8 +64,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Also checks what only a server needs: an attempt fits into its lease, and what it reads and connects to at its
-    /// start makes sense.
+    /// Also checks what only a server needs: that an attempt fits into its lease, and that its files and connections
+    /// are usable.
     pub fn load_to_serve(flags: &Flags) -> anyhow::Result<Self> {
         let config = Self::load(flags)?;
         check_lease(&config.providers()?, config.engine.lease.0).map_err(anyhow::Error::msg)?;
@@ -81,7 +81,7 @@ impl Config {
     }
 }
 
-/// Variables of tests and tools share the prefix and are no configuration.
+/// Variables of tests and tools share the prefix but are no configuration.
 fn variables() -> HashMap<String, String> {
     const NOT_OURS: [&str; 3] = ["CAMPANILE_TEST_", "CAMPANILE_KILL_AT", "CAMPANILE_URL"];
     std::env::vars_os()
@@ -92,7 +92,7 @@ fn variables() -> HashMap<String, String> {
         .collect()
 }
 
-/// The variables that set something.
+/// The names of the variables that set something.
 pub fn variable_names() -> Vec<String> {
     let mut names: Vec<String> = variables().into_keys().collect();
     names.sort_unstable();

@@ -42,7 +42,7 @@ use server::Server;
 
 use crate::http::TwilioCallbacks;
 
-/// The reference: every key, commented and with its default.
+/// The reference: every key with a comment and its default.
 pub const REFERENCE: &str = include_str!("../../campanile.toml");
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ impl Config {
         let database = self.database.choice(&self.data_dir)?;
         let broker = self.broker_choice()?;
         let missing = self.engine.roles()?.missing();
-        // Nobody else can run what this instance leaves out.
+        // With these backends no other instance can run the missing roles.
         let alone = match (&database, &broker) {
             (DatabaseChoice::Sqlite { .. }, _) => Some("SQLite supports one instance"),
             (_, BrokerChoice::InProcess) => Some("the in-process broker supports one instance"),
@@ -96,12 +96,12 @@ impl Config {
         Ok(())
     }
 
-    /// The providers of each channel, which connect to nobody yet.
+    /// The providers of each channel; none connects yet.
     pub fn providers(&self) -> anyhow::Result<Providers> {
         self.channels.providers(self.server.public_url()?.as_ref())
     }
 
-    /// What Twilio tells later, if it is asked to.
+    /// What is needed to receive Twilio's callbacks, if they are enabled.
     pub fn twilio_callbacks(&self) -> anyhow::Result<Option<TwilioCallbacks>> {
         let auth_tokens = self.channels.sms.auth_tokens()?;
         let url = self.server.public_url()?.filter(|_| !auth_tokens.is_empty());

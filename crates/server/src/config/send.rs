@@ -54,17 +54,17 @@ impl Sends {
 #[serde(deny_unknown_fields)]
 pub struct Send {
     pub poll_interval: Span,
-    /// Not of Slack, which has one attempt.
+    /// Not for Slack, which makes one attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
     pub backoff_base: Span,
     pub backoff_cap: Span,
     #[serde(deserialize_with = "word")]
     pub on_doubt: OnDoubt,
-    /// Of e-mail only.
+    /// For e-mail only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defer_for: Option<Span>,
-    /// Of Slack only.
+    /// For Slack only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_for: Option<Span>,
     pub concurrency: usize,

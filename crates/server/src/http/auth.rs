@@ -1,4 +1,4 @@
-//! Who may ask: the admin key, and on loopback only by a name of this machine, or by the one that the outside knows.
+//! Authorises requests: by the admin key, and on loopback only under a local host name or the public one.
 
 use axum::extract::{Request, State};
 use axum::http::header;
@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 
 use super::{App, Problem};
 
-/// The key that may do everything.
+/// The key that permits everything.
 pub struct AdminKey(String);
 
 impl AdminKey {
@@ -17,7 +17,7 @@ impl AdminKey {
         AdminKey(key)
     }
 
-    /// In constant time, so that answers tell nothing about it.
+    /// Compares in constant time, so that response times reveal nothing about the key.
     fn is(&self, presented: &str) -> bool {
         self.0.as_bytes().ct_eq(presented.as_bytes()).into()
     }
@@ -51,7 +51,7 @@ pub async fn check_host(State(app): State<App>, request: Request, next: Next) ->
         return Problem::two_hosts().into_response();
     }
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    // Whoever sends a whole URL names the host there.
+    // A request for a whole URL names the host there.
     let host = request.uri().authority().map_or(host, Authority::as_str);
     if app.local_only && !is_local(host) && !app.public_host.as_deref().is_some_and(|public| is(host, public))
     {
@@ -64,12 +64,12 @@ fn is_local(host: &str) -> bool {
     ["localhost", "127.0.0.1", "[::1]"].iter().any(|local| is(host, local))
 }
 
-/// Names have no case.
+/// Compares host names without case.
 fn is(host: &str, name: &str) -> bool {
     name_of(host).eq_ignore_ascii_case(name)
 }
 
-/// Without the port.
+/// The host without its port.
 fn name_of(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,

@@ -1,7 +1,7 @@
-//! Reading what was sent: within a limit, as JSON, and into types. Whatever is wrong is named by position and field.
+//! Reads request bodies: within a limit, as JSON, and into types. Errors name the position and the field.
 //!
-//! Items stay text until their type is known: some types keep it to the letter, and no number or key is lost before
-//! they look.
+//! Items stay text until their type is known: some types keep the text unchanged, and no number or key gets lost
+//! before.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,17 +19,17 @@ use super::Problem;
 use super::problem::FieldProblem;
 
 pub const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
-/// What is too large is read up to here and dropped: who is cut off while sending sees a broken connection, and no
-/// answer.
+/// A body that is too large is read and dropped up to this size. A client that is cut off while sending sees a broken
+/// connection instead of the response.
 const MAX_DROPPED_BYTES: usize = 8 * MAX_BODY_BYTES;
-/// Rows or events of a call; no list takes more.
+/// The most rows or events of a request.
 pub const MAX_ITEMS: usize = 10_000;
 
-/// A body that arrived to its end.
+/// A completely received body.
 #[derive(Debug)]
 pub struct Received {
     bytes: Vec<u8>,
-    /// A JSON value on each line.
+    /// Whether each line is a JSON value.
     lines: bool,
 }
 
@@ -40,10 +40,10 @@ pub enum Sent<'a> {
     Many(Items<'a>),
 }
 
-/// The items of an array, or of lines.
+/// The items of an array or of lines.
 #[derive(Debug, Default)]
 pub struct Items<'a> {
-    /// No more than [`MAX_ITEMS`]: four million of them fit into a body, and take eight times its memory.
+    /// At most [`MAX_ITEMS`]. A body could contain four million, which would take eight times its memory.
     kept: Vec<&'a RawValue>,
     count: usize,
 }
@@ -56,7 +56,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// All of them, if there are no more than `max`.
+    /// All items, if there are at most `max`.
     pub fn at_most(self, max: usize, what: &str) -> Result<Vec<&'a RawValue>, Problem> {
         if self.count > max.min(MAX_ITEMS) {
             let detail = format!("at most {max} {what} per request, got {}", self.count);
@@ -88,7 +88,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
     }
 }
 
-/// The fields of an object, each as its text.
+/// The fields of an object, each as text.
 pub type Fields = BTreeMap<String, Box<RawValue>>;
 
 pub async fn read(headers: &HeaderMap, body: Body) -> Result<Received, Problem> {
@@ -96,7 +96,7 @@ pub async fn read(headers: &HeaderMap, body: Body) -> Result<Received, Problem> 
         .get(header::CONTENT_LENGTH)
         .and_then(|n| n.to_str().ok())
         .and_then(|n| n.parse::<usize>().ok());
-    // Who asks first has sent nothing yet, and is told at once.
+    // A client that sent `Expect` waits with its body, so it is refused at once.
     if declared.is_some_and(|bytes| bytes > MAX_BODY_BYTES) && headers.contains_key(header::EXPECT) {
         return Err(Problem::too_large(MAX_BODY_BYTES));
     }
@@ -112,7 +112,7 @@ impl Received {
         self.bytes.len()
     }
 
-    /// How many values the body has at most, by its commas that are in no text.
+    /// An upper bound of the number of values in the body: its commas outside of texts.
     pub fn count_values(&self) -> usize {
         let (mut count, mut in_text, mut escaped) = (1, false, false);
         for byte in &self.bytes {
@@ -139,7 +139,7 @@ impl Received {
         sent.map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))
     }
 
-    /// One value where several make no sense; `otherwise` says why.
+    /// The value of a body that must be a single one; `otherwise` says why.
     pub fn one(&self, otherwise: &str) -> Result<&RawValue, Problem> {
         match self.json()? {
             Sent::One(value) => Ok(value),
@@ -180,7 +180,7 @@ fn lines(bytes: &[u8]) -> Result<Sent<'_>, Problem> {
     Ok(Sent::Many(items))
 }
 
-/// Each item as its type, or everything that is wrong.
+/// Parses each item as its type, or returns all problems.
 pub fn typed<T: DeserializeOwned>(
     items: &[&RawValue],
     check: impl Fn(&T) -> Result<(), FieldProblem>,
@@ -201,7 +201,7 @@ pub fn typed<T: DeserializeOwned>(
     if wrong.is_empty() { Ok(good) } else { Err(Problem::invalid(wrong)) }
 }
 
-/// An object's fields, of which some may then be filled in.
+/// An object's fields, so that defaults can be added.
 pub fn fields(item: &RawValue) -> Result<Fields, Problem> {
     parse(item).map_err(|problem| Problem::invalid(vec![problem]))
 }
@@ -210,7 +210,7 @@ pub fn text(text: &str) -> Box<RawValue> {
     to_raw_value(text).expect("text can be written as JSON")
 }
 
-/// An object of these fields.
+/// An object with these fields.
 pub fn object(fields: &Fields) -> Box<RawValue> {
     to_raw_value(fields).expect("an object of JSON values can be written")
 }
@@ -223,7 +223,7 @@ fn parse<T: DeserializeOwned>(item: &RawValue) -> Result<T, FieldProblem> {
     serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(item.get())).map_err(|error| {
         let mut pointer = pointer(error.path());
         let detail = without_place(error.inner());
-        // What is missing is named only in the message; its place is inside what the path names.
+        // The path names the object; only the message names the missing field.
         if let Some(field) = detail.strip_prefix("missing field `") {
             let field = field.split('`').next().unwrap_or_default();
             pointer = format!("{pointer}/{field}");
@@ -232,7 +232,7 @@ fn parse<T: DeserializeOwned>(item: &RawValue) -> Result<T, FieldProblem> {
     })
 }
 
-/// The pointer says where; a column of a text that was sent in one line helps nobody.
+/// Removes line and column, because the pointer says where, and clients usually send one line.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());

@@ -1,5 +1,5 @@
-//! `/v1/callbacks/{provider}`: what providers tell of a message after they have taken it. Nobody has a key for it; a
-//! signature says who speaks. It fills `receipt`, and the send's status stays.
+//! `/v1/callbacks/{provider}`: delivery receipts of providers. A signature authorises them instead of a key. They set
+//! `receipt`; the status of the send does not change.
 
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
@@ -14,10 +14,10 @@ use serde::Deserialize;
 
 use super::{App, Problem};
 
-/// The largest body of a callback. Twilio's have less than a kilobyte.
+/// The largest body of a callback. Twilio's have less than 1 KB.
 pub const MAX_BYTES: usize = 64 * 1024;
 
-/// Where Twilio calls back to, and what it may sign with.
+/// Twilio's callback URL, and the tokens that may sign.
 pub struct TwilioCallbacks {
     pub url: Url,
     pub auth_tokens: Vec<String>,
@@ -29,7 +29,7 @@ impl std::fmt::Debug for TwilioCallbacks {
     }
 }
 
-/// Our part of the callback's URL, which the signature covers.
+/// Our query parameter of the callback URL, which the signature covers.
 #[derive(Debug, Deserialize)]
 pub struct Of {
     send: Option<String>,
@@ -80,8 +80,8 @@ fn noted(receipt: sms::Receipt) -> Receipt {
     Receipt { external_id: receipt.sid, receipt: text, later_receipts }
 }
 
-/// A text's way at Twilio: what does not come before this. What is final is followed by nothing but its being read; of
-/// what is in unknown words, nobody knows where it belongs, and it takes nothing back.
+/// The stored statuses that this receipt must not replace: itself, and those that come later in Twilio's order. Only
+/// `read` may replace another final status. An unknown status replaces none, because its place in the order is unknown.
 fn later_receipts(receipt: &sms::Receipt) -> Vec<&'static str> {
     const WAY: [&str; 5] = ["accepted", "scheduled", "queued", "sending", "sent"];
     match receipt.status.as_str() {

@@ -1,4 +1,4 @@
-//! `GET /v1/captured`: what the `capture` provider kept instead of sending it.
+//! `GET /v1/captured`: the messages that the `capture` provider stored instead of sending.
 
 use std::collections::HashMap;
 
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::query::Query;
 use super::{App, Problem, send_rows};
 
-/// A message may have HTML of 256 KB. A page that comes to more ends early.
+/// A message may have 256 KB of HTML. A page that exceeds this ends early.
 const MAX_HTML_BYTES: usize = 4 * 1024 * 1024;
-/// Messages that are read at a time.
+/// Messages that are read with one query.
 const BATCH: usize = 25;
 
 pub async fn list(

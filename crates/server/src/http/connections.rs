@@ -1,5 +1,5 @@
-//! Connections: how many there are, how long a client may take for each part of a request, and who gives way when all
-//! are taken. Requests are the router's.
+//! Connections: their limit, the timeouts for each part of a request, and which one is closed when all are in use. The
+//! router handles requests.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,33 +22,33 @@ use tokio_util::task::TaskTracker;
 
 use super::log_limit::LogLimit;
 
-/// Connections beyond `max_connections`, which get nothing but the health routes.
+/// Connections beyond `max_connections`, which serve only the health routes.
 pub const RESERVED_CONNECTIONS: usize = 16;
-/// A reserved connection has this long for its only request.
+/// How long a reserved connection has for its only request.
 const RESERVED_HEADER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Pause after an accept that failed, as it does without file descriptors.
+/// The pause after a failed accept, for example without free file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// More headers are answered with 431.
+/// Requests with more headers get 431.
 const MAX_HEADERS: usize = 100;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub max_connections: usize,
-    /// For the head of a request, the time before its first byte included.
+    /// For the head of a request, including the time before its first byte.
     pub header_timeout: Duration,
-    /// For a client that takes nothing of its answer.
+    /// For a client that reads nothing of its response.
     pub write_timeout: Duration,
     pub max_header_bytes: usize,
 }
 
-/// What is served: all routes, and those for connections beyond the limit.
+/// The routes for normal connections, and those for reserved ones.
 #[derive(Debug, Clone)]
 pub struct Routers {
     pub all: Router,
     pub reserved: Router,
 }
 
-/// Accepts until `stop`, then waits for the requests under way.
+/// Accepts connections until `stop`, then waits for the requests in progress.
 pub async fn serve(listener: TcpListener, routers: Routers, limits: Limits, stop: CancellationToken) {
     let all = Pool::new(limits.max_connections);
     let reserved = Pool::new(RESERVED_CONNECTIONS);
@@ -130,7 +130,7 @@ async fn serve_connection(
         .max_headers(MAX_HEADERS);
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
-        // A client that broke off, or was too slow, is nobody's failure.
+        // A client that disconnected or was too slow is no error.
         ended = connection.as_mut() => drop(ended),
         () = evicted.notified() => {}
         () = stop.cancelled() => {
@@ -140,7 +140,7 @@ async fn serve_connection(
     }
 }
 
-/// Open connections up to a limit, and which of them wait for a request.
+/// Open connections up to a limit, and which of them are idle.
 #[derive(Debug, Clone)]
 struct Pool {
     max: usize,
@@ -158,7 +158,7 @@ struct State {
 #[derive(Debug)]
 enum Taken {
     Free(Slot),
-    /// The connection that was idle longest is being closed for it.
+    /// The longest idle connection is closed for the new one.
     Evicted(Slot),
     /// Every connection has a request.
     Full,
@@ -176,7 +176,7 @@ impl Pool {
                 state.open += 1;
                 None
             } else {
-                // The newcomer takes over its place, so the count stays.
+                // The new connection replaces the old one, so the count does not change.
                 match state.idle.pop_first() {
                     Some((_, oldest)) => Some(oldest),
                     None => return Taken::Full,
@@ -194,12 +194,12 @@ impl Pool {
     }
 }
 
-/// One place of a pool; free again when it is dropped.
+/// One connection of a pool; dropping it frees its slot.
 #[derive(Debug)]
 struct Slot {
     pool: Arc<Mutex<State>>,
     evicted: Arc<Notify>,
-    /// The key in `State::idle` since the connection was last idle.
+    /// The key in `State::idle` while the connection is idle.
     number: Mutex<Option<u64>>,
 }
 
@@ -214,7 +214,7 @@ impl Slot {
         self.is_idle_from_now(&mut lock(&self.pool));
     }
 
-    /// It goes on taking its last answer, so others give way first.
+    /// Marks the connection as just used, because it still reads its last response. Others are evicted first.
     fn takes_its_answer(&self) {
         let mut state = lock(&self.pool);
         let number = *lock(&self.number);
@@ -233,7 +233,7 @@ impl Slot {
     fn becomes_busy(&self) {
         let mut state = lock(&self.pool);
         let mut number = lock(&self.number);
-        // An evicted connection keeps its number: its place is another's by now.
+        // An evicted connection keeps its number, because its slot belongs to another by now.
         if number.is_some_and(|idle| state.idle.remove(&idle).is_some()) {
             *number = None;
         }
@@ -257,7 +257,7 @@ impl Drop for Slot {
     }
 }
 
-/// While it lives, its connection has a request and is not evicted.
+/// While this exists, its connection has a request and is not evicted.
 #[derive(Debug)]
 struct Busy(Arc<Slot>);
 
@@ -284,15 +284,15 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Of newcomers that did not get what they came for.
+/// Logs new connections that were refused or restricted.
 fn log_full(limit: &LogLimit, what: &str, why: &str) {
     if let Some(connections) = limit.count() {
         tracing::warn!(connections, why, "new connections {what}");
     }
 }
 
-/// A stream whose writes fail when the other side has taken nothing for `timeout`. A handler has answered long before a
-/// slow client has the whole answer; whoever goes on taking it is not idle, and whoever takes nothing is.
+/// A stream whose writes fail when the client has read nothing for `timeout`. A handler finishes long before a slow
+/// client has the whole response. A client that keeps reading is not idle; one that reads nothing is.
 #[derive(Debug)]
 struct WriteTimeout {
     stream: TcpStream,
@@ -376,7 +376,7 @@ mod tests {
         let pool = Pool::new(2);
         let first = Arc::new(slot(pool.take_slot()));
         let second = slot(pool.take_slot());
-        // The first has a request and is idle again: the second is idle longer.
+        // The first had a request and is idle again, so the second has been idle longer.
         drop(Busy::new(Arc::clone(&first)));
         let taken = pool.take_slot();
         assert!(matches!(taken, Taken::Evicted(_)));
@@ -399,7 +399,7 @@ mod tests {
         slow.takes_its_answer();
         let newcomer = slot(pool.take_slot());
         assert!(idle.is_evicted(&lock(&pool.state)) && !slow.is_evicted(&lock(&pool.state)));
-        // Who was evicted takes no place back by it.
+        // An evicted connection does not get its slot back.
         idle.takes_its_answer();
         assert!(idle.is_evicted(&lock(&pool.state)));
         drop((idle, slow, newcomer));

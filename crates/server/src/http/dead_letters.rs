@@ -1,4 +1,4 @@
-//! `/v1/dead-letters`: what nobody tries again by itself, and sending it on its way again.
+//! `/v1/dead-letters`: lists and replays dead letters.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -62,7 +62,7 @@ pub async fn list(
     Ok(Json(json!({ "items": items, "next": next })))
 }
 
-/// A misspelt word would find nothing, and look as if all were well.
+/// Validates the filters: a misspelt word would match nothing and look as if there were no dead letters.
 fn check(stage: Option<&str>, channel: Option<&str>) -> Result<(), (&'static str, String)> {
     if let Some(stage) = stage.filter(|stage| !STAGES.contains(stage)) {
         return Err(("stage", format!("unknown stage `{stage}`: expected {}", STAGES.join(", "))));
@@ -73,7 +73,7 @@ fn check(stage: Option<&str>, channel: Option<&str>) -> Result<(), (&'static str
     })
 }
 
-/// Which letters to replay: those that pass the filters, or all of them if that is said.
+/// The dead letters to replay: those that match the filters, or all if that is requested.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {

@@ -1,4 +1,4 @@
-//! `/v1/events`: accepting events, searching them, and the trace of one.
+//! `/v1/events`: accepts and searches events, and returns the trace of one.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ use super::query::Query;
 use super::{App, Problem, explain, send_rows};
 
 const MAX_EVENTS: usize = 1_000;
-/// Users of one page of a trace; times five channels, that is at most 1000 rows.
+/// Users of one page of a trace. With five channels this is at most 1,000 rows.
 const TRACE_USERS: usize = 200;
 
 pub async fn accept(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
@@ -38,7 +38,7 @@ pub async fn accept(State(app): State<App>, headers: HeaderMap, body: Body) -> R
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }
 
-/// And whether it was one that is not in an array.
+/// The events of a body, and whether it was a single event.
 fn events_of(received: &Received) -> Result<(Vec<NewEvent>, bool), Problem> {
     let (items, single) = match received.json()? {
         Sent::One(item) => (vec![item], true),
@@ -103,7 +103,7 @@ pub async fn trace(
     query.end("user_type, user_id, cursor")?;
     let no_such =
         || Problem::not_found(format!("event `{}` not found", id.chars().take(200).collect::<String>()));
-    // Producers with SQL may have written an id that is refused here; it can be looked at all the same.
+    // Producers with SQL may have written an id that HTTP refuses; it can still be looked up.
     if id.contains('\0') {
         return Err(no_such());
     }
@@ -114,7 +114,7 @@ pub async fn trace(
     if let Some(user) = user {
         decisions.retain(|d| d["user_type"] == json!(user.user_type) && d["user_id"] == json!(user.user_id));
         if trace.decisions.is_none() && trace.processed.is_some() {
-            // An event that can't be read was not decided.
+            // An unreadable event was not decided.
             if let Ok(event) = stored_event(&trace.event) {
                 let computed = decide::explain_user(&app.engine, event, &user).await?;
                 decisions = computed.iter().map(explain::shown).collect();
@@ -140,7 +140,7 @@ fn into_array(value: Value) -> Option<Vec<Value>> {
     }
 }
 
-/// Names and roles as they are now, so that a trace can be read at a glance.
+/// Adds current names and roles to decisions, for display.
 fn name_people(decisions: &mut [Value], people: &[JsonRow]) {
     let by_user: HashMap<(&Value, &Value), &JsonRow> =
         people.iter().map(|person| ((&person["user_type"], &person["user_id"]), person)).collect();
@@ -172,7 +172,7 @@ fn parse_cursor(cursor: &str) -> Result<UserRef, Problem> {
     user(Some(user_type.to_owned()), Some(user_id.to_owned()))?.ok_or_else(wrong)
 }
 
-/// The event of a trace, to decide about it again.
+/// The event of a trace, for deciding again.
 fn stored_event(row: &JsonRow) -> Result<Event, PayloadError> {
     let text = |column: &str| row.get(column).and_then(Value::as_str).unwrap_or_default().to_owned();
     let moment = |column: &str| row.get(column).and_then(Value::as_str).and_then(time::from_text);

@@ -1,4 +1,4 @@
-//! `POST /v1/explain`: who would be told of an event, over which channels, and why not the others. Writes nothing.
+//! `POST /v1/explain`: who would get an event, over which channels, and why not over others. Writes nothing.
 
 use axum::Json;
 use axum::body::Body;
@@ -34,16 +34,16 @@ pub async fn explain(State(app): State<App>, headers: HeaderMap, body: Body) -> 
     })))
 }
 
-/// The event, and when it happens.
+/// The event, and the time to decide for.
 fn event_of(received: &Received) -> Result<(Vec<NewEvent>, Option<Timestamp>), Problem> {
     let mut fields = body::fields(received.one("the body must be a single object")?)?;
     let at = fields.remove("at").map(|at| moment(&at)).transpose()?;
-    // An event that will not be stored needs no id.
+    // An event that is not stored needs no id.
     fields.entry("event_id".to_owned()).or_insert_with(|| body::text("explain"));
     Ok((body::typed(&[&body::object(&fields)], |_| Ok(()))?, at))
 }
 
-/// A decision with the name and role of whom it is about.
+/// A decision with the recipient's name and role.
 pub fn shown(decision: &Decision) -> Value {
     let mut shown = json!(decision);
     shown["name"] = json!(decision.name);

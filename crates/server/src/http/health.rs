@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::App;
 
-/// A loop that died is started again, and work goes on beside it: it is told for so long, and makes no server unready.
-const RECENTLY: Duration = Duration::from_mins(1);
+/// How long the death of a task is reported. The task is restarted and others go on, so the server stays ready.
+const DEATH_REPORTED_FOR: Duration = Duration::from_mins(1);
 
 pub async fn live() -> &'static str {
     "ok\n"
@@ -22,13 +22,13 @@ pub async fn live() -> &'static str {
 pub async fn ready(State(app): State<App>) -> Response {
     let database = app.write_probe.run(&app.engine).await;
     let broker = broker(&app.engine.broker_state());
-    // A broker that is away is no reason to turn anybody away: what comes in waits in the database.
+    // A broker outage does not make the server unready: events wait in the database.
     let status = if database.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut components = Map::new();
     components.insert("database".to_owned(), json!(database.err().unwrap_or_else(|| "ok".to_owned())));
     components.insert("broker".to_owned(), json!(broker));
     let engine = match app.engine.last_death() {
-        Some(at) if at.elapsed() < RECENTLY => "a task died and was restarted; see the log",
+        Some(at) if at.elapsed() < DEATH_REPORTED_FOR => "a task died and was restarted; see the log",
         _ => "ok",
     };
     components.insert("engine".to_owned(), json!(engine));

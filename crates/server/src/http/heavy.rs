@@ -1,22 +1,22 @@
-//! Requests that keep a core busy: large bodies that are parsed and checked, and previews of templates. They are worked
-//! on beside the threads that serve the others, and few at a time.
+//! Requests that keep a core busy: large bodies, and previews of templates. They run by `run_blocking`, a few at a
+//! time, so that other requests are not delayed.
 
 use std::sync::Arc;
 
 use campanile_engine::run_blocking;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Smaller bodies are parsed at once, where they arrive.
+/// Smaller bodies are parsed without a permit.
 const LARGE_BODY_BYTES: usize = 64 * 1024;
 const MAX_PARSED: usize = 2;
-/// Previews that are rendered or wait for that; others are turned away.
+/// Previews that run or wait; further ones are refused.
 const MAX_PREVIEWS: usize = 16;
 
 #[derive(Debug, Clone)]
 pub struct Heavy {
     parsing: Arc<Semaphore>,
     previews: Arc<Semaphore>,
-    /// All previews share one thread.
+    /// Previews run one at a time.
     preview: Arc<Semaphore>,
 }
 
@@ -33,12 +33,12 @@ impl Heavy {
         if body_bytes <= LARGE_BODY_BYTES { WorkPermit(None) } else { self.permit_of_heavy().await }
     }
 
-    /// For a body that is much work whatever its size.
+    /// For a body that is expensive at any size.
     pub async fn permit_of_heavy(&self) -> WorkPermit {
         WorkPermit::of(&self.parsing).await
     }
 
-    /// Nothing, where too many wait already.
+    /// A place for a preview. `None` if too many are waiting.
     pub fn preview(&self) -> Option<PreviewPermit> {
         let permit = Arc::clone(&self.previews).try_acquire_owned().ok()?;
         Some(PreviewPermit { _permit: permit, preview: Arc::clone(&self.preview) })

@@ -1,9 +1,10 @@
-//! Failures that clients can repeat at will: the first is logged at once, the others once a minute with a count.
+//! Limits log lines about failures that clients can cause at will: the first is logged at once, then one line a minute
+//! with a count.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Minimum time between two log lines.
+/// The minimum time between two log lines.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
@@ -12,7 +13,7 @@ pub struct LogLimit(Mutex<State>);
 #[derive(Debug)]
 struct State {
     last: Option<Instant>,
-    /// Since the last line.
+    /// Failures since the last line.
     count: u64,
 }
 
@@ -21,7 +22,7 @@ impl LogLimit {
         LogLimit(Mutex::new(State { last: None, count: 0 }))
     }
 
-    /// Counts one more. If a line is due: how many there were since the last line.
+    /// Counts a failure. Returns the number since the last line, if a line is due.
     pub fn count(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.count += 1;

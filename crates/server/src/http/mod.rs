@@ -46,21 +46,22 @@ pub struct App {
     pub engine: Engine,
     pub admin_key: Arc<AdminKey>,
     pub metrics: PrometheusHandle,
-    /// On loopback only names of this machine are answered, so that no web page can reach it through a name of its own.
+    /// Whether only local host names are served, on loopback: otherwise a web page could reach the server under its own
+    /// name.
     pub local_only: bool,
-    /// The host by which the outside reaches us, as a proxy may pass it on.
+    /// The public host name, as a proxy may pass it on.
     pub public_host: Option<String>,
     pub twilio_callbacks: Option<Arc<TwilioCallbacks>>,
     pub permits: Permits,
     pub heavy: Heavy,
-    /// A body that takes longer holds memory and a place that others wait for.
+    /// The longest time for receiving a body; a slow one holds memory and permits that others wait for.
     pub body_timeout: Duration,
     pub write_probe: Arc<WriteProbe>,
-    /// By which `doctor` sees whether this server works on the database that it looks at.
+    /// `doctor` compares it to see whether this server uses the same database.
     pub database_id: Arc<str>,
 }
 
-/// What an instance serves: everything, or without the role `api` only what its operators need.
+/// The routes of an instance: all of them, or without the role `api` only those for operators.
 pub fn routers(app: App, api: bool) -> Routers {
     let reserved = finish(health_routes().fallback(permits::refuse), app.clone());
     Routers { all: if api { router(app) } else { health_only(app) }, reserved }
@@ -81,7 +82,7 @@ fn router(app: App) -> Router {
     for table in Table::ALL {
         guarded = guarded.route(&format!("/v1/{}", table.path()), rows::methods(table));
     }
-    // The last layer is the first that a request meets: who has no key takes no place.
+    // The last layer sees a request first, so a request without a key takes no permit.
     let guarded = guarded
         .layer(axum::middleware::from_fn_with_state(app.clone(), permits::take_permit))
         .layer(axum::middleware::from_fn_with_state(app.clone(), auth::require_key));
@@ -89,7 +90,7 @@ fn router(app: App) -> Router {
     finish(health_routes().merge(callback_routes()).merge(guarded).fallback(nothing), app)
 }
 
-/// Whoever calls back has no key, but a signature.
+/// Callbacks are authorised by a signature instead of a key.
 fn callback_routes() -> Router<App> {
     Router::new()
         .route("/v1/callbacks/twilio", post(callbacks::twilio))

@@ -1,5 +1,5 @@
-//! `POST /v1/templates/preview`: what a template makes of an event, for a recipient that exists, one that is made up,
-//! or nobody in particular; with the templates that are stored, or with a draft among them. Writes nothing.
+//! `POST /v1/templates/preview`: renders a template for an event. The recipient exists, is given, or is an example; the
+//! templates are the stored ones, or include a draft. Writes nothing.
 
 use axum::Json;
 use axum::body::Body;
@@ -28,10 +28,10 @@ use super::{App, Problem, permits};
 #[serde(deny_unknown_fields)]
 struct Preview {
     event: NewEvent,
-    /// The inbox where it is left out.
+    /// The inbox if it is missing.
     #[serde(default)]
     channel: Selector<Channel>,
-    /// Instead of the recipient's.
+    /// Overrides the recipient's locale.
     #[serde(default)]
     locale: Option<String>,
     #[serde(default)]
@@ -42,7 +42,7 @@ struct Preview {
     template: Option<Draft>,
 }
 
-/// A template as somebody writes it, for this event, channel and locale.
+/// A draft of a template for this event, channel and locale.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Draft {
@@ -120,7 +120,7 @@ fn rendered(app: &App, preview: Preview, recipient: &Recipient) -> Result<Value,
     }))
 }
 
-/// What nobody needs to say for a look: an event that is not stored has no id, and a made-up recipient no key.
+/// Adds what a preview does not need: the id of an event that is not stored, and the key of an example recipient.
 fn filled_in(given: &RawValue, user_types: &UserTypes) -> Result<Box<RawValue>, Problem> {
     let mut given = body::fields(given)?;
     let event = [("event_id", "preview"), ("aggregate_type", "PREVIEW"), ("aggregate_id", "preview")];
@@ -138,13 +138,13 @@ fn filled_in(given: &RawValue, user_types: &UserTypes) -> Result<Box<RawValue>, 
     Ok(body::object(&given))
 }
 
-/// A customer where there are such; else anybody who is known.
+/// The user type of an example recipient: `CUSTOMER` if configured, else any.
 fn made_up_type(user_types: &UserTypes) -> &str {
     let names = || user_types.iter().map(|user_type| user_type.name.as_str());
     names().find(|name| *name == "CUSTOMER").or_else(|| names().next()).unwrap_or_default()
 }
 
-/// Who is made up has to be somebody who could be stored.
+/// Checks that the given recipient could be stored.
 fn check(preview: &Preview, user_types: &UserTypes) -> Result<(), FieldProblem> {
     let wrong = |pointer: &str, detail: &str| FieldProblem {
         index: 0,
@@ -163,7 +163,7 @@ fn check(preview: &Preview, user_types: &UserTypes) -> Result<(), FieldProblem> 
     }
 }
 
-/// A draft is checked as a row is when it is written, so that the field is named.
+/// Checks a draft like a row, so that errors name the field.
 fn checked(draft: Template, app: &App) -> Result<Template, Problem> {
     draft
         .check(app.engine.user_types())
@@ -187,7 +187,7 @@ async fn recipient(app: &App, preview: &Preview) -> Result<Recipient, Problem> {
     Ok(recipient)
 }
 
-/// For a look at a template that speaks of nobody.
+/// An example recipient, for templates that mention none.
 fn nobody(user_types: &UserTypes) -> Result<Recipient, Problem> {
     serde_json::from_value(json!({ "user_type": made_up_type(user_types), "user_id": "preview" }))
         .map_err(|error| Problem::unusable_data(&format!("cannot read the example recipient: {error}")))

@@ -1,4 +1,4 @@
-//! What goes wrong, as RFC 9457 problem details with a stable `type`.
+//! Errors as problem details of RFC 9457 with a stable `type`.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ pub struct Problem {
     errors: Vec<FieldProblem>,
 }
 
-/// One thing that is wrong in what was sent.
+/// One problem in a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FieldProblem {
     /// The position in an array; 0 for a single object.
     pub index: usize,
-    /// A JSON pointer to the field inside it.
+    /// A JSON pointer to the field.
     pub pointer: String,
     pub detail: String,
 }
@@ -97,7 +97,7 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "urn:campanile:unavailable", "Not available", detail)
     }
 
-    /// The database holds something that nobody can read; the request was right.
+    /// Stored data is unreadable; the request was correct.
     pub fn unusable_data(detail: &str) -> Self {
         static LIMIT: LogLimit = LogLimit::new();
         if let Some(requests) = LIMIT.count() {
@@ -111,7 +111,7 @@ impl Problem {
         )
     }
 
-    /// The database did not take what the caller sent.
+    /// The database refused what the client sent.
     pub fn of_write(error: StoreError) -> Self {
         match error {
             StoreError::Refused(detail) => {
@@ -161,7 +161,8 @@ impl IntoResponse for Problem {
     }
 }
 
-/// For everything but writing what the caller sent, which is [`Problem::of_write`]'s: the request was right.
+/// For all errors except those of writing the client's data, for which there is [`Problem::of_write`]. The request was
+/// correct.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {

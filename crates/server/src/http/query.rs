@@ -1,4 +1,4 @@
-//! Query parameters: known ones only, and what is wrong is named.
+//! Query parameters: unknown ones are refused, and errors name the parameter.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use super::Problem;
 const MAX_LIMIT: usize = 1_000;
 const DEFAULT_LIMIT: usize = 100;
 
-/// What was given, less what was asked for; the rest is unknown.
+/// The parameters that have not been taken; what remains at the end is unknown.
 #[derive(Debug)]
 pub struct Query(HashMap<String, String>);
 
 impl Query {
-    /// No text of a database has a NUL in it, and PostgreSQL does not take one even to look for it.
+    /// Refuses NUL: no stored text contains it, and PostgreSQL refuses it even in a search.
     pub fn new(given: HashMap<String, String>) -> Result<Self, Problem> {
         match given.iter().find(|(_, value)| value.contains('\0')) {
             Some((name, _)) => Err(Problem::bad_query(format!("{name}: must not contain NUL"))),
@@ -39,7 +39,7 @@ impl Query {
         }
     }
 
-    /// Nothing may be left.
+    /// Checks that no parameter remains.
     pub fn end(self, known: &str) -> Result<(), Problem> {
         match self.0.keys().min() {
             None => Ok(()),

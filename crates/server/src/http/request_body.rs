@@ -1,5 +1,5 @@
-//! The body of a request on its way in: it must arrive in time, and an answer that comes before its end closes the
-//! connection and says so. What the body says is read elsewhere.
+//! Watches a request body while it is received. It must arrive in time. A response before its end closes the connection
+//! and says so. Parsing is done elsewhere.
 
 use std::io;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ const UNREAD: u8 = 0;
 const READ: u8 = 1;
 const TOO_SLOW: u8 = 2;
 
-/// The outermost layer, so that it sees the answers of all others.
+/// The outermost layer, so that it sees the responses of all others.
 pub async fn watch(State(app): State<App>, request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
@@ -43,7 +43,7 @@ pub async fn watch(State(app): State<App>, request: Request, next: Next) -> Resp
     response
 }
 
-/// Fails at its deadline, and notes how far it was read.
+/// A body that fails at its deadline, and records how far it was read.
 #[derive(Debug)]
 struct WatchedBody {
     body: Body,

@@ -1,5 +1,5 @@
-//! The rows that operators write: PUT replaces an array by key, GET filters and pages, DELETE takes one key. The same
-//! for every table; only the types differ.
+//! The rows that operators write. PUT upserts an array, GET filters and pages, DELETE removes one key. All tables share
+//! this code; only the types differ.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,8 @@ use super::query::Query;
 use super::{App, Problem};
 
 const MAX_ROWS: usize = 10_000;
-/// Of all rows of a call, those in lists counted in: in memory a value takes some hundred bytes, and two in its text.
+/// The most values of all rows in a request, including those in lists. A value takes some hundred bytes in memory, and
+/// as little as two in the text.
 const MAX_VALUES: usize = 250_000;
 
 type Given = Parameters<HashMap<String, String>>;
@@ -35,8 +36,8 @@ pub fn methods(table: Table) -> MethodRouter<App> {
 
 async fn write(app: App, table: Table, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
     let received = body::read(&headers, body).await?;
-    // Templates are compiled, some for milliseconds each. As rows these take several times the memory of their text,
-    // until they are written.
+    // Templates are compiled, which may take milliseconds each. Until they are written, rows take several times the
+    // memory of their text.
     let permit = match table {
         Table::Templates => app.heavy.permit_of_heavy().await,
         _ => app.heavy.permit(received.len()).await,
@@ -68,7 +69,7 @@ fn rows_of(table: Table, received: &Received, user_types: &UserTypes) -> Result<
     }
 }
 
-/// Rows with every column, defaults filled in.
+/// Rows with all columns and their defaults.
 fn checked<T: Row>(items: &[&RawValue], user_types: &UserTypes) -> Result<Vec<JsonRow>, Problem> {
     let rows: Vec<T> = body::typed(items, |row: &T| {
         row.check(user_types).map_err(|e| FieldProblem {
@@ -111,7 +112,7 @@ async fn list(app: App, table: Table, given: HashMap<String, String>) -> Result<
 
 fn parse_cursor(table: Table, cursor: &str) -> Result<Vec<String>, Problem> {
     let key: Option<Vec<String>> = serde_json::from_str(cursor).ok();
-    // A NUL may be hidden in an escape.
+    // An escape sequence may hide a NUL.
     key.filter(|key| key.len() == table.key().len() && key.iter().all(|part| !part.contains('\0')))
         .ok_or_else(|| Problem::bad_query("cursor: not a cursor of this list"))
 }
@@ -120,7 +121,7 @@ async fn delete(app: App, table: Table, given: HashMap<String, String>) -> Resul
     let mut query = Query::new(given)?;
     let mut key = Vec::new();
     for name in table.key() {
-        // What is left out is what a row has that leaves it out.
+        // A missing selector means `*`, as in a row.
         let value = query.take(name).or_else(|| table.is_selector(name).then(|| "*".to_owned()));
         key.push(value.ok_or_else(|| {
             Problem::bad_query(format!("{name} is missing; the key of a row is {}", table.key().join(", ")))
@@ -129,14 +130,14 @@ async fn delete(app: App, table: Table, given: HashMap<String, String>) -> Resul
     query.end(&table.key().join(", "))?;
     let stored =
         table.key().iter().zip(key.clone()).map(|(name, value)| as_stored(table, name, value)).collect();
-    // A row that SQL wrote may have a language in another spelling.
+    // Rows written by SQL may spell a language differently.
     if !app.engine.delete_row(table, vec![key, stored]).await? {
         return Err(Problem::not_found("no row has this key"));
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// A column of a key in the spelling in which it is written.
+/// A key's value in its stored spelling.
 fn as_stored(table: Table, column: &str, value: String) -> String {
     if table == Table::Templates && column == "locale" && is_locale(&value) {
         canonical_locale(&value)

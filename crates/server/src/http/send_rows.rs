@@ -1,4 +1,4 @@
-//! How rows of sends are shown: with the id that an e-mail has for its readers, and without the secret of a webhook.
+//! Prepares rows of sends for display: adds the `Message-ID` of an e-mail, and masks the webhook's secret.
 
 use campanile_channels::Providers;
 use campanile_domain::channel::Channel;
@@ -7,8 +7,8 @@ use campanile_domain::people::address::webhook;
 use campanile_store::JsonRow;
 use serde_json::{Value, json};
 
-/// Adds `message_id` to an e-mail that a mail server was asked to send. It is derived from the id of the notification
-/// and the sender as configured now, as every attempt does.
+/// Adds `message_id` to each e-mail that a mail server got. It is derived from the notification's id and the configured
+/// sender, as in every attempt.
 pub fn show(providers: &Providers, sends: &mut [JsonRow]) {
     for send in sends.iter_mut() {
         let message_id = message_id(providers, send);
@@ -25,7 +25,7 @@ fn message_id(providers: &Providers, send: &JsonRow) -> Option<String> {
     asked.provider.message_id(key)
 }
 
-/// Whoever has the URL of a webhook can post there, so answers show no more of it than where it leads.
+/// Masks webhooks: whoever knows the whole URL can post.
 pub fn mask_webhooks(column: &str, rows: &mut [JsonRow]) {
     for row in rows {
         let is_webhook = row.get("channel").and_then(Value::as_str) == Some(Channel::Slack.as_str());
@@ -35,7 +35,7 @@ pub fn mask_webhooks(column: &str, rows: &mut [JsonRow]) {
     }
 }
 
-/// Its host and the first part of its path.
+/// The host and the first part of the path.
 fn masked(address: &str) -> String {
     const MASK: &str = "***";
     let Ok(url) = webhook(address) else { return MASK.to_owned() };

@@ -1,4 +1,4 @@
-//! `/v1/sends`: what became of each send, and what a person decides about one in doubt.
+//! `/v1/sends`: lists sends, and resolves sends in doubt.
 
 use std::collections::HashMap;
 
@@ -53,7 +53,7 @@ fn unknown_status(status: &str) -> Problem {
     Problem::bad_query(format!("status: unknown status `{status}`: expected {}", known.join(", ")))
 }
 
-/// What may be said of a resend.
+/// The body of a resend.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Resend {
@@ -66,7 +66,7 @@ pub async fn resend(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
-    // There need not be a body.
+    // The body is optional.
     let is_empty = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0");
     let Resend { note } = if is_empty && !headers.contains_key(header::TRANSFER_ENCODING) {
         Resend::default()
@@ -76,7 +76,7 @@ pub async fn resend(
     resolve(&app, &id, Resolution::Resend, note).await
 }
 
-/// What a person knows of it.
+/// The body of a settlement: the outcome that a person knows.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settle {
@@ -107,7 +107,7 @@ pub async fn settle(
     resolve(&app, &id, resolution, note).await
 }
 
-/// The one object of a body.
+/// The single object of a body.
 async fn one<T: serde::de::DeserializeOwned>(
     headers: &HeaderMap,
     body: Body,
@@ -118,7 +118,7 @@ async fn one<T: serde::de::DeserializeOwned>(
     body::typed(&[value], check)?.pop().ok_or_else(|| Problem::malformed("the body is empty"))
 }
 
-/// It is kept beside errors of attempts, which are one line.
+/// Checks a note. It is stored with the errors of attempts, which are one line each.
 fn check_note(note: Option<&str>) -> Result<(), FieldProblem> {
     let wrong = |detail: String| FieldProblem { index: 0, pointer: "/note".to_owned(), detail };
     let Some(note) = note else { return Ok(()) };
@@ -147,7 +147,7 @@ async fn resolve(
     }
 }
 
-/// What the send is in the place of in doubt, and what can be done.
+/// The status of a send that is not in doubt, and what can be done about it.
 fn instead(status: SendStatus) -> &'static str {
     match status {
         SendStatus::Failed => {

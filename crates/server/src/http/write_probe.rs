@@ -1,5 +1,5 @@
-//! Whether the database takes writes, for `/readyz`: a full disk and a server that became read-only answer every
-//! question. Tried at most every two seconds, so that those who ask often do not cost a write each.
+//! Checks whether the database accepts writes, for `/readyz`. With a full disk or a read-only server it still answers
+//! queries. The probe writes at most every two seconds, however often it is requested.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct WriteProbe {
 }
 
 impl WriteProbe {
-    /// What is wrong, if something is. Those who ask meanwhile wait for the same answer.
+    /// Probes the database, or returns the last result. Concurrent callers wait for the same probe.
     pub async fn run(&self, engine: &Engine) -> Result<(), String> {
         let mut last = self.last.lock().await;
         if let Some((at, result)) = &*last

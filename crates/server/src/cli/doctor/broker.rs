@@ -1,4 +1,4 @@
-//! The broker: whether it answers, and is as it should be.
+//! Checks the broker: whether it is reachable and correctly set up.
 
 use std::time::Duration;
 

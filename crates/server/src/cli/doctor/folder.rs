@@ -1,4 +1,4 @@
-//! The data folder and the admin key in it: there, and for the eyes of their owner only.
+//! Checks the data folder and its admin key: that they exist and only their owner can access them.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -75,7 +75,8 @@ fn our_key(subject: &'static str, path: &Path) -> Finding {
     }
 }
 
-/// Files that an orchestrator mounts are often open to others; who gave the file knows who else is there.
+/// Checks a key file from the configuration. Files that an orchestrator mounts are often readable by others, so this is
+/// no error.
 fn given_key(subject: &'static str, path: &Path) -> Finding {
     let shown = path.display();
     match read_key(path).and_then(|_| path.metadata()) {
@@ -92,7 +93,7 @@ fn given_key(subject: &'static str, path: &Path) -> Finding {
     }
 }
 
-/// Who may do something with a file, and its mode.
+/// Who can access a file, with its mode.
 enum Access {
     Owner(u32),
     Others(u32),

@@ -1,5 +1,5 @@
-//! `campanile doctor`: what is reachable, what is misconfigured, and what to do about it. It looks, and changes
-//! nothing; what is down does not keep the rest from being looked at. Each part is examined by the crate that knows it.
+//! `campanile doctor`: what is reachable, what is misconfigured, and what to do about it. It changes nothing, and
+//! continues past failures. The crate that knows a part examines it.
 
 mod broker;
 mod folder;
@@ -57,7 +57,7 @@ impl Doctor {
     }
 }
 
-/// With commands that reach what was looked at.
+/// Adds the flags that reach the same server to the commands in a finding's remedy.
 fn copyable(finding: Finding, invocation: &Invocation) -> Finding {
     let Finding { level, subject, what, remedy } = finding;
     let remedy = remedy.map(|remedy| invocation.rewrite(&remedy));
@@ -81,7 +81,7 @@ async fn examine(config: &Config, flags: &Flags, url: &str) -> Vec<Finding> {
     findings
 }
 
-/// Names alone, since values may be secret. Somebody who looks into the file only wonders where they come from.
+/// The names of the environment variables that set something. Values are not shown, because they may be secret.
 fn environment() -> Option<Finding> {
     let names = config::variable_names();
     (!names.is_empty()).then(|| Finding::ok("environment", format!("sets {}", names.join(", "))))
@@ -98,7 +98,7 @@ async fn database(config: &Config) -> Examined {
     }
 }
 
-/// Which channels reach somebody, and which only look as if.
+/// The channels that send, and those that only capture.
 async fn channels(config: &Config) -> Vec<Finding> {
     let providers = match config.providers() {
         Ok(providers) => providers,
@@ -131,7 +131,7 @@ async fn channels(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Each with what to do below, in lines of at most `columns` characters.
+/// The findings, each with its remedy below, in lines of at most `columns` characters.
 fn report(findings: &[Finding], colours: bool, columns: usize) -> String {
     let width = findings.iter().map(|finding| finding.subject.len()).max().unwrap_or_default();
     let mut out = String::new();
@@ -142,7 +142,7 @@ fn report(findings: &[Finding], colours: bool, columns: usize) -> String {
             Level::Wrong => ("WRONG", "1;31"),
         };
         let sign = if colours { format!("\u{1b}[{colour}m{sign}\u{1b}[0m") } else { sign.to_owned() };
-        // The sign has five characters, and two blanks stand behind it and behind the subject.
+        // The sign has five characters; two blanks follow it, and two follow the subject.
         let indent = 5 + 2 + width + 2;
         let _ = writeln!(
             out,

@@ -1,4 +1,4 @@
-//! Whether an instance answers at the configured address, and what it says of itself.
+//! Checks whether an instance answers at the configured address, and what it reports about itself.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 const SUBJECT: &str = "server";
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What answered, to be judged when it is known which database it should be.
+/// The response of an instance. It is judged once the database is known.
 pub struct Asked<'a> {
     url: &'a str,
     answer: Result<(u16, Value), reqwest::Error>,
@@ -73,7 +73,7 @@ fn answered(url: &str, status: u16, answer: &Value) -> Finding {
     }
 }
 
-/// A server of an earlier release does not say.
+/// Whether the instance uses another database. Earlier releases do not report it.
 fn is_of_another_database(answer: &Value, ours: &Identity) -> bool {
     let Some(theirs) = answer["database_id"].as_str() else { return false };
     match ours {

@@ -1,4 +1,4 @@
-//! E-mail: SMTP, as `smtp://user:password@host:587?tls=required`, or `smtps://` with TLS from the first byte.
+//! E-mail by SMTP: `smtp://user:password@host:587?tls=required`, or `smtps://` with TLS from the first byte.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ impl Email {
         Ok(links)
     }
 
-    /// Whom mails are from, if nobody has said so.
+    /// The sender that is derived from the URL, if none is configured.
     pub fn assumed_sender(&self) -> Option<NamedMailbox> {
         if !self.from.trim().is_empty() {
             return None;
@@ -55,8 +55,8 @@ impl Email {
         Some(assumed_sender(&Address::parse(KEY, &first, SMTP).ok()?.url))
     }
 
-    /// All of them send from the same address: it is part of the `Message-ID`, by which a letter that two of them got
-    /// is known.
+    /// The configured servers. All send from the same address, because it is part of the `Message-ID`, by which a
+    /// duplicate is recognised.
     fn servers(&self) -> anyhow::Result<Vec<(SmtpConfig, Option<RateLimit>)>> {
         let deadline = self.deadline.of_an_attempt("channels.email")?;
         let mut from = named_mailbox("channels.email.from", &self.from)?;
@@ -150,7 +150,7 @@ impl Email {
     }
 }
 
-/// The user, where that is an address, as with most mailboxes; else somebody at the mail server.
+/// The user name if it is an address, as with most mailboxes; else `campanile` at the mail server.
 fn assumed_sender(url: &Url) -> NamedMailbox {
     let user = percent_decode_str(url.username()).decode_utf8().ok();
     let at_host = || format!("campanile@{}", url.host_str()?).parse().ok();
@@ -162,7 +162,7 @@ fn assumed_sender(url: &Url) -> NamedMailbox {
 
 const MAX_HEADERS: usize = 50;
 
-/// Many servers hang up on who is silent for a minute or more.
+/// Many servers close connections that are idle for a minute or more.
 const MAX_IDLE: Duration = Duration::from_secs(30);
 
 fn security(address: &mut Address) -> anyhow::Result<Security> {
@@ -172,7 +172,7 @@ fn security(address: &mut Address) -> anyhow::Result<Security> {
         ("smtps", None) => Ok(Security::Implicit),
         ("smtps", Some(_)) => bail!("{KEY}: smtps:// always uses TLS; remove the option `tls`"),
         ("smtp", Some("required")) => Ok(Security::Required),
-        // What goes over the loopback is read by nobody else.
+        // Nobody else can read traffic on the loopback interface.
         ("smtp", None) => Ok(if here { Security::IfOffered } else { Security::Required }),
         ("smtp", Some("if-offered")) => Ok(Security::IfOffered),
         ("smtp", Some("none")) => Ok(Security::None),

@@ -1,5 +1,5 @@
-//! Which providers send over which channel: a URL each, with the credentials and the limits in it. Several are asked in
-//! their order. A channel without one is captured.
+//! Which providers send over which channel: one URL each, with credentials and limits. Several are asked in their
+//! order. A channel without a provider is captured.
 
 mod email;
 mod push;
@@ -30,7 +30,7 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// The providers of each channel, which connect to nobody yet. Some call back to the public URL, if there is one.
+    /// The providers of each channel; none connects yet. Some use the public URL for callbacks.
     pub fn providers(&self, public_url: Option<&Url>) -> anyhow::Result<Providers> {
         let mut providers = Providers::capture();
         let all = [
@@ -48,8 +48,8 @@ impl Channels {
     }
 }
 
-/// A provider's URL while it is read. No error shows any of it but the names of options: a secret may stand anywhere in
-/// one that is wrong.
+/// A provider's URL while it is parsed. Errors show only the names of options, because a secret may stand anywhere in a
+/// wrong URL.
 struct Address {
     key: &'static str,
     url: Url,
@@ -68,7 +68,7 @@ impl Address {
         Ok(Address { key, url, options, remedy })
     }
 
-    /// Takes an option, which may be given once.
+    /// Takes an option, which may be given at most once.
     fn option(&mut self, name: &str) -> anyhow::Result<Option<String>> {
         let Address { key, remedy, .. } = self;
         let mut given = self.options.extract_if(.., |(option, _)| option == name).map(|(_, value)| value);
@@ -92,17 +92,17 @@ impl Address {
             .ok_or_else(|| anyhow!("{}: `{name}` is a number of messages a second, such as 20", self.key))
     }
 
-    /// How many messages a second the provider takes.
+    /// The rate limit in messages a second.
     fn rate(&mut self) -> anyhow::Result<Option<RateLimit>> {
         Ok(self.per_second("rate")?.map(RateLimit::new))
     }
 
-    /// Where it is, without credentials and options, all of which are taken.
+    /// The URL without credentials and options; all options must have been taken.
     fn base(mut self) -> anyhow::Result<Url> {
         self.nothing_else()?;
         self.url.set_query(None);
         self.url.set_fragment(None);
-        // A URL with a host takes both.
+        // Cannot fail for a URL with a host.
         let _ = (self.url.set_username(""), self.url.set_password(None));
         Ok(self.url)
     }
@@ -110,7 +110,7 @@ impl Address {
     fn nothing_else(&self) -> anyhow::Result<()> {
         let Some((name, _)) = self.options.first() else { return Ok(()) };
         let Address { key, remedy, .. } = self;
-        // `smtp://user:12?34@host` has no option, but a password with a question mark.
+        // `smtp://user:12?34@host` has no option: the question mark belongs to the password.
         if self.url.query().is_some_and(|options| options.contains('@')) {
             bail!("{key}: contains @ after ?; percent-encode special characters of the password; {remedy}");
         }

@@ -1,4 +1,4 @@
-//! Pushes: FCM, by the key file of a Firebase service account.
+//! Pushes by FCM, with the key file of a Firebase service account.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::config::values::Span;
 
 const KEY: &str = "channels.push.url";
 const FCM: &str = "use https://fcm.googleapis.com";
-/// FCM keeps nothing for longer.
+/// FCM's maximum.
 const MAX_TTL: Duration = Duration::from_hours(28 * 24);
 const MAX_NAME_BYTES: usize = 100;
 

@@ -1,4 +1,4 @@
-//! Slack: which hosts recipients' webhooks may lead to, and where those are told who have none of their own.
+//! Slack: the allowed hosts of webhooks, and the default webhooks of user types.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct Slack {
     pub allowed_hosts: String,
     pub rate: f64,
     pub deadline: Span,
-    /// By user type; a variable has its name in lower case.
+    /// By user type. An environment variable uses its name in lower case.
     pub default_webhook: BTreeMap<String, Secret>,
 }
 
@@ -51,11 +51,10 @@ impl Slack {
         Ok(allowed_hosts)
     }
 
-    /// Gives each user type its default webhook. An empty one is none.
+    /// Sets the default webhook of each user type. An empty one counts as none.
     pub fn set_default_webhooks(&self, user_types: &mut [UserType]) -> anyhow::Result<()> {
         let allowed_hosts = self.hosts()?;
-        // What a variable says wins over the file: names of variables arrive in lower case, and stand behind the others
-        // here.
+        // A variable overrides the file. Names from variables are in lower case and sort after the others.
         for (name, webhook) in &self.default_webhook {
             let key = format!("channels.slack.default_webhook.{name}");
             let known = user_types

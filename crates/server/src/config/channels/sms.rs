@@ -1,4 +1,4 @@
-//! Texts: Twilio, as `https://ACCOUNT_SID:AUTH_TOKEN@api.twilio.com?from=%2B15005550006`.
+//! SMS by Twilio: `https://ACCOUNT_SID:AUTH_TOKEN@api.twilio.com?from=%2B15005550006`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Sms {
         Ok(links)
     }
 
-    /// What callbacks of Twilio may be signed with.
+    /// The tokens that may sign Twilio's callbacks.
     pub fn auth_tokens(&self) -> anyhow::Result<Vec<String>> {
         Ok(self.accounts()?.into_iter().map(|account| account.auth_token).collect())
     }
@@ -62,7 +62,7 @@ impl Sms {
     }
 }
 
-/// Where Twilio tells what became of a text.
+/// The URL for Twilio's delivery callbacks.
 pub fn callback(public_url: &Url) -> Url {
     let mut url = public_url.clone();
     url.set_path(&format!("{}/v1/callbacks/twilio", public_url.path().trim_end_matches('/')));
