@@ -1,5 +1,5 @@
-//! How long it takes: events to one person over one channel, each timed from before its transaction to the moment at
-//! which the provider has the request; and a load beside them.
+//! Latency: events to one person over one channel, each timed from the start of its transaction until the provider has
+//! the request; and a load beside them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,15 +15,15 @@ use crate::provider::Provider;
 use crate::shape::Shape;
 use crate::world::World;
 
-/// Between two probes.
+/// The time between two probes.
 const EVERY: Duration = Duration::from_millis(20);
-/// After the last one, for those that are late.
+/// How long to wait for probes after the last one.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_mins(1);
-/// Who writes the load: as many business services.
+/// The number of business services that write the load.
 const PRODUCERS: usize = 4;
-/// Events that wait to be fanned out, where producers only keep ahead: some batches.
+/// How many events may wait to be fanned out while producers keep ahead; some batches.
 const MAX_BACKLOG: usize = 3_000;
-/// How often it is looked how many still wait, and how long a producer that is ahead waits.
+/// The interval of reading how many events are fanned out, and the pause of a producer that is ahead.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const WAIT: Duration = Duration::from_millis(2);
 
@@ -61,14 +61,14 @@ impl Latency {
     }
 }
 
-/// Somebody whose texts go to a provider of ours.
+/// A recipient whose texts go to the benchmark's provider.
 #[derive(Debug)]
 pub struct Probes {
     provider: Provider,
 }
 
 impl Probes {
-    /// To be called before the engine starts.
+    /// Must be called before the engine starts.
     pub async fn install(world: &mut World) -> Result<Self> {
         let provider = Provider::start().await?;
         world.set("CAMPANILE_CHANNELS__SMS__URL", provider.url());
@@ -81,7 +81,7 @@ impl Probes {
         Ok(Probes { provider })
     }
 
-    /// One after the other, until told to stop or for so long.
+    /// Emits probes one after the other until `until` resolves.
     pub async fn run(
         &self,
         world: &World,
@@ -106,7 +106,7 @@ impl Probes {
             }
             let name = uuid::Uuid::now_v7().as_u128().to_string();
             begun.push((name.clone(), Instant::now()));
-            // The next does not wait for it: a database that stands still makes all of them late, not one.
+            // The next probe does not wait for this one. So a database that stalls delays all of them, not one.
             let (client, statement) = (Arc::clone(&client), statement.clone());
             written.spawn(async move { client.query(&statement, &[&name, &priority]).await });
         }
@@ -135,8 +135,8 @@ impl Probes {
     }
 }
 
-/// Business services that write so many notifications a second, each event in a transaction of its own. They stop when
-/// it is dropped.
+/// Business services that write notifications at this rate, each event in a transaction of its own. Dropping it stops
+/// them.
 #[derive(Debug)]
 pub struct Load {
     producers: JoinSet<Result<()>>,
@@ -151,7 +151,7 @@ impl Load {
             let client = Arc::new(world.database.client().await?);
             producers.spawn(async move {
                 let mut tick = interval(every);
-                // Late ones are made good, or it would be less than was asked for.
+                // Missed ticks are made up, so that the rate is reached.
                 tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
                 let mut number = producer * 1_000_000_000;
                 loop {
@@ -164,7 +164,7 @@ impl Load {
         Ok(Load { producers })
     }
 
-    /// So many producers who write as fast as they can, as long as not too much waits.
+    /// Producers that write as fast as they can, as long as not too many events wait.
     pub async fn bounded(world: &World, engine: &Engine, shape: Shape, producers: usize) -> Result<Self> {
         let (written, fanned_out) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let mut all = JoinSet::new();
@@ -186,7 +186,7 @@ impl Load {
         Ok(Load { producers: all })
     }
 
-    /// Ends it, and says whether it could not go on.
+    /// Stops the load, and fails if a producer failed.
     pub async fn stop(mut self) -> Result<()> {
         if let Some(Ok(ended)) = self.producers.try_join_next() {
             ended.context("a producer could not go on")?;
@@ -196,7 +196,7 @@ impl Load {
     }
 }
 
-/// How many events are fanned out by now.
+/// Polls the number of events that are fanned out.
 async fn poll_fanned_out(meter: Meter, fanned_out: Arc<AtomicUsize>) -> Result<()> {
     loop {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]

@@ -1,5 +1,5 @@
-//! Where the time goes: the stages of the engine, the statements of the database, and how often one waits for the
-//! other. What to improve next is what stands at the top.
+//! Where the time goes: the stages of the engine, the statements of the database, and the round trips between them. The
+//! top entries are worth improving next.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -23,7 +23,7 @@ struct Statement {
     calls: f64,
     us: f64,
     rows: f64,
-    /// Without whole pages, which depend on when the last checkpoint was.
+    /// Without full-page images, which depend on the last checkpoint.
     wal_bytes: f64,
 }
 
@@ -42,7 +42,7 @@ async fn of_one_run(bench: &Bench, world: &mut World, report: &mut Report, shape
     let engine = world.start().await?;
     let (sent, stages, cpu) = (engine.sent().await?, stages(&engine).await?, CpuTime::now(engine.pid)?);
     let trips = round_trips.count();
-    // From the first statement on, so that nothing is counted that is not also divided by.
+    // Starts with the first statement, so that everything that is counted is also divided.
     window_of(world, &engine, bench.window).await?;
     let notifications = engine.sent().await? - sent;
     #[expect(clippy::cast_precision_loss, reason = "far below that")]
@@ -81,7 +81,7 @@ async fn of_one_run(bench: &Bench, world: &mut World, report: &mut Report, shape
     Ok(())
 }
 
-/// Microseconds of a core by stage.
+/// CPU time by stage, in microseconds.
 async fn stages(engine: &Engine) -> Result<Vec<(String, f64)>> {
     let text = engine.meter().all().await?;
     let of_stages = text.lines().filter(|line| line.starts_with(CPU)).filter_map(|line| {
@@ -102,13 +102,13 @@ fn difference(before: &[(String, f64)], after: &[(String, f64)], notifications: 
     each
 }
 
-/// What was asked before the engine began.
+/// Forgets the statements from before the engine's start.
 async fn forget_statements(world: &World) -> Result<()> {
     let ours = "SELECT oid FROM pg_database WHERE datname = current_database()";
     world.database.run(&format!("SELECT pg_stat_statements_reset(0, ({ours}), 0)")).await
 }
 
-/// By what they cost. Each of ours opens with a comment that says what it is.
+/// The statements, by cost. Each of Campanile's opens with a comment that names it.
 async fn statements(world: &World, notifications: f64) -> Result<Vec<Statement>> {
     let client = world.database.client().await?;
     let sql = "SELECT query, calls::float8, total_exec_time::float8, rows::float8,
@@ -151,7 +151,7 @@ mod tests {
 
     const SENDS_TIMEOUT: Duration = Duration::from_mins(2);
 
-    /// The one that was built beside us.
+    /// The binary from the same build.
     fn binary() -> PathBuf {
         let ours = std::env::current_exe().expect("a test has a program");
         let built = ours.parent().and_then(|deps| deps.parent()).map(|folder| folder.join("campanile"));
@@ -169,7 +169,7 @@ mod tests {
         Bench::new(servers, binary(), Duration::ZERO)
     }
 
-    /// How many statements and round trips a thousand notifications took, and how many bytes of WAL each.
+    /// Statements and round trips per thousand notifications, and bytes of WAL per notification.
     async fn cost(shape: Shape, events: usize) -> (f64, f64, f64) {
         let bench = bench().await;
         let mut world = World::build(&bench, Backend::Servers).await.expect("the servers are there");
@@ -195,8 +195,8 @@ mod tests {
         (calls, trips, bytes)
     }
 
-    /// Not a timing: batches that fall apart, a statement per row, an update that is not HOT any more show here on any
-    /// machine. The bounds are less than twice what it is on a quiet one.
+    /// These are counts, not timings. Batches that fall apart, a statement per row, or an update that is no longer HOT
+    /// show on any machine. The bounds are less than twice the values of a quiet one.
     #[tokio::test]
     async fn what_a_notification_costs_the_database_has_a_bound() {
         for (shape, events, most) in

@@ -1,5 +1,5 @@
-//! Business services that write events, by SQL and by HTTP: some roll back, some get no answer, some say things twice.
-//! What they know of their own events is what the ledger is held against.
+//! Business services that write events, by SQL and by HTTP. Some roll back, some get no answer, and some emit events
+//! twice. The ledger is compared with what they know about their own events.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,10 +18,10 @@ pub struct Event {
     pub group: Group,
 }
 
-/// How the ids begin of what is written when everything works again.
+/// The prefix of event ids that are written once everything works again.
 pub const CALM: &str = "calm-";
 
-/// Events of one transaction: all of them are there, or none.
+/// The events of one transaction: all of them exist, or none.
 pub type Transaction = Vec<Event>;
 
 /// What the producers know.
@@ -29,7 +29,7 @@ pub type Transaction = Vec<Event>;
 pub struct Known {
     pub committed: Vec<Transaction>,
     pub rolled_back: Vec<Transaction>,
-    /// Nobody answered.
+    /// The transaction got no answer.
     pub unknown: Vec<Transaction>,
 }
 
@@ -56,8 +56,8 @@ impl Load {
         }
     }
 
-    /// A service with its tables beside ours: every fifth transaction changes its mind, and every other calls the
-    /// function, where there is one.
+    /// A service with its tables in the same database. Every fifth transaction rolls back, and every other one uses
+    /// `campanile.emit` where it exists.
     pub async fn by_sql(&self, world: &World, mut random: Random, stop: CancellationToken) {
         const MOST: u64 = 20;
         let mut number = 0;
@@ -80,7 +80,7 @@ impl Load {
         }
     }
 
-    /// A service elsewhere, which asks again until it is answered, and now and then without need.
+    /// A remote service, which repeats requests until they are answered, and sometimes without need.
     pub async fn by_http(&self, world: &World, mut random: Random, stop: CancellationToken) {
         const MOST: u64 = 10;
         const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -118,7 +118,7 @@ impl Load {
         }
     }
 
-    /// So many events as quickly as it goes, for whoever wants a backlog. Answers how the last transaction ended.
+    /// Writes `count` events as fast as possible, for a backlog. Returns how the last transaction ended.
     pub async fn at_once(&self, world: &World, name: &str, group: Group, count: usize) -> Ended {
         const PAGE: usize = 500;
         let events: Vec<Event> = (0..count).map(|n| Event { id: format!("{name}{n}"), group }).collect();
