@@ -1,17 +1,17 @@
-//! What can go wrong, by what the caller does next.
+//! The errors, by what the caller does next.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 #[derive(Debug)]
 pub enum Error {
-    /// The event can't be what it says: mend the code that makes it. Nothing was sent to the database.
+    /// The event is invalid: correct the code that creates it. Nothing was sent to the database.
     Invalid {
-        /// The column that it would have stood in.
+        /// The column that the value was for.
         field: &'static str,
         why: String,
     },
-    /// The driver's own error. On PostgreSQL the transaction can only be rolled back then, or to a savepoint.
+    /// The driver's own error. On PostgreSQL the transaction can then only be rolled back, entirely or to a savepoint.
     Database(Box<dyn StdError + Send + Sync>),
 }
 
@@ -26,7 +26,7 @@ impl Error {
     }
 }
 
-/// Drivers are brief ("db error") and leave the rest to the causes, so these are told, too.
+/// Drivers are brief ("db error") and put the details into causes, so these are printed, too.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! An event, checked by the rules that the engine has for it.
+//! An event, validated by the engine's rules.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -10,14 +10,14 @@ use serde_json::ser::{Formatter, Serializer};
 
 use crate::{Error, time};
 
-/// Of ids and of names.
+/// The limit for ids and names.
 pub const MAX_ID_CHARS: usize = 200;
-/// Of the payload as JSON, with a space behind every colon and comma, as PostgreSQL keeps it.
+/// The limit for the payload as JSON, with a space after every colon and comma, as PostgreSQL stores it.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
-/// Of objects and arrays inside of each other.
+/// The limit for nested objects and arrays.
 pub const MAX_PAYLOAD_DEPTH: usize = 64;
 
-/// How urgent an event is. `High` overtakes `Normal` overtakes `Low`.
+/// How urgent an event is: `High` overtakes `Normal`, and `Normal` overtakes `Low`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Priority {
     High,
@@ -35,7 +35,7 @@ impl Priority {
     }
 }
 
-/// A business fact. Whoever has one can emit it: all that could be wrong with it was checked.
+/// A business fact. Everything that could be wrong with it was checked, so it can be emitted.
 #[derive(Clone, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "they are named as the columns are")]
 pub struct Event {
@@ -49,8 +49,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// What happened (`event_type`), to what (`aggregate_type` and `aggregate_id`). The id names this one fact, for
-    /// ever: what is emitted twice under one id is told once.
+    /// What happened (`event_type`), and to what (`aggregate_type` and `aggregate_id`). The id identifies this one fact
+    /// forever: an event that is emitted twice under one id is sent once.
     pub fn new(
         event_id: impl Into<String>,
         event_type: impl Into<String>,
@@ -68,7 +68,7 @@ impl Event {
         })
     }
 
-    /// What rules and templates may read: anything that serialises to a JSON object.
+    /// The data for rules and templates: anything that serialises to a JSON object.
     pub fn payload<T: Serialize + ?Sized>(self, payload: &T) -> Result<Self, Error> {
         let bad = |why: String| Error::invalid("payload", why);
         let value = serde_json::to_value(payload)
@@ -89,13 +89,13 @@ impl Event {
         Ok(Event { payload, ..self })
     }
 
-    /// Without one, the event is as urgent as its route says.
+    /// The urgency. Without one, the event's route decides.
     #[must_use]
     pub fn priority(self, priority: Priority) -> Self {
         Event { priority: Some(priority), ..self }
     }
 
-    /// When it happened, if that was not just now. Types of jiff, chrono and time turn into a [`SystemTime`], too.
+    /// When it happened, if not just now. Types of jiff, chrono and time convert to [`SystemTime`].
     pub fn occurred_at(self, at: impl Into<SystemTime>) -> Result<Self, Error> {
         let text = time::to_text(at.into());
         let text = text.ok_or_else(|| Error::invalid("occurred_at", "must lie in the years 1 to 9999"))?;
@@ -107,7 +107,7 @@ impl Event {
     }
 }
 
-/// Payloads are not for logs.
+/// Payloads must not be logged.
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Event")
@@ -119,7 +119,7 @@ impl fmt::Debug for Event {
     }
 }
 
-/// Clients and proxies remove `.` and `..` from paths, so that nobody could ask for such an event.
+/// Clients and proxies remove `.` and `..` from paths, so such an event could not be requested.
 pub(crate) fn id(text: String) -> Result<String, Error> {
     match text.as_str() {
         "." | ".." => Err(Error::invalid("event_id", "must not be `.` or `..`: no URL can name it")),
@@ -155,7 +155,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// What the engine would refuse, where so many more levels may follow.
+/// What the engine would refuse in a value, if `levels` more levels of nesting may follow.
 fn flaw(value: &Value, levels: usize) -> Option<String> {
     let of_text = |text: &str| {
         text.contains('\0')
@@ -180,7 +180,7 @@ fn flaw(value: &Value, levels: usize) -> Option<String> {
     }
 }
 
-/// `jsonb` as text has spaces; what counts is that text, so it is what is measured here.
+/// Formats JSON with spaces as PostgreSQL shows `jsonb`: the limit applies to that text.
 struct Spaced;
 
 impl Formatter for Spaced {

@@ -1,9 +1,9 @@
-//! What both drivers of PostgreSQL say. `campanile.emit` inserts, wakes the engine at commit, and answers whether the
-//! event is new.
+//! What both PostgreSQL drivers share. `campanile.emit` inserts the event, wakes the engine at commit, and returns
+//! whether the event is new.
 
 use crate::Event;
 
-/// Times travel as text, so that no driver needs a library of time.
+/// Times are passed as text, so that no driver needs a time library.
 pub const EMIT: &str =
     "SELECT campanile.emit($1::text, $2::text, $3::text, $4::text, $5::text::jsonb, $6::text,
                                               $7::text::timestamptz)";
@@ -18,8 +18,7 @@ pub const EMIT_ALL: &str =
 pub const CANCEL: &str = "INSERT INTO campanile.event_cancel (event_id, reason) VALUES ($1::text, \
     $2::text) ON CONFLICT DO NOTHING";
 
-/// Events as columns, in the order of their ids: so two transactions that emit the same events do not wait for each
-/// other in a circle.
+/// Events as columns, ordered by id, so that two transactions that emit the same events cannot deadlock.
 #[derive(Debug)]
 pub struct Batch<'a> {
     events: Vec<(usize, &'a Event)>,
@@ -36,7 +35,7 @@ impl<'a> Batch<'a> {
         self.events.iter().map(|(_, event)| of(event)).collect()
     }
 
-    /// Answers in the order of the caller, from those by place.
+    /// The results in the caller's order.
     pub fn in_order(&self, created: impl IntoIterator<Item = (i64, bool)>) -> Vec<bool> {
         let mut answers = vec![false; self.events.len()];
         for (place, created) in created {

@@ -1,11 +1,11 @@
-//! Over `rusqlite`, into Campanile's own file. The engine finds the event by polling, within a second.
+//! Emits by `rusqlite` into Campanile's own file. The engine finds the event by polling, within a second.
 
 use ::rusqlite::{Connection, named_params};
 
 use crate::event::{Priority, id};
 use crate::{Error, Event};
 
-/// An id whose event is long gone is still known.
+/// Ids of events that were deleted long ago still count as known.
 const EMIT: &str = "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload,
     priority, occurred_at)
                     SELECT :event_id, :event_type, :aggregate_type, :aggregate_id, :payload, :priority, :occurred_at
@@ -15,7 +15,7 @@ const EMIT: &str = "INSERT INTO event_outbox (event_id, event_type, aggregate_ty
 const CANCEL: &str =
     "INSERT INTO event_cancel (event_id, reason) VALUES (:event_id, :reason) ON CONFLICT DO NOTHING";
 
-/// Writes an event in your transaction, and answers whether it is new.
+/// Writes an event in your transaction, and returns whether it is new.
 pub fn emit(connection: &Connection, event: &Event) -> Result<bool, Error> {
     let written = connection.execute(
         EMIT,
@@ -32,12 +32,13 @@ pub fn emit(connection: &Connection, event: &Event) -> Result<bool, Error> {
     Ok(written.map_err(Error::database)? > 0)
 }
 
-/// The same for several: the answers are in the order of the events.
+/// Writes several events. The results are in the order of the events.
 pub fn emit_all(connection: &Connection, events: &[Event]) -> Result<Vec<bool>, Error> {
     events.iter().map(|event| emit(connection, event)).collect()
 }
 
-/// Asks that nobody is told of an event any more; who was told already, was. Answers whether nobody asked before.
+/// Cancels an event: nobody else is notified of it. Recipients that were notified already are not affected. Returns
+/// false if it was cancelled before.
 pub fn cancel(connection: &Connection, event_id: &str, reason: &str) -> Result<bool, Error> {
     let event_id = id(event_id.to_owned())?;
     let asked = connection.execute(CANCEL, named_params! { ":event_id": event_id, ":reason": reason });

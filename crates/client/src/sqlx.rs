@@ -1,4 +1,4 @@
-//! Over `sqlx`, for PostgreSQL. Each call is one round trip once the connection knows the statement.
+//! Emits by `sqlx` into PostgreSQL. Each call is one round trip once the connection has prepared the statement.
 
 use ::sqlx::{PgExecutor, Row};
 
@@ -6,7 +6,7 @@ use crate::event::{Priority, id};
 use crate::postgres::{Batch, CANCEL, EMIT, EMIT_ALL};
 use crate::{Error, Event};
 
-/// Writes an event in your transaction (`&mut *transaction`), and answers whether it is new. The engine wakes when you
+/// Writes an event in your transaction (`&mut *transaction`), and returns whether it is new. The engine wakes when you
 /// commit.
 pub async fn emit<'c>(executor: impl PgExecutor<'c>, event: &Event) -> Result<bool, Error> {
     ::sqlx::query_scalar(EMIT)
@@ -22,7 +22,7 @@ pub async fn emit<'c>(executor: impl PgExecutor<'c>, event: &Event) -> Result<bo
         .map_err(Error::database)
 }
 
-/// The same for several at once: the answers are in the order of the events.
+/// Writes several events at once. The results are in the order of the events.
 pub async fn emit_all<'c>(executor: impl PgExecutor<'c>, events: &[Event]) -> Result<Vec<bool>, Error> {
     if events.is_empty() {
         return Ok(Vec::new());
@@ -44,7 +44,8 @@ pub async fn emit_all<'c>(executor: impl PgExecutor<'c>, events: &[Event]) -> Re
     Ok(batch.in_order(created))
 }
 
-/// Asks that nobody is told of an event any more; who was told already, was. Answers whether nobody asked before.
+/// Cancels an event: nobody else is notified of it. Recipients that were notified already are not affected. Returns
+/// false if it was cancelled before.
 pub async fn cancel<'c>(executor: impl PgExecutor<'c>, event_id: &str, reason: &str) -> Result<bool, Error> {
     let event_id = id(event_id.to_owned())?;
     let asked = ::sqlx::query(CANCEL).bind(event_id).bind(reason).execute(executor).await;

@@ -1,17 +1,17 @@
-//! Moments as text, UTC with milliseconds: what both databases understand, without a library of time.
+//! Times as text, in UTC with milliseconds, which both databases understand; without a time library.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const MS_PER_DAY: i64 = 24 * 60 * 60 * 1000;
-/// From year 1 to the end of the day before the last one of year 9999, as the table has it.
+/// From year 1 to the second last day of year 9999, as in the table.
 const FIRST_DAY: i64 = -719_162;
 const LAST_DAY: i64 = 2_932_894;
 
-/// Nothing outside of the years 1 to 9999.
+/// `None` outside of the years 1 to 9999.
 pub fn to_text(at: SystemTime) -> Option<String> {
     let ms = match at.duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_millis()).ok()?,
-        // Downwards, as afterwards.
+        // Rounds down, as for later times.
         Err(before) => -i64::try_from(before.duration().as_nanos().div_ceil(1_000_000)).ok()?,
     };
     let (day, of_day) = (ms.div_euclid(MS_PER_DAY), ms.rem_euclid(MS_PER_DAY));
@@ -24,8 +24,8 @@ pub fn to_text(at: SystemTime) -> Option<String> {
     Some(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z"))
 }
 
-/// Year, month and day of a day since 1970. Years are counted from March, so that leap days come last; 400 years
-/// repeat.
+/// Year, month and day of a day since 1970. Years start in March, so that leap days come last. The calendar repeats
+/// every 400 years.
 fn date(day: i64) -> (i64, i64, i64) {
     let since_march_of_0 = day + 719_468;
     let (era, of_era) = (since_march_of_0.div_euclid(146_097), since_march_of_0.rem_euclid(146_097));

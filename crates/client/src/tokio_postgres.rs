@@ -1,4 +1,4 @@
-//! Over `tokio-postgres`, and pools that hand out its clients. Each call is one round trip.
+//! Emits by `tokio-postgres`, also with pools that hand out its clients. Each call is one round trip.
 
 use ::tokio_postgres::GenericClient;
 use ::tokio_postgres::types::Type;
@@ -7,7 +7,7 @@ use crate::event::{Priority, id};
 use crate::postgres::{Batch, CANCEL, EMIT, EMIT_ALL};
 use crate::{Error, Event};
 
-/// Writes an event in your transaction, and answers whether it is new. The engine wakes when you commit.
+/// Writes an event in your transaction, and returns whether it is new. The engine wakes when you commit.
 pub async fn emit<C: GenericClient + ?Sized>(client: &C, event: &Event) -> Result<bool, Error> {
     let priority = event.priority.map(Priority::as_str);
     let row = client
@@ -28,7 +28,7 @@ pub async fn emit<C: GenericClient + ?Sized>(client: &C, event: &Event) -> Resul
     row.try_get(0).map_err(Error::database)
 }
 
-/// The same for several at once: the answers are in the order of the events.
+/// Writes several events at once. The results are in the order of the events.
 pub async fn emit_all<C: GenericClient + ?Sized>(client: &C, events: &[Event]) -> Result<Vec<bool>, Error> {
     if events.is_empty() {
         return Ok(Vec::new());
@@ -55,7 +55,8 @@ pub async fn emit_all<C: GenericClient + ?Sized>(client: &C, events: &[Event]) -
     Ok(batch.in_order(created))
 }
 
-/// Asks that nobody is told of an event any more; who was told already, was. Answers whether nobody asked before.
+/// Cancels an event: nobody else is notified of it. Recipients that were notified already are not affected. Returns
+/// false if it was cancelled before.
 pub async fn cancel<C: GenericClient + ?Sized>(
     client: &C,
     event_id: &str,
