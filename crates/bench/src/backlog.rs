@@ -1,4 +1,4 @@
-//! A million rows that wait: nobody received for a while, and now somebody does.
+//! The backlog: a million rows wait because nobody received for a while, and now an instance does.
 
 use std::time::{Duration, Instant};
 
@@ -12,17 +12,17 @@ use crate::shape::Shape;
 use crate::sustained::{Sample, WARM_UP, plenty, window_of};
 use crate::world::{Backend, World};
 
-/// At least; more, where so many would be done before the time is up.
+/// The least number of rows; more, if so many would be received before the window ends.
 const ROWS: usize = 1_000_000;
 const FAN_OUT_LIMIT: Duration = Duration::from_mins(5);
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Backlog {
-    /// That waited when somebody began to receive.
+    /// Rows that waited when receiving began.
     pub rows: usize,
-    /// While it gets smaller; everything was fanned out before.
+    /// Measured while the backlog shrinks; everything was fanned out before.
     pub sample: Sample,
-    /// Of what is urgent, and overtakes it.
+    /// Of urgent events, which overtake the backlog.
     pub high: Latency,
 }
 
@@ -51,7 +51,7 @@ async fn work_off(bench: &Bench, world: &mut World) -> Result<Backlog> {
     let engine = world.start().await?;
     forget_peak(engine.pid)?;
     let urgent = async {
-        // The queues are made only now.
+        // The queues are created only now.
         tokio::time::sleep(WARM_UP).await;
         probes.run(world, Priority::High, tokio::time::sleep(bench.window)).await
     };

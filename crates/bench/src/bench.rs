@@ -1,4 +1,4 @@
-//! What every measurement is given.
+//! The parameters that all measurements share.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,17 +15,17 @@ use crate::site::Site;
 pub struct Bench {
     pub servers: Servers,
     pub binary: PathBuf,
-    /// Of the engine, as variables; its defaults otherwise.
+    /// Settings of the engine, as environment variables; others have their defaults.
     pub settings: Vec<(String, String)>,
     /// How long a rate is sustained.
     pub window: Duration,
     pub runs: usize,
     pub large: bool,
-    /// Who write the events of the pipeline while it is measured; nobody, if they are written before.
+    /// How many producers write events while the pipeline is measured. With 0 the events are written before.
     pub producers: usize,
-    /// Two parts speak of it, and it takes minutes.
+    /// Two parts report it, and it takes minutes, so it is measured once.
     pub backlog: OnceCell<Backlog>,
-    /// What was made and not removed yet.
+    /// What was created and not removed yet.
     pub sites: Mutex<Vec<Site>>,
 }
 
@@ -44,7 +44,7 @@ impl Bench {
         }
     }
 
-    /// Before it is made, so that it can't be forgotten in between.
+    /// Must be called before the site is created, so that it is removed whatever happens.
     pub fn note(&self, site: Site) {
         self.sites().push(site);
     }
@@ -55,7 +55,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Removes what measurements that failed have left behind.
+    /// Removes what failed measurements left behind.
     pub async fn clear(&self) {
         let sites = std::mem::take(&mut *self.sites());
         for site in sites {

@@ -1,5 +1,5 @@
-//! Millions of rows by COPY: people, and history as the engine leaves it behind where other providers than `capture`
-//! are asked.
+//! Writes millions of rows by COPY: people, and history as the engine leaves it behind with providers other than
+//! `capture`.
 
 use std::fmt::Write;
 use std::pin::pin;
@@ -12,10 +12,10 @@ use uuid::{NoContext, Timestamp, Uuid};
 use crate::shape::{CHANNELS, Shape};
 use crate::world::World;
 
-/// Bytes that are handed to the driver at once.
+/// Bytes that are passed to the driver at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Staff of one restaurant that has so many.
+/// The staff of one restaurant with `size` members.
 pub async fn members(world: &World, size: usize) -> Result<()> {
     let columns =
         "recipient (user_type, user_id, entity_type, entity_id, role, name, email, locale, time_zone)";
@@ -30,8 +30,7 @@ pub async fn members(world: &World, size: usize) -> Result<()> {
     copy(&client, columns, 0..size, row).await
 }
 
-/// Events of the usual shape that were told a day ago, with all that belongs to them, until there are so many
-/// notifications.
+/// Events of the usual shape from a day ago, with all their rows, until there are `notifications` notifications.
 pub async fn history(world: &World, notifications: usize) -> Result<()> {
     let shape = Shape::USUAL;
     let events = notifications / shape.notifications();
@@ -107,7 +106,7 @@ pub async fn history(world: &World, notifications: usize) -> Result<()> {
     world.database.run("VACUUM ANALYZE").await
 }
 
-/// As the engine makes them: they rise with time. The same each time that it is asked for.
+/// Ids as the engine creates them, increasing with time. The same arguments give the same id.
 fn notification_id(second: u64, person: usize) -> Uuid {
     let nanos = u32::try_from(person % 1_000_000).unwrap_or_default() * 1_000;
     let later = u64::try_from(person / 1_000_000).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The database by itself: SQL on a connection of our own.
+//! The database itself: SQL on a connection of the benchmark.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-/// How long we wait for the file when the engine is writing.
+/// How long to wait for the file while the engine writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ impl Database {
             let client = connect(server_url).await?;
             let made = client.batch_execute(&format!("CREATE DATABASE {name}")).await;
             made.context("no database can be made")?;
-            // For whoever wants to look; without it in shared_preload_libraries there is nothing to see.
+            // For people who want to look at statements. It works only if it is in `shared_preload_libraries`.
             self.run("CREATE EXTENSION IF NOT EXISTS pg_stat_statements").await.ok();
         }
         Ok(())
@@ -35,8 +35,8 @@ impl Database {
         Ok(())
     }
 
-    /// Of PostgreSQL only. Without TLS, as long as the server's URL does not say anything: on one machine it protects
-    /// nothing.
+    /// The URL of the PostgreSQL database. Without TLS unless the server's URL says otherwise: on one machine it
+    /// protects nothing.
     pub fn url(&self) -> String {
         match self {
             Database::Postgres { server_url, name } => {
@@ -47,14 +47,14 @@ impl Database {
         }
     }
 
-    /// Of PostgreSQL only; Campanile's tables need no schema before their names.
+    /// A connection to PostgreSQL, on which Campanile's tables need no schema.
     pub async fn client(&self) -> Result<Client> {
         let client = connect(&self.url()).await?;
         client.batch_execute("SET search_path = campanile, public").await?;
         Ok(client)
     }
 
-    /// Statements that both databases understand; `json(…)` makes JSON of a text in both.
+    /// Runs statements that both databases understand; `json(…)` makes JSON of a text in both.
     pub async fn run(&self, sql: &str) -> Result<()> {
         match self {
             Database::Postgres { .. } => {
@@ -104,7 +104,7 @@ pub async fn connect(url: &str) -> Result<Client> {
     Ok(client)
 }
 
-/// A URL of the same server for another database.
+/// The URL of another database on the same server.
 fn with_database(url: &str, name: &str) -> String {
     let (place, options) =
         url.split_once('?').map_or((url, String::new()), |(place, rest)| (place, format!("?{rest}")));

@@ -1,4 +1,4 @@
-//! A way to a server on this machine that takes as long as one through a network.
+//! A proxy to a local server with the delay of a network.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Drop for Delay {
     }
 }
 
-/// Everything arrives so much later, and nothing waits for what is before it on the way.
+/// Passes on data after `delay`. Data on the way does not wait for the data before it.
 async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duration) {
     let (put, mut on_the_way) = mpsc::channel::<(Instant, Vec<u8>)>(1_000);
     tokio::spawn(async move {

@@ -1,6 +1,6 @@
-//! E-mail over SMTP, database and all, beside Postfix's `smtp-source`, which does nothing but send, to the same
-//! `smtp-sink`; over one, ten and fifty connections, and the same with a network that takes its time. Both the stages
-//! that send are measured, and the whole way of an event.
+//! E-mail over SMTP with the database. It is compared with Postfix's `smtp-source`, which does nothing but send to the
+//! same `smtp-sink`. Both use one, ten and fifty connections, with and without a network delay. The sending stages and
+//! the whole pipeline are measured.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ use crate::sustained::{WARM_UP, median, sustained, window_of};
 use crate::world::{Backend, World};
 
 pub const CONNECTIONS: [u16; 3] = [1, 10, 50];
-/// There and back, together.
+/// The round-trip time of the delayed network.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 /// About what our messages have.
 const MESSAGE_BYTES: usize = 700;
-/// A second, with the database beside it.
+/// An upper bound of messages a second, with the database on the same machine.
 const MOST: Rate = 30_000.0;
 const RECEIVE_LIMIT: Duration = Duration::from_mins(3);
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -128,7 +128,7 @@ async fn sends_alone(bench: &Bench, port: u16, connections: u16, theirs: Rate) -
     Ok(sample.rate)
 }
 
-/// How many a second `smtp-source` sends, for about so long.
+/// The rate of `smtp-source`, measured for about `window`.
 async fn source(sink: &Sink, port: u16, connections: u16, window: Duration) -> Result<Rate> {
     let mut messages = usize::from(connections) * 20;
     loop {
@@ -159,7 +159,7 @@ async fn source(sink: &Sink, port: u16, connections: u16, window: Duration) -> R
     }
 }
 
-/// Postfix's mail server for tests, which takes everything and keeps nothing.
+/// Postfix's test server, which accepts everything and stores nothing.
 #[derive(Debug)]
 struct Sink {
     program: PathBuf,
@@ -176,7 +176,7 @@ impl Sink {
         let port = TcpListener::bind("127.0.0.1:0").await?.local_addr()?.port();
         let mut command = Command::new(&program);
         if rustix::process::geteuid().is_root() {
-            // It wants to be nobody then, in a folder that nobody may enter.
+            // As root it drops to the user `nobody`, who must be able to enter the folder.
             std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
             command.args(["-u", "nobody"]);
         }

@@ -1,4 +1,4 @@
-//! The engine as everybody runs it: a process of the release build.
+//! The engine as users run it: a process of the release build.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -12,11 +12,11 @@ use tokio::process::{Child, Command};
 const START_LIMIT: Duration = Duration::from_mins(1);
 const STOP_LIMIT: Duration = Duration::from_mins(1);
 
-/// Of a question to the engine.
+/// The timeout of a request to the engine.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// The program with these settings, and with none of those that we were started with. It ends when we do: whoever
-/// starts it may be killed, and then the kernel ends it.
+/// The program with these settings and without the environment of the benchmark. The kernel ends it if the benchmark is
+/// killed.
 pub fn command(binary: &Path, variables: &[(String, String)]) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(binary);
@@ -28,7 +28,7 @@ pub fn command(binary: &Path, variables: &[(String, String)]) -> Command {
     command
 }
 
-/// Whether it is the program at all, before an hour is spent on it.
+/// Checks that this is the program, before an hour is spent on it.
 pub async fn check(binary: &Path) -> Result<()> {
     let mut command = Command::new(binary);
     let asked = command.arg("--version").stdin(Stdio::null()).kill_on_drop(true).output();
@@ -47,7 +47,7 @@ pub struct Engine {
     meter: Meter,
 }
 
-/// What an engine tells of itself.
+/// Reads an engine's metrics.
 #[derive(Debug, Clone)]
 pub struct Meter {
     url: String,
@@ -79,25 +79,25 @@ impl Engine {
         &self.meter
     }
 
-    /// How many sends were settled as sent since it began.
+    /// The number of sends that were settled as sent since its start.
     pub async fn sent(&self) -> Result<f64> {
         self.meter.read("campanile_sends_total", "status=\"SENT\"").await
     }
 
-    /// In order, as an operator does.
+    /// Stops it in order, as an operator does.
     pub async fn stop(mut self) -> Result<()> {
         let pid = Pid::from_raw(self.pid.cast_signed()).context("it has a number")?;
         kill_process(pid, Signal::TERM)?;
         let status =
             tokio::time::timeout(STOP_LIMIT, self.child.wait()).await.context("it does not stop")??;
-        // What its deadline leaves unfinished is left to the next, and it says so by a one.
+        // Exit code 1 means that its deadline left unfinished work to the next instance.
         ensure!(status.code().is_some_and(|code| code <= 1), "the engine failed: {status}");
         Ok(())
     }
 }
 
 impl Meter {
-    /// All of its metrics of this name, added up, where the labels contain these words.
+    /// The sum of the metrics with this name whose labels contain `labels`.
     pub async fn read(&self, name: &str, labels: &str) -> Result<f64> {
         let text = self.all().await?;
         let of_it = text.lines().filter(|line| {

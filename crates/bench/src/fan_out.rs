@@ -1,4 +1,5 @@
-//! One event to very many: how fast its rows are written, in how much memory, and how long others wait meanwhile.
+//! One event with very many recipients: how fast its rows are written, how much memory that takes, and how long other
+//! events wait meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -16,9 +17,9 @@ use crate::sustained::{WARM_UP, median};
 use crate::world::{Backend, World};
 
 const SIZES: [usize; 4] = [1, 100, 10_000, 1_000_000];
-/// For the stage with no large event it, as the limit is measured.
+/// The recipients of the event with which the stage is measured alone.
 const ALONE: usize = 1_000_000;
-/// How long one event may take.
+/// The longest time for one event.
 const STATUS_TIMEOUT: Duration = Duration::from_mins(10);
 
 pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
@@ -40,7 +41,7 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     world.demolish(bench).await
 }
 
-/// Rows per second of the stage with no large event it, and of inserts alone, in turns.
+/// Rows per second of the stage alone and of inserts alone, measured alternately.
 struct Alone {
     rates: Vec<f64>,
     limits: Vec<f64>,
@@ -73,7 +74,7 @@ async fn all_sizes(bench: &Bench, world: &mut World, alone: &Alone, report: &mut
     move_in(world, &SIZES).await?;
     let probes = Probes::install(world).await?;
     let engine = world.start().await?;
-    // The very first wait for connections and queues that are being made.
+    // The first probes would include the time for creating connections and queues.
     probes.run(world, Priority::Normal, tokio::time::sleep(WARM_UP)).await?;
     let mut quiet = Vec::new();
     for priority in [Priority::Normal, Priority::High] {
@@ -138,7 +139,7 @@ async fn all_sizes(bench: &Bench, world: &mut World, alone: &Alone, report: &mut
     Ok(())
 }
 
-/// The other stages run elsewhere, or later, and the tables are as empty as those of the limit: rows per second.
+/// Rows per second of the fan-out alone. The other stages do not run, and the tables are empty, as for the limit.
 async fn stage_alone(world: &World) -> Result<f64> {
     move_in(world, &[ALONE]).await?;
     world.database.run("CHECKPOINT").await?;
@@ -154,12 +155,12 @@ fn three(latency: &Latency) -> String {
     format!("{:.0} / {:.0} / {:.0}", latency.p50_ms, latency.p99_ms, latency.max_ms)
 }
 
-/// A single event is over before a probe is made.
+/// The latency of probes beside an event, or a dash if too few fit into its time.
 fn waited(latency: &Latency, quiet: &Latency) -> String {
     if latency.probes * 20 < quiet.probes { "–".to_owned() } else { three(latency) }
 }
 
-/// Writes it, and answers how long it took until its last row was written, by the database's clock.
+/// Writes an event, and returns the time until its last row was written, by the database's clock.
 async fn one_event(world: &World, size: usize, name: &str, status: &str) -> Result<f64> {
     let client = world.database.client().await?;
     let sql = format!(
@@ -190,6 +191,6 @@ async fn await_status(world: &World, event_id: &str, status: &str) -> Result<()>
 }
 
 async fn fanned_out(world: &World, size: usize) {
-    // What is wrong with it, whoever waits for its time is told, too.
+    // An error is also returned to the caller that measures the event's time.
     await_status(world, &format!("broadcast-{size}"), "PUBLISHED").await.ok();
 }

@@ -1,5 +1,5 @@
-//! Whether it stays as fast when there is much to remember, when somebody reads for long, so that PostgreSQL may remove
-//! nothing, and when much waits.
+//! Whether the speed is kept with a large history, with a long-running reader that keeps PostgreSQL from vacuuming, and
+//! with a large backlog.
 
 use anyhow::Result;
 use serde_json::json;
@@ -13,7 +13,7 @@ use crate::sustained::{Sample, median_of, sustained};
 use crate::world::{Backend, World};
 use crate::{backlog, copy, latency};
 
-/// Of the greatest rate, while it is asked how soon something arrives.
+/// The part of the greatest rate during the measurement of latencies.
 const SHARE: f64 = 0.1;
 
 struct Past {
@@ -38,7 +38,7 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     pasts.push(read);
     for run in 1..=bench.runs {
         for past in &mut pasts {
-            // What the run before has left is history, too.
+            // The events of the run before are history, too.
             if run > 1 && past.rows == 0 && past.reader.is_none() {
                 past.begin_anew(bench).await?;
             }
@@ -60,7 +60,7 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     }
     let backlog = bench.backlog.get_or_try_init(|| backlog::measure(bench)).await?;
     let what = format!("{} rows that wait, fanned out before; latency of HIGH", count(backlog.rows));
-    // That it is done without a fan-out can't be compared.
+    // Its rate has no fan-out and cannot be compared.
     let cells = [vec![what, per_second(backlog.sample.rate), "–".to_owned()], backlog.high.cells().to_vec()];
     rows.push(cells.concat());
     let columns =
@@ -91,7 +91,7 @@ impl Past {
     }
 }
 
-/// As a backup, or a report that somebody has forgotten.
+/// A long reader, such as a backup or a forgotten report.
 async fn reader(world: &World) -> Result<Client> {
     let client = world.database.client().await?;
     client

@@ -1,4 +1,4 @@
-//! How soon a channel has what was committed, at several shares of the greatest rate.
+//! How soon after its commit a message reaches the provider, at several shares of the greatest rate.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const SHARES: [f64; 3] = [0.01, 0.1, 0.5];
 const SETTLE_IN: Duration = Duration::from_secs(3);
 const BACKLOG_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// The greatest rate was measured before.
+/// The latencies; `greatest` was measured before.
 pub async fn measure(bench: &Bench, report: &mut Report, greatest: f64) -> Result<()> {
     let (mut rows, mut kept) = (Vec::new(), Vec::new());
     for share in SHARES {
@@ -39,7 +39,7 @@ async fn at_rate(bench: &Bench, rate: f64, length: Duration) -> Result<(Latency,
     Ok(measured)
 }
 
-/// A run before may have left something, and that would stand before every probe.
+/// Waits until the backlog of an earlier run is processed, because it would delay every probe.
 async fn nothing_waits(world: &World) -> Result<()> {
     let open = "SELECT count(*) FROM (SELECT 1 FROM event_outbox WHERE status = 'PUBLISHED' LIMIT 1) o";
     let begun = Instant::now();
@@ -53,8 +53,8 @@ async fn nothing_waits(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Beside a load of the usual shape, which is captured. Answers what was really done, too: less than was asked for,
-/// where the machine has other things to do.
+/// Measures latency beside a load of the usual shape, which is captured. Also returns the actual rate, which is lower
+/// than requested if the machine is busy.
 pub async fn with_load(world: &mut World, rate: Rate, length: Duration) -> Result<(Latency, Rate)> {
     let probes = Probes::install(world).await?;
     let engine = world.start().await?;
@@ -62,7 +62,7 @@ pub async fn with_load(world: &mut World, rate: Rate, length: Duration) -> Resul
     let load = Load::start(world, Shape::USUAL, rate).await?;
     tokio::time::sleep(SETTLE_IN).await;
     let (begun, before) = (Instant::now(), engine.sent().await?);
-    // Counted when the time is up, not when the last probe has arrived, which may take longer.
+    // Counted at the end of the window, not when the last probe has arrived.
     let done = async {
         tokio::time::sleep(length).await;
         Ok::<_, anyhow::Error>((engine.sent().await? - before) / begun.elapsed().as_secs_f64())

@@ -1,9 +1,7 @@
-//! `campanile-bench`: what Campanile does per second, how soon, and at what cost, beside what the same machine can do
-//! at most.
+//! `campanile-bench`: Campanile's throughput, latency and cost, next to the limits of the same machine.
 //!
-//! The engine is measured as everybody runs it, a process of the release build with its default configuration, on
-//! databases and queues that are made for the run and removed after it. `docs/guides/benchmark.md` says what is
-//! measured and how.
+//! The engine runs as users run it: a process of the release build with its default configuration. Databases and queues
+//! are created for the run and removed after it. `docs/guides/benchmark.md` says what is measured and how.
 
 mod backlog;
 mod bench;
@@ -126,7 +124,7 @@ fn setting(text: &str) -> Result<(String, String), String> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // Another library may bring a second provider, and then nobody would choose.
+    // Another library may bring a second provider, so one is chosen explicitly.
     rustls::crypto::ring::default_provider().install_default().ok();
     match Box::pin(run(Options::parse())).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -143,7 +141,7 @@ async fn run(options: Options) -> Result<()> {
         None => tool::build_server()?,
     };
     engine::check(&binary).await?;
-    // Before an hour is spent, and not after.
+    // Opened first, so that an error does not appear only after an hour.
     let json = options
         .json
         .map(|file| File::create(&file).with_context(|| format!("{} can't be written", file.display())));
@@ -178,7 +176,7 @@ async fn run(options: Options) -> Result<()> {
         "settings": bench.settings,
         "version": env!("CARGO_PKG_VERSION"),
     });
-    // What was measured before something went wrong, too.
+    // Written even after an error, with everything that was measured before.
     let text = serde_json::to_string_pretty(&report.json(&about))?;
     match json {
         Some(mut file) => writeln!(file, "{text}").context("the JSON can't be written")?,
@@ -188,7 +186,7 @@ async fn run(options: Options) -> Result<()> {
     measured
 }
 
-/// What to measure; where nothing is named, all of it.
+/// What to measure; everything if nothing is named.
 struct Chosen {
     parts: Vec<Part>,
     backends: Vec<Backend>,

@@ -1,4 +1,4 @@
-//! How much memory an engine holds, and what it costs when there is nothing to do.
+//! How much memory an engine uses, and what it costs when idle.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub async fn measure(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// With the share of a core that it uses.
+/// The idle memory, with the share of a core that is used.
 async fn idle(world: &World) -> Result<(Memory, f64)> {
     let engine = world.start().await?;
     tokio::time::sleep(SETTLE_IN).await;

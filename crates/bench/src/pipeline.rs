@@ -1,5 +1,5 @@
-//! The whole way, and what the same machine can do at most, in turns: on a machine that has other things to do as well,
-//! only what was measured side by side can be compared.
+//! The whole pipeline and the limits of the machine, measured alternately: on a machine with other work, only results
+//! from the same time can be compared.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::shape::Shape;
 use crate::sustained::{Sample, median, median_of, sustained, with_producers};
 use crate::world::{Backend, World};
 
-/// Answers the median rate of the usual shape with servers, if it was measured.
+/// Returns the median rate of the usual shape with servers, if it was measured.
 pub async fn measure(
     bench: &Bench,
     report: &mut Report,
@@ -76,7 +76,7 @@ pub async fn measure(
     Ok(usual)
 }
 
-/// For those who want a share of it, and have no time for several runs.
+/// The rate of a single run, for parts that need a share of it.
 pub async fn usual_rate(bench: &Bench) -> Result<Rate> {
     one_run(bench, Backend::Servers, Shape::USUAL).await.map(|sample| sample.rate)
 }

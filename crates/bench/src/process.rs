@@ -1,4 +1,4 @@
-//! What the kernel knows of processes: the time that they ran, and the memory that they hold.
+//! The kernel's data about processes: CPU time and memory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-/// CPU time of those who share the machine, since they began.
+/// CPU time of the programs on this machine since their start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CpuTime {
     pub engine: Duration,
@@ -15,7 +15,7 @@ pub struct CpuTime {
     pub broker: Duration,
 }
 
-/// The same per notification, in microseconds.
+/// CPU time per notification, in microseconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct CpuEach {
     pub engine: f64,
@@ -24,8 +24,8 @@ pub struct CpuEach {
 }
 
 impl CpuTime {
-    /// Of this engine, and of every PostgreSQL and RabbitMQ on the machine: where ours are the only ones, that is what
-    /// they cost us.
+    /// CPU time of this engine, and of all PostgreSQL and RabbitMQ processes on the machine. If the benchmark's are the
+    /// only ones, this is what they cost.
     pub fn now(engine: u32) -> Result<Self> {
         let mut time = CpuTime::default();
         for process in all_processes()? {
@@ -55,31 +55,31 @@ impl CpuTime {
 struct Process {
     pid: u32,
     name: String,
-    /// With that of its children that have ended: a database has many, and some do not live long.
+    /// Including ended children: a database has many short-lived ones.
     spent: Duration,
 }
 
 fn all_processes() -> Result<Vec<Process>> {
     let numbers =
         fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    // Who ends while we look is not missed.
+    // Processes that end meanwhile are skipped.
     Ok(numbers.filter_map(|pid| process(pid).ok()).collect())
 }
 
 fn process(pid: u32) -> Result<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name stands in parentheses, and may contain anything.
+    // The name is in parentheses and may contain any character.
     let (begin, end) = (stat.find('(').context("no name")?, stat.rfind(')').context("no name")?);
     let fields: Vec<&str> = stat[end + 1..].split_whitespace().collect();
     let ticks =
         |field: usize| fields.get(field).and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or_default();
-    // utime, stime, cutime and cstime, counted behind the name.
+    // utime, stime, cutime and cstime, counted after the name.
     let spent = (11..=14).map(ticks).sum::<u64>();
     let spent = Duration::from_millis(spent * 1_000 / rustix::param::clock_ticks_per_second());
     Ok(Process { pid, name: stat[begin + 1..end].to_owned(), spent })
 }
 
-/// In millions of bytes: now, and at most since the last time that it was forgotten.
+/// In MB: now, and the peak since it was last reset.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Memory {
     pub resident_mb: f64,
@@ -96,7 +96,7 @@ pub fn memory(pid: u32) -> Result<Memory> {
     Ok(Memory { resident_mb: mb("VmRSS")?, peak_mb: mb("VmHWM")? })
 }
 
-/// Begins anew to look for the peak.
+/// Resets the peak.
 pub fn forget_peak(pid: u32) -> Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").context("the kernel does not let the peak be forgotten")
 }

@@ -1,5 +1,5 @@
-//! A provider of texts that takes every message and notes when it came. It speaks as much of Twilio's protocol as a
-//! sender needs to hear; whether senders keep to the protocol is tested elsewhere.
+//! An SMS provider that accepts every message and records when it arrived. It implements only what a sender needs of
+//! Twilio's protocol; other tests check that senders follow the protocol.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,7 +22,7 @@ pub struct Provider {
     serving: JoinHandle<()>,
 }
 
-/// When each text came first.
+/// The first arrival of each text.
 type Arrivals = Arc<Mutex<HashMap<String, Instant>>>;
 
 impl Provider {
@@ -39,7 +39,7 @@ impl Provider {
         Ok(Provider { address, arrivals, serving })
     }
 
-    /// For `channels.sms.url`.
+    /// The value for `channels.sms.url`.
     pub fn url(&self) -> String {
         format!("http://{ACCOUNT}:token@{}?from=%2B15005550006", self.address)
     }
@@ -61,7 +61,7 @@ async fn serve(mut wire: TcpStream, arrivals: Arrivals) -> Result<()> {
     let mut read = BufReader::new(read);
     while let Some(form) = request(&mut read).await? {
         let at = Instant::now();
-        // The texts are numbers, which look the same in a form.
+        // The texts are numbers, which need no decoding in a form.
         let text =
             form.split('&').find_map(|field| field.strip_prefix("Body=")).context("a text has a body")?;
         arrivals.lock().unwrap_or_else(PoisonError::into_inner).entry(text.to_owned()).or_insert(at);
@@ -74,7 +74,7 @@ async fn serve(mut wire: TcpStream, arrivals: Arrivals) -> Result<()> {
     Ok(())
 }
 
-/// The body of the next request; none when there is no more.
+/// The body of the next request; `None` at the end.
 async fn request(read: &mut (impl AsyncBufReadExt + Unpin)) -> io::Result<Option<String>> {
     let mut length = 0;
     loop {

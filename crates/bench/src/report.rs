@@ -1,4 +1,4 @@
-//! What was measured: tables for people as it comes, and JSON for programs in the end.
+//! The results: tables for people as they come, and JSON for programs at the end.
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
@@ -10,7 +10,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Prints a table, whose first column names what the others are about, and keeps the same for programs.
+    /// Prints a table, whose first column names the rows, and keeps it for the JSON.
     pub fn add(&mut self, name: &str, title: &str, columns: &[&str], rows: &[Vec<String>], kept: Value) {
         println!("\n{title}");
         let mut table = Table::new();
@@ -25,7 +25,7 @@ impl Report {
         self.parts.insert(name.to_owned(), kept);
     }
 
-    /// Something to be said below a table.
+    /// Prints a note below a table.
     pub fn remark(text: &str) {
         println!("{text}");
     }
@@ -35,7 +35,7 @@ impl Report {
     }
 }
 
-/// A rate, with thousands apart.
+/// A rate with thousands separators.
 pub fn per_second(rate: f64) -> String {
     grouped(&format!("{rate:.0}"))
 }

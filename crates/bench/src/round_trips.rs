@@ -19,7 +19,7 @@ pub struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// Leads to the database at this URL.
+    /// A proxy to the database at this URL.
     pub async fn between(url: &str) -> Result<Self> {
         let place = place(url).context("the database's URL names no host")?;
         let target = if has_port(place) { place.to_owned() } else { format!("{place}:5432") };
@@ -29,7 +29,7 @@ impl RoundTrips {
         let serving = tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
                 let Ok(far) = TcpStream::connect(&target).await else { continue };
-                // Whoever waits for small packets to become large ones measures that.
+                // Otherwise the delay of small packets would be measured.
                 if near.set_nodelay(true).and(far.set_nodelay(true)).is_err() {
                     continue;
                 }
@@ -67,7 +67,7 @@ fn place(url: &str) -> Option<&str> {
     Some(authority.rsplit('@').next().unwrap_or(authority))
 }
 
-/// The address of an IPv6 host stands in brackets, and has colons of its own.
+/// Whether there is a port. An IPv6 address is in brackets and contains colons.
 fn has_port(place: &str) -> bool {
     place.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
 }

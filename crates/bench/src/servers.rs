@@ -1,5 +1,5 @@
-//! The PostgreSQL and the RabbitMQ to measure with: those that are named, or ones of our own, which `cargo xtask
-//! servers` brings up from Debian's packages and takes down when we are gone.
+//! The PostgreSQL and RabbitMQ servers for the measurements: those given, or own ones. `cargo xtask servers` starts own
+//! ones from Debian's packages, and stops them when the benchmark ends.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -20,7 +20,7 @@ const START_LIMIT: Duration = Duration::from_mins(10);
 pub struct Servers {
     pub database_url: String,
     pub broker_url: String,
-    /// Ends them when it is dropped.
+    /// Stops own servers when dropped.
     _own: Option<Child>,
 }
 
@@ -56,7 +56,7 @@ async fn start(
             None => command.env_remove(name),
         };
     }
-    // It ends its servers when it ends, however that comes about.
+    // It stops its servers when it ends, for whatever reason.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().context("`cargo xtask servers` can't be started")?;
     let mut lines = BufReader::new(child.stdout.take().context("its output is piped")?).lines();
@@ -65,7 +65,7 @@ async fn start(
         if let Some((name, value)) = line.strip_prefix("export ").and_then(|export| export.split_once('=')) {
             variables.insert(name.to_owned(), value.trim_matches('\'').to_owned());
         } else if !variables.is_empty() {
-            // It goes on to speak, and must not wait for a reader.
+            // Drains its output, so that it never blocks.
             tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
             return Ok((child, variables));
         }

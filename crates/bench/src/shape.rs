@@ -1,5 +1,5 @@
-//! Whom an event concerns and over which channels: so many recipients times so many channels, with rules and texts as a
-//! restaurant platform would have them.
+//! The shape of an event: a number of recipients times a number of channels, with rules and texts as on a restaurant
+//! platform.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,10 +9,10 @@ use serde::{Serialize, Serializer};
 
 use crate::world::World;
 
-/// All of these go through every stage, settling included; a web socket would be sent when it is received. Texts are
-/// left to the probes, which have a provider.
+/// These channels go through every stage, settling included; a websocket send would be sent when received. SMS is left
+/// to the probes, which have a provider.
 pub const CHANNELS: [&str; 3] = ["EMAIL", "PUSH", "SLACK"];
-/// People of all restaurants.
+/// The number of people over all restaurants.
 const PEOPLE: usize = 3_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Shape {
         Shape { recipients, channels }
     }
 
-    /// Notifications of one event.
+    /// Notifications per event.
     pub fn notifications(self) -> usize {
         self.recipients * self.channels
     }
@@ -38,7 +38,7 @@ impl Shape {
         PEOPLE.div_ceil(self.recipients)
     }
 
-    /// The people, and the rules of what is ordered.
+    /// Writes the people and rules of this shape.
     pub async fn move_in(self, world: &World) -> Result<()> {
         self.write_rules(world, &CHANNELS[..self.channels]).await?;
         let (people, restaurants) = (self.restaurants() * self.recipients, self.restaurants());
@@ -70,7 +70,7 @@ impl Shape {
         world.database.run(&sql).await
     }
 
-    /// Events with these numbers, as a business service writes them, all in one transaction.
+    /// Writes events with these numbers in one transaction, as a business service does.
     pub async fn order(self, world: &World, first: usize, events: usize) -> Result<()> {
         let sql = format!(
             "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload)
@@ -84,7 +84,7 @@ impl Shape {
         world.database.run(&sql).await
     }
 
-    /// One event, written and told by `campanile.emit`.
+    /// The statement for one event, with `campanile.emit`.
     pub fn emit(self, number: usize) -> String {
         format!(
             "SELECT emit('order-{number}', 'ORDER_CREATED', 'RESTAURANT', 'r{}',
@@ -95,7 +95,7 @@ impl Shape {
     }
 }
 
-/// Numbers, in words of both databases.
+/// Numbers, in SQL of both databases.
 pub fn series(first: usize, count: usize) -> String {
     format!(
         "WITH RECURSIVE s(n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM s WHERE n + 1 < {}) SELECT n FROM s",

@@ -1,4 +1,4 @@
-//! Databases and queues of ours on the servers, which stay when nobody removes them.
+//! Databases and queues that the benchmark creates on the servers, and must remove.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Site {
 }
 
 impl Site {
-    /// Of a database of its own, which is made now. However the benchmark ends, it is removed.
+    /// Creates a database. It is removed however the benchmark ends.
     pub async fn database(bench: &Bench) -> Result<Database> {
         let name = format!("campanile_bench_{}", uuid::Uuid::now_v7().simple());
         let database = Database::Postgres { server_url: bench.servers.database_url.clone(), name };
@@ -26,7 +26,7 @@ impl Site {
         Ok(database)
     }
 
-    /// Of queues of its own, which somebody else will declare.
+    /// A configuration with queues of its own, which the engine will declare.
     pub fn queues(bench: &Bench, queues: Vec<Queue>) -> RabbitMqConfig {
         let config = of_its_own(&bench.servers.broker_url, queues);
         bench.note(Site::Queues(config.clone()));
@@ -51,14 +51,14 @@ impl fmt::Display for Site {
     }
 }
 
-/// Whether there is a RabbitMQ at all: an engine would wait for it.
+/// Checks that RabbitMQ is reachable: an engine would wait for it.
 pub async fn reach_broker(url: &str) -> Result<()> {
     let nothing = of_its_own(url, Vec::new());
     RabbitMq::remove(&nothing).await.context("RabbitMQ can't be used; see --broker-url")
 }
 
-/// The prefix tells these queues from others on the same server. It goes along twice with each message, so it is short:
-/// most installations have none.
+/// The prefix separates these queues from others on the same server. It is short, because each message contains it
+/// twice and most installations have none.
 fn of_its_own(url: &str, queues: Vec<Queue>) -> RabbitMqConfig {
     let [.., first, second] = uuid::Uuid::now_v7().into_bytes();
     let prefix = format!("b{first:02x}{second:02x}-");

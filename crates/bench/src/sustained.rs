@@ -1,5 +1,5 @@
-//! How many notifications per second go from committed event to settled send, for as long as there are enough events;
-//! and what each costs whom.
+//! The sustained rate: notifications per second from committed event to settled send, as long as there are enough
+//! events; and their cost.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use crate::process::{CpuEach, CpuTime, Memory, memory};
 use crate::shape::Shape;
 use crate::world::{Backend, World};
 
-/// Until caches are filled, batches have found their size, and every stage has something to do.
+/// Until caches are filled, batches have their size, and every stage is busy.
 pub const WARM_UP: Duration = Duration::from_secs(5);
-/// Until the first is sent: connections and queues are made before.
+/// The time until the first send; connections and queues are created in it.
 const FIRST_LIMIT: Duration = Duration::from_mins(1);
-/// What the engine said may differ by so much from what the database knows of the same time: an outcome has the time at
-/// which its transaction began, and is counted when that has ended.
+/// The permitted difference between the engine's count and the database's. An outcome has the time at which its
+/// transaction began, and is counted at its end.
 const TOLERANCE: f64 = 0.05;
 
 #[derive(Debug, Clone, Serialize)]
@@ -31,22 +31,22 @@ pub struct Sample {
     pub memory: Memory,
 }
 
-/// Events of this shape that hardly any machine is done with before the time is up.
+/// More events of this shape than nearly any machine can process in the window.
 pub fn plenty(backend: Backend, shape: Shape, window: Duration) -> usize {
     let a_second = match backend {
         Backend::Servers => 40_000.0,
         Backend::Mixed => 80_000.0,
         Backend::Embedded => 90_000.0,
     };
-    // There the event itself is half of the work.
+    // With one notification, the event itself is half of the work.
     let a_second = if shape.notifications() == 1 { a_second / 2.0 } else { a_second };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
     let notifications = ((WARM_UP + window).as_secs_f64() * a_second) as usize;
     notifications.div_ceil(shape.notifications())
 }
 
-/// Writes events, starts an engine, measures, stops it, and looks whether what it said is true. The first event has
-/// this number; answers the one behind the last, too.
+/// Writes events, starts an engine, measures, stops it, and checks its counts. `first` is the number of the first
+/// event; the number after the last one is returned, too.
 pub async fn sustained(
     world: &World,
     shape: Shape,
@@ -69,7 +69,7 @@ pub async fn sustained(
     }
 }
 
-/// Nothing, if these were not enough events.
+/// `None` if these events were not enough.
 async fn run(
     world: &World,
     shape: Shape,
@@ -79,7 +79,7 @@ async fn run(
 ) -> Result<Option<Sample>> {
     shape.order(world, first, events).await?;
     if let Database::Postgres { .. } = world.database {
-        // Otherwise the one that writing the events brought about would fall into this run or the next, by chance.
+        // Otherwise the checkpoint for these rows might or might not fall into the measurement.
         world.database.run("CHECKPOINT").await?;
     }
     let engine = world.start().await?;
@@ -87,13 +87,13 @@ async fn run(
     let enough = world.has_pending_events().await?;
     engine.stop().await?;
     check_captured(world).await?;
-    // What is left would be the next run's warm-up, with another mixture.
+    // The remaining events would be the next run's warm-up, with another mixture.
     world.database.run("DELETE FROM event_outbox WHERE status = 'PENDING'").await?;
     Ok(enough.then_some(sample))
 }
 
-/// The same with business services that write the events meanwhile, on the same machine, each in a transaction of its
-/// own: as fast as they can without getting far ahead.
+/// The same, with business services that write the events meanwhile on the same machine, each in a transaction of its
+/// own. They write as fast as they can without getting far ahead.
 pub async fn with_producers(
     world: &World,
     shape: Shape,
@@ -109,7 +109,7 @@ pub async fn with_producers(
     Ok(sample)
 }
 
-/// What an engine that is busy does within so long.
+/// Measures a busy engine for `window`.
 pub async fn window_of(world: &World, engine: &Engine, window: Duration) -> Result<Sample> {
     let begun = Instant::now();
     while engine.sent().await? == 0.0 {
@@ -133,7 +133,7 @@ pub async fn window_of(world: &World, engine: &Engine, window: Duration) -> Resu
     Ok(Sample { rate: sent / took.as_secs_f64(), cpu, wal_bytes, memory })
 }
 
-/// The database's, in seconds.
+/// The database's clock, in seconds.
 async fn clock(database: &Database) -> Result<f64> {
     let sql = match database {
         Database::Postgres { .. } => "SELECT extract(epoch FROM clock_timestamp())",
@@ -142,7 +142,7 @@ async fn clock(database: &Database) -> Result<f64> {
     database.number(sql).await
 }
 
-/// Between these times.
+/// Sends that were sent between these times.
 async fn count_sent(database: &Database, from: f64, to: f64) -> Result<f64> {
     let [from, to] = [from, to].map(|seconds| match database {
         Database::Postgres { .. } => format!("to_timestamp({seconds:.6})"),
@@ -163,7 +163,7 @@ async fn written(database: &Database) -> Result<Option<f64>> {
     }
 }
 
-/// What was captured must be there as often as it was sent.
+/// Checks that as many messages were captured as sent.
 async fn check_captured(world: &World) -> Result<()> {
     let captured = world.database.number("SELECT count(*) FROM captured_message").await?;
     let sent = world
@@ -174,7 +174,7 @@ async fn check_captured(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// The middle one, or what lies between the two in the middle.
+/// The middle value, or the mean of the two in the middle.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let Some(last) = values.len().checked_sub(1) else { return f64::NAN };

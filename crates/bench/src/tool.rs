@@ -1,4 +1,4 @@
-//! Cargo, as the one that runs us: it builds the program that is measured.
+//! Builds the measured program with the cargo that runs the benchmark.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ pub fn cargo(arguments: &[&str]) -> Command {
     let root = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| root.into(), |own| PathBuf::from(own).join("../.."));
     command.args(arguments).current_dir(root);
-    // What cargo tells us about ourselves would make build scripts run again that look at it.
+    // Cargo's own variables would make build scripts run again that depend on them.
     for (name, _) in std::env::vars_os() {
         if name
             .to_str()
@@ -26,7 +26,7 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Of cargo's messages, one per line, those about something built.
+/// One of cargo's messages, about something built.
 #[derive(Debug, Deserialize)]
 struct Artifact {
     target: Target,
@@ -38,8 +38,8 @@ struct Target {
     name: String,
 }
 
-/// Builds the server as it is shipped, and tells where it is. Together with us, so that both agree on the features of
-/// what they share and nothing is built twice.
+/// Builds the release server and returns its path. The benchmark is built with it, so that both agree on the features
+/// of shared crates and nothing is built twice.
 pub fn build_server() -> Result<PathBuf> {
     let packages = ["-p", SERVER, "-p", env!("CARGO_PKG_NAME")];
     let mut command = cargo(&["build", "--release", "--message-format=json-render-diagnostics"]);

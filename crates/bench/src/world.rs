@@ -1,5 +1,4 @@
-//! A database and queues of our own, the people in it, and what happens to them; made for one measurement, and gone
-//! after it.
+//! A database and queues for one measurement, with the people in it; removed after it.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -51,7 +50,7 @@ pub struct World {
 }
 
 impl World {
-    /// With tables, and nothing in them.
+    /// Creates a world with empty tables.
     pub async fn build(bench: &Bench, backend: Backend) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("campanile-bench-").tempdir()?;
         let mut variables = bench.settings.clone();
@@ -92,7 +91,7 @@ impl World {
         Ok(self.database.number(any).await? > 0.0)
     }
 
-    /// For engines that are started from now on.
+    /// Sets a variable for engines that are started from now on.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         self.variables.push((name.to_owned(), value.into()));
     }
@@ -105,7 +104,7 @@ impl World {
         Engine::start(&self.binary, &self.variables, Some(roles)).await
     }
 
-    /// After a measurement that failed, `Bench::clear` does it.
+    /// Removes the world. After a failed measurement `Bench::clear` does it.
     pub async fn demolish(self, bench: &Bench) -> Result<()> {
         for site in &self.sites {
             bench.remove(site).await?;

@@ -1,4 +1,4 @@
-//! The database as everybody sees it: SQL, on a connection of our own that no fault of the network touches.
+//! The database as users see it: SQL, on a connection that the network faults do not affect.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use rusqlite::OpenFlags;
 use rusqlite::types::ValueRef;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-/// How long a producer waits for the file when the engine is writing.
+/// How long a producer waits for the file while the engine writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a server that is asked may take; it may be frozen on purpose.
+/// The longest time for a query; the server may be frozen on purpose.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone)]
@@ -22,17 +22,17 @@ pub enum Database {
 /// A row, each column as text; NULL is empty.
 pub type Row = Vec<String>;
 
-/// What a producer knows of its transaction.
+/// What a producer knows about its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     Committed,
     RolledBack,
-    /// The answer to COMMIT got lost.
+    /// The answer to COMMIT was lost.
     Unknown,
 }
 
 impl Database {
-    /// Without parameters, so that both databases understand it.
+    /// Queries without parameters, which both databases understand.
     pub async fn rows(&self, sql: &str) -> Result<Vec<Row>> {
         let asked = async {
             match self {
@@ -59,7 +59,7 @@ impl Database {
         first.parse().with_context(|| format!("`{first}` is no number: {sql}"))
     }
 
-    /// One transaction, as a business service makes it.
+    /// One transaction of a business service.
     pub async fn transaction(&self, statements: &str, commit: bool) -> Ended {
         match self {
             Database::Postgres { url } => postgres_transaction(url, statements, commit).await,
@@ -73,7 +73,7 @@ impl Database {
     }
 }
 
-/// A connection that speaks of Campanile's tables without their schema, as SQLite does.
+/// A connection on which Campanile's tables need no schema, as on SQLite.
 pub async fn connect(url: &str) -> Result<Client> {
     let connecting = tokio::time::timeout(QUERY_TIMEOUT, tokio_postgres::connect(url, NoTls));
     let (client, connection) =
@@ -97,7 +97,7 @@ async fn postgres_transaction(url: &str, statements: &str, commit: bool) -> Ende
 }
 
 fn sqlite_transaction(file: &std::path::Path, statements: &str, commit: bool) -> Ended {
-    // A file that is not there yet is the engine's to make.
+    // The engine creates a file that does not exist yet.
     let Ok(connection) = rusqlite::Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_WRITE)
     else {
         return Ended::RolledBack;

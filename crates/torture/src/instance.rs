@@ -1,4 +1,4 @@
-//! An instance of the real binary, and the service manager that starts it again whenever it has ended.
+//! An instance of the real binary, and a service manager that restarts it whenever it ends.
 
 use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt;
@@ -15,14 +15,14 @@ use tokio::process::{Child, Command};
 use crate::journal::Journal;
 use crate::proxy::Proxy;
 
-/// How long a start may take before it is given up and made again; a database may be black-holed meanwhile.
+/// How long a start may take before it is repeated. The database may be unreachable meanwhile.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// What a service manager waits before it starts a process again that did not come up.
+/// How long a service manager waits before it repeats a failed start.
 const RESTART_AFTER: Duration = Duration::from_millis(300);
-/// The configured deadline of a stop, and some time to come to it.
+/// The configured deadline of a stop, and some time for the rest.
 const STOP_LIMIT: Duration = Duration::from_secs(13);
 
-/// How the binary is started.
+/// How to start the binary.
 #[derive(Debug, Clone)]
 pub struct Launch {
     pub binary: PathBuf,
@@ -51,18 +51,18 @@ struct State {
     over: bool,
 }
 
-/// A process that runs.
+/// A running process.
 #[derive(Debug)]
 struct Life {
     pid: Pid,
-    /// Where it listens, once it does.
+    /// Its address, once it listens.
     url: Option<String>,
-    /// Where it kills itself.
+    /// The failpoint at which it kills itself.
     failpoint: Option<&'static str>,
     suffered: Suffered,
 }
 
-/// What we did to it: the end that it comes to is then no surprise.
+/// What the harness did to it, which explains how it ends.
 #[derive(Debug, Default)]
 struct Suffered {
     kill: bool,
@@ -85,7 +85,7 @@ impl Instance {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it listens, if it does just now.
+    /// The URL, while the instance listens.
     pub fn url(&self) -> Option<String> {
         self.state().life.as_ref()?.url.clone()
     }
@@ -94,7 +94,7 @@ impl Instance {
         self.state().paused
     }
 
-    /// `kill -9`. False if it is not running.
+    /// `kill -9`. Returns false if it is not running.
     pub fn kill(&self) -> bool {
         self.signal(Signal::KILL, |suffered| suffered.kill = true)
     }
@@ -103,7 +103,7 @@ impl Instance {
         self.signal(Signal::TERM, |suffered| suffered.term = Some(Instant::now()))
     }
 
-    /// Not scheduled for so long, as on a machine that swaps; then it goes on as if nothing had been.
+    /// Suspends the process, as on a machine that swaps, and then resumes it.
     pub async fn sleep(&self, length: Duration) {
         let pid = {
             let mut state = self.state();
@@ -127,20 +127,20 @@ impl Instance {
         kill_process(life.pid, signal).is_ok()
     }
 
-    /// What the next start finds in its environment, besides the usual.
+    /// Sets additional variables for the next start.
     pub fn next_start_with(&self, variables: &[(&str, &str)]) {
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         self.state().next_variables = variables.collect();
     }
 
-    /// The next start dies when it comes to this place for the nth time.
+    /// Makes the next start die when it reaches this failpoint for the nth time.
     pub fn arm(&self, failpoint: &'static str, nth: u64) {
         self.journal.note(format_args!("{} is to die at {failpoint}:{nth}", self.name));
         self.next_start_with(&[("CAMPANILE_KILL_AT", &format!("{failpoint}:{nth}"))]);
         self.state().next_failpoint = Some(failpoint);
     }
 
-    /// Whether whoever was armed has come and died, within so long.
+    /// Waits until an armed instance has reached its failpoint and died. Returns false after `limit`.
     pub async fn has_died_at_its_failpoint(&self, limit: Duration) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < limit {
@@ -158,7 +158,7 @@ impl Instance {
         lives || state.next_failpoint.is_some()
     }
 
-    /// Starts it again and again, until the round is over.
+    /// Restarts the instance until the round is over.
     pub async fn keep_up(self: Arc<Self>) {
         while !self.state().over {
             match self.live_once().await {
@@ -172,13 +172,13 @@ impl Instance {
         }
     }
 
-    /// Ends it for good, in order.
+    /// Ends the instance for good, in order.
     pub fn end(&self) {
         self.state().over = true;
         self.terminate();
     }
 
-    /// One life, to its end. False if it did not come up.
+    /// Runs the process once. Returns false if it did not come up.
     async fn live_once(&self) -> Result<bool> {
         let Some(mut child) = self.spawn()? else { return Ok(false) };
         let mut lines = BufReader::new(child.stdout.take().context("its output is piped")?).lines();
@@ -196,7 +196,7 @@ impl Instance {
         if let Some(life) = &mut self.state().life {
             life.url = url;
         }
-        // Drained, so that it never waits for a reader; its end is the end of the process.
+        // Drained, so that the process never blocks. The end of its output is the end of the process.
         let drain = tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let status = child.wait().await;
         drain.abort();
@@ -206,14 +206,14 @@ impl Instance {
         Ok(up)
     }
 
-    /// None when the round is over.
+    /// Starts the process; `None` if the round is over.
     fn spawn(&self) -> Result<Option<Child>> {
         let mut state = self.state();
         if state.over {
             return Ok(None);
         }
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
-        // Whoever starts it may be killed, too; then the kernel ends it.
+        // If the harness is killed, the kernel ends the process.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(&self.launch.binary);
         command.args(["serve", "--listen", "127.0.0.1:0"]);
@@ -232,7 +232,7 @@ impl Instance {
         Ok(Some(child))
     }
 
-    /// Which ends are as they should be.
+    /// Judges whether the process ended as it should.
     fn judge(&self, status: ExitStatus, life: &Life, up: bool) {
         self.journal.note(format_args!("{} ended: {status}", self.name));
         let Suffered { kill, term, pause } = life.suffered;
@@ -250,13 +250,13 @@ impl Instance {
                 self.journal.count(failpoint);
             }
             (Some(0), ..) if term.is_some() => self.journal.count("stopped cleanly"),
-            // What could not be finished in time is left to others, and it says so.
+            // Exit code 1 reports that unfinished work was left to others.
             (Some(1), ..) if term.is_some() => self.journal.count("stopped, leaving something"),
-            // Without its database it can't start; a service manager tries again.
+            // It cannot start without its database; the service manager tries again.
             (Some(1), ..) if !up => self.journal.count("starts refused"),
-            // Told to stop before it had learned how.
+            // Told to stop before its signal handlers were installed.
             (_, Some(15), _) if term.is_some() && !up => self.journal.count("stopped while starting"),
-            // The in-process broker may run once: who slept past its lease gives way.
+            // Only one process may run the in-process broker. One that was suspended past its lease must stop.
             (Some(1), ..) if pause && self.to_broker.is_none() => {
                 self.journal.count("lost its lease after a pause");
             }
@@ -269,7 +269,7 @@ impl Instance {
     }
 }
 
-/// What libfaketime leaves in memory when its process is killed.
+/// Removes what libfaketime leaves in shared memory when its process is killed.
 fn forget_fake_clock(pid: Pid) {
     let pid = pid.as_raw_nonzero();
     for name in [format!("faketime_shm_{pid}"), format!("sem.faketime_sem_{pid}")] {

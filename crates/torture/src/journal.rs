@@ -1,4 +1,4 @@
-//! What was done, how often, and what was found wrong.
+//! What a round did, how often, and what it found.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-/// Shared by all that happens in a round.
+/// Shared by everything in a round.
 #[derive(Debug)]
 pub struct Journal {
     begun: Instant,
@@ -25,7 +25,7 @@ struct Entries {
 }
 
 impl Journal {
-    /// With every entry written to a file, which is read when something was found.
+    /// Also writes every entry to a file, for examining findings.
     pub fn new(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file = file.with_context(|| format!("{} can't be written", path.display()))?;
@@ -37,14 +37,14 @@ impl Journal {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something that happened, and is no more than a line.
+    /// Writes a line about something that happened.
     pub fn note(&self, entry: impl fmt::Display) {
         let elapsed = self.begun.elapsed().as_secs_f64();
-        // A journal that can't be written is no reason to stop.
+        // A journal that cannot be written does not stop the round.
         let _ = writeln!(self.entries().file, "{elapsed:8.3} {entry}");
     }
 
-    /// Something that is counted.
+    /// Counts something.
     pub fn count(&self, what: &'static str) {
         self.add(what, 1);
     }
@@ -53,7 +53,7 @@ impl Journal {
         *self.entries().counts.entry(what).or_default() += number;
     }
 
-    /// Something that must not be.
+    /// Records a finding: something that must not happen.
     pub fn find(&self, finding: impl Into<String>) {
         const MOST: usize = 50;
         let finding = finding.into();

@@ -1,7 +1,7 @@
-//! What was committed against what arrived: the one question that all of this is about.
+//! Compares what was committed with what arrived, which is the purpose of the harness.
 //!
-//! What `capture` keeps is read from the database, what the provider accepted from its own ledger. A send that was in
-//! doubt, and only such a one, may have been accepted once more per doubt; where doubts are held, not even that.
+//! Captured messages are read from the database, and texts from the provider's ledger. A send may have been accepted
+//! once more for each time that it was in doubt. If doubts are held for a person, not even then.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::provider_process::ProviderLedger;
 use crate::round::{Backend, OnDoubt};
 use crate::world::World;
 
-/// A send as the database has it.
+/// A send in the database.
 #[derive(Debug)]
 struct Send {
     status: String,
@@ -31,13 +31,13 @@ struct Book {
     on_doubt: OnDoubt,
     events: HashMap<String, String>,
     sends: HashMap<Key, Vec<Send>>,
-    /// How often, and to which address.
+    /// How often it was captured, and for which address.
     captured: HashMap<Key, (u32, String)>,
     dead_letters: HashMap<Key, Vec<String>>,
     provider: ProviderLedger,
 }
 
-/// What there should be.
+/// What should exist.
 #[derive(Debug, Default)]
 struct Expected {
     events: HashSet<String>,
@@ -127,7 +127,7 @@ async fn open(world: &World) -> Result<Book> {
     Ok(book)
 }
 
-/// What was committed is there, what was rolled back is not, and nothing is half there.
+/// Checks that committed transactions exist, rolled back ones do not, and none exists in part.
 fn check_transactions(book: &Book, known: &Known, journal: &Journal) {
     let there = |events: &[Event]| events.iter().filter(|event| book.events.contains_key(&event.id)).count();
     for events in &known.committed {
@@ -168,7 +168,7 @@ fn expected(book: &Book, known: &Known) -> Expected {
     expected
 }
 
-/// What is wrong with a send, if anything is.
+/// What is wrong with a send, if anything.
 fn judge(book: &Book, due: Due, key: &Key, send: &Send, journal: &Journal) -> Option<&'static str> {
     let dead_letters = book.dead_letters.get(key).map_or(&[][..], Vec::as_slice);
     let held = send.status == "IN_DOUBT";
@@ -197,7 +197,7 @@ fn texted(book: &Book, key: &Key, send: &Send, journal: &Journal) -> Option<&'st
     journal.add("doubts", send.doubts.into());
     let number = address_of(&key.1, &key.2);
     let accepted = book.provider.accepted.get(&(key.0.clone(), number)).copied().unwrap_or(0);
-    // Who doubted everything would pass every other check.
+    // Otherwise a server that puts every send in doubt would pass all other checks.
     if key.0.starts_with(CALM) && (accepted, send.doubts) != (1, 0) {
         return Some("in doubt although nothing went wrong");
     }
@@ -224,7 +224,7 @@ fn texted(book: &Book, key: &Key, send: &Send, journal: &Journal) -> Option<&'st
     }
 }
 
-/// Nobody got what nobody was to get.
+/// Checks that nobody got anything that was not for them.
 fn check_nothing_else(book: &Book, expected: &Expected, journal: &Journal) {
     for id in book.events.keys().filter(|id| !expected.events.contains(*id)) {
         journal.find(format!("{id} exists, but no producer wrote it"));
@@ -248,7 +248,7 @@ fn check_nothing_else(book: &Book, expected: &Expected, journal: &Journal) {
     }
 }
 
-/// What the tables have to add up to.
+/// Checks the totals of the tables.
 async fn check_counts(world: &World, expected: &Expected) -> Result<()> {
     let counts = [
         ("notifications", "SELECT count(*) FROM notification", expected.notifications),
@@ -272,7 +272,7 @@ async fn check_counts(world: &World, expected: &Expected) -> Result<()> {
     Ok(())
 }
 
-/// Nothing is left in the broker. Its numbers lag behind by some seconds.
+/// Checks that the broker is empty. Its counts lag by some seconds.
 async fn check_queues(world: &World) -> Result<()> {
     const LOOKS: u32 = 8;
     let list = ["-q", "list_queues", "name", "messages", "--no-table-headers"];
@@ -290,7 +290,7 @@ async fn check_queues(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// How much is still under way, by what it is.
+/// How much is still in progress, by kind.
 pub async fn under_way(world: &World) -> Result<BTreeMap<&'static str, u64>> {
     let questions = [
         ("events", "SELECT count(*) FROM event_outbox WHERE status IN ('PENDING', 'PUBLISHED')"),

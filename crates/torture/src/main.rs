@@ -1,14 +1,13 @@
-//! Faults of every kind against real instances of Campanile, and a ledger that says whether anything was lost or told
-//! twice.
+//! Fault tests against real instances of Campanile, with a ledger that shows whether anything was lost or sent twice.
 //!
-//! A round builds a world: PostgreSQL and RabbitMQ (or the embedded default), one or more instances of the real binary,
-//! each behind proxies of its own, a provider in a process of its own that notes every message it accepts, and
-//! producers that commit and roll back by SQL and by HTTP. Then things go wrong, by a seed. At the end everything
-//! heals, and what was committed is held against what arrived. Start reading at `round.rs`; what can go wrong is in
-//! `fault.rs`, what is checked in `ledger.rs`.
+//! A round builds a world. It has PostgreSQL and RabbitMQ (or the embedded defaults), and instances of the real binary,
+//! each behind proxies. A provider in a process of its own records every message that it accepts. Producers commit and
+//! roll back by SQL and by HTTP. Then faults happen, determined by a seed. At the end everything is repaired, and what
+//! was committed is compared with what arrived. Start reading at `round.rs`; the faults are in `fault/`, the checks in
+//! `ledger.rs`.
 //!
-//! It uses none of Campanile's own crates: it sees what everybody sees, which is HTTP, SQL and processes. `cargo xtask
-//! soak` brings up what it needs and runs it.
+//! It uses none of Campanile's own crates, only HTTP, SQL and processes, as users do. `cargo xtask soak` starts the
+//! servers that it needs and runs it.
 
 mod database;
 mod fault;
@@ -94,7 +93,7 @@ fn perform(task: Task) -> Result<()> {
     if !matches!(task, Task::Provider(_)) {
         small_disk::enter_own_namespace()?;
     }
-    // HTTP goes to the loopback only, but the client asks for it all the same.
+    // The client requires a crypto provider, although all HTTP is plain and local.
     let _ = rustls::crypto::ring::default_provider().install_default();
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(task))
 }
@@ -117,15 +116,15 @@ async fn selection(common: &Common) -> Result<()> {
     report.conclude()
 }
 
-/// One round after the other, until the time is over.
+/// Runs rounds until the time is over.
 async fn soak(common: &Common, length: Duration, seed: u64) -> Result<()> {
     let begun = Instant::now();
     let kinds = u32::try_from(wanted(plan::soak(Duration::from_secs(1)), &common.only)?.len())?;
-    // What comes after the faults takes about as long again.
+    // The checks after the faults take about as long again.
     let each = (length / kinds / 2).clamp(Duration::from_secs(15), Duration::from_mins(5));
     let mut report = Report::default();
     let rounds = wanted(plan::soak(each), &common.only)?;
-    // Every kind has its turn, also where the time is over before.
+    // Every kind of round runs once, even after the time is over.
     let once = rounds.len();
     for (played, (round, seed)) in rounds.into_iter().cycle().zip(seed..).enumerate() {
         if played >= once && begun.elapsed() >= length {

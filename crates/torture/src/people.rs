@@ -1,35 +1,34 @@
-//! Who there is to tell, and what each of them is to get.
+//! The recipients, and what each of them should get.
 
 use std::ops::Range;
 
 use serde_json::{Value, json};
 
-/// A number whose owner has unsubscribed: a dead letter, each time. One that is no number at all would be asked for
-/// once only.
+/// A number that unsubscribed: each send becomes a dead letter. An invalid number would be marked dead after the first.
 const REJECTED_NUMBER: &str = "+15005550004";
 const LARGE_AUDIENCE: u32 = 6_000;
 
-/// Whom an event concerns.
+/// The audience of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// Three with every address, of whom one has a number that is rejected.
+    /// Three recipients with every address; one has a number that is rejected.
     Staff,
-    /// So many that they are decided in several steps.
+    /// So many that their fan-out takes several steps.
     LargeAudience,
-    /// Three with a number and nothing else.
+    /// Three recipients with only a number.
     Phones,
 }
 
-/// What one of them is to get over one channel.
+/// What a recipient should get over one channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// Kept in the transaction that settles it.
+    /// Captured in the transaction that settles the send.
     Captured,
-    /// By way of the provider.
+    /// Sent by the provider.
     Texted,
     /// Refused by the provider, and so a dead letter.
     Rejected,
-    /// Handed to the sockets.
+    /// Passed to the sockets.
     Live,
 }
 
@@ -71,7 +70,7 @@ impl Group {
         if self == Group::Staff && last { REJECTED_NUMBER.to_owned() } else { format!("+39055{user:07}") }
     }
 
-    /// As `PUT /v1/recipients` takes them.
+    /// The body of `PUT /v1/recipients`.
     pub fn recipients(self) -> Vec<Value> {
         self.users()
             .map(|user| {
@@ -88,7 +87,7 @@ impl Group {
     }
 }
 
-/// Where a user, named as in the database, is reached over a channel.
+/// The address of a user, named as in the database, for a channel.
 pub fn address_of(user: &str, channel: &str) -> String {
     let user = user.parse().unwrap_or(0);
     match channel {
@@ -111,7 +110,7 @@ fn token(user: u32) -> String {
 
 pub const EVENT_TYPE: &str = "RESERVATION_REQUESTED";
 
-/// A text that says which event it is about, so that the provider's ledger can be read.
+/// A template with the event's id as body, so that the provider's ledger can be matched.
 pub fn templates() -> Value {
     json!([{"event_type": EVENT_TYPE, "channel": "SMS", "title": "Reservation", "body": "{{ event_id }}"}])
 }

@@ -1,14 +1,14 @@
-//! Which rounds a run is made of.
+//! The rounds of a run.
 
 use std::time::Duration;
 
 use crate::fault::{FAILPOINTS, Fault, Hits};
 use crate::round::{Backend, OnDoubt, Round, Script};
 
-/// How long hostile requests are sent in the selection, on each back end.
+/// The time for hostile requests in the selection, per back end.
 const SELECTION_FUZZ: Duration = Duration::from_secs(8);
 
-/// Every back end and number of instances, again and again; each round is given so long.
+/// The rounds of a soak: every back end and number of instances, each for `length`.
 pub fn soak(length: Duration) -> Vec<Round> {
     let anything = |name, backend, instances, on_doubt| Round {
         name,
@@ -42,7 +42,7 @@ pub fn soak(length: Duration) -> Vec<Round> {
     ]
 }
 
-/// The same, small and fixed: every fault at least once, and some hostile requests, within four minutes.
+/// A small, fixed selection: every fault at least once, and some hostile requests, within four minutes.
 pub fn selection() -> Vec<Round> {
     let these = |name, backend, instances, on_doubt, faults| Round {
         name,

@@ -1,4 +1,4 @@
-//! The provider as the harness holds it: a process of its own, which no fault kills, and its ledger.
+//! The provider's process, which no fault kills, and its ledger.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,11 +15,11 @@ use tokio::process::{Child, Command};
 pub struct ProviderProcess {
     pub address: SocketAddr,
     http: reqwest::Client,
-    /// It ends when this does.
+    /// Ends when this is dropped.
     _process: Child,
 }
 
-/// How often each (event, number) was accepted, and what broke the provider's rules.
+/// How often each (event, number) was accepted, and the violations of the provider's rules.
 #[derive(Debug, Default)]
 pub struct ProviderLedger {
     pub accepted: HashMap<(String, String), u32>,
@@ -49,7 +49,7 @@ impl ProviderProcess {
         Ok(ProviderProcess { address, http: reqwest::Client::new(), _process: process })
     }
 
-    /// Shares of a thousand by which it misbehaves from now on.
+    /// Sets the permille of requests that fare badly from now on.
     pub async fn behave(&self, mode: Value) -> Result<()> {
         let answer = self.http.put(format!("http://{}/mode", self.address)).json(&mode).send().await?;
         ensure!(answer.status().is_success(), "the provider does not take {mode}: {}", answer.status());

@@ -1,5 +1,4 @@
-//! The network between an instance and what it speaks to: a TCP proxy that delays, cuts, half-closes, swallows and
-//! refuses.
+//! The network between an instance and its servers: a TCP proxy that delays, cuts, half-closes, swallows and refuses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,11 +15,11 @@ use tokio::task::{JoinHandle, JoinSet};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Pass,
-    /// Everything arrives, so much later.
+    /// All data arrives this much later.
     Delay(Duration),
-    /// Nothing arrives, and nobody hears of it.
+    /// All data is swallowed without an error.
     BlackHole,
-    /// Nobody listens.
+    /// Connections are refused.
     Refuse,
 }
 
@@ -55,17 +54,17 @@ impl Proxy {
         self.mode.send_replace(mode);
     }
 
-    /// Ends every connection at once.
+    /// Ends all connections at once.
     pub fn cut(&self) {
         self.events.send_modify(|events| events.cuts += 1);
     }
 
-    /// Tells the instance that nothing more will come, on every connection, and goes on taking what it says.
+    /// Sends the end of the stream to the instance on all connections, and keeps reading from it.
     pub fn half_close(&self) {
         self.events.send_modify(|events| events.half_closes += 1);
     }
 
-    /// How many connections were made by way of it.
+    /// The number of connections through this proxy.
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
     }
@@ -119,7 +118,7 @@ async fn listen(first: TcpListener, address: SocketAddr, mut line: Line) {
 
 async fn carry(client: TcpStream, mut line: Line) {
     let Ok(server) = TcpStream::connect(&line.upstream).await else { return };
-    // Latency is added on purpose or not at all.
+    // Latency is added only on purpose.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let before = *line.happened.borrow_and_update();
     let (from_client, to_client) = client.into_split();
@@ -133,7 +132,7 @@ async fn carry(client: TcpStream, mut line: Line) {
     }
 }
 
-/// One direction, until its end. One that is half-closed goes on reading, so that nobody waits for us.
+/// Copies one direction until its end. After a half-close it keeps reading, so that the sender does not block.
 async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -182,7 +181,7 @@ async fn pump(
 mod tests {
     use super::*;
 
-    /// A server that answers what it hears.
+    /// A server that returns what it receives.
     async fn echo() -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

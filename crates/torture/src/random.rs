@@ -1,6 +1,6 @@
-//! A small generator, so that a run can be repeated from its seed.
+//! A small random generator, so that a run can be repeated from its seed.
 
-/// `SplitMix64`: every seed is a good one.
+/// `SplitMix64`, which has no bad seeds.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -28,7 +28,7 @@ impl Random {
         least + self.below(most - least + 1)
     }
 
-    /// So many times of a hundred.
+    /// True in `percent` of a hundred cases.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

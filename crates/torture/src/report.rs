@@ -1,4 +1,4 @@
-//! What a run prints: each round as it ends, and the sum of all.
+//! The output of a run: each round as it ends, and the totals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use crate::fault::{FAILPOINTS, Fault};
 use crate::round::Outcome;
 
-/// Of the findings of one round.
+/// The most findings that are printed per round.
 const SHOWN: usize = 12;
 
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! One round: a world, a load, faults, and then the ledger.
+//! One round: a world, a load, faults, and the comparison with the ledger.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub enum Backend {
     Mixed,
 }
 
-/// What becomes of a text of which nobody knows whether it went out.
+/// What the engine does with a text in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDoubt {
     Resend,
@@ -50,28 +50,29 @@ pub struct Round {
     pub instances: usize,
     pub on_doubt: OnDoubt,
     pub small_disk: bool,
-    /// What somebody purged is looked for every few seconds, not every hour. Elsewhere nothing may depend on it.
+    /// Whether the sweep for purged messages runs every few seconds instead of every hour. In other rounds nothing may
+    /// depend on it.
     pub sweep: bool,
-    /// Of each of the two producers.
+    /// The rate of each of the two producers.
     pub events_per_second: u64,
     pub script: Script,
 }
 
-/// What goes wrong in it.
+/// The faults of a round.
 #[derive(Debug, Clone)]
 pub enum Script {
-    /// Instances die all the time, and something around them fails, for so long.
+    /// Instances die all the time, and something around them fails, for this long.
     Anything(Duration),
-    /// These, one after the other.
+    /// These faults, one after the other.
     These(Vec<Fault>),
-    /// So many events while the broker is away for so long.
+    /// This many events while the broker is away for this long.
     BrokerAway { events: usize, length: Duration },
     /// Hostile requests for this long, and no faults.
     Fuzz(Duration),
 }
 
 impl Script {
-    /// What arrives during a broker's absence is the whole load there; hostile requests are a load of their own.
+    /// In the other rounds, the broker's absence or the hostile requests have a load of their own.
     fn has_producers(&self) -> bool {
         match self {
             Script::Anything(_) | Script::These(_) => true,
@@ -79,7 +80,7 @@ impl Script {
         }
     }
 
-    /// Hostile requests change people and rules at random: nobody knows who must be told.
+    /// Hostile requests change people and rules at random, so the expected recipients are unknown.
     fn has_ledger(&self) -> bool {
         match self {
             Script::Anything(_) | Script::These(_) | Script::BrokerAway { .. } => true,
@@ -95,7 +96,7 @@ pub struct Outcome {
     pub left_out: Vec<(Fault, &'static str)>,
 }
 
-/// What it wrote stays only if something was found, or went wrong here.
+/// Runs a round. Its files are kept only after findings or an error of the harness.
 pub async fn run(round: Round, servers: &Servers, binary: &Path, seed: u64) -> Result<Outcome> {
     let folder = tempfile::Builder::new().prefix("campanile-torture-").tempdir()?;
     let outcome = run_in(folder.path(), round, servers, binary, seed).await;
@@ -161,7 +162,7 @@ async fn play(world: &World, load: &Load, seed: u64) -> Result<()> {
         }
         Script::These(faults) => {
             for fault in faults.iter().filter(|fault| fault.possible(world) == Ok(true)) {
-                // Whoever is hit is at work.
+                // Faults hit instances that are at work.
                 world.await_all_up().await?;
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 fault.happen(world, load, &mut random).await?;
@@ -173,7 +174,7 @@ async fn play(world: &World, load: &Load, seed: u64) -> Result<()> {
     }
 }
 
-/// Instances die and come back, several times a second.
+/// Kills and restarts instances, several times a second.
 async fn deaths(world: &World, load: &Load, mut random: Random, end: Instant) -> Result<()> {
     while Instant::now() < end {
         let fault = match random.below(100) {
@@ -182,15 +183,14 @@ async fn deaths(world: &World, load: &Load, mut random: Random, end: Instant) ->
             85..96 => Fault::KillAtFailpoint,
             _ => Fault::WrongClock,
         };
-        // Mostly somebody who is at work, and now and then whoever is just starting.
+        // Mostly instances at work, and sometimes one that is starting.
         let at_work = world.instances.iter().any(|instance| instance.url().is_some());
         if (at_work || random.percent(10)) && fault.possible(world) == Ok(true) {
             fault.happen(world, load, &mut random).await?;
         }
         let (least, most) = match world.round.backend {
             Backend::Embedded | Backend::Servers => (20, 250),
-            // Who comes next waits until the lease of the in-process broker has passed, which takes a quarter of a
-            // minute.
+            // The next process must wait for the lease of the in-process broker, about 15 s.
             Backend::Mixed => (8_000, 20_000),
         };
         tokio::time::sleep(Duration::from_millis(random.between(least, most))).await;
@@ -198,7 +198,7 @@ async fn deaths(world: &World, load: &Load, mut random: Random, end: Instant) ->
     Ok(())
 }
 
-/// Now and then one sleeps past its lease and wakes. Nobody kills it meanwhile.
+/// Suspends an instance past its lease from time to time. Nothing kills it meanwhile.
 async fn pauses(world: &World, load: &Load, mut random: Random, end: Instant) -> Result<()> {
     while Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(random.between(2_000, 8_000))).await;
@@ -207,7 +207,7 @@ async fn pauses(world: &World, load: &Load, mut random: Random, end: Instant) ->
     Ok(())
 }
 
-/// Everything else, each as often as the others.
+/// All other faults, each equally often.
 async fn surroundings(world: &World, load: &Load, mut random: Random, end: Instant) -> Result<()> {
     let possible: Vec<Fault> = Fault::ALL
         .into_iter()
@@ -230,7 +230,8 @@ async fn surroundings(world: &World, load: &Load, mut random: Random, end: Insta
     Ok(())
 }
 
-/// A missing broker costs time and nothing else: nobody counts it against a row, and nobody hammers at its door.
+/// Without a broker, messages are only delayed: no failure is counted against a row, and the broker is not flooded with
+/// connection attempts.
 async fn broker_away(world: &World, load: &Load, events: usize, length: Duration) -> Result<()> {
     const MOST_PER_SECOND: u64 = 5;
     let lines = || world.instances.iter().filter_map(|instance| instance.to_broker.as_ref());
@@ -255,7 +256,7 @@ async fn broker_away(world: &World, load: &Load, events: usize, length: Duration
     Ok(())
 }
 
-/// What a fault that could not go on may have left behind.
+/// Repairs what a fault that failed half-way may have left.
 async fn heal_servers(world: &World) -> Result<()> {
     if world.round.backend == Backend::Servers && world.servers.steers_rabbitmq() {
         fault::heal_broker(world).await?;
@@ -267,11 +268,11 @@ async fn heal_servers(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Everything works again.
+/// Repairs everything.
 async fn heal(world: &World) -> Result<()> {
     for instance in &world.instances {
         if world.round.backend == Backend::Embedded {
-            // Its clock is the database's, and may be wrong.
+            // On SQLite its clock is the database's, and may be wrong.
             instance.kill();
         }
         let lines = [instance.to_database.as_ref(), instance.to_broker.as_ref(), Some(&instance.to_provider)];
@@ -282,7 +283,7 @@ async fn heal(world: &World) -> Result<()> {
     world.provider.behave_well().await
 }
 
-/// Waits until nothing is under way any more. What stays is a row that nothing will ever move.
+/// Waits until nothing is in progress. A row that remains will never move.
 async fn await_quiet(world: &World) {
     const WITHOUT_PROGRESS: Duration = Duration::from_mins(1);
     let (mut best, mut since) = (u64::MAX, Instant::now());
@@ -310,7 +311,7 @@ async fn await_quiet(world: &World) {
     world.journal.add("seconds until quiet", begun.elapsed().as_secs());
 }
 
-/// What it says of itself, for whoever looks into why nothing moves.
+/// Logs the broker's state, for examining why nothing moves.
 async fn ask_the_broker(world: &World) {
     if world.round.backend != Backend::Servers || !world.servers.steers_rabbitmq() {
         return;

@@ -1,5 +1,4 @@
-//! The servers around the instances, and the ways to hurt them. `cargo xtask` brings them up and says how to reach
-//! them.
+//! The servers around the instances, and how to harm them. `cargo xtask` starts them and passes their addresses.
 
 use std::ffi::OsString;
 use std::process::Stdio;
@@ -10,7 +9,7 @@ use tokio::process::Command;
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// What the environment names. A server that was given by its address alone is not ours to restart.
+/// The servers that the environment names. A server that is given only by its address is not restarted.
 #[derive(Debug, Clone, Default)]
 pub struct Servers {
     pub database_url: Option<String>,
@@ -87,13 +86,13 @@ pub fn host_and_port(url: &str) -> Result<&str> {
     Ok(place.rsplit('@').next().unwrap_or(place))
 }
 
-/// The same URL by way of another address.
+/// The URL with another address.
 pub fn by_way_of(url: &str, address: std::net::SocketAddr) -> Result<String> {
     let place = host_and_port(url)?;
     Ok(url.replacen(place, &address.to_string(), 1))
 }
 
-/// A URL of the same PostgreSQL for another database.
+/// The URL of another database on the same PostgreSQL.
 pub fn with_database(url: &str, name: &str) -> Result<String> {
     let end_of_place = url.find("://").map_or(0, |at| at + 3);
     let path = url[end_of_place..].find('/').context("the database URL names no database")?;

@@ -1,4 +1,4 @@
-//! A disk that is small enough to be filled: a tmpfs in our own mount namespace, which is gone when we are.
+//! A disk that is small enough to be filled: a tmpfs in a mount namespace of the harness, which disappears with it.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,11 +9,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 const MEGABYTES: usize = 160;
-/// Set for ourselves once we are in a namespace of our own.
+/// Set once the program runs in a namespace of its own.
 const INSIDE: &str = "CAMPANILE_TORTURE_NAMESPACE";
 
-/// Starts this program again where nobody else sees what it mounts. Where that is not allowed it goes on as it is, and
-/// no small disk can be had.
+/// Restarts this program in a mount namespace of its own. If that is not permitted, it continues without a small disk.
 pub fn enter_own_namespace() -> Result<()> {
     if std::env::var_os(INSIDE).is_some() || !quiet(unshare().arg("true")) {
         return Ok(());
@@ -27,7 +26,7 @@ fn unshare() -> Command {
     let mut unshare = Command::new("unshare");
     unshare.arg("--mount");
     if !rustix::process::geteuid().is_root() {
-        // Still the same user to everybody, but one who may mount.
+        // Keeps the same user id, but with the right to mount.
         unshare.args(["--user", "--map-current-user", "--keep-caps"]);
     }
     unshare
@@ -59,11 +58,11 @@ impl SmallDisk {
         self.place.join("ballast")
     }
 
-    /// Writes until there is no room.
+    /// Writes until the disk is full.
     pub fn fill(&self) -> Result<()> {
         let mut ballast = File::create(self.ballast()).context("the small disk can't be written")?;
         while ballast.write_all(&[0; 4096]).is_ok() {}
-        // What is left of the last block.
+        // The rest of the last block.
         while ballast.write_all(&[0; 64]).is_ok() {}
         Ok(())
     }
@@ -75,7 +74,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Whoever still has a file open there keeps it until then.
+        // Processes with open files there keep it until they end.
         quiet(Command::new("umount").arg("--lazy").arg(&self.place));
     }
 }

@@ -1,5 +1,5 @@
-//! The surroundings of one round: a database and queues of its own, the provider, the instances with their lines to all
-//! of them.
+//! The surroundings of one round: a database and queues of its own, the provider, and the instances with proxies to all
+//! of these.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,11 +22,11 @@ use crate::round::{Backend, Round};
 use crate::servers::{Servers, by_way_of, host_and_port, with_database};
 use crate::small_disk::SmallDisk;
 
-/// After this, whoever holds something is taken for dead.
+/// After this time a holder counts as dead.
 pub const LEASE: Duration = Duration::from_secs(3);
 /// The admin key of every instance.
 pub const KEY: &str = "torture-admin-key";
-/// Instances look once a second whether another has changed a rule.
+/// Instances poll once a second for changed rules.
 const RULES_ARE_NOTICED: Duration = Duration::from_secs(2);
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 const UP_LIMIT: Duration = Duration::from_mins(1);
@@ -44,14 +44,14 @@ pub struct World {
     http: reqwest::Client,
     folder: PathBuf,
     kept_up: JoinSet<()>,
-    /// Held by whoever does something to the broker: one thing at a time happens to it.
+    /// Held during a fault of the broker, so that only one happens at a time.
     pub broker: tokio::sync::Mutex<()>,
-    /// Those at which nobody has died yet.
+    /// Failpoints at which no instance has died yet.
     failpoints: Mutex<Vec<&'static str>>,
 }
 
 impl World {
-    /// With everything that it writes in this folder.
+    /// Builds a world with all of its files in `folder`.
     pub async fn build(
         round: Round,
         folder: &Path,
@@ -138,7 +138,7 @@ impl World {
         ))
     }
 
-    /// The people whom it will be about, and what the texts say.
+    /// Writes recipients, rules and templates.
     async fn move_in(&self) -> Result<()> {
         const PAGE: usize = 1_000;
         for group in Group::ALL {
@@ -158,14 +158,14 @@ impl World {
         Ok(())
     }
 
-    /// The status of the answer, or nothing if there was none.
+    /// The status of the response, or `None` without a response.
     pub async fn emit(&self, instance: &Instance, events: &[Value]) -> Option<u16> {
         let url = format!("{}/v1/events", instance.url()?);
         let answer = self.http.post(url).bearer_auth(KEY).json(events).send().await.ok()?;
         Some(answer.status().as_u16())
     }
 
-    /// One after the other in an order of chance, so that each has its turn.
+    /// Returns each failpoint in turn, in random order.
     pub fn next_failpoint(&self, random: &mut Random) -> &'static str {
         let mut left = self.failpoints.lock().unwrap_or_else(PoisonError::into_inner);
         if left.is_empty() {
@@ -186,7 +186,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends the instances in order, and looks into what they wrote.
+    /// Ends the instances in order, and reads what they logged.
     pub async fn wind_up(&mut self) -> Result<()> {
         for instance in &self.instances {
             instance.end();
@@ -207,7 +207,7 @@ impl World {
         Ok(())
     }
 
-    /// Leaves nothing behind in the servers.
+    /// Removes everything from the servers.
     pub async fn demolish(self) -> Result<()> {
         if let Database::Postgres { url } = &self.database {
             let name = url.rsplit('/').next().unwrap_or_default().to_owned();
@@ -239,7 +239,7 @@ async fn make_database(servers: &Servers, name: &str) -> Result<String> {
     with_database(url, name)
 }
 
-/// Impatient, so that what would take minutes takes seconds.
+/// Short intervals and timeouts, so that minutes become seconds.
 fn settings(round: &Round) -> Vec<(String, String)> {
     let mut variables: Vec<(String, String)> = [
         ("AUTH__ADMIN_KEY", KEY.to_owned()),
@@ -248,7 +248,7 @@ fn settings(round: &Round) -> Vec<(String, String)> {
         ("RECOVER__REPUBLISH_AFTER", if round.sweep { "5s" } else { "1h" }.to_owned()),
         ("CHANNELS__SMS__DEADLINE", "1s".to_owned()),
         ("SEND__SMS__ON_DOUBT", round.on_doubt.as_str().to_owned()),
-        // Whatever the provider does, it is tried until it is told.
+        // A text is retried until the provider accepts it.
         ("SEND__SMS__MAX_ATTEMPTS", "1000".to_owned()),
     ]
     .map(|(name, value)| (format!("CAMPANILE_{name}"), value))

@@ -1,4 +1,4 @@
-//! The same messages through RabbitMQ, published with confirms and acknowledged in batches, and nothing else.
+//! The limit of RabbitMQ: the same messages, published with confirms and acknowledged in batches, and nothing else.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::bench::Bench;
 use crate::site::Site;
 
 const QUEUE: &str = "limit";
-/// About what a message of the engine has.
+/// About the size of the engine's messages.
 const BODY: &str = concat!(
     r#"{"v":1,"event_id":"order-123456","event_type":"ORDER_CREATED","aggregate_type":"RESTAURANT","#,
     r#""aggregate_id":"r123","recipient_type":"RESTAURANT_USER","recipient_id":"staff-1234","#,
@@ -33,7 +33,7 @@ pub async fn broker(bench: &Bench) -> Result<Rate> {
     measured
 }
 
-/// What was published and received within the time.
+/// Messages that were published and received within the window.
 async fn both_ways(broker: &Arc<dyn Broker>) -> Result<Rate> {
     let mut consumer = broker.consume(QUEUE, 4 * BATCH).await?;
     let end = Instant::now() + WINDOW;

@@ -1,10 +1,10 @@
-//! What the same machine can do at most: the statements of a plain design, in batches of a thousand and with nothing
-//! else beside them; and the same messages through the broker alone.
+//! The limits of the machine: the statements of a plain design, in batches of a thousand rows and with nothing else;
+//! and the same messages through the broker alone.
 //!
-//! One notification is an insert into an outbox, its mark as published, an insert of the notification, one of its send,
-//! and the mark as sent, with a status and an index on it for what is left to do. That cycle is the limit that the
-//! pipeline is compared with. The engine has neither the second statement nor these indexes, so its own statements are
-//! measured by themselves, too: three inserts and an update in place. Columns, other keys and texts are like the
+//! A notification takes five statements in this design. They insert an outbox row, mark it as published, insert the
+//! notification, insert its send, and mark that as sent. A status column with an index finds the remaining work. The
+//! pipeline is compared with this cycle. The engine needs neither the second statement nor these indexes. So its own
+//! statements are measured, too: three inserts and an update in place. Columns, other keys and texts are like the
 //! engine's.
 
 mod broker;
@@ -17,15 +17,15 @@ pub use broker::broker;
 pub use postgres::{cycle, inserts, lean_cycle};
 pub use sqlite::sqlite_cycle;
 
-/// How long each is measured.
+/// How long each limit is measured.
 const WINDOW: Duration = Duration::from_secs(8);
-/// Rows of one statement.
+/// Rows per statement.
 const BATCH: usize = 1_000;
 
 /// Rows per second.
 pub type Rate = f64;
 
-/// Batches that were done within so long.
+/// The rate of batches that took this long.
 #[expect(clippy::cast_precision_loss, reason = "far below that")]
 fn rate(batches: usize, took: Duration) -> Rate {
     (batches * BATCH) as f64 / took.as_secs_f64()

@@ -1,4 +1,4 @@
-//! The cycle on PostgreSQL, each statement a transaction, on one connection or several.
+//! The cycle on PostgreSQL, with each statement as a transaction, on one or more connections.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use super::{BATCH, Rate, WINDOW, rate};
 use crate::bench::Bench;
 use crate::site::Site;
 
-/// The columns and keys that the tables of the engine have.
+/// The columns and keys of the engine's tables.
 const TABLES: &str = "
     CREATE TABLE outbox (
         notification_id uuid NOT NULL, channel text COLLATE \"C\" NOT NULL, event_id text COLLATE \"C\" NOT NULL,
@@ -36,7 +36,7 @@ const TABLES: &str = "
         status text NOT NULL DEFAULT 'SENDING', attempt_count integer NOT NULL DEFAULT 0, lease bigint, provider text,
         sent_at timestamptz, created_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (notification_id, channel))
         WITH (fillfactor = 50)";
-/// For whoever looks by status for what is left to do; the engine has slim tables for that.
+/// Indexes for finding remaining work by status; the engine has small tables for that.
 const INDEXES: &str = "
     CREATE INDEX outbox_pending ON outbox (created_at) WHERE status = 'PENDING';
     CREATE INDEX send_open ON send (created_at) WHERE status = 'SENDING'";
@@ -72,7 +72,7 @@ pub async fn cycle(bench: &Bench, connections: usize) -> Result<Rate> {
     measure(bench, connections, What::Cycle).await
 }
 
-/// Of it, what the engine asks for itself.
+/// The part of the cycle that the engine itself uses.
 pub async fn lean_cycle(bench: &Bench) -> Result<Rate> {
     measure(bench, 1, What::Lean).await
 }
@@ -120,7 +120,7 @@ struct Statements {
 
 impl Statements {
     async fn prepare(client: Client) -> Result<Self> {
-        // A plan that was made while the tables were empty would read all of them for ever.
+        // A plan that was made for empty tables would keep scanning them sequentially.
         client.batch_execute("SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan").await?;
         Ok(Statements {
             insert_outbox: client.prepare(INSERT_OUTBOX).await?,
@@ -133,7 +133,7 @@ impl Statements {
     }
 
     async fn run(self, connection: usize, what: What) -> Result<Rate> {
-        // The first ones fill caches.
+        // The first steps fill caches.
         const WARM_UP: usize = 3;
         for step in 0..WARM_UP {
             self.step(connection, step, what).await?;

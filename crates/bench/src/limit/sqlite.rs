@@ -1,4 +1,4 @@
-//! The cycle on SQLite: one thread, a transaction for each statement of a thousand rows, as durable as the engine's.
+//! The cycle on SQLite: one thread, one transaction per statement of a thousand rows, with the engine's durability.
 
 use std::time::Instant;
 
@@ -9,8 +9,7 @@ use uuid::Uuid;
 
 use super::{BATCH, Rate, WINDOW, rate};
 
-/// The columns and keys that the tables of the engine have, and a status with an index for whoever looks for what is
-/// left to do.
+/// The columns and keys of the engine's tables, and a status with an index for finding remaining work.
 const TABLES: &str = "
     PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
     CREATE TABLE outbox (
@@ -70,7 +69,7 @@ pub async fn sqlite_cycle() -> Result<Rate> {
     .await?
 }
 
-/// What is bound to the statements of one notification.
+/// The parameters of one notification's statements.
 struct Texts {
     id: String,
     event: String,
@@ -113,7 +112,7 @@ fn step(connection: &mut Connection, step: usize) -> Result<()> {
     each(connection, MARK_SENT, &rows, |statement, n| statement.execute((&n.id, &now)))
 }
 
-/// One transaction.
+/// Runs a statement for each row, in one transaction.
 fn each(
     connection: &mut Connection,
     sql: &str,

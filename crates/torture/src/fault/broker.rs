@@ -1,4 +1,4 @@
-//! What happens to RabbitMQ, and what its operators do to it.
+//! Faults of RabbitMQ, and what its operators do to it.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::people::Group;
 use crate::random::Random;
 use crate::world::World;
 
-/// An acknowledgement of what was never delivered: the server closes the channel for it, and only that.
+/// Acknowledges a message that was never delivered; the server then closes only the channel.
 const CLOSE_CHANNELS: &str =
     "[rabbit_channel:do(P, {'basic.ack', 999999999, false}) || P <- rabbit_channel:list()].";
-/// Where most of what the producers write goes.
+/// The queue of most events that the producers write.
 const QUEUE: &str = "notification.restaurant";
-/// More than any disk has, and what it is told at its start.
+/// A limit of free space that no disk has, and the limit at the start.
 const FULL: &str = "100000000000000";
 const NOT_FULL: &str = "50MB";
 
@@ -51,9 +51,9 @@ pub async fn happen(fault: Fault, world: &World, load: &Load, random: &mut Rando
     }
 }
 
-/// Everything works again, whatever was going on.
+/// Repairs the broker after any of these faults.
 pub async fn heal(world: &World) -> Result<()> {
-    // One that is up says so, and that is well, too.
+    // A node that is already up reports an error, which is fine.
     if world.servers.restarts_rabbitmq() {
         let _ = world.servers.rabbitmq_node("start").await;
     }
@@ -61,7 +61,7 @@ pub async fn heal(world: &World) -> Result<()> {
     world.servers.rabbitmqctl(&["set_disk_free_limit", NOT_FULL]).await.map(drop)
 }
 
-/// Loses messages while there are some: nobody can receive meanwhile, and whoever has them in memory dies.
+/// Loses messages while there are some. Nobody can receive meanwhile, and processes with messages in memory die.
 async fn lose(fault: Fault, world: &World, load: &Load, random: &mut Random) -> Result<()> {
     const ARRIVE_WITHIN: Duration = Duration::from_millis(1_500);
     let Database::Postgres { url } = &world.database else { bail!("this world has no PostgreSQL") };
@@ -81,7 +81,7 @@ async fn lose(fault: Fault, world: &World, load: &Load, random: &mut Random) -> 
     Ok(client.batch_execute("ROLLBACK").await?)
 }
 
-/// The disk is lost, or somebody resets the node.
+/// The node's disk is lost, or somebody resets the node.
 async fn wipe(world: &World, random: &mut Random) -> Result<()> {
     if world.servers.restarts_rabbitmq() && random.percent(50) {
         for step in ["kill", "wipe", "start"] {
@@ -95,7 +95,7 @@ async fn wipe(world: &World, random: &mut Random) -> Result<()> {
     Ok(())
 }
 
-/// Any of them, with whatever is in it.
+/// Deletes a queue with its messages.
 pub async fn delete_a_queue(world: &World, random: &mut Random) -> Result<()> {
     const QUEUES: [&str; 3] = [QUEUE, "notification.restaurant.high", "notification.dlq"];
     let _alone = world.broker.lock().await;
@@ -103,7 +103,7 @@ pub async fn delete_a_queue(world: &World, random: &mut Random) -> Result<()> {
     on_the_queue("delete_queue", queue, world).await
 }
 
-/// Unless an instance is just making it again.
+/// Runs a command on a queue, unless an instance is creating it at this moment.
 async fn on_the_queue(what: &str, queue: &str, world: &World) -> Result<()> {
     let name = format!("{}{queue}", world.prefix);
     let listed = world.servers.rabbitmqctl(&["-q", "list_queues", "name", "--no-table-headers"]).await?;

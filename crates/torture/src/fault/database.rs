@@ -1,4 +1,4 @@
-//! What happens to PostgreSQL, and what strangers do in it.
+//! Faults of PostgreSQL, and what other users do in it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::database::{Database, connect};
 use crate::random::Random;
 use crate::world::World;
 
-/// Who reads for minutes, and is left alone by whoever ends sessions.
+/// The name of a session that reads for minutes, and that no fault ends.
 const READER: &str = "torture-reader";
 
 pub async fn happen(fault: Fault, world: &World, random: &mut Random) -> Result<()> {
@@ -44,7 +44,7 @@ async fn refuse_connections(world: &World, url: &str, random: &mut Random) -> Re
     Ok(client.batch_execute(&format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true")).await?)
 }
 
-/// Such as a migration of somebody else's, or a `VACUUM FULL`.
+/// Locks a table like a foreign migration or a `VACUUM FULL`.
 async fn lock_a_table(url: &str, random: &mut Random) -> Result<()> {
     const TABLES: [&str; 8] = [
         "event_outbox",
@@ -59,13 +59,13 @@ async fn lock_a_table(url: &str, random: &mut Random) -> Result<()> {
     let table = random.pick(&TABLES).context("there are tables")?;
     let client = connect(url).await?;
     client.batch_execute(&format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")).await?;
-    // Now and then longer than anybody of ours waits for a lock.
+    // Sometimes longer than the engine waits for a lock.
     let (least, most) = if random.percent(10) { (21_000, 23_000) } else { (500, 5_000) };
     hold(random, least, most).await;
     Ok(client.batch_execute("ROLLBACK").await?)
 }
 
-/// Nothing that dies meanwhile can be cleaned up, for minutes. Others may go wrong at the same time.
+/// Keeps a snapshot open for minutes, so that dead rows cannot be vacuumed. Other faults may happen meanwhile.
 async fn old_snapshot(url: &str, random: &mut Random) -> Result<()> {
     let client = connect(url).await?;
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM event_outbox";

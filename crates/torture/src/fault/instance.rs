@@ -1,4 +1,4 @@
-//! What happens to a process: it dies, at any moment or at a chosen one, is told to stop, sleeps, or has a wrong clock.
+//! Faults of a process: it dies, at any moment or at a chosen one, is told to stop, is suspended, or has a wrong clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::random::Random;
 use crate::round::Backend;
 use crate::world::{LEASE, World};
 
-/// Every place in the pipeline where it can be told to die. A test holds them against the code.
+/// The places in the pipeline where a process can be told to die. A test compares them with the code.
 pub const FAILPOINTS: [&str; 13] = [
     "accept.after_commit",
     "fan_out.before_commit",
@@ -30,11 +30,11 @@ pub const FAILPOINTS: [&str; 13] = [
     "recover.before_restore",
 ];
 
-/// How long an instance may take to come to the place where it is to die. Some are not on everybody's way.
+/// How long an instance may take to reach its failpoint. Some failpoints need a special situation.
 const REACHED_WITHIN: Duration = Duration::from_secs(4);
 
 pub async fn happen(fault: Fault, world: &World, load: &Load, random: &mut Random) -> Result<()> {
-    // Who sleeps is left alone, or it would never wake.
+    // A suspended instance is left alone; otherwise it would never wake.
     let awake: Vec<&Arc<Instance>> =
         world.instances.iter().filter(|instance| !instance.is_paused()).collect();
     let Some(instance) = random.pick(&awake).copied() else { return Ok(()) };
@@ -44,8 +44,8 @@ pub async fn happen(fault: Fault, world: &World, load: &Load, random: &mut Rando
         Fault::KillAtFailpoint => kill_at(world.next_failpoint(random), instance, world, load, random).await,
         Fault::WrongClock => {
             let faketime = world.servers.faketime.as_deref().context("CAMPANILE_TEST_FAKETIME is not set")?;
-            // Where its clock is the database's, too, what it put off until later would wait for an hour when the clock
-            // is right again.
+            // On SQLite this is also the database's clock. Work that was deferred by a clock ahead would wait for an
+            // hour once the clock is right.
             let is_fast = random.percent(50) && world.round.backend != Backend::Embedded;
             let wrong = if is_fast { "+3600s" } else { "-3600s" };
             instance.next_start_with(&[
@@ -67,12 +67,12 @@ async fn kill_at(
     load: &Load,
     random: &mut Random,
 ) {
-    // Those that need a reason are reached once.
+    // Failpoints that need a special situation are reached once.
     let nth = if needs_a_reason(failpoint) { 1 } else { random.between(1, 3) };
     instance.arm(failpoint, nth);
     instance.kill();
     if let Err(error) = lead_to(failpoint, world, load, random).await {
-        // Something else that is going wrong just now may be in the way.
+        // Another fault may prevent this.
         world.journal.note(format_args!("{failpoint} could not be led to: {error:#}"));
     }
     if !instance.has_died_at_its_failpoint(REACHED_WITHIN).await {

@@ -1,4 +1,4 @@
-//! What goes wrong. Each fault begins, holds for a while and heals again; afterwards nothing may be lost.
+//! The faults. Each begins, lasts for a while and is repaired; afterwards nothing may be lost.
 
 mod broker;
 mod database;
@@ -54,7 +54,7 @@ pub enum Fault {
     DiskFull,
 }
 
-/// Whom a fault hits. Instances die often and beside everything else; of their surroundings one thing fails at a time.
+/// What a fault affects. Instances die often and at any time; of everything around them only one thing fails at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hits {
     Instance,
@@ -167,7 +167,7 @@ impl Fault {
         }
     }
 
-    /// Whether there is in this world what it needs. `Err` names what is missing where it should be.
+    /// Whether this world has what the fault needs. `Err` names something that should be there and is missing.
     pub fn possible(self, world: &World) -> Result<bool, &'static str> {
         let (postgres, rabbitmq) = match world.round.backend {
             Backend::Embedded => (false, false),
@@ -188,7 +188,7 @@ impl Fault {
             _ => match self.hits() {
                 Hits::Broker if rabbitmq && !servers.steers_rabbitmq() => Err("CAMPANILE_TEST_RABBITMQCTL"),
                 Hits::Database => Ok(postgres),
-                // Only the sweep finds what was purged, which takes an hour where it is not hurried.
+                // Only the sweep finds purged messages. It runs every hour unless the round shortens that.
                 Hits::Broker if self == Fault::PurgeQueue => Ok(rabbitmq && world.round.sweep),
                 Hits::Broker => Ok(rabbitmq),
                 Hits::Disk => Ok(world.small_disk.is_some()),
@@ -197,7 +197,7 @@ impl Fault {
         }
     }
 
-    /// From its beginning until it has healed.
+    /// Runs the fault until it is repaired.
     pub async fn happen(self, world: &World, load: &Load, random: &mut Random) -> Result<()> {
         world.journal.note(format_args!("{} begins", self.name()));
         match self.hits() {
@@ -222,8 +222,8 @@ async fn disk_full(world: &World, load: &Load, random: &mut Random) -> Result<()
     disk.free()
 }
 
-/// The database may have so much room left in its own files that it notices nothing. A round in which it never does
-/// shows nothing.
+/// Writes until the database is refused space. It may have room in its own files and notice nothing, which would make
+/// the round useless.
 async fn write_until_refused(world: &World, load: &Load, random: &mut Random) {
     const TRIES: usize = 5;
     for _ in 0..TRIES {
@@ -235,7 +235,7 @@ async fn write_until_refused(world: &World, load: &Load, random: &mut Random) {
     }
 }
 
-/// Lets it last for so many milliseconds.
+/// Lets the fault last for a random time in milliseconds.
 async fn hold(random: &mut Random, least: u64, most: u64) {
     tokio::time::sleep(std::time::Duration::from_millis(random.between(least, most))).await;
 }

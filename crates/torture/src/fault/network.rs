@@ -1,4 +1,4 @@
-//! What happens between an instance, or all of them, and what they speak to.
+//! Faults of the network between instances and what they connect to.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub async fn happen(fault: Fault, world: &World, random: &mut Random) {
         Fault::BlackHoleNetwork => {
             set(Mode::BlackHole);
             hold(random, 500, 6_000).await;
-            // What was swallowed comes out late, or never.
+            // Swallowed data arrives late, or never.
             if random.percent(50) {
                 cut(&lines);
             }
@@ -47,7 +47,7 @@ fn cut(lines: &[&Proxy]) {
     }
 }
 
-/// The lines of one instance or of all, to one of the things that they lead to.
+/// The proxies of one instance or of all, to one of their servers.
 fn draw<'a>(world: &'a World, random: &mut Random) -> Vec<&'a Proxy> {
     let all = random.percent(30);
     let one = random.pick(&world.instances).into_iter();

@@ -1,4 +1,4 @@
-//! What a provider does on a bad day.
+//! Faults of a provider.
 
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::world::World;
 
 pub async fn happen(fault: Fault, world: &World, random: &mut Random) -> Result<()> {
-    // Now all of the requests, now some of them.
+    // Sometimes all requests, sometimes some of them.
     let share = random.between(50, 1_000);
     let mode = match fault {
         Fault::SlowProvider => json!({"slow_ms": random.between(50, 900)}),

@@ -1,4 +1,4 @@
-//! Ids and cursors that the server has given out, so that hostile requests reach rows that exist.
+//! Ids and cursors that the server has returned, so that hostile requests reach existing rows.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ pub struct Harvest {
 }
 
 impl Harvest {
-    /// Takes what a list or a trace names.
+    /// Takes ids and cursors from a response.
     pub fn learn(&self, answer: &Value, random: &mut Random) {
         match answer {
             Value::Object(fields) => {

@@ -1,7 +1,7 @@
-//! Hostile HTTP: every endpoint with mutated bodies, queries, paths and headers, and sockets that speak no HTTP at all.
+//! Hostile HTTP: every endpoint with mutated bodies, queries, paths and headers, and sockets that do not speak HTTP.
 //!
-//! Every request must be answered within a limit, never with a server error, and every refusal must be a problem
-//! document. Afterwards the instance is alive and ready, and nothing that it accepted is stuck.
+//! Every request must be answered in time, never with a server error, and every refusal must be a problem document.
+//! Afterwards the instance is alive and ready, and nothing that it accepted is stuck.
 
 mod harvest;
 mod mutate;
@@ -21,11 +21,11 @@ use crate::world::World;
 use harvest::Harvest;
 use request::Request;
 
-/// Few enough that the server never answers that too much is asked of it at once.
+/// Few enough that the server never refuses a request because of its load.
 const WORKERS: usize = 4;
-/// The longest time that an answer may take. Debug builds on busy machines are slow.
+/// The longest time for a response. Debug builds on busy machines are slow.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
-/// A database or broker that restarts is not part of this round, so nothing may stay unready.
+/// This round restarts neither database nor broker, so nothing may stay unready.
 const READY_LIMIT: Duration = Duration::from_secs(20);
 
 /// Sends hostile requests to the first instance for `length`.
@@ -61,7 +61,7 @@ async fn requests(
     while Instant::now() < end {
         let request = Request::draw(&harvest, &mut random);
         let Ok(built) = request.build(&client, &url) else {
-            // The client itself refuses to send it, a header with a line feed for example.
+            // The client itself refuses the request, for example a header with a line feed.
             journal.count("fuzzed requests that no client can send");
             continue;
         };
@@ -81,7 +81,7 @@ async fn requests(
                     journal.find(format!("{status}, {fault}, to {request}"));
                 }
             }
-            // A server may close the connection of a request that it has refused while the rest is still being sent.
+            // A server may close the connection after refusing a request, while the rest is still being sent.
             Err(error) if error.is_timeout() => {
                 journal.find(format!("no answer within {ANSWER_LIMIT:?} to {request}"));
             }
@@ -94,7 +94,7 @@ async fn requests(
     Ok(())
 }
 
-/// What is wrong with an answer, if anything.
+/// What is wrong with a response, if anything.
 fn fault_of_answer(status: u16, body: &[u8]) -> Option<String> {
     let shown = || String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
     match status {
@@ -104,7 +104,7 @@ fn fault_of_answer(status: u16, body: &[u8]) -> Option<String> {
             let complete = problem.is_some_and(|problem| {
                 problem["type"].is_string() && problem["title"].is_string() && problem["status"] == status
             });
-            // HTTP's own refusals, of a request line that can't be read for example, have no body.
+            // Refusals of the HTTP library, for example of an unreadable request line, have no body.
             (!complete && !body.is_empty()).then(|| format!("no problem document: {}", shown()))
         }
         _ => None,

@@ -1,4 +1,4 @@
-//! Changes to JSON documents and texts that tend to find what nobody thought of.
+//! Mutations of JSON documents and texts that tend to find unexpected cases.
 
 use serde_json::{Map, Value};
 
@@ -66,7 +66,7 @@ const TEXTS: &[&str] = &[
     "[\"a\\u0000\",\"b\"]",
 ];
 
-/// Templates and expressions that ask for much.
+/// Expensive templates and expressions.
 const TEMPLATES: &[&str] = &[
     "{{ payload }}",
     "{{ payload.a.b.c }}",
@@ -90,7 +90,7 @@ const TEMPLATES: &[&str] = &[
     "<mjml>",
 ];
 
-/// A text to put somewhere: a nasty one, a template, a long one, or random characters.
+/// A random text: a difficult one, a template, a long one, or random characters.
 pub fn text(random: &mut Random) -> String {
     match random.below(10) {
         0..5 => (*random.pick(TEXTS).unwrap_or(&"")).to_owned(),
@@ -155,7 +155,7 @@ pub fn document(document: &mut Value, random: &mut Random) {
     }
 }
 
-/// Changes the text of a document below the level of JSON: what no serialiser would write.
+/// Changes the text of a document in ways that no serialiser would.
 pub fn bytes(mut text: Vec<u8>, random: &mut Random) -> Vec<u8> {
     let at = usize::try_from(random.below(text.len() as u64 + 1)).unwrap_or(0);
     match random.below(8) {
@@ -175,7 +175,7 @@ pub fn bytes(mut text: Vec<u8>, random: &mut Random) -> Vec<u8> {
     text
 }
 
-/// The same object with its first part once more, so that a key is there twice.
+/// Repeats the first field of an object, so that a key occurs twice.
 fn with_key_twice(text: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(text);
     let Some(open) = text.find('{') else { return text.into_owned().into_bytes() };

@@ -1,4 +1,4 @@
-//! The requests that are mutated: one valid example or more of every endpoint.
+//! The requests to mutate: at least one valid example of every endpoint.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::mutate;
 use crate::random::Random;
 use crate::world::KEY;
 
-/// Methods and path of an endpoint, with `{}` where an id stands.
+/// The path of an endpoint, with `{}` for an id, and its methods.
 pub struct Endpoint {
     pub path: &'static str,
     methods: &'static [&'static str],
@@ -35,7 +35,7 @@ impl Endpoint {
     }
 }
 
-/// Everything that the server answers.
+/// All endpoints of the server.
 pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint {
         path: "/v1/events",
@@ -150,8 +150,7 @@ impl Request {
         }
     }
 
-    /// A request to which no answer at all is a fault: a refused body may end the connection while it is still being
-    /// sent.
+    /// Whether a missing response is a fault. With a large refused body the connection may end while it is being sent.
     pub fn is_well_formed(&self) -> bool {
         self.body.len() < 16 * 1024
     }
@@ -169,7 +168,7 @@ impl Request {
     }
 }
 
-/// As it is shown in a finding: enough to send it again.
+/// The form in findings: enough to repeat the request.
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN_BYTES: usize = 300;
@@ -190,7 +189,7 @@ fn target(endpoint: &Endpoint, harvest: &Harvest, random: &mut Random) -> String
     let known = if random.percent(60) { harvest.id(random) } else { None };
     let id = percent_encoded(&known.unwrap_or_else(|| mutate::text(random)));
     let mut query = Vec::new();
-    // With one or two at a time, a value that is refused seldom hides another.
+    // With only one or two, a refused value seldom hides another.
     for _ in 0..random.below(3) {
         if let Some(name) = random.pick(endpoint.query) {
             let value: String = parameter(name, harvest, random).chars().take(3_000).collect();
@@ -202,7 +201,7 @@ fn target(endpoint: &Endpoint, harvest: &Harvest, random: &mut Random) -> String
     }
     let path = endpoint.path.replace("{}", &id);
     let target = if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) };
-    // Longer ones are refused by HTTP itself, which `socket` tries.
+    // Longer ones are refused by the HTTP library; `socket` tests that.
     if target.len() > 6_000 { endpoint.path.replace("{}", "fuzz-1") } else { target }
 }
 
@@ -249,7 +248,7 @@ fn authorization(random: &mut Random) -> Option<String> {
 
 fn body(endpoint: &Endpoint, random: &mut Random) -> Vec<u8> {
     let mut document = (endpoint.body)();
-    // Events of which the first ones are as they were make the others' mutations reach further.
+    // Keeping the first fields valid lets mutations of the others reach further.
     if let Some(id) = document.get_mut("event_id") {
         *id = Value::from(format!("fuzz-{}", random.below(1_000_000)));
     }

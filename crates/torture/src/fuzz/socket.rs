@@ -1,4 +1,4 @@
-//! Sockets that speak no HTTP, or nearly: broken request lines, headers without end, chunks that lie, silence.
+//! Sockets that send no HTTP, or nearly: broken request lines, endless headers, wrong chunk sizes, nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::random::Random;
 use crate::servers::host_and_port;
 use crate::world::KEY;
 
-/// After this the next socket is opened, whether the server has closed this one or waits for more.
+/// After this time the next socket is opened, whether or not the server has closed this one.
 const SOCKET_LIMIT: Duration = Duration::from_millis(300);
 
 /// Opens one socket after the other until `end`.
@@ -25,11 +25,11 @@ pub async fn abuse(url: String, journal: Arc<Journal>, mut random: Random, end: 
         let mut socket = TcpStream::connect(&address).await.context("the instance takes no connections")?;
         let mut answer = Vec::new();
         let exchange = async {
-            // The server may close before all is written.
+            // The server may close before everything is written.
             let _ = socket.write_all(&sent).await;
             let _ = socket.read_to_end(&mut answer).await;
         };
-        // A request that is not complete is waited for; whoever waits here is us.
+        // The server waits for the rest of an incomplete request, so this limits the wait.
         let _ = timeout(SOCKET_LIMIT, exchange).await;
         let first = String::from_utf8_lossy(&answer[..answer.len().min(12)]).into_owned();
         if first.starts_with("HTTP/1.1 5") {

@@ -1,4 +1,4 @@
-//! The ledger, in the file and in memory, and how requests fare.
+//! The ledger, in a file and in memory, and the fate of requests.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,25 +8,25 @@ use serde_json::json;
 
 use crate::random::Random;
 
-/// Lines of one page.
+/// The most lines of one page.
 const MAX_PAGE: usize = 10_000;
 
-/// How it behaves: everything but `slow_ms` in permille of the requests that are right.
+/// The provider's behaviour. All values but `slow_ms` are permille of the correct requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mode {
-    /// Before each answer, and after the message was accepted.
+    /// The delay before each answer, after the message was accepted.
     pub slow_ms: u64,
     refuse_503: u64,
     busy_429: u64,
-    /// Accepted, and the connection closed without an answer.
+    /// Accepted, then the connection is closed without an answer.
     accept_then_close: u64,
     /// Accepted, and never answered.
     accept_then_silence: u64,
 }
 
 impl Mode {
-    /// What becomes of the request that has drawn this number below 1,000.
+    /// The fate of a request, for a random number below 1,000.
     fn fate(&self, drawn: u64) -> Fate {
         let shares = [
             (self.refuse_503, Fate::Refuse),
@@ -57,7 +57,7 @@ pub enum Fate {
     Accept(Then),
 }
 
-/// What comes after a message was accepted.
+/// What follows after a message was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
     Answer,
@@ -66,7 +66,7 @@ pub enum Then {
 }
 
 impl Then {
-    /// As it stands in the ledger.
+    /// The form in the ledger.
     fn as_str(self) -> &'static str {
         match self {
             Then::Answer => "ok",
@@ -81,7 +81,7 @@ pub struct Book {
     file: File,
     /// All lines, each with its line feed.
     lines: Vec<u8>,
-    /// Where each line ends. Line `n` is the one that ends at `ends[n - 1]`.
+    /// The end of each line: line `n` ends at `ends[n - 1]`.
     ends: Vec<usize>,
     pub mode: Mode,
     seed: u64,
@@ -103,12 +103,12 @@ impl Book {
         Book { file, lines: Vec::new(), ends: Vec::new(), mode: Mode::default(), seed, random }
     }
 
-    /// What becomes of the next request.
+    /// The fate of the next request.
     pub fn fate(&mut self) -> Fate {
         self.mode.fate(self.random.below(1_000))
     }
 
-    /// Answers the message's SID.
+    /// Records a message and returns its SID.
     pub fn accept(&mut self, to: &str, body: &str, then: Then) -> io::Result<String> {
         let n = self.ends.len() + 1;
         let sid = format!("SM{:016x}{n:016x}", self.seed);
@@ -121,7 +121,7 @@ impl Book {
         self.append(&json!({ "n": n, "violation": violation }))
     }
 
-    /// One line, one write: whoever reads the file sees whole lines.
+    /// Each line is one write, so that readers of the file see whole lines.
     fn append(&mut self, line: &impl Serialize) -> io::Result<()> {
         let begin = self.lines.len();
         serde_json::to_writer(&mut self.lines, line)?;
@@ -134,7 +134,7 @@ impl Book {
         Ok(())
     }
 
-    /// A JSON array of what comes after line `after`. A line feed is never part of a line, so it can become a comma.
+    /// The lines after `after` as a JSON array. A line feed is never part of a line, so it can become a comma.
     pub fn page(&self, after: usize) -> Vec<u8> {
         let last = after.saturating_add(MAX_PAGE).min(self.ends.len());
         let end_of = |line: usize| line.checked_sub(1).map_or(0, |at| self.ends[at]);

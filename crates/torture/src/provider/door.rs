@@ -1,4 +1,4 @@
-//! Connections that a handler can cut, for which HTTP itself has no answer.
+//! Connections that a handler can cut, which HTTP libraries do not offer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Lets them in.
+/// Accepts connections.
 #[derive(Debug)]
 pub struct Door(pub TcpListener);
 
@@ -27,11 +27,11 @@ impl Listener for Door {
         loop {
             match self.0.accept().await {
                 Ok((stream, address)) => {
-                    // Small answers must not wait to become large ones; without it they are only slower.
+                    // Small answers must not be delayed; a failure only makes them slower.
                     let _ = stream.set_nodelay(true);
                     return (Line { stream, wire: Wire::default() }, address);
                 }
-                // Out of file descriptors, or gone already: the next may do better.
+                // Out of file descriptors, or the client is gone. The next accept may succeed.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         }
@@ -46,7 +46,7 @@ impl Listener for Door {
 pub struct Wire(Arc<AtomicBool>);
 
 impl Wire {
-    /// Whatever is answered then is not written: the connection ends at the attempt.
+    /// Cuts the connection: it ends when the response is about to be written.
     pub fn cut(&self) -> Response {
         self.0.store(true, Ordering::Relaxed);
         StatusCode::NO_CONTENT.into_response()

@@ -1,9 +1,10 @@
-//! A provider outside of Campanile, in a process of its own: Twilio's Messages resource, strict about its rules, with a
-//! ledger of all that it accepted. It can be told to be slow, to refuse, or to accept and leave its caller in the dark.
+//! A provider in a process of its own. It implements Twilio's Messages resource, enforces its rules strictly, and
+//! records everything that it accepts in a ledger. It can be told to be slow, to refuse, or to accept without
+//! answering.
 //!
-//! What it accepted stands in the ledger before anybody is answered: the ledger is the truth, answers are hearsay. A
-//! request that breaks a rule is answered as Twilio would and stands there, too, as a violation. In one respect it is
-//! stricter than Twilio, which overlooks fields that it does not know: here they are refused.
+//! A message is in the ledger before its sender gets an answer, so the ledger is authoritative and answers are not. A
+//! request that breaks a rule is answered as by Twilio and recorded as a violation. In one respect it is stricter:
+//! Twilio ignores unknown fields, and this refuses them.
 
 mod book;
 mod door;
@@ -31,24 +32,24 @@ use tokio::net::TcpListener;
 use book::{Book, Fate, Mode, Then};
 use door::{Door, Wire};
 
-/// The only account that there is.
+/// The only account.
 pub const ACCOUNT_SID: &str = "AC5ca1ab1e0000000000000000000000ff";
 pub const AUTH_TOKEN: &str = "70a57ed5ec7e70000000000000000042";
-/// Both of them, as HTTP's basic authentication has it.
+/// Account and token, for HTTP basic authentication.
 const AUTHORIZATION: &str =
     "Basic QUM1Y2ExYWIxZTAwMDAwMDAwMDAwMDAwMDAwMDAwMDBmZjo3MGE1N2VkNWVjN2U3MDAwMDAwMDAwMDAwMDAwMDA0Mg==";
 
-/// Nobody waits for an answer that long.
+/// Longer than any client waits.
 const SILENCE: Duration = Duration::from_mins(1);
 const MAX_BODY_CHARACTERS: usize = 1_600;
 
-/// What a message may be created with, by Twilio's reference.
+/// The fields of a new message, from Twilio's reference.
 const FIELDS: &str = "To From MessagingServiceSid Body MediaUrl ContentSid ContentVariables StatusCallback \
     ApplicationSid \
     MaxPrice ProvideFeedback Attempt ValidityPeriod ForceDelivery ContentRetention AddressRetention SmartEncoded \
     PersistentAction TrafficType ShortenUrls ScheduleType SendAt SendAsMms RiskCheck";
 
-/// The numbers that Twilio keeps for tests: right by its rules, and refused.
+/// Twilio's test numbers: valid, and refused.
 const MAGIC: [(&str, u32, &str); 5] = [
     ("+15005550001", 21211, "Invalid 'To' Phone Number"),
     ("+15005550002", 21612, "The combination of 'To' and 'From' can't be connected"),
@@ -110,7 +111,7 @@ async fn create_message(
     form: Result<Form<Vec<(String, String)>>, FormRejection>,
 ) -> Response {
     if let Err(FormRejection::BytesRejection(_)) = form {
-        // Whoever was asking has died in the middle of it, which breaks no rule.
+        // The client died during its request, which breaks no rule.
         return wire.cut();
     }
     let request = match Request::read(&account, &headers, form) {
@@ -163,7 +164,7 @@ fn created(request: &Request, sid: &str) -> Response {
     (StatusCode::CREATED, Json(message)).into_response()
 }
 
-/// Who looks whether its credentials are right asks for its account.
+/// Clients request the account to check their credentials.
 async fn fetch_account(
     State(book): State<Shared>,
     Path(account): Path<String>,
@@ -203,7 +204,7 @@ async fn messages(State(book): State<Shared>, Query(After { after }): Query<Afte
     ([(header::CONTENT_TYPE, "application/json")], page).into_response()
 }
 
-/// A message as Twilio takes it.
+/// A message as Twilio accepts it.
 #[derive(Debug)]
 struct Request {
     to: String,
@@ -276,7 +277,7 @@ fn is_e164(number: &str) -> bool {
     })
 }
 
-/// A number, a short code, or a name.
+/// Whether it is a number, a short code, or a name.
 fn is_sender(from: &str) -> bool {
     is_e164(from)
         || (1..=11).contains(&from.len())
@@ -288,7 +289,7 @@ fn is_sid(prefix: &str, sid: &str) -> bool {
         .is_some_and(|rest| rest.len() == 32 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// An error as Twilio answers it.
+/// An error as Twilio returns it.
 #[derive(Debug)]
 struct Answer {
     status: StatusCode,
@@ -313,7 +314,7 @@ impl IntoResponse for Answer {
     }
 }
 
-/// A request that broke a rule: whoever sent it has a bug.
+/// A request that broke a rule; its sender has a bug.
 #[derive(Debug)]
 struct Broken(Answer);
 
@@ -324,7 +325,7 @@ impl Broken {
 
     fn noted(self, book: &Shared) -> Response {
         let Broken(answer) = self;
-        // Nothing was accepted, so a line that can't be written is missed by nobody but the reader of violations.
+        // Nothing was accepted, so a lost line affects only the list of violations.
         let violation = format!("{} {}: {}", answer.status.as_u16(), answer.code, answer.message);
         if let Err(error) = open(book).note_violation(&violation) {
             eprintln!("a violation ({violation}) could not be noted: {error}");

@@ -1,4 +1,4 @@
-//! The provider as its callers see it.
+//! Tests the provider as its clients see it.
 
 use std::net::SocketAddr;
 
@@ -99,7 +99,7 @@ async fn each_rule_is_kept_and_breaking_one_is_noted() {
         assert_eq!(request.send().await.unwrap().status().as_u16(), status);
         assert_eq!(provider.ledger(before).await.len(), 1);
     }
-    // Who asks for its account, or for a number that is kept for tests, breaks no rule.
+    // Requesting the account, or a test number, breaks no rule.
     let before = provider.ledger(0).await.len();
     let account = known(provider.http.get(format!("{root}.json"))).send().await.unwrap();
     assert_eq!(account.status().as_u16(), 200);
