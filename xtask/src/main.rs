@@ -1,7 +1,7 @@
-//! The workspace's own commands, run as `cargo xtask …`: every test, the style checks, the servers that they need, the
-//! long runs.
+//! The workspace's own commands, run as `cargo xtask …`: all tests, the style checks, the servers that they need, and
+//! the long runs.
 //!
-//! Each command has a file of its own; this one reads the command line and prints how it ended.
+//! Each command has a file of its own; this one parses the command line and reports the result.
 
 mod run;
 mod servers;
@@ -60,8 +60,8 @@ fn perform(task: &Task) -> Result<()> {
     }
 }
 
-/// Cargo tells where xtask's sources are when it runs it; this differs from where it was compiled
-/// when several checkouts share one target folder.
+/// Cargo passes the folder of xtask's sources at run time. It differs from the compiled one when several checkouts
+/// share a target folder.
 fn workspace_root() -> Result<PathBuf> {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let root = Path::new(&xtask).parent().context("xtask lies in no folder")?;

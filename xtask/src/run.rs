@@ -1,8 +1,8 @@
-//! Runs other programs so that none of them outlives us or its time.
+//! Runs other programs so that none outlives xtask or its time limit.
 //!
-//! A child runs under coreutils' `timeout`, which leads a process group of its own and so ends the
-//! whole group when the time is up. A group of its own also means that Ctrl-C does not reach it:
-//! `setpriv --pdeathsig` has the kernel tell `timeout` when we are gone, however we went.
+//! A child runs under coreutils' `timeout`, which leads a process group of its own and kills the whole group at the
+//! limit. In its own group it does not get Ctrl-C. So `setpriv --pdeathsig` makes the kernel signal `timeout` when
+//! xtask ends, for whatever reason.
 
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// How long a child that was asked to end may take before it is killed. nextest gives its tests
-/// 10 seconds of that, each in a group that only nextest knows, so it must not go first.
+/// How long a child that was asked to end may take before it is killed. nextest gives its tests 10 s of this. Each test
+/// is in a group that only nextest knows, so nextest must not end first.
 const GRACE_SECONDS: u32 = 30;
 
 pub fn headline(text: &str) {
     println!("\n==> {text}");
 }
 
-/// A call of the cargo that runs us, in the workspace's root.
+/// A call of the cargo that runs xtask, in the workspace's root.
 ///
-/// What `cargo run` tells xtask about xtask is taken out: build scripts that look at it would
-/// run again, and all that depends on them with it, each time people alternate `cargo build` and `cargo xtask`.
+/// The variables that `cargo run` sets for xtask are removed. Otherwise build scripts that depend on them, and
+/// everything that depends on those, would be rebuilt whenever `cargo build` and `cargo xtask` alternate.
 pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root);
@@ -38,7 +38,7 @@ pub fn within(limit: Duration, what: &str, command: &Command) -> Result<()> {
     succeed(limit, what, command, Stdio::inherit()).map(drop)
 }
 
-/// The same, and what the command has written to its output; its errors are shown.
+/// Like `within`, but returns the command's standard output; its standard error is shown.
 pub fn output_within(limit: Duration, what: &str, command: &Command) -> Result<String> {
     let written = succeed(limit, what, command, Stdio::piped())?;
     String::from_utf8(written).with_context(|| format!("{what} does not write UTF-8"))
@@ -53,7 +53,7 @@ fn succeed(limit: Duration, what: &str, command: &Command, output: Stdio) -> Res
     }
 }
 
-/// What a command that must succeed prints.
+/// The output of a command that must succeed.
 pub fn output(command: &mut Command) -> Result<String> {
     let shown = format!("{command:?}");
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {shown}"))?;
@@ -61,7 +61,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{shown} prints something else than UTF-8"))
 }
 
-/// Whether a command, `cargo nextest --version` for example, is there to be used.
+/// Whether a command such as `cargo nextest --version` is available.
 pub fn works(mut command: Command) -> bool {
     command.stdin(Stdio::null()).output().is_ok_and(|output| output.status.success())
 }
@@ -73,7 +73,7 @@ enum End {
     OutOfTime,
 }
 
-/// How it ended, and what it wrote to a piped output.
+/// Runs a command, and returns how it ended and what it wrote to a piped output.
 fn run(limit: Duration, command: &Command, output: Stdio) -> Result<(End, Vec<u8>)> {
     let started = Instant::now();
     let Output { status, stdout, .. } = bounded(limit, command)

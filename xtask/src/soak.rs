@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: the fault harness for minutes instead of seconds, with faults drawn from a seed.
+//! `cargo xtask soak`: runs the fault harness for minutes instead of seconds, with faults from a seed.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use crate::run::headline;
 use crate::servers::Servers;
 use crate::torture::{Build, Torture};
 
-/// A release build from nothing takes minutes; so may a fault that is under way when the time is up.
+/// A full release build takes minutes, and a fault that is in progress when the time is over may, too.
 const ALLOWANCE_MINUTES: u32 = 30;
 
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     let arguments = options.arguments(seed);
     headline(&format!("Soak: cargo xtask {}", arguments.join(" ")));
 
-    // They come up while the compiler works.
+    // They start while the compiler works.
     let mut servers = Servers::start()?;
     let torture = Torture::build(root, Duration::from_mins(ALLOWANCE_MINUTES.into()), Build::Release)?;
     let variables = servers.ready()?;
@@ -43,7 +43,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
 }
 
 impl Options {
-    /// The harness takes them as we do.
+    /// The arguments for the harness, which has the same ones.
     fn arguments(&self, seed: u64) -> Vec<String> {
         let mut arguments: Vec<String> =
             ["soak", "--minutes", &self.minutes.to_string(), "--seed", &seed.to_string()]

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that decides whether a change lands, the quick checks first.
 //!
-//! The first step that fails ends it. What each step checks is the business of its tool, or of `tidy`.
+//! The first failing step ends it. Each step's tool, or `tidy`, decides what it checks.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::servers::{Servers, Variables};
 use crate::tidy;
 use crate::torture::{Build, FEATURES, Torture};
 
-/// The harness' fixed selection takes a few minutes.
+/// The harness's fixed selection takes a few minutes.
 const TORTURE_LIMIT: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
         headline("Style: tidy");
         tidy::run(root)?;
     }
-    // They come up while the compiler works.
+    // They start while the compiler works.
     let servers = Servers::start()?;
     if everything {
         check_lints(root, limit)?;
@@ -105,8 +105,7 @@ fn run_tests(root: &Path, limit: Duration, filters: &[String], mut servers: Serv
     Ok(())
 }
 
-/// Tests that need more of a server than its URL. A server of ours has it; of one that was given, whoever gave it may
-/// tell.
+/// Tests that need more of a server than its URL. Our own servers provide it; for others the environment may.
 const COMPANIONS: [(&str, &str, &str); 3] = [
     ("CAMPANILE_TEST_CA_FILE", "postgres::tests::tls", "the CA of the database's certificate is unknown"),
     (
@@ -125,7 +124,7 @@ fn without_companions(
         .filter(|(variable, ..)| !variables.contains_key(*variable) && std::env::var_os(variable).is_none())
 }
 
-/// At least a second, since no time at all means no limit to `timeout`.
+/// At least a second, because 0 means no limit to `timeout`.
 fn left_until(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(Duration::from_secs(1))
 }

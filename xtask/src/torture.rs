@@ -1,8 +1,8 @@
-//! The fault harness `campanile-torture`: built together with the server that it tortures, and run against the servers
-//! that are up.
+//! The fault harness `campanile-torture`: built together with the server that it tests, and run against the running
+//! servers.
 //!
-//! Which faults there are is its own business; of what it is not given, a script that kills the broker for example, it
-//! says itself that it leaves it out.
+//! The harness decides which faults there are. It reports those that it leaves out because something, such as a script
+//! that kills the broker, was not given.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,17 +14,17 @@ use serde::Deserialize;
 use crate::run::{cargo, output_within, within};
 use crate::servers::Variables;
 
-/// The points at which tests make the engine fail.
+/// Enables the failpoints at which tests kill the engine.
 pub const FEATURES: [&str; 2] = ["--features", "campanile/failpoints"];
 
 const HARNESS: &str = "campanile-torture";
 const SERVER: &str = "campanile";
 
-/// For whom it is built.
+/// The purpose of the build.
 #[derive(Debug, Clone, Copy)]
 pub enum Build {
-    /// As part of the build of all tests: a smaller selection of packages would have cargo choose other features of
-    /// their dependencies, and build those again.
+    /// As part of the build of all tests. For fewer packages cargo would choose other features of their dependencies
+    /// and build those again.
     WithTests,
     Release,
 }
@@ -37,7 +37,7 @@ pub struct Torture {
 
 impl Torture {
     pub fn build(root: &Path, limit: Duration, build: Build) -> Result<Self> {
-        // Where things are put depends on settings that cargo knows best.
+        // Cargo knows the settings that decide where programs are built.
         let messages = output_within(limit, "the build of the fault harness", &build.command(root))?;
         let program = |name| {
             executable(&messages, name)
@@ -46,7 +46,7 @@ impl Torture {
         Ok(Self { harness: program(HARNESS)?, server: program(SERVER)? })
     }
 
-    /// Runs it with these arguments; `what` names the run in errors.
+    /// Runs the harness with these arguments; `what` names the run in errors.
     pub fn run(
         &self,
         limit: Duration,
@@ -74,7 +74,7 @@ impl Build {
     }
 }
 
-/// Of cargo's messages, one per line, those about something built.
+/// One of cargo's messages, about something built.
 #[derive(Debug, Deserialize)]
 struct Artifact {
     target: Target,
@@ -87,7 +87,7 @@ struct Target {
     kind: Vec<String>,
 }
 
-/// Unit tests of a program are executables as well, in a folder of their own; the program itself bears its name.
+/// The path of a program. Its unit tests are executables of another name.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     messages
         .lines()

@@ -1,7 +1,7 @@
-//! Whom a server runs as: PostgreSQL and PgBouncer refuse to be root, so root lends them the account that their package
-//! made.
+//! The account that a server runs as. PostgreSQL and PgBouncer refuse to run as root, so root runs them under the
+//! account of their package.
 //!
-//! People who are not root run all servers as themselves.
+//! Other users run all servers as themselves.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -16,11 +16,11 @@ pub enum Account {
     Other { user: u32, group: u32 },
 }
 
-/// The signal that a server gets when its keeper is gone.
+/// The signal that a server gets when its keeper has ended.
 #[derive(Debug, Clone, Copy)]
 pub enum Last {
     Kill,
-    /// Asks PostgreSQL to abort: killed, it would leave shared memory behind.
+    /// Makes PostgreSQL abort: if it were killed, it would leave shared memory behind.
     Quit,
 }
 
@@ -35,16 +35,16 @@ impl Account {
         })
     }
 
-    /// A program that the kernel gives this signal when the thread that started it is gone.
+    /// A program that gets this signal from the kernel when the thread that started it has ended.
     ///
-    /// A change of user makes the kernel forget that wish; `setpriv` changes the user first.
+    /// The kernel drops this setting when the user changes, so `setpriv` changes the user first.
     pub fn server(self, last: Last, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         command.args(self.change()).arg("--pdeathsig").arg(last.name()).arg("--").arg(program);
         command
     }
 
-    /// A program that ends when it likes.
+    /// A program that ends by itself.
     pub fn tool(self, program: &Path) -> Command {
         if self == Self::Ourselves {
             return Command::new(program);
@@ -81,7 +81,7 @@ impl Last {
     }
 }
 
-/// Finds a user in the lines of `/etc/passwd`: name, password, user, group, and what does not matter here.
+/// Finds a user in the lines of `/etc/passwd`: name, password, user id, group id, and other fields.
 fn listed(users: &str, name: &str) -> Option<Account> {
     users.lines().find_map(|line| {
         let mut fields = line.split(':');

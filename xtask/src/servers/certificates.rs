@@ -1,4 +1,4 @@
-//! A certificate authority of our own and a certificate for `localhost`, so that TLS is tested as it is used: verified.
+//! Our own certificate authority and a certificate for `localhost`, so that TLS is tested with verification.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::account::Account;
 use crate::run;
 
-/// The machine's own configuration of openssl would add extensions that clients refuse.
+/// The machine's configuration of openssl would add extensions that clients refuse.
 const CONFIGURATION: &str = "\
 [req]
 distinguished_name = name
@@ -30,14 +30,14 @@ subjectKeyIdentifier = hash
 
 #[derive(Debug)]
 pub struct Certificates {
-    /// What clients trust.
+    /// The certificate that clients trust.
     pub authority: PathBuf,
     pub server: PathBuf,
     key: PathBuf,
 }
 
 impl Certificates {
-    /// A copy of the key, which servers insist is nobody else's.
+    /// A copy of the key for a server, which requires that no other account can read it.
     pub fn key_for(&self, account: Account, folder: &Path) -> Result<PathBuf> {
         let key = folder.join("server.key");
         fs::copy(&self.key, &key).context("cannot copy the key of the certificate")?;

@@ -1,6 +1,7 @@
-//! Installs Debian's packages where a server's program is missing and we may; otherwise says what to install.
+//! Installs Debian's packages if a server's program is missing and the user may install; otherwise it says what to
+//! install.
 //!
-//! A package may start a server for the whole machine. That one is not ours, and is left alone.
+//! A package may start a server for the whole machine, which is left alone.
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,11 +14,11 @@ use crate::run::{headline, within, works};
 
 const LIMIT: Duration = Duration::from_mins(15);
 
-/// What lets us install.
+/// The permission to install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Right {
     Root,
-    /// `sudo` that asks for no password.
+    /// `sudo` without a password.
     Sudo,
     None,
 }
@@ -59,21 +60,21 @@ fn install(missing: &[Missing], right: Right) -> Result<()> {
     within(LIMIT, "the installation", &install)
 }
 
-/// None where we may not.
+/// A call of `apt-get`, or `None` without permission.
 fn apt_get(right: Right, arguments: &[&str]) -> Option<Command> {
     let mut apt_get = match right {
         Right::Root => Command::new("env"),
         Right::Sudo => command("sudo", &["-n", "env"]),
         Right::None => return None,
     };
-    // Two runs may start at once on a new machine; the second waits for the first.
+    // Two runs may start at once on a new machine; the second one waits for the lock.
     apt_get
         .args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=600"])
         .args(arguments);
     Some(apt_get)
 }
 
-/// What somebody who may should do.
+/// A request to the user to install what is missing.
 pub fn request(missing: &[Missing]) -> String {
     let what: Vec<&str> = missing.iter().map(|it| it.what).collect();
     format!(

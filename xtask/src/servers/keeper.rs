@@ -1,7 +1,7 @@
-//! The keeper: `xtask keep`, a process that starts the servers, tells how to find them, and ends them when nobody
-//! listens any more.
+//! The keeper: `xtask keep`, a process that starts the servers, reports how to reach them, and ends them when its
+//! parent has ended.
 //!
-//! It is no command for people. Its input is a pipe on which nothing ever comes but its end.
+//! It is not a command for people. Its input is a pipe that carries no data and only ever closes.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use super::{
     pgbouncer, postgres, programs, rabbitmq,
 };
 
-/// How long all of them together may take. RabbitMQ needs some seconds where nothing else runs.
+/// How long all servers together may take to start. RabbitMQ needs some seconds on an idle machine.
 const START_LIMIT: Duration = Duration::from_mins(2);
 
-/// Somebody may take a port between our look at it and the server's; that it happens this often is no accident.
+/// Another process may take a port before the server binds it. More failures than this have another cause.
 const ATTEMPTS: u32 = 4;
 
 pub fn keep(wanted: Wanted) -> Result<()> {
     let group = Arc::new(ProcessGroup::new("servers")?);
     let guarded = Arc::clone(&group);
     thread::spawn(move || {
-        // An error of the pipe is its end, too.
+        // An error of the pipe is treated as its end.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         guarded.end();
         std::process::exit(0);
@@ -38,10 +38,10 @@ pub fn keep(wanted: Wanted) -> Result<()> {
         Err(error) => Report::Failed(format!("{error:#}")),
     };
     let line = serde_json::to_string(&report)?;
-    // Where nobody reads any more, the pipe above is closed as well.
+    // If nobody reads the output, the pipe above is closed as well.
     let _ = writeln!(io::stdout(), "{line}");
 
-    // The kernel ends each server together with the thread that started it, so this one must stay.
+    // The kernel ends each server together with the thread that started it, so this thread must stay.
     loop {
         group.reap();
         thread::sleep(Duration::from_millis(100));
@@ -64,7 +64,7 @@ fn start(group: &ProcessGroup, wanted: Wanted) -> Result<Variables> {
     start_all(group, &programs, deadline)
 }
 
-/// RabbitMQ first: it takes longest, and the others come up meanwhile.
+/// RabbitMQ first, because it takes longest; the others start meanwhile.
 fn start_all(group: &ProcessGroup, programs: &Programs, deadline: Instant) -> Result<Variables> {
     let certificates = certificates::make(&group.folder("certificates")?, &programs.openssl)?;
     let mut variables = Variables::from([

@@ -1,9 +1,9 @@
-//! The servers that tests need, PostgreSQL behind and beside PgBouncer, and RabbitMQ, brought up for one run and gone
-//! after it.
+//! The servers that tests need: PostgreSQL with and without PgBouncer, and RabbitMQ. They are started for one run and
+//! ended after it.
 //!
-//! A second process, the keeper, starts them while we go on building, and ends them when the pipe between us closes:
-//! that happens however we end, also by `kill -9`, so that there is one way of taking down and no signal to handle.
-//! Servers that somebody names in the environment are used as they are, and then none of that kind is started.
+//! A second process, the keeper, starts them during the build. It ends them when the pipe between both processes
+//! closes, which happens however xtask ends, even by `kill -9`. So there is only one way of ending them, and no signal
+//! to handle. If the environment names a server of a kind, it is used, and none of that kind is started.
 
 mod account;
 mod certificates;
@@ -45,13 +45,13 @@ const VALGRIND: &str = "CAMPANILE_TEST_VALGRIND";
 const SMTP_SINK: &str = "CAMPANILE_TEST_SMTP_SINK";
 const PYTHON: &str = "CAMPANILE_TEST_PYTHON";
 
-/// How tests find the servers: names and values for their environment.
+/// The environment variables with which tests find the servers.
 pub type Variables = BTreeMap<String, String>;
 
 /// Which servers to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
 pub struct Wanted {
-    /// PostgreSQL, and PgBouncer before it.
+    /// PostgreSQL and PgBouncer.
     #[arg(long)]
     database: bool,
     /// RabbitMQ.
@@ -60,7 +60,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// All that the environment does not name already.
+    /// The servers that the environment does not name.
     fn by(environment: impl Fn(&str) -> Option<OsString>) -> Self {
         let named = |variable| environment(variable).is_some_and(|url| !url.is_empty());
         Self { database: !named(DATABASE_URL), broker: !named(BROKER_URL) }
@@ -71,17 +71,17 @@ impl Wanted {
     }
 }
 
-/// What the keeper tells, once, as a line of JSON.
+/// The keeper's only output, a line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 enum Report {
     Ready(Variables),
     Failed(String),
 }
 
-/// Servers that are being started, or are up; they end when this is dropped.
+/// Servers that are starting or running. Dropping this ends them.
 #[derive(Debug)]
 pub struct Servers {
-    /// None if all servers were named by the environment.
+    /// `None` if the environment names all servers.
     keeper: Option<Keeper>,
 }
 
@@ -93,7 +93,7 @@ struct Keeper {
 }
 
 impl Servers {
-    /// Begins to start them, which goes on behind our back; programs that are missing are installed first.
+    /// Starts the servers in the background. Missing programs are installed first.
     pub fn start() -> Result<Self> {
         let wanted = Wanted::by(|name| std::env::var_os(name));
         if !wanted.anything() {
@@ -103,7 +103,7 @@ impl Servers {
         Ok(Self { keeper: Some(Keeper::start(wanted)?) })
     }
 
-    /// Waits until all take connections, and tells how to find them. To be called once.
+    /// Waits until all servers accept connections, and returns their variables. Must be called once.
     pub fn ready(&mut self) -> Result<Variables> {
         match &mut self.keeper {
             Some(keeper) => keeper.ready(),
@@ -123,7 +123,7 @@ impl Keeper {
         if wanted.broker {
             command.arg("--broker");
         }
-        // A group of its own, so that Ctrl-C does not reach it: it has to clean up after that.
+        // In its own group it does not get Ctrl-C, because it must clean up after that.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().context("cannot start the server supervisor")?;
         let report = process.stdout.take().context("the server supervisor has no output")?;
@@ -155,7 +155,7 @@ impl Drop for Keeper {
     }
 }
 
-/// `cargo xtask servers`: keeps them up until Ctrl-C, for tests that are run by other means.
+/// `cargo xtask servers`: runs the servers until Ctrl-C, for tests that are run in other ways.
 pub fn run() -> Result<()> {
     headline("Servers: PostgreSQL, PgBouncer, RabbitMQ");
     let mut servers = Servers::start()?;
@@ -164,7 +164,7 @@ pub fn run() -> Result<()> {
         bail!("{DATABASE_URL} and {BROKER_URL} name servers already; there is nothing to start");
     };
     println!("Press Ctrl-C to stop them. For tests in another terminal:\n\n{}\n", exports(&variables));
-    // The keeper speaks once; its end is all that can still come.
+    // The keeper writes only once, so this returns when it ends.
     keeper.report.read_line(&mut String::new()).context("cannot read from the server supervisor")?;
     bail!("the server supervisor died")
 }

@@ -1,4 +1,4 @@
-//! PgBouncer in session mode before PostgreSQL, as many installations have it.
+//! PgBouncer in session mode in front of PostgreSQL, as in many installations.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::account::{Account, Last};
 use super::process_group::{Process, ProcessGroup};
 use super::{PGBOUNCER_URL, Variables, ports};
 
-/// What it writes when it takes connections.
+/// Its log line when it accepts connections.
 pub const READY: &str = "process up";
 
 pub fn start(
@@ -31,8 +31,7 @@ pub fn start(
     Ok(process)
 }
 
-/// Idle connections are given up soon: tests drop their databases, which PostgreSQL refuses while somebody is
-/// connected.
+/// Idle connections are closed soon: tests drop their databases, which PostgreSQL refuses while a connection is open.
 fn settings(port: u16, database_port: u16) -> String {
     format!(
         "[databases]\n* = host=127.0.0.1 port={database_port} user=postgres\n\

@@ -1,7 +1,7 @@
-//! Ports on which nobody listens.
+//! Finds free ports.
 //!
-//! They lie below those that the kernel gives to outgoing connections: while a server restarts, a client that tries
-//! again and again could otherwise be given the server's own port, and keep it, or even talk to itself.
+//! They are below the range of outgoing connections. Otherwise a client that retries while a server restarts could be
+//! given the server's own port. It could then keep the port, or even connect to itself.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -15,12 +15,12 @@ const LOWEST: u16 = 10_000;
 /// Linux's default for the first port of outgoing connections.
 const FIRST_OUTGOING: u16 = 32_768;
 
-/// As many as wanted, all different. Somebody may take one before its server does.
+/// Returns different free ports. Another process may take one before its server does.
 pub fn free<const COUNT: usize>() -> Result<[u16; COUNT]> {
     let setting = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let range = below_outgoing(&setting);
     let span = u64::from(range.end - range.start);
-    // Chance keeps two runs that start at once apart.
+    // A random start keeps two concurrent runs apart.
     let start = RandomState::new().build_hasher().finish() % span;
     let listeners: Vec<TcpListener> = (start..start + span)
         .filter_map(|number| u16::try_from(number % span).ok())
@@ -34,10 +34,10 @@ pub fn free<const COUNT: usize>() -> Result<[u16; COUNT]> {
     ports.try_into().ok().with_context(|| format!("there are no {COUNT} free ports on 127.0.0.1"))
 }
 
-/// The setting is two numbers, the first and the last outgoing port.
+/// The setting has two numbers, the first and the last outgoing port.
 fn below_outgoing(setting: &str) -> Range<u16> {
     let first = setting.split_whitespace().next().and_then(|number| number.parse().ok());
-    // Where hardly anything is left below, outgoing ports must do.
+    // If too few ports are below, outgoing ports are used.
     let end = first.filter(|first| *first > LOWEST + 1_000).unwrap_or(FIRST_OUTGOING);
     LOWEST..end
 }

@@ -1,5 +1,4 @@
-//! PostgreSQL with an empty cluster: as durable as in production, with TLS for those who ask for it, and without
-//! passwords.
+//! PostgreSQL with an empty cluster: durable as in production, with optional TLS and no passwords.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -13,7 +12,7 @@ use super::process_group::{Process, ProcessGroup};
 use super::programs::DatabasePrograms;
 use super::{DATABASE_URL, PG_CTL, Variables, ports, script};
 
-/// What it writes when it takes connections.
+/// Its log line when it accepts connections.
 pub const READY: &str = "database system is ready to accept connections";
 
 #[derive(Debug)]
@@ -35,7 +34,7 @@ pub fn start(
     let data = folder.join("data");
 
     let mut initdb = group.server(account, Last::Kill, &programs.postgresql.join("initdb"));
-    // What a crash of the machine leaves of it does not matter: nobody comes back to this cluster.
+    // Durability of the cluster's creation does not matter, because it is used only once.
     initdb
         .args(["-A", "trust", "-U", "postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "-D"])
         .arg(&data);

@@ -1,8 +1,8 @@
-//! The processes that the keeper has started, in their throw-away folder: starting, waiting for, and the end of all.
+//! The keeper's processes and their temporary folder: starting processes, waiting for them, and ending all of them.
 //!
-//! Each runs in a process group of its own with a log in the folder. Each carries the folder in its environment, and
-//! hands that on to what it starts itself, so that processes which left their group, or which a test restarted, are
-//! found as well.
+//! Each process runs in a process group of its own with a log in the folder. Each has the folder's path in its
+//! environment and passes it to its children. So processes that left their group, or that a test restarted, are found
+//! as well.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::account::{Account, Last};
 
-/// The variable by which our processes are known, also in `node.sh`.
+/// The variable that marks our processes; `node.sh` uses it, too.
 const MARK: &str = "CAMPANILE_SERVERS_FOLDER";
 
 /// How long servers may take to end before they are killed.
@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What servers write when somebody else listens on their port; the last two are Erlang's.
+/// Log lines of servers whose port is in use; the last two are Erlang's.
 const PORT_IS_TAKEN: [&str; 5] = [
     "address already in use",
     "address in use",
@@ -35,7 +35,7 @@ const PORT_IS_TAKEN: [&str; 5] = [
     "there is already a epmd running",
 ];
 
-/// How much of a log is shown when a server did not come up.
+/// How many lines of a log are shown when a server did not start.
 const TAIL_LINES: usize = 25;
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub struct ProcessGroup {
 
 #[derive(Debug, Default)]
 struct Members {
-    /// No process is started any more.
+    /// Set at the end: no process is started any more.
     ended: bool,
     all: Vec<Member>,
 }
@@ -66,7 +66,7 @@ pub struct Process {
 }
 
 impl ProcessGroup {
-    /// In a folder of this name and the number of our process.
+    /// Creates a folder whose name contains the id of this process.
     pub fn new(name: &str) -> Result<Self> {
         let folder = open_folder()?.join(format!("campanile-{name}-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -75,7 +75,7 @@ impl ProcessGroup {
         Ok(group)
     }
 
-    /// A folder of this name inside, which everybody may look into.
+    /// A subfolder that every account can read.
     pub fn folder(&self, name: &str) -> Result<PathBuf> {
         let folder = self.folder.join(name);
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -83,12 +83,12 @@ impl ProcessGroup {
         Ok(folder)
     }
 
-    /// A server that gets this signal when we are gone; nothing of our environment reaches it.
+    /// A server that gets this signal when the keeper has ended. It does not inherit our environment.
     pub fn server(&self, account: Account, last: Last, program: &Path) -> Command {
         self.with_environment(account.server(last, program))
     }
 
-    /// The same for a program that tests call when they like.
+    /// Like `server`, for a program that tests call.
     pub fn tool(&self, account: Account, program: &Path) -> Command {
         self.with_environment(account.tool(program))
     }
@@ -116,7 +116,7 @@ impl ProcessGroup {
         self.folder.join(format!("{name}.log"))
     }
 
-    /// Waits until the server has written these words, which say that it takes connections.
+    /// Waits until the server's log contains these words, which mean that it accepts connections.
     pub fn await_text(&self, process: &Process, words: &str, deadline: Instant) -> Result<()> {
         match self.watch(process, deadline, || read(&process.log).contains(words))? {
             None => Ok(()),
@@ -124,7 +124,7 @@ impl ProcessGroup {
         }
     }
 
-    /// Waits until the process has ended well.
+    /// Waits until the process has ended successfully.
     pub fn await_success(&self, process: &Process, deadline: Instant) -> Result<()> {
         match self.watch(process, deadline, || false)? {
             Some(status) if !status.success() => bail!(process.did_not_come_up(status)),
@@ -132,7 +132,7 @@ impl ProcessGroup {
         }
     }
 
-    /// The status of a process that has ended, or none as soon as the condition holds.
+    /// Waits until the process has ended, and returns its status, or until the condition holds, and returns `None`.
     fn watch(
         &self,
         process: &Process,
@@ -153,15 +153,14 @@ impl ProcessGroup {
         }
     }
 
-    /// Lets go of processes that ended, so that a restart does not find their ids taken.
+    /// Reaps ended processes, so that a restart does not find their ids in use.
     pub fn reap(&self) {
         for member in &mut self.members().all {
             member.lives();
         }
     }
 
-    /// Whether somebody else was faster to take a port of theirs. RabbitMQ then ends, or goes on with the ports that it
-    /// got.
+    /// Whether a server failed to get its port. RabbitMQ then ends, or continues with the ports that it got.
     pub fn lost_a_port(&self) -> bool {
         self.members().all.iter().any(|member| tells_of_a_taken_port(&read(&member.log)))
     }
@@ -177,12 +176,12 @@ impl ProcessGroup {
         }
     }
 
-    /// Ends all processes and removes the folder, for good.
+    /// Ends all processes and removes the folder.
     pub fn end(&self) {
         let mut members = self.members();
         members.ended = true;
-        // The first look misses who is just becoming another program, and so shows no environment, and what a tool of
-        // the tests is about to start; without the folder, nothing more can start.
+        // The first pass misses processes that are just executing another program, whose environment is empty, and
+        // those that a test's tool is starting. Without the folder nothing more can start.
         for _ in 0..2 {
             self.stop_all(&mut members);
             remove(&self.folder);
@@ -199,7 +198,7 @@ impl ProcessGroup {
         loop {
             let late = started.elapsed() > GRACE;
             let strays = marked(&self.folder);
-            // However it is ended, it leaves shared memory behind; by itself it ends within a second.
+            // `initdb` leaves shared memory behind if it is killed or signalled, and ends by itself within a second.
             if !late && strays.iter().any(|id| name(*id) == "initdb") {
                 thread::sleep(PAUSE);
                 continue;
@@ -244,7 +243,7 @@ fn tells_of_a_taken_port(log: &str) -> bool {
     PORT_IS_TAKEN.iter().any(|words| log.contains(words))
 }
 
-/// Where temporary files go, unless servers under other accounts could not get there.
+/// The folder for temporary files, if servers under other accounts can reach it.
 fn open_folder() -> Result<PathBuf> {
     let candidates = [std::env::temp_dir(), PathBuf::from("/tmp")];
     let Some(folder) = candidates.iter().find(|folder| is_open(folder)) else {
@@ -260,13 +259,13 @@ fn is_open(folder: &Path) -> bool {
             .all(|part| fs::metadata(part).is_ok_and(|about| about.permissions().mode() & 0o001 != 0))
 }
 
-/// Servers run under several accounts, and the umask may be narrower.
+/// Opens a folder to all accounts that servers run as, because the umask may be narrower.
 fn open_to_all(folder: &Path) -> Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
         .with_context(|| format!("cannot open {} to all", folder.display()))
 }
 
-/// PostgreSQL leaves shared memory behind when it is killed, and none when it is asked to abort.
+/// The signal for ending a process. PostgreSQL leaves shared memory behind when killed, but not when it aborts.
 fn ending(id: Pid, late: bool) -> Signal {
     if name(id) == "postgres" && !late { Signal::QUIT } else { Signal::KILL }
 }
@@ -276,7 +275,7 @@ fn name(id: Pid) -> String {
     name.trim().to_owned()
 }
 
-/// The processes that carry the folder in their environment.
+/// The processes that have the folder in their environment.
 fn marked(folder: &Path) -> Vec<Pid> {
     let mark = format!("{MARK}={}", folder.display());
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -289,7 +288,7 @@ fn marked(folder: &Path) -> Vec<Pid> {
         .collect()
 }
 
-/// A process that is just ending may still write while we remove.
+/// Removes a folder, retrying while ending processes still write to it.
 fn remove(path: &Path) {
     let deadline = Instant::now() + GRACE;
     loop {
@@ -328,7 +327,7 @@ mod tests {
     #[test]
     fn end_leaves_neither_processes_nor_the_folder() {
         let group = ProcessGroup::new("end").unwrap();
-        // One that leaves its group and its parent, as daemons do.
+        // A process that leaves its group and its parent, as daemons do.
         let script = "setsid sleep 1000 & echo up; exec sleep 1001";
         let process = group.start("sleeper", Account::Ourselves, shell(&group, script)).unwrap();
         group.await_text(&process, "up", soon()).unwrap();

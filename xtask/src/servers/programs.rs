@@ -1,4 +1,4 @@
-//! Where the servers' programs are on this machine, or which of Debian's packages would bring them.
+//! Finds the servers' programs on this machine, or the Debian packages that contain them.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::run;
 const POSTGRESQL_MAJOR: u32 = 15;
 const RABBITMQ_VERSION: (u32, u32) = (3, 10);
 
-/// What is found for what was wanted.
+/// The programs that were found.
 #[derive(Debug)]
 pub struct Programs {
     pub openssl: PathBuf,
@@ -19,9 +19,9 @@ pub struct Programs {
     pub faketime: PathBuf,
     /// Counts instructions, which are the same on a busy machine.
     pub valgrind: PathBuf,
-    /// Postfix's mail server for tests; its `smtp-source` lies beside it.
+    /// Postfix's test server; `smtp-source` is in the same folder.
     pub smtp_sink: PathBuf,
-    /// Has aiosmtpd, a mail server of another make.
+    /// Python with aiosmtpd, another mail server.
     pub python: PathBuf,
     pub database: Option<DatabasePrograms>,
     pub broker: Option<BrokerPrograms>,
@@ -41,7 +41,7 @@ pub struct BrokerPrograms {
     pub epmd: PathBuf,
 }
 
-/// Something that is not there.
+/// A program that is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Missing {
     pub what: &'static str,
@@ -57,14 +57,14 @@ const POSTGRESQL: Missing = Missing { what: "PostgreSQL 15 or newer", package: "
 const PGBOUNCER: Missing = Missing { what: "PgBouncer", package: "pgbouncer" };
 const RABBITMQ: Missing = Missing { what: "RabbitMQ 3.10 or newer", package: "rabbitmq-server" };
 
-/// Where to look.
+/// Where to search.
 #[derive(Debug)]
 pub struct SearchPaths {
-    /// Holds a folder per major version, each with its `bin`.
+    /// Contains a folder per major version, each with its `bin`.
     postgresql: PathBuf,
-    /// Scripts that run as anybody; those in the search path insist on root or `rabbitmq`.
+    /// Scripts that run under any account; those in the search path insist on root or `rabbitmq`.
     rabbitmq: PathBuf,
-    /// Holds a folder per architecture.
+    /// Contains a folder per architecture.
     libraries: PathBuf,
     /// Debian's Python: its interpreter, and the folder of its packages.
     python: PathBuf,
@@ -75,7 +75,7 @@ pub struct SearchPaths {
 impl SearchPaths {
     pub fn of_this_machine() -> Self {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        // Debian does not search for daemons as an ordinary user.
+        // Debian's search path of ordinary users has no daemons.
         let daemons = ["/usr/sbin", "/sbin"].map(PathBuf::from);
         Self {
             postgresql: "/usr/lib/postgresql".into(),
@@ -105,7 +105,7 @@ pub fn find(paths: &SearchPaths, wanted: Wanted) -> Result<Programs, Vec<Missing
         Ok::<_, ()>(DatabasePrograms { postgresql: postgresql?, pgbouncer: pgbouncer? })
     });
     let broker = wanted.broker.then(|| {
-        // Erlang comes with RabbitMQ, and epmd with Erlang.
+        // RabbitMQ depends on Erlang, which contains epmd.
         let both = rabbitmq(paths).zip(paths.program("epmd"));
         let (rabbitmq, epmd) = both.ok_or(RABBITMQ).map_err(|it| missing.push(it))?;
         Ok::<_, ()>(BrokerPrograms { rabbitmq, epmd })
@@ -118,13 +118,13 @@ pub fn find(paths: &SearchPaths, wanted: Wanted) -> Result<Programs, Vec<Missing
     }
 }
 
-/// Only Debian's own Python sees its packages.
+/// Only Debian's own Python finds its packages.
 fn aiosmtpd(paths: &SearchPaths) -> Option<PathBuf> {
     let is_installed = paths.python_packages.join("aiosmtpd").is_dir() && paths.python.exists();
     is_installed.then(|| paths.python.clone())
 }
 
-/// Of our own architecture: a process ignores a library of another one.
+/// For this architecture: a process ignores libraries of others.
 fn faketime(paths: &SearchPaths) -> Option<PathBuf> {
     let architectures = fs::read_dir(&paths.libraries).into_iter().flatten().flatten();
     architectures
@@ -133,7 +133,7 @@ fn faketime(paths: &SearchPaths) -> Option<PathBuf> {
         .find(|library| library.is_file())
 }
 
-/// The newest of Debian's, which may keep several side by side, or what the search path offers.
+/// The newest of Debian's versions, several of which may be installed, or the one in the search path.
 fn postgresql(paths: &SearchPaths) -> Option<PathBuf> {
     let versions = fs::read_dir(&paths.postgresql).into_iter().flatten().flatten();
     let newest = versions
@@ -145,7 +145,7 @@ fn postgresql(paths: &SearchPaths) -> Option<PathBuf> {
     if let Some((_, folder)) = newest {
         return Some(folder);
     }
-    // A lone link to `initdb` would not find its siblings.
+    // `initdb` must be resolved, because a link to it would not find its sibling programs.
     let initdb = paths.program("initdb")?.canonicalize().ok()?;
     let version = run::output(Command::new(&initdb).arg("--version")).ok()?;
     (postgresql_major(&version)? >= POSTGRESQL_MAJOR).then(|| initdb.parent().map(Path::to_owned))?
@@ -161,7 +161,7 @@ fn rabbitmq(paths: &SearchPaths) -> Option<PathBuf> {
     let debian = paths.rabbitmq.join("rabbitmq-server");
     let server = if debian.is_file() { debian } else { paths.program("rabbitmq-server")? };
     let version = rabbitmq_version(&server.canonicalize().ok()?);
-    // An installation that does not tell is believed; to ask would take an Erlang machine, and a second.
+    // An unknown version is accepted. Asking would start an Erlang machine and take a second.
     let recent = version.is_none_or(|version| version >= RABBITMQ_VERSION);
     recent.then(|| server.parent().map(Path::to_owned))?
 }
@@ -179,7 +179,7 @@ mod tests {
 
     const ALL: Wanted = Wanted { database: true, broker: true };
 
-    /// A machine that has these files, and nothing else.
+    /// A machine that has only these files.
     struct Machine(PathBuf);
 
     impl Machine {

@@ -1,4 +1,4 @@
-//! RabbitMQ: one node with an empty store, plain and TLS listeners on the loopback, and an epmd of its own.
+//! RabbitMQ: one node with an empty store, plain and TLS listeners on the loopback interface, and its own epmd.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -14,17 +14,16 @@ use super::process_group::{Process, ProcessGroup};
 use super::programs::BrokerPrograms;
 use super::{BROKER_TLS_URL, BROKER_URL, RABBITMQ_NODE, RABBITMQCTL, Variables, ports, script};
 
-/// By which its log is known.
+/// The name of its log.
 const NAME: &str = "rabbitmq";
 
-/// What it writes when all its listeners are open.
+/// Its log line when all listeners are open.
 pub const READY: &str = "Server startup complete";
 
-/// Heaps of more than half a megabyte are not fetched from the system and given back at every garbage collection: see
-/// `docs/guides/rabbitmq.md`.
+/// Keeps heaps above 512 KB from being allocated and freed at every garbage collection: see `docs/guides/rabbitmq.md`.
 const HEAPS: &str = "+MHsbct 16384 +MHlmbcs 16384";
 
-/// Kills the node, and starts it again so that the process group still finds it.
+/// Kills and starts the node in a way that the process group still finds it.
 const NODE_SCRIPT: &str = include_str!("node.sh");
 
 #[derive(Debug)]
@@ -33,9 +32,9 @@ struct Node {
     folder: PathBuf,
     plain_port: u16,
     tls_port: u16,
-    /// On which tools such as `rabbitmqctl` reach it.
+    /// The port for tools such as `rabbitmqctl`.
     distribution_port: u16,
-    /// On which its own epmd tells tools about the port above.
+    /// The port of its own epmd, which tells tools the port above.
     epmd_port: u16,
 }
 
@@ -52,9 +51,9 @@ pub fn start(
     let node = Node { account, folder, plain_port, tls_port, distribution_port, epmd_port };
     node.furnish(certificates)?;
 
-    // Erlang would start one in the background, which would then outlive us.
+    // Otherwise Erlang would start one in the background, which would outlive the keeper.
     let mut epmd = node.with_environment(group.server(account, Last::Kill, &programs.epmd));
-    // Without, it says nothing when its port is taken.
+    // Without it, epmd logs nothing when its port is in use.
     epmd.arg("-debug");
     group.start("epmd", account, epmd)?;
     let program = programs.rabbitmq.join("rabbitmq-server");
@@ -78,7 +77,7 @@ pub fn start(
 }
 
 impl Node {
-    /// Writes the files that it reads at its start, so that none of the machine's own counts.
+    /// Writes its configuration files, so that none of the machine's own applies.
     fn furnish(&self, certificates: &Certificates) -> Result<()> {
         let key = certificates.key_for(self.account, &self.folder)?;
         self.write("rabbitmq.conf", &self.settings(certificates, &key))?;
@@ -111,7 +110,7 @@ impl Node {
         Ok(path)
     }
 
-    /// The same for the node, its epmd and its tools: only so do they find one another.
+    /// The environment of the node, its epmd and its tools, which must be equal for them to find each other.
     fn with_environment(&self, mut command: Command) -> Command {
         let files = [
             ("HOME", ""),
@@ -132,19 +131,20 @@ impl Node {
                 "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
                 format!("-kernel inet_dist_use_interface {{127,0,0,1}} {HEAPS}"),
             )
-            // It shares its cores with everybody else here.
+            // It shares its cores with other programs here.
             .env("RABBITMQ_SCHEDULER_BIND_TYPE", "u")
             .env("ERL_EPMD_PORT", self.epmd_port.to_string())
             .env("ERL_EPMD_ADDRESS", "127.0.0.1")
-            // To its own output, which is the log that we read.
+            // It logs to its output, which is the log that we read.
             .env("RABBITMQ_LOGS", "-")
-            // Then its shell script becomes the node, instead of staying as its parent, and dies when the node should.
+            // This makes its shell script execute the node instead of staying as its parent, so that signals reach the
+            // node.
             .env("RUNNING_UNDER_SYSTEMD", "true");
         command
     }
 }
 
-/// Who knows it is let in.
+/// The cookie that authenticates nodes and tools.
 fn secret() -> Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")
@@ -157,7 +157,7 @@ fn secret() -> Result<String> {
 mod tests {
     use super::*;
 
-    /// Stands for `rabbitmq-server`, as far as the script knows it.
+    /// A stand-in for `rabbitmq-server` that does what the script needs.
     const SERVER: &str = "#!/bin/sh -e\nmkdir \"$RABBITMQ_MNESIA_BASE\"\necho $$ > \"$RABBITMQ_PID_FILE\"\n\
                           echo Server startup complete\nsleep 1000 & wait\n";
 

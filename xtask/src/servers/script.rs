@@ -1,4 +1,4 @@
-//! Small shell scripts by which tests steer the servers, and the quoting that shells need.
+//! Shell scripts with which tests control the servers, and quoting for shells.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,8 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// Writes a script that runs the command in its folder, in its environment and no other, with what it is given as
-/// further arguments.
+/// Writes a script that runs the command in its folder and with only its environment. The script's arguments are
+/// appended.
 pub fn write(path: &Path, command: &Command) -> Result<()> {
     fs::write(path, text(command))
         .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755)))

@@ -1,6 +1,6 @@
-//! Rust source with its comments and literals blanked out, so that a brace or a word in them is not taken for code.
+//! Blanks out the comments and literals of Rust source, so that a brace or a word in them does not count as code.
 //!
-//! Lines keep their numbers. This is far from a parser, and never fails: what it does not understand stays as it is.
+//! Line numbers do not change. This is not a parser and never fails; what it does not recognise stays.
 
 /// The source with spaces in place of comments, strings and characters.
 pub fn code_only(source: &str) -> String {
@@ -21,7 +21,7 @@ pub fn code_only(source: &str) -> String {
     code
 }
 
-/// How many bytes of a comment or literal the text starts with.
+/// The length of the comment or literal that the text starts with; 0 if there is none.
 fn opaque_length(text: &str, in_word: bool) -> usize {
     if text.starts_with("//") {
         text.find('\n').unwrap_or(text.len())
@@ -72,7 +72,7 @@ fn string_length(text: &str) -> usize {
     text.len()
 }
 
-/// Zero for a lifetime, which starts as a character does.
+/// The length of a character literal. 0 for a lifetime, which starts in the same way.
 fn character_length(text: &str) -> usize {
     let mut inside = text.char_indices().skip(1);
     match inside.next() {

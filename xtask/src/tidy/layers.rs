@@ -1,7 +1,6 @@
-//! Which crate knows what: a crate exists where its manifest forbids something, and here is what.
+//! Enforces which crate may depend on what: a crate exists where its manifest forbids something.
 //!
-//! Dependencies of every kind count, those of tests too: a test that reaches around a crate is written against its
-//! insides.
+//! Dependencies of every kind count, including those of tests: a test that bypasses a crate depends on its internals.
 
 use super::Violation;
 use super::metadata::{Member, Workspace};
@@ -17,21 +16,21 @@ const CONFINED: [Confined; 4] = [
     Confined {
         packages: &["rusqlite", "tokio-postgres", "refinery"],
         to: "campanile-store",
-        // The benchmark measures databases by themselves, too; the client writes into transactions of its callers; the
-        // fault harness looks at databases by itself.
+        // The benchmark measures databases directly, the client writes into transactions of its callers, and the fault
+        // harness inspects databases.
         except: &["campanile-bench", "campanile-client", "campanile-torture"],
     },
-    // A business service takes the client and nothing of the engine.
+    // A business service depends on the client and on nothing of the engine.
     Confined { packages: &["sqlx"], to: "campanile-client", except: &[] },
     Confined { packages: &["lapin", "amqprs"], to: "campanile-broker", except: &[] },
-    // The fault harness has a provider of its own, which is a server, too.
+    // The fault harness contains a provider, which is a server, too.
     Confined { packages: &["axum"], to: "campanile", except: &["campanile-torture"] },
 ];
 
 const PURE: &str = "campanile-domain";
 const IMPURE: [&str; 4] = ["tokio", "rusqlite", "axum", "reqwest"];
 
-/// Shares nothing with what it tortures.
+/// Shares no crate with what it tests.
 const STRANGER: &str = "campanile-torture";
 
 /// A crate may depend on crates of lower layers only.
@@ -61,7 +60,7 @@ fn check_member(member: &Member) -> Vec<Violation> {
             violations.push(Violation::new(&member.path, member.line_of(dependency), reason));
         }
     }
-    // A package may be asked for twice, for the product and for its tests.
+    // A package may be a dependency of the product and of its tests.
     violations.dedup();
     violations
 }
@@ -77,7 +76,8 @@ fn impure(member: &str, dependency: &str) -> Option<String> {
         .then(|| format!("{PURE} is pure; move {dependency} to the calling crate"))
 }
 
-/// A crate may depend on itself: so its own tests get at what it offers behind a feature.
+/// Reports a dependency on the same or a higher layer. A crate may depend on itself, so that its tests can use its
+/// features.
 fn upward(member: &str, dependency: &str) -> Option<String> {
     (member != dependency && layer(dependency)? >= layer(member)?).then(|| {
         format!(

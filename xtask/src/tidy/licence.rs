@@ -1,4 +1,5 @@
-//! Whether a package's licence lets us ship it: reads SPDX expressions such as `(MIT OR Apache-2.0) AND Unicode-3.0`.
+//! Checks whether a package's licence permits shipping it. It reads SPDX expressions such as `(MIT OR Apache-2.0) AND
+//! Unicode-3.0`.
 //!
 //! Exceptions (`WITH`) only ever permit more, so the licence before them decides.
 
@@ -21,7 +22,7 @@ const ALLOWED: [&str; 14] = [
     "Zlib",
 ];
 
-/// Whether we can choose among the offered licences so that all that apply are allowed.
+/// Whether there is a choice among the offered licences for which all that apply are allowed.
 pub fn is_allowed(expression: &str) -> Result<bool> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let mut words: Vec<&str> = spaced.split_whitespace().rev().collect();
@@ -30,7 +31,7 @@ pub fn is_allowed(expression: &str) -> Result<bool> {
     Ok(allowed)
 }
 
-/// `words` are a stack: the next one is the last.
+/// `words` is a stack: the next word is the last element.
 fn any_of(words: &mut Vec<&str>) -> Result<bool> {
     let mut allowed = all_of(words)?;
     while take(words, "OR") {

@@ -1,9 +1,9 @@
-//! Nothing in the project knows the machine that it was written on.
+//! Refuses paths of the machine that a file was written on.
 
 use super::Violation;
 use super::tree::File;
 
-/// Folders in which developers keep their work. Written without slashes, so that this file passes.
+/// Folders in which developers keep their work. They are written without slashes, so that this file passes.
 const FOLDERS: [&str; 4] = ["work", "root", "home", "farm"];
 
 pub fn check(file: &File) -> Vec<Violation> {
@@ -20,7 +20,7 @@ pub fn check(file: &File) -> Vec<Violation> {
     violations
 }
 
-/// Whether the line names the folder at the root, and not one of the same name deeper in a path or an address.
+/// Whether the line names the folder at the root, and not one of the same name in a longer path or an address.
 fn names_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -1,4 +1,4 @@
-//! What cargo knows of the workspace: its packages, what they depend on, and which of all are really built.
+//! Cargo's metadata of the workspace: its packages, their dependencies, and which packages are really built.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,24 +13,24 @@ use crate::run;
 #[derive(Debug)]
 pub struct Workspace {
     pub members: Vec<Member>,
-    /// All that the lock file could bring for this platform, used or not.
+    /// All packages of the lock file for this platform, used or not.
     others: Vec<Package>,
     used: BTreeSet<(String, String)>,
     lock: String,
 }
 
-/// A package of our own, with what its manifest asks for.
+/// A package of the workspace, with its dependencies.
 #[derive(Debug)]
 pub struct Member {
     pub name: String,
-    /// Of its manifest, relative to the workspace.
+    /// The path of its manifest, relative to the workspace.
     pub path: String,
     pub manifest: String,
-    /// Dependencies of every kind, by the name that they were published under.
+    /// Dependencies of every kind, by their published names.
     pub dependencies: Vec<String>,
 }
 
-/// A package of somebody else.
+/// An external package.
 #[derive(Debug, Clone)]
 pub struct Package {
     pub name: String,
@@ -46,8 +46,8 @@ impl Workspace {
         let mut metadata =
             run::cargo(root, &["metadata", "--format-version", "1", "--filter-platform", &host]);
         let metadata = run::output(metadata.args(features))?;
-        // The graph in the metadata also holds optional packages that only a weak feature (`name?/feature`) mentions,
-        // and that are never built; `cargo tree` knows better.
+        // The metadata also contains optional packages that only a weak feature (`name?/feature`) mentions, and that
+        // are never built. `cargo tree` leaves them out.
         let mut tree = run::cargo(root, &["tree", "--workspace", "--prefix", "none", "--format", "{p}"]);
         let tree = run::output(tree.args(features).args(["--edges", "normal,build,dev", "--target", &host]))?;
         let lock = fs::read_to_string(root.join("Cargo.lock")).context("cannot read Cargo.lock")?;
@@ -68,15 +68,15 @@ impl Workspace {
         Ok(Self { members, others, used: tree.lines().filter_map(name_and_version).collect(), lock })
     }
 
-    /// The packages of others that are built for this platform, with all features of our own.
+    /// The external packages that are built for this platform, with all features of the workspace.
     pub fn used(&self) -> impl Iterator<Item = &Package> {
         self.others.iter().filter(|package| {
-            // Owned strings, because a set of pairs cannot be asked for a pair of references.
+            // Owned strings, because a set of pairs cannot be searched with a pair of references.
             self.used.contains(&(package.name.clone(), package.version.clone()))
         })
     }
 
-    /// Where the lock file names a package.
+    /// The line of a package in the lock file.
     pub fn line_in_lock(&self, package: &Package) -> usize {
         let name = format!("name = \"{}\"", package.name);
         let version = format!("version = \"{}\"", package.version);
@@ -89,7 +89,7 @@ impl Workspace {
 }
 
 impl Member {
-    /// Where the manifest asks for a dependency.
+    /// The line of a dependency in the manifest.
     pub fn line_of(&self, dependency: &str) -> usize {
         line_where(&self.manifest, |line| {
             line.trim_start().strip_prefix(dependency).is_some_and(|after| after.starts_with(['.', ' ', '=']))
@@ -143,7 +143,7 @@ fn host_triple(version: &str) -> Result<String> {
     Ok(host.context("`cargo -vV` does not name the host")?.to_owned())
 }
 
-/// Reads a line of `cargo tree`: `serde v1.0.0`, with more after it that does not matter.
+/// Reads a line of `cargo tree`: `serde v1.0.0`, followed by text that is ignored.
 fn name_and_version(line: &str) -> Option<(String, String)> {
     let mut words = line.split(' ');
     let name = words.next()?;
@@ -155,7 +155,7 @@ fn name_and_version(line: &str) -> Option<(String, String)> {
 pub mod tests {
     use super::*;
 
-    /// A workspace that uses these packages, and has one more in its lock file that it does not use.
+    /// A workspace that uses these packages, with one more in its lock file that is not used.
     pub fn workspace(mut packages: Vec<Package>) -> Workspace {
         let entry = |package: &Package| {
             format!("[[package]]\nname = \"{}\"\nversion = \"{}\"\n", package.name, package.version)

@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: keeps the project's habits, so that people need not.
+//! `cargo xtask tidy`: checks the project's conventions.
 //!
-//! Each file in this folder keeps one habit and explains it. This one gathers what they find. What rustfmt and
-//! clippy know already is left to them.
+//! Each file in this folder checks and explains one convention; this one collects the violations. What rustfmt and
+//! clippy check is left to them.
 
 mod blank;
 mod dialect;
@@ -88,7 +88,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The number, from 1, of the first line that satisfies the condition, or 1, so that there always is a place to name.
+/// The number, from 1, of the first line that satisfies the condition. 1 if there is none, so that there is always a
+/// place to name.
 fn line_where(text: &str, condition: impl Fn(&str) -> bool) -> usize {
     text.lines().position(condition).map_or(1, |index| index + 1)
 }

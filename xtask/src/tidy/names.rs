@@ -1,4 +1,4 @@
-//! Names of files and folders say what is inside; these say only that somebody had nowhere else to put it.
+//! Refuses names of files and folders that do not say what is inside.
 
 use super::Violation;
 use super::tree::File;

@@ -1,6 +1,6 @@
-//! Files say first what they are for: Rust in `//!`, SQL in `--`.
+//! Checks that each file opens with its purpose: Rust in `//!`, SQL in `--`.
 //!
-//! Migrations are left out, whose names tell their story and whose text must never change again.
+//! Migrations are left out: their names describe them, and their text must never change.
 
 use super::Violation;
 use super::tree::File;

@@ -1,13 +1,13 @@
-//! What we take from others: under a licence that lets us, from crates.io, and nothing that makes the build harder.
+//! Checks external packages: a permitted licence, the source crates.io, and nothing that makes the build harder.
 //!
-//! Only packages that are really built for this platform count; the lock file also names those of other platforms.
+//! Only packages that are built for this platform count; the lock file also names those of other platforms.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::metadata::{Package, Workspace};
 use super::{Violation, licence};
 
-/// Banned packages, each with why, and what serves instead.
+/// Banned packages, each with the reason and a replacement.
 const BANNED: [(&str, &str); 7] = [
     ("openssl", "needs a library of the system; TLS is rustls"),
     ("openssl-sys", "needs a library of the system; TLS is rustls"),
@@ -35,7 +35,7 @@ pub fn check(workspace: &Workspace) -> Vec<Violation> {
     violations
 }
 
-/// Packages of which we build several versions. Others decide about that more often than we do, so it is only told.
+/// Packages that are built in several versions. Mostly other packages decide this, so it is only reported.
 pub fn duplicates(workspace: &Workspace) -> Option<String> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for package in workspace.used() {

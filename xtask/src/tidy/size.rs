@@ -1,7 +1,7 @@
-//! Files and functions stay small enough to be read in one go.
+//! Limits the size of files and functions, so that each can be read in one go.
 //!
-//! Functions are found by their first line and measured to their closing brace, which is exact for
-//! what rustfmt has formatted.
+//! Functions are found by their first line and measured to their closing brace, which is exact for code formatted by
+//! rustfmt.
 
 use super::Violation;
 use super::blank::code_only;
@@ -37,7 +37,7 @@ pub fn check(file: &File) -> Vec<Violation> {
     violations
 }
 
-/// The nearest of `src` and `tests` tells what kind of file it is.
+/// Whether the file is a test: the nearest folder of `src` and `tests` decides.
 fn is_of_tests(file: &File) -> bool {
     file.folders().rev().find(|name| ["src", "tests"].contains(name)) == Some("tests")
 }
@@ -83,7 +83,7 @@ fn without_visibility(line: &str) -> &str {
     after.trim_start()
 }
 
-/// Nothing for a function without a body, or where the braces do not match.
+/// The lines up to the closing brace. `None` for a function without a body, or with unbalanced braces.
 fn lines_to_closing_brace(lines: &[&str]) -> Option<usize> {
     let mut braces = 0_usize;
     let mut brackets = 0_usize;
@@ -95,7 +95,7 @@ fn lines_to_closing_brace(lines: &[&str]) -> Option<usize> {
                 '}' => braces -= 1,
                 '(' | '[' => brackets += 1,
                 ')' | ']' => brackets = brackets.saturating_sub(1),
-                // Inside of brackets, it belongs to an array's type.
+                // Inside brackets the semicolon belongs to an array's type.
                 ';' if braces == 0 && brackets == 0 => return None,
                 _ => {}
             }

@@ -1,6 +1,6 @@
-//! Every statement is written for both databases, in files of the same name.
+//! Checks that every statement exists for both databases, in files of the same name.
 //!
-//! Migrations are left out: each database has its own. So are a few statements that one database has no need of.
+//! Migrations are left out: each database has its own. So are a few statements that one database does not need.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::tree::File;
 const SQLITE: &str = "crates/store/src/sqlite/";
 const POSTGRES: &str = "crates/store/src/postgres/";
 
-/// Statements without a twin, and why.
+/// Statements without a twin, with the reason.
 const ALONE: [(&str, &str); 21] = [
     (
         "sql/send/expire_leases.sql",

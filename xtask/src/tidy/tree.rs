@@ -1,4 +1,4 @@
-//! The files that are checked: what git tracks or would add, without what it ignores.
+//! The files to check: those that git tracks or would add.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +8,14 @@ use anyhow::{Context, Result};
 
 use crate::run;
 
-/// Folders that are not the project's text, for when git is not there to say so.
+/// Folders to skip when git is not available.
 const IGNORED: [&str; 3] = [".git", "campanile-data", "target"];
 
 #[derive(Debug)]
 pub struct File {
     /// Relative to the workspace, with `/` between folders.
     pub path: String,
-    /// Empty for files that are no text.
+    /// Empty for files that are not text.
     pub text: String,
 }
 
@@ -34,7 +34,7 @@ impl File {
         name.split('.').next().unwrap_or_default()
     }
 
-    /// Whether one of the folders that the file is in has this name.
+    /// Whether the file is in a folder of this name, at any depth.
     pub fn is_in(&self, folder: &str) -> bool {
         self.folders().any(|name| name == folder)
     }
@@ -58,7 +58,7 @@ pub fn read(root: &Path) -> Result<Vec<File>> {
     let mut files = Vec::new();
     for path in paths {
         let place = root.join(&path);
-        // Git still lists what was deleted but not committed.
+        // Git still lists files that were deleted and not committed.
         if place.is_file() {
             let bytes = fs::read(&place).with_context(|| format!("cannot read {}", place.display()))?;
             files.push(File { path, text: String::from_utf8(bytes).unwrap_or_default() });

@@ -1,13 +1,13 @@
-//! Words that do not belong into Rust sources: what is unfinished, silenced, skipped or asleep.
+//! Refuses words in Rust sources for unfinished, silenced, skipped or sleeping code.
 //!
-//! xtask is left out, since it has to name them. Strings and comments may name them too, except for the
-//! mark of unfinished work, which lives in comments.
+//! xtask is left out, because it has to name them. Strings and comments may contain them, except the mark of unfinished
+//! work, which lives in comments.
 
 use super::Violation;
 use super::blank::code_only;
 use super::tree::File;
 
-/// Not allowed in code, each with what to do.
+/// Words that code may not contain, with what to do instead.
 const IN_CODE: [(&str, &str); 7] = [
     ("todo!(", "finish it"),
     ("unimplemented!(", "finish it"),
@@ -50,7 +50,7 @@ pub fn check(file: &File) -> Vec<Violation> {
     violations
 }
 
-/// Whether the file has no code of the product in it.
+/// Whether the whole file is test code.
 fn is_all_tests(file: &File) -> bool {
     !file.is_in("src") || file.is_in("tests") || file.path.ends_with("/tests.rs")
 }
