@@ -24,7 +24,7 @@ use crate::world::{Backend, World};
 pub const CONNECTIONS: [u16; 3] = [1, 10, 50];
 /// The round-trip time of the delayed network.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
-/// About what our messages have.
+/// About the size of Campanile's messages.
 const MESSAGE_BYTES: usize = 700;
 /// An upper bound of messages a second, with the database on the same machine.
 const MOST: Rate = 30_000.0;
@@ -102,8 +102,8 @@ async fn whole_pipeline(bench: &Bench, port: u16, connections: u16) -> Result<Ra
     Ok(sample.rate)
 }
 
-/// Messages that wait in the database are claimed, written, sent and settled by who does nothing else. `theirs` is how
-/// many a second `smtp-source` sends, which pipelining may quadruple and more.
+/// An instance that does nothing else claims, renders, sends and settles waiting messages. `theirs` is the rate of
+/// `smtp-source`; pipelining may more than quadruple it.
 async fn sends_alone(bench: &Bench, port: u16, connections: u16, theirs: Rate) -> Result<Rate> {
     let shape = Shape::new(100, 1);
     let world = built(bench, shape, port, connections).await?;

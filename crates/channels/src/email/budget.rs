@@ -1,6 +1,5 @@
-//! How the time of one attempt is shared out: what we wait for among ourselves comes off the beginning, so that it
-//! never makes a doubt. A message that is begun has a quarter of the time at least to be written; its answer has a time
-//! of its own.
+//! Divides the time of one attempt. Waiting for a connection comes off the beginning, so that it never causes a doubt.
+//! At least a quarter of the time remains for writing the message. The answer has a time of its own.
 
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ impl Budget {
         (Instant::now() + self.quarter).min(self.envelope_deadline())
     }
 
-    /// Until then the server must have agreed to take the message.
+    /// When the server must have accepted the envelope.
     pub fn envelope_deadline(self) -> Instant {
         self.until - self.quarter
     }
@@ -38,12 +37,12 @@ impl Budget {
         Instant::now() < self.envelope_deadline()
     }
 
-    /// Until then the message must be out.
+    /// When the message must be written.
     pub fn content_deadline(self) -> Instant {
         self.until
     }
 
-    /// Until then a message that is out now must be answered.
+    /// The deadline for the answer to a message that is written now.
     pub fn answer_deadline(self) -> Instant {
         Instant::now() + self.answer_timeout
     }

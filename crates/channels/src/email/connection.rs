@@ -1,6 +1,5 @@
-//! One conversation with an SMTP server, from its greeting to `QUIT`. Where the server offers PIPELINING, a message
-//! takes two round trips: the envelope, and the message; and one where another waits, whose envelope goes along with
-//! the message.
+//! One SMTP session, from the greeting to `QUIT`. With PIPELINING a message takes two round trips: envelope and
+//! content. If another message waits, its envelope goes along with this content, and it takes only one.
 
 use std::fmt;
 use std::io;
@@ -23,7 +22,7 @@ use crate::email::server::{Credentials, Security, Server};
 use crate::email::tls;
 use crate::{Cause, SendLease};
 
-/// Whom a message is from and for, as the server is told.
+/// Sender and recipient, as the server gets them.
 #[derive(Debug, Clone, Copy)]
 pub struct Envelope<'a> {
     pub from: &'a Mailbox,
@@ -36,7 +35,7 @@ pub enum Step {
     From,
     To,
     Data,
-    /// The message is out: whatever happens now, the server may have it.
+    /// The content is written: from now on the server may have accepted it.
     EndOfData,
 }
 
@@ -102,7 +101,7 @@ enum State {
     Ready,
     /// The last message was refused, and the server's transaction is still open.
     MidTransaction,
-    /// The server has heard the envelope of the next message, and waits for its message.
+    /// The server has got the envelope of the next message and waits for its content.
     Announced,
     Lost,
 }
@@ -240,9 +239,9 @@ impl Connection {
         self.state == State::Announced
     }
 
-    /// Sends one message to one mailbox. When the server has agreed to take it, `next_waiter` is asked for somebody
-    /// whose envelope may go along with it, and who comes back with the outcome, unless the answer took too long to be
-    /// waited for. The answer is awaited under `lease`.
+    /// Sends one message to one mailbox. When the server has accepted the envelope, `next_waiter` may return the next
+    /// message, whose envelope goes along with this content. It is returned with the outcome, unless the answer took
+    /// too long. The answer is awaited under `lease`.
     pub async fn deliver(
         &mut self,
         envelope: Envelope<'_>,
@@ -293,8 +292,8 @@ impl Connection {
         }
         let mut written = 0;
         if let Err(why) = self.write(&bytes, &mut written, budget.content_deadline()).await {
-            // What was to leave last did not leave: an announcement, or the end of the message. Who does not want the
-            // rest may have said why.
+            // The last bytes were not written: those of the announcement, or the end of the content. A server that
+            // stops reading may have sent the reason.
             let is_out = written >= end && bytes.len() > end;
             return match self.buffered_reply() {
                 Some(reply) if reply.code >= 400 => Delivery::Refused { at: Step::Data, reply, ends: true },
@@ -354,13 +353,13 @@ impl Connection {
             has_recipient |= at == Step::To && agreed;
             match refused {
                 None if agreed => {}
-                // A message of nothing would go to somebody.
+                // Completing the transaction would deliver an empty message.
                 Some(Delivery::Refused { ref mut ends, .. })
                     if agreed && at == Step::Data && has_recipient =>
                 {
                     *ends = true;
                 }
-                // It was asked for data before it refused the recipient: a message of nothing ends that.
+                // The server accepted DATA before it refused the recipient. An empty content ends that.
                 Some(_) if agreed && at == Step::Data => {
                     self.send(".\r\n", until).await.map_err(broken(at))?;
                     self.reply(until).await.map_err(broken(at))?;
@@ -453,7 +452,7 @@ impl Connection {
 
 /// Enough for the answers to a whole envelope in one read.
 const READ_BUFFER_BYTES: usize = 1024;
-/// So long until a message is answered, and who was announced behind it is let go.
+/// After this time without an answer, the announced message is let go.
 const ANNOUNCED_WAIT: Duration = Duration::from_secs(1);
 const TIMED_OUT: &str = "did not answer in time";
 
@@ -467,8 +466,7 @@ mod tests {
 
     use super::*;
 
-    /// The announcement of the next is what leaves last then, so that a message may be out although not everything
-    /// could be written.
+    /// The announcement is written last. So the content may be out even if not everything could be written.
     #[tokio::test]
     async fn an_email_whose_end_was_written_is_out_although_the_announcement_behind_it_was_not() {
         let mailbox: Mailbox = "a@example.com".parse().unwrap();

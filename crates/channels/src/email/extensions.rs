@@ -14,7 +14,7 @@ pub struct Extensions {
     pub auth_plain: bool,
     pub auth_login: bool,
     pub size: bool,
-    /// The largest message, if there is a bound.
+    /// The largest message, if the server has a limit.
     pub max_bytes: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Extensions {
         extensions
     }
 
-    /// Why this server can't be asked for a message of so many bytes, if so.
+    /// Why this server cannot take a message of this size to this address, if so.
     pub fn refuse(&self, to: &Mailbox, bytes: usize) -> Option<String> {
         if to.needs_utf8() && !self.smtputf8 {
             return Some("the mail server does not accept non-ASCII addresses (SMTPUTF8)".to_owned());

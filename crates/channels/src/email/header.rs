@@ -1,10 +1,10 @@
-//! Further headers that every message gets, such as `List-Id`: checked, so that none can break a message or stand in it
-//! twice.
+//! Additional headers of every message, such as `List-Id`. They are validated, so that none can corrupt a message or
+//! occur twice.
 
 /// RFC 5322 limits a line to 998 characters, including the header's name.
 const MAX_VALUE_BYTES: usize = 900;
 const MAX_NAME_BYTES: usize = 70;
-/// What every message has by itself, or what only the servers on its way may write.
+/// Headers that every message has anyway, or that only servers may write.
 const OURS: [&str; 11] = [
     "auto-submitted",
     "bcc",

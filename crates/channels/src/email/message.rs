@@ -1,7 +1,7 @@
-//! A message as it goes over the wire: headers, text and HTML, all in seven bits, whatever is in them.
+//! Builds a message for the wire: headers, text and HTML, all in 7 bits.
 //!
-//! `Message-ID`, `Date` and what stands between the parts are those of the notification, so that every attempt makes
-//! the same message to the byte, and a mail server that gets one twice can know it.
+//! `Message-ID`, `Date` and the boundary are derived from the notification. So every attempt creates the same bytes,
+//! and a mail server can recognise a duplicate.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ use crate::email::named_mailbox::NamedMailbox;
 const MAX_SUBJECT_CHARS: usize = 250;
 const MAX_NAME_CHARS: usize = 100;
 
-/// What every message has in its head.
+/// The headers that all messages share.
 #[derive(Debug, Clone)]
 pub struct Head {
     pub from: NamedMailbox,
@@ -126,9 +126,8 @@ fn one_line(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", cut.trim_end()))
 }
 
-/// With line breaks that are line breaks to everybody, and without other controls but tabs: servers differ in what they
-/// take a lone CR for, and one that takes it for the end of a line could be made to see the end of the message, and
-/// another message behind it.
+/// The text with CRLF line breaks and without control characters other than tabs. Servers interpret a lone CR
+/// differently. One that takes it for a line break could see the end of the message, and another message after it.
 fn lines(text: &str) -> String {
     let mut lines = String::with_capacity(text.len() + text.len() / 32);
     let mut rest = text.chars().peekable();

@@ -1,7 +1,7 @@
-//! E-mail over SMTP: a pool of warm connections to one relay, one recipient per message.
+//! E-mail over SMTP: a pool of open connections to one relay, and one recipient per message.
 //!
-//! What is known of an attempt that went wrong is told precisely: until the whole message is out, the server can't have
-//! accepted it; from then on only its answer can tell.
+//! Failures are classified precisely. Until the whole content is written, the server cannot have accepted the message.
+//! After that only its answer can tell.
 
 mod budget;
 mod connection;
@@ -59,9 +59,9 @@ pub struct SmtpConfig {
     pub messages_per_connection: u32,
     pub max_idle: Duration,
     pub domains: DomainLimits,
-    /// No attempt takes longer until the message is out.
+    /// The longest time of an attempt until the content is written.
     pub deadline: Duration,
-    /// How long the answer to a message that is out is awaited.
+    /// How long the answer to the content is awaited.
     pub answer_timeout: Duration,
 }
 

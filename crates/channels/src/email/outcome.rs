@@ -1,19 +1,19 @@
-//! What an SMTP reply means for a message.
+//! The meaning of an SMTP reply for a message.
 //!
 //! | reply | outcome |
 //! |---|---|
-//! | 2xx to the message | sent |
-//! | 421, 454, and any 4xx about the server itself (4.3.x) | down: it takes nothing from anybody at present |
-//! | another 4xx to RCPT, DATA or the message | deferred: greylisting, a full mailbox |
+//! | 2xx to the content | sent |
+//! | 421, 454, and any 4xx about the server itself (4.3.x) | down: it accepts no messages at present |
+//! | another 4xx to RCPT, DATA or the content | deferred: greylisting, a full mailbox |
 //! | another 4xx to MAIL | retry |
-//! | 530, 534, 535, 538 | down: it wants us to log in, in another way |
-//! | 5xx to MAIL, unless the message is too large (552, 5.3.4) | down: it refuses our sender, whoever the recipient is |
+//! | 530, 534, 535, 538 | down: it requires a login, or another kind of login |
+//! | 5xx to MAIL, unless the message is too large (552, 5.3.4) | down: it refuses our sender for every recipient |
 //! | 5xx to RCPT whose words are about relaying | down for this recipient; for all, when it refuses a second domain |
 //! | 5xx about the mailbox itself (5.1.1, 5.1.2, 5.1.3, 5.1.6, 5.1.10) | rejected, and the address is dead |
 //! | 550 to RCPT without an enhanced code, in words that mean "no such user" | rejected, and the address is dead |
 //! | another 5xx | rejected |
-//! | anything else before the message is out | down: that is no SMTP |
-//! | anything else, or nothing, after the message is out | unanswered: it may have been accepted |
+//! | anything else before the content is written | down: this is not SMTP |
+//! | anything else, or nothing, after the content is written | unanswered: it may have been accepted |
 
 use campanile_domain::send::{AddressOutcome, AddressResult, Outcome};
 

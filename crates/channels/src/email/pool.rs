@@ -46,11 +46,11 @@ pub enum AcquireError {
     Down(OpenError),
 }
 
-/// What the server is told before it gets a message.
+/// What the server gets before the content.
 #[derive(Debug, Clone)]
 pub struct Announcement {
     pub to: Mailbox,
-    /// Of the message.
+    /// The size of the content.
     pub bytes: usize,
 }
 
@@ -137,7 +137,7 @@ impl Pool {
         Ok(PooledConnection { connection, is_used: false, permit })
     }
 
-    /// Whoever waits for longest, if the connection may be theirs next and their message can be announced on it.
+    /// The first waiting message, if it may use this connection next and its envelope can be announced on it.
     pub fn next_waiter(&self, connection: &Connection) -> Option<Waiter> {
         let extensions = connection.extensions();
         if !extensions.pipelining || connection.messages >= self.limits.messages_per_connection {
@@ -152,7 +152,8 @@ impl Pool {
         let is_used_up = connection.messages >= self.limits.messages_per_connection;
         if let Some(next) = next {
             let connection = connection.is_announced().then_some(connection);
-            // Who left the line leaves the turn to others. The server waits for their message, so the connection ends.
+            // If the waiting message has gone, its permit goes to the next one. The server waits for its content, so
+            // the connection is closed.
             let _ = next.sender.send(Handover { permit, connection });
             return;
         }

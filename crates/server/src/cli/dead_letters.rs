@@ -45,7 +45,7 @@ pub struct Replay {
     limit: Option<usize>,
 }
 
-/// Dead letters for which everything that is given is so.
+/// Filters; a dead letter must match all that are given
 #[derive(Debug, Args)]
 struct Filter {
     /// The dead letter with this id

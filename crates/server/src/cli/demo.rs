@@ -170,7 +170,7 @@ fn place(world: &Value, event: &Value) -> String {
     }
 }
 
-/// The trace once everything in it is sent, or after `SENDS_TIMEOUT`.
+/// Waits until everything in the trace is sent, or the timeout, and returns the trace.
 async fn arrived(client: &Client, event_id: &str) -> Result<Value, CommandError> {
     let begun = std::time::Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! A trace as a table: one line per person, one column per channel, readable at a glance.
+//! Renders a trace as a table: one line per person, one column per channel.
 
 use std::collections::HashMap;
 use std::fmt::Write;

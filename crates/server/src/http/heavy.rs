@@ -45,7 +45,7 @@ impl Heavy {
     }
 }
 
-/// Allows its holder to keep a core busy until it is dropped.
+/// The permit to keep a core busy, until it is dropped.
 #[derive(Debug)]
 pub struct WorkPermit(Option<OwnedSemaphorePermit>);
 

@@ -11,8 +11,8 @@ use url::Host;
 const MAX_BYTES: usize = 254;
 const MAX_LABEL_BYTES: usize = 63;
 
-/// `anna@example.com`. A domain in non-ASCII characters is written as DNS knows it; a local part in
-/// non-ASCII characters stays.
+/// `anna@example.com`. An internationalised domain is converted to its DNS form; an internationalised local part is
+/// kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Mailbox {
     text: String,
