@@ -38,7 +38,7 @@ impl Heavy {
         WorkPermit::of(&self.parsing).await
     }
 
-    /// A place for a preview. `None` if too many are waiting.
+    /// A permit for a preview. `None` if too many are waiting.
     pub fn preview(&self) -> Option<PreviewPermit> {
         let permit = Arc::clone(&self.previews).try_acquire_owned().ok()?;
         Some(PreviewPermit { _permit: permit, preview: Arc::clone(&self.preview) })

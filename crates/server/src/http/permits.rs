@@ -1,5 +1,5 @@
-//! How much is served at once, so that many clients with large bodies can't fill the memory. Connections have limits of
-//! their own.
+//! Limits the requests that are served at the same time, so that many clients with large bodies cannot exhaust the memory.
+//! Connections have limits of their own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use super::body::MAX_BODY_BYTES;
 use super::{App, Problem};
 
-/// A request takes one permit, and its body one more for each MiB.
+/// A request takes one permit, and one more for each MiB of its body.
 #[derive(Debug, Clone)]
 pub struct Permits {
     requests: Arc<Semaphore>,
@@ -21,9 +21,9 @@ pub struct Permits {
 }
 
 const MAX_REQUESTS: usize = 256;
-/// Of bodies that are being received, read or written. JSON takes more memory than its text.
+/// For bodies that are being received, parsed or written. Parsed JSON takes more memory than its text.
 const MAX_BODY_MIB: usize = 64;
-/// Callbacks come without a key, so they must not use up the permits of those that have one.
+/// Callbacks have no key, so their permits are separate from those of requests with a key.
 const MAX_CALLBACKS: usize = 32;
 const MIB: usize = 1024 * 1024;
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ pub async fn take_callback_permit(
     next.run(request).await
 }
 
-/// Says when to come again, and ends the connection, which others need.
+/// Responds with the time to retry, and closes the connection, which others need.
 pub async fn refuse() -> Response {
     let problem = Problem::unavailable("too many requests; try again later");
     ([(header::RETRY_AFTER, "5"), (header::CONNECTION, "close")], problem).into_response()
@@ -68,8 +68,8 @@ pub async fn refuse() -> Response {
 fn body_mib(request: &Request) -> u32 {
     let headers = request.headers();
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|n| n.to_str().ok()?.parse::<usize>().ok());
-    // Who does not say how much comes may send as much as is read.
-    let unsaid = if headers.contains_key(header::TRANSFER_ENCODING) { MAX_BODY_BYTES } else { 0 };
-    let mib = declared.unwrap_or(unsaid).min(MAX_BODY_BYTES).div_ceil(MIB);
+    // A body without a declared length may be as large as the limit.
+    let undeclared = if headers.contains_key(header::TRANSFER_ENCODING) { MAX_BODY_BYTES } else { 0 };
+    let mib = declared.unwrap_or(undeclared).min(MAX_BODY_BYTES).div_ceil(MIB);
     u32::try_from(mib).expect("a body has at most 8 MiB")
 }
