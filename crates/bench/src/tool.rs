@@ -45,7 +45,7 @@ pub fn build_server() -> Result<PathBuf> {
     let mut command = cargo(&["build", "--release", "--message-format=json-render-diagnostics"]);
     let output =
         command.args(packages).stderr(Stdio::inherit()).output().context("cargo can't be started")?;
-    ensure!(output.status.success(), "the server can't be built; what is wrong stands above");
+    ensure!(output.status.success(), "cannot build the server; see the output above");
     let messages = String::from_utf8(output.stdout).context("cargo writes something else than UTF-8")?;
     let built = messages.lines().filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
     built

@@ -82,7 +82,7 @@ impl World {
         command.arg("migrate").stdout(Stdio::null());
         let ended = tokio::time::timeout(MIGRATE_LIMIT, command.status());
         let status = ended.await.context("`campanile migrate` does not end")??;
-        ensure!(status.success(), "the tables can't be made; what is wrong stands above");
+        ensure!(status.success(), "cannot create the tables; see the output above");
         Ok(())
     }
 

@@ -228,7 +228,7 @@ impl World {
 }
 
 fn made(folder: PathBuf) -> Result<PathBuf> {
-    std::fs::create_dir_all(&folder).with_context(|| format!("{} can't be made", folder.display()))?;
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     Ok(folder)
 }
 

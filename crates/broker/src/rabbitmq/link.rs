@@ -73,7 +73,7 @@ pub(super) async fn connect(shared: &Shared) -> Result<Link, BrokerError> {
 pub(super) fn warn_of_loss(queue: &str) {
     tracing::warn!(
         queue,
-        "a queue is not in RabbitMQ: it is made, and what was messages are published again"
+        "a queue is missing in RabbitMQ; it is created again and its messages are published again"
     );
 }
 

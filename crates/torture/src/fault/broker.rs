@@ -47,7 +47,7 @@ pub async fn happen(fault: Fault, world: &World, load: &Load, random: &mut Rando
             control(&["set_disk_free_limit", NOT_FULL]).await
         }
         Fault::WipeBroker | Fault::DeleteQueue | Fault::PurgeQueue => lose(fault, world, load, random).await,
-        _ => bail!("{} is none of RabbitMQ's", fault.name()),
+        _ => bail!("{} is not a fault of RabbitMQ", fault.name()),
     }
 }
 

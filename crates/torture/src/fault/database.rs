@@ -21,7 +21,7 @@ pub async fn happen(fault: Fault, world: &World, random: &mut Random) -> Result<
         Fault::RefuseDatabaseConnections => refuse_connections(world, url, random).await,
         Fault::LockOfAStranger => lock_a_table(url, random).await,
         Fault::OldSnapshot => old_snapshot(url, random).await,
-        _ => bail!("{} is none of PostgreSQL's", fault.name()),
+        _ => bail!("{} is not a fault of PostgreSQL", fault.name()),
     }
 }
 

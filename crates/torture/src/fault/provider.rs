@@ -16,7 +16,7 @@ pub async fn happen(fault: Fault, world: &World, random: &mut Random) -> Result<
         Fault::BrokenProvider => json!({"refuse_503": share}),
         Fault::ProviderHangsUp => json!({"accept_then_close": share}),
         Fault::SilentProvider => json!({"accept_then_silence": share}),
-        _ => bail!("{} is none of the provider's", fault.name()),
+        _ => bail!("{} is not a fault of the provider", fault.name()),
     };
     world.provider.behave(mode).await?;
     hold(random, 500, 3_000).await;
