@@ -1,5 +1,5 @@
-//! What holds in every world: laws of verdicts, of counts, and of fan-outs that go in steps.
-//! The rules are looked up here in a way of their own, so that a law does not repeat the code that it is about.
+//! Properties that hold for every world: laws of verdicts, of counts, and of fan-outs in steps. The rules are looked up
+//! here by independent code, so that a law does not repeat the code that it tests.
 
 mod random;
 #[expect(dead_code, reason = "each test file takes what it needs of the world")]
@@ -22,7 +22,7 @@ use campanile_domain::rules::{Reach, Target};
 use random::{Case, cases};
 use support::Told;
 
-/// Verdicts that may keep even a mandatory channel from somebody.
+/// Verdicts that may suppress even a mandatory channel.
 const BEYOND_MANDATORY: [Verdict; 7] = [
     Verdict::Unsupported,
     Verdict::NoAddress,
@@ -42,7 +42,7 @@ impl Case {
         self.world.recipients.iter().find(|r| r.user() == *user).expect("only people are told")
     }
 
-    /// The audiences, in order, that a recipient belongs to.
+    /// The audiences of a recipient, in order.
     fn targets_of(&self, recipient: &Recipient) -> Vec<&Target> {
         let reached = |target: &&Target| match &target.reach {
             Reach::User(user) => recipient.user() == *user,
@@ -73,7 +73,7 @@ impl Case {
         self.event.priority.or(routed).unwrap_or(Priority::Normal)
     }
 
-    /// Tries the keys one by one, from the most specific on.
+    /// Tries the keys one by one, the most specific first.
     fn setting(&self, entity: &EntityRef, channel: Channel) -> Option<&Setting> {
         let kind = self.world.kinds.get(entity).cloned().map_or(Selector::Any, Selector::Only);
         let own = Selector::Only(entity.entity_id.clone());
@@ -119,14 +119,14 @@ fn user(decision: &Decision) -> UserRef {
     UserRef { user_type: decision.user_type.clone(), user_id: decision.user_id.clone() }
 }
 
-/// Everything about a row but its random id.
+/// The contents of a row without its random id.
 fn content(row: &OutboxRow) -> (UserRef, Channel, [String; 5], bool) {
     let texts =
         [&row.address, &row.title, &row.audience, &row.queue.to_string(), &row.priority.as_str().to_owned()];
     (row.recipient.clone(), row.key.channel, texts.map(Clone::clone), row.shared_read)
 }
 
-/// Everybody who gets a channel, by group and channel, in the order in which they were considered.
+/// The recipients that get a channel, by group and channel, in the order in which they were considered.
 fn members_sent(case: &Case, told: &Told, verdict: Verdict) -> BTreeMap<(EntityRef, Channel), Vec<UserRef>> {
     let mut members: BTreeMap<_, Vec<UserRef>> = BTreeMap::new();
     for decision in &told.decisions {
@@ -320,7 +320,7 @@ proptest! {
     }
 }
 
-/// Whether what the verdict claims is so; for a send, and for a group that is full, other laws ask.
+/// Whether the reason of a verdict holds. Other laws cover sends and full groups.
 fn reason_is_true(case: &Case, user: &UserRef, channel: Channel, verdict: Verdict) -> Law {
     let recipient = case.recipient(user);
     let setting = case.setting(&recipient.group(), channel);

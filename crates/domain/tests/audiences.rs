@@ -1,4 +1,4 @@
-//! Whom an event concerns: audiences and their conditions, fallbacks by aggregate type, scopes, roles and queues.
+//! The audience of an event: conditions, fallbacks by aggregate type, scopes, roles and queues.
 
 #[expect(dead_code, reason = "each test file takes what it needs of the world")]
 mod support;
@@ -26,12 +26,12 @@ fn audience(name: &str, recipient_type: &str, changes: &Value) -> Value {
     with(json!({"event_type": "ORDER_CREATED", "name": name, "recipient_type": recipient_type}), changes)
 }
 
-/// The staff of the restaurant that the payload names.
+/// An audience with the staff of the restaurant that the payload names.
 fn of_restaurant(name: &str, changes: &Value) -> Value {
     with(audience(name, "RESTAURANT_USER", &json!({"entity_path": "/payload/restaurantId"})), changes)
 }
 
-/// Of an aggregate type from which no audience follows.
+/// An event with an aggregate type that implies no audience.
 fn order(payload: &Value) -> Event {
     event("ORDER_CREATED", "BASKET", "77", payload)
 }
@@ -40,7 +40,7 @@ fn order_of_restaurant_5() -> Event {
     order(&json!({"restaurantId": "5"}))
 }
 
-/// One of each kind, and staff of another restaurant.
+/// One person of each kind, and staff of another restaurant.
 fn town() -> World {
     World::new()
         .person(admin("1"))
@@ -158,7 +158,7 @@ fn users_without_an_entity_share_by_their_user_type() {
     let told = shared.fan_out(&order_of_restaurant_5(), AFTERNOON);
     assert_eq!(Vec::from_iter(told.entities.clone()), [(entity("ADMIN_USER", "*"), true)]);
     assert_eq!(told.considered(), ["ADMIN_USER/1", "ADMIN_USER/2"]);
-    // Each row names the part that it shares.
+    // Each row names the group that shares it.
     for row in &told.rows {
         assert_eq!((row.shared_read, &row.entity), (true, &Some(entity("ADMIN_USER", "*"))));
     }
@@ -172,7 +172,7 @@ fn an_audience_of_everybody_shares_nothing() {
     let row = audience("all", "ALL", &json!({"shared_read": true}));
     let row: Audience = serde_json::from_value(row).unwrap();
     assert_eq!(row.check(&UserTypes::default()).unwrap_err().field, "shared_read");
-    // Written by SQL, it is told and not shared.
+    // A row written by SQL has an effect, but is not shared.
     let mut world = town();
     world.audiences.push(row);
     let told = world.fan_out(&order_of_restaurant_5(), AFTERNOON);
@@ -206,7 +206,7 @@ fn the_first_pointer_that_leads_to_something_counts() {
         detail.contains("/payload/restaurantId or /payload/restaurant_id or /payload/venue/id"),
         "{detail}"
     );
-    // What is there and is no id is not passed over: somebody else would be told.
+    // A value that is no id is an error: the next pointer would name another audience.
     let failure = told(&json!({"restaurantId": [], "restaurant_id": "5"}));
     let detail = &failure.failure().detail;
     assert!(detail.contains("/payload/restaurantId of the event is not an id: it is an array"), "{detail}");
@@ -320,7 +320,7 @@ fn an_audience_of_some_roles_leaves_out_the_others() {
     assert_eq!(told.considered(), ["RESTAURANT_USER/1", "RESTAURANT_USER/3"]);
 }
 
-/// What staff 1 gets by e-mail in an audience of the given scope.
+/// The verdict on staff 1's e-mail in an audience of the given scope.
 fn email_in(scope: &str, world: World) -> Verdict {
     let told = world
         .person(staff("1"))
@@ -381,7 +381,7 @@ fn a_user_in_two_audiences_is_told_once_and_the_team_wins() {
 
 #[test]
 fn who_is_listed_twice_is_told_once() {
-    // No table has such rows, but a view in its place may.
+    // A table cannot contain such rows, but a view in its place may.
     let world =
         World::new().person(staff("1")).person(staff("1")).audience(of_restaurant("staff", &json!({})));
     let told = world.fan_out(&order_of_restaurant_5(), AFTERNOON);
@@ -396,7 +396,7 @@ fn only_who_was_listed_in_an_earlier_audience_counts_as_told() {
         .person(staff("2"))
         .audience(of_restaurant("a staff", &json!({})))
         .audience(audience("b town", "ALL", &json!({})));
-    // No such row can be written, but the view that replaces the table, or an older configuration, may show it.
+    // Such a row cannot be written, but a view or an older configuration may show it.
     world.recipients[1].entity_type = Some(entity("AGENCY", "5").entity_type);
     let told = world.fan_out(&order_of_restaurant_5(), AFTERNOON);
     assert_eq!(told.considered(), ["RESTAURANT_USER/1", "RESTAURANT_USER/2"]);

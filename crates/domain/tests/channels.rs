@@ -1,4 +1,4 @@
-//! Over which channels a recipient is told: each verdict, their order, which row counts, and what mandatory beats.
+//! The verdicts: each of them, their order, which row applies, and what mandatory routes override.
 
 #[expect(dead_code, reason = "each test file takes what it needs of the world")]
 mod support;
@@ -26,7 +26,7 @@ fn order_created() -> Event {
     event("ORDER_CREATED", "RESTAURANT", "5", &json!({}))
 }
 
-/// Staff 1 of restaurant 5 and an e-mail that everybody would get, but for what stands against it.
+/// Staff 1 of restaurant 5 and an e-mail that would be sent, except for the given objections.
 #[derive(Debug, Clone, Default)]
 struct Case {
     mandatory: bool,
@@ -43,7 +43,7 @@ impl Case {
         Case { mandatory: true, ..Case::default() }
     }
 
-    /// With one more thing that stands against the e-mail.
+    /// Adds an objection to the e-mail.
     fn and(mut self, objection: Verdict) -> Self {
         self.against.push(objection);
         self
@@ -125,7 +125,7 @@ fn an_address_that_a_provider_declared_dead_is_a_dead_address() {
     assert_eq!(Case::new().and(DeadAddress).verdict(), DeadAddress);
 }
 
-/// Admin 1 has a webhook, 2 and 3 have none, and neither has a person of a type without a default.
+/// Admin 1 has a webhook, and 2 and 3 have none. A person of a type without a default has none either.
 fn admins(default_webhook: &str) -> World {
     let mut types: Vec<_> = UserTypes::default().iter().cloned().collect();
     for user_type in types.iter_mut().filter(|t| t.name.as_str() == "ADMIN_USER") {
@@ -445,7 +445,7 @@ fn an_address_that_is_empty_is_none() {
         world = world.route(json!({"channel": channel}));
     }
     let person = &mut world.recipients[0];
-    // As a view over somebody else's user table may well hold it.
+    // A view over a foreign user table may contain such values.
     person.email = Some(String::new());
     person.phone = Some(String::new());
     person.push_tokens = vec![String::new()];

@@ -1,4 +1,4 @@
-//! What a decision costs, in instructions: the same on a busy machine, so that it can have a bound.
+//! The cost of a decision in CPU instructions, which are the same on a busy machine, so that a test can limit it.
 
 #[expect(dead_code, reason = "what the other tests need is there too")]
 mod support;
@@ -8,10 +8,10 @@ use std::process::Command;
 use serde_json::json;
 use support::{AFTERNOON, World, event};
 
-/// How many people the run under Valgrind tells.
+/// The number of people in the run under Valgrind.
 const PEOPLE: &str = "CAMPANILE_TEST_PEOPLE";
-/// A third more than it takes without optimisation, over four channels and with a preference; the row of the person is
-/// checked in it, too.
+/// A third above the cost without optimisation, for four channels and a preference, including the check of the person's
+/// row.
 const MOST_EACH: u64 = 290_000;
 
 #[test]
@@ -26,7 +26,7 @@ fn one_more_person_costs_a_bounded_number_of_instructions() {
         (1..=MOST_EACH).contains(&each),
         "{each} instructions for each person, and {MOST_EACH} are allowed"
     );
-    // Flat: the last of many costs what the first do.
+    // The cost is flat: the last of many recipients cost as much as the first.
     let later = (instructions(4 * many) - instructions(many)) / (3 * many);
     assert!(later < each * 3 / 2, "{later} instructions for each of many, {each} for each of few");
 }
@@ -48,7 +48,7 @@ fn decide_for(people: u64) {
     assert_eq!(told.rows.len() as u64, 3 * people);
 }
 
-/// Of this test, run by itself with so many people.
+/// The instructions of this test in a process of its own with `people` people.
 fn instructions(people: u64) -> u64 {
     let valgrind = std::env::var("CAMPANILE_TEST_VALGRIND").unwrap_or_else(|_| "valgrind".to_owned());
     let mut command = Command::new(valgrind);

@@ -1,4 +1,4 @@
-//! Which row of settings and preferences counts, and whom `max_recipients` of a group lets through.
+//! Which row of settings and preferences applies, and which recipients `max_recipients` of a group lets through.
 
 #[expect(dead_code, reason = "each test file takes what it needs of the world")]
 mod support;
@@ -32,7 +32,7 @@ fn setting(key: &Value, changes: &Value) -> Value {
     with(with(json!({"entity_type": "RESTAURANT", "channel": "EMAIL"}), key), changes)
 }
 
-/// From the least specific key to the most.
+/// From the least to the most specific key.
 fn keys() -> [Value; 6] {
     [
         json!({}),
@@ -48,7 +48,7 @@ fn email(world: &World) -> Verdict {
     world.fan_out(&order_created(), AFTERNOON).verdict(STAFF_1, Channel::Email)
 }
 
-/// Restaurant 5 is a trattoria.
+/// A world in which restaurant 5 is a trattoria.
 fn trattoria() -> World {
     World::new().kind("RESTAURANT", "5", "TRATTORIA").person(staff("1"))
 }
@@ -125,12 +125,12 @@ fn the_preference_for_the_event_type_counts_as_a_whole() {
     assert_eq!(email(&trattoria().preference(preference(&other))), Send);
 }
 
-/// Who got the channel, in order.
+/// The recipients that got the channel, in order.
 fn sent(told: &Told, channel: Channel) -> Vec<String> {
     told.considered().into_iter().filter(|user| told.verdict(user, channel) == Send).collect()
 }
 
-/// Staff of restaurant 5 of whom at most `max` may get an e-mail.
+/// A world in which at most `max` staff of restaurant 5 may get an e-mail.
 fn at_most(max: u32) -> World {
     World::new().setting(restaurant_setting(Channel::Email, &json!({"max_recipients": max})))
 }
@@ -262,7 +262,7 @@ fn a_user_whose_type_has_no_entities_belongs_to_none() {
     assert_eq!(row.check(&UserTypes::default()).unwrap_err().field, "entity_type");
 }
 
-/// A setting for text messages to every customer.
+/// A setting for SMS to all customers.
 fn of_customers(changes: &Value) -> Value {
     with(json!({"entity_type": "CUSTOMER", "entity_id": "*", "channel": "SMS"}), changes)
 }

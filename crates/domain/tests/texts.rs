@@ -1,4 +1,4 @@
-//! What each channel's row says, and the inbox beside it; and which of them a template that fails takes down.
+//! The texts of each channel's row and of the inbox, and which rows a failing template affects.
 
 #[expect(dead_code, reason = "each test file takes what it needs of the world")]
 mod support;
@@ -10,7 +10,7 @@ use campanile_domain::fan_out::OutboxRow;
 
 use support::{AFTERNOON, World, event, staff};
 
-/// The rows of one person, by web socket, by e-mail and as a text message.
+/// The rows of one person over WEBSOCKET, EMAIL and SMS.
 fn rows(templates: &[Value]) -> Vec<OutboxRow> {
     let channels = ["WEBSOCKET", "EMAIL", "SMS"];
     let world = channels
@@ -54,7 +54,7 @@ fn a_template_of_the_inbox_that_fails_fails_only_the_rows_that_take_their_text_f
     let (mail, text) = (row(&rows, Channel::Email), row(&rows, Channel::Sms));
     assert_eq!((&mail.failure, &text.failure), (&None, &None));
     assert_eq!((mail.title.as_str(), text.title.as_str()), ("Mail", "Text"));
-    // Whichever of them comes first, the inbox says the same.
+    // The inbox text is the same, whichever row comes first.
     let inbox = |row: &OutboxRow| row.inbox.as_ref().map_or(row.title.clone(), |text| text.title.clone());
     assert_eq!(inbox(mail), inbox(text));
 }

@@ -34,7 +34,7 @@ fn restaurant() -> World {
     )
 }
 
-/// Staff 1 has said yes to every channel.
+/// Staff 1 has enabled every channel.
 fn all_on(world: World) -> World {
     Channel::ALL.into_iter().fold(world, |world, channel| {
         world.preference(first_staff_preference(channel, &json!({"enabled": true})))
@@ -142,7 +142,7 @@ fn a_chat_message_reaches_the_web_socket_of_somebody_who_has_everything_off() {
     assert_eq!(told.rows.len(), 1);
 }
 
-/// Admins 1 and 2, staff 50 of restaurant 5 and customer 456; and others with the same ids, whom it does not concern.
+/// Admins 1 and 2, staff 50 of restaurant 5 and customer 456; and others with the same ids, who are in no audience.
 fn three_audiences() -> World {
     let elsewhere = json!({"entity_id": "6"});
     World::new()

@@ -1,4 +1,4 @@
-//! Emitting over each driver, into real databases, as the engine then sees it.
+//! Emits over each driver into real databases, and reads the events as the engine does.
 
 mod rusqlite;
 mod sqlx;
@@ -14,14 +14,14 @@ fn event(id: &str) -> Event {
     Event::new(id, "ORDER_CREATED", "ORDER", "7").unwrap()
 }
 
-/// With everything that can be said of one.
+/// An event with every optional field.
 fn full_event(id: &str) -> Event {
     let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_768_990_530_250);
     let event = event(id).payload(&json!({ "restaurantId": 5, "naïve": ["'", "\"", null] })).unwrap();
     event.priority(Priority::High).occurred_at(at).unwrap()
 }
 
-/// What waits to be fanned out, in order.
+/// The events that wait to be fanned out, in order.
 async fn waiting(store: &impl FanOutStore) -> Vec<String> {
     let claim = store.claim_events(Claim::New { limit: 100 }).await.unwrap();
     let ids = |claim: Box<dyn campanile_store::FanOutClaim>| {
@@ -30,7 +30,7 @@ async fn waiting(store: &impl FanOutStore) -> Vec<String> {
     claim.map(ids).unwrap_or_default()
 }
 
-/// The one event that waits is `full_event`.
+/// Asserts that the only waiting event is `full_event`.
 async fn assert_full(store: &impl FanOutStore) {
     let claim = store.claim_events(Claim::New { limit: 100 }).await.unwrap().unwrap();
     let event = &claim.events()[0].event;

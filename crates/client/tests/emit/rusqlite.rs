@@ -1,4 +1,4 @@
-//! Over `rusqlite`, beside the engine that has the file open.
+//! Emits over `rusqlite`, while the engine has the file open.
 
 use ::rusqlite::Connection;
 use campanile_client::Error;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::{assert_full, event, full_event, waiting};
 
-/// The folder lives as long as the test.
+/// The folder must be kept for the whole test.
 fn open() -> (TempDir, Sqlite, Connection) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("campanile.db");

@@ -1,4 +1,4 @@
-//! Over `sqlx`.
+//! Emits over `sqlx`.
 
 use ::sqlx::{Connection, PgConnection};
 use campanile_client::Error;

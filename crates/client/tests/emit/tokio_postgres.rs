@@ -1,4 +1,4 @@
-//! Over `tokio-postgres`.
+//! Emits over `tokio-postgres`.
 
 use std::future::poll_fn;
 
@@ -113,7 +113,7 @@ async fn batches_of_the_same_events_in_opposite_orders_do_not_stop_each_other() 
 #[tokio::test]
 async fn the_largest_payload_is_taken() {
     let database = Database::new().await;
-    // Each number takes three bytes, and the whole eight more than that.
+    // Each number takes three bytes, and the rest eight.
     let numbers = vec![7; (MAX_PAYLOAD_BYTES - 8) / 3];
     let largest = event("a").payload(&json!({ "n": numbers })).unwrap();
     assert!(emit(&database.connect().await, &largest).await.unwrap());

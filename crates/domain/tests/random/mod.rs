@@ -1,5 +1,5 @@
-//! Random worlds for properties: small ranges, so that keys collide, groups fill up and rules meet.
-//! Ids are chosen so that their bytes and their numbers are in different order.
+//! Random worlds for properties. The ranges are small, so that keys collide, groups fill up and rules interact. Ids
+//! sort differently as bytes and as numbers.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -26,13 +26,13 @@ const ROLES: [&str; 4] = ["MANAGER", "CHEF", "WAITER", "AGENT"];
 const ENTITY_IDS: [&str; 3] = ["5", "10", "9"];
 const KINDS: [&str; 2] = ["BAR", "TRATTORIA"];
 
-/// An event in a world, at a moment.
+/// An event in a world, at a time.
 #[derive(Debug, Clone)]
 pub struct Case {
     pub world: World,
     pub event: Event,
     pub now: Timestamp,
-    /// Whom the event concerns; empty where it has no audience.
+    /// The targets of the event; empty without an audience.
     pub targets: Vec<Target>,
 }
 
@@ -73,7 +73,7 @@ fn worlds() -> impl Strategy<Value = World> {
     })
 }
 
-/// The rows as a table with that key holds them.
+/// The rows as a table with this key would hold them.
 fn unique<R, K: Eq + Hash>(rows: Vec<R>, key: impl Fn(&R) -> K) -> Vec<R> {
     let mut seen = HashSet::new();
     rows.into_iter().filter(|row| seen.insert(key(row))).collect()
@@ -108,8 +108,8 @@ fn events() -> impl Strategy<Value = Event> {
     )
 }
 
-/// Out of a hundred. Options and unions of proptest would do, but seed a generator of their own each time, which is
-/// slow.
+/// True in `percent` of a hundred cases. proptest's options and unions seed a generator of their own each time, which
+/// is slow.
 fn chance(percent: u8) -> impl Strategy<Value = bool> {
     (0..100_u8).prop_map(move |number| number >= 100 - percent)
 }
@@ -256,7 +256,7 @@ fn recipient() -> impl Strategy<Value = Recipient> {
     )
 }
 
-/// Few, so that some of them are dead.
+/// Few addresses, so that some of them are dead.
 fn address(channel: Channel) -> impl Strategy<Value = &'static str> {
     select(match channel {
         Channel::Email | Channel::Websocket => vec!["a@b.it", "c@d.it", "e@f.it", "g@h.it"],

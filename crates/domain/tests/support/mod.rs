@@ -1,5 +1,5 @@
-//! A small world in memory: rules, people and groups, and a fan-out over them that pages as a store would.
-//! Rows are written as JSON and checked as at the edge, so that no test relies on a row that nobody could store.
+//! A small world in memory: rules, people and groups, and a fan-out over them in pages like those of a store. Rows are
+//! written as JSON and checked like requests, so that no test uses a row that cannot be stored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,10 +17,10 @@ use campanile_domain::rules::row::{Audience, Preference, Route, Row, Setting, Te
 use campanile_domain::rules::{Reach, RuleRows, Rules};
 use campanile_domain::time::Timestamp;
 
-/// An afternoon on which nobody's usual quiet hours hold.
+/// A time outside of all usual quiet hours.
 pub const AFTERNOON: &str = "2026-01-15T15:00:00Z";
 
-/// Everything that decides about an event, as tables would hold it.
+/// Everything that decides about an event, as in the tables.
 #[derive(Debug, Clone, Default)]
 pub struct World {
     pub user_types: UserTypes,
@@ -32,12 +32,12 @@ pub struct World {
     pub recipients: Vec<Recipient>,
     pub preferences: Vec<Preference>,
     pub dead_addresses: Vec<DeadAddress>,
-    /// Whether a step has time for one recipient only.
+    /// Whether a step has time for only one recipient.
     pub is_slow: bool,
 }
 
 impl World {
-    /// No people and no rules but the default routing.
+    /// A world without people, and with no rules but the default routing.
     pub fn new() -> Self {
         World::default()
             .route(json!({"channel": "WEBSOCKET", "mandatory": true, "priority": "NORMAL"}))
@@ -61,7 +61,7 @@ impl World {
         self
     }
 
-    /// For an entity, a kind, or a whole type.
+    /// Adds a setting for an entity, a kind, or a whole type.
     pub fn setting(mut self, row: Value) -> Self {
         self.settings.push(self.checked(row));
         self
@@ -105,14 +105,14 @@ impl World {
         Rules::new(self.user_types.clone(), rows).0
     }
 
-    /// The whole fan-out in one step.
+    /// Runs the fan-out in one step.
     pub fn fan_out(&self, event: &Event, at: &str) -> Told {
         self.fan_out_by(10_000, event, moment(at))
     }
 
-    /// The fan-out in steps of `room` recipients; between two steps the cursor lies in the database as JSON.
+    /// Runs the fan-out in steps of `room` recipients. Between two steps the cursor is stored as JSON.
     pub fn fan_out_by(&self, room: usize, event: &Event, now: Timestamp) -> Told {
-        // An audience lists nobody twice, and every step but the last takes somebody.
+        // An audience contains nobody twice, and every step but the last considers somebody.
         let most_steps = self.recipients.len() * self.audiences.len().max(1) + 1;
         let rules = self.rules();
         let (mut rows, mut decisions, mut cursors) = (Vec::new(), Vec::new(), Vec::new());
@@ -163,7 +163,7 @@ impl World {
         Ok(progress.finish())
     }
 
-    /// What a store answers: by entity, rank and user id, strictly behind the position, no more than the limit.
+    /// The page that a store returns: by entity, rank and user id, strictly after the position, up to the limit.
     pub fn page(&self, page: &Page) -> Vec<Candidate> {
         let place = |r: &Recipient| place(&Position::of(r));
         let mut found: Vec<&Recipient> = self
@@ -212,20 +212,20 @@ fn place(position: &Position) -> (String, i64, String) {
     (position.entity_id.clone(), position.rank, position.user_id.clone())
 }
 
-/// What became of an event.
+/// The result of a fan-out.
 #[derive(Debug)]
 pub struct Told {
     pub rows: Vec<OutboxRow>,
     pub decisions: Vec<Decision>,
-    /// Who has a part of its own in the event, and whether it is shared.
+    /// The groups with a state of their own for the event, and whether it is shared.
     pub entities: BTreeMap<EntityRef, bool>,
     pub result: Result<Summary, Failure>,
-    /// As JSON, in the order in which the steps left them.
+    /// The cursors as JSON, in the order of the steps.
     pub cursors: Vec<String>,
 }
 
 impl Told {
-    /// Who was considered, in order, as `CUSTOMER/42`.
+    /// The considered recipients in order, as `CUSTOMER/42`.
     pub fn considered(&self) -> Vec<String> {
         self.decisions.iter().map(|d| format!("{}/{}", d.user_type, d.user_id)).collect()
     }
@@ -239,7 +239,7 @@ impl Told {
         self.decision(user).channels[&channel]
     }
 
-    /// In the order EMAIL, PUSH, SMS, WEBSOCKET, SLACK.
+    /// The verdicts in the order EMAIL, PUSH, SMS, WEBSOCKET, SLACK.
     pub fn verdicts(&self, user: &str) -> [Verdict; 5] {
         Channel::ALL.map(|channel| self.verdict(user, channel))
     }
@@ -253,7 +253,7 @@ impl Told {
         self.rows.iter().map(|row| row.queue.as_str()).collect()
     }
 
-    /// How many inbox entries there will be.
+    /// The number of inbox entries.
     pub fn notifications(&self) -> usize {
         self.rows.iter().map(|row| row.key.notification_id).collect::<BTreeSet<_>>().len()
     }
@@ -306,7 +306,7 @@ fn everywhere(person: Value) -> Value {
     with(person, &addresses)
 }
 
-/// The row with some of its fields changed.
+/// The row with some of its fields replaced.
 pub fn with(mut row: Value, changes: &Value) -> Value {
     for (field, value) in changes.as_object().into_iter().flatten() {
         row[field] = value.clone();
@@ -314,12 +314,12 @@ pub fn with(mut row: Value, changes: &Value) -> Value {
     row
 }
 
-/// A setting of restaurant 5 for one channel, on unless the changes say otherwise.
+/// A setting of restaurant 5 for one channel, enabled by default.
 pub fn restaurant_setting(channel: Channel, changes: &Value) -> Value {
     with(json!({"entity_type": "RESTAURANT", "entity_id": "5", "channel": channel}), changes)
 }
 
-/// A preference of restaurant user 1 for one channel, on unless the changes say otherwise.
+/// A preference of restaurant user 1 for one channel, enabled by default.
 pub fn first_staff_preference(channel: Channel, changes: &Value) -> Value {
     with(json!({"user_type": "RESTAURANT_USER", "user_id": "1", "channel": channel}), changes)
 }

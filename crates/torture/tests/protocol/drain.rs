@@ -1,19 +1,20 @@
-//! Whether one instance that is left alone comes to an end. The other is stopped for ever, and nothing else goes wrong.
+//! Checks that one instance that is left alone settles the send. The other instance is stopped forever, and no further
+//! fault happens.
 //!
-//! "Nothing is lost" is often checked as "eventually", which a checker that merges paths can only do where no path has
-//! a circle; here sends are let go and claimed again without end. So it is asked of every single state instead: from
-//! here, does the one who is left settle the send, without anybody's help? That is more than that some way leads there.
+//! "Nothing is lost" is often checked as "eventually". A checker that merges paths can check that only where no path
+//! has a cycle, but here sends are released and claimed again without end. So this asks about every single state: does
+//! the remaining instance settle the send from here, without help? That is stronger than the existence of some path.
 
 use stateright::Model;
 
 use crate::state::{INSTANCES, State};
 use crate::step::{Delivering, Step};
 
-/// Far more than it takes from anywhere.
+/// Far more steps than are needed from any state.
 const MAX_STEPS: usize = 60;
 
 pub fn whoever_is_left_settles_it(model: &Delivering, state: &State) -> bool {
-    // The survivor keeps its number.
+    // The survivor must keep its number.
     let model = Delivering { merges_mirror_images: false, ..*model };
     (0..INSTANCES).all(|survivor| settles_alone(&model, state.clone(), survivor))
 }
@@ -37,7 +38,7 @@ fn settles_alone(model: &Delivering, mut state: State, survivor: usize) -> bool 
     false
 }
 
-/// What the survivor does of itself, and what time and the broker do about the other.
+/// The steps that the survivor makes by itself, and those of time and of the broker about the other instance.
 fn is_routine(step: Step, survivor: usize) -> bool {
     match step {
         Step::Tick => true,

@@ -1,4 +1,4 @@
-//! Time, and what goes wrong: crashes, stopped processes, cut connections, lost answers, a broker without its data.
+//! Time and faults: crashes, stopped processes, cut connections, lost answers, a broker that lost its data.
 
 use crate::protocol::Clock;
 use crate::state::{Attempt, Chunk, Delivery, Instance, Phase, Publisher, Queue, Receiver, State};
@@ -11,7 +11,7 @@ pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
         || instance.receiver.delivery() == Some(Delivery::Open);
     if instance.is_stopped {
         steps.push(Step::Wake(i));
-        // It sends no heartbeats, so the broker will not wait for it for ever.
+        // It sends no heartbeats, so the broker gives up on it.
         if is_connected {
             steps.push(Step::NoticeSilence(i));
         }
@@ -44,8 +44,8 @@ pub fn steps_of_broker(state: &State, steps: &mut Vec<Step>) {
     }
 }
 
-/// A process that is neither stopped nor waiting for the provider does at once what it has to do with its claims; to be
-/// slow is to be stopped, which counts as a fault. Publishers and receivers may be slow as they like.
+/// Whether the clock may advance. A process that is neither stopped nor waiting for the provider handles its claims at
+/// once: slowness is modelled as being stopped, which is a fault. Publishers and receivers may be slow without a fault.
 pub fn time_may_pass(state: &State) -> bool {
     state.instances.iter().filter(|instance| !instance.is_stopped).all(|instance| {
         let waits = |attempt: &Attempt| matches!(attempt.phase, Phase::Calls { left: 1.., .. });
@@ -73,9 +73,9 @@ pub fn tick(clock: Clock, state: &mut State) {
     }
 }
 
-/// All memory is gone, and the process starts again; the broker notices at once. A process that stays away is one that
-/// makes no more steps. What it had asked the provider was accepted before or never: accepted later would only be
-/// milder, as more doubts have been written down by then.
+/// The process loses its memory and restarts; the broker notices at once. A process that stays away simply makes no
+/// more steps. A pending request was accepted by the provider before the crash or never. Accepting it later would be
+/// milder, because more doubts would be recorded by then.
 pub fn crash(state: &mut State, i: usize) {
     state.faults.any -= 1;
     redeliver(state, i);
@@ -97,7 +97,8 @@ pub fn cut_by_chance(state: &mut State, i: usize) {
     cut(state, i);
 }
 
-/// The connection to the broker breaks: what is not acknowledged goes back, what is not confirmed is published again.
+/// The connection to the broker breaks. Unacknowledged messages go back to the queue, and unconfirmed ones are
+/// published again.
 pub fn cut(state: &mut State, i: usize) {
     redeliver(state, i);
     publish::give_back(state, i);
@@ -116,19 +117,19 @@ fn close_delivery(state: &mut State, i: usize) {
     }
 }
 
-/// The claim is committed, and nobody knows of it.
+/// The claim is committed, but its answer is lost.
 pub fn lose_claim_answer(state: &mut State, i: usize, a: usize) {
     state.faults.any -= 1;
     state.instances[i].in_flight.remove(a);
 }
 
-/// The outcome is committed, and will be written once more.
+/// The outcome is committed, but its answer is lost, so it will be written again.
 pub fn lose_settle_answer(model: &Delivering, state: &mut State, i: usize, a: usize) {
     state.faults.any -= 1;
     settle::write_attempt(model, state, i, a);
 }
 
-/// Confirms that are on their way may still arrive.
+/// The queue is lost. Confirms that were sent before may still arrive.
 pub fn lose_queue(state: &mut State) {
     state.faults.losses -= 1;
     state.broker.ready = 0;

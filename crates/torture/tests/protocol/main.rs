@@ -1,60 +1,61 @@
-//! The protocol by which a row is published, received, claimed, sent and settled, as a model in which every order of
-//! steps is tried. Tests with real processes meet the orders that happen to occur; this meets all of them, for one row,
-//! two instances and two faults.
+//! A model of the protocol by which a row is published, received, claimed, sent and settled. The checker tries every
+//! order of steps. Tests with real processes meet only the orders that happen to occur; this meets all of them, for one
+//! row, two instances and two faults.
 //!
 //! # What is modelled
 //!
-//! Each transaction is one step, and so is each thing that a process can die before or after. Modules are named as the
-//! stages.
+//! Each transaction is one step, and so is everything that a process can die before or after. Modules are named like
+//! the stages.
 //!
 //! - Publish: a chunk waits or is leased, is published, confirmed, deleted; chunks are not fenced. A full or missing
-//!   queue sends it back. The broker may lose everything once; then rows without a send go into a new chunk.
-//! - Receive: inserts the send unless it is there, claimed or due, and acknowledges. A connection that breaks before
-//!   that brings the message back.
-//! - Send: looks at the own clock before the claim, and again before the call. The provider accepts, declines, or is
-//!   silent as it likes, also while the process that asked is stopped, and it keeps a ledger that no instance sees.
-//! - Settle and recover: one fenced update; recovery reads expired claims in one step and takes them over in another.
-//! - Faults: a crash; a stop (`SIGSTOP`) with a wake at any later time; a cut connection to the broker; a commit whose
-//!   answer is lost, of a claim, or of an outcome, which is then written again; a delay between a look at the clock and
-//!   the commit. Two of these in each run, of any kinds, or one and the loss of the broker's data.
+//!   queue returns it. The broker may lose everything once; rows without a send then go into a new chunk.
+//! - Receive: inserts the send unless it exists, claimed or due, and acknowledges. If the connection breaks before
+//!   that, the message is redelivered.
+//! - Send: reads its own clock before the claim, and again before the call. The provider accepts, declines, or is
+//!   silent at will, even while the calling process is stopped. It keeps a ledger that no instance sees.
+//! - Settle and recover: one fenced update. Recovery reads expired claims in one step and takes them over in another.
+//! - Faults: a crash; a stop (`SIGSTOP`) with a wake at any later time; a cut connection to the broker; a lost answer
+//!   to the commit of a claim or of an outcome, which is then written again; a delay between reading the clock and the
+//!   commit. Each run has two of these, of any kinds, or one and the loss of the broker's data.
 //!
-//! The way to the send and the send itself are checked apart, because together they are too many states: first from the
-//! chunk to a send that is born `SENT`, as over `WEBSOCKET`; then from a published message on, with `capture`, and with
-//! a provider whose doubts are resent or held. The halves share the queue and the send's key only. That a message comes
-//! twice is in both: in the second by redelivery.
+//! The path to the send and the send itself are checked separately, because together they have too many states. The
+//! first part goes from the chunk to a send that is created `SENT`, as for `WEBSOCKET`. The second starts from a
+//! published message, with `capture`, and with a provider whose doubts are resent or held. The parts share only the
+//! queue and the send's key. Duplicate messages are in both: in the second part by redelivery.
 //!
 //! # What is left out
 //!
-//! - More rows, batches, several sends under one claim, lanes, backoff, permanent errors. Batches are where the code
-//!   can be wrong although the protocol is right, and belong to tests of the code.
-//! - Clocks that run at different speeds: a tick is as long for the database as for each process.
-//! - Slowness without a fault: a process that runs does what it has to do with its claims before the next tick, and
-//!   ends a call at its deadline. To be slow is to be stopped. Publishers and receivers may be slow as they like.
-//! - Transactions that overlap. The model trusts the database that a fenced update, and an insert under a unique key,
-//!   are atomic.
+//! - More rows, batches, several sends under one claim, lanes, backoff, permanent errors. With batches the code can be
+//!   wrong although the protocol is right, so they are covered by tests of the code.
+//! - Clocks of different speeds: a tick is equally long for the database and each process.
+//! - Slowness without a fault: a running process handles its claims before the next tick, and ends a call at its
+//!   deadline. Slowness is modelled as being stopped. Publishers and receivers may be slow without a fault.
+//! - Overlapping transactions. The model assumes that the database makes a fenced update, and an insert under a unique
+//!   key, atomic.
 //!
 //! # What is promised, and what is not
 //!
-//! The properties are in `property.rs`. Two deserve a sceptical look. "Nothing is lost" is asked of every state, not of
-//! paths: from here, would one instance alone settle it, if the other never woke again (`drain.rs`)? And "no call
-//! begins under a lease that has passed" is about the look at the clock. No protocol can keep a process from being
-//! stopped between that look and the moment in which its bytes leave; the provider then hears of it after the lease.
-//! What holds even so is the count: whoever took the claim over has written down a doubt.
+//! The properties are in `property.rs`. Two need an explanation. "Nothing is lost" is asked of every state, not of
+//! paths: would one instance alone settle the send from here, if the other never woke again (`drain.rs`)? And "no call
+//! begins under an expired lease" is about reading the clock. No protocol can prevent that a process is stopped between
+//! reading the clock and sending its bytes; the provider then gets the request after the lease. Even then the count is
+//! right, because whoever took the claim over has recorded a doubt.
 //!
 //! # What the mistakes show
 //!
 //! A model that finds nothing proves little. So each rule of the protocol is also left out once, and the checker must
-//! find the promise that this breaks; each test tells a way there.
+//! find the promise that this breaks. Each test also gives a path to it.
 //!
 //! | mistake | breaks |
 //! |---|---|
-//! | no fence | a woken process keeps a captured message a second time |
+//! | no fence | a woken process stores a captured message a second time |
 //! | a fence by the status alone, or by the instance's name | the outcome of an old claim ends a new one |
-//! | acknowledged before the commit; chunk deleted before the confirm | a crash in between, and the row is nowhere |
-//! | lease not measured before the call, or from the claim's answer on, or by a clock that stops with the process | a woken process begins a call that is not its own any more |
+//! | acknowledged before the commit; chunk deleted before the confirm | after a crash in between the row is nowhere |
+//! | lease not measured before the call, or from the claim's answer on | a woken process begins a call under a lost lease |
+//! | lease measured by a clock that stops with the process | the same |
 //! | no unique key | a redelivered message is sent again |
-//! | an expired claim taken for "not attempted" | somebody is told twice, and nobody has declared it |
-//! | no sweep | a confirm that is noted after a loss was made good leaves a row that nothing moves |
+//! | an expired claim taken for "not attempted" | a recipient gets a duplicate without a recorded doubt |
+//! | no sweep | a confirm that is recorded after a loss was repaired leaves a row that nothing moves |
 
 mod drain;
 mod fault;
@@ -87,8 +88,7 @@ const ONE_FAULT: Faults = Faults { any: 1, losses: 0 };
 const A_LOSS: Faults = Faults { any: 0, losses: 1 };
 const A_LOSS_AND_ANOTHER_FAULT: Faults = Faults { any: 1, losses: 1 };
 
-/// Visits every state there is: there is no limit of depth, number or time, and while a promise holds the search goes
-/// on.
+/// Visits every state, without limits of depth, number or time. The search continues while all promises hold.
 fn holds(provider: Provider, faults: Faults, at_least_states: usize) {
     let model = Delivering { protocol: Protocol::RIGHT, provider, faults, merges_mirror_images: true };
     let checker = model.checker().threads(2).spawn_bfs().join();
@@ -124,7 +124,7 @@ fn nobody_is_told_twice_where_doubts_are_held() {
     holds(Provider::Hold, TWO_FAULTS, 30_000);
 }
 
-/// A mistake, and what it is up against.
+/// A mistake, and the conditions under which it is checked.
 struct Mistake {
     protocol: Protocol,
     provider: Provider,
@@ -132,12 +132,12 @@ struct Mistake {
 }
 
 impl Mistake {
-    /// One fault is enough for each, which shows how little it takes.
+    /// One fault is enough for each mistake.
     fn new(protocol: Protocol, provider: Provider) -> Self {
         Mistake { protocol, provider, faults: ONE_FAULT }
     }
 
-    /// The checker finds by itself that the promise is broken, and this way is one of those that break it.
+    /// Asserts that the checker finds the broken promise by itself, and that this path is one of those that break it.
     fn breaks(&self, promise: &'static str, way: &[&[Step]]) {
         let Mistake { protocol, provider, faults } = *self;
         let model = Delivering { protocol, provider, faults, merges_mirror_images: false };
@@ -147,9 +147,9 @@ impl Mistake {
     }
 }
 
-/// The first instance receives the message, claims its send, and knows that it did.
+/// The first instance receives the message, claims its send, and gets the answer.
 const RECEIVED: &[Step] = &[Deliver(0), Receive(0, Permit::Free(Prompt)), AnswerClaim(0, 0)];
-/// It is stopped, and its lease passes.
+/// The first instance is stopped, and its lease expires.
 const SLEEPS: &[Step] = &[Stop(0), Tick, Tick, Tick];
 /// The second instance notices.
 const TAKEN_OVER: &[Step] = &[FindExpired(1, 0), TakeOver(1)];
@@ -242,7 +242,7 @@ fn an_expired_claim_that_is_taken_for_not_attempted_hides_a_doubt() {
     Mistake::new(protocol, Provider::Hold).breaks(property::TOLD_ONCE, way);
 }
 
-/// The second look after ten seconds shortens the wait; for a publisher that sleeps longer there is only the sweep.
+/// The second check after 10 s shortens the wait. For a publisher that is stopped longer there is only the sweep.
 #[test]
 fn without_the_sweep_a_confirm_that_is_noted_after_a_loss_leaves_a_row_lying() {
     let protocol = Protocol { sweep: Sweep::Never, ..Protocol::RIGHT };

@@ -1,4 +1,5 @@
-//! What must always hold, and what must happen sometimes, lest the rest holds only because nothing happens.
+//! What must always hold, and what must happen sometimes, to ensure that the rest does not hold only because nothing
+//! happens.
 
 use stateright::Property;
 
@@ -126,7 +127,7 @@ fn has(state: &State, status: Status) -> bool {
     state.database.sends.iter().any(|send| send.status == status)
 }
 
-/// Attempts whose claim is not theirs any more.
+/// Attempts that have lost their claim.
 fn late_attempts(state: &State) -> impl Iterator<Item = &Attempt> {
     let attempts = state.instances.iter().flat_map(|instance| &instance.in_flight);
     attempts.filter(|attempt| state.database.sends[attempt.send].lease != Some(attempt.token))
@@ -137,7 +138,8 @@ fn is_findable(state: &State, send: &Send) -> bool {
     send.status != Status::Sending || claims.any(|claim| Some(claim.token) == send.lease)
 }
 
-/// What the broker loses is made good by `losses` and the sweep, and until then it is nowhere.
+/// Whether the row is somewhere. Losses of the broker are repaired by `losses` and the sweep; until then the row is
+/// nowhere.
 fn is_somewhere(state: &State) -> bool {
     let mut receivers = state.instances.iter().map(|instance| instance.receiver);
     !state.database.sends.is_empty()

@@ -1,16 +1,16 @@
-//! Which protocol is checked, against which provider, and how much may go wrong. Every switch has one right position;
-//! the others are mistakes that somebody could make.
+//! The protocol and provider to check, and the number of faults. Every switch has one right position; the others are
+//! plausible mistakes.
 
-/// Ticks that a claim or a chunk is leased for.
+/// The lease of a claim or a chunk, in ticks.
 pub const LEASE_TICKS: u8 = 2;
-/// Ticks that a provider may take. Shorter than the lease, or no attempt would ever begin.
+/// The provider's deadline in ticks. It must be shorter than the lease, or no attempt would ever begin.
 pub const DEADLINE_TICKS: u8 = 1;
-/// Attempts that count, as `max_attempts` in the configuration.
+/// The limit of counted attempts, as `max_attempts` in the configuration.
 pub const MAX_ATTEMPTS: u8 = 2;
-/// Sends that one instance may hold at a time. Two, because an instance may claim a send anew while its own late
-/// outcome of the claim before still waits to be written.
+/// The most sends that one instance holds. Two, because an instance may claim a send again while its own late outcome
+/// of the previous claim is still unwritten.
 pub const MAX_IN_FLIGHT: usize = 2;
-/// Messages that the queue takes; a publisher that finds it full lets its chunk wait.
+/// The capacity of the queue. A publisher that finds it full leaves its chunk waiting.
 pub const QUEUE_MESSAGES: u8 = 2;
 
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// What the product does.
+    /// The product's protocol.
     pub const RIGHT: Protocol = Protocol {
         fence: Fence::Token,
         ack: Ack::AfterCommit,
@@ -41,14 +41,14 @@ impl Protocol {
     };
 }
 
-/// What the `WHERE` of a settlement asks for.
+/// The condition in the `WHERE` of a settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fence {
     /// `lease = token AND status = 'SENDING'`.
     Token,
-    /// `status = 'SENDING'`, and a claim of an instance of that name.
+    /// `status = 'SENDING'`, and a claim of an instance with that name.
     InstanceName,
-    /// `status = 'SENDING'`, whoever claimed it.
+    /// `status = 'SENDING'`, with any claim.
     Status,
     /// Only the key.
     Nothing,
@@ -68,7 +68,7 @@ pub enum ChunkIsDeleted {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeforeCall {
-    /// What is left of the lease must outlast the provider's deadline.
+    /// The remaining lease must be longer than the provider's deadline.
     MeasureLease,
     Nothing,
 }
@@ -80,7 +80,7 @@ pub enum LeaseCounts {
     FromAnswer,
 }
 
-/// What a process's own clock does while the process is stopped.
+/// What a process's clock does while the process is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
     RunsOn,
@@ -93,7 +93,7 @@ pub enum Key {
     None,
 }
 
-/// What an expired claim is taken for, where the provider is real.
+/// How an expired claim is treated with a real provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostClaims {
     AreDoubts,
@@ -101,7 +101,7 @@ pub enum LostClaims {
     AreNotAttempted,
 }
 
-/// Whether rows that were published and never received are looked for without a known loss.
+/// Whether rows that were published and never received are searched without a known loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sweep {
     Hourly,
@@ -110,21 +110,21 @@ pub enum Sweep {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
-    /// None: what is received is sent, by the transaction that receives it, as over `WEBSOCKET`.
+    /// None: the transaction that receives a message also sends it, as for `WEBSOCKET`.
     Realtime,
     /// Writes the message in the transaction that settles it.
     Capture,
     /// Keeps a ledger of its own. Doubts are sent again.
     Resend,
-    /// The same; doubts are left to a person.
+    /// Keeps a ledger of its own. Doubts are held for a person.
     Hold,
 }
 
-/// How often something may go wrong. Any kind may use up the whole budget, except for the loss of all messages.
+/// The number of faults. Any kind may use the whole budget, except the loss of all messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Faults {
-    /// Crashes, stops, cut connections and answers that get lost.
+    /// Crashes, stops, cut connections and lost answers.
     pub any: u8,
-    /// The broker's data is gone.
+    /// The broker loses its data.
     pub losses: u8,
 }

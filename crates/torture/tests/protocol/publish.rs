@@ -1,5 +1,5 @@
-//! Chunk → queue, as `pipeline/publish.rs`, and rows that the broker lost, as `recover.rs`. Chunks are leased and not
-//! fenced: the worst that a late holder does is to publish again.
+//! Chunk → queue, as in `pipeline/publish`, and rows that the broker lost, as in `recovery`. Chunks are leased and not
+//! fenced: at worst a late holder publishes again.
 
 use crate::protocol::{QUEUE_MESSAGES, Sweep};
 use crate::state::{Chunk, Lease, Publisher, Queue, State};
@@ -43,7 +43,7 @@ fn is_nowhere(state: &State) -> bool {
     state.database.chunk.is_none() && state.database.sends.is_empty()
 }
 
-/// What was received meanwhile is left out, and a chunk without rows counts as published.
+/// Received rows are left out; a chunk without rows counts as published.
 pub fn claim_chunk(state: &mut State, i: usize) {
     state.database.chunk = Some(Chunk::Leased(Lease::new()));
     state.instances[i].publisher = if state.database.sends.is_empty() {
@@ -53,13 +53,13 @@ pub fn claim_chunk(state: &mut State, i: usize) {
     };
 }
 
-/// The mistake of a protocol that forgets a chunk once it is on its way.
+/// The mistake of deleting a chunk when it is published.
 pub fn delete_too_early(state: &mut State, i: usize) {
     delete(state, i);
     state.instances[i].publisher = Publisher::Forgot;
 }
 
-/// A full queue, or none, sends the chunk back; when it is late, it thereby frees what somebody else holds.
+/// A full or missing queue returns the chunk. A late publisher thereby releases a chunk that somebody else holds.
 pub fn publish(state: &mut State, i: usize) {
     let publisher = &mut state.instances[i].publisher;
     let before = *publisher;
@@ -74,13 +74,13 @@ pub fn publish(state: &mut State, i: usize) {
     }
 }
 
-/// The confirm arrives, and the chunk is deleted. One step, since dying in between is the same as dying before.
+/// The confirm arrives, and the chunk is deleted. This is one step, because a crash in between equals a crash before.
 pub fn confirm(state: &mut State, i: usize) {
     delete(state, i);
     state.instances[i].publisher = Publisher::Idle;
 }
 
-/// By its id, so only the chunk that was claimed, whoever holds it now.
+/// Deletes by id: only the claimed chunk, whoever holds it now.
 fn delete(state: &mut State, i: usize) {
     if let Publisher::Holds { chunk_is_there: true } | Publisher::Published { chunk_is_there: true } =
         state.instances[i].publisher
@@ -106,7 +106,7 @@ pub fn give_back(state: &mut State, i: usize) {
     }
 }
 
-/// A lost queue is made again after its rows are in chunks again.
+/// A lost queue is created again after its rows are in chunks again.
 pub fn make_good(state: &mut State) {
     if is_nowhere(state) {
         republish(state);
@@ -114,7 +114,7 @@ pub fn make_good(state: &mut State) {
     state.broker.queue = Queue::MadeAgain;
 }
 
-/// Into a new chunk, which none of the old holders knows.
+/// Puts the row into a new chunk, which no old holder knows.
 pub fn republish(state: &mut State) {
     state.database.chunk = Some(Chunk::Waiting);
 }

@@ -1,5 +1,4 @@
-//! Message → send, as `pipeline/receive.rs`: a transaction that skips what is there already, and the acknowledgement
-//! after it.
+//! Message → send, as in `pipeline/receive`: a transaction that skips existing sends, and the acknowledgement after it.
 
 use crate::protocol::{Ack, Key, LEASE_TICKS, MAX_IN_FLIGHT, Provider};
 use crate::state::{Attempt, Delivery, Phase, Receiver, Send, State, Status};
@@ -28,8 +27,8 @@ pub fn deliver(ack: Ack, state: &mut State, i: usize) {
     });
 }
 
-/// `receive_send.sql`. Two instances that receive the same row at once are one after the other here: the key makes the
-/// second wait for the first.
+/// `receive_send.sql`. Two instances that receive the same row at once do so one after the other, because the key makes
+/// the second one wait.
 pub fn receive(model: &Delivering, state: &mut State, i: usize, permit: Permit) {
     const MAX_SENDS: usize = 2;
     let delivery = state.instances[i].receiver.delivery().expect("a message is held");
@@ -53,7 +52,7 @@ pub fn receive(model: &Delivering, state: &mut State, i: usize, permit: Permit) 
     }
 }
 
-/// Claims a send for an attempt of this instance: in the transaction that makes it, or that finds it due.
+/// Claims a send for an attempt of this instance, in the transaction that creates it or finds it due.
 pub fn start(state: &mut State, i: usize, send: usize, haste: Haste) {
     let token = state.claim(i);
     let of = &mut state.database.sends[send];
@@ -70,7 +69,7 @@ pub fn start(state: &mut State, i: usize, send: usize, haste: Haste) {
     state.instances[i].in_flight.push(Attempt { send, token, number, lease_left, phase: Phase::Claiming });
 }
 
-/// A connection that broke takes no acknowledgement; then the message comes again, and is skipped.
+/// A broken connection takes no acknowledgement. The message is then redelivered and skipped.
 pub fn acknowledge(state: &mut State, i: usize) {
     state.instances[i].receiver = Receiver::Idle;
 }

@@ -1,5 +1,5 @@
-//! Claimed send → provider, as `pipeline/send.rs`. The provider is not of our making: it accepts, answers, or is silent
-//! as it likes, and it does not know whether the process that asked has been stopped.
+//! Claimed send → provider, as in `pipeline/send`. The provider is not under our control: it accepts, answers, or is
+//! silent at will. It does not know whether the calling process is stopped.
 
 use crate::protocol::{DEADLINE_TICKS, LEASE_TICKS, LeaseCounts, MAX_IN_FLIGHT, Provider};
 use crate::receive;
@@ -17,7 +17,7 @@ pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
             Phase::Waits => steps.push(Step::Begin(i, a)),
             Phase::Calls { is_accepted, .. } => {
                 steps.push(if is_accepted { Step::AnswerSent(i, a) } else { Step::AnswerRetry(i, a) });
-                // By the deadline, or because the connection broke before the answer.
+                // The deadline has passed, or the connection broke before the answer.
                 steps.push(Step::AnswerNothing(i, a));
             }
             Phase::Ended(_) => {}
@@ -25,7 +25,7 @@ pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
     }
 }
 
-/// What was asked may be accepted while the process that asked is stopped.
+/// A request may be accepted while the calling process is stopped.
 pub fn steps_of_provider(state: &State, i: usize, steps: &mut Vec<Step>) {
     for (a, attempt) in state.instances[i].in_flight.iter().enumerate() {
         if matches!(attempt.phase, Phase::Calls { is_accepted: false, .. }) {
@@ -53,7 +53,7 @@ pub fn answer_claim(counts: LeaseCounts, state: &mut State, i: usize, a: usize) 
     }
 }
 
-/// Looks at the clock, and begins. `capture` asks nobody: its message is written with the outcome.
+/// Reads the clock and begins. `capture` calls nobody: its message is written with the outcome.
 pub fn begin(model: &Delivering, state: &mut State, i: usize, a: usize) {
     let attempt = state.instances[i].in_flight[a].clone();
     let phase = if model.measures_lease() && attempt.lease_left <= DEADLINE_TICKS {
@@ -69,7 +69,7 @@ pub fn begin(model: &Delivering, state: &mut State, i: usize, a: usize) {
     state.instances[i].in_flight[a].phase = phase;
 }
 
-/// As the database sees it.
+/// Whether the lease is valid for the database.
 fn is_leased(state: &State, attempt: &Attempt) -> bool {
     state.database.claims.iter().any(|claim| claim.token == attempt.token && !claim.lease.has_passed())
 }

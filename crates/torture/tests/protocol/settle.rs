@@ -1,5 +1,5 @@
-//! Outcome → database, as `pipeline/settle.rs`: by who made the attempt, or by who takes over a claim whose lease has
-//! passed. Both are the same fenced update.
+//! Outcome → database, as in `pipeline/settle`: by the holder of the claim, or by recovery after its lease. Both make
+//! the same fenced update.
 
 use crate::protocol::{Fence, LostClaims, MAX_ATTEMPTS, Provider};
 use crate::state::{Found, Outcome, Phase, State, Status, Token};
@@ -16,7 +16,7 @@ pub fn steps(state: &State, i: usize, steps: &mut Vec<Step>) {
         steps.push(Step::TakeOver(i));
         return;
     }
-    // What this process holds itself it will settle itself.
+    // A process settles what it holds itself.
     let is_held =
         |token| instance.in_flight.iter().any(|held| held.token == token && held.phase != Phase::Claiming);
     for (c, claim) in state.database.claims.iter().enumerate() {
@@ -57,7 +57,7 @@ pub fn find_expired(state: &mut State, i: usize, claim: usize) {
     state.instances[i].recovery = Some(Found { token, job });
 }
 
-/// Without an outcome, what `capture` sends was not sent; of a real provider nobody can know.
+/// Without an outcome, a captured message was certainly not sent; with a real provider this is unknown.
 pub fn take_over(model: &Delivering, state: &mut State, i: usize) {
     let Some(Found { token, job }) = state.instances[i].recovery.take() else { return };
     let outcome = match (model.provider, model.protocol.lost_claims) {
@@ -76,7 +76,7 @@ fn delete_claim(state: &mut State, token: Token) {
     state.database.claims.retain(|claim| claim.token != token);
 }
 
-/// `settle_send.sql`: who lost the claim changes nothing.
+/// `settle_send.sql`: without the claim nothing changes.
 fn write(model: &Delivering, state: &mut State, settlement: &Settlement) {
     let send = &state.database.sends[settlement.send];
     let is_ours = send.status == Status::Sending && send.lease == Some(settlement.token);
@@ -103,8 +103,7 @@ fn write(model: &Delivering, state: &mut State, settlement: &Settlement) {
     send.attempts = settlement.number - u8::from(settlement.outcome == Outcome::NotAttempted);
 }
 
-/// The domain's `after`, for channels that are retried. The backoff is left out: a send may be due for as long as it
-/// likes.
+/// The domain's `after`, for channels that are retried. The backoff is left out: a send may stay due for any time.
 fn after(outcome: Outcome, number: u8, provider: Provider) -> Status {
     match outcome {
         Outcome::Sent => Status::Sent,

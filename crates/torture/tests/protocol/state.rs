@@ -1,8 +1,8 @@
-//! All that is there at one moment: the database, the broker, two instances, and a ledger that no instance can see.
+//! The whole state at one moment: the database, the broker, two instances, and a ledger that no instance sees.
 //!
-//! Times are what is left until them, so the clock itself need not be counted, and has no end. Tokens are numbered anew
-//! after each step, in their order: a token that nobody remembers may be given again, and the number of states stays
-//! finite.
+//! Times are stored as remaining ticks, so that the clock itself, which has no end, need not be counted. After each
+//! step tokens are renumbered in their order. A token that nobody remembers may be used again, so the number of states
+//! stays finite.
 
 use crate::protocol::{Faults, LEASE_TICKS};
 
@@ -17,14 +17,14 @@ pub struct State {
     pub faults: Faults,
 }
 
-/// One outbox row, and what became of it.
+/// One outbox row and everything that follows from it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Database {
     pub chunk: Option<Chunk>,
     /// At most one, as long as the key is unique.
     pub sends: Vec<Send>,
     pub claims: Vec<Claim>,
-    /// Captured messages.
+    /// The number of captured messages.
     pub kept: u8,
 }
 
@@ -34,7 +34,7 @@ pub enum Chunk {
     Leased(Lease),
 }
 
-/// Ticks until `lease_until`, by the database's clock; below zero it has passed, and how long ago does not matter.
+/// Ticks until `lease_until`, by the database's clock. Below zero the lease has expired, however long ago.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lease(i8);
 
@@ -59,7 +59,7 @@ pub struct Token(pub u8);
 pub struct Send {
     pub status: Status,
     pub lease: Option<Token>,
-    /// Attempts that counted.
+    /// Counted attempts.
     pub attempts: u8,
 }
 
@@ -90,7 +90,7 @@ pub struct Claim {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Broker {
-    /// Messages that nobody holds.
+    /// Messages that no consumer holds.
     pub ready: u8,
     pub queue: Queue,
 }
@@ -98,15 +98,15 @@ pub struct Broker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Queue {
     Intact,
-    /// It is gone with all that was in it, and not made again yet.
+    /// It is gone with all messages, and not created again yet.
     Lost,
     MadeAgain,
 }
 
-/// A process: its loops and its attempts in flight, all of them forgotten in a crash.
+/// A process: its tasks and its attempts in flight, all of which a crash deletes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Instance {
-    /// By `SIGSTOP`: it makes no step, and time goes on.
+    /// By `SIGSTOP`: it makes no step while time goes on.
     pub is_stopped: bool,
     pub publisher: Publisher,
     pub receiver: Receiver,
@@ -118,11 +118,11 @@ pub struct Instance {
 pub enum Publisher {
     #[default]
     Idle,
-    /// A chunk's rows are here. The chunk itself may be gone by now, or another may be in its place.
+    /// It has a chunk's rows. The chunk itself may be gone, or another may be in its place.
     Holds { chunk_is_there: bool },
-    /// The broker has them.
+    /// The broker has the rows.
     Published { chunk_is_there: bool },
-    /// Only by mistake: the chunk was deleted first.
+    /// Only by a mistake: the chunk was deleted first.
     Forgot,
 }
 
@@ -130,9 +130,9 @@ pub enum Publisher {
 pub enum Receiver {
     #[default]
     Idle,
-    /// A message, to be written.
+    /// A message that is not written yet.
     Holds(Delivery),
-    /// Written, to be acknowledged.
+    /// Written, but not acknowledged.
     Wrote(Delivery),
 }
 
@@ -149,7 +149,7 @@ impl Receiver {
 pub enum Delivery {
     /// The broker waits for the acknowledgement.
     Open,
-    /// The connection broke, or it is acknowledged: the broker does not hold it for us any more.
+    /// The connection broke, or the message is acknowledged: the broker no longer holds it for this instance.
     Closed,
 }
 
@@ -158,23 +158,23 @@ pub enum Delivery {
 pub struct Attempt {
     pub send: usize,
     pub token: Token,
-    /// The how-manieth, from 1.
+    /// The number of the attempt, from 1.
     pub number: u8,
-    /// Ticks that are left of the lease by this process's own clock.
+    /// The remaining lease in ticks, by this process's clock.
     pub lease_left: u8,
     pub phase: Phase,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
-    /// The claim is committed, and the process does not know yet.
+    /// The claim is committed, but the process does not know yet.
     Claiming,
     Waits,
     Calls {
         /// Ticks until the deadline.
         left: u8,
         is_accepted: bool,
-        /// The process was stopped in the middle of the call, so the deadline could not end it.
+        /// The process was stopped during the call, so the deadline could not end it.
         was_stopped: bool,
     },
     Ended(Outcome),
@@ -188,21 +188,21 @@ pub enum Outcome {
     NotAttempted,
 }
 
-/// An expired claim as recovery read it; it is taken over by a second transaction.
+/// An expired claim as recovery read it; a second transaction takes it over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Found {
     pub token: Token,
-    /// The send that was under it, and its attempt's number.
+    /// Its send, and the number of the attempt.
     pub job: Option<(usize, u8)>,
 }
 
-/// What an observer knows who sees everything. The flags are raised by what must not happen, so in the right protocol
-/// they cost no states.
+/// What an observer of everything knows. The flags are set only by what must not happen, so with the right protocol
+/// they add no states.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Ledger {
     /// How often the provider accepted the message.
     pub accepted: u8,
-    /// Unknown outcomes that were written down.
+    /// Unknown outcomes that were recorded.
     pub doubts: u8,
     pub began_late: bool,
     pub reached_late: bool,
@@ -226,7 +226,7 @@ impl State {
         }
     }
 
-    /// The same, but the chunk was born leased, and handed over in memory.
+    /// The fan-out has committed, and its chunk was handed over in memory under its first lease.
     pub fn with_handover(faults: Faults) -> Self {
         let mut state = State::new(faults);
         state.database.chunk = Some(Chunk::Leased(Lease::new()));
@@ -234,7 +234,7 @@ impl State {
         state
     }
 
-    /// Published already.
+    /// The row is published already.
     pub fn published(faults: Faults) -> Self {
         let mut state = State::new(faults);
         state.database.chunk = None;
@@ -247,7 +247,7 @@ impl State {
         !sends.is_empty() && sends.iter().all(|send| send.status.is_settled())
     }
 
-    /// A claim and its token, which nobody has or remembers.
+    /// A claim with an unused token.
     pub fn claim(&mut self, instance: usize) -> Token {
         let mut highest = 0;
         self.each_token(|token| highest = highest.max(token.0));
@@ -256,7 +256,7 @@ impl State {
         token
     }
 
-    /// Numbers the tokens anew, from 1, in their order.
+    /// Renumbers the tokens from 1, in their order.
     pub fn renumber_tokens(&mut self) {
         let mut used = 0_u32;
         self.each_token(|token| used |= 1 << token.0);
@@ -266,8 +266,7 @@ impl State {
         });
     }
 
-    /// Instances differ by nothing but their numbers, so of two states that are each other's mirror image one is
-    /// enough.
+    /// Instances differ only by their numbers, so one of two mirrored states is enough.
     pub fn order_instances(&mut self) {
         if self.instances[0] > self.instances[1] {
             self.instances.swap(0, 1);

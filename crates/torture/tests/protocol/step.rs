@@ -1,4 +1,4 @@
-//! Which steps are possible, and who makes them: the instances, the broker, the provider, time, and chance.
+//! The possible steps, and who makes them: the instances, the broker, the provider, time, and chance.
 
 use stateright::{Model, Property};
 
@@ -11,14 +11,15 @@ pub struct Delivering {
     pub protocol: Protocol,
     pub provider: Provider,
     pub faults: Faults,
-    /// Halves the states. Counterexamples read better without it: an instance keeps its number then.
+    /// Halves the number of states. Counterexamples are easier to read without it, because instances keep their
+    /// numbers.
     pub merges_mirror_images: bool,
 }
 
-/// The first number of a step is the instance's, the second the attempt's index among those in flight.
+/// The first number of a step is the instance's, the second one the attempt's index among those in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Step {
-    // The order is that in which a lone survivor prefers its steps: see `drain`.
+    // In the order in which a lone survivor prefers its steps: see `drain`.
     Wake(usize),
     NoticeSilence(usize),
     AnswerClaim(usize, usize),
@@ -39,7 +40,7 @@ pub enum Step {
     MakeGood(usize),
     SweepUp(usize),
     Tick,
-    // What a survivor can do without.
+    // Steps that a survivor does not need.
     AnswerRetry(usize, usize),
     AnswerNothing(usize, usize),
     Crash(usize),
@@ -50,7 +51,7 @@ pub enum Step {
     LoseQueue,
 }
 
-/// Whether time passed between looking at the own clock and the claim's commit.
+/// Whether time passed between reading the clock and the claim's commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Haste {
     Prompt,
