@@ -18,7 +18,7 @@ use crate::{Answer, Cause};
 /// |---|---|
 /// | 201 with a SID | sent |
 /// | another 2xx, or one that can't be read | unclear: probably accepted, so it is never sent again automatically |
-/// | 400, 403 with an error of Twilio's about the sender, the callback, the queue or itself | down: no message is at fault |
+/// | 400, 403 with an error of Twilio's about the sender, the callback, the queue or itself | down for every message |
 /// | 400, 403 with an error of Twilio's about the number | rejected; the number is dead if it can't get texts at all |
 /// | 400 with another error of Twilio's | rejected: it is about this message |
 /// | 429 | down: Twilio never processes such a request |

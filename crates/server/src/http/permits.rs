@@ -1,5 +1,5 @@
-//! Limits the requests that are served at the same time, so that many clients with large bodies cannot exhaust the memory.
-//! Connections have limits of their own.
+//! Limits the requests that are served at the same time, so that many clients with large bodies cannot exhaust the
+//! memory. Connections have limits of their own.
 
 use std::sync::Arc;
 use std::time::Duration;

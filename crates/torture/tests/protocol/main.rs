@@ -51,7 +51,7 @@
 //! | no fence | a woken process stores a captured message a second time |
 //! | a fence by the status alone, or by the instance's name | the outcome of an old claim ends a new one |
 //! | acknowledged before the commit; chunk deleted before the confirm | after a crash in between the row is nowhere |
-//! | lease not measured before the call, or from the claim's answer on | a woken process begins a call under a lost lease |
+//! | lease not measured before the call, or from the claim's answer on | a woken process calls under a lost lease |
 //! | lease measured by a clock that stops with the process | the same |
 //! | no unique key | a redelivered message is sent again |
 //! | an expired claim taken for "not attempted" | a recipient gets a duplicate without a recorded doubt |
