@@ -1,5 +1,5 @@
-# What tests do to the broker's node besides talking to it: kill, stop, wipe, start.
-# It runs in the node's environment, and so carries the mark by which the keeper finds whatever is left running.
+# Controls the broker's node for tests: kill, stop, wipe, start.
+# It runs in the node's environment, so the keeper finds processes that it leaves running by their variable.
 set -eu
 
 log=$1 ready=$2 server=$3 task=${4-}
@@ -9,12 +9,12 @@ fail() {
     exit 1
 }
 
-# Whether the process is there, no zombie, and ours: numbers are given again.
+# Whether the process is running, is no zombie, and is ours: process ids are reused.
 lives() {
     grep -qszxF "CAMPANILE_SERVERS_FOLDER=$CAMPANILE_SERVERS_FOLDER" "/proc/$1/environ"
 }
 
-# Read once: an orderly end begins with the removal of the file.
+# Read once, because the node removes the file when it begins to stop.
 node=$(cat "$RABBITMQ_PID_FILE" 2> /dev/null || true)
 
 end_by() {
@@ -30,11 +30,11 @@ end_by() {
 start() {
     ! lives "$node" || fail "the node is up already"
     from=$(($(wc -c < "$log") + 1))
-    # A group of its own, so that it outlives whoever asked for it.
+    # A group of its own, so that it outlives the process that called this script.
     setsid "$server" >> "$log" 2>&1 < /dev/null &
     rounds=0
     until tail -c "+$from" "$log" | grep -qF "$ready"; do
-        # While a process becomes another program, it shows no environment; and our own children leave no zombies.
+        # While a process executes another program, its environment is empty. Our own children leave no zombies.
         kill -0 $! 2> /dev/null || fail "the node ended instead of coming up; $log says why"
         [ $((rounds += 1)) -le 600 ] || fail "the node is not up after 60 s; $log says why"
         sleep 0.1

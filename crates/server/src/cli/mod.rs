@@ -35,8 +35,8 @@ use invocation::Invocation;
 use output::ReaderGone;
 use serve::{Backend, Serve};
 
-/// How long to wait at exit for reads that are still blocked, for example on standard input.
-const BLOCKED_READS_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long to wait at exit for blocking tasks, such as a write to a pipe that nobody reads. Then they are abandoned.
+const BLOCKING_TASKS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Self-hosted notification engine: e-mail, push, SMS, WebSocket and Slack.
 #[derive(Debug, Parser)]
@@ -133,7 +133,7 @@ pub fn run() -> ExitCode {
         }
     };
     let ended = runtime.block_on(dispatch(cli));
-    runtime.shutdown_timeout(BLOCKED_READS_TIMEOUT);
+    runtime.shutdown_timeout(BLOCKING_TASKS_TIMEOUT);
     exit_code(ended)
 }
 
