@@ -1,4 +1,4 @@
-//! What only the in-process broker promises: exact order, exact counts, and a memory that starts empty.
+//! Properties of the in-process broker only: exact order, exact counts, and a memory that starts empty.
 
 use campanile_domain::queue::Queue;
 use std::ops::Range;

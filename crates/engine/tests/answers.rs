@@ -1,4 +1,4 @@
-//! Messages that are put off, and answers that take long or never come.
+//! Deferred messages, and answers that take long or never come.
 
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
@@ -55,7 +55,7 @@ async fn a_deferred_message_is_tried_again_for_a_day_and_never_counts_as_an_atte
             (&json!(0), &json!("451 4.7.1 greylisted"))
         );
         assert!(send["deferred_since"].is_string(), "{send:?}");
-        // A second too early nothing happens; then it goes out.
+        // Shortly before the time nothing happens; then the message goes out.
         world.test_database.advance(Duration::from_secs(minutes * 60 - 20)).await;
         assert_eq!(provider.asked.lock().unwrap().len(), deferrals);
         world.test_database.advance(Duration::from_secs(21)).await;
@@ -97,7 +97,7 @@ async fn an_unanswered_message_is_repeated_once_and_then_in_doubt_whatever_the_p
     }
 }
 
-/// Three times as long as the lease, while another instance looks for what it may take over.
+/// The answer takes three times as long as the lease, while another instance looks for claims to take over.
 #[tokio::test]
 async fn a_claim_is_renewed_while_an_answer_is_awaited() {
     let provider = Arc::new(ScriptedProvider {
@@ -118,7 +118,7 @@ async fn a_claim_is_renewed_while_an_answer_is_awaited() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(sends(&world.trace("e1").await).contains(&"EMAIL SENDING".to_owned()));
-    // Once its holder is dead, it is taken over when one lease has passed.
+    // Once its holder is dead, the claim is taken over after one lease.
     drop(running);
     world.test_database.advance(lease * 2).await;
     assert_eq!(settle::take_over_expired(&world.engine, &other).await.unwrap(), 1);

@@ -1,4 +1,4 @@
-//! The fan-out of large audiences, and of events for queues that have no room: who passes whom, and what is done again.
+//! The fan-out of large audiences, and of events for full queues: which events overtake others, and what is repeated.
 
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
@@ -72,7 +72,7 @@ async fn middling_events_do_not_wait_for_a_large_one() {
         .emit(json!([{"event_id": "big", "event_type": "NEWS", "aggregate_type": "BROADCAST",
         "aggregate_id": "1"}]))
         .await;
-    // Others publish.
+    // Other instances publish.
     let (handover, _chunks) = publish::handover(Vec::new());
     let workers = FanOutWorkers::new(world.engine.clone(), handover);
     round(&workers).await;
@@ -92,7 +92,7 @@ async fn middling_events_do_not_wait_for_a_large_one() {
     }
 }
 
-/// What waits as an event can still be overtaken, and costs less than what waits as rows.
+/// An event that waits can still be overtaken, and costs less than waiting rows.
 #[tokio::test]
 async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
     let world = World::with(
@@ -106,7 +106,7 @@ async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
     world.emit(json!((0..300).map(calm).collect::<Vec<_>>())).await;
     let (handover, _chunks) = publish::handover(world.config.user_types.queues());
     let workers = FanOutWorkers::new(world.engine.clone(), handover);
-    // The hand-over fills, since nobody publishes.
+    // The handover fills up, because nothing is published.
     while round(&workers).await.events > 0 {}
     let waits = async || {
         world.test_database.count("SELECT count(*) FROM event_outbox WHERE status = 'PENDING'").await
@@ -118,7 +118,7 @@ async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
     world.emit(json!([urgent])).await;
     round(&workers).await;
     assert_eq!((status(&world.trace("urgent").await), waits().await), ("PUBLISHED", waiting));
-    // For the sake of other queues it goes on all the same, if slowly.
+    // The fan-out continues slowly, for the sake of events for other queues.
     while waits().await == waiting {
         round(&workers).await;
     }
@@ -143,7 +143,7 @@ async fn what_is_for_another_queue_passes_one_that_has_no_room() {
         .await;
     let (handover, _chunks) = publish::handover(world.config.user_types.queues());
     let workers = FanOutWorkers::new(world.engine.clone(), handover);
-    // The hand-over fills, since nobody publishes.
+    // The handover fills up, because nothing is published.
     while round(&workers).await.events > 0 {}
     assert_eq!(status(&world.trace("big").await), "PENDING");
     world
@@ -164,7 +164,7 @@ async fn large_events_alternate() {
         "aggregate_id": "1"})
     };
     world.emit(json!([broadcast("first"), broadcast("second")])).await;
-    // Others publish.
+    // Other instances publish.
     let (handover, _chunks) = publish::handover(Vec::new());
     let workers = FanOutWorkers::new(world.engine.clone(), handover);
     for _ in 0..5 {
@@ -187,7 +187,7 @@ async fn a_step_over_one_channel_has_more_people_while_nobody_else_waits() {
         "aggregate_id": "1"}])
     };
     let route = |channel: &str| json!({"event_type": "NEWS", "channel": channel});
-    // Others publish.
+    // Other instances publish.
     let (handover, _chunks) = publish::handover(Vec::new());
     for (id, routes, of_a_step) in
         [("one", vec![route("EMAIL")], 2_000), ("two", vec![route("EMAIL"), route("SMS")], 1_000)]
@@ -202,7 +202,7 @@ async fn a_step_over_one_channel_has_more_people_while_nobody_else_waits() {
                 world.trace(id).await.processed.and_then(|processed| processed["recipients"].as_u64()),
             );
         }
-        // The first is short: it is taken together with fresh events, of which this was one.
+        // The first step is short, because this event was claimed together with other new ones.
         assert_eq!(
             (recipients[2] - recipients[1], recipients[3] - recipients[2]),
             (of_a_step, of_a_step),
@@ -228,7 +228,7 @@ async fn a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked() {
         .emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "MAGAZINE",
         "aggregate_id": "1"}]))
         .await;
-    // Others publish.
+    // Other instances publish.
     let (handover, _chunks) = publish::handover(Vec::new());
     let workers = FanOutWorkers::new(world.engine.clone(), handover);
     round(&workers).await;
@@ -239,7 +239,7 @@ async fn a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked() {
     assert_eq!(world.trace("news").await.processed.unwrap()["recipients"], 2_500);
 }
 
-/// The next step is decided while the last one is written, so another may have come between.
+/// The next step is decided while the last one is written, so another instance may have made a step in between.
 #[tokio::test]
 async fn what_was_decided_ahead_is_forgotten_where_somebody_else_went_on() {
     let world = World::new().await;
@@ -249,10 +249,10 @@ async fn what_was_decided_ahead_is_forgotten_where_somebody_else_went_on() {
         .emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "BROADCAST",
         "aggregate_id": "1"}]))
         .await;
-    // Others publish.
+    // Other instances publish.
     let (handover, _chunks) = publish::handover(Vec::new());
     let instances = [(); 2].map(|()| FanOutWorkers::new(world.engine.clone(), handover.clone()));
-    // As many as it takes, and one more: nobody spends a turn on what is written already.
+    // As many steps as are needed, and one more: none is spent on what is written already.
     for instance in (0..2).cycle().take(7) {
         round(&instances[instance]).await;
     }
@@ -274,7 +274,7 @@ async fn what_was_decided_ahead_by_older_rules_is_decided_again() {
         .emit(json!([{"event_id": "news", "event_type": "NEWS", "aggregate_type": "BROADCAST",
         "aggregate_id": "1"}]))
         .await;
-    // Others publish.
+    // Other instances publish.
     let (handover, _chunks) = publish::handover(Vec::new());
     let workers = FanOutWorkers::new(world.engine.clone(), handover);
     round(&workers).await;
@@ -311,7 +311,7 @@ async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written
     let workers = FanOutWorkers::new(world.engine.clone(), handover);
     round(&workers).await;
     assert_eq!(status(&world.trace("news").await), "PENDING");
-    // Nobody publishes what this hand was given, until its lease passes.
+    // Nothing publishes the chunks of this handover until their lease expires.
     world.test_database.advance(world.config.lease * 2).await;
     let key = vec!["NEWS".to_owned(), "all".to_owned()];
     assert!(world.engine.delete_row(Table::Audiences, vec![key]).await.unwrap());
@@ -337,7 +337,7 @@ async fn many_events_are_a_burst_until_there_are_few() {
         let many = |n| event(&format!("many {round}-{n}"), 1);
         world.emit(json!((0..100).map(many).collect::<Vec<_>>())).await;
     }
-    // Those that come one by one are found, too.
+    // Single events are found, too.
     world.emit(json!([event("late", 1)])).await;
     world.until("late", |trace| status(trace) == "PROCESSED").await;
     tokio::time::timeout(Duration::from_secs(30), burst.wait_for(|is_on| !is_on)).await.unwrap().unwrap();
@@ -347,8 +347,7 @@ async fn many_events_are_a_burst_until_there_are_few() {
 const CUSTOMERS: &str = "notification.customer";
 const QUEUE_LIMIT: usize = 100;
 
-/// An event for a queue that is full, which nobody but the test empties; a table notes chunks that are given back, or
-/// claimed.
+/// An event for a full queue that only the test empties. A table records chunks that are released or claimed.
 async fn with_a_full_queue(lease: Duration) -> World {
     let roles = "fan_out,publish".parse().unwrap();
     let world =
@@ -363,7 +362,7 @@ async fn with_a_full_queue(lease: Duration) -> World {
     world
 }
 
-/// Takes all that is in the queue.
+/// Takes everything from the queue.
 async fn empty_the_queue(world: &World) {
     let mut consumer = world.broker.consume(CUSTOMERS, QUEUE_LIMIT).await.unwrap();
     let taken = consumer.receive(QUEUE_LIMIT, Duration::ZERO).await.unwrap();
@@ -390,7 +389,7 @@ async fn what_was_handed_over_waits_in_memory_until_its_queue_has_room() {
 #[tokio::test]
 async fn what_waits_in_the_database_gets_room_although_more_is_handed_over_all_the_time() {
     let world = with_a_full_queue(Duration::from_mins(10)).await;
-    // Fanned out by an instance that handed it to nobody.
+    // Fanned out by an instance that handed its chunks to no publisher.
     let (nobody, _) = publish::handover(Vec::new());
     round(&FanOutWorkers::new(world.engine.clone(), nobody)).await;
     let running = world.start();

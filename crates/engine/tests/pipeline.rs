@@ -1,4 +1,4 @@
-//! The stages together: what one bad thing does to the good ones beside it, and what is done again.
+//! All stages together: how one faulty thing affects the others, and what is repeated.
 
 mod support;
 
@@ -129,7 +129,7 @@ async fn what_is_old_is_forgotten_but_for_its_id() {
     world.until("young", settled).await;
     let captured = world.captured().await;
     world.test_database.advance(11 * DAY).await;
-    // As if the engine had been up for all these days: a clock that jumps deletes nothing.
+    // As if the engine had been up for all these days; a clock that jumps deletes nothing.
     let horizon =
         "INSERT INTO retain_horizon (id, horizon, version) VALUES (1, '9000-01-01T00:00:00.000Z', 0)
                    ON CONFLICT DO UPDATE SET horizon = excluded.horizon";
@@ -139,7 +139,7 @@ async fn what_is_old_is_forgotten_but_for_its_id() {
         tokio::task::yield_now().await;
     }
     assert!(settled(&world.trace("young").await));
-    // What is left of the old one are no rows, and yet it is known.
+    // The old event has no rows any more, but its id is still known.
     assert_eq!(world.captured().await, captured / 2);
     world.emit(json!([event("old", 1), event("new", 1)])).await;
     world.until("new", settled).await;
@@ -155,7 +155,7 @@ async fn what_the_broker_lost_is_published_again_and_received_once() {
     let running = world.start();
     world.until("e1", settled).await;
     assert!(running.stop(Duration::from_secs(5)).await);
-    // Everything that was received stays so; nothing of it is lost or republished.
+    // Everything that was received stays so; nothing is lost or republished.
     let page = world
         .store
         .republish(world.config.user_types.queues(), Duration::ZERO, RepublishCursor::default(), 100)
@@ -178,7 +178,7 @@ async fn what_somebody_purged_is_published_again_when_it_is_old_enough() {
     let mut seen: Vec<Vec<String>> = Vec::new();
     for _ in 0..2 {
         let mut ids = Vec::new();
-        // An e-mail, a text and a web socket.
+        // An e-mail, an SMS and a websocket message.
         while ids.len() < 3 {
             for delivery in purged.receive(100, Duration::ZERO).await.unwrap() {
                 purged.ack(&[delivery.tag]).await.unwrap();
@@ -205,6 +205,6 @@ async fn a_provider_that_hangs_does_not_slow_another_channel() {
         world.until(&format!("e{n}"), |trace| sends(trace).contains(&"SMS SENT".to_owned())).await;
     }
     assert!(hanging.asked.lock().unwrap().len() <= 4, "no more attempts at once than the channel may have");
-    // Attempts that never answer are left behind at the deadline.
+    // Attempts that never answer are abandoned at the deadline.
     assert!(!running.stop(Duration::from_millis(200)).await);
 }

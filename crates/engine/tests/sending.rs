@@ -1,4 +1,4 @@
-//! Attempts: retries, doubt, leases and fences, with providers that do as they are told.
+//! Attempts: retries, doubts, leases and fences, with scripted providers.
 
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
@@ -147,7 +147,7 @@ async fn a_provider_that_panics_loses_nothing() {
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     world.until("e1", |trace| !trace.sends.is_empty() && !provider.asked.lock().unwrap().is_empty()).await;
-    // Nobody here holds the claim any more, so this very process takes it over when its lease has passed.
+    // This process no longer holds the claim, so it takes it over itself once the lease has expired.
     world.test_database.advance(world.config.lease * 2).await;
     let trace = world.until("e1", settled).await;
     assert_eq!((&email(&trace)["status"], &email(&trace)["attempt_count"]), (&json!("SENT"), &json!(2)));
@@ -156,7 +156,8 @@ async fn a_provider_that_panics_loses_nothing() {
 
 #[tokio::test]
 async fn a_claim_that_was_taken_over_writes_nothing() {
-    // The first attempt hangs past its lease; another takes over and sends; the late outcome is refused by its token.
+    // The first attempt hangs past its lease. Another one takes over and sends. The late outcome is refused because of
+    // its token.
     let hanging = Arc::new(ScriptedProvider {
         hangs: true,
         deadline: Some(Duration::from_secs(2)),
@@ -170,7 +171,7 @@ async fn a_claim_that_was_taken_over_writes_nothing() {
     while hanging.asked.lock().unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // The text of the same event is done with, so that there is one claim to take over.
+    // The SMS of the same event is settled, so there is only one claim to take over.
     let trace = world.until("e1", |trace| sends(trace).contains(&"SMS SENT".to_owned())).await;
     let first = email(&trace)["lease"].clone();
     world.test_database.advance(Duration::from_secs(10)).await;
@@ -180,7 +181,7 @@ async fn a_claim_that_was_taken_over_writes_nothing() {
     world
         .until("e1", |trace| email(trace)["attempt_count"] == json!(1) && email(trace)["lease"] != first)
         .await;
-    // The take-over counted once; the late outcome of the first claim does not count again.
+    // The takeover counted once; the late outcome of the first claim does not count again.
     let trace =
         world.until("e1", |trace| email(trace)["attempts"].as_array().is_some_and(|a| !a.is_empty())).await;
     assert_eq!(
@@ -191,7 +192,7 @@ async fn a_claim_that_was_taken_over_writes_nothing() {
     drop(running);
 }
 
-/// Claims are taken over oldest first; those that an instance holds itself must not hide the others.
+/// Claims are taken over oldest first. Those that an instance holds itself must not hide the others.
 #[tokio::test]
 async fn a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here() {
     let without_senders = EngineConfig { roles: "fan_out,publish,receive".parse().unwrap(), ..config() };
@@ -216,7 +217,7 @@ async fn a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-/// All that a dead instance had claimed is in doubt, also what it had not begun.
+/// Everything that a dead instance had claimed is in doubt, even what it had not begun.
 #[tokio::test]
 async fn no_more_is_claimed_of_what_goes_to_a_provider_than_may_be_in_doubt() {
     for (on_doubt, expected) in [(OnDoubt::Hold, 4), (OnDoubt::Resend, 32)] {
@@ -238,7 +239,7 @@ async fn no_more_is_claimed_of_what_goes_to_a_provider_than_may_be_in_doubt() {
     }
 }
 
-/// Recovery does several things; one that fails must not keep it from the others.
+/// Recovery does several things; a failure of one must not prevent the others.
 #[tokio::test]
 async fn what_a_dead_instance_held_is_taken_over_although_no_event_can_be_closed() {
     let provider = Arc::new(ScriptedProvider { panics: true, ..ScriptedProvider::default() });

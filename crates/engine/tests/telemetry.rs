@@ -1,4 +1,4 @@
-//! What an operator must notice is counted when it happens, and is there at zero before.
+//! What an operator must notice is counted when it happens, and starts at zero.
 
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 const QUEUE: &str = "notification.customer";
 
-/// The metrics of one test: everything of it runs on its thread.
+/// The metrics of one test, which runs on one thread.
 struct Metrics {
     handle: PrometheusHandle,
     _here: LocalRecorderGuard<'static>,
@@ -38,7 +38,7 @@ impl Metrics {
         Metrics { handle: recorder.handle(), _here: metrics::set_default_local_recorder(recorder) }
     }
 
-    /// Of one series, if it is there.
+    /// The value of one series, if it exists.
     fn get(&self, series: &str) -> Option<f64> {
         let text = self.handle.render();
         let value = |line: &str| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok();
@@ -83,7 +83,7 @@ fn with_roles(roles: &str) -> EngineConfig {
     EngineConfig { roles: roles.parse().unwrap(), ..config() }
 }
 
-/// One customer with an event, which was fanned out into three rows that wait.
+/// One customer with an event that was fanned out into three waiting rows.
 async fn rows_that_wait(config: EngineConfig) -> World {
     let world = world(config).await;
     world.emit(json!([event("e1", 1)])).await;
@@ -126,7 +126,7 @@ async fn ages_rise_at_the_stage_that_does_not_run() {
     let world = world(with_roles("recover")).await;
     world.emit(json!([event("e1", 1)])).await;
     let age = |stage: &str| format!("campanile_oldest_waiting_seconds{{stage=\"{stage}\"}}");
-    // What each has done, and who does nothing next.
+    // What each has done, and which stage does nothing next.
     for (roles, stage) in [
         ("recover", "fan_out"),
         ("fan_out,recover", "publish"),
@@ -146,7 +146,7 @@ async fn ages_rise_at_the_stage_that_does_not_run() {
         world.until("e1", done).await;
         assert!(running.stop(Duration::from_secs(5)).await);
         world.test_database.advance(Duration::from_secs(100)).await;
-        // Looks at once, and does nothing else here.
+        // It measures at once, and does nothing else here.
         let running = world.start();
         for before in ["fan_out", "publish", "receive", "send"].iter().take_while(|other| **other != stage) {
             metrics.until(&age(before), |seconds| seconds == 0.0).await;
@@ -317,7 +317,7 @@ async fn a_claim_that_is_taken_over_is_counted_on_both_sides() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     world.test_database.advance(Duration::from_secs(10)).await;
-    // Two other instances; one is the first.
+    // Two other instances, of which one is first.
     for _ in 0..2 {
         let (other, _) = InFlightQueue::new(&world.engine);
         settle::take_over_expired(&world.engine, &other).await.unwrap();
@@ -355,7 +355,7 @@ async fn what_the_broker_lost_is_counted_when_it_waits_again() {
     metrics.until_count("campanile_published_total", 3).await;
     metrics.assert("campanile_republished_total", 0.0);
     assert!(running.stop(Duration::from_secs(5)).await);
-    // Another start: what lay in memory is gone.
+    // A restart: everything in memory is gone.
     let broker: Arc<dyn Broker> = Arc::new(InProcess::new(config().user_types.queues(), 1_000));
     let store = Arc::clone(&world.store);
     let running = Engine::new(store, broker, Providers::capture(), config()).await.unwrap().start();

@@ -1,4 +1,4 @@
-//! Everything about `RabbitMQ`, against a real one.
+//! Tests of `RabbitMq` against a real server.
 
 mod messages;
 mod permissions;

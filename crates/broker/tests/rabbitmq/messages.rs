@@ -1,4 +1,4 @@
-//! Messages as others see them, and others' messages as we see them.
+//! Campanile's messages as other clients see them, and messages of other clients as Campanile sees them.
 
 use crate::support::vandal;
 use crate::support::witness::{Witness, text_value};
@@ -45,7 +45,7 @@ async fn messages_of_strangers_are_delivered_with_or_without_an_id() {
     place.remove().await;
 }
 
-/// A client that took offence would lose its connection, and again at every redelivery.
+/// A client that fails on such text would lose its connection at every redelivery.
 #[tokio::test]
 async fn text_that_is_not_utf_8_does_not_stop_the_queue() {
     let place = Place::new(&["a"]);
@@ -94,7 +94,7 @@ async fn bodies_up_to_what_is_promised_arrive_whole() {
     place.remove().await;
 }
 
-/// Whoever may publish could otherwise fill the memory of all instances, by a prefetch of large messages.
+/// Otherwise anybody who may publish could fill the memory of all instances with a prefetch of large messages.
 #[tokio::test]
 async fn what_a_stranger_publishes_is_cut_to_size_and_does_not_stop_the_queue() {
     let (place, witness) = (Place::new(&["a"]), Witness::new().await);
@@ -179,7 +179,7 @@ async fn a_dead_letter_says_where_it_died() {
     let deaths = format!("{deaths:?}");
     assert!(deaths.contains(&place.name("a")) && deaths.contains("rejected"), "{deaths}");
 
-    // The other one comes to us, through a release and a second life.
+    // The second one comes as a redelivery after a release.
     let second = receive(&mut *consumer, 1).await;
     consumer.release(&[second[0].tag]).await.expect("it is there");
     let again = receive(&mut *consumer, 1).await;
@@ -191,7 +191,7 @@ async fn a_dead_letter_says_where_it_died() {
     place.remove().await;
 }
 
-/// With a body of so many bytes, no two of which are easily mistaken for each other.
+/// A message with a body of this size whose bytes are hard to confuse.
 fn message_of(bytes: usize) -> Message {
     let body = (0..bytes).map(|byte| u8::try_from(byte % 251).unwrap_or_default());
     Message { id: "id".to_owned(), body: body.collect(), stamp: None }

@@ -1,5 +1,5 @@
-//! What a user may do is told before an instance needs it, and asking has no effect. Each test has a user and a virtual
-//! host of its own.
+//! Missing permissions are reported before an instance needs them, and checking has no effect. Each test has a user and
+//! a virtual host of its own.
 
 use std::env;
 use std::process::Command;
@@ -12,11 +12,11 @@ use uuid::Uuid;
 use crate::support::{make_good, publish, receive, url};
 
 const GUIDE: &str = include_str!("../../../../docs/guides/rabbitmq.md");
-/// Of the guide, until it was found to lack a queue.
+/// The pattern of an earlier guide, which lacked a queue.
 const TOO_NARROW: &str = r"^notifications?\.";
 const ALL: &str = ".*";
 
-/// A user of this name in a virtual host of the same name. Both are removed in the end.
+/// A user with a virtual host of the same name. Both are removed at the end.
 struct User {
     name: String,
 }
@@ -29,7 +29,7 @@ impl User {
         user
     }
 
-    /// The commands of the guide, for this user: those that make it, and the one that gives it its permissions.
+    /// The commands of the guide for this user: those that create it, and the one that sets its permissions.
     fn guide(&self) -> [String; 2] {
         let (_, chapter) = GUIDE.split_once("\n## User and permissions\n").expect("the chapter is there");
         let block = chapter.split("```\n").nth(1).expect("it has a block").replace("campanile", &self.name);
@@ -57,7 +57,7 @@ impl User {
         findings.into_iter().find(|finding| finding.subject == "permissions").expect(&said)
     }
 
-    /// What is in the virtual host beside what is in each.
+    /// The queues, exchanges and bindings of the virtual host, with the messages of the queues.
     fn inventory(&self) -> String {
         let list = |what: &str| format!("rabbitmqctl {what} -p {} --no-table-headers", self.name);
         let what = ["list_queues name messages consumers", "list_exchanges name", "list_bindings"];
@@ -74,7 +74,7 @@ impl Drop for User {
     }
 }
 
-/// Runs commands that are to be pasted into a shell.
+/// Runs commands that are meant for pasting into a shell.
 fn run(commands: &str) -> String {
     let control = env::var("CAMPANILE_TEST_RABBITMQCTL")
         .expect("CAMPANILE_TEST_RABBITMQCTL is not set: run `cargo xtask test`, which sets it");
@@ -98,7 +98,7 @@ async fn the_permissions_of_the_guide_are_enough_and_asking_for_them_has_no_effe
     publish(&broker, "notification.a", 0..3).await;
     let found = user.permissions().await;
     assert_eq!(found.level, Level::Ok, "{found:?}");
-    // Whatever was delivered and given back would come as a repetition.
+    // A message that was delivered and returned would be marked as redelivered.
     let mut consumer = broker.consume("notification.a", 10).await.expect("it is there");
     let deliveries = receive(&mut *consumer, 10).await;
     assert!(deliveries.iter().all(|delivery| !delivery.redelivered), "{deliveries:?}");
@@ -108,7 +108,7 @@ async fn the_permissions_of_the_guide_are_enough_and_asking_for_them_has_no_effe
 async fn a_permission_that_is_missing_is_told_with_what_gives_it() {
     let user = User::new();
     let nothing = "^$";
-    // Before there is anything, and after.
+    // Before anything exists, and after.
     for existing in [false, true] {
         if existing {
             user.permit(ALL, ALL, ALL);

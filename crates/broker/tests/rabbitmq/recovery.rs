@@ -1,4 +1,4 @@
-//! What `RabbitMQ` does to us while we run, and that we go on.
+//! Faults of `RabbitMQ` at run time, after which Campanile goes on.
 
 use crate::support::log::Log;
 use crate::support::proxy::Proxy;
@@ -32,7 +32,7 @@ async fn publishers_and_consumers_go_on_after_the_connection_was_cut() {
         proxy.restore().await;
         publish(&broker, "a", 10 + round..11 + round).await;
     }
-    // What was held goes with the connection: its tags name nothing any longer, and it comes again.
+    // Held messages are lost with the connection: their tags are invalid, and they are redelivered.
     let tags: Vec<_> = held.iter().map(|delivery| delivery.tag).collect();
     consumer.ack(&tags).await.ok();
     receive_and_ack(&mut *consumer, 0..13).await;
@@ -70,7 +70,7 @@ async fn a_consumer_keeps_its_prefetch_over_a_cut() {
         held.extend(receive(&mut *consumer, 10).await);
     }
     assert_eq!(held.len(), 3);
-    // All the others are left to somebody else.
+    // Another consumer gets all the others.
     let mut other = broker.consume("a", 10).await.expect("it is there");
     receive_and_ack(&mut *other, 3..8).await;
     drop((broker, consumer, other));
@@ -110,14 +110,14 @@ async fn a_queue_that_was_deleted_is_a_loss_and_is_there_again() {
     publish(&*broker, "b", 0..2).await;
     witness.delete_queue(&place.name("a")).await;
     assert_eq!(until(async || some(make_good(&*broker).await)).await, ["a"]);
-    // Until it is bound again, nobody takes what is published to it.
+    // Until the queue is bound again, published messages reach no queue.
     let accepted = Published::Confirmed(vec![Confirm::Accepted; 2]);
     let again =
         async || broker.publish("a", messages(2..4)).await.ok().filter(|published| *published == accepted);
     until(again).await;
     receive_and_ack(&mut *consumer, 2..4).await;
 
-    // Nobody consumes this one, so that only looking finds out.
+    // Nothing consumes this queue, so only a probe notices.
     witness.delete_queue(&place.name("b")).await;
     assert_eq!(until(async || some(make_good(&*broker).await)).await, ["b"]);
     until(async || (broker.depths()[1] == ("b".to_owned(), 0)).then_some(())).await;
@@ -156,8 +156,8 @@ async fn a_queue_that_was_purged_is_no_loss_and_has_capacity() {
     place.remove().await;
 }
 
-/// Quorum queues can hang for good after a deletion and a declaration that crossed, or a purge; the broker is well
-/// otherwise.
+/// Quorum queues may hang for good after a deletion that overlaps with a declaration, or after a purge. The rest of the
+/// broker works.
 #[tokio::test]
 async fn a_queue_that_does_not_answer_holds_up_no_other() {
     let log = Log::listen();
@@ -168,7 +168,7 @@ async fn a_queue_that_does_not_answer_holds_up_no_other() {
 
     proxy.leave_unheard(Some(place.name("hangs")));
     until(async || broker.consume("hangs", 10).await.err()).await;
-    // The connection is the same as before, so that what was waiting there still does.
+    // The connection is the same as before, so what waited on it continues.
     publish(&broker, "well", 0..5).await;
     receive_and_ack(&mut *consumer, 0..5).await;
     assert_eq!(broker.unavailable_reason(), None);
@@ -178,7 +178,7 @@ async fn a_queue_that_does_not_answer_holds_up_no_other() {
     let told = |line: &String| line.starts_with("WARN") && line.contains(&place.name("hangs"));
     assert!(!lines.is_empty() && lines.iter().all(told), "{lines:?}");
 
-    // Nor does it keep anybody from connecting.
+    // It does not prevent connecting either.
     proxy.cut().await;
     proxy.restore().await;
     publish(&broker, "well", 5..10).await;
@@ -192,8 +192,7 @@ async fn a_queue_that_does_not_answer_holds_up_no_other() {
     place.remove().await;
 }
 
-/// A channel that lost its confirms, as happens when a queue is deleted and made again, may not hear any more for as
-/// long as it lives.
+/// A channel that lost confirms, as happens when a queue is deleted and created again, may never get any more.
 #[tokio::test]
 async fn what_was_never_confirmed_is_published_again_over_another_channel() {
     let (place, proxy) = (Place::new(&["a", "b"]), Proxy::up().await);
@@ -204,7 +203,7 @@ async fn what_was_never_confirmed_is_published_again_over_another_channel() {
     let unconfirmed = unconfirmed.expect("nobody waits for ever").expect_err("nobody heard");
     assert!(unconfirmed.to_string().contains("did not confirm"), "{unconfirmed}");
     proxy.keep_confirms(false);
-    // More than may be unconfirmed at a time, so that what never came would be missed.
+    // More than may be unconfirmed at a time, so that a missing confirm would be noticed.
     let opened = proxy.channels_opened();
     publish(&broker, "a", 0..1_000).await;
     publish(&broker, "b", 1..2).await;
@@ -223,7 +222,7 @@ async fn whoever_waits_for_confirms_of_a_lost_queue_holds_up_nobody_who_publishe
         let broker = Arc::clone(&broker);
         async move { broker.publish("a", messages(0..1_000)).await }
     });
-    // All that it may send before it hears of the first.
+    // All that it may send before the first confirm.
     until(async || (witness.count(&place.name("a")).await == 300).then_some(())).await;
     witness.delete_queue(&place.name("a")).await;
     assert_eq!(until(async || some(make_good(&*broker).await)).await, ["a"]);
@@ -256,12 +255,12 @@ async fn beside_something_urgent_little_is_unconfirmed() {
     place.remove().await;
 }
 
-/// Every instance looks several times in a second, and an opened channel costs the broker more than a look.
+/// Every instance probes several times a second, and opening a channel costs the broker more than a probe.
 #[tokio::test]
 async fn probing_queues_opens_no_channel_each_time() {
     let (place, witness, proxy) = (Place::new(&["a"]), Witness::new().await, Proxy::up().await);
     let broker = open_by(&proxy, &place).await;
-    // The looks at the lost queues cost a channel each.
+    // Each probe of a lost queue costs a channel.
     publish(&broker, "a", 0..5_000).await;
     let mut opened = Vec::new();
     for _ in 0..4 {
@@ -272,13 +271,13 @@ async fn probing_queues_opens_no_channel_each_time() {
         opened.push(proxy.channels_opened());
         publish(&broker, "a", 0..5_000).await;
     }
-    // The first look at the dead letters, which may fall in between, opens the last one.
+    // The first probe of the dead letters, which may come in between, opens the last channel.
     assert!(opened[0] > 0 && opened[3] - opened[0] <= 1, "{opened:?}");
     drop(broker);
     place.remove().await;
 }
 
-/// An outage of hours must not fill the log, nor a first start look like an accident.
+/// An outage of hours must not fill the log, and a first start must not look like an accident.
 #[tokio::test]
 async fn what_is_worth_a_line_is_logged_once() {
     let log = Log::listen();
@@ -324,7 +323,7 @@ async fn what_another_instance_acknowledges_frees_capacity() {
     receive_and_ack(&mut *other.consume("a", 10).await.expect("it is there"), 0..10).await;
     within(capacity).await;
     publish(&*one, "a", 10..20).await;
-    // A restart finds what is there.
+    // A restart finds the existing messages.
     drop(one);
     let one = place.open(10).await;
     assert!(one.is_full("a"));

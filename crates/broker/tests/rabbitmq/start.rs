@@ -1,4 +1,4 @@
-//! What `RabbitMQ` looks like after a start, and what a start says when it cannot be.
+//! What `RabbitMQ` contains after a start, and the error when a start is impossible.
 
 use crate::support::impostor;
 use crate::support::proxy::Proxy;
@@ -29,7 +29,7 @@ async fn the_topology_is_exactly_as_promised() {
         assert!(!witness.declares_queue(queue, &[quorum.clone(), dead_letters.clone()]).await);
         assert!(!witness.declares_queue(queue, &[quorum.clone(), limit.clone()]).await);
     }
-    // Nobody publishes to this one yet, so nobody counts it.
+    // Nothing is published to this queue yet, so it is not counted.
     assert!(broker.depths().iter().all(|(queue, _)| !queue.contains("mailing")));
     let no_limit = ("x-delivery-limit", FieldValue::l(i64::from(i32::MAX)));
     assert!(witness.declares_queue(&dlq, &[quorum.clone(), no_limit]).await);
@@ -55,7 +55,7 @@ async fn the_topology_is_exactly_as_promised() {
 async fn queues_that_were_not_there_are_lost_and_those_that_were_are_not() {
     let place = Place::new(&["a", "b"]);
     let broker = place.find(10).await;
-    // Whoever looks again before they are made good finds them lost, too.
+    // Another instance that checks before they are restored also finds them lost.
     let other = place.find(10).await;
     for broker in [&other, &broker] {
         assert!(
@@ -121,10 +121,10 @@ async fn a_mailing_queue_that_somebody_declared_otherwise_is_named() {
 async fn who_answers_without_speaking_amqp_is_not_waited_for() {
     let answers: [&'static [&'static [u8]]; 4] = [
         &[b"HTTP/1.1 400 Bad Request\r\n\r\n"],
-        // What a port with TLS says to those who do not encrypt.
+        // The answer of a TLS port to a plain client.
         &[b"\x15\x03\x01\x00\x02\x02\x46"],
         &[b"E"],
-        // It begins as a frame does, and is none.
+        // Begins like a frame, but is none.
         &[b"\x01\x00\x00\x00\x00\x00\x02hello"],
     ];
     for answers in answers {
@@ -136,7 +136,7 @@ async fn who_answers_without_speaking_amqp_is_not_waited_for() {
     }
 }
 
-/// A broker that is about to start, or what stands before one, hangs up without a word.
+/// A broker that is about to start, or a proxy in front of one, closes the connection without an answer.
 #[tokio::test]
 async fn who_says_nothing_is_waited_for() {
     let url = impostor::url(&[]).await;
@@ -219,7 +219,7 @@ async fn an_examination_finds_what_is_missing_or_foreign_and_changes_nothing() {
     };
     let empty = found().await;
     assert!(empty[0].0 == Level::Ok && empty[1].1.contains("no queue is there yet"), "{empty:?}");
-    // It has made none of them.
+    // The examination created none of them.
     assert_eq!(found().await, empty);
     let broker = place.open(10).await;
     publish(&*broker, "a", 0..3).await;

@@ -1,5 +1,4 @@
-//! A place of its own in the `RabbitMQ` that `cargo xtask test` brings up, and others who look at it from
-//! outside.
+//! An isolated prefix on the `RabbitMQ` that `cargo xtask test` starts, and other clients of it.
 
 pub mod impostor;
 pub mod log;
@@ -20,10 +19,10 @@ use tokio::time::{interval, timeout};
 use url::Url;
 use uuid::Uuid;
 
-/// How long a test waits for what must come.
+/// How long a test waits for something that must come.
 const GUARD: Duration = Duration::from_secs(30);
 
-/// Exchanges and queues that nobody else uses, and that are removed in the end.
+/// Exchanges and queues with a prefix of their own, which are removed at the end.
 #[derive(Debug, Clone)]
 pub struct Place {
     config: RabbitMqConfig,
@@ -41,19 +40,19 @@ impl Place {
         self.config.clone()
     }
 
-    /// The name that the broker knows this by.
+    /// The full name in the broker.
     pub fn name(&self, name: &str) -> String {
         format!("{}{name}", self.config.prefix)
     }
 
-    /// With every queue.
+    /// Opens the broker with all queues restored.
     pub async fn open(&self, limit: usize) -> Arc<dyn Broker> {
         let broker = self.find(limit).await;
         make_good(&*broker).await;
         broker
     }
 
-    /// As it is found.
+    /// Opens the broker without restoring queues.
     pub async fn find(&self, limit: usize) -> Arc<dyn Broker> {
         let config = RabbitMqConfig { limit, ..self.config() };
         Arc::new(RabbitMq::open(config).await.expect("RabbitMQ is there"))
@@ -64,7 +63,7 @@ impl Place {
     }
 }
 
-/// Makes every lost queue again, and answers which they were.
+/// Restores every lost queue, and returns their names.
 pub async fn make_good(broker: &dyn Broker) -> Vec<String> {
     let lost = broker.losses();
     broker.restore(&lost).await.expect("RabbitMQ is there");
@@ -82,7 +81,7 @@ pub fn messages(numbers: Range<usize>) -> Vec<Message> {
     numbers.map(|number| Message { id: format!("{number:05}"), body: (*b"{}").into(), stamp: None }).collect()
 }
 
-/// Publishes as a patient caller does.
+/// Publishes, and retries while the broker is unavailable.
 pub async fn publish(broker: &dyn Broker, queue: &str, numbers: Range<usize>) {
     let accepted = Published::Confirmed(vec![Confirm::Accepted; numbers.len()]);
     let published = until(async || match broker.publish(queue, messages(numbers.clone())).await {
@@ -92,19 +91,19 @@ pub async fn publish(broker: &dyn Broker, queue: &str, numbers: Range<usize>) {
     assert_eq!(published.await, accepted);
 }
 
-/// Receives until each of these ids was there, and acknowledges all of it. Some may come more than once.
+/// Receives until each of these ids has come, and acknowledges everything. Some may come more than once.
 pub async fn receive_and_ack(consumer: &mut dyn Consumer, numbers: Range<usize>) {
     let mut missing: Vec<_> = messages(numbers).into_iter().map(|message| message.id).collect();
     while !missing.is_empty() {
         let deliveries = receive(consumer, 1_000).await;
         missing.retain(|id| deliveries.iter().all(|delivery| delivery.message.id != *id));
         let tags: Vec<_> = deliveries.iter().map(|delivery| delivery.tag).collect();
-        // What cannot be acknowledged comes again.
+        // Messages that cannot be acknowledged are redelivered.
         consumer.ack(&tags).await.ok();
     }
 }
 
-/// Receives as a patient caller does.
+/// Receives, and retries while the broker is unavailable.
 pub async fn receive(consumer: &mut dyn Consumer, max: usize) -> Vec<Delivery> {
     until(async || match within(consumer.receive(max, Duration::ZERO)).await {
         Err(BrokerError::Unreachable(_) | BrokerError::Lost(_)) => None,
@@ -113,7 +112,7 @@ pub async fn receive(consumer: &mut dyn Consumer, max: usize) -> Vec<Delivery> {
     .await
 }
 
-/// Asks again and again until there is an answer.
+/// Repeats `answer` until it returns something.
 pub async fn until<T>(mut answer: impl AsyncFnMut() -> Option<T>) -> T {
     let mut tick = interval(Duration::from_millis(20));
     within(async {

@@ -1,4 +1,4 @@
-//! Encryption: an authority of one's own is trusted when it is named, and not otherwise.
+//! TLS: a private authority is trusted only if it is configured.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ async fn a_file_without_certificates_is_named() {
     }
 }
 
-/// The port at which the broker is reached by TLS, and the file of the authority that vouches for it.
+/// The TLS port of the broker, and the file of its authority.
 async fn encrypted() -> (u16, NamedTempFile) {
     let authority_key = KeyPair::generate().expect("keys can be made");
     let mut authority = CertificateParams::new(Vec::new()).expect("it has no names");

@@ -1,4 +1,4 @@
-//! Which of a channel's providers is asked, when one is down and when all are.
+//! Which provider of a channel is asked, when one is down and when all are.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::support::log::Log;
 
 const LEASE: Duration = Duration::from_mins(1);
 
-/// Gives these answers one after the other, then is down or well as scripted.
+/// Returns these answers in order, then is down or working as scripted.
 #[derive(Debug, Default)]
 struct ScriptedProvider {
     answers: Mutex<VecDeque<Answer>>,
@@ -70,7 +70,7 @@ impl Provider for ScriptedProvider {
     }
 }
 
-/// Leads to the host that a message's address is of. Those that begin with `dead` do not answer.
+/// Posts to the host of a message's address. Hosts whose names begin with `dead` do not answer.
 #[derive(Debug, Default)]
 struct Hosts {
     asked: Mutex<Vec<String>>,
@@ -255,7 +255,7 @@ async fn a_pace_is_kept_and_who_can_not_wait_is_let_go() {
     let all =
         futures_util::future::join_all((0..100).map(|_| send_within(&chain, Duration::from_secs(7)))).await;
     let let_go = all.iter().filter(|(outcome, _)| matches!(outcome, Outcome::NotAttempted { .. })).count();
-    // An attempt may take five and a half seconds, so that a second and a half is left for waiting.
+    // An attempt may take 5.5 s, so 1.5 s are left for waiting.
     assert!((80..90).contains(&let_go), "{let_go} of 100");
 }
 

@@ -1,5 +1,5 @@
-//! Pushes by way of FCM, told by servers that check each request against the published rules of FCM and of Google's
-//! token endpoint and answer as documented, or not at all.
+//! Pushes by FCM, against servers that check each request by the published rules of FCM and of Google's token endpoint.
+//! They answer as documented, or not at all.
 
 mod content;
 
@@ -23,7 +23,7 @@ const NAME: &str = "projects/trattoria-test/messages/0:1500415314455276%31bd1c96
 const LONG_DEADLINE: Duration = Duration::from_secs(20);
 const DAY: Duration = Duration::from_hours(24);
 
-/// A key file like Google's, whose tokens are given out here.
+/// A key file like Google's, with this token endpoint.
 fn account(token_endpoint: &str) -> ServiceAccount {
     let mut file: Value = serde_json::from_str(KEY_FILE).unwrap();
     file["token_uri"] = json!(format!("http://{token_endpoint}/token"));
@@ -67,7 +67,7 @@ async fn push(fcm: &Fcm, address: &str) -> Answer {
     fcm.send(&message(address, "Title", "Body è & more")).await
 }
 
-/// What becomes of a push to one device when this is the reply.
+/// The result of a push to one device with this reply.
 async fn answer_to(reply: Reply) -> Answer {
     let google = gives_out_tokens().await;
     let server = Server::start_with(check, vec![reply]).await;
@@ -82,7 +82,7 @@ fn accepted() -> Reply {
     Reply::json(200, &json!({"name": NAME}).to_string())
 }
 
-/// As FCM words it; its message quotes the token, which no error of ours may do.
+/// An error like FCM's. Its message quotes the token, which our errors must not do.
 fn refused(status: u16, name: &str, code: Option<&str>) -> Reply {
     refused_with(status, name, "Something about fMEP0vJqS0:APA91bHqX", code, None)
 }
@@ -102,7 +102,7 @@ fn refused_with(status: u16, name: &str, words: &str, code: Option<&str>, field:
     )
 }
 
-/// Neither a token, nor what was said, nor a credential is in an error.
+/// Asserts that no error contains a token, the message, or a credential.
 #[track_caller]
 fn assert_discreet(answer: &Answer) {
     let mut errors: Vec<&str> = answer.outcome.error().into_iter().collect();
@@ -117,7 +117,7 @@ fn assert_discreet(answer: &Answer) {
     }
 }
 
-/// The kind of an outcome, and of what became of each address that is done with.
+/// The kind of an outcome, and of each address with a final result.
 fn kinds(answer: &Answer) -> (&'static str, Vec<&'static str>) {
     let outcome = match &answer.outcome {
         Outcome::Sent { .. } => "sent",
@@ -156,7 +156,7 @@ async fn a_push_that_is_accepted_is_sent_with_its_name() {
     assert_eq!(answer.done[0].end, AddressOutcome::Sent { external_id: Some(NAME.to_owned()) });
 }
 
-/// Status, Google's name for it, FCM's code, what follows, and words of ours that say so.
+/// The status, Google's name for it, FCM's code, the outcome, and words of our error.
 type Case = (u16, &'static str, Option<&'static str>, &'static str, &'static [&'static str]);
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn every_documented_error_is_understood() {
         (504, "DEADLINE_EXCEEDED", None, "unknown", &["504"]),
         (503, "INTERNAL", None, "unknown", &["503"]),
         (403, "PERMISSION_DENIED", None, "down", &["enable the Firebase Cloud Messaging API", PROJECT]),
-        // Without FCM's own word nobody is dead.
+        // A device is dead only if FCM itself says so.
         (404, "NOT_FOUND", None, "down", &["does not know the project"]),
         (404, "NOT_FOUND", Some("UNSPECIFIED_ERROR"), "down", &["does not know the project"]),
         (400, "FAILED_PRECONDITION", None, "down", &["400"]),
@@ -327,7 +327,7 @@ async fn who_can_not_connect_has_sent_nothing() {
     }
 }
 
-/// A listener with a full backlog lets nobody in and refuses nobody.
+/// A listener with a full backlog neither accepts nor refuses connections.
 #[tokio::test]
 async fn who_is_not_connected_in_time_has_sent_nothing() {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -391,7 +391,7 @@ async fn whatever_is_to_be_said_keeps_to_the_rules_of_fcm() {
     }
 }
 
-/// The name of a token says what becomes of it.
+/// The reply for a token, which its name determines.
 fn by_name(asked: &FcmRequest) -> Reply {
     match asked.token().trim_end_matches(|c: char| c.is_ascii_digit()) {
         "sent" => accepted(),
@@ -424,7 +424,7 @@ async fn each_device_has_its_own_end_and_all_have_one_outcome() {
         ("quota1 away1", "retry", &[], Some(90)),
         ("away1 away2", "down", &[], Some(90)),
         ("dead1 away1", "down", &["dead"], Some(90)),
-        // Another provider would tell the first device twice.
+        // Another provider would send a duplicate to the first device.
         ("sent1 away1", "retry", &["sent"], Some(90)),
         ("sent1 broken1 away1", "unknown", &["sent"], None),
         ("broken1 dead1", "unknown", &["dead"], None),
@@ -526,7 +526,7 @@ async fn an_access_token_that_ended_is_not_used() {
     assert_eq!(server.requests().len(), 1);
 }
 
-/// Only the second access token is accepted.
+/// Accepts only the second access token.
 fn by_access_token(asked: &FcmRequest) -> Reply {
     match asked.access_token.as_str() {
         "ya29.1" => refused(401, "UNAUTHENTICATED", None),

@@ -1,4 +1,4 @@
-//! Each provider against a server in the provider's place.
+//! Each provider against a server in its place.
 
 mod chain;
 mod fcm;

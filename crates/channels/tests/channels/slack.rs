@@ -1,5 +1,5 @@
-//! Messages by way of Slack's webhooks, told by a server that checks each request against Slack's published rules and
-//! answers as documented, or not at all; and webhooks that lead where none may lead.
+//! Messages to Slack's webhooks, against a server that checks each request by Slack's published rules and answers as
+//! documented, or not at all. Also webhooks to addresses that are not allowed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ async fn serve(replies: Vec<Reply>) -> http::Server<Value> {
     http::Server::start_with(check, replies).await
 }
 
-/// With webhooks of these hosts, and names that all lead to this address.
+/// A provider that allows these hosts, with a resolver that returns this address for every name.
 fn slack(hosts: &[&str], resolves_to: &str, deadline: Duration) -> Slack {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let allowed_hosts = hosts.iter().map(|host| AllowedHost::parse(host).unwrap()).collect();
@@ -62,7 +62,7 @@ fn message<'a>(webhook: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
     }
 }
 
-/// What becomes of a message and its webhook when these are the replies, each of which is asked for.
+/// The result for a message and its webhook with these replies; each must be requested.
 async fn answer_of(replies: Vec<Reply>, deadline: Duration) -> Answer {
     let asked = replies.len();
     let server = serve(replies).await;
@@ -72,7 +72,7 @@ async fn answer_of(replies: Vec<Reply>, deadline: Duration) -> Answer {
     answer
 }
 
-/// What becomes of a message when this is the reply, and nothing of its webhook.
+/// The outcome of a message with this reply, which must not affect its webhook.
 async fn outcome_of(reply: Reply) -> Outcome {
     let answer = answer_of(vec![reply], LONG_DEADLINE).await;
     assert_eq!(answer.done, []);
@@ -93,7 +93,7 @@ fn busy(after: &str) -> Reply {
 
 const SENT: Outcome = Outcome::Sent { external_id: None };
 
-/// Neither the webhook, nor the message, nor what was answered is in an error.
+/// Asserts that no error contains the webhook, the message, or the response.
 #[track_caller]
 fn assert_discreet(outcome: &Outcome, words: &[&str]) {
     let Some(error) = outcome.error() else { panic!("{outcome:?} has no error") };

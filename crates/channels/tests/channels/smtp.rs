@@ -1,4 +1,4 @@
-//! E-mail over SMTP: to a server that does as it is told, and to real ones, Python's aiosmtpd and Postfix's smtp-sink.
+//! E-mail over SMTP: to a scripted server, and to real ones, Python's aiosmtpd and Postfix's smtp-sink.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,13 +66,13 @@ pub async fn mail(smtp: &Smtp, address: &str) -> Answer {
     smtp.send(&message(address, "Ciao", "Testo\r\n.\r\nfine")).await
 }
 
-/// What becomes of a mail when the server does this once.
+/// The outcome of an e-mail when the server does this once.
 async fn outcome_of(extensions: &'static [&'static str], verb: &'static str, act: Act) -> (Outcome, Smtpd) {
     let server = Smtpd::start(extensions, vec![(verb, act)]).await;
     let impatient = SmtpConfig { deadline: Duration::from_secs(2), ..config(server.port) };
     let smtp = Smtp::new(impatient, None).unwrap();
     let answer = mail(&smtp, "anna@example.com").await;
-    // The connection goes on, or another takes its place: the next one arrives.
+    // The connection goes on, or another one replaces it: the next message arrives.
     let next = mail(&smtp, "next@example.com").await;
     assert_eq!(next.outcome, Outcome::Sent { external_id: Some("Q1".to_owned()) }, "after {verb}");
     let to: Vec<_> = server.emails().into_iter().flat_map(|email| email.to).collect();
@@ -112,7 +112,7 @@ async fn an_email_arrives_as_it_was_written_with_and_without_pipelining() {
     }
 }
 
-/// The server of these tests notes a lone CR, as one that takes it for the end of a line would.
+/// The server of these tests reports a lone CR, which some servers take for the end of a line.
 #[tokio::test]
 async fn a_text_with_lone_line_breaks_and_controls_is_one_email() {
     let server = Smtpd::start(PIPELINING, vec![]).await;
@@ -162,7 +162,7 @@ async fn every_refusal_is_understood_and_the_connection_goes_on() {
     }
 }
 
-/// The lone dot of RFC 2920: a server that refuses the recipient and goes on with DATA waits for a message.
+/// The lone dot of RFC 2920: a server that refuses the recipient and accepts DATA waits for a message.
 #[tokio::test]
 async fn a_recipient_that_is_refused_while_data_is_agreed_to_sends_nothing_to_anybody() {
     let (outcome, server) = outcome_of(PIPELINING, "RCPT", Act::Say("550 5.1.1 no such user")).await;
@@ -190,7 +190,7 @@ async fn a_connection_that_breaks_is_a_doubt_only_after_the_email() {
     ];
     for act in [Act::Close, Act::Hang] {
         for extensions in [PIPELINING, PLAIN] {
-            // All at the same time, since who hangs is waited for.
+            // All at the same time, because those that hang take long.
             futures_util::future::join_all(cases.map(async |(verb, expected)| {
                 let (outcome, _) = outcome_of(extensions, verb, act.clone()).await;
                 assert_eq!(kind(&outcome), expected, "{verb} {act:?}: {outcome:?}");
@@ -200,7 +200,7 @@ async fn a_connection_that_breaks_is_a_doubt_only_after_the_email() {
     }
 }
 
-/// Larger than what sockets hold, so that the end of the message can't be out.
+/// Larger than socket buffers, so the end of the message cannot be out.
 fn large() -> String {
     "A line of a message that has many lines, each as long as this one.\r\n".repeat(250_000)
 }
@@ -349,7 +349,7 @@ async fn a_busy_domain_holds_up_no_other() {
     let smtp = Smtp::new(limited, None).unwrap();
     let busy = futures_util::future::join_all((0..20).map(|_| mail(&smtp, "a@busy.example")));
     let others = async {
-        // The act is for whoever comes first.
+        // The act is for the first command, so wait for it.
         while !server.commands().iter().any(|command| command.contains("@busy.example")) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -399,7 +399,7 @@ async fn waiting_for_each_other_makes_no_doubt() {
     assert_eq!(server.emails().len(), count("sent"));
 }
 
-/// The first server lets nobody in, or says nothing to who is in.
+/// The first server accepts no connections, or sends no greeting.
 #[tokio::test]
 async fn a_server_that_is_silent_from_the_start_leaves_time_for_the_next_in_the_same_attempt() {
     let (full, _waiting) = full_listener().await;
@@ -421,7 +421,7 @@ async fn a_server_that_is_silent_from_the_start_leaves_time_for_the_next_in_the_
     }
 }
 
-/// One with a full backlog, which lets nobody in and refuses nobody.
+/// A listener with a full backlog, which neither accepts nor refuses connections.
 async fn full_listener() -> (TcpListener, Vec<TcpStream>) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! Messages that wait for a connection: the next in line is announced with the message before it, and is nobody's
-//! victim.
+//! Messages that wait for a connection. The envelope of the next one is sent with the message before it, without harm
+//! to either.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::smtp::{self, PIPELINING, config, kind, mail};
 use crate::support::smtpd::{Act, Smtpd};
 
-/// Messages that are sent at the same time over one connection, and what became of each.
+/// Sends messages at the same time over one connection, and returns the result of each.
 async fn over_one_connection<const N: usize>(
     acts: Vec<(&'static str, Act)>,
     config: impl FnOnce(SmtpConfig) -> SmtpConfig,
@@ -69,7 +69,7 @@ async fn who_was_announced_on_a_connection_that_ends_goes_by_another() {
 
 #[tokio::test]
 async fn who_was_announced_does_not_wait_for_an_email_that_is_not_answered() {
-    // The third is announced on the first connection before the second is greeted.
+    // The third is announced on the first connection before the second connection gets a greeting.
     let acts = vec![
         ("HI", Act::Wait(Duration::ZERO)),
         ("HI", Act::Wait(Duration::from_millis(800))),

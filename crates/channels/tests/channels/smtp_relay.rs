@@ -1,4 +1,5 @@
-//! How a mail server is found and trusted, what every message carries, and servers that refuse us.
+//! How a mail server is found and trusted, what every message contains, and servers that refuse our credentials or
+//! sender.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ async fn a_name_that_does_not_resolve_is_told() {
     assert!(finding.what.contains("cannot resolve the name mail.nowhere.invalid"), "{finding:?}");
 }
 
-/// A server behind TLS that shows this certificate, asked by who trusts these files.
+/// The outcome over a TLS server with this certificate, for a client that trusts these files.
 async fn over_tls(certificate: &Certificate, ca_file: Option<&str>) -> (Outcome, String) {
     let server = Smtpd::start(PIPELINING, vec![]).await;
     let encrypted =
@@ -102,7 +103,7 @@ async fn what_looks_like_an_encoded_word_is_read_as_it_was_written() {
         let read = python.message();
         let shown = |header: &str| read["headers"][header].as_str().unwrap().to_owned();
         assert_eq!(shown("Subject"), text);
-        // Python shows a blank between encoded words of a name, where there should be none.
+        // Python shows a blank between the encoded words of a name, where there should be none.
         let without_blanks = |text: &str| text.split_whitespace().collect::<String>();
         let name = without_blanks(&text.chars().take(90).collect::<String>());
         for header in ["To", "From"] {
@@ -145,7 +146,7 @@ async fn the_next_server_is_asked_when_one_refuses_us() {
     }
 }
 
-/// A server may relay to some domains only; one that refuses two of them refuses us.
+/// A server may relay only to some domains. One that refuses two of them refuses every message.
 #[tokio::test]
 async fn two_domains_that_are_not_relayed_to_open_the_breaker_and_one_does_not() {
     let denied = || ("RCPT", Act::Say("554 5.7.1 Relay access denied"));

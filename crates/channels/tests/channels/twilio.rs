@@ -1,5 +1,5 @@
-//! Texts by way of Twilio, told by a server that checks each request against Twilio's published rules and answers as
-//! documented, or not at all.
+//! SMS by Twilio, against a server that checks each request by Twilio's published rules and answers as documented, or
+//! not at all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Server {
 }
 
 const FROM: &str = "+15005550006";
-/// As somebody wrote it.
+/// As a person writes it.
 const NUMBER: &str = "+39 055 1234567";
 const SERVICE: &str = "MG0123456789abcdef0123456789abcdef";
 const SID: &str = "SM0123456789abcdef0123456789abcdef";
@@ -76,14 +76,14 @@ async fn answer(twilio: &Twilio, key: SendKey, address: &str, title: &str, body:
     twilio.send(&message).await
 }
 
-/// What becomes of a text when this is the reply, and nothing of its number.
+/// The outcome of a text with this reply, which must not affect its number.
 async fn outcome_of(reply: Reply) -> Outcome {
     let answer = answer_of(reply).await;
     assert_eq!(answer.done, []);
     answer.outcome
 }
 
-/// What becomes of a text and its number when this is the reply.
+/// The result for a text and its number with this reply.
 async fn answer_of(reply: Reply) -> Answer {
     let server = Server::start(vec![reply]).await;
     let twilio = twilio(&server.address, FROM, LONG_DEADLINE);
@@ -100,7 +100,7 @@ fn created() -> Reply {
     )
 }
 
-/// As Twilio words it, with the number in it.
+/// An error like Twilio's, which contains the number.
 fn refused(status: u16, code: u32) -> Reply {
     let body = format!(
         r#"{{"code": {code}, "message": "The number +390551234567 is not good", "status": {status},
@@ -109,7 +109,7 @@ fn refused(status: u16, code: u32) -> Reply {
     Reply::json(status, &body)
 }
 
-/// Neither the number, nor the text, nor the token is in an error.
+/// Asserts that no error contains the number, the text, or the token.
 #[track_caller]
 fn assert_discreet(outcome: &Outcome, words: &[&str]) {
     let Some(error) = outcome.error() else { panic!("{outcome:?} has no error") };
@@ -274,7 +274,7 @@ async fn an_error_of_the_operator_is_nobodys_message_and_says_so() {
     assert_discreet(&outcome_of(refused(401, 20003)).await, &["20003", "wrong credentials"]);
     assert_discreet(&outcome_of(refused(400, 21609)).await, &["server.public_url"]);
     assert!(matches!(outcome_of(refused(400, 21609)).await, Outcome::Down { .. }));
-    // A 400 that is not Twilio's says nothing of the message.
+    // A 400 that is not Twilio's says nothing about the message.
     assert!(matches!(outcome_of(Reply::json(400, "Bad Request")).await, Outcome::Down { .. }));
 }
 
@@ -376,14 +376,14 @@ async fn who_can_not_connect_has_sent_nothing() {
     let outcome = text(&twilio("127.0.0.1:1", FROM, LONG_DEADLINE), "+390551234567", "T", "B").await;
     assert!(matches!(outcome, Outcome::Down { after: None, .. }), "{outcome:?}");
     assert_discreet(&outcome, &["can't be reached"]);
-    // Whoever is asked for such a long name knows without asking anybody else.
+    // A resolver refuses such a long name without asking others.
     let nowhere = format!("{}.invalid", "a".repeat(64));
     let outcome = text(&twilio(&nowhere, FROM, LONG_DEADLINE), "+390551234567", "T", "B").await;
     assert!(matches!(outcome, Outcome::Down { .. }), "{outcome:?}");
     assert_discreet(&outcome, &["Twilio is unreachable: its host name does not resolve"]);
 }
 
-/// A listener with a full backlog lets nobody in and refuses nobody.
+/// A listener with a full backlog neither accepts nor refuses connections.
 #[tokio::test]
 async fn who_is_not_let_in_has_sent_nothing() {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();

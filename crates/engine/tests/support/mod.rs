@@ -1,4 +1,4 @@
-//! A whole engine on a fresh SQLite file and the in-process broker, with providers that do as they are told.
+//! A whole engine on a new SQLite file and the in-process broker, with scripted providers.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
@@ -115,7 +115,7 @@ impl World {
         self.engine.trace(&EventId::stored(event_id), filter).await.unwrap().unwrap()
     }
 
-    /// The trace once it is as it should be.
+    /// Waits until the trace satisfies the condition, and returns it.
     pub async fn until(&self, event_id: &str, what: impl Fn(&Trace) -> bool) -> Trace {
         let begun = Instant::now();
         loop {
@@ -133,7 +133,7 @@ impl World {
     }
 }
 
-/// Status of each send, as `EMAIL SENT`, sorted.
+/// The status of each send, as `EMAIL SENT`, sorted.
 pub fn sends(trace: &Trace) -> Vec<String> {
     let mut sends: Vec<String> = trace
         .sends
@@ -154,7 +154,7 @@ pub fn status(trace: &Trace) -> &str {
     trace.event["status"].as_str().unwrap_or_default()
 }
 
-/// Everything that was decided has ended.
+/// Whether everything that was decided has ended.
 pub fn settled(trace: &Trace) -> bool {
     status(trace) == "PROCESSED"
         && trace
@@ -163,7 +163,7 @@ pub fn settled(trace: &Trace) -> bool {
             .all(|send| !["DUE", "SENDING"].contains(&send["status"].as_str().unwrap_or_default()))
 }
 
-/// A customer with an e-mail address and a phone.
+/// A customer with an e-mail address and a phone number.
 pub fn customer(id: u32) -> Value {
     json!({
         "user_type": "CUSTOMER", "user_id": id.to_string(), "email": format!("c{id}@example.com"),
@@ -178,14 +178,14 @@ pub fn event(event_id: &str, customer: u32) -> Value {
     })
 }
 
-/// A provider that gives these outcomes one after the other, then succeeds; it notes what it was asked to send.
+/// A provider that returns these outcomes in order and then succeeds. It records what it was asked to send.
 #[derive(Debug, Default)]
 pub struct ScriptedProvider {
     pub outcomes: Mutex<VecDeque<Outcome>>,
     pub asked: Mutex<Vec<String>>,
     /// Never answers.
     pub hangs: bool,
-    /// How many messages it takes without an answer, for as long as the answer timeout.
+    /// How many messages get no answer for the whole answer timeout.
     pub silent: AtomicUsize,
     pub answer_timeout: Duration,
     /// Panics the first time.

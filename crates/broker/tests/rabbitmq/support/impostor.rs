@@ -1,9 +1,9 @@
-//! Somebody who listens where `RabbitMQ` should, and says something else.
+//! A server in place of `RabbitMQ` that speaks another protocol.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The URL of one who answers whatever is said to it by the next of these, and hangs up when there are no more.
+/// The URL of a server that answers each message with the next of these, and then closes the connection.
 pub async fn url(answers: &'static [&'static [u8]]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
@@ -19,7 +19,7 @@ pub async fn url(answers: &'static [&'static [u8]]) -> String {
 async fn answer(mut stream: TcpStream, answers: &[&[u8]]) {
     let mut heard = [0; 4096];
     for answer in answers {
-        // Whoever has heard enough hangs up.
+        // A client that gives up closes the connection.
         if !stream.read(&mut heard).await.is_ok_and(|bytes| bytes > 0)
             || stream.write_all(answer).await.is_err()
         {

@@ -1,4 +1,4 @@
-//! What our own code logs, on this thread.
+//! Captures the log of this thread.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Listens until it is dropped.
+    /// Captures until it is dropped.
     pub fn listen() -> Self {
         let lines = Arc::default();
         let listener = Listener { lines: Arc::clone(&lines) };

@@ -1,4 +1,4 @@
-//! Stands between Campanile and `RabbitMQ`, counts what it sees, keeps some of it to itself, and can go away.
+//! A proxy between Campanile and `RabbitMQ` that counts and withholds frames, and can go away.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,12 +10,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use url::Url;
 
-/// How frames begin, by class and method, behind their kind, their channel and their length.
+/// The class and method at the start of a frame's payload.
 const OPEN_CHANNEL: [u8; 4] = [0, 20, 0, 10];
 const DECLARE_QUEUE: [u8; 4] = [0, 50, 0, 10];
 const CONSUME: [u8; 4] = [0, 60, 0, 20];
 const CONFIRM: [u8; 4] = [0, 60, 0, 80];
-/// With which a client begins, before any frame.
+/// What a client sends first, before any frame.
 const PROTOCOL_HEADER_BYTES: usize = 8;
 const FRAME_HEADER_BYTES: usize = 7;
 
@@ -27,7 +27,7 @@ pub struct Proxy {
     filter: Arc<Filter>,
 }
 
-/// What it looks for in all that goes by.
+/// What it searches in the traffic.
 #[derive(Debug, Default)]
 struct Filter {
     channels_opened: AtomicUsize,
@@ -50,7 +50,7 @@ impl Proxy {
         proxy
     }
 
-    /// The URL of the broker, by way of this proxy.
+    /// The URL of the broker through this proxy.
     pub fn url(&self) -> String {
         let mut url: Url = super::url();
         url.set_host(Some("127.0.0.1")).expect("a URL of a broker has a host");
@@ -63,22 +63,22 @@ impl Proxy {
         self.running = Some(tokio::spawn(forward(listener, self.target.clone(), Arc::clone(&self.filter))));
     }
 
-    /// From now on nobody hears who asks for this queue, or consumes it: as if the broker hung there, and nowhere else.
+    /// Drops requests about this queue from now on, as if the broker hung only there.
     pub fn leave_unheard(&self, queue: Option<String>) {
         *self.filter.unheard_queue.lock().expect("nobody panicked") = queue;
     }
 
-    /// From now on, or no longer, nobody hears that a message was taken.
+    /// Starts or stops dropping confirms.
     pub fn keep_confirms(&self, keep: bool) {
         self.filter.without_confirms.store(keep, Ordering::Relaxed);
     }
 
-    /// How many channels were opened by way of it.
+    /// The number of channels that were opened through it.
     pub fn channels_opened(&self) -> usize {
         self.filter.channels_opened.load(Ordering::Relaxed)
     }
 
-    /// While it is cut: lets so many connect, and hangs up on each at once.
+    /// While it is cut: accepts this many connections and closes each at once.
     pub async fn slam(&self, times: usize) {
         let listener = TcpListener::bind(self.address).await.expect("nobody else took the port");
         for _ in 0..times {
@@ -86,7 +86,7 @@ impl Proxy {
         }
     }
 
-    /// Cuts what is connected, and refuses all others.
+    /// Closes all connections, and refuses new ones.
     pub async fn cut(&mut self) {
         if let Some(running) = self.running.take() {
             running.abort();

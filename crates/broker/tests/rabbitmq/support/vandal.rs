@@ -1,4 +1,4 @@
-//! Somebody who publishes what no decent client would: raw bytes, written by hand.
+//! A client that publishes raw, handwritten bytes, as no proper client would.
 
 use percent_encoding::percent_decode_str;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -8,7 +8,7 @@ const METHOD: u8 = 1;
 const HEADER: u8 = 2;
 const BODY: u8 = 3;
 
-/// Publishes `{}` to a queue with these properties, of which nobody has checked anything.
+/// Publishes `{}` to a queue with these unchecked properties.
 pub async fn publish(queue: &str, properties: &[u8]) {
     let url = super::url();
     let place = (url.host_str().unwrap_or("localhost"), url.port().unwrap_or(5672));
@@ -28,7 +28,7 @@ pub async fn publish(queue: &str, properties: &[u8]) {
     let header = [&[0, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2], properties].concat();
     let close = [&[0, 200], &*short(""), &[0; 4]].concat();
     let message = [method(1, 60, 40, &publish), frame(HEADER, 1, &header), frame(BODY, 1, b"{}")].concat();
-    // Closing the channel is answered behind the message, so that the broker has it when this returns.
+    // The answer to closing the channel comes after the message, so the broker has it when this returns.
     say(&mut stream, &[message, method(1, 20, 40, &close)]).await;
 }
 

@@ -1,5 +1,4 @@
-//! Somebody else at the same broker, with another client library: sees what is really there, and meddles with
-//! it.
+//! Another client with another library, which sees what is really in the broker, and changes it.
 
 use amqprs::channel::{
     BasicGetArguments, BasicPublishArguments, Channel, ExchangeDeclareArguments, QueueBindArguments,
@@ -25,7 +24,7 @@ impl Witness {
         Self { connection: Connection::open(&arguments).await.expect("RabbitMQ is there") }
     }
 
-    /// True when exactly such a queue can be declared, so that there is none or the same.
+    /// Whether exactly this queue can be declared, so there is none or an equal one.
     pub async fn declares_queue(&self, name: &str, arguments: &[(&str, FieldValue)]) -> bool {
         let mut table = FieldTable::new();
         for (name, value) in arguments {
@@ -35,7 +34,7 @@ impl Witness {
         self.channel().await.queue_declare(declare).await.is_ok()
     }
 
-    /// It is the witness's alone, and is gone when the witness is.
+    /// Declares a queue that only the witness can use, and that ends with it.
     pub async fn declare_exclusive_queue(&self, name: &str) {
         let declare = QueueDeclareArguments::new(name).exclusive(true).finish();
         self.channel().await.queue_declare(declare).await.expect("there is none");
@@ -51,7 +50,7 @@ impl Witness {
         channel.queue_delete(QueueDeleteArguments::new(name)).await.expect("the broker is there");
     }
 
-    /// How many messages wait in a queue.
+    /// The number of messages in a queue.
     pub async fn count(&self, name: &str) -> u32 {
         let passive = QueueDeclareArguments::new(name).passive(true).finish();
         let seen = self.channel().await.queue_declare(passive).await.expect("the queue is there");
@@ -76,11 +75,11 @@ impl Witness {
     pub async fn publish(&self, exchange: &str, key: &str, properties: BasicProperties, body: &[u8]) {
         let (channel, arguments) = (self.channel().await, BasicPublishArguments::new(exchange, key));
         channel.basic_publish(properties, body.to_vec(), arguments).await.expect("the broker is there");
-        // A question behind it, so that the broker has it when this returns.
+        // A request after it, so that the broker has the message when this returns.
         channel.flow(true).await.expect("the broker is there");
     }
 
-    /// Takes one message for good.
+    /// Removes one message.
     pub async fn get(&self, queue: &str) -> Option<(BasicProperties, Vec<u8>)> {
         let get = BasicGetArguments::new(queue).no_ack(true).finish();
         let got = self.channel().await.basic_get(get).await.expect("the queue is there");

@@ -1,10 +1,10 @@
-//! What a device is told: texts, priority, sound and link, and until when.
+//! What a device gets: texts, priority, sound and link, and until when.
 
 use campanile_domain::time::{earlier, later};
 
 use super::*;
 
-/// Of an event of a moment ago, so that what is left of the day is known.
+/// The requests for an event of a moment ago, so that the remaining lifetime is known.
 async fn asked_for<'a>(messages: impl IntoIterator<Item = Message<'a>>) -> Vec<Value> {
     let google = gives_out_tokens().await;
     let messages: Vec<_> = messages.into_iter().collect();
@@ -19,7 +19,7 @@ async fn asked_for<'a>(messages: impl IntoIterator<Item = Message<'a>>) -> Vec<V
     asked.into_iter().map(|asked| asked.message).collect()
 }
 
-/// Takes out what is left of the time to live, in seconds.
+/// Removes the remaining time to live, in seconds.
 fn take_ttl(message: &mut Value) -> u64 {
     let android = message["android"].as_object_mut().unwrap().remove("ttl").unwrap();
     let web = message["webpush"]["headers"].as_object_mut().unwrap().remove("TTL").unwrap();

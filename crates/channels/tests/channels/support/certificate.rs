@@ -1,4 +1,4 @@
-//! A certificate for `localhost` that is its own authority.
+//! A self-signed certificate for `localhost`.
 
 use std::fs;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Certificate {
         Self::of("localhost", rcgen::IsCa::NoCa)
     }
 
-    /// One that says to be an authority, as `openssl req -x509` makes them.
+    /// A certificate that claims to be an authority, like those of `openssl req -x509`.
     pub fn authority(name: &str) -> Self {
         Self::of(name, rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained))
     }
@@ -45,7 +45,7 @@ impl Certificate {
         (&self.files.0, &self.files.1)
     }
 
-    /// The port at which one speaks to this one over TLS.
+    /// The port of a TLS proxy in front of this port.
     pub async fn wrapped(&self, inner: u16) -> u16 {
         let certificate = CertificateDer::from_pem_file(&self.files.0).unwrap();
         let key = PrivateKeyDer::from_pem_file(&self.files.1).unwrap();

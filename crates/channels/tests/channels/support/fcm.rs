@@ -13,16 +13,16 @@ pub const KEY_FILE: &str = include_str!("service-account.json");
 pub const PROJECT: &str = "trattoria-test";
 pub const ACCOUNT: &str = "campanile@trattoria-test.iam.gserviceaccount.com";
 const KEY_ID: &str = "0123456789abcdef0123456789abcdef01234567";
-/// The other half of the key in the file, as `RSAPublicKey` in DER and Base64.
+/// The public half of the key in the file, as `RSAPublicKey` in DER and Base64.
 const PUBLIC_KEY: &str = "\
     MIIBCgKCAQEAxB/0GxTfwcT4lpfFVfnOpuI6JcwU6sK8Zq6cXex2rDBEgppQAX9H3wwwsUOjuqcWS3Mv8hyExomsWe1NM4MM4Bz4\
     HNCMdeRf6GIZk248khH/EjFnRp99SknZbgWVmipuBT9jX1UfUzyf+NzGuPISqA1EL+8cWju+QzBpmW5cI9JB6IbjSVpG2JQZYfPL\
     jnMeacD4sHgI9o8g28/aXkCuxs25yRLId1hOWynM6LVu1u57Vq9cwYwotHk38TTMHH47IJ/DC74nI4rUaH6KS+kYboGu9nDfFWvU\
     qv2XAQ3ejQ8JM/ANHMuBgsvb01z1BdHKb/gqCVZfQCRibhqhtXr/KQIDAQAB";
-/// Each access token that is given out begins so.
+/// The prefix of each issued access token.
 pub const ISSUED: &str = "ya29.";
 
-/// A request that FCM takes.
+/// A request that FCM accepts.
 #[derive(Debug, Clone)]
 pub struct FcmRequest {
     pub access_token: String,
@@ -57,7 +57,7 @@ pub fn check(request: &Request) -> Result<Option<FcmRequest>, String> {
     Ok(Some(FcmRequest { access_token, validate_only, message: message.clone() }))
 }
 
-/// By FCM's reference of `Message`; what Campanile does not use is unknown here.
+/// Checks a message by FCM's reference of `Message`. Fields that Campanile does not use are refused.
 fn check_message(message: &Value) -> Result<(), String> {
     let all = fields(message, "message", &["token", "notification", "data", "android", "apns", "webpush"])?;
     let part = |name: &str| all.get(name).ok_or_else(|| format!("there is no {name}"));
@@ -113,7 +113,7 @@ fn check_message(message: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// In seconds; FCM keeps a message for four weeks at most.
+/// Checks a lifetime in seconds; FCM's maximum is four weeks.
 fn check_ttl(seconds: &str) -> Result<(), String> {
     let ttl: u64 = seconds.parse().map_err(|_| format!("a ttl of `{seconds}`"))?;
     if ttl > 28 * 24 * 3_600 { Err(format!("a ttl of {ttl} s")) } else { Ok(()) }
@@ -136,7 +136,7 @@ fn one_of(value: Option<&Value>, known: &[&str]) -> Result<(), String> {
     if right { Ok(()) } else { Err(format!("{value:?} is none of {known:?}")) }
 }
 
-/// The claims of who asks for an access token, as RFC 7523 and Google want them.
+/// Checks the claims of a token request, by RFC 7523 and Google's rules.
 pub fn check_grant(request: &Request) -> Result<Option<Value>, String> {
     if request.line != "POST /token HTTP/1.1" {
         return Err(format!("{}: not the token endpoint", request.line));

@@ -1,5 +1,4 @@
-//! An HTTP server that replies as told, and notes each request that breaks the rules of the provider whose place it
-//! takes.
+//! A scripted HTTP server that records requests which break the rules of the provider in whose place it is.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Debug, Formatter};
@@ -12,10 +11,10 @@ use tokio::net::{TcpListener, TcpStream};
 #[derive(Debug)]
 pub enum Reply {
     Answer(Answer),
-    /// The request is read, and nothing more happens.
+    /// The request is read and not answered.
     Silence,
     CloseAfterReading,
-    /// As soon as the connection is there.
+    /// As soon as the connection is open.
     CloseBeforeReading,
 }
 
@@ -25,7 +24,7 @@ pub struct Answer {
     headers: String,
     body: String,
     delay: Duration,
-    /// So many bytes of it are written.
+    /// How many bytes of it are written.
     written: usize,
     after_reply: AfterReply,
 }
@@ -49,7 +48,7 @@ impl Reply {
         })
     }
 
-    /// With this header, besides those that every answer has.
+    /// Adds a header to those of every response.
     pub fn with(self, name: &str, value: &str) -> Self {
         self.change(|answer| answer.headers = format!("{name}: {value}\r\n"))
     }
@@ -58,17 +57,17 @@ impl Reply {
         self.change(|answer| answer.delay = delay)
     }
 
-    /// Only its first bytes, and the connection is closed.
+    /// Writes only the first bytes, then closes the connection.
     pub fn cut_to(self, bytes: usize) -> Self {
         self.change(|answer| (answer.written, answer.after_reply) = (bytes, AfterReply::Close))
     }
 
-    /// Only its first bytes, and nothing more.
+    /// Writes only the first bytes, then hangs.
     pub fn then_hang(self, bytes: usize) -> Self {
         self.change(|answer| (answer.written, answer.after_reply) = (bytes, AfterReply::Hang))
     }
 
-    /// All of it, and the connection is closed without a word of warning.
+    /// Writes all of it, then closes the connection without announcing that.
     pub fn then_close(self) -> Self {
         self.change(|answer| answer.after_reply = AfterReply::Close)
     }
@@ -81,12 +80,12 @@ impl Reply {
     }
 }
 
-/// What a request asks for, if it is one that counts; an error says which rule it breaks.
+/// Returns the contents of a request that counts, or the rule that it breaks.
 type Check<T> = fn(&Request) -> Result<Option<T>, String>;
 
 pub enum Replies<T> {
     InOrder(VecDeque<Reply>),
-    /// Where the order of requests is not known: the reply depends on the request, and perhaps on those before it.
+    /// For unknown orders of requests: the reply depends on the request, and perhaps on those before it.
     ByRequest(Choose<T>),
 }
 
@@ -141,7 +140,7 @@ struct ServerState<T> {
     connections: usize,
 }
 
-/// Each connection is served by itself; replies are given in the order of the requests.
+/// Serves connections independently. Replies are given in the order of the requests.
 #[derive(Debug)]
 pub struct Server<T> {
     pub address: String,
@@ -170,7 +169,7 @@ impl<T: Clone + Send + 'static> Server<T> {
         server
     }
 
-    /// Each request that counts; there was none against the rules.
+    /// The requests that count. Panics if one broke a rule.
     pub fn requests(&self) -> Vec<T> {
         let state = self.state.lock().unwrap();
         assert!(state.violations.is_empty(), "{:?}", state.violations);
@@ -211,7 +210,7 @@ async fn serve<T>(mut stream: TcpStream, state: Arc<Mutex<ServerState<T>>>) {
         let text = format!(
             "HTTP/1.1 {status} Told\r\nContent-Type: application/json\r\n{length}{headers}\r\n{body}"
         );
-        // Who asked may have gone.
+        // The client may have gone.
         let _ = stream.write_all(&text.as_bytes()[..written.min(text.len())]).await;
         match after_reply {
             AfterReply::KeepOpen => {}
@@ -223,14 +222,14 @@ async fn serve<T>(mut stream: TcpStream, state: Arc<Mutex<ServerState<T>>>) {
 
 #[derive(Debug)]
 pub struct Request {
-    /// As `POST /path HTTP/1.1`.
+    /// Such as `POST /path HTTP/1.1`.
     pub line: String,
     headers: Vec<(String, String)>,
     pub body: String,
 }
 
 impl Request {
-    /// All values of a header, whose name is in lower case.
+    /// All values of a header; the name is in lower case.
     pub fn values(&self, name: &str) -> Vec<&str> {
         self.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str()).collect()
     }

@@ -1,4 +1,4 @@
-//! Servers in the place of providers.
+//! Servers in place of providers.
 
 pub mod certificate;
 pub mod fcm;

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// aiosmtpd, which ends when its input does.
+/// aiosmtpd, which ends when its input is closed.
 #[derive(Debug)]
 pub struct Python {
     pub port: u16,
@@ -53,7 +53,7 @@ impl Drop for Python {
     }
 }
 
-/// Postfix's server for load tests. It writes each message into a file.
+/// Postfix's server for load tests. It writes each message to a file.
 #[derive(Debug)]
 pub struct Sink {
     pub port: u16,
@@ -69,7 +69,7 @@ impl Sink {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new(program);
         if rustix::process::geteuid().is_root() {
-            // It wants to be nobody then, who must be able to write here.
+            // As root it drops to the user `nobody`, who must be able to write here.
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
             command.args(["-u", "nobody"]);
         }

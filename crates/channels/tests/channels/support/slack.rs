@@ -1,4 +1,4 @@
-//! The rules of Slack's incoming webhooks and of the blocks that are posted to them.
+//! The rules of Slack's incoming webhooks and blocks.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::http::Request;
 
 pub const PATH: &str = "/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX";
 
-/// What is posted.
+/// Checks a request and returns its body.
 pub fn check(request: &Request) -> Result<Option<Value>, String> {
     if request.line != format!("POST {PATH} HTTP/1.1") {
         return Err(format!("{}: not the webhook", request.line));
@@ -72,7 +72,7 @@ fn text_object(text: &Value, max: usize) -> Result<(), String> {
     }
 }
 
-/// Nothing in it is a mention, a link with a label, or half an entity.
+/// Checks that a text contains no mention, no link with a label, and no incomplete entity.
 fn mrkdwn(text: &Value, max: usize) -> Result<(), String> {
     let text = length(text, max)?;
     let mut rest = text;
@@ -98,7 +98,7 @@ fn length(text: &Value, max: usize) -> Result<&str, String> {
     if length == 0 || length > max { Err(format!("a text has 1 to {max} characters")) } else { Ok(text) }
 }
 
-/// With these fields and no others.
+/// Checks that an object has exactly these fields.
 fn object<'a>(value: &'a Value, names: &[&str]) -> Result<&'a Map<String, Value>, String> {
     let fields = value.as_object().ok_or_else(|| format!("{value} is no object"))?;
     let is_right = fields.len() == names.len() && names.iter().all(|name| fields.contains_key(*name));

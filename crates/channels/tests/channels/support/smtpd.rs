@@ -1,4 +1,4 @@
-//! An SMTP server that does as it is told, and notes what breaks the rules of RFC 5321 and 2920.
+//! A scripted SMTP server that records violations of RFC 5321 and 2920.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -7,17 +7,17 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What it does instead of what it would do.
+/// What it does instead of the usual.
 #[derive(Debug, Clone)]
 pub enum Act {
     Say(&'static str),
     Close,
     Hang,
-    /// Takes so long, then does the usual.
+    /// Waits this long, then does the usual.
     Wait(Duration),
-    /// Of a message: keeps it, and never says so.
+    /// For a message: accepts it without an answer.
     KeepAndHang,
-    /// Of DATA: reads the beginning of the message, says this if it is anything, and closes.
+    /// For DATA: reads the beginning of the message, sends this if it is not empty, and closes.
     CutOff(&'static str),
 }
 
@@ -35,7 +35,7 @@ struct ServerState {
     commands: Vec<String>,
     violations: Vec<String>,
     connections: usize,
-    /// Reads of the socket: one round trip is one at least.
+    /// Reads from the socket. Each round trip is at least one.
     reads: usize,
 }
 
@@ -46,8 +46,8 @@ pub struct Smtpd {
 }
 
 impl Smtpd {
-    /// `extensions` are the lines of its answer to EHLO. Each act is for the next use of its verb; the verb of a
-    /// message's end is `.`, and that of a new connection is `HI`.
+    /// `extensions` are the lines of its answer to EHLO. Each act is for the next use of its verb. The verb for the end
+    /// of a message is `.`, and for a new connection `HI`.
     pub async fn start(extensions: &'static [&'static str], acts: Vec<(&'static str, Act)>) -> Self {
         Self::start_at("127.0.0.1:0", extensions, acts).await
     }
@@ -159,7 +159,7 @@ impl Session {
                     self.state.lock().unwrap().emails.push(std::mem::take(&mut email));
                 }
                 let said = self.act_by(act, usual).await?;
-                // The end of a message ends its transaction, whatever is said to it.
+                // The end of a message ends its transaction, whatever the answer.
                 let email = std::mem::take(&mut email);
                 if said.starts_with('2') {
                     self.state.lock().unwrap().emails.push(email);
@@ -168,7 +168,7 @@ impl Session {
         }
     }
 
-    /// What it says in the end; nothing if that was its last word.
+    /// Its answer; `None` if it closes the connection.
     async fn act(&mut self, verb: &str, usual: &str) -> Option<String> {
         let act = self.next_act(verb);
         self.act_by(act, usual).await
@@ -242,7 +242,7 @@ impl Session {
         }
     }
 
-    /// Without the dots that were put before dots.
+    /// The message without dot stuffing.
     async fn email(&mut self) -> Option<String> {
         let mut text = String::new();
         loop {

@@ -4,13 +4,13 @@ use super::http::Request;
 
 pub const ACCOUNT_SID: &str = "AC0123456789abcdef0123456789abcdef";
 pub const AUTH_TOKEN: &str = "fedcba9876543210fedcba9876543210";
-/// The two, with a colon between them, in Base64.
+/// Account and token, for HTTP basic authentication.
 const AUTHORIZATION: &str =
     "Basic QUMwMTIzNDU2Nzg5YWJjZGVmMDEyMzQ1Njc4OWFiY2RlZjpmZWRjYmE5ODc2NTQzMjEwZmVkY2JhOTg3NjU0MzIxMA==";
 
 pub type Fields = Vec<(String, String)>;
 
-/// The fields of a message; nothing for who only asks for the account.
+/// The fields of a message; `None` for a request of the account.
 pub fn check(request: &Request) -> Result<Option<Fields>, String> {
     let Request { line, body, .. } = request;
     let values = |name: &str| request.values(name);
@@ -55,7 +55,7 @@ pub fn check(request: &Request) -> Result<Option<Fields>, String> {
     Ok(Some(fields))
 }
 
-/// As forms encode it.
+/// Decodes a form value.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();
