@@ -1,5 +1,5 @@
-//! `kill -9` at each boundary of the pipeline, on both back ends. The ledger: what was committed against what was
-//! captured. Lost 0, twice 0.
+//! `kill -9` at each boundary of the pipeline, on both back ends. The ledger compares what was committed with what was
+//! captured: none lost, no duplicates.
 
 #[expect(dead_code, reason = "what the other tests need is there too")]
 mod support;
@@ -12,16 +12,16 @@ use support::{Backend, Home, Server, reservation, staff, until};
 
 const EVENTS: usize = 20;
 
-/// Runs the load into a crash at the failpoint, starts again, and checks the ledger.
+/// Runs the load into a crash at the failpoint, restarts, and checks the ledger.
 async fn survives(backend: Backend, failpoint: &str) {
     let home = Home::new(backend);
     let mut server = Server::start_with(&home, &[("CAMPANILE_KILL_AT", failpoint)]);
     server.put("/v1/recipients", staff()).await;
     let events: Vec<Value> = (1..=EVENTS).map(|n| reservation(&format!("evt-{n}"))).collect();
     for batch in events.chunks(EVENTS / 4) {
-        // A producer that gets no answer asks again later; here that is after the crash.
+        // A producer without an answer repeats its request later; here that is after the crash.
         server.try_call(Method::POST, "/v1/events", Some(&json!(batch))).await;
-        // One batch after the other, so that each stage is passed several times.
+        // One batch after the other, so that each stage runs several times.
         server.settled_or_dead(batch[0]["event_id"].as_str().unwrap()).await;
     }
     server.died_by_sigkill().await;
@@ -32,7 +32,7 @@ async fn survives(backend: Backend, failpoint: &str) {
     check_ledger(&server, EVENTS, expected.collect()).await;
 }
 
-/// Every send of an event that `capture` must have once.
+/// Every send of an event that must have been captured once.
 fn expected_of(event_id: &str, users: impl Iterator<Item = u32>) -> Vec<(String, u32)> {
     let channels = ["EMAIL", "PUSH", "SMS"];
     users.flat_map(|user| channels.map(|c| (format!("{event_id}/RESTAURANT_USER {user}/{c}"), 1))).collect()
@@ -54,7 +54,7 @@ async fn check_ledger(server: &Server, events: usize, expected: BTreeMap<String,
     assert_eq!(captured, expected);
 }
 
-/// A large audience: some thousand people of one restaurant.
+/// A large audience: several thousand people of one restaurant.
 async fn people(server: &Server, count: u32) {
     let person = |id: u32| {
         json!({
@@ -115,7 +115,7 @@ async fn stops_in_order(backend: Backend) {
     let server = Server::start(&home);
     let expected = (1..=200).flat_map(|n| expected_of(&format!("evt-{n}"), 1..=3)).collect();
     check_ledger(&server, 200, expected).await;
-    // Nothing was in doubt: a stop lets go of what it did not begin.
+    // Nothing is in doubt: a shutdown releases what it did not begin.
     let trace = server.get("/v1/events/evt-200").await;
     let attempts = trace["sends"].as_array().unwrap().iter().map(|s| s["attempt_count"].clone());
     assert!(attempts.into_iter().all(|count| count == 1), "{trace}");
@@ -204,11 +204,11 @@ async fn a_second_instance_on_one_file_is_refused() {
             "{said}"
         );
     }
-    // The first one is not disturbed.
+    // The first instance is not disturbed.
     assert_eq!(server.get("/readyz").await["components"]["database"], "ok");
 }
 
-/// Also while it waits for its database, which is long before it listens.
+/// Also while it waits for its database, long before it listens.
 #[tokio::test]
 async fn one_that_is_still_starting_stops_in_order() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");

@@ -1,5 +1,5 @@
 //! Several instances on one PostgreSQL and one RabbitMQ: they share the work, come and go, and send nothing twice.
-//! Producers write events by SQL, as a business service does, and some of them roll back.
+//! Producers write events by SQL, as business services do, and some roll back.
 
 #[expect(dead_code, reason = "what the other tests need is there too")]
 mod support;
@@ -12,12 +12,12 @@ use serde_json::Value;
 use support::ledger::{check_ledger, database, produce};
 use support::{Backend, Home, Server, reservation, staff};
 
-/// Instances by name, so that it can be seen who did what.
+/// Instances have names, so that traces show which one did what.
 fn start(home: &Home, name: &str, roles: &str) -> Server {
     Server::start_with(home, &[("CAMPANILE_ENGINE__INSTANCE", name), ("CAMPANILE_ENGINE__ROLES", roles)])
 }
 
-/// Who comes first takes many events at once, so that it may take some rounds until each has had its share.
+/// The first instance claims many events at once, so it may take some rounds until each has had a share.
 async fn share_a_load(count: usize) {
     const ROUNDS: usize = 15;
     let home = Home::new(Backend::Servers);
@@ -87,7 +87,7 @@ async fn the_stages_may_run_apart() {
     assert_eq!(trace["event"]["status"], "PROCESSED", "{trace}");
     assert_eq!(trace["event"]["stages"]["fan_out"]["instance"], "fan_out", "{trace}");
     for send in trace["sends"].as_array().into_iter().flatten() {
-        // What is received for a web socket is sent by that.
+        // A websocket send is sent by being received.
         let sender = if send["channel"] == "WEBSOCKET" { "receive" } else { "send" };
         let by =
             [("publish", "publish,recover"), ("receive", "receive"), ("send", sender), ("settle", sender)];
@@ -99,7 +99,7 @@ async fn the_stages_may_run_apart() {
     let mut events = produce(&home, "by-sql", 5).await;
     events.push("by-http".to_owned());
     check_ledger(&home, &api, &events).await;
-    // Who is no api serves its operators, and nobody else.
+    // Without the role `api` an instance serves only operators.
     let (status, _) = parts[0].call(Method::GET, "/v1/events", None).await;
     assert_eq!(status, 404);
     assert_eq!(parts[0].get("/readyz").await["components"]["database"], "ok");
@@ -119,7 +119,7 @@ async fn the_in_process_broker_serves_one_instance_on_postgresql() {
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(said.contains("`first` already runs") && said.contains("broker.url"), "{said}");
 
-    // One that died is followed by the next, which publishes again what lay in its memory.
+    // After a crash the next instance publishes again what was in memory.
     events.extend(produce(&home, "last", 5).await);
     first.kill();
     let next = start(&home, "next", "");

@@ -1,5 +1,5 @@
-//! What PostgreSQL and RabbitMQ do to instances that run: connections that end, queues that vanish, messages that
-//! nobody of ours wrote. Afterwards the ledger is right.
+//! Faults of PostgreSQL and RabbitMQ at run time: ended connections, missing queues, foreign messages. Afterwards the
+//! ledger is right.
 
 #[expect(dead_code, reason = "what the other tests need is there too")]
 mod support;
@@ -58,7 +58,7 @@ async fn an_outage_is_logged_when_it_begins_and_when_it_is_over() {
     assert_eq!(server.settled("evt-1").await["event"]["status"], "PROCESSED");
 }
 
-/// The one claim of the fan-out waits for a stranger; nobody knows for how long.
+/// The fan-out's claim waits for a lock of another session for an unknown time.
 #[tokio::test]
 async fn nobody_waits_for_a_fan_out_that_is_under_way() {
     let home = Home::new(Backend::Servers);
@@ -149,7 +149,7 @@ async fn messages_that_nobody_of_ours_wrote_reach_nobody_and_end_in_the_dead_let
     .await;
     let reasons: Vec<&Value> = dead_letters.iter().map(|dead_letter| &dead_letter["reason"]).collect();
     assert_eq!(json!(reasons), json!(["UNREADABLE_MESSAGE", "UNREADABLE_MESSAGE", "UNKNOWN_MESSAGE"]));
-    // The queue flows on.
+    // The queue is consumed further.
     server.emit(&reservation("evt-1")).await;
     assert_eq!(server.settled("evt-1").await["event"]["status"], "PROCESSED");
     assert_eq!(server.captured().await.len(), 9);

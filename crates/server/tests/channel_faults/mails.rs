@@ -1,4 +1,4 @@
-//! Mails: who dies before, during and after the mail server's yes, and mail servers that break off.
+//! E-mail faults: instances that die before, during and after the mail server accepts, and mail servers that break off.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{Backend, Home, Server, reservation, staff, until};
 
 const EXTENSIONS: &[&str] = &["PIPELINING"];
 
-/// Within the lease of these tests, which is five seconds.
+/// A server whose attempts are within the lease of these tests, 5 s.
 fn start(home: &Home, smtpd: &Smtpd, on_doubt: &str, failpoint: Option<&str>) -> Server {
     let variables: Vec<_> = failpoint.map(|failpoint| ("CAMPANILE_KILL_AT", failpoint)).into_iter().collect();
     start_with(home, smtpd, on_doubt, &variables)
@@ -30,7 +30,7 @@ fn start_with(home: &Home, smtpd: &Smtpd, on_doubt: &str, more: &[(&str, &str)])
     Server::start_with(home, &variables)
 }
 
-/// One person, who has nothing but a mailbox.
+/// One person with only a mailbox.
 async fn anna(server: &Server) {
     let mut anna = staff()[0].clone();
     anna.as_object_mut().unwrap().retain(|field, _| field != "phone" && field != "push_tokens");
@@ -46,7 +46,8 @@ fn message_ids(emails: &[ReceivedEmail]) -> Vec<&str> {
     emails.iter().filter_map(|email| email.text[id(&email.text)?..].lines().next()).collect()
 }
 
-/// Killed at the failpoint while one mail is sent, started again; answers the trace and what the mail server has.
+/// Kills the server at the failpoint while one e-mail is sent, and restarts it. Returns the trace and what the mail
+/// server has.
 async fn killed_at(backend: Backend, failpoint: &str, on_doubt: &str) -> (Server, Value, Smtpd, Home) {
     let smtpd = Smtpd::start(EXTENSIONS, vec![]).await;
     let home = Home::new(backend);
@@ -81,7 +82,7 @@ async fn doubts_are_held(backend: Backend) {
         assert_eq!(had, usize::from(failpoint == "send.after_provider"));
         let doubts = server.get("/v1/sends?status=IN_DOUBT").await;
         let id = doubts["items"][0]["id"].as_str().unwrap().to_owned();
-        // A person looks: what the mail server has is settled, what it does not have is sent again.
+        // A person decides: if the mail server has it, it is settled; else it is sent again.
         let (path, body, status) = if had == 1 {
             (format!("/v1/sends/{id}/settle"), Some(json!({"as": "SENT", "note": "seen in its log"})), "SENT")
         } else {
@@ -95,8 +96,8 @@ async fn doubts_are_held(backend: Backend) {
     }
 }
 
-/// Killed while the mail server has the message and has not said so, started again; answers the trace and what the mail
-/// server has.
+/// Kills the server while the mail server has the message and has not answered, and restarts it. Returns the trace and
+/// what the mail server has.
 async fn killed_during_the_email(backend: Backend, on_doubt: &str) -> (Value, Vec<ReceivedEmail>) {
     let smtpd = Smtpd::start(EXTENSIONS, vec![(".", Act::KeepAndHang)]).await;
     let home = Home::new(backend);
@@ -141,7 +142,7 @@ async fn a_mail_server_that_is_silent_after_the_message_of_who_holds_doubts(back
 }
 
 async fn a_mail_server_that_is_silent_after_the_message(backend: Backend) {
-    // It hangs for the first, and takes the second try.
+    // It hangs for the first try and accepts the second.
     let smtpd = Smtpd::start(
         EXTENSIONS,
         vec![(".", Act::KeepAndHang), (".", Act::Say("250 2.0.0 Ok: queued as Q2"))],
@@ -163,7 +164,7 @@ async fn a_mail_server_that_is_silent_after_the_message(backend: Backend) {
     assert!(ids.len() == 2 && ids[0] == ids[1], "{ids:?}");
 }
 
-/// As postgrey does: whoever is unknown is put off for a while.
+/// The answer of postgrey, which defers unknown senders for a while.
 const GREYLISTED: Act =
     Act::Say("451 4.7.1 Greylisted, see http://postgrey.schweikert.ch/help/example.com.html");
 
@@ -238,7 +239,7 @@ async fn stopped_while_the_mail_server_thinks(backend: Backend) {
     server.emit(&reservation("evt-1")).await;
     until("the mail server has the message", async || (smtpd.emails().len() == 1).then_some(())).await;
     assert!(server.terminate().success());
-    // Nobody has to wait for the lease: the doubt is written.
+    // The doubt is written at once, without waiting for the lease.
     let server = start(&home, &smtpd, "hold", None);
     let trace = server.settled("evt-1").await;
     assert_eq!(email(&trace)["status"], "IN_DOUBT", "{trace}");
@@ -276,8 +277,7 @@ async fn a_mail_server_that_is_busy_for_a_while(backend: Backend) {
     anna(&server).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
-    // What was refused, or broke off before the message was out, is no doubt: it is tried again even where doubts are
-    // held.
+    // A refusal, or a break before the message is out, is no doubt: it is retried even if doubts are held.
     assert_eq!(
         (&email(&trace)["status"], &email(&trace)["attempt_count"]),
         (&json!("SENT"), &json!(3)),

@@ -1,5 +1,5 @@
-//! What becomes of messages when the sender dies before, during and after the provider's yes, or the provider breaks
-//! off: on both back ends, for those who have doubts sent again and for those who have them held.
+//! What happens to messages when the sender dies before, during and after the provider accepts, or the provider breaks
+//! off. On both back ends, with doubts resent and with doubts held.
 
 /// Tests on each back end.
 macro_rules! on_both {

@@ -1,5 +1,5 @@
-//! What is known of a device stays known: who dies in the middle of a later attempt makes doubts of that attempt's
-//! devices only.
+//! The results of devices are kept: an instance that dies during a later attempt makes only that attempt's devices
+//! doubtful.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use crate::providers::google::{Google, error, told};
 use crate::providers::http::Reply;
 use crate::support::{Backend, Home, Server, reservation, staff};
 
-/// A device that is busy is told at the third time.
+/// A busy device is reached at the third request.
 fn by_token(asked: &FcmRequest) -> Reply {
     static ASKED: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
     let mut all = ASKED.lock().unwrap();

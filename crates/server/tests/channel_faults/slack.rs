@@ -1,5 +1,5 @@
-//! An event is seen at a webhook once or not at all: nobody posts it again who can't know whether it was posted. A
-//! webhook that is busy is waited for, and a restart loses nothing that waits.
+//! An event is seen at a webhook once or not at all: it is not posted again if it is unknown whether it was posted.
+//! Posts wait for a busy webhook, and a restart loses none of them.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ async fn killed_after_slack_said_yes(backend: Backend) {
     killed_at(backend, "send.after_provider", "FAILED", [1, 1]).await;
 }
 
-/// Claimed, and never begun: it is certain that nothing was posted, so it still is.
+/// Claimed and never begun: certainly nothing was posted.
 async fn killed_before_anybody_asked_to_post(backend: Backend) {
     killed_at(backend, "receive.after_commit", "SENT", [0, 1]).await;
 }
@@ -60,7 +60,7 @@ fn busy(seconds: u32) -> Reply {
     Reply::json(429, r#"{"ok": false, "error": "rate_limited"}"#).with("Retry-After", &seconds.to_string())
 }
 
-/// One person reads the webhook, and sees whom a reservation is for.
+/// One person reads the webhook, and sees who a reservation is for.
 async fn one_reader(server: &Server, slack: &str) {
     let routing = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "SLACK", "mandatory": true}]);
     server.put("/v1/routing", routing).await;
@@ -72,7 +72,7 @@ async fn one_reader(server: &Server, slack: &str) {
     server.put("/v1/recipients", people).await;
 }
 
-/// Slack as it is documented, but twenty times as fast: it takes one message in so long, and says when to come back.
+/// Slack as documented, but twenty times as fast: it accepts one message per interval, and says when to come back.
 async fn a_burst_is_posted_as_fast_as_the_webhook_takes_it(backend: Backend) {
     const EVENTS: usize = 60;
     const PAUSE: Duration = Duration::from_millis(50);

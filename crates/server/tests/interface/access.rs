@@ -1,4 +1,4 @@
-//! Who may ask, by which name, method and path.
+//! Which keys, host names, methods and paths are accepted.
 
 use reqwest::Method;
 use reqwest::header::{AUTHORIZATION, HOST};
@@ -43,7 +43,7 @@ async fn without_the_key_nothing_is_answered_nor_done() {
         }
     }
     assert_eq!(server.items("/v1/events").await.len(), 0);
-    // The scheme's case does not matter.
+    // The case of the scheme does not matter.
     let lower = server.request(Method::GET, "/v1/events").header(AUTHORIZATION, format!("bearer {KEY}"));
     assert_eq!(Answer::to(lower).await.status, 200);
 }

@@ -1,4 +1,4 @@
-//! Events that can't be right: each is refused by name, and nothing of it is kept.
+//! Invalid events: each is refused with the field's name, and nothing of it is stored.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ fn event_with(field: &str, value: Value) -> Value {
     event
 }
 
-/// As one event, beside a good one, and to be explained: refused in the same way.
+/// Asserts that an event is refused alone, next to a valid one, and by `explain`.
 async fn assert_refused(server: &Fresh, event: &Value, pointer: &str) {
     server.post("/v1/events", event).await.assert_problem(422, "invalid").assert_names(0, pointer);
     let beside = server.post("/v1/events", &json!([reservation("good"), event])).await;
@@ -72,7 +72,7 @@ async fn fields_of_the_wrong_type_are_named() {
     assert_nothing_written(&server).await;
 }
 
-/// An event as text, with this as its payload.
+/// The text of an event with this payload.
 fn with_payload(event_id: &str, payload: &str) -> String {
     let mut event = reservation(event_id);
     event["payload"] = json!("HERE");
@@ -162,7 +162,7 @@ async fn fields_beyond_their_limits_are_named() {
             assert_refused(&server, &event_with(field, json!(text)), &format!("/{field}")).await;
         }
     }
-    // With its quotes and its name, the payload is 8 bytes longer than its text.
+    // With quotes and name, the payload is 8 bytes longer than its text.
     let payload = |bytes: usize| json!({"x": "y".repeat(bytes - 8)});
     assert_refused(&server, &event_with("payload", payload(64 * 1024 + 1)), "/payload").await;
     assert_nothing_written(&server).await;
@@ -204,7 +204,7 @@ async fn bodies_that_are_no_events_are_refused() {
     }
     server.post("/v1/explain", &json!([])).await.assert_problem(400, "malformed").assert_says(&["object"]);
 
-    // Of lines, the first that can't be read is named.
+    // For lines, the error names the first unreadable one.
     let lines = format!("{}\n\n{{\"event_id\": \n{}\n", reservation("a"), reservation("b"));
     let request = server
         .request(Method::POST, "/v1/events")
@@ -226,13 +226,13 @@ async fn a_body_of_ten_megabytes_is_too_large_however_it_is_sent() {
     }
     let answer = chunked(&server, BYTES);
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("urn:campanile:too-large"), "{answer}");
-    // One that is large and within the limit is read to its end.
+    // A large body within the limit is read to its end.
     let answer = server.send(Method::POST, "/v1/events", vec![b' '; 8 * 1024 * 1024]).await;
     answer.assert_problem(400, "malformed");
     assert_nothing_written(&server).await;
 }
 
-/// Sends a body of unknown length, all of it, and gives the whole answer.
+/// Sends a whole body of unknown length, and returns the whole response.
 fn chunked(server: &Fresh, bytes: usize) -> String {
     const CHUNK: usize = 100_000;
     let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();

@@ -1,4 +1,4 @@
-//! Rows that can't be right: each is refused by position and field, and nothing of its call is kept.
+//! Invalid rows: each is refused with its position and field, and nothing of the request is stored.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const PATHS: [&str; 7] = [
     "/v1/templates",
 ];
 
-/// A row of this table that is right.
+/// A valid row of this table.
 fn good(path: &str) -> Value {
     match path {
         "/v1/recipients" => json!({"user_type": "RESTAURANT_USER", "user_id": 1}),
@@ -30,7 +30,7 @@ fn good(path: &str) -> Value {
     }
 }
 
-/// Puts each wrong field into a row that is right otherwise, beside two that are right.
+/// Puts each invalid field into an otherwise valid row, next to two valid ones.
 async fn assert_refused(server: &Fresh, path: &str, wrong: &[(Value, &str)]) {
     let before = server.items(path).await;
     for (fields, pointer) in wrong {
@@ -86,7 +86,7 @@ async fn people_and_entities_that_are_wrong_are_refused() {
     assert_refused(&server, "/v1/entities", &wrong).await;
 }
 
-/// Field, value, and a word of the reason. No reason shows the value: some are secrets.
+/// Field, value, and a word of the reason. No reason contains the value: some are secrets.
 const NO_ADDRESSES: [(&str, &str, &str); 25] = [
     ("email", "", "has no @"),
     ("email", " ", "has no @"),
@@ -264,7 +264,7 @@ async fn a_language_has_one_row_however_it_is_written() {
     let found = server.items("/v1/templates?event_type=RESERVATION_REQUESTED&locale=IT_ch").await;
     assert_eq!((found.len(), &found[0]["title"]), (1, &json!("Salve")));
 
-    // What SQL wrote beside it does not count, and can be deleted.
+    // A duplicate that SQL wrote has no effect and can be deleted.
     let sql =
         "INSERT INTO template (event_type, locale, title) VALUES ('RESERVATION_REQUESTED', 'IT', 'SQL')";
     server.execute(sql).await;

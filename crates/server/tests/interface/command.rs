@@ -1,4 +1,4 @@
-//! The command line as a person uses it: a command that ends, and one that goes on and is watched.
+//! The command line as a person uses it: commands that end, and commands that run until they are stopped.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,10 +12,10 @@ use crate::fresh::Fresh;
 use crate::support::home::campanile;
 use crate::support::until;
 
-/// A command that was told to end and goes on is a failure after this.
+/// A command that was told to end must end within this time.
 const EXIT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How a command ended, and what it said.
+/// How a command ended, and its output.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -36,7 +36,7 @@ impl Ran {
         self.out
     }
 
-    /// Ended with the code, said nothing on standard output, and each of these on standard error.
+    /// Asserts the exit code, an empty standard output, and these words on standard error.
     #[track_caller]
     pub fn failed(self, code: i32, words: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -55,17 +55,17 @@ impl Ran {
     }
 }
 
-/// The command line against a server that runs.
+/// Runs a command against a running server.
 pub fn cli(server: &Fresh, arguments: &[&str]) -> Ran {
     Ran::of(campanile(server.folder()).args(["--url", &server.url]).args(arguments))
 }
 
-/// A command that goes on by itself. Dropping it kills the process.
+/// A command that runs until it is stopped. Dropping this kills the process.
 #[derive(Debug)]
 pub struct Watched {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
-    /// Closed when there will be no more lines.
+    /// Closed when no more lines will come.
     ended: Receiver<()>,
 }
 
@@ -89,7 +89,7 @@ impl Watched {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The first line with all of these in it, once it is there.
+    /// Waits for the first line that contains all of these, and returns it.
     pub async fn line(&self, parts: &[&str]) -> String {
         until(&format!("a line has {parts:?}"), async || {
             self.lines().into_iter().find(|line| parts.iter().all(|part| line.contains(part)))
@@ -97,7 +97,7 @@ impl Watched {
         .await
     }
 
-    /// SIGTERM, and the end that it leads to.
+    /// Sends SIGTERM, and returns how the process ended.
     pub fn terminate(&mut self) -> ExitStatus {
         let pid = self.child.id().to_string();
         let told = Command::new("kill").args(["-TERM", &pid]).status().expect("kill is there");

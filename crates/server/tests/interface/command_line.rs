@@ -1,4 +1,4 @@
-//! The command line against a server: what it says, in which words, and with which exit code.
+//! The command line against a server: its output and exit codes.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -17,7 +17,7 @@ fn run(server: &Fresh, first: &[&str], rest: &[&str]) -> Ran {
     cli(server, &[first, rest].concat())
 }
 
-/// The preset and the people of the demo.
+/// Loads the preset and the people of the demo.
 async fn world(server: &Fresh) {
     cli(server, &["preset", "load", "restaurant"]).succeeded();
     let world: Value = serde_json::from_str(WORLD).unwrap();
@@ -54,7 +54,7 @@ async fn a_trace_says_why_bruno_got_no_push() {
     cli(&server, &["--json", "trace", "evt-404"]).failed(3, &["`evt-404`"]);
     cli(&server, &["trace", "evt 1/ü", "--user", "2"]).failed(2, &["--user", "`2`", "RESTAURANT_USER:2"]);
 
-    // An event that failed says so first.
+    // For a failed event the failure comes first.
     cli(&server, &["emit", "--type", "ECLIPSE", "--aggregate", "MOON:1", "--id", "evt-2"]).succeeded();
     server.settled("evt-2").await;
     let said = cli(&server, &["trace", "evt-2"]).succeeded();
@@ -69,7 +69,7 @@ async fn emit_hands_in_an_event() {
     let payload = r#"{"guest": "John Doe", "party": 4}"#;
     let said = run(&server, &["emit", "--id", "evt-1", "--payload", payload], &RESERVATION).succeeded();
     assert!(said.contains("accepted evt-1") && said.contains("trace evt-1"), "{said}");
-    // It is the event that HTTP would have made of it.
+    // It is the same event as over HTTP.
     assert_eq!(server.emit(&reservation("evt-1")).await["created"], false);
     let again = run(&server, &["emit", "--id", "evt-1", "--payload", payload], &RESERVATION).succeeded();
     assert!(again.contains("known already") && again.contains("evt-1"), "{again}");
@@ -78,7 +78,7 @@ async fn emit_hands_in_an_event() {
     run(&server, &["emit", "--id", "evt-1"], &RESERVATION)
         .failed(1, &["another body", "nothing was changed"]);
 
-    // Without an id, each is another event.
+    // Without an id each one is another event.
     let ids = [(); 2].map(|()| run(&server, &["emit", "--json"], &RESERVATION).json()["event_id"].clone());
     assert_ne!(ids[0], ids[1]);
     server.settled(ids[1].as_str().unwrap()).await;
@@ -192,7 +192,7 @@ async fn tail_shows_events_as_they_come_and_how_they_end() {
     let line = programs.line(&["PROCESSED", "new-1"]).await;
     let event: Value = serde_json::from_str(&line).unwrap();
     assert_eq!((&event["event_id"], &event["status"]), (&json!("new-1"), &json!("PROCESSED")));
-    // This one shows nothing until something happens, so nobody can know since when it watches.
+    // This one prints nothing until something happens, so it is unknown when it has started to watch.
     let mut count = 0;
     until("a tail without a past shows what comes", async || {
         count += 1;
@@ -204,7 +204,7 @@ async fn tail_shows_events_as_they_come_and_how_they_end() {
     assert!(people.terminate().success());
 }
 
-/// What a producer may write with SQL, and what a terminal would obey.
+/// Text that a producer may write by SQL, and that a terminal would obey.
 #[tokio::test]
 async fn nothing_that_sql_wrote_reaches_the_terminal_as_a_command() {
     const HARMFUL: &str = "x\u{1b}[2J\u{9b}31m\u{7f}\u{202e}";

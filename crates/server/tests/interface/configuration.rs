@@ -1,4 +1,4 @@
-//! Configuration: the file, variables and flags, what is wrong in them, secrets, and the key that is made by itself.
+//! Configuration: the file, variables and flags, errors, secrets, and the generated key.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::fresh::{Answer, client};
 use crate::support::home::campanile;
 use crate::support::until;
 
-/// The binary as it comes: nothing configured but its folder.
+/// The binary with nothing configured but its folder.
 pub fn bare(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_campanile"));
     for (name, _) in campanile(folder).get_envs() {
@@ -32,7 +32,7 @@ async fn get(url: &str, path: &str, key: &str) -> Answer {
     Answer::to(client().request(Method::GET, format!("{url}{path}")).bearer_auth(key)).await
 }
 
-/// A server that was started by hand, and its address.
+/// A server that was started with this command, and its address.
 async fn serve(command: &mut Command) -> (Watched, String) {
     let server = Watched::start(command.arg("serve"));
     let url = server.line(&["listens on http://"]).await.rsplit(' ').next().unwrap().to_owned();
@@ -46,7 +46,7 @@ fn the_reference_is_what_is_in_force_when_nothing_is_configured() {
     let reference = Ran::of(bare(folder.path()).args(["config", "print", "--reference"])).succeeded();
     assert!(reference.starts_with("# Campanile's configuration"), "{reference}");
     let printed = Ran::of(bare(folder.path()).args(["config", "print"])).succeeded();
-    // What is printed, and the reference itself, are files that mean the same.
+    // The printed configuration and the reference are valid files with the same meaning.
     for text in [&printed, &reference] {
         let file = file(folder.path(), "again.toml", text);
         assert_eq!(
@@ -366,9 +366,9 @@ async fn a_key_is_made_for_the_owner_alone_and_opens() {
     assert!(key.len() >= 40, "{}", key.len());
     assert_eq!(get(&url, "/v1/events", &key).await.status, 200);
     get(&url, "/v1/events", "").await.assert_problem(401, "unauthorized");
-    // It is printed to a terminal only, and this is none.
+    // The key is shown only on a terminal.
     assert!(server.lines().iter().all(|line| !line.contains(&key)), "{:?}", server.lines());
-    // The command line finds it there.
+    // The command line finds the key in the folder.
     let emit = ["emit", "--id", "evt-1", "--type", "T", "--aggregate", "ADMIN:1"];
     Ran::of(bare(folder.path()).args(["--url", &url, "--data-dir", "data"]).args(emit)).succeeded();
     assert!(server.terminate().success());
@@ -439,7 +439,7 @@ async fn migrate_makes_the_tables_and_ends() {
     )
     .await;
     assert_eq!(get(&url, "/readyz", "").await.body["components"]["database"], "ok");
-    // Not under a server that runs.
+    // Not while a server is running.
     let refused = Ran::of(bare(folder.path()).args(["--data-dir", "data", "migrate"]));
     refused.failed(1, &["another Campanile is already running", "data/campanile.db"]);
     let elsewhere =

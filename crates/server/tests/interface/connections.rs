@@ -1,4 +1,4 @@
-//! Clients that are slow, many or wrong about HTTP itself: they are bounded, told why, and keep nobody else out.
+//! Slow clients, many clients, and invalid HTTP: they are limited, get a reason, and keep nobody else out.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,17 +18,17 @@ fn connect(server: &Fresh) -> TcpStream {
     stream
 }
 
-/// A connection on which this much was sent.
+/// A connection on which these bytes were sent.
 fn sent(server: &Fresh, bytes: &str) -> TcpStream {
     let mut stream = connect(server);
     stream.write_all(bytes.as_bytes()).expect("the server reads");
     stream
 }
 
-/// All that comes until the server ends the connection, in lower case.
+/// Reads until the server closes the connection, in lower case.
 fn to_the_end(mut stream: TcpStream) -> String {
     let mut answer = Vec::new();
-    // A connection with unread bytes ends by a reset.
+    // A connection with unread bytes ends with a reset.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).to_lowercase()
 }
@@ -52,7 +52,7 @@ async fn clients_that_send_half_a_request_keep_nobody_out() {
     let clients: Vec<TcpStream> = (0..80).map(|_| sent(&server, "GET")).collect();
     assert_eq!(server.try_get("/v1/events").await.status, 200);
     assert_eq!(Answer::to(server.request(Method::GET, "/healthz")).await.status, 200);
-    // The oldest gave way to them.
+    // The oldest connection was closed for them.
     let first = clients.into_iter().next().expect("there are clients");
     assert_eq!(to_the_end(first), "");
     let line = server.log_line(&["WARN", "new connections took the place of the longest idle one"]).await;
@@ -90,7 +90,7 @@ async fn what_does_not_arrive_is_not_waited_for() {
     let body = to_the_end(stalled_body(&server));
     assert!(body.starts_with("http/1.1 408 ") && body.contains("urn:campanile:too-slow"), "{body}");
     assert!(body.contains("connection: close"), "{body}");
-    // One that reads nothing of what it asks for: at some point its requests are not taken any more.
+    // A client that reads no responses: at some point the server stops reading its requests.
     let mut deaf = connect(&server);
     deaf.set_write_timeout(Some(TIMEOUT)).expect("a stream has timeouts");
     let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(100);

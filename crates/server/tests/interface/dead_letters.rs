@@ -1,4 +1,4 @@
-//! Dead letters: found by what is known of them, page by page, and replayed so that nobody is told twice.
+//! Dead letters: filtered, paged, and replayed without duplicates.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -27,12 +27,12 @@ async fn replay(server: &Fresh, filter: Value) -> Value {
     answer.body
 }
 
-/// What a replay answers that left nothing alone.
+/// The response of a replay that skipped nothing.
 fn replayed(count: u32) -> Value {
     json!({"replayed": count, "skipped": [], "skipped_total": 0, "next": null})
 }
 
-/// Events of restaurant 5, where nobody works.
+/// Emits events of restaurant 5, which has no staff.
 async fn fail(server: &Fresh, ids: &[&str]) {
     server.emit(&json!(ids.iter().map(|id| reservation(id)).collect::<Vec<_>>())).await;
     for id in ids {
@@ -40,7 +40,7 @@ async fn fail(server: &Fresh, ids: &[&str]) {
     }
 }
 
-/// The trace of an event that was replayed, once it arrived.
+/// The trace of a replayed event, once it is processed.
 async fn processed(server: &Fresh, id: &str) -> Value {
     until(&format!("{id} is processed"), async || {
         let trace = server.settled(id).await;
@@ -51,7 +51,7 @@ async fn processed(server: &Fresh, id: &str) -> Value {
 
 #[tokio::test]
 async fn an_event_without_recipients_is_replayed_once_somebody_is_there() {
-    // Longer than anybody waits here: a replay wakes the fan-out.
+    // Longer than the test waits: the replay wakes the fan-out.
     let server = Fresh::start_with(&[("CAMPANILE_FAN_OUT__POLL_INTERVAL", "10m")]);
     fail(&server, &["evt-1"]).await;
     let dead_letter = dead_letters(&server, "event_id=evt-1").await.remove(0);
@@ -136,7 +136,7 @@ async fn a_replay_takes_what_the_filter_says_and_no_more_than_its_limit() {
     assert!(captured.len() == 36 && captured.values().all(|count| *count == 1), "{captured:?}");
 }
 
-/// More than go into one transaction. They fail again at once, which the walk does not run after.
+/// More than one transaction. They fail again at once, and the walk does not follow them.
 #[tokio::test]
 async fn many_are_replayed_each_once_however_soon_they_fail_again() {
     const MANY: usize = 2_100;
@@ -157,7 +157,7 @@ async fn many_are_replayed_each_once_however_soon_they_fail_again() {
     failed("replayed=false", MANY).await;
 }
 
-/// A template that can't be rendered fails one row; there is nothing in it that could be sent.
+/// A failing template fails one row, which then has nothing to send.
 async fn without_text(server: &Fresh) {
     server.put("/v1/recipients", staff()).await;
     server

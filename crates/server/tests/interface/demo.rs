@@ -1,4 +1,4 @@
-//! `campanile demo`: the whole pipeline in one command, again and again, beside another, and on a port that is taken.
+//! `campanile demo`: the whole pipeline in one command, repeatedly, next to another demo, and with its port in use.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -11,14 +11,14 @@ use crate::fresh::{Answer, client};
 use crate::support::home::campanile;
 use crate::support::{Backend, Home};
 
-/// As a person would run it: without a key of their own.
+/// Runs as a person would, without a configured key.
 fn demo(folder: &Path) -> Command {
     let mut command = campanile(folder);
     command.env_remove("CAMPANILE_AUTH__ADMIN_KEY").arg("demo");
     command
 }
 
-/// The tables, with the rows that a reader looks for.
+/// Asserts that the tables have the important rows.
 fn assert_shows_everything(said: &str) {
     let row = |parts: &[&str]| {
         let found = said.lines().any(|line| parts.iter().all(|part| line.contains(part)));
@@ -37,7 +37,7 @@ fn assert_shows_everything(said: &str) {
     row(&["Elena Ferri", "group off"]);
     row(&["USER_REGISTERED"]);
     row(&["Giulia Bianchi", "unsupported"]);
-    // Carla's quiet hours hold but for one minute of the day.
+    // Carla's quiet hours cover all but one minute of the day.
     let (quiet, awake) = (["28 sends arrived", "17 withheld"], ["29 sends arrived", "16 withheld"]);
     row(&if said.contains("quiet 00:00-23:59") { quiet } else { awake });
     row(&["6 events", "captured here instead of leaving this machine", "16 are kept for the inbox"]);
@@ -52,7 +52,7 @@ fn it_ends_well_and_works_again_in_the_same_folder() {
     for _ in 0..2 {
         assert_shows_everything(&Ran::of(demo(folder.path()).arg("--exit")).succeeded());
     }
-    // Beside its own folder it leaves the data folder alone.
+    // It creates its own folder and leaves the data folder alone.
     let made: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(made, ["demo"]);
@@ -94,7 +94,7 @@ async fn it_stays_up_and_another_one_runs_beside_it() {
     let alive = client().request(Method::GET, format!("{url}/healthz"));
     assert_eq!(Answer::to(alive).await.status, 200);
 
-    // What it proposes to type works as it stands, also where a line was too long for the screen.
+    // The proposed commands work when pasted, even those that were too long for the screen.
     let lines = first.lines();
     let proposed = lines.iter().skip_while(|line| !line.contains("from another terminal")).skip(1);
     let proposed = proposed.map(String::as_str).collect::<Vec<_>>().join("\n");

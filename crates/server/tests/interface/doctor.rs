@@ -1,4 +1,4 @@
-//! `campanile doctor`: it finds what is wrong, says what to do, goes on with the rest, and changes nothing.
+//! `campanile doctor`: it finds problems, says what to do, continues, and changes nothing.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -16,14 +16,14 @@ use crate::command::Ran;
 use crate::support::home::{campanile, in_shell};
 use crate::support::{Backend, Home, KEY, Server, reservation, staff, until};
 
-/// Nobody listens there.
+/// An address where nothing listens.
 const NOWHERE: &str = "http://127.0.0.1:1";
 
 fn doctor(command: &mut Command, arguments: &[&str]) -> Ran {
     Ran::of(command.args(["doctor", "--url", NOWHERE]).args(arguments))
 }
 
-/// The sign before a part, and what was found; with the remedy, if there is one.
+/// The sign of a part and its finding, with the remedy if there is one.
 #[track_caller]
 fn finding(ran: &Ran, subject: &str) -> (String, String) {
     let lines: Vec<&str> = ran.out.lines().collect();
@@ -36,7 +36,7 @@ fn finding(ran: &Ran, subject: &str) -> (String, String) {
     (lines[at][..7].trim().to_owned(), what.join("\n"))
 }
 
-/// The part has this sign, and each of these words is said of it.
+/// Asserts the sign of a part and words of its finding.
 #[track_caller]
 fn assert_found(ran: &Ran, subject: &str, sign: &str, words: &[&str]) {
     let (found, what) = finding(ran, subject);
@@ -57,13 +57,13 @@ fn assert_unwell(ran: &Ran, count: usize) {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert_eq!(ran.out.lines().filter(|line| line.starts_with("WRONG")).count(), count, "{}", ran.out);
     assert!(ran.err.starts_with("campanile: ") && ran.err.contains("wrong"), "{ran:?}");
-    // Whatever is down, the rest is looked at.
+    // Whatever is down, everything else is examined.
     for subject in ["configuration", "data folder", "broker", "channels", "server"] {
         finding(ran, subject);
     }
 }
 
-/// A home whose file was closed in order: no log lies beside it.
+/// A home whose database was closed in order, without a journal.
 async fn at_rest() -> Home {
     let home = Home::new(Backend::Embedded);
     set_mode(home.path(), 0o700);
@@ -158,7 +158,7 @@ async fn a_disk_that_takes_no_writes_is_told() {
     let home = at_rest().await;
     let before = files(home.path());
     assert_found(&doctor(&mut home.campanile(), &[]), "writes", "ok", &[home.path().to_str().unwrap()]);
-    // Nobody may write into any file, as on a full disk.
+    // No file can be written, as on a full disk.
     let limited = "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\"";
     let ran = doctor(&mut in_shell(limited, &home.campanile()), &[]);
     assert_unwell(&ran, 1);
@@ -182,7 +182,7 @@ async fn what_others_may_read_and_what_is_damaged_is_told() {
     std::fs::write(&key, "cmp_1\n").unwrap();
     set_mode(&key, 0o644);
     set_mode(home.path(), 0o755);
-    // As releases before this one left it.
+    // As earlier releases left it.
     set_mode(&home.path().join("campanile.db"), 0o644);
     let ran = doctor(&mut keyless(), &[]);
     assert_unwell(&ran, 1);
@@ -197,7 +197,7 @@ async fn what_others_may_read_and_what_is_damaged_is_told() {
 
     let file = home.path().join("campanile.db");
     let mut bytes = std::fs::read(&file).unwrap();
-    // A leaf of some index: without a page of the schema nothing could be asked at all.
+    // A leaf page of some index: without a page of the schema no query would work.
     let page = bytes.chunks_mut(4096).rfind(|page| page[0] == 0x0a).unwrap();
     page.fill(7);
     std::fs::write(&file, &bytes).unwrap();
@@ -235,7 +235,7 @@ async fn who_else_listens_at_the_address_is_told() {
     let elsewhere = ["--url", &server.url, "doctor", "--database-url", url];
     assert_found(&Ran::of(other.campanile().args(elsewhere)), "server", "WRONG", &["another database"]);
 
-    // Connections are taken by the system, and nobody says a word.
+    // The system accepts connections, and nothing answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let ran = examine(&url);
@@ -247,7 +247,7 @@ async fn who_else_listens_at_the_address_is_told() {
 async fn servers_are_well() {
     let home = Home::new(Backend::Servers);
     let server = Server::start(&home);
-    // A server is up before its queues are: they are made as soon as it is known that nothing is missing in them.
+    // A server is up before its queues exist: they are created once it is known that nothing was lost.
     let ran = until("the queues are made", async || {
         let ran = Ran::of(home.campanile().args(["--url", &server.url, "doctor"]));
         ran.out.contains("all 13 queues").then_some(ran)
@@ -334,7 +334,7 @@ async fn a_database_without_tables_is_told_and_left_so() {
         .unwrap();
 }
 
-/// A user of its own, for one test.
+/// A database role for one test.
 struct Role {
     role: String,
     url: String,
@@ -383,7 +383,7 @@ async fn a_user_without_grants_is_told_which_and_they_are_enough() {
     database.execute(&statements(&ran)).await;
     assert_well(&examine());
 
-    // With no more than these, an instance works.
+    // These permissions are sufficient for an instance.
     let mut server = Server::start_with(&home, &[("CAMPANILE_DATABASE__URL", &poor.url)]);
     server.put("/v1/recipients", staff()).await;
     server.emit(&reservation("evt-1")).await;

@@ -1,4 +1,4 @@
-//! What the README and the guide on people and rules tell one to type works when it is pasted in order.
+//! The commands of the README and of the guide on people and rules work when pasted in order.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,15 +13,15 @@ use crate::fresh::Fresh;
 use crate::support::KEY;
 
 const GUIDE: &str = include_str!("../../../../docs/guides/people-and-rules.md");
-/// Where the documents have their server.
+/// The address of the server in the documents.
 pub const ADDRESS: &str = "127.0.0.1:8400";
 
-/// The blocks of shell commands below a heading, up to the next of its level; of the whole document without one.
+/// The shell blocks below a heading, up to the next of its level; without a heading, of the whole document.
 pub fn shell_blocks(document: &str, heading: Option<&str>) -> Vec<String> {
     blocks(document, heading, "sh")
 }
 
-/// The same for any language.
+/// The blocks of any language.
 pub fn blocks(document: &str, heading: Option<&str>, language: &str) -> Vec<String> {
     let chapter = match heading {
         None => document,
@@ -36,7 +36,7 @@ pub fn blocks(document: &str, heading: Option<&str>, language: &str) -> Vec<Stri
     blocks.map(str::to_owned).collect()
 }
 
-/// A shell in the folder that finds the binary, and nothing of Campanile in its environment.
+/// A shell in the folder that finds the binary, without Campanile's variables.
 pub fn shell(folder: &Path) -> Command {
     let mut shell = Command::new("bash");
     for (name, _) in std::env::vars_os() {
@@ -61,7 +61,7 @@ async fn every_example_of_the_guide_on_people_and_rules_works() {
     let ran = Ran::of(shell.env("CAMPANILE_URL", &server.url).args(["-euxc", &script]));
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.out, ran.err);
 
-    // What the examples leave behind is what the guide says that they do.
+    // The examples have the effect that the guide describes.
     let trace = server.settled("alarm-1").await;
     assert_eq!((&trace["event"]["status"], &trace["event"]["priority"]), (&json!("PROCESSED"), &Value::Null));
     let titles: Vec<&Value> =
@@ -79,7 +79,7 @@ async fn every_example_of_the_guide_on_people_and_rules_works() {
     }
 }
 
-/// The columns of a row, by the least that one can say.
+/// The columns of a row, from its minimal form.
 fn columns<T: Row>(least: Value) -> BTreeSet<String> {
     let row: T = serde_json::from_value(least).expect("it is a row");
     let object = serde_json::to_value(row).expect("a row is JSON");

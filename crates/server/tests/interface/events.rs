@@ -1,4 +1,4 @@
-//! Handing in events: one, an array, lines; again, in contradiction, and too many.
+//! Emitting events: one, an array, lines; repeated, contradictory, and too many.
 
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
@@ -14,7 +14,7 @@ async fn the_same_event_again_is_known_and_another_body_is_refused() {
     assert_eq!(first.status, 202);
     assert_eq!(first.body, json!({"event_id": "evt-1", "created": true}));
 
-    // The same, however it is written: other order, spaces, numbers where text was.
+    // The same event in another notation: other order, spaces, numbers instead of texts.
     let again = r#"{ "payload": {"party": 4, "guest": "John Doe"}, "aggregate_id": 5, "aggregate_type": "RESTAURANT",
         "event_type": "RESERVATION_REQUESTED", "event_id": "evt-1" }"#;
     let again = server.send(Method::POST, "/v1/events", again).await;
@@ -59,7 +59,7 @@ async fn arrays_and_lines_are_answered_in_their_order() {
         server.items("/v1/events?order=oldest").await.iter().map(|e| e["event_id"].clone()).collect();
     assert_eq!(ids, ["z", "a", "m", "y", "b"]);
 
-    // One object is an object; an array of one is an array; nothing is nothing.
+    // An object returns an object, an array of one an array, and an empty array an empty array.
     assert_eq!(server.emit(&json!([reservation("one")])).await, json!([created("one", true)]));
     assert_eq!(server.emit(&json!([])).await, json!([]));
 }
@@ -78,7 +78,7 @@ async fn a_batch_with_something_wrong_in_it_writes_nothing() {
     let answer = server.post("/v1/events", &one_invalid).await;
     answer.assert_problem(422, "invalid").assert_names(2, "/event_type");
 
-    // What is invalid is told before what conflicts.
+    // Invalid events are reported before conflicts.
     let both = json!([other, invalid]);
     server.post("/v1/events", &both).await.assert_problem(422, "invalid").assert_names(1, "/event_type");
 
@@ -103,7 +103,7 @@ async fn an_id_twice_in_one_call_counts_once_or_contradicts_itself() {
     let other = with(&reservation("evt-3"), &json!({"aggregate_id": "6"}));
     let answer = server.post("/v1/events", &json!([reservation("evt-3"), other])).await;
     answer.assert_problem(422, "invalid").assert_names(1, "/event_id");
-    // Even where the id is known with the first body: 422 comes before 409.
+    // Even if the id is known with the first body: 422 comes before 409.
     let other = with(&reservation("evt-1"), &json!({"aggregate_id": "6"}));
     let answer = server.post("/v1/events", &json!([reservation("evt-1"), other])).await;
     answer.assert_problem(422, "invalid").assert_names(1, "/event_id");

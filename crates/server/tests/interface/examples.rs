@@ -31,7 +31,7 @@ async fn explain(server: &Fresh, event: &Value, at: &str) -> Verdicts {
     verdicts(&answer.body)
 }
 
-/// What the real event decides, checked against the rows that it wrote and sent.
+/// The decisions of the real event, checked against its rows and sends.
 async fn emit(server: &Fresh, event: &Value) -> Verdicts {
     server.emit(event).await;
     let trace = server.settled(event["event_id"].as_str().unwrap()).await;
@@ -56,7 +56,7 @@ async fn emit(server: &Fresh, event: &Value) -> Verdicts {
     decided
 }
 
-/// The channels that are used, in the order of the alphabet.
+/// The used channels, in alphabetical order.
 fn sent(channels: &BTreeMap<String, String>) -> Vec<&str> {
     channels.iter().filter(|(_, verdict)| *verdict == "SEND").map(|(channel, _)| channel.as_str()).collect()
 }
@@ -65,7 +65,7 @@ fn count(decided: &Verdicts) -> usize {
     decided.values().map(|channels| sent(channels).len()).sum()
 }
 
-/// A setting of the entity for each channel; text messages as given.
+/// A setting of the entity for each channel; SMS as given.
 fn settings(entity_type: &str, entity_id: u32, off: &str) -> Value {
     let setting = |channel: &str| {
         let enabled = channel != off;
@@ -81,7 +81,7 @@ fn preferences(user_type: &str, user_id: u32, fields: &Value) -> Value {
     json!(CHANNELS.map(preference))
 }
 
-/// Restaurant 5 with EMAIL, PUSH and WEBSOCKET on and SMS off; its first person has said yes to everything.
+/// Restaurant 5 with EMAIL, PUSH and WEBSOCKET on and SMS off; its first person has enabled everything.
 async fn restaurant(server: &Fresh, people: usize) {
     server.put("/v1/recipients", json!(staff().as_array().unwrap()[..people])).await;
     server.put("/v1/settings", settings("RESTAURANT", 5, "SMS")).await;
@@ -215,7 +215,7 @@ async fn a_chat_message_goes_by_web_socket_though_the_user_has_all_off() {
 async fn three_audiences_are_four_notifications() {
     let server = Fresh::start();
     let waiter = with(&person("RESTAURANT_USER", 50), &json!({"entity_type": "RESTAURANT", "entity_id": 5}));
-    // The waiter's number is also a customer's, whom this does not concern.
+    // The waiter's id is also a customer's, who is not concerned.
     let people = [
         person("ADMIN_USER", 1),
         person("ADMIN_USER", 2),

@@ -1,4 +1,4 @@
-//! A server of its own for a test, and answers with everything that is in them.
+//! A server for one test, and responses with all of their details.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::BACKEND;
 use crate::support::{Home, KEY, Server};
 
-/// A server in a new place, which is removed when the server is gone.
+/// A server with a new folder, which is removed with it.
 #[derive(Debug)]
 pub struct Fresh {
     server: Server,
@@ -49,7 +49,7 @@ impl Fresh {
         client().request(method, format!("{}{path}", self.url))
     }
 
-    /// Sends the bytes as they are, as JSON and with the key.
+    /// Sends these bytes unchanged, as JSON and with the key.
     pub async fn send(&self, method: Method, path: &str, body: impl Into<Body>) -> Answer {
         let request = self.request(method, path).bearer_auth(KEY).header(CONTENT_TYPE, "application/json");
         Answer::to(request.body(body)).await
@@ -71,7 +71,7 @@ impl Fresh {
         self.send(Method::DELETE, path, "").await
     }
 
-    /// Every item of a list, page by page; each page has `limit` items but the last.
+    /// Every item of a list, page by page; each page but the last has `limit` items.
     pub async fn pages(&self, path: &str, limit: usize) -> Vec<Value> {
         let mut items = Vec::new();
         let mut next = Value::Null;
@@ -99,7 +99,7 @@ impl Fresh {
     }
 }
 
-/// An answer with its headers.
+/// A response with its headers.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -119,7 +119,7 @@ impl Answer {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Problem details with this status and type, and words for people.
+    /// Asserts problem details with this status and type, and texts for people.
     #[track_caller]
     pub fn assert_problem(&self, status: u16, kind: &str) -> &Self {
         let body = &self.body;
@@ -133,7 +133,7 @@ impl Answer {
         self
     }
 
-    /// One thing is wrong, at this position and field.
+    /// Asserts that exactly one field is wrong, at this position.
     #[track_caller]
     pub fn assert_names(&self, index: usize, pointer: &str) -> &Self {
         let errors = self.body["errors"].as_array().expect("what is wrong is listed");
@@ -143,7 +143,7 @@ impl Answer {
         self
     }
 
-    /// The detail says each of these.
+    /// Asserts that the detail contains each of these.
     #[track_caller]
     pub fn assert_says(&self, words: &[&str]) -> &Self {
         let detail = self.body["detail"].as_str().unwrap_or_default();
@@ -154,7 +154,7 @@ impl Answer {
     }
 }
 
-/// With its cryptography in place, which it wants even for plain HTTP.
+/// A client. It needs the crypto provider even for plain HTTP.
 pub fn client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::new()
@@ -167,7 +167,7 @@ pub fn event(event_id: &str, event_type: &str, aggregate_type: &str, aggregate_i
     })
 }
 
-/// For a query: everything but letters and digits.
+/// Percent-encodes everything but letters and digits, for a query.
 pub fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {

@@ -1,12 +1,12 @@
-//! Users without an entity are a group by their user type: they share what an audience shares, and have settings in
-//! common. Thresholds on routes and settings, and paths with several pointers, are here too.
+//! Users without an entity form a group by their user type: they share what an audience shares, and have common
+//! settings. Also thresholds on routes and settings, and paths with several pointers.
 
 use serde_json::{Value, json};
 
 use crate::fresh::{Fresh, event, with};
 use crate::support::staff;
 
-/// Emits the event and waits for its end.
+/// Emits the event and waits until it is settled.
 async fn trace(server: &Fresh, event: Value) -> Value {
     server.emit(&event).await;
     server.settled(event["event_id"].as_str().expect("an event has an id")).await
@@ -71,7 +71,7 @@ async fn customers_have_settings_by_their_user_type() {
     let urgent = with(&paid, &json!({"event_id": "paid-42-now", "priority": "HIGH"}));
     assert_eq!(verdicts(&trace(&server, urgent).await, "SMS"), ["SEND"]);
 
-    // A customer has no entity: a setting is for all of them, or for nobody.
+    // A customer has no entity, so a setting applies to all customers or none.
     let one = json!([{"entity_type": "CUSTOMER", "entity_id": 42, "channel": "SMS"}]);
     server.try_put("/v1/settings", &one).await.assert_problem(422, "invalid").assert_names(0, "/entity_id");
     let staff = json!([{"entity_type": "RESTAURANT_USER", "channel": "SMS"}]);
@@ -116,7 +116,7 @@ async fn the_first_pointer_that_leads_somewhere_counts() {
     for (event_id, event_type, payload) in [
         ("moved-1", "TABLE_MOVED", json!({"venue": 5, "restaurantId": 6})),
         ("moved-2", "TABLE_MOVED", json!({"venue": null, "restaurantId": "5"})),
-        // Without an audience the aggregate type decides, and knows both spellings.
+        // Without an audience the aggregate type decides, and both spellings are accepted.
         ("booked-1", "TABLE_BOOKED", json!({"restaurantId": 5})),
         ("booked-2", "TABLE_BOOKED", json!({"restaurant_id": 5})),
     ] {

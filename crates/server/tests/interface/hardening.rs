@@ -1,4 +1,4 @@
-//! What clients that stall, come in numbers or crash must not do to a server, and that its files are its own.
+//! What stalling, numerous or crashing clients must not do to a server, and that its files are private.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ use crate::support::{Home, KEY, Server, until};
 
 const MIB: usize = 1024 * 1024;
 
-/// A client that says how much it will send, sends one byte of it, and no more.
+/// A client that announces a body, sends one byte of it, and stalls.
 fn stalled(server: &Server, bytes: usize) -> TcpStream {
     let address = server.url.strip_prefix("http://").expect("an address");
     let mut stream = TcpStream::connect(address).expect("the server listens");
@@ -38,7 +38,7 @@ async fn a_stalled_client_does_not_hold_up_the_end() {
     let home = Home::new(BACKEND);
     let mut server = Server::start(&home);
     let mut client = stalled(&server, 100);
-    // Accepted after the stalled one, so that this is served when the server is told to stop.
+    // Accepted after the stalled one, so this is being served when the server is told to stop.
     server.emit(&event("evt-1", "ECLIPSE", "MOON", 1)).await;
     let begun = Instant::now();
     let status = server.terminate();
@@ -51,7 +51,7 @@ async fn a_stalled_client_does_not_hold_up_the_end() {
 #[tokio::test]
 async fn many_large_bodies_are_refused_until_memory_is_free() {
     let server = Fresh::start();
-    // 64 MiB are all that is taken at once.
+    // At most 64 MiB of bodies are accepted at the same time.
     let clients: Vec<TcpStream> = (0..28).map(|_| stalled(&server, 8 * MIB)).collect();
     let empty = async || server.post("/v1/events", &json!([])).await;
     let turned_away = until("the clients are served", async || {
@@ -61,7 +61,7 @@ async fn many_large_bodies_are_refused_until_memory_is_free() {
     .await;
     turned_away.assert_problem(503, "unavailable").assert_says(&["too many", "try again"]);
     assert_eq!(turned_away.header("retry-after"), "5");
-    // Who sends no body, who watches the server, and who has no key, is answered all the same.
+    // Requests without a body, health checks, and requests without a key are still answered.
     assert_eq!(server.try_get("/v1/events").await.status, 200);
     assert_eq!(Answer::to(server.request(Method::GET, "/healthz")).await.status, 200);
     assert_eq!(Answer::to(server.request(Method::GET, "/v1/events")).await.status, 401);
@@ -85,7 +85,7 @@ async fn what_a_server_makes_is_its_owners_alone() {
     let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
     let keys = names.filter(|name| name.to_string_lossy().starts_with("admin.key")).count();
     assert_eq!(keys, 1, "no draft is left");
-    // A draft that a crash left is in nobody's way, and a key that is there stays.
+    // A draft that a crash left is no obstacle, and an existing key stays.
     std::fs::write(folder.join("admin.key.00000000"), "").unwrap();
     drop(Server::start_with(&parent, &without_key));
     assert_eq!(key(), first);
@@ -120,7 +120,7 @@ async fn readiness_tells_of_queues_and_loops() {
     assert!(queues.values().all(Value::is_u64), "{ready}");
 }
 
-/// Events wait a minute before they are decided about, so that the oldest stays open behind more than a page of others.
+/// Events wait a minute before they are decided, so the oldest stays open behind more than a page of others.
 #[tokio::test]
 async fn tail_shows_what_comes_behind_a_page_of_open_events_and_ends_when_told() {
     let server = Fresh::start_with(&[("CAMPANILE_FAN_OUT__INITIAL_DELAY", "60s")]);
@@ -140,7 +140,7 @@ async fn tail_shows_what_comes_behind_a_page_of_open_events_and_ends_when_told()
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 }
 
-/// As `tail | less` that nobody scrolls.
+/// Like `tail | less` without scrolling.
 #[tokio::test]
 async fn tail_ends_when_told_although_nobody_reads_it() {
     let server = Fresh::start_with(&[("CAMPANILE_FAN_OUT__INITIAL_DELAY", "60s")]);
@@ -150,7 +150,7 @@ async fn tail_ends_when_told_although_nobody_reads_it() {
     command.args(["--url", &server.url, "tail", "-n", "1000"]).stdout(std::process::Stdio::piped());
     let mut child = command.spawn().expect("the binary was built");
     let out = child.stdout.take();
-    // A pipe holds less than a thousand lines; there is nothing to see that says when it is full.
+    // A pipe holds fewer than a thousand lines; nothing shows when it is full.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let pid = child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());

@@ -28,14 +28,14 @@ async fn a_server_says_that_it_lives_and_what_it_is_made_of() {
     }
 }
 
-/// The limit on file sizes becomes an error for it, as a full disk is, and no signal that kills.
+/// The limit on file sizes becomes an error, as on a full disk, instead of a signal that kills.
 fn with_file_limits(home: &Home) -> Server {
     let serve = "trap '' XFSZ; exec \"$0\" serve --listen 127.0.0.1:0";
-    // The limit would count for a file to which errors are written, too.
+    // The limit would also apply to a file with standard error.
     Server::spawn(in_shell(serve, &home.campanile()).stderr(Stdio::null()))
 }
 
-/// Reading goes on.
+/// Makes the database read-only or writable; reading always works.
 async fn set_writable(home: &Home, server: &Server, writable: bool) {
     let Some(database) = &home.database else {
         let limit = if writable { "--fsize=unlimited:" } else { "--fsize=0:" };
@@ -51,7 +51,7 @@ async fn set_writable(home: &Home, server: &Server, writable: bool) {
     };
     client.batch_execute("SET default_transaction_read_only = off").await.expect("it may");
     client.batch_execute(&format!("ALTER DATABASE \"{name}\" {setting}")).await.expect("it may");
-    // Sessions that are open keep what they began with.
+    // Open sessions keep their settings.
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                WHERE datname = current_database() AND pid <> pg_backend_pid()";
     client.batch_execute(end).await.expect("it may");

@@ -1,5 +1,5 @@
-//! What is much work for a server: templates and conditions without an end, and bodies as large as they may be. Nobody
-//! else waits for them, and memory stays bounded.
+//! Expensive requests: templates and conditions that never end, and the largest bodies. They delay nobody else, and
+//! memory stays limited.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::fresh::{Answer, Fresh, event};
 use crate::support::{KEY, reservation, staff, until};
 
-/// Some minutes of work in a few bytes.
+/// Minutes of work in a few bytes.
 const ENDLESS: &str = "{% for a in range(999) %}{% for b in range(30) %}\
     {{ '' if payload.text | upper | lower | title }}{% endfor %}{% endfor %}";
-/// Health is answered within milliseconds where a thread is free, and after a minute where none is. Tests share their
-/// cores with others.
+/// Health responds within milliseconds if a thread is free, and after a minute if none is. Tests share their cores with
+/// others.
 const SOON: Duration = Duration::from_secs(10);
 
 fn text() -> Value {
@@ -24,7 +24,7 @@ fn sent(server: &Fresh, method: Method, path: &str, body: String) -> RequestBuil
     server.request(method, path).bearer_auth(KEY).header("content-type", "application/json").body(body)
 }
 
-/// All at once.
+/// Sends all requests at the same time.
 async fn answers(requests: impl Iterator<Item = RequestBuilder>) -> Vec<Answer> {
     let asked: Vec<_> = requests.map(|request| tokio::spawn(Answer::to(request))).collect();
     let mut answers = Vec::new();
@@ -62,7 +62,7 @@ async fn previews_without_an_end_keep_nobody_else_waiting() {
     for answer in failed {
         answer.assert_problem(422, "invalid").assert_says(&["TEST/*/*/body", "takes more than 100 ms"]);
     }
-    // They are rendered one by one, and no more wait than there are places.
+    // They are rendered one by one, and no more wait than there are permits.
     let (refused, others): (Vec<_>, Vec<_>) =
         previews(40).await.into_iter().partition(|answer| answer.status == 503);
     assert!(!refused.is_empty() && others.len() >= 16, "{} of 40 were refused", refused.len());
@@ -106,7 +106,7 @@ async fn a_template_without_an_end_fails_its_rows_and_no_other() {
     assert!(push.clone().count() > 0 && push.clone().all(|send| send["status"] == "SENT"), "{trace}");
 }
 
-/// Nobody checks what is written by SQL.
+/// Rows written by SQL are not checked.
 #[tokio::test]
 async fn a_condition_that_asks_for_a_hundred_terabytes_fails_its_event_only() {
     let server = Fresh::start();
@@ -158,8 +158,8 @@ async fn eight_bodies_of_eight_megabytes_take_no_more_memory_than_is_documented(
     let server = Fresh::start_with(&[("CAMPANILE_FAN_OUT__INITIAL_DELAY", "600s")]);
     server.emit(&event("first", "ECLIPSE", "MOON", 1)).await;
     let before = resident_mib(&server);
-    // Text of which each second byte is a value of 32 bytes, if it is read at once. Most of the bodies are wrong at
-    // their end, since it would take long to write all of them.
+    // Every second byte is a value of 32 bytes if the text is parsed at once. Most bodies are wrong at their end,
+    // because writing all of them would take long.
     let events = |call: usize| {
         let numbers = vec!["1"; 3_900].join(",");
         let one = |n: usize| {

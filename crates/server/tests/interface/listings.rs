@@ -1,4 +1,4 @@
-//! Lists of events and of what was captured: filters, orders, pages.
+//! Lists of events and of captured messages: filters, orders, pages.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Mails by real mail servers, from the event to what Python reads of them; and what is said when there is none.
+//! E-mail over real mail servers, from the event to what Python reads of it; and the errors without a mail server.
 
 #[path = "../../../channels/tests/channels/support/real_smtp.rs"]
 #[expect(dead_code, reason = "what only the channels' own tests need is there too")]
@@ -29,7 +29,7 @@ fn of<'a>(trace: &'a Value, channel: &str) -> Vec<&'a Value> {
     trace["sends"].as_array().unwrap().iter().filter(|send| send["channel"] == channel).collect()
 }
 
-/// Anna alone, who reads Italian.
+/// Only Anna, who reads Italian.
 fn anna() -> Value {
     let mut anna = staff()[0].clone();
     anna["name"] = json!("Anna Rossi 🍕");

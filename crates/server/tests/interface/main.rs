@@ -1,5 +1,5 @@
-//! Everything that can be asked of Campanile from outside, asked of the real binary: HTTP, the command line, the
-//! configuration, the preset and the demo. One program, so that it is linked once; each file holds one subject.
+//! Everything that users can do with Campanile, with the real binary: HTTP, the command line, the configuration, the
+//! preset and the demo. One test program, so that it is linked once; each file has one subject.
 
 mod access;
 mod bad_events;
@@ -41,5 +41,5 @@ mod templates;
 mod texts;
 mod traces;
 
-/// What this program runs on.
+/// The back end of this program.
 const BACKEND: support::Backend = support::Backend::Embedded;

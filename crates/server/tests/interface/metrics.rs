@@ -1,4 +1,4 @@
-//! What `/metrics` serves, which needs no key: all that the guide and its alerts speak of, from the start; and it moves
+//! `/metrics`, which needs no key: everything that the guide and its alerts mention exists from the start, and changes
 //! with what happens.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ async fn metrics(server: &Fresh) -> String {
     answer.body.as_str().expect("metrics are text").to_owned()
 }
 
-/// The values of all series that begin so: a name, perhaps with its first labels.
+/// The values of all series with this prefix: a name, optionally with its first labels.
 async fn values<T: FromStr>(server: &Fresh, series: &str) -> Vec<T> {
     let of_this =
         |line: &&str| line.strip_prefix(series).is_some_and(|rest| rest.starts_with([' ', '{', ',', '}']));
@@ -27,7 +27,7 @@ async fn values<T: FromStr>(server: &Fresh, series: &str) -> Vec<T> {
     text.lines().filter(of_this).filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect()
 }
 
-/// Of a counter, over its labels.
+/// The sum of a counter over its labels.
 async fn count(server: &Fresh, series: &str) -> u64 {
     values::<u64>(server, series).await.into_iter().sum()
 }
@@ -37,7 +37,7 @@ async fn until_count(server: &Fresh, series: &str, expected: u64) {
     until(&what, async || (count(server, series).await == expected).then_some(())).await;
 }
 
-/// Words that begin so, up to what can't be part of one.
+/// Words with this prefix.
 fn words<'a>(text: &'a str, beginning: &str) -> BTreeSet<&'a str> {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let starts = text.match_indices(beginning).map(|(at, _)| at);
@@ -45,7 +45,7 @@ fn words<'a>(text: &'a str, beginning: &str) -> BTreeSet<&'a str> {
     whole.map(|at| text[at..].split(|c| !part(c)).next().unwrap_or_default()).collect()
 }
 
-/// Of each `name{label="value"}`, the name and the label with its value.
+/// For each `name{label="value"}`, the name, and the label with its value.
 fn selected(text: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     for name in words(text, "campanile_") {
@@ -58,7 +58,7 @@ fn selected(text: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// Of a histogram, the metric that buckets, sum and count belong to.
+/// The metric of a histogram's buckets, sum and count.
 fn metric_of<'a>(series: &'a str, text: &str) -> &'a str {
     let whole = ["_bucket", "_sum", "_count"].iter().find_map(|end| series.strip_suffix(end));
     whole.filter(|name| text.contains(&format!("# TYPE {name} histogram"))).unwrap_or(series)
@@ -121,7 +121,7 @@ async fn counters_rise_with_what_happens() {
     for rounds in 1..=2 {
         let events = [1, 2].map(|n| reservation(&format!("evt-{rounds}-{n}")));
         server.emit(&json!(events)).await;
-        // Repetitions count once, and as such.
+        // Repetitions count once, and as duplicates.
         server.emit(&json!(events)).await;
         for (name, each) in COUNTERS {
             until_count(&server, name, each * rounds).await;

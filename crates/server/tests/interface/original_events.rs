@@ -1,9 +1,9 @@
-//! The sample events of the descriptions that Campanile comes from, with the restaurant preset loaded: each finds its
-//! people and reads well in English, Italian and Portuguese.
+//! The sample events of the descriptions that Campanile is based on, with the restaurant preset: each finds its
+//! recipients and reads well in English, Italian and Portuguese.
 //!
-//! The payloads are as the descriptions have them. What they abbreviate (`{...}`) is filled with the fields that they
-//! name elsewhere; ids that they write beside the payload stand in it, since an event has no such column. The
-//! description of mailings has no events.
+//! The payloads are those of the descriptions. Abbreviations (`{...}`) are filled with the fields that they name
+//! elsewhere. Ids that they show next to the payload are in it, because an event has no such columns. The description
+//! of mailings has no events.
 
 use serde_json::{Value, json};
 
@@ -12,12 +12,12 @@ use crate::fresh::Fresh;
 use crate::preset::assert_reads_well;
 
 struct Sample {
-    /// Where it comes from.
+    /// The description that it comes from.
     from: &'static str,
     event_type: &'static str,
     aggregate: (&'static str, u32),
     payload: Value,
-    /// Whom it is for: a user type and the ids.
+    /// The recipients: a user type and the ids.
     told: (&'static str, &'static [&'static str]),
     /// The body in the inbox: en, it, pt.
     reads: [&'static str; 3],
@@ -196,7 +196,7 @@ fn others() -> Vec<Sample> {
     ]
 }
 
-/// Those who are to be told, and colleagues whose role is not concerned.
+/// The recipients, and colleagues whose role is not concerned.
 fn people() -> Value {
     let person = |user_type: &str, user_id: &str, entity: Option<(&str, u32)>, role: Option<&str>| {
         json!({
@@ -273,7 +273,7 @@ async fn assert_reads(server: &Fresh, sample: &Sample, event: &Value, locale: &s
     }
 }
 
-/// An e-mail has room for everything that a person can use.
+/// An e-mail has room for everything that is useful.
 fn assert_shows_the_facts(sample: &Sample, mail: &str) {
     for field in ["reservationId", "customer_name", "people", "pax", "notes", "table"] {
         let fact = match &sample.payload[field] {

@@ -1,5 +1,4 @@
-//! The restaurant preset: what loading it writes, and that its texts can be read in three languages whatever the
-//! payload.
+//! The restaurant preset: what loading it writes, and that its texts read well in three languages with any payload.
 
 use serde_json::{Value, json};
 
@@ -21,7 +20,7 @@ fn count(table: &str) -> usize {
 async fn loading_it_writes_its_rows_and_loading_it_again_changes_nothing() {
     let server = Fresh::start();
     let default_routes = server.items("/v1/routing").await.len();
-    // The layout of e-mails lies beside the rest, as MJML.
+    // The layout of e-mails is a separate file, in MJML.
     let templates = count("templates") + 1;
     let total = count("audiences") + count("routing") + templates;
     let said = cli(&server, &["preset", "load", "restaurant"]).succeeded();
@@ -35,7 +34,7 @@ async fn loading_it_writes_its_rows_and_loading_it_again_changes_nothing() {
     assert_eq!(loaded.1.len(), default_routes + count("routing"));
     assert_eq!(loaded.2.len(), templates);
 
-    // What somebody changed is replaced, what somebody added stays.
+    // Changed rows are replaced, and added rows stay.
     let changed = json!([
         {"event_type": "CANCELLATION", "channel": "WEBSOCKET"}, {"event_type": "MINE", "channel": "EMAIL"},
     ]);
@@ -89,7 +88,7 @@ async fn who_reads_the_default_language_reads_it_in_the_whole_mail() {
     }
 }
 
-/// One person of each kind for each language; the language is their number.
+/// One person of each kind for each language; the number is that of the language.
 async fn people(server: &Fresh) {
     let person = |locale: &str, user_type: &str, entity: Option<(&str, u32)>, role: Option<&str>| {
         json!({
@@ -112,7 +111,7 @@ async fn people(server: &Fresh) {
     server.put("/v1/recipients", json!(all)).await;
 }
 
-/// Everything that the templates ask for.
+/// All fields that the templates use.
 fn plausible() -> Value {
     json!({
         "reservationId": 1001, "restaurantId": 5, "restaurant": "Trattoria da Anna", "guest": "John Doe", "party": 4,
@@ -123,10 +122,10 @@ fn plausible() -> Value {
     })
 }
 
-/// The inbox title of each language begins with this.
+/// The beginning of the inbox title in each language.
 type Titles = [&'static str; 3];
 
-/// Event type, aggregate type, who is told, and the titles.
+/// Event type, aggregate type, recipients, and titles.
 const CASES: [(&str, &str, &str, Titles); 10] = [
     (
         "RESERVATION_REQUESTED",
@@ -160,7 +159,7 @@ const CASES: [(&str, &str, &str, Titles); 10] = [
     ),
 ];
 
-/// The events of a case: one for all languages, or one for each customer.
+/// The events of a case: one for all languages, or one per customer.
 fn events(case: usize, payload: &Value) -> Vec<Value> {
     let (event_type, aggregate_type, _, _) = CASES[case];
     let event = |id: &str, payload: &Value| {
@@ -214,7 +213,7 @@ async fn every_event_type_speaks_three_languages_whatever_the_payload() {
     }
 }
 
-/// No gap, no leftover of a template, no word of a machine.
+/// Asserts that a text has no gaps, no leftovers of a template, and no technical words.
 pub fn assert_reads_well(text: &str) {
     assert!(!text.trim().is_empty());
     for leftover in ["{{", "{%", "}}", "%}", "  ", " .", " ,", ",,", ", .", "()", "[", "]"] {

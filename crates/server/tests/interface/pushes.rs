@@ -1,5 +1,5 @@
-//! Pushes by FCM, from the event to each device: what became of every token is kept, and only who was not told is asked
-//! for again.
+//! Pushes by FCM, from the event to each device: the result of every token is kept, and only the remaining ones are
+//! requested again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::providers::http::Reply;
 use crate::support::home::campanile;
 use crate::support::{Backend, Home, reservation, staff};
 
-/// `gone` is unregistered; `busy` is told at the second time, and by then `leaving` is gone, too.
+/// `gone` is unregistered. `busy` is reached at the second request, and by then `leaving` is gone, too.
 fn by_token(asked: &FcmRequest) -> Reply {
     static BUSY: AtomicUsize = AtomicUsize::new(0);
     static LEAVING: AtomicUsize = AtomicUsize::new(0);
@@ -77,7 +77,7 @@ async fn each_device_is_told_once_and_one_that_is_gone_is_never_asked_for_again(
     assert_eq!(google.asked(), counts(&[("alive", 1), ("busy", 2), ("gone", 1)]));
     assert_eq!(google.tokens.requests().len(), 1, "one access token for all of it");
 
-    // What is dead is left out by the next decision, and where nothing else is left, that is the reason.
+    // The next decision leaves dead addresses out; if no other is left, that is the reason.
     server.emit(&reservation("evt-2")).await;
     assert_eq!(push(&server.settled("evt-2").await)["status"], "SENT");
     assert_eq!(google.asked(), counts(&[("alive", 2), ("busy", 3), ("gone", 1)]));

@@ -1,5 +1,5 @@
-//! The README's commands, pasted in order: a server, an own recipient, an own event, and what became of it; and
-//! instances on servers, with a service that writes its events by SQL.
+//! The README's commands, pasted in order: a server, a recipient, an event, and its result. Also instances on servers,
+//! with a service that writes its events by SQL.
 
 use std::net::TcpListener;
 
@@ -42,7 +42,7 @@ async fn the_first_event_is_delivered_by_what_the_readme_says() {
     }
     assert!(ran.out.lines().all(|line| line.starts_with('{') || line.chars().count() <= 80), "{}", ran.out);
 
-    // The person who looks a little later sees both events with Anna.
+    // A person who checks a little later sees both events with Anna.
     let key = std::fs::read_to_string(folder.path().join("campanile-data/admin.key")).unwrap();
     let captured = until("both e-mails are captured", async || {
         let asked = client().get(format!("http://{address}/v1/captured")).bearer_auth(key.trim());
@@ -59,12 +59,12 @@ async fn the_first_event_is_delivered_by_what_the_readme_says() {
     assert!(server.terminate().success());
 }
 
-/// Free a moment ago, and so it is when the server comes.
+/// An address that was free a moment ago.
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// The text between the quotes behind `name=` is put in place of what the README has there.
+/// Replaces the quoted value of `name=` in the script.
 fn with_value(script: &str, name: &str, value: &str) -> String {
     let (before, rest) = script.split_once(&format!("{name}='")).unwrap_or_else(|| panic!("{name} is set"));
     let (_, after) = rest.split_once('\'').expect("the value is quoted");
@@ -99,7 +99,7 @@ async fn instances_on_servers_work_as_the_readme_says() {
         instances.push((instance, address));
     }
 
-    // A service that shares the database emits as the README says.
+    // A service that shares the database emits as in the README.
     database.execute(&blocks(README, Some("Emit from your own transaction"), "sql").remove(0)).await;
     let key = std::fs::read_to_string(home.path().join("campanile-data/admin.key")).unwrap();
     for event in ["order-7-created", "order-8-created"] {

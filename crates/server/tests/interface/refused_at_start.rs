@@ -1,4 +1,4 @@
-//! What `serve` refuses, `config check` and `doctor` refuse with the same words.
+//! `config check` and `doctor` refuse what `serve` refuses, with the same words.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ const SMTP: &str = "[channels.email]\nurl = \"smtp://localhost\"\nfrom = \"a@b.e
 const POSTGRES: &str = "[database]\nurl = \"postgres://127.0.0.1:1/shop\"\n";
 const AMQP: &str = "[broker]\nurl = \"amqp://127.0.0.1:1/%2f\"\n";
 
-/// A configuration, the flags beside it, and words of the refusal.
+/// A configuration, flags, and words of the refusal.
 type Refused<'a> = (String, &'a [&'a str], &'a [&'a str]);
 
 fn refused() -> Vec<Refused<'static>> {
@@ -49,7 +49,7 @@ fn refused() -> Vec<Refused<'static>> {
             &["auth.admin_key_file", "/no/such/file"],
         ),
         ("[auth]\nadmin_key_file = \"/dev/null\"\n".into(), &[], &["auth.admin_key_file", "empty"]),
-        // Flags count as they do for `serve`.
+        // Flags count as for `serve`.
         (String::new(), &["--roles", "api"], &["engine.roles", "nobody would run"]),
         (String::new(), &["--broker-url", "kafka://host"], &["broker.url", "kafka"]),
         (String::new(), &["--database-url", "mysql://host/shop"], &["database.url", "mysql"]),
@@ -77,7 +77,7 @@ fn what_is_refused_at_the_start_is_refused_by_checks_with_the_same_words() {
         assert!(wrong.len() == 1 && wrong[0]["subject"] == "configuration", "{text}: {wrong:?}");
         assert_eq!(said, format!("campanile: {}", wrong[0]["what"].as_str().unwrap()), "{text}");
 
-        // Last, since a server that starts after all would stay.
+        // Last, because a server that starts against expectation would keep running.
         let serve = run(&["serve"]);
         assert_eq!(serve.err.trim(), said, "{text}");
         serve.failed(1, words);

@@ -1,11 +1,11 @@
-//! The seven tables that operators write: what is put is got back with its defaults, replaced by key, filtered, paged
-//! and deleted.
+//! The seven tables that operators write: rows are returned with their defaults, replaced by key, filtered, paged and
+//! deleted.
 
 use serde_json::{Value, json};
 
 use crate::fresh::{Fresh, encoded, with};
 
-/// One table: the least and the most that a row can say, and what the least means.
+/// One table: its minimal and its full row, and what the minimal one means.
 struct Table {
     path: &'static str,
     key: &'static [&'static str],
@@ -128,7 +128,7 @@ fn rules() -> Vec<Table> {
     ]
 }
 
-/// All fields of both, nulls too.
+/// All fields of both, including nulls.
 fn merged(first: &Value, second: &Value) -> Value {
     let fields = [first, second].into_iter().filter_map(Value::as_object).flatten();
     fields.map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -139,7 +139,7 @@ fn query(row: &Value, columns: &[&str]) -> String {
     columns.iter().map(pair).collect::<Vec<_>>().join("&")
 }
 
-/// The one row of a list.
+/// The only row of a list.
 async fn only(server: &Fresh, path: &str) -> Value {
     let mut rows = server.items(path).await;
     assert_eq!(rows.len(), 1, "{path}: {rows:?}");
@@ -156,7 +156,7 @@ async fn each_table_gives_back_what_was_put_with_its_defaults() {
         let by_key = format!("{path}?{}", query(&filled_in, key));
         assert_eq!(only(&server, &by_key).await, filled_in, "{path}");
 
-        // Replaced as a whole, and again: what is absent has its default.
+        // Replaced as a whole, repeatedly: absent fields have their defaults.
         server.put(path, json!([most])).await;
         assert_eq!(only(&server, &by_key).await, most, "{path}");
         server.put(path, json!([most, least])).await;
@@ -186,7 +186,7 @@ async fn a_row_is_deleted_by_its_whole_key() {
             }
         }
         assert!(server.items(path).await.contains(&row), "{path}");
-        // What a row may leave out, a deletion may leave out too.
+        // A deletion may omit what a row may omit.
         let needed: Vec<&str> = key.iter().copied().filter(|column| row[*column] != "*").collect();
         assert_eq!(server.delete(&format!("{path}?{}", query(&row, &needed))).await.status, 204, "{path}");
     }
@@ -233,7 +233,7 @@ async fn rules_are_filtered_by_their_key_and_paged() {
         })
         .collect();
     server.put("/v1/routing", json!(routes)).await;
-    // An empty installation has the default routes.
+    // A new installation has the default routes.
     let default = server.items("/v1/routing?event_type=*").await;
     let channels: Vec<&Value> = default.iter().map(|route| &route["channel"]).collect();
     assert_eq!(channels, ["EMAIL", "PUSH", "SMS", "WEBSOCKET"]);

@@ -1,11 +1,11 @@
-//! A change of the rules counts for the very next event, without a restart; taking it back restores what was before.
+//! A change of the rules applies to the next event, without a restart; reverting it restores the previous behaviour.
 
 use serde_json::{Value, json};
 
 use crate::fresh::Fresh;
 use crate::support::{reservation, staff};
 
-/// Emits one event after another and looks at what each becomes.
+/// Emits one event after another and returns what becomes of each.
 struct Events<'a> {
     server: &'a Fresh,
     count: u32,
@@ -44,7 +44,7 @@ async fn preferences_and_settings_count_for_the_next_event() {
     let off = json!([{"user_type": "RESTAURANT_USER", "user_id": 2, "channel": "PUSH", "enabled": false}]);
     server.put("/v1/preferences", off).await;
     assert_eq!(events.verdicts("PUSH").await, ["SEND", "USER_OFF", "SEND"]);
-    // The preference for this event type wins as a whole.
+    // The preference for this event type applies as a whole.
     let on = json!([{
         "user_type": "RESTAURANT_USER", "user_id": 2, "channel": "PUSH", "event_type": "RESERVATION_REQUESTED",
     }]);
@@ -56,7 +56,7 @@ async fn preferences_and_settings_count_for_the_next_event() {
     delete(&server, key).await;
     assert_eq!(events.verdicts("PUSH").await, ["SEND", "SEND", "SEND"]);
 
-    // Of the type, of the kind, of the entity: the closest counts.
+    // For the type, for the kind, for the entity: the most specific one counts.
     let setting = |scope: &str, value: &str, fields: Value| {
         let mut row = fields;
         row["entity_type"] = json!("RESTAURANT");
@@ -107,7 +107,7 @@ async fn routing_and_audiences_count_for_the_next_event() {
     delete(&server, "/v1/routing?event_type=RESERVATION_REQUESTED&channel=SMS").await;
     assert_eq!(events.verdicts("EMAIL").await, ["SEND", "SEND", "SEND"]);
 
-    // No channel left for anybody: no notification, and the decision says why.
+    // No channel is left: there is no notification, and the decision says why.
     server.put("/v1/routing", json!([{"event_type": "RESERVATION_REQUESTED", "channel": "SLACK"}])).await;
     let trace = events.next().await;
     assert_eq!((&trace["event"]["status"], &trace["notifications"]), (&json!("PROCESSED"), &json!([])));
@@ -118,7 +118,7 @@ async fn routing_and_audiences_count_for_the_next_event() {
         json!([{"event_type": "RESERVATION_REQUESTED", "name": "admins", "recipient_type": "ADMIN_USER"}]);
     server.put("/v1/audiences", admins).await;
     assert_eq!(events.next().await["decisions"][0]["user_type"], "ADMIN_USER");
-    // An audience whose condition does not hold is none, and the aggregate type decides again.
+    // An audience whose condition does not hold is ignored, so the aggregate type decides again.
     let never = json!([{
         "event_type": "RESERVATION_REQUESTED", "name": "admins", "recipient_type": "ADMIN_USER",
         "when": "payload.party > 10",

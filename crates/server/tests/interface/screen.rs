@@ -1,5 +1,5 @@
-//! What commands print fits the screen: 80 columns where nobody says more, `COLUMNS` or the terminal's width otherwise.
-//! And a reader that leaves early ends a command quietly.
+//! Output fits the screen: 80 columns by default, else `COLUMNS` or the terminal's width. A reader that leaves early
+//! ends a command quietly.
 
 use std::process::{Command, Stdio};
 
@@ -13,7 +13,7 @@ use crate::support::until;
 
 const WORLD: &str = include_str!("../../presets/demo.json");
 
-/// A server that knows the demo's people, with an event that was delivered and two that failed.
+/// A server with the demo's people, a delivered event and two failed ones.
 async fn world() -> Fresh {
     let server = Fresh::start();
     cli(&server, &["preset", "load", "restaurant"]).succeeded();
@@ -34,7 +34,7 @@ async fn world() -> Fresh {
     server
 }
 
-/// A command against the server, on a screen this wide; without one, as in a pipe.
+/// A command on a screen of this width; without one, as in a pipe.
 fn on_screen(server: &Fresh, columns: Option<usize>, arguments: &[&str]) -> Command {
     let mut command = campanile(server.folder());
     command.args(["--url", &server.url]).args(arguments);
@@ -90,7 +90,7 @@ async fn what_commands_print_fits_80_columns_and_uses_more_where_there_is_more()
     for arguments in commands {
         assert_fits(&Ran::of(&mut on_screen(&server, Some(80), arguments)).succeeded(), 80);
     }
-    // Something may be wrong with this machine; it is told in 80 columns all the same.
+    // This machine may have problems; they are shown in 80 columns, too.
     assert_fits(&Ran::of(&mut on_screen(&server, Some(80), &["doctor"])).out, 80);
 }
 
@@ -205,7 +205,7 @@ async fn web_sockets_are_not_called_sent_before_there_is_an_inbox() {
             assert!(said.contains("no inbox yet"), "{said}");
         }
     }
-    // The interface keeps its promise.
+    // The JSON output is complete.
     let trace = server.get("/v1/events/evt-1").await;
     let sends = trace["sends"].as_array().unwrap();
     assert!(sends.iter().any(|send| send["channel"] == "WEBSOCKET" && send["status"] == "SENT"), "{trace}");

@@ -1,4 +1,4 @@
-//! Sends: found by what is known of them, page by page; and a person ends the doubt about one, once.
+//! Sends: filtered and paged; and a person resolves a doubt, once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ const SENDS: &str = "/v1/sends";
 const DOUBTS: &str = "/v1/sends?status=IN_DOUBT";
 const ACCOUNT: &str = "AC0123456789abcdef0123456789abcdef";
 
-/// Takes every text, and while it is not well does not say so.
+/// Accepts every text, but does not answer while it is not well.
 async fn create(State(well): State<Arc<AtomicBool>>) -> (StatusCode, Json<Value>) {
     if well.load(Ordering::SeqCst) {
         (StatusCode::CREATED, Json(json!({"sid": format!("SM{:032x}", 7), "status": "queued"})))
@@ -28,8 +28,8 @@ async fn create(State(well): State<Arc<AtomicBool>>) -> (StatusCode, Json<Value>
     }
 }
 
-/// A server that holds texts of which nobody knows whether they were sent, and the switch that cures their provider.
-/// Ticks are longer than anybody waits here: who resends wakes the sender.
+/// A server with texts in doubt, and the switch that cures their provider. Its poll intervals are longer than the test
+/// waits: resending wakes the sender.
 async fn doubting() -> (Fresh, Arc<AtomicBool>) {
     let well = Arc::new(AtomicBool::new(false));
     let router = Router::new()
@@ -49,7 +49,7 @@ async fn doubting() -> (Fresh, Arc<AtomicBool>) {
     (server, well)
 }
 
-/// Emits, and answers the texts that are in doubt then.
+/// Emits, and returns the texts that are then in doubt.
 async fn in_doubt(server: &Fresh, id: &str) -> Vec<Value> {
     server.emit(&reservation(id)).await;
     server.settled(id).await;

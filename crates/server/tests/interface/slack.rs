@@ -1,5 +1,5 @@
-//! Slack, from the event to the webhook: people who share one see an event once, and what fails is recorded and bothers
-//! nobody.
+//! Slack, from the event to the webhook: people who share one see an event once. Failures are recorded and affect
+//! nobody else.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ async fn people_who_share_a_webhook_see_an_event_once() {
         assert_eq!(shared.count(), 2, "one posted it: {trace}");
     }
     assert_eq!(slack.requests().len(), 3, "each event once");
-    // Whoever knows a webhook can post there.
+    // Whoever knows a webhook can post to it.
     let masked = json!(format!("http://{}/services/***", slack.address));
     let sends = server.items("/v1/sends?channel=SLACK&event_id=evt-1").await;
     assert!(sends.len() == 3 && sends.iter().all(|send| send["recipient_address"] == masked), "{sends:?}");

@@ -1,4 +1,4 @@
-//! Instance and time of every stage: in the trace, after a restart too; and how long each took, in the metrics.
+//! Instance and time of every stage, in the trace, also after a restart; and the latencies in the metrics.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn start(home: &Home, name: &str) -> Server {
     Server::start_with(home, &[("CAMPANILE_ENGINE__INSTANCE", name)])
 }
 
-/// Every stage of every send was run by this instance, one after the other.
+/// Asserts that this instance ran every stage of every send, in order.
 #[track_caller]
 fn assert_run_by(trace: &Value, name: &str) {
     let fan_out = &trace["event"]["stages"]["fan_out"];
@@ -55,7 +55,7 @@ async fn a_trace_has_instance_and_time_of_every_stage_after_a_restart_too() {
     }
 }
 
-/// The number behind a series, as `/metrics` has it.
+/// The value of a series in `/metrics`.
 async fn metric(server: &Fresh, series: &str) -> Option<f64> {
     let answer = Answer::to(server.request(Method::GET, "/metrics")).await;
     let text = answer.body.as_str().expect("metrics are text").to_owned();
@@ -77,7 +77,7 @@ async fn metrics_tell_how_long_events_took_by_stage_channel_and_priority() {
         for channel in ["EMAIL", "PUSH", "SMS", "WEBSOCKET"] {
             for priority in ["HIGH", "NORMAL"] {
                 let count = format!("{}}}", series(stage, "count", channel, priority));
-                // Outcomes are counted a moment after they were written.
+                // Outcomes are counted a moment after they are written.
                 until(&format!("{count} is 3"), async || metric(&server, &count).await.filter(|n| *n >= 3.0))
                     .await;
                 assert_eq!(metric(&server, &count).await, Some(3.0));

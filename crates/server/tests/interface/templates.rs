@@ -1,5 +1,5 @@
-//! Templates from outside: what is refused when they are written, the preview over HTTP and on the command line,
-//! folders of files, and what ships with the preset.
+//! Templates: what is refused when they are written, the preview over HTTP and on the command line, folders of files,
+//! and those of the preset.
 
 use std::fs;
 use std::path::Path;

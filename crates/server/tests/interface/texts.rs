@@ -1,4 +1,5 @@
-//! Texts by a provider, with all the rest captured: from the event to the SID in the trace, and what is said of it.
+//! SMS by a provider, with all other channels captured: from the event to the SID in the trace, and the output about
+//! it.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use crate::support::home::campanile;
 use crate::support::{Backend, Home, reservation, staff};
 
 const ACCOUNT: &str = "AC0123456789abcdef0123456789abcdef";
-/// With `very-secret` in it.
+/// Contains `very-secret`.
 const AUTHORIZATION: &str = "Basic QUMwMTIzNDU2Nzg5YWJjZGVmMDEyMzQ1Njc4OWFiY2RlZjp2ZXJ5LXNlY3JldA==";
 
 /// Within the lease of these tests.
@@ -29,7 +30,7 @@ const DEADLINE: (&str, &str) = ("CAMPANILE_CHANNELS__SMS__DEADLINE", "2s");
 
 type Texts = Arc<Mutex<Vec<Vec<(String, String)>>>>;
 
-/// Twilio's Messages resource, in a few lines: one number has unsubscribed. Answers the URL for the configuration.
+/// Twilio's Messages resource, in a few lines; one number has unsubscribed. Returns the URL for the configuration.
 async fn provider() -> (String, Texts) {
     let texts = Texts::default();
     let router = Router::new()
@@ -87,7 +88,7 @@ async fn texts_go_out_by_the_provider_and_the_rest_is_captured() {
         assert_eq!((&send["status"], &send["provider"]), (&json!("SENT"), &json!("twilio")), "{send}");
         assert!(send["external_id"].as_str().unwrap().starts_with("SM0000"), "{send}");
     }
-    // No text was written for this channel, so its title is the event in words.
+    // There is no text for this channel, so its title is the event type in words.
     let mut asked = texts.lock().unwrap().clone();
     asked.sort_unstable();
     let text = |to: &str| {
@@ -124,7 +125,7 @@ async fn a_provider_that_refuses_our_token_is_named_at_the_first_refusal() {
     assert_eq!(components["sms"], "refuses us, see `campanile doctor`: twilio (401 20003)");
 }
 
-/// As Twilio signs: the URL, and each field's name and value in the order of the names.
+/// Twilio's signature: the URL, then each field's name and value in the order of the names.
 fn signature(url: &str, fields: &[(&str, &str)]) -> String {
     let mut sorted = fields.to_vec();
     sorted.sort_unstable();
@@ -155,7 +156,7 @@ async fn what_twilio_tells_later_is_the_receipt_and_nobody_else_can_tell_it() {
     let sid = format!("SM{:032x}", 1);
     let report = async |status: &str, signed_as: &str| {
         let fields = |status| [("MessageSid", sid.as_str()), ("MessageStatus", status), ("To", "+390550001")];
-        // The proxy before it has taken its own part of the path away.
+        // A proxy in front has removed its own part of the path.
         let request = server.request(Method::POST, &format!("/v1/callbacks/twilio?{query}"));
         let request = request.form(&fields(status));
         Answer::to(request.header("X-Twilio-Signature", signature(callback, &fields(signed_as)))).await
@@ -190,10 +191,10 @@ async fn callbacks_that_can_not_be_read_are_refused_with_a_problem() {
 
 #[tokio::test]
 async fn a_provider_that_is_away_is_asked_again_and_again() {
-    // Nobody listens there.
+    // Nothing listens there.
     let url = format!("http://{ACCOUNT}:very-secret@127.0.0.1:1?from=1234");
     let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
-    // One, since a provider that fails five times in a row is left alone for a while.
+    // Only one, because a provider that fails five times in a row gets no messages for a while.
     server.put("/v1/recipients", json!([staff()[0]])).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;

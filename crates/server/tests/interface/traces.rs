@@ -11,7 +11,7 @@ fn rows<'a>(trace: &'a Value, name: &str) -> &'a [Value] {
     trace[name].as_array().map(Vec::as_slice).expect("a trace has lists")
 }
 
-/// Restaurant 5: person 2 wants no push, and text messages are for managers.
+/// Restaurant 5: person 2 has switched push off, and SMS is for managers.
 async fn restaurant(server: &Fresh) {
     server.put("/v1/recipients", staff()).await;
     let no_push =
@@ -56,7 +56,7 @@ async fn a_trace_tells_everything_about_an_event() {
     assert_eq!(rows(&trace, "outbox").len(), 4 + 2 + 3);
     for row in rows(&trace, "outbox") {
         assert_eq!((&row["event_id"], &row["status"]), (&json!("evt-1"), &json!("DELIVERED")), "{row}");
-        // No template: the event type in words.
+        // Without a template: the event type in words.
         assert_eq!((&row["title"], &row["body"]), (&json!("Reservation requested"), &json!("")), "{row}");
         assert_eq!((&row["priority"], &row["recipient_type"]), (&json!("NORMAL"), &json!("RESTAURANT_USER")));
     }
@@ -102,7 +102,7 @@ async fn a_trace_can_be_asked_for_one_user() {
         assert_eq!(rows(&trace, list).len(), count, "{list}: {trace}");
         assert!(rows(&trace, list).iter().all(|row| row[user_id] == "2"), "{list}: {trace}");
     }
-    // The same id of another type is another person, whom this event does not concern.
+    // The same id with another type is another person, who is not concerned.
     let trace = server.get("/v1/events/evt-1?user_type=CUSTOMER&user_id=2").await;
     for list in ["decisions", "outbox", "notifications", "sends"] {
         assert_eq!(rows(&trace, list).len(), 0, "{list}: {trace}");
@@ -192,10 +192,10 @@ async fn a_large_audience_is_counted_paged_and_answered_one_by_one() {
 
 #[tokio::test]
 async fn a_high_event_overtakes_and_is_not_held_back_by_quiet_hours() {
-    // They come in one transaction and are taken one at a time, so that their order shows.
+    // They are in one transaction and claimed one at a time, so that their order shows.
     let server = Fresh::start_with(&[("CAMPANILE_FAN_OUT__BATCH", "1")]);
     server.put("/v1/recipients", staff()).await;
-    // The person's quiet hours and the group's fill the day together.
+    // The person's and the group's quiet hours cover the whole day together.
     let morning = json!({"channel": "EMAIL", "quiet_hours_start": "00:00", "quiet_hours_end": "12:00"});
     let evening = json!({"channel": "EMAIL", "quiet_hours_start": "12:00", "quiet_hours_end": "00:00"});
     let of_user = with(&morning, &json!({"user_type": "RESTAURANT_USER", "user_id": 1}));
@@ -218,7 +218,7 @@ async fn a_high_event_overtakes_and_is_not_held_back_by_quiet_hours() {
     }
     order.sort();
     let place = |id: &str| order.iter().position(|(_, other)| *other == id).unwrap();
-    // On a slow machine a second loop takes one of the next beside a batch that is still being decided.
+    // On a slow machine a second worker may claim one of the next events while a batch is still being decided.
     assert!(place("high") <= 2 && place("by-route") <= 3 && place("low") >= events.len() - 3, "{order:?}");
     let email = |trace: &Value| rows(trace, "decisions")[0]["channels"]["EMAIL"].clone();
     let high = server.get("/v1/events/high").await;

@@ -1,5 +1,5 @@
-//! What can be asked of Campanile from outside, asked once more of instances on PostgreSQL and RabbitMQ. The subjects
-//! are those of `interface`; what has nothing to do with the back ends is not asked twice.
+//! Tests of `interface` that are repeated on PostgreSQL and RabbitMQ. Subjects that do not depend on the back ends are
+//! left out.
 
 #[path = "../interface/bad_events.rs"]
 mod bad_events;
@@ -57,5 +57,5 @@ mod texts;
 #[path = "../interface/traces.rs"]
 mod traces;
 
-/// What this program runs on.
+/// The back end of this program.
 const BACKEND: support::Backend = support::Backend::Servers;

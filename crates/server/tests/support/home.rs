@@ -1,5 +1,5 @@
-//! Where the instances of one test live: a folder, and on servers a database and names of their own in the broker,
-//! which are removed at the end.
+//! The surroundings of one test's instances: a folder, and on servers a database and broker names of its own, which are
+//! removed at the end.
 
 use std::path::Path;
 use std::process::Command;
@@ -55,14 +55,14 @@ impl Home {
         File { path, clock: Clock::default() }.execute(sql).await;
     }
 
-    /// The binary, for this place.
+    /// The binary, configured for this home.
     pub fn campanile(&self) -> Command {
         let mut command = campanile(self.path());
         if let Some(database) = &self.database {
             command
                 .env("CAMPANILE_DATABASE__URL", &database.url)
                 .env("CAMPANILE_DATABASE__MAX_CONNECTIONS", "8");
-            // Whoever dies holds its claims no longer than this.
+            // The claims of a dead instance end after this time.
             command.env("CAMPANILE_ENGINE__LEASE", "4s");
         }
         if let Some(broker) = &self.broker {
@@ -72,7 +72,7 @@ impl Home {
     }
 }
 
-/// Names of its own for each test: tests run in many processes, and several of them in one.
+/// Unique names for each test: tests run in many processes, and several in one.
 fn broker() -> RabbitMqConfig {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let url = std::env::var(BROKER).unwrap_or_else(|_| {
@@ -93,13 +93,13 @@ fn broker() -> RabbitMqConfig {
 impl Drop for Home {
     fn drop(&mut self) {
         if let Some(config) = self.broker.take() {
-            // It may be away; then there is nothing to tidy up.
+            // The broker may be away; then there is nothing to remove.
             drop(wait(async move { RabbitMq::remove(&config).await }));
         }
     }
 }
 
-/// On a runtime of its own: the caller may be inside of one that must not be blocked.
+/// Runs on a runtime of its own: the caller may be inside one that must not be blocked.
 fn wait<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     let waited = std::thread::spawn(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -108,7 +108,7 @@ fn wait<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T 
     waited.join().expect("the servers are there")
 }
 
-/// A shell that runs this as its `"$0"`, with the same environment.
+/// A shell with this command as `"$0"`, in the same environment.
 pub fn in_shell(script: &str, command: &Command) -> Command {
     let mut shell = Command::new("bash");
     shell.args(["-c", script]).arg(command.get_program());
@@ -121,7 +121,7 @@ pub fn in_shell(script: &str, command: &Command) -> Command {
     shell
 }
 
-/// The binary with a clean environment and impatient retries.
+/// The binary with a clean environment and short retry delays.
 pub fn campanile(data_dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_campanile"));
     for (name, _) in std::env::vars_os() {
@@ -130,7 +130,7 @@ pub fn campanile(data_dir: &Path) -> Command {
         }
     }
     command.env("CAMPANILE_DATA_DIR", data_dir).env("CAMPANILE_AUTH__ADMIN_KEY", KEY);
-    // Wide enough for every table to have a line for each row.
+    // Wide enough for one line per row in every table.
     command.env("COLUMNS", "240");
     for channel in ["EMAIL", "PUSH", "SMS", "SLACK"] {
         command.env(format!("CAMPANILE_SEND__{channel}__POLL_INTERVAL"), "50ms");

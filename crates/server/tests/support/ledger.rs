@@ -1,4 +1,4 @@
-//! Producers that write by SQL, as a business service does, and the ledger: what they committed against what was
+//! Producers that write by SQL, as business services do, and the ledger: what they committed compared with what was
 //! captured.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ pub fn database(home: &Home) -> &Database {
     home.database.as_ref().expect("the instances share a database")
 }
 
-/// Plain inserts, in transactions of their own; every fifth rolls back. Answers the ids that were committed.
+/// Plain inserts, in transactions of their own; every fifth rolls back. Returns the committed ids.
 pub async fn produce(home: &Home, prefix: &str, transactions: usize) -> Vec<String> {
     const EVENTS: usize = 20;
     let producer = database(home).connect().await;
@@ -42,7 +42,7 @@ pub async fn produce(home: &Home, prefix: &str, transactions: usize) -> Vec<Stri
     committed
 }
 
-/// Everything committed arrived once, and nothing else did.
+/// Asserts that everything committed arrived once, and nothing else did.
 pub async fn check_ledger(home: &Home, server: &Server, events: &[String]) {
     let open = "SELECT count(*) FROM event_outbox WHERE status <> 'PROCESSED'";
     let under_way = "SELECT count(*) FROM notification_channel_send WHERE status <> 'SENT'";

@@ -1,4 +1,4 @@
-//! The real binary as a child process, in a folder of its own, and a client that speaks HTTP to it.
+//! The real binary as a child process, in a folder of its own, and an HTTP client for it.
 
 pub mod home;
 pub mod ledger;
@@ -39,7 +39,7 @@ impl Server {
     }
 
     pub fn spawn(command: &mut Command) -> Self {
-        // Before the child is there, so that nothing that fails leaves it behind.
+        // Created before the child, so that no failure leaves it behind.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::new();
         let mut child =
@@ -48,7 +48,7 @@ impl Server {
         let keep = Arc::clone(&log);
         std::thread::spawn(move || {
             for line in BufReader::new(kept.expect("stderr is piped")).lines().map_while(Result::ok) {
-                // For whoever looks at a test that failed.
+                // For examining a failed test.
                 eprintln!("{line}");
                 keep.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
@@ -56,18 +56,18 @@ impl Server {
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         let first = lines.next().expect("a server says where it listens").expect("what it says is text");
         let url = first.rsplit(' ').next().expect("the line ends with the address").to_owned();
-        // Drained, so that the server never waits for a reader.
+        // Drained, so that the server never blocks.
         std::thread::spawn(move || lines.for_each(drop));
         Server { child, url, http, log }
     }
 
-    /// The lines of its log so far with all of these in them.
+    /// The log lines so far that contain all of these.
     pub fn logged(&self, parts: &[&str]) -> Vec<String> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.iter().filter(|line| parts.iter().all(|part| line.contains(part))).cloned().collect()
     }
 
-    /// The first such line, once it is there.
+    /// Waits for the first such line.
     pub async fn log_line(&self, parts: &[&str]) -> String {
         until(&format!("{parts:?} is logged"), async || self.logged(parts).into_iter().next()).await
     }
@@ -81,7 +81,7 @@ impl Server {
         self.child.wait().expect("the server is our child");
     }
 
-    /// SIGTERM, and the end that it leads to.
+    /// Sends SIGTERM, and returns how the process ended.
     pub fn terminate(&mut self) -> ExitStatus {
         let told =
             Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().expect("kill is there");
@@ -108,7 +108,7 @@ impl Server {
         .await;
     }
 
-    /// The answer, or nothing when the server died meanwhile.
+    /// The response; `None` if the server died meanwhile.
     pub async fn try_call(
         &self,
         method: Method,
@@ -146,7 +146,7 @@ impl Server {
         answer
     }
 
-    /// The trace once the event has ended and nothing of it is under way.
+    /// The trace once the event has ended and nothing of it is in progress.
     pub async fn settled(&self, event_id: &str) -> Value {
         until(&format!("{event_id} is settled"), async || {
             let trace = self.get(&format!("/v1/events/{event_id}")).await;
@@ -188,7 +188,7 @@ impl Drop for Server {
     }
 }
 
-/// Looks again and again until there is an answer; a test that waits too long fails and says for what.
+/// Repeats `find` until it returns something; fails with `what` after a timeout.
 pub async fn until<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {

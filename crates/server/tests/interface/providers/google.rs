@@ -1,4 +1,4 @@
-//! FCM, and the house that gives out access tokens for it.
+//! FCM, and the endpoint for its access tokens.
 
 use std::collections::BTreeMap;
 
@@ -48,12 +48,12 @@ impl Google {
         ]
     }
 
-    /// Every message that was asked for.
+    /// Every requested message.
     pub fn messages(&self) -> Vec<Value> {
         self.fcm.requests().into_iter().map(|asked| asked.message).collect()
     }
 
-    /// How often each device was asked for.
+    /// The number of requests per device.
     pub fn asked(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for message in self.messages() {
