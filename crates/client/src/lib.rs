@@ -1,10 +1,10 @@
 //! Emits events to Campanile in the transaction that writes your own data.
 //!
-//! An event is a business fact: *order 7 was created*. Written in the same transaction as the order, it is there
-//! exactly when the order is: no event without its order, and no order without its event. Campanile finds who must
-//! know, and tells each once.
+//! An event is a business fact: *order 7 was created*. It is written in the same transaction as the order. So there is
+//! no event without its order, and no order without its event. Campanile finds the recipients and notifies each of them
+//! once.
 //!
-//! Pick the driver that you have; none is on by default.
+//! Enable the feature of your driver; none is on by default.
 //!
 //! | feature | database | functions |
 //! |---|---|---|
@@ -12,12 +12,12 @@
 //! | `sqlx` | PostgreSQL | [`sqlx::emit`] |
 //! | `rusqlite` | SQLite | [`rusqlite::emit`] |
 //!
-//! Each driver has three: `emit` one event, `emit_all` of a batch in one round trip, and `cancel` one that should not
-//! be told after all. The first two answer whether the event is new: an id that Campanile knows already, from an hour
-//! or from years ago, is not told twice. So a retry of your whole transaction is harmless, as long as it uses the same
-//! id. Derive the id from the fact (`order-7-created`) rather than from chance.
+//! Each driver has three functions: `emit` for one event, `emit_all` for a batch, and `cancel` for an event that should
+//! not be sent after all. The first two return whether the event is new. An id that Campanile knows already, from an
+//! hour or from years ago, is not sent twice. So a retry of your whole transaction is harmless, as long as it uses the
+//! same id. Derive the id from the fact (`order-7-created`) instead of generating a random one.
 //!
-//! An [`Event`] is checked when it is made, so that a bad one fails in your code and not in your transaction.
+//! An [`Event`] is checked when it is created, so that an invalid one fails in your code and not in your transaction.
 //!
 //! # tokio-postgres
 //!
@@ -59,7 +59,7 @@
 //! use campanile_client::{Event, rusqlite::emit};
 //!
 //! # fn order() -> Result<(), Box<dyn std::error::Error>> {
-//! // Your tables live in Campanile's file; only so they share a transaction.
+//! // Your tables must be in Campanile's file to share a transaction.
 //! let mut connection = rusqlite::Connection::open("campanile-data/campanile.db")?;
 //! let transaction = connection.transaction()?;
 //! transaction.execute("INSERT INTO orders (id, total) VALUES (7, 12)", [])?;
