@@ -13,7 +13,7 @@ use crate::status::{EventStatus, ProcessedStatus};
 pub enum Step {
     /// Every recipient was considered.
     Finished(Summary),
-    /// More recipients wait behind the cursor.
+    /// The audience goes on after the cursor.
     Continues(Cursor),
     /// The event can't be fanned out, and nobody was notified.
     Failed(Failure),
