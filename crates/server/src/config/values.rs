@@ -8,17 +8,18 @@ use campanile_domain::time::parse_duration;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// One of a few words; read as text first, so that an error lists them, where `config` would name the Rust type.
+/// Reads one of a few words. It is read as text first, so that an error lists the words; `config` alone would name the
+/// Rust type.
 pub fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     T::deserialize(String::deserialize(deserializer)?.into_deserializer())
 }
 
-/// A duration as people write it.
+/// A duration as people write it, such as `10s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
 impl Span {
-    /// As the deadline of a provider.
+    /// Checks it as the deadline of a provider.
     pub fn of_an_attempt(self, section: &str) -> anyhow::Result<Duration> {
         self.up_to(10, &format!("{section}.deadline"))
     }
@@ -54,7 +55,7 @@ pub fn redacted<S: Serializer>(secret: &str, serializer: S) -> Result<S::Ok, S::
     serializer.serialize_str(if secret.is_empty() { "" } else { "(redacted)" })
 }
 
-/// A text that is shown to nobody.
+/// A text that is never shown.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(pub String);

@@ -26,7 +26,7 @@ const DEFAULT_REPLAYED: usize = 10_000;
 const MAX_REPLAYED: usize = 100_000;
 /// A replay that takes longer answers how far it came, before HTTP clients time out.
 const REPLAY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Dead letters that are named with why they were left alone; the others are counted.
+/// The most skipped dead letters that are listed with their reasons; the others are counted.
 const MAX_SKIPPED_LISTED: usize = 100;
 
 pub async fn list(
