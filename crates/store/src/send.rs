@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
 use campanile_domain::fan_out::OutboxRow;
-use campanile_domain::id::{EventId, EventType, NotificationId, SendKey, UserRef};
+use campanile_domain::id::{EventId, EventType, SendKey, UserRef};
 use campanile_domain::priority::Priority;
-use campanile_domain::send::{AddressOutcome, AddressResult, CRASHED, History, OutcomeKind, SendState};
-use campanile_domain::status::SendStatus;
+use campanile_domain::send::{
+    AddressClaim, AddressOutcome, AddressResult, CRASHED, History, OutcomeKind, SendState,
+};
 use campanile_domain::time::Timestamp;
 use sha2::{Digest, Sha256};
 
@@ -132,14 +133,9 @@ pub struct Settlement {
 }
 
 impl Settlement {
-    pub(crate) fn attempted(&self) -> bool {
-        self.outcome != OutcomeKind::NotAttempted
-    }
-
-    /// Attempts so far: one that did not take place does not count, nor does a deferral.
+    /// Attempts so far.
     pub(crate) fn attempts(&self) -> u32 {
-        let counts = self.attempted() && self.outcome != OutcomeKind::Deferred;
-        if counts { self.job.attempt } else { self.job.attempt - 1 }
+        self.outcome.attempts_after(self.job.attempt)
     }
 
     /// What is to be written of the history: nothing where nothing is new, as of nearly all sends.
@@ -147,28 +143,9 @@ impl Settlement {
         (self.history != self.job.history).then_some(self.history)
     }
 
-    pub(crate) fn is_sent(&self) -> bool {
-        matches!(self.state, SendState::Sent { .. })
-    }
-
-    pub(crate) fn external_id(&self) -> Option<&str> {
-        match &self.state {
-            SendState::Sent { external_id, .. } => external_id.as_deref(),
-            SendState::Due { .. } | SendState::Failed { .. } | SendState::InDoubt { .. } => None,
-        }
-    }
-
-    /// The code of a final failure.
-    pub(crate) fn code(&self) -> Option<&'static str> {
-        match &self.state {
-            SendState::Failed { code } => Some(*code),
-            SendState::Sent { .. } | SendState::Due { .. } | SendState::InDoubt { .. } => None,
-        }
-    }
-
     /// What went wrong, with its code in front where that is final.
     pub(crate) fn last_error(&self) -> Option<String> {
-        self.error.as_ref().map(|error| match self.code() {
+        self.error.as_ref().map(|error| match self.state.code() {
             Some(code) => format!("{code}: {error}"),
             None => error.clone(),
         })
@@ -177,7 +154,7 @@ impl Settlement {
     /// Whether the attempt is kept: every one that was not a first success.
     pub(crate) fn keeps_attempt(&self) -> bool {
         let is_first = self.job.attempt == 1 && self.job.history == History::default();
-        self.attempted() && !(is_first && self.is_sent())
+        self.outcome.is_attempt() && !(is_first && self.state.is_sent())
     }
 
     /// Addresses that nobody is at any more, and why.
@@ -206,7 +183,7 @@ impl Settlement {
     /// The addresses that are left, where some are done with and the send may go on. Where none is left nobody knows
     /// which to try again, and the address stays.
     pub(crate) fn remaining_addresses(&self) -> Option<String> {
-        if self.job.key.channel != Channel::Push || self.done.is_empty() || self.is_sent() {
+        if self.job.key.channel != Channel::Push || self.done.is_empty() || self.state.is_sent() {
             return None;
         }
         let is_done = |address: &&str| self.done.iter().any(|done| done.address == *address);
@@ -216,13 +193,13 @@ impl Settlement {
 
     /// The webhook that it was to be posted to, and was not. After a crash it may have been, and nobody posts it again.
     pub(crate) fn released_address(&self) -> Option<String> {
-        let certain = self.code().is_some_and(|code| code != CRASHED);
+        let certain = self.state.code().is_some_and(|code| code != CRASHED);
         (certain && self.job.key.channel == Channel::Slack).then(|| address_hash(&self.job.address))
     }
 
     /// Best-effort channels make no dead letters.
     pub(crate) fn dead_letter(&self) -> Option<DeadLetter> {
-        let code = self.code().filter(|_| self.job.key.channel.is_retried())?;
+        let code = self.state.code().filter(|_| self.job.key.channel.is_retried())?;
         Some(DeadLetter {
             stage: "send",
             event_id: Some(self.job.event_id.to_string()),
@@ -267,33 +244,6 @@ pub enum Capture {
 pub struct Settled {
     /// Sends whose claim had been taken over: nothing was written for them.
     pub lost: Vec<SendKey>,
-}
-
-/// Who posts an event to a webhook that several recipients share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AddressClaim {
-    /// The send that asked.
-    Held,
-    /// The send of this notification has posted it.
-    Sent(NotificationId),
-    /// Another has asked before and is not done yet; or the send that asks is not being sent any more.
-    Pending,
-    /// The one that asked before may have posted it, or not: nobody can know.
-    Unknown(NotificationId),
-}
-
-impl AddressClaim {
-    /// By the send that asked first. One that failed for certain has given it up, so that it is not here any more.
-    pub(crate) fn of(holder: NotificationId, status: Option<SendStatus>, applicant: NotificationId) -> Self {
-        match status {
-            _ if holder == applicant => AddressClaim::Held,
-            Some(SendStatus::Sent) => AddressClaim::Sent(holder),
-            Some(SendStatus::Due | SendStatus::Sending) => AddressClaim::Pending,
-            Some(SendStatus::Failed | SendStatus::InDoubt | SendStatus::Cancelled) | None => {
-                AddressClaim::Unknown(holder)
-            }
-        }
-    }
 }
 
 /// What a provider says of a message after it has taken it.

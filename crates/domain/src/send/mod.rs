@@ -1,5 +1,6 @@
 //! The state of a send after an attempt. One pure function owns the state machine that `docs/STATES.md` describes.
 
+mod address_claim;
 mod outcome;
 
 use std::time::Duration;
@@ -10,6 +11,7 @@ use crate::channel::Channel;
 use crate::status::SendStatus;
 use crate::time::{Timestamp, later};
 
+pub use address_claim::AddressClaim;
 pub use outcome::{AddressOutcome, AddressResult, Outcome, OutcomeKind};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +29,26 @@ impl SendState {
             SendState::Due { .. } => SendStatus::Due,
             SendState::Failed { .. } => SendStatus::Failed,
             SendState::InDoubt { .. } => SendStatus::InDoubt,
+        }
+    }
+
+    pub fn is_sent(&self) -> bool {
+        self.status() == SendStatus::Sent
+    }
+
+    /// The provider's id of a message that was sent.
+    pub fn external_id(&self) -> Option<&str> {
+        match self {
+            SendState::Sent { external_id, .. } => external_id.as_deref(),
+            SendState::Due { .. } | SendState::Failed { .. } | SendState::InDoubt { .. } => None,
+        }
+    }
+
+    /// The code of a final failure.
+    pub fn code(&self) -> Option<&'static str> {
+        match self {
+            SendState::Failed { code } => Some(code),
+            SendState::Sent { .. } | SendState::Due { .. } | SendState::InDoubt { .. } => None,
         }
     }
 }

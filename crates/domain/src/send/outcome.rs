@@ -82,6 +82,27 @@ impl OutcomeKind {
             OutcomeKind::NotAttempted => "NOT_ATTEMPTED",
         }
     }
+
+    /// Whether the provider was asked.
+    pub fn is_attempt(self) -> bool {
+        match self {
+            OutcomeKind::NotAttempted => false,
+            OutcomeKind::Sent
+            | OutcomeKind::Retry
+            | OutcomeKind::Deferred
+            | OutcomeKind::Rejected
+            | OutcomeKind::Unknown => true,
+        }
+    }
+
+    /// The attempts so far, where the attempt of this number ended so. One that did not take place does not count, nor
+    /// does a deferral.
+    pub fn attempts_after(self, number: u32) -> u32 {
+        match self {
+            OutcomeKind::Deferred | OutcomeKind::NotAttempted => number.saturating_sub(1),
+            OutcomeKind::Sent | OutcomeKind::Retry | OutcomeKind::Rejected | OutcomeKind::Unknown => number,
+        }
+    }
 }
 
 impl Outcome {

@@ -199,3 +199,13 @@ fn every_outcome_leads_where_the_state_diagram_allows() {
         }
     }
 }
+
+#[test]
+fn an_attempt_that_did_not_take_place_does_not_count_and_a_deferral_does_not_either() {
+    let after = |kind: OutcomeKind| (kind.is_attempt(), kind.attempts_after(3));
+    for kind in [OutcomeKind::Sent, OutcomeKind::Retry, OutcomeKind::Rejected, OutcomeKind::Unknown] {
+        assert_eq!(after(kind), (true, 3), "{kind:?}");
+    }
+    assert_eq!(after(OutcomeKind::Deferred), (true, 2));
+    assert_eq!(after(OutcomeKind::NotAttempted), (false, 2));
+}

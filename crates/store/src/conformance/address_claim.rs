@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use campanile_domain::channel::Channel::Slack;
 use campanile_domain::fan_out::OutboxRow;
-use campanile_domain::send::{CRASHED, REJECTED, SendState};
+use campanile_domain::send::{AddressClaim, CRASHED, REJECTED, SendState};
 use campanile_domain::time::Timestamp;
 use tokio::task::JoinSet;
 
 use super::Fixture;
 use super::setup::{LEASE, claimed, customer, event, outcome, row};
-use crate::{AddressClaim, SendJob};
+use crate::SendJob;
 
 const WEBHOOK: &str = "https://hooks.example/services/secret";
 const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };

@@ -71,9 +71,9 @@ async fn write_outcomes(
                 &column(&ordered, |s| s.job.claim.0),
                 &column(&ordered, |s| s.state.status().as_str()),
                 &column(&ordered, |s| i32::try_from(s.attempts()).unwrap_or(i32::MAX)),
-                &column(&ordered, Settlement::attempted),
+                &column(&ordered, |s| s.outcome.is_attempt()),
                 &column(&ordered, |s| s.provider.as_str()),
-                &column(&ordered, Settlement::external_id),
+                &column(&ordered, |s| s.state.external_id()),
                 &column(&ordered, Settlement::last_error),
                 &column(&ordered, Settlement::remaining_addresses),
                 &column(&ordered, |s| s.attempted_at),
@@ -144,7 +144,7 @@ async fn write_attempts(transaction: &Transaction, held: &[&Settlement]) -> Resu
 async fn write_captured(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
     let (captured, html): (Vec<&Settlement>, Vec<Option<&str>>) = held
         .iter()
-        .filter(|s| s.is_sent())
+        .filter(|s| s.state.is_sent())
         .filter_map(|s| match &s.capture {
             Capture::Keep { html } => Some((*s, html.as_deref())),
             Capture::None => None,

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, NotificationId, SendKey, UserRef};
 use campanile_domain::priority::Lane;
+use campanile_domain::send::AddressClaim;
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::named_params;
@@ -21,7 +22,7 @@ use crate::columns::Columns;
 use crate::send::address_hash;
 use crate::stored;
 use crate::{
-    AddressClaim, ClaimId, ExpiredClaim, FailedMessage, Instance, InstanceId, NewSend, Receipt, Received,
+    ClaimId, ExpiredClaim, FailedMessage, Instance, InstanceId, NewSend, Receipt, Received,
     ReceivedKey, SendJob, SendStore, Settled, Settlement, StoreError,
 };
 

@@ -21,12 +21,12 @@ pub fn settle(
 ) -> Result<bool, StoreError> {
     let SendKey { notification_id, channel } = settlement.job.key;
     let job = &settlement.job;
-    let sent_at = settlement.is_sent().then_some(now);
+    let sent_at = settlement.state.is_sent().then_some(now);
     let changed = session.change(statement::SETTLE_SEND,
         named_params! {
             ":status": settlement.state.status().as_str(), ":attempt_count": settlement.attempts(),
-            ":attempted": settlement.attempted(), ":provider": settlement.provider,
-            ":external_id": settlement.external_id(),
+            ":attempted": settlement.outcome.is_attempt(), ":provider": settlement.provider,
+            ":external_id": settlement.state.external_id(),
             ":last_error": settlement.last_error(), ":sent_at": sent_at,
             ":notification_id": notification_id.to_string(),
             ":channel": channel.as_str(), ":lease": job.claim.0, ":recipient_address": settlement.remaining_addresses(),
@@ -60,7 +60,7 @@ pub fn settle(
             },
         )?;
     }
-    if let (Capture::Keep { html }, true) = (&settlement.capture, settlement.is_sent()) {
+    if let (Capture::Keep { html }, true) = (&settlement.capture, settlement.state.is_sent()) {
         session.change(
             statement::INSERT_CAPTURED,
             named_params! {

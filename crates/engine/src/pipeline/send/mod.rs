@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use campanile_channels::{Availability, Chain, Message, ProviderAnswer};
 use campanile_domain::channel::Channel;
-use campanile_domain::send::Outcome;
+use campanile_domain::send::{AddressClaim, Outcome};
 use campanile_domain::time;
-use campanile_store::{AddressClaim, SendJob, StoreError};
+use campanile_store::{SendJob, StoreError};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
