@@ -1,11 +1,10 @@
 //! When a queue is full, and who is told that it has room again. All brokers share this rule; each counts messages in
 //! its own way.
 
+use campanile_domain::fan_out::MAX_CHUNK_ROWS;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// The largest publish. A queue with less room counts as full.
-const CHUNK_MESSAGES: usize = 1_000;
 /// In a small queue a chunk would be most of the limit. There, this part of the limit must be free.
 const SMALL_QUEUE_DIVISOR: usize = 5;
 
@@ -39,7 +38,8 @@ impl Limit {
     /// Whether the queue counts as full. After a refusal it stays full until it has room for everything refused, so
     /// that waiting publishers are not woken for each free place.
     pub(crate) fn is_full(&self, depth: usize, demand: &mut Demand) -> bool {
-        let min_useful = CHUNK_MESSAGES.min(self.messages / SMALL_QUEUE_DIVISOR).max(1);
+        // A queue with less room than a chunk has rows is not worth a publish.
+        let min_useful = MAX_CHUNK_ROWS.min(self.messages / SMALL_QUEUE_DIVISOR).max(1);
         !self.accepts(demand.0.max(min_useful), depth, demand)
     }
 

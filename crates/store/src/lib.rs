@@ -61,8 +61,8 @@ pub use queue_age::{QueueAgeStore, QueueAges};
 pub use retain::{Horizon, RetainStore, Retained};
 pub use row::{JsonRow, RowFilter, RowStore, Table};
 pub use send::{
-    Capture, ClaimId, DeadLetter, Devices, ExpiredClaim, FailedMessage, NewSend, PublishStamp,
-    Receipt, Received, ReceivedKey, SendJob, SendStore, Settled, Settlement,
+    Capture, ClaimId, DeadLetter, Devices, ExpiredClaim, FailedMessage, NewSend, PublishStamp, Receipt,
+    Received, ReceivedKey, SendJob, SendStore, Settled, Settlement,
 };
 pub use send_admin::{Resolution, Resolved, SendAdminStore, SendCursor, SendFilter, SendPage};
 pub use trace::{EventFilter, Trace, TraceFilter, TraceStore};

@@ -8,6 +8,10 @@ use campanile_domain::time::{self, Timestamp};
 
 use crate::StoreError;
 
+/// The number of events that one call of `retain` reads. They come in the order of arrival, so behind this many young
+/// events none is old.
+pub(crate) const MAX_PAGE_EVENTS: usize = 1_000;
+
 /// The result of one batch.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Retained {

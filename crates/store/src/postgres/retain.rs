@@ -10,13 +10,9 @@ use tokio_postgres::Row;
 use super::outbox::columns;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, statement};
-use crate::retain::{advanced_horizon, effective_horizon};
+use crate::retain::{MAX_PAGE_EVENTS, advanced_horizon, effective_horizon};
 use crate::stored;
 use crate::{Horizon, RetainStore, Retained, StoreError};
-
-/// The number of events that one call reads. They come in the order of arrival, so behind this many young events none
-/// is old.
-const MAX_PAGE_EVENTS: i64 = 1_000;
 
 #[async_trait]
 impl RetainStore for Postgres {
@@ -83,7 +79,8 @@ async fn retain(
     after: EventSeq,
     budget: &mut Budget,
 ) -> Result<Option<EventSeq>, StoreError> {
-    let events = transaction.query(statement::RETAIN_PAGE, &[&before, &after.0, &MAX_PAGE_EVENTS]).await?;
+    let limit = i64::try_from(MAX_PAGE_EVENTS).unwrap_or(i64::MAX);
+    let events = transaction.query(statement::RETAIN_PAGE, &[&before, &after.0, &limit]).await?;
     let is = |row: &Row, column: &str| read::get::<bool>(row, column);
     let (mut passed, mut any_old) = (after, false);
     for event in &events {
@@ -94,7 +91,7 @@ async fn retain(
         }
         passed = seq;
     }
-    if any_old && i64::try_from(events.len()) == Ok(MAX_PAGE_EVENTS) {
+    if any_old && events.len() == MAX_PAGE_EVENTS {
         return Ok(Some(passed));
     }
     for sql in [statement::DELETE_OLD_CAPTURED, statement::DELETE_DEAD_LETTERS_WITHOUT_EVENT] {

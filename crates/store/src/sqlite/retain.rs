@@ -10,13 +10,9 @@ use rusqlite::named_params;
 use super::session::Session;
 use super::{Sqlite, statement};
 use crate::columns::Columns;
-use crate::retain::{advanced_horizon, effective_horizon};
+use crate::retain::{MAX_PAGE_EVENTS, advanced_horizon, effective_horizon};
 use crate::stored;
 use crate::{Horizon, RetainStore, Retained, StoreError};
-
-/// The number of events that one call reads. They come in the order of arrival, so behind this many young events none
-/// is old.
-const MAX_PAGE_EVENTS: usize = 1_000;
 
 #[async_trait]
 impl RetainStore for Sqlite {

@@ -22,8 +22,8 @@ use crate::columns::Columns;
 use crate::send::address_hash;
 use crate::stored;
 use crate::{
-    ClaimId, ExpiredClaim, FailedMessage, Instance, InstanceId, NewSend, Receipt, Received,
-    ReceivedKey, SendJob, SendStore, Settled, Settlement, StoreError,
+    ClaimId, ExpiredClaim, FailedMessage, Instance, InstanceId, NewSend, Receipt, Received, ReceivedKey,
+    SendJob, SendStore, Settled, Settlement, StoreError,
 };
 
 #[async_trait]
