@@ -1,4 +1,4 @@
-//! Writing an outcome where its claim still holds, and the dead letter of what nobody will try again.
+//! Writing the outcome of an attempt, if its claim still holds, and the dead letter of a final failure.
 
 use campanile_domain::channel::Channel;
 use campanile_domain::id::SendKey;
@@ -12,7 +12,7 @@ use super::statement;
 use crate::send::address_outcome;
 use crate::{Capture, DeadLetter, InstanceId, Settlement, StoreError};
 
-/// Answers whether the claim still held.
+/// Writes the outcome, and answers whether the claim still held.
 pub fn settle(
     session: &Session,
     now: &str,

@@ -1,4 +1,4 @@
-//! Whether the engine's user may do what an engine does.
+//! Checks that the engine's user has the privileges that an engine needs.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use crate::postgres::migrate::MIGRATIONS;
 
 const SUBJECT: &str = "grants";
 
-/// What is missing, one privilege of one thing a row. Views are read; so are the tables that only migrations and
-/// triggers change. Ids come from identity columns, which need no grant, but for the one sequence that is asked by its
-/// name. Trigger functions need none, either, and `emit` is for producers.
+/// The missing privileges, one per row. Views are read, and so are tables that only migrations and triggers change. Ids
+/// come from identity columns, which need no grant, except the one sequence that is used by name. Trigger functions
+/// need no grant either, and `emit` is for producers.
 const MISSING: &str = "
     WITH campanile AS (SELECT n.oid FROM pg_namespace n WHERE n.nspname = 'campanile')
     SELECT 'SCHEMA' AS kind, 'campanile' AS name, 'USAGE' AS privilege

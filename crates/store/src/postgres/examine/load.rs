@@ -1,4 +1,4 @@
-//! What waits, and what holds others up.
+//! Checks what waits in the database, and what blocks others.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use campanile_domain::finding::Finding;
 use super::Session;
 use crate::examine::{self, human_duration, not_checked};
 
-/// A transaction that is open for longer keeps dead rows from being cleared away, and queues slow down.
+/// A transaction that is open for longer keeps dead rows from being vacuumed, and queues slow down.
 pub(super) const OLD: Duration = Duration::from_mins(5);
 
 const OPEN: &str = "
@@ -25,7 +25,7 @@ const OPEN: &str = "
     WHERE database = current_database() AND clock_timestamp() - prepared > make_interval(secs => $1)
     ORDER BY seconds DESC LIMIT 5";
 
-/// The oldest of each lane, so that the index answers.
+/// The oldest event of each lane, so that the index answers.
 const OLDEST: &str = "
     SELECT extract(epoch FROM campanile.now() - min(oldest.created_at))::float8
     FROM generate_series(0, 2) lane (n), LATERAL (
@@ -61,7 +61,7 @@ impl Session {
         ))
     }
 
-    /// Where the broker is inside a process, only one instance runs, and says so.
+    /// With the in-process broker only one instance runs, and the lease names it.
     pub(super) async fn instance(&mut self) -> Option<Finding> {
         let held = "SELECT holder, name FROM campanile.lease WHERE lease_until > campanile.now() ORDER BY name LIMIT 1";
         let rows = self.ask(held, &[]).await.ok()?;

@@ -1,5 +1,5 @@
-//! Looking whether the database is well, without changing anything: each question is a transaction with deadlines,
-//! read-only but for the one that tries to write, and what can't be answered does not keep the rest from being asked.
+//! `doctor` for PostgreSQL: examines the database without changing it. Each check is a transaction with timeouts,
+//! read-only but for the one that tests writing. A check that fails does not keep the others from running.
 
 mod grants;
 mod load;
@@ -20,7 +20,7 @@ use super::{Params, Postgres, PostgresConfig, statement};
 use crate::examine::{CHECK_TIMEOUT, Examined, Identity, human_duration, not_checked};
 use crate::{StoreError, identity};
 
-/// For the whole way: names, every address, encryption, password.
+/// The time to connect: names, every address, encryption, password.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const CLOCK_DIFFERS: Duration = Duration::from_secs(1);
 const CLOCK_IS_WRONG: Duration = Duration::from_secs(30);
@@ -49,7 +49,7 @@ impl Postgres {
         findings.push(tables);
         if there {
             let grants = session.grants().await;
-            // Who may not read the tables learns nothing from them.
+            // A user who may not read the tables learns nothing from them.
             let allowed = grants.level != Level::Wrong;
             findings.push(grants);
             if allowed {
@@ -66,13 +66,13 @@ impl Postgres {
     }
 }
 
-/// A connection that only looks.
+/// A connection that only reads.
 struct Session {
     client: Client,
     server: Server,
 }
 
-/// Why a question has no answer.
+/// Why a check has no result.
 struct Failed {
     code: Option<SqlState>,
     why: String,
@@ -102,7 +102,7 @@ impl Session {
         Ok((Session { client, server }, answers))
     }
 
-    /// One question. Nothing is waited for: neither a lock that somebody holds, nor an answer that takes long.
+    /// Runs one check. It waits neither for a lock nor for a slow answer.
     async fn ask(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, String> {
         self.run(sql, params, true).await.map_err(|Failed { why, .. }| why)
     }
@@ -114,7 +114,7 @@ impl Session {
         );
         let asked = async {
             let transaction = self.client.build_transaction();
-            // Saying "read write" would override what the server makes of those who say nothing.
+            // "read write" would override a server's default of read-only transactions.
             let transaction = if read_only { transaction.read_only(true) } else { transaction };
             let transaction = transaction.start().await?;
             transaction.batch_execute(&deadlines).await?;
@@ -135,7 +135,7 @@ impl Session {
         }
     }
 
-    /// Whoever may not read the tables is not told.
+    /// A user who may not read the tables gets no identity.
     async fn identity(&mut self) -> Identity {
         let rows = self.ask(statement::TABLES_MADE_AT, &[]).await.unwrap_or_default();
         rows.first().map_or(Identity::Unknown, |row| Identity::Known(identity(&[row.get(0), row.get(1)])))
@@ -243,7 +243,8 @@ fn encryption(tls: &str, remote: bool) -> Finding {
     }
 }
 
-/// The server was asked in between, so what the way took is not counted against it.
+/// Compares the clocks. `before` and `after` are our times around the query, so the time on the network is not taken
+/// for a difference.
 fn clock(before: Timestamp, at: Timestamp, after: Timestamp) -> Finding {
     const SUBJECT: &str = "clock";
     let difference = if at < before {

@@ -1,4 +1,4 @@
-//! Whether the tables are those of this release, and whose the recipients are.
+//! Checks that the tables are those of this release, and finds out whose table the recipients are.
 
 use campanile_domain::finding::Finding;
 
@@ -10,7 +10,7 @@ use crate::{RowFilter, Table};
 
 const SUBJECT: &str = "tables";
 
-/// Asked of the catalogue, which everybody may read: naming what one has no right to is an error.
+/// Reads the catalogue, which everybody may read. Naming a table without a right to it is an error.
 const FACTS: &str = "
     SELECT c.oid IS NOT NULL AS there,
            coalesce(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'), false) AS readable,
@@ -23,7 +23,7 @@ const FACTS: &str = "
     LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'schema_history'";
 
 impl Session {
-    /// Also answers whether there are tables to look into.
+    /// Also answers whether there are tables to examine.
     pub(super) async fn schema(&mut self) -> (Finding, bool) {
         let rows = match self.ask(FACTS, &[]).await {
             Ok(rows) => rows,
@@ -89,7 +89,7 @@ impl Session {
         if table {
             return Finding::ok(SUBJECT, "stored in the table campanile.recipient");
         }
-        // Columns of another type, or a table behind the view that is gone, show only in use.
+        // A column of another type, or a missing table behind the view, shows only in use.
         let (sql, _) = listing(Table::Recipients.description(), &RowFilter::default());
         match self.ask(&sql, &[&1_i64]).await {
             Ok(_) => Finding::ok(SUBJECT, "read from the view campanile.recipient"),

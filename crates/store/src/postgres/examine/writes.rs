@@ -1,4 +1,4 @@
-//! Whether the server takes writes. A server that was made read-only answers every question.
+//! Checks that the server accepts writes. A read-only server still answers every query.
 
 use campanile_domain::finding::Finding;
 use tokio_postgres::error::SqlState;
@@ -9,12 +9,12 @@ use crate::examine::not_checked;
 const SUBJECT: &str = "writes";
 
 const READ_ONLY: &str = "SELECT current_setting('default_transaction_read_only') = 'on'";
-/// Leaves a row as it is, and passes over one that somebody is just writing.
+/// Writes a row unchanged, and skips a row that another transaction is writing.
 const WRITE: &str = "UPDATE campanile.instance SET started_at = started_at
     WHERE id = (SELECT id FROM campanile.instance ORDER BY id DESC LIMIT 1 FOR UPDATE SKIP LOCKED)";
 
 impl Session {
-    /// For a database without tables, which can only be asked.
+    /// For a database without tables, which can only be asked whether it is read-only.
     pub(super) async fn writable(&mut self) -> Option<Finding> {
         let rows = self.ask(READ_ONLY, &[]).await.ok()?;
         let read_only = rows.first().is_some_and(|row| row.get(0));

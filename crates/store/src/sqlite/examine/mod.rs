@@ -1,4 +1,4 @@
-//! Looking whether the file is well, without changing anything and without its lock: a running instance is not
+//! `doctor` for SQLite: examines the file without changing it and without its lock, so that a running instance is not
 //! disturbed.
 
 mod writes;
@@ -21,7 +21,7 @@ use writes::writes;
 const MIB: u64 = 1024 * 1024;
 const LOW_SPACE_BYTES: u64 = 1024 * MIB;
 const CRITICAL_SPACE_BYTES: u64 = 100 * MIB;
-/// The file is read as a whole for this.
+/// The timeout of the check that reads the whole file.
 const INTEGRITY_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Sqlite {
@@ -87,7 +87,7 @@ fn unusable(path: &Path, why: &str) -> Finding {
     )
 }
 
-/// A file that nobody has open has no log beside it. Reading it as one that never changes leaves none behind, either.
+/// A file that no process has open has no log beside it. Opening it as immutable leaves none behind.
 fn open(path: &Path) -> Result<Connection, rusqlite::Error> {
     let log = PathBuf::from(format!("{}-wal", path.display()));
     let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -99,12 +99,13 @@ fn open(path: &Path) -> Result<Connection, rusqlite::Error> {
         Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)?
     };
     connection.busy_timeout(CHECK_TIMEOUT)?;
-    // Only now is the file looked into.
+    // The file is read only from here on.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     Ok(connection)
 }
 
-/// The file holds addresses. In a folder that nobody else may enter, its own permissions do not matter.
+/// Checks that only the owner may read the file, because it holds addresses. In a folder that nobody else may enter,
+/// the permissions of the file do not matter.
 fn readable_by_others(path: &Path, folder: &Path, mode: u32) -> Option<Finding> {
     let of_others = |mode: u32| mode & 0o077 != 0;
     let open = folder.metadata().is_ok_and(|folder| of_others(folder.permissions().mode()));
@@ -123,10 +124,10 @@ fn disk(folder: &Path) -> Option<Finding> {
     Some(free_space(disk.f_bavail * disk.f_frsize, there))
 }
 
-/// A folder that is not there yet will lie on the disk of the first that is.
+/// The nearest existing folder: a folder that is made later will lie on its disk.
 fn nearest_existing(folder: &Path) -> Option<&Path> {
     let mut ancestors = folder.ancestors().filter(|folder| folder.exists());
-    // What is relative ends in the current folder.
+    // A relative path ends in the current folder.
     ancestors.next().or_else(|| folder.is_relative().then(|| Path::new(".")))
 }
 
@@ -146,8 +147,8 @@ fn free_space(free_bytes: u64, folder: &Path) -> Finding {
     }
 }
 
-/// Who holds the lock, as the system tells it: taking the lock, even for a moment, would keep an instance from
-/// starting.
+/// The holder of the lock, as the operating system lists it. Taking the lock, even for a moment, would keep an instance
+/// from starting.
 fn instance(folder: &Path) -> Finding {
     const SUBJECT: &str = "instance";
     let locked = [lock::lock_file(folder), folder.to_owned()];
@@ -243,7 +244,7 @@ fn backlog(connection: &Connection) -> Vec<Finding> {
     ]
 }
 
-/// Interrupted when timed out.
+/// Runs a check, and interrupts it at its timeout.
 fn with_timeout<T>(
     connection: &Connection,
     timeout: Duration,

@@ -1,4 +1,5 @@
-//! Whether the disk takes writes, tried beside the database: a write into it would hold up an instance that runs.
+//! Checks that the disk accepts writes, with a file beside the database: a write into the database would block a
+//! running instance.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -10,7 +11,7 @@ use campanile_domain::finding::Finding;
 use rustix::fs::Access;
 
 const SUBJECT: &str = "writes";
-/// More than is left in the last block of a full disk.
+/// More than fits into the last block of a full disk.
 const PROBE_BYTES: usize = 64 * 1024;
 
 /// `folder` is where the file lies, or where its folder would be made.
@@ -28,7 +29,7 @@ pub(super) fn writes(path: &Path, folder: &Path) -> Finding {
     }
 }
 
-/// Whenever this ends, nothing is left behind: the file has lost its name before it is written.
+/// The file is unlinked before it is written, so nothing is left behind whenever this ends.
 fn probe_write(folder: &Path) -> io::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let path = folder.join(format!(".campanile-doctor-{}-{now}", std::process::id()));
