@@ -14,7 +14,7 @@ const CRATES: [&str; 9] =
 pub fn check(files: &[File]) -> Vec<Violation> {
     let known = known_paths(files);
     let mut violations = Vec::new();
-    for file in files.iter().filter(|file| file.path.ends_with(".md")) {
+    for file in files.iter().filter(|file| file.has_extension("md")) {
         for (index, line) in file.text.lines().enumerate() {
             let links =
                 links(line).filter_map(|link| resolve(&file.path, link)).map(|path| (path, "links to"));

@@ -1,5 +1,5 @@
-//! The HTTP interface: JSON in, JSON out, problems by RFC 9457. Handlers check what they got, call a verb of the engine,
-//! and answer.
+//! The HTTP interface: JSON in, JSON out, problems by RFC 9457. Handlers check what they got, call a verb of the
+//! engine, and answer.
 
 mod auth;
 mod body;

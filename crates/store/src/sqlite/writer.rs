@@ -25,7 +25,7 @@ type Reply = Box<dyn FnOnce(Result<(), Arc<CommitError>>)>;
 /// Every caller of the group gets it.
 #[derive(Debug, thiserror::Error)]
 enum CommitError {
-    /// A full disk, for example, makes SQLite roll back by itself: the group is over then, and nothing of it was written.
+    /// SQLite rolled back by itself, for example because the disk is full. Nothing of the group was written.
     #[error("the transaction was rolled back; is the disk full?")]
     RolledBack,
     #[error(transparent)]

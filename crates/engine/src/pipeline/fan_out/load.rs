@@ -18,6 +18,7 @@ const FIRST_POLL: Duration = Duration::from_millis(10);
 
 /// What is known of the events that wait, and of the batches in progress.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each read by itself")]
 pub struct Load {
     /// The most events of a batch, as configured.
     pub max_events: usize,
@@ -219,6 +220,8 @@ impl Load {
 
 #[cfg(test)]
 mod tests {
+    use Purpose::{Chunk, New};
+
     use super::*;
     use crate::pipeline::fan_out::next_claim::{Next, next_claim};
 
@@ -255,7 +258,6 @@ mod tests {
         let now = Instant::now();
         let mut load = load(now);
         let purposes = [3, 1, 3, 0, 0, 1].map(|events| run(&mut load, events, now));
-        use Purpose::{Chunk, New};
         assert_eq!(purposes, [New, Chunk, New, Chunk, New, Chunk]);
     }
 

@@ -175,6 +175,7 @@ mod tests {
     use campanile_domain::id::EventSeq;
 
     use super::*;
+    use Purpose::{Chunk, Extra, New, OvertakeOthers, OvertakeUrgent};
 
     const MS: Duration = Duration::from_millis(1);
     /// At ten rows per event, a batch has this many events.
@@ -198,131 +199,172 @@ mod tests {
         }
     }
 
-    /// Every situation, with the batch that a free worker claims in it.
+    /// A situation, and what a free worker claims in it: the purpose, the claim, and the recipients of its batch.
+    type Situation = (&'static str, Load, Option<(Purpose, Claim, usize)>);
+
+    fn assert_claims(now: Instant, situations: Vec<Situation>) {
+        for (situation, load, expected) in situations {
+            assert_eq!(claims(&load, now), expected, "{situation}");
+        }
+    }
+
     #[test]
-    fn the_next_claim_follows_from_the_load() {
-        use Purpose::{Chunk, Extra, New, OvertakeOthers, OvertakeUrgent};
+    fn without_a_round_new_events_are_claimed_when_a_poll_is_due() {
         let now = Instant::now();
         let calm = load(now);
         let since = now - OVERTAKE_DELAY;
-        let in_progress = Load { round: Round::New { since }, ..calm.clone() };
-        let chunk = Load { round: Round::Chunk { since, new: NewEvents::Some }, ..calm.clone() };
-        let blocked = Load { blocked: true, ..calm.clone() };
+        assert_claims(
+            now,
+            vec![
+                (
+                    "idle, and a poll is due",
+                    calm.clone(),
+                    Some((New, Claim::New { limit: BATCH }, MAX_RECIPIENTS)),
+                ),
+                ("idle, and no poll is due", Load { next_poll: now + MS, ..calm.clone() }, None),
+                (
+                    "idle, and events are announced",
+                    Load { next_poll: now + MS, signalled: true, ..calm.clone() },
+                    Some((New, Claim::New { limit: BATCH }, MAX_RECIPIENTS)),
+                ),
+                ("in a burst", Load { not_before: now + MS, signalled: true, ..calm.clone() }, None),
+                (
+                    "small events",
+                    Load { rows_per_event: 1.0, ..calm.clone() },
+                    Some((New, Claim::New { limit: 250 }, MAX_RECIPIENTS)),
+                ),
+                (
+                    "large events",
+                    Load { rows_per_event: 900.0, ..calm.clone() },
+                    Some((New, Claim::New { limit: MIN_BATCH }, MAX_RECIPIENTS)),
+                ),
+                (
+                    "a large audience, while no other events come",
+                    Load {
+                        round: Round::ChunkDue { since, new: NewEvents::None },
+                        last_large: EventSeq(7),
+                        ..calm.clone()
+                    },
+                    Some((Chunk, Claim::Continuing { after: EventSeq(7) }, MAX_RECIPIENTS)),
+                ),
+                (
+                    "a large audience, while others come",
+                    Load {
+                        round: Round::ChunkDue { since, new: NewEvents::Some },
+                        last_large: EventSeq(7),
+                        ..calm.clone()
+                    },
+                    Some((Chunk, Claim::Continuing { after: EventSeq(7) }, CHUNK_RECIPIENTS)),
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn while_a_queue_is_full_only_urgent_events_and_probes_are_claimed() {
+        let now = Instant::now();
+        let since = now - OVERTAKE_DELAY;
+        let blocked = Load { blocked: true, ..load(now) };
+        assert_claims(
+            now,
+            vec![
+                (
+                    "a queue is full",
+                    blocked.clone(),
+                    Some((New, Claim::Urgent { limit: BATCH }, MAX_RECIPIENTS)),
+                ),
+                (
+                    "a queue is full, and a probe is due",
+                    Load { may_probe: true, ..blocked.clone() },
+                    Some((New, Claim::New { limit: 10 }, MAX_RECIPIENTS)),
+                ),
+                (
+                    "a queue is full, and a probe of small events is due",
+                    Load { may_probe: true, rows_per_event: 1.0, ..blocked.clone() },
+                    Some((New, Claim::New { limit: SMALL_BATCH }, MAX_RECIPIENTS)),
+                ),
+                (
+                    "a large audience, while a queue is full",
+                    Load { round: Round::ChunkDue { since, new: NewEvents::None }, ..blocked.clone() },
+                    Some((Chunk, Claim::UrgentContinuing { after: EventSeq(0) }, MAX_RECIPIENTS)),
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn beside_a_round_more_events_are_claimed_and_announced_ones_overtake_it() {
+        let now = Instant::now();
+        let since = now - OVERTAKE_DELAY;
+        let in_progress = Load { round: Round::New { since }, ..load(now) };
+        let chunk = Load { round: Round::Chunk { since, new: NewEvents::Some }, ..load(now) };
         let wanted = Load { overtake_wanted: true, signalled: true, ..in_progress.clone() };
-        let table: Vec<(&str, Load, Option<(Purpose, Claim, usize)>)> = vec![
-            (
-                "idle, and a poll is due",
-                calm.clone(),
-                Some((New, Claim::New { limit: BATCH }, MAX_RECIPIENTS)),
-            ),
-            ("idle, and no poll is due", Load { next_poll: now + MS, ..calm.clone() }, None),
-            (
-                "idle, and events are announced",
-                Load { next_poll: now + MS, signalled: true, ..calm.clone() },
-                Some((New, Claim::New { limit: BATCH }, MAX_RECIPIENTS)),
-            ),
-            ("in a burst", Load { not_before: now + MS, signalled: true, ..calm.clone() }, None),
-            (
-                "small events",
-                Load { rows_per_event: 1.0, ..calm.clone() },
-                Some((New, Claim::New { limit: 250 }, MAX_RECIPIENTS)),
-            ),
-            (
-                "large events",
-                Load { rows_per_event: 900.0, ..calm.clone() },
-                Some((New, Claim::New { limit: MIN_BATCH }, MAX_RECIPIENTS)),
-            ),
-            (
-                "a large audience, while no other events come",
-                Load {
-                    round: Round::ChunkDue { since, new: NewEvents::None },
-                    last_large: EventSeq(7),
-                    ..calm.clone()
-                },
-                Some((Chunk, Claim::Continuing { after: EventSeq(7) }, MAX_RECIPIENTS)),
-            ),
-            (
-                "a large audience, while others come",
-                Load {
-                    round: Round::ChunkDue { since, new: NewEvents::Some },
-                    last_large: EventSeq(7),
-                    ..calm.clone()
-                },
-                Some((Chunk, Claim::Continuing { after: EventSeq(7) }, CHUNK_RECIPIENTS)),
-            ),
-            ("a queue is full", blocked.clone(), Some((New, Claim::Urgent { limit: BATCH }, MAX_RECIPIENTS))),
-            (
-                "a queue is full, and a probe is due",
-                Load { may_probe: true, ..blocked.clone() },
-                Some((New, Claim::New { limit: 10 }, MAX_RECIPIENTS)),
-            ),
-            (
-                "a queue is full, and a probe of small events is due",
-                Load { may_probe: true, rows_per_event: 1.0, ..blocked.clone() },
-                Some((New, Claim::New { limit: SMALL_BATCH }, MAX_RECIPIENTS)),
-            ),
-            (
-                "a large audience, while a queue is full",
-                Load { round: Round::ChunkDue { since, new: NewEvents::None }, ..blocked.clone() },
-                Some((Chunk, Claim::UrgentContinuing { after: EventSeq(0) }, MAX_RECIPIENTS)),
-            ),
-            ("beside a round", in_progress.clone(), None),
-            (
-                "beside a round, and more events wait",
-                Load { more: true, ..in_progress.clone() },
-                Some((Extra, Claim::New { limit: BATCH }, MAX_RECIPIENTS)),
-            ),
-            (
-                "beside a chunk, and more events wait",
-                Load { more: true, ..chunk.clone() },
-                Some((Extra, Claim::New { limit: BATCH }, MAX_RECIPIENTS)),
-            ),
-            (
-                "beside a round and an extra batch",
-                Load { more: true, extra: true, ..in_progress.clone() },
-                None,
-            ),
-            (
-                "more events wait, and a queue is full",
-                Load { more: true, blocked: true, ..in_progress.clone() },
-                Some((Extra, Claim::Urgent { limit: BATCH }, MAX_RECIPIENTS)),
-            ),
-            (
-                "beside a long round, and events are announced",
-                wanted.clone(),
-                Some((OvertakeUrgent, Claim::Urgent { limit: BATCH }, MAX_RECIPIENTS)),
-            ),
-            (
-                "beside a long chunk and an extra batch, and events are announced",
-                Load { round: chunk.round, more: true, extra: true, ..wanted.clone() },
-                Some((OvertakeUrgent, Claim::Urgent { limit: BATCH }, MAX_RECIPIENTS)),
-            ),
-            (
-                "beside a short round, and events are announced",
-                Load { round: Round::New { since: since + MS }, ..wanted.clone() },
-                None,
-            ),
-            ("the round was overtaken just now", Load { overtake_from: now + MS, ..wanted.clone() }, None),
-            ("the round is being overtaken", Load { overtaking: Overtaking::Urgent, ..wanted.clone() }, None),
-            (
-                "`HIGH` events have overtaken the round",
-                Load { overtaking: Overtaking::OthersDue, ..in_progress.clone() },
-                Some((OvertakeOthers, Claim::New { limit: SMALL_BATCH }, MAX_RECIPIENTS)),
-            ),
-            (
-                "`HIGH` events have overtaken the round, and a queue is full",
-                Load { overtaking: Overtaking::OthersDue, blocked: true, ..in_progress.clone() },
-                Some((OvertakeOthers, Claim::Urgent { limit: SMALL_BATCH }, MAX_RECIPIENTS)),
-            ),
-            (
-                "others overtake the round",
-                Load { overtaking: Overtaking::Others, ..in_progress.clone() },
-                None,
-            ),
-        ];
-        for (situation, load, expected) in table {
-            assert_eq!(claims(&load, now), expected, "{situation}");
-        }
+        assert_claims(
+            now,
+            vec![
+                ("beside a round", in_progress.clone(), None),
+                (
+                    "beside a round, and more events wait",
+                    Load { more: true, ..in_progress.clone() },
+                    Some((Extra, Claim::New { limit: BATCH }, MAX_RECIPIENTS)),
+                ),
+                (
+                    "beside a chunk, and more events wait",
+                    Load { more: true, ..chunk.clone() },
+                    Some((Extra, Claim::New { limit: BATCH }, MAX_RECIPIENTS)),
+                ),
+                (
+                    "beside a round and an extra batch",
+                    Load { more: true, extra: true, ..in_progress.clone() },
+                    None,
+                ),
+                (
+                    "more events wait, and a queue is full",
+                    Load { more: true, blocked: true, ..in_progress.clone() },
+                    Some((Extra, Claim::Urgent { limit: BATCH }, MAX_RECIPIENTS)),
+                ),
+                (
+                    "beside a long round, and events are announced",
+                    wanted.clone(),
+                    Some((OvertakeUrgent, Claim::Urgent { limit: BATCH }, MAX_RECIPIENTS)),
+                ),
+                (
+                    "beside a long chunk and an extra batch, and events are announced",
+                    Load { round: chunk.round, more: true, extra: true, ..wanted.clone() },
+                    Some((OvertakeUrgent, Claim::Urgent { limit: BATCH }, MAX_RECIPIENTS)),
+                ),
+                (
+                    "beside a short round, and events are announced",
+                    Load { round: Round::New { since: since + MS }, ..wanted.clone() },
+                    None,
+                ),
+                (
+                    "the round was overtaken just now",
+                    Load { overtake_from: now + MS, ..wanted.clone() },
+                    None,
+                ),
+                (
+                    "the round is being overtaken",
+                    Load { overtaking: Overtaking::Urgent, ..wanted.clone() },
+                    None,
+                ),
+                (
+                    "`HIGH` events have overtaken the round",
+                    Load { overtaking: Overtaking::OthersDue, ..in_progress.clone() },
+                    Some((OvertakeOthers, Claim::New { limit: SMALL_BATCH }, MAX_RECIPIENTS)),
+                ),
+                (
+                    "`HIGH` events have overtaken the round, and a queue is full",
+                    Load { overtaking: Overtaking::OthersDue, blocked: true, ..in_progress.clone() },
+                    Some((OvertakeOthers, Claim::Urgent { limit: SMALL_BATCH }, MAX_RECIPIENTS)),
+                ),
+                (
+                    "others overtake the round",
+                    Load { overtaking: Overtaking::Others, ..in_progress.clone() },
+                    None,
+                ),
+            ],
+        );
     }
 
     #[test]

@@ -2,8 +2,8 @@
 --
 -- Times are text, UTC with milliseconds and a fixed width, so that text order is time order.
 -- Two promised names are views: notification_outbox over outbox, notification_channel_send over send.
--- A CHECK compares a status with each of its values, not with a list: of an IN with more than two values SQLite builds a
--- b-tree at each execution.
+-- A CHECK compares a status with each of its values, not with a list: for an IN with more than two values SQLite builds
+-- a b-tree at each execution.
 
 
 -- Events
