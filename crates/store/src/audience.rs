@@ -1,15 +1,36 @@
-//! What the back ends share about people: how a recipient is read, and how rules are attached to those they concern.
+//! Reading an audience: recipients with what decides about them, and the groups that they belong to. The back ends share
+//! how a recipient is read, and how rules are attached to those they concern.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 
+use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserTypeName};
 use campanile_domain::people::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::rules::row::{Preference, Selector, Setting};
+use campanile_domain::time::Timestamp;
 
 use crate::StoreError;
 use crate::columns::Columns;
+
+#[async_trait]
+pub trait AudienceStore {
+    /// The people as they are now, for a decision that is not committed, or not by this reader.
+    async fn read_audience(&self) -> Result<Box<dyn AudienceReader>, StoreError>;
+}
+
+#[async_trait]
+pub trait AudienceReader: Debug + Send + Sync {
+    /// The database's time when the reading began. Rules decide by it.
+    fn now(&self) -> Timestamp;
+
+    /// The recipients of each page, in the order (entity, rank, user id).
+    async fn candidates(&mut self, pages: Vec<Page>) -> Result<Vec<Vec<Candidate>>, StoreError>;
+
+    async fn groups(&mut self, entities: Vec<EntityRef>) -> Result<HashMap<EntityRef, Group>, StoreError>;
+}
 
 /// Read leniently: what somebody wrote by hand into one row must not fail an event for everybody. Nobody is left out,
 /// either, because a page with a gap would be taken for the last one.

@@ -1,22 +1,18 @@
-//! Claiming events, reading their audience, and committing what was decided. Nothing between claim and commit waits for
-//! anything but the database. What a step makes of its event is decided in `campanile_domain::event::transition`.
+//! Claiming events, and committing what was decided about them. Nothing between claim and commit waits for anything but
+//! the database. What a step makes of its event is decided in `campanile_domain::event::transition`.
 
-use std::collections::HashMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::event::transition::{self, Step, Transition};
 use campanile_domain::event::{BodyHash, Event, Failure};
-use campanile_domain::fan_out::{Cursor, OutboxRow, Page};
+use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::id::{EntityRef, EventSeq};
-use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::priority::Lane;
 use campanile_domain::queue::Queue;
-use campanile_domain::time::Timestamp;
 
-use crate::{ChunkId, StoreError};
+use crate::{AudienceReader, ChunkId, StoreError};
 
 /// Which events to claim; by lane, then by age.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,20 +74,13 @@ pub trait FanOutStore {
     async fn claim_events(&self, claim: Claim) -> Result<Option<Box<dyn FanOutClaim>>, StoreError>;
 }
 
+/// Claimed events. Their audience is read in the claim, and what was decided is committed with it.
 #[async_trait]
-pub trait FanOutClaim: Debug + Send + Sync {
+pub trait FanOutClaim: AudienceReader {
     fn events(&self) -> &[ClaimedEvent];
 
     /// The number of events that could not be read, and have a dead letter now.
     fn unreadable(&self) -> u64;
-
-    /// The database's time of the claim. Rules decide by it.
-    fn now(&self) -> Timestamp;
-
-    /// The recipients of each page, in the order (entity, rank, user id).
-    async fn candidates(&mut self, pages: Vec<Page>) -> Result<Vec<Vec<Candidate>>, StoreError>;
-
-    async fn groups(&mut self, entities: Vec<EntityRef>) -> Result<HashMap<EntityRef, Group>, StoreError>;
 
     /// Writes everything in one transaction. Answers the chunks that are leased to this instance, for the hand-over to
     /// publish.

@@ -46,6 +46,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::watch;
 
+pub use audience::{AudienceReader, AudienceStore};
 pub use context::{ContextStore, Contexts};
 pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed, RerenderedTexts, RowText};
 pub use error::StoreError;
@@ -72,6 +73,7 @@ pub use trace::{EventFilter, Trace, TraceFilter, TraceStore};
 pub trait Store:
     EventStore
     + FanOutStore
+    + AudienceStore
     + OutboxStore
     + SendStore
     + ContextStore

@@ -1,13 +1,12 @@
 //! Reading what happened: the trace of one event, the list of events, and what was captured.
 
 use async_trait::async_trait;
-use campanile_domain::event::Event;
 use campanile_domain::id::{EventId, UserRef};
 use campanile_domain::status::EventStatus;
 use campanile_domain::time;
 use serde_json::{Value, json};
 
-use crate::{FanOutClaim, JsonRow, StoreError};
+use crate::{JsonRow, StoreError};
 
 /// Which part of a trace: one user only, or the users behind `after`; at most `limit` of them.
 #[derive(Debug, Clone, Default)]
@@ -112,7 +111,4 @@ pub trait TraceStore {
         after: i64,
         limit: usize,
     ) -> Result<Vec<JsonRow>, StoreError>;
-
-    /// A view of the recipients as they are now, for an event that need not be stored. It can't be committed.
-    async fn read_audience(&self, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError>;
 }

@@ -116,7 +116,7 @@ pub async fn trace(
         if trace.decisions.is_none() && trace.processed.is_some() {
             // An unreadable event was not decided.
             if let Ok(event) = stored_event(&trace.event) {
-                let computed = decide::explain_user(&app.engine, event, &user).await?;
+                let computed = decide::explain_user(&app.engine, &event, &user).await?;
                 decisions = computed.iter().map(explain::shown).collect();
             }
         }

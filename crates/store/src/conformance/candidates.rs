@@ -1,7 +1,6 @@
 //! Whom an event concerns: pages of recipients in their order, with what decides about them.
 
 use campanile_domain::channel::{Channel, PerChannel};
-use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::{Page, Position};
 use campanile_domain::id::UserTypeName;
 use campanile_domain::people::recipient::Candidate;
@@ -11,8 +10,8 @@ use campanile_domain::rules::row::Selector;
 use serde_json::{Value, json};
 
 use super::Fixture;
-use super::setup::{commit_of, customer, entity, event, step_of, summary};
-use crate::{FanOutClaim, StoreError, Table};
+use super::setup::{customer, entity};
+use crate::{AudienceReader, Table};
 
 /// A member of a restaurant; nobody has two.
 fn staff(restaurant: &str, user_id: &str, role: &str) -> Value {
@@ -41,10 +40,8 @@ fn page(reach: Reach) -> Page {
     }
 }
 
-/// A claim that can be asked.
-async fn read_audience(fixture: &Fixture) -> Box<dyn FanOutClaim> {
-    let now = fixture.store.now().await.expect("the database is there");
-    fixture.store.read_audience(event("asked").at(now)).await.expect("the database is there")
+async fn read_audience(fixture: &Fixture) -> Box<dyn AudienceReader> {
+    fixture.store.read_audience().await.expect("the database is there")
 }
 
 async fn read_pages(fixture: &Fixture, pages: Vec<Page>) -> Vec<Vec<Candidate>> {
@@ -372,16 +369,4 @@ pub async fn a_preference_or_setting_that_can_not_be_used_is_skipped(fixture: &F
     let groups = read_audience(fixture).await.groups(vec![five.clone()]).await.expect("the rest can be used");
     let channels: Vec<Channel> = groups[&five].settings.iter().map(|setting| setting.channel).collect();
     assert_eq!(channels, [Channel::Email]);
-}
-
-pub async fn reading_an_audience_sees_recipients_and_can_not_be_committed(fixture: &Fixture) {
-    fixture.put(Table::Recipients, vec![staff("5", "1", "WAITER")]).await;
-    let mut claim = read_audience(fixture).await;
-    assert_eq!(claim.events()[0].event.event_id, event("asked").event_id);
-    let found = claim.candidates(vec![page(restaurant("5"))]).await.expect("the page is good");
-    assert_eq!(ids(&found[0]), ["1"]);
-    let step = step_of(&claim.events()[0], Step::Finished(summary(0)));
-    let refused = claim.commit(commit_of(vec![step], vec![])).await;
-    assert!(matches!(refused, Err(StoreError::Lost(_))), "{refused:?}");
-    assert_eq!(fixture.count("SELECT count(*) FROM processed_event").await, 0);
 }

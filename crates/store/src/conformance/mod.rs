@@ -112,7 +112,6 @@ macro_rules! for_each_check {
             candidates::a_group_has_its_kind_and_its_own_settings
             candidates::what_can_not_be_used_of_a_recipient_is_taken_for_empty
             candidates::a_preference_or_setting_that_can_not_be_used_is_skipped
-            candidates::reading_an_audience_sees_recipients_and_can_not_be_committed
             commit::an_event_with_rows_is_published
             commit::an_event_without_rows_is_processed
             commit::an_event_that_continues_keeps_its_cursor_and_waits

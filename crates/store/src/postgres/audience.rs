@@ -3,18 +3,52 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use async_trait::async_trait;
 use campanile_domain::fan_out::{Page, Position};
 use campanile_domain::id::EntityRef;
 use campanile_domain::people::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::rules::Reach;
+use campanile_domain::time::Timestamp;
 use deadpool_postgres::Object;
 use serde_json::Value;
 use tokio_postgres::Row;
 
-use super::{Params, prepare, query_prepared, read, statement};
+use super::transaction::Transaction;
+use super::{Params, Postgres, prepare, query_prepared, read, statement};
 use crate::audience;
 use crate::stored;
-use crate::{StoreError, Table};
+use crate::{AudienceReader, AudienceStore, StoreError, Table};
+
+#[async_trait]
+impl AudienceStore for Postgres {
+    async fn read_audience(&self) -> Result<Box<dyn AudienceReader>, StoreError> {
+        let transaction = self.begin().await?;
+        let now = read::get(read::only_row(&transaction.query(statement::NOW, &[]).await?)?, "now")?;
+        Ok(Box::new(PostgresAudience { transaction, now }))
+    }
+}
+
+/// A transaction for its time limits. Each statement sees what is committed by then.
+#[derive(Debug)]
+struct PostgresAudience {
+    transaction: Transaction,
+    now: Timestamp,
+}
+
+#[async_trait]
+impl AudienceReader for PostgresAudience {
+    fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    async fn candidates(&mut self, pages: Vec<Page>) -> Result<Vec<Vec<Candidate>>, StoreError> {
+        candidates(&self.transaction, &pages).await
+    }
+
+    async fn groups(&mut self, entities: Vec<EntityRef>) -> Result<HashMap<EntityRef, Group>, StoreError> {
+        groups(&self.transaction, &entities).await
+    }
+}
 
 /// One answer per page.
 pub async fn candidates(client: &Object, pages: &[Page]) -> Result<Vec<Vec<Candidate>>, StoreError> {

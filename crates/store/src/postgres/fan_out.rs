@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use campanile_domain::event::Event;
 use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EntityRef, EventSeq};
 use campanile_domain::people::recipient::{Candidate, Group};
@@ -20,7 +19,7 @@ use super::transaction::Transaction;
 use super::{Postgres, audience, event, read, statement};
 use crate::fan_out::unreadable;
 use crate::stored::{self, ClaimedRow};
-use crate::{Chunk, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStore, Store, StoreError};
+use crate::{AudienceReader, Chunk, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStore, StoreError};
 
 #[async_trait]
 impl FanOutStore for Postgres {
@@ -128,15 +127,7 @@ impl Drop for WatermarkGuard {
 }
 
 #[async_trait]
-impl FanOutClaim for PostgresClaim {
-    fn events(&self) -> &[ClaimedEvent] {
-        &self.events
-    }
-
-    fn unreadable(&self) -> u64 {
-        self.unreadable
-    }
-
+impl AudienceReader for PostgresClaim {
     fn now(&self) -> Timestamp {
         self.now
     }
@@ -148,6 +139,17 @@ impl FanOutClaim for PostgresClaim {
     async fn groups(&mut self, entities: Vec<EntityRef>) -> Result<HashMap<EntityRef, Group>, StoreError> {
         audience::groups(&self.transaction, &entities).await
     }
+}
+
+#[async_trait]
+impl FanOutClaim for PostgresClaim {
+    fn events(&self) -> &[ClaimedEvent] {
+        &self.events
+    }
+
+    fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
 
     async fn commit(mut self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError> {
         let chunks = commit::write(self.transaction, commit, &self.cursors, self.existing).await?;
@@ -156,26 +158,4 @@ impl FanOutClaim for PostgresClaim {
         }
         Ok(chunks)
     }
-}
-
-/// A claim of an event that is not stored. It can be decided but never committed.
-pub async fn read_audience(store: &Postgres, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError> {
-    let now = store.now().await?;
-    let transaction = store.begin().await?;
-    let event = ClaimedEvent {
-        seq: EventSeq::default(),
-        event: Arc::new(event),
-        cursor: None,
-        known: false,
-        cancelled: None,
-    };
-    Ok(Box::new(PostgresClaim {
-        transaction,
-        events: vec![event],
-        unreadable: 0,
-        cursors: HashMap::new(),
-        existing: ExistingRows::None,
-        now,
-        guard: None,
-    }))
 }

@@ -1,15 +1,14 @@
 //! Reading what happened.
 
 use async_trait::async_trait;
-use campanile_domain::event::Event;
 use campanile_domain::id::{EventId, UserRef};
 use campanile_domain::status::EventStatus;
 use tokio_postgres::types::ToSql;
 
 use super::transaction::Transaction;
-use super::{Params, Postgres, fan_out, read, statement};
+use super::{Params, Postgres, read, statement};
 use crate::stored;
-use crate::{EventFilter, FanOutClaim, JsonRow, StoreError, Trace, TraceFilter, TraceStore};
+use crate::{EventFilter, JsonRow, StoreError, Trace, TraceFilter, TraceStore};
 
 #[async_trait]
 impl TraceStore for Postgres {
@@ -41,10 +40,6 @@ impl TraceStore for Postgres {
             None => self.query(statement::LIST_CAPTURED, &[&after, &limit]).await?,
         };
         read::json_rows(&rows)
-    }
-
-    async fn read_audience(&self, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError> {
-        fan_out::read_audience(self, event).await
     }
 }
 

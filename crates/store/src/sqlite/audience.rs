@@ -3,18 +3,48 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
+use async_trait::async_trait;
 use campanile_domain::fan_out::{Page, Position};
 use campanile_domain::id::{EntityId, EntityRef, EntityType};
 use campanile_domain::people::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::rules::Reach;
+use campanile_domain::time::Timestamp;
 use rusqlite::named_params;
 use serde_json::json;
 
 use super::session::Session;
-use super::{read, statement};
+use super::{Sqlite, read, statement};
 use crate::audience;
 use crate::columns::Columns;
-use crate::{StoreError, Table};
+use crate::{AudienceReader, AudienceStore, StoreError, Table};
+
+#[async_trait]
+impl AudienceStore for Sqlite {
+    async fn read_audience(&self) -> Result<Box<dyn AudienceReader>, StoreError> {
+        Ok(Box::new(SqliteAudience { store: self.clone(), now: self.clock() }))
+    }
+}
+
+#[derive(Debug)]
+struct SqliteAudience {
+    store: Sqlite,
+    now: Timestamp,
+}
+
+#[async_trait]
+impl AudienceReader for SqliteAudience {
+    fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    async fn candidates(&mut self, pages: Vec<Page>) -> Result<Vec<Vec<Candidate>>, StoreError> {
+        self.store.read(move |session| candidates(session, &pages)).await
+    }
+
+    async fn groups(&mut self, entities: Vec<EntityRef>) -> Result<HashMap<EntityRef, Group>, StoreError> {
+        self.store.read(move |session| groups(session, &entities)).await
+    }
+}
 
 /// One answer per page.
 pub fn candidates(session: &Session, pages: &[Page]) -> Result<Vec<Vec<Candidate>>, StoreError> {

@@ -2,11 +2,10 @@
 //! so a claim locks nothing in it: the commit is refused if an event has changed since the claim.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use async_trait::async_trait;
+use campanile_domain::event::Failure;
 use campanile_domain::event::transition::Transition;
-use campanile_domain::event::{Event, Failure};
 use campanile_domain::fan_out::{OutboxRow, Page, Summary};
 use campanile_domain::id::{EntityRef, EventSeq};
 use campanile_domain::people::recipient::{Candidate, Group};
@@ -21,8 +20,8 @@ use super::{Sqlite, audience, event, outbox, settle, statement};
 use crate::fan_out::unreadable;
 use crate::stored::{self, ClaimedRow};
 use crate::{
-    Chunk, ChunkId, Claim, ClaimedEvent, DeadLetter, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore,
-    NewChunk, StoreError,
+    AudienceReader, Chunk, ChunkId, Claim, ClaimedEvent, DeadLetter, FanOutClaim, FanOutCommit, FanOutStep,
+    FanOutStore, NewChunk, StoreError,
 };
 
 #[async_trait]
@@ -107,7 +106,7 @@ impl Unreadable {
 }
 
 #[derive(Debug)]
-pub struct SqliteClaim {
+struct SqliteClaim {
     store: Sqlite,
     events: Vec<ClaimedEvent>,
     unreadable: u64,
@@ -119,15 +118,7 @@ pub struct SqliteClaim {
 }
 
 #[async_trait]
-impl FanOutClaim for SqliteClaim {
-    fn events(&self) -> &[ClaimedEvent] {
-        &self.events
-    }
-
-    fn unreadable(&self) -> u64 {
-        self.unreadable
-    }
-
+impl AudienceReader for SqliteClaim {
     fn now(&self) -> Timestamp {
         self.now
     }
@@ -138,6 +129,17 @@ impl FanOutClaim for SqliteClaim {
 
     async fn groups(&mut self, entities: Vec<EntityRef>) -> Result<HashMap<EntityRef, Group>, StoreError> {
         self.store.read(move |session| audience::groups(session, &entities)).await
+    }
+}
+
+#[async_trait]
+impl FanOutClaim for SqliteClaim {
+    fn events(&self) -> &[ClaimedEvent] {
+        &self.events
+    }
+
+    fn unreadable(&self) -> u64 {
+        self.unreadable
     }
 
     async fn commit(self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError> {
@@ -297,23 +299,4 @@ fn write_row(
         },
     )?;
     Ok(written > 0)
-}
-
-/// A claim of an event that is not stored. It can be decided but never committed.
-pub fn read_audience(store: &Sqlite, event: Event) -> SqliteClaim {
-    let event = ClaimedEvent {
-        seq: EventSeq::default(),
-        event: Arc::new(event),
-        cursor: None,
-        known: false,
-        cancelled: None,
-    };
-    SqliteClaim {
-        store: store.clone(),
-        events: vec![event],
-        unreadable: 0,
-        cursors: HashMap::new(),
-        now: store.clock(),
-        _guard: ClaimedEventsGuard::default(),
-    }
 }

@@ -1,15 +1,14 @@
 //! Reading what happened.
 
 use async_trait::async_trait;
-use campanile_domain::event::Event;
 use campanile_domain::id::{EventId, UserRef};
 use campanile_domain::status::EventStatus;
 use rusqlite::{ToSql, named_params};
 
 use super::session::Session;
-use super::{Sqlite, fan_out, read, statement};
+use super::{Sqlite, read, statement};
 use crate::stored;
-use crate::{EventFilter, FanOutClaim, JsonRow, StoreError, Trace, TraceFilter, TraceStore};
+use crate::{EventFilter, JsonRow, StoreError, Trace, TraceFilter, TraceStore};
 
 #[async_trait]
 impl TraceStore for Sqlite {
@@ -47,10 +46,6 @@ impl TraceStore for Sqlite {
             session.all(statement::LIST_CAPTURED, params, read::json_row)
         })
         .await
-    }
-
-    async fn read_audience(&self, event: Event) -> Result<Box<dyn FanOutClaim>, StoreError> {
-        Ok(Box::new(fan_out::read_audience(self, event)))
     }
 }
 

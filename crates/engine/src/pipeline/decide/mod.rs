@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use campanile_domain::event::{BodyHash, Event, Failure, NewEvent};
-use campanile_domain::fan_out::{End, Page, Plan, Progress, Summary};
+use campanile_domain::fan_out::{Cursor, End, Page, Plan, Progress, Summary};
 use campanile_domain::id::{EntityRef, UserRef};
 use campanile_domain::people::recipient::{Candidate, Group};
 use campanile_domain::rules::Rules;
 use campanile_domain::rules::decide::{Situation, Tally, decide as decide_channels};
 use campanile_domain::rules::decision::Decision;
 use campanile_domain::time::Timestamp;
-use campanile_store::{ClaimedEvent, FanOutClaim, StoreError};
+use campanile_store::{AudienceReader, StoreError};
 
 use crate::Engine;
 use crate::blocking::run_blocking;
@@ -22,6 +22,13 @@ use step_clock::StepClock;
 
 /// What the fan-out of an event will write, with the event's hash.
 pub type Decided = (BodyHash, Result<Plan, Failure>);
+
+/// An event whose audience is decided, from its cursor on.
+#[derive(Debug)]
+pub struct ToDecide<'a> {
+    pub event: &'a Event,
+    pub cursor: Option<&'a Cursor>,
+}
 
 /// A decision in progress, with the event's hash. `None` if the event is deferred to a later step.
 type Undecided<'a> = Option<(BodyHash, Result<Progress<'a>, Failure>)>;
@@ -31,16 +38,16 @@ type Undecided<'a> = Option<(BodyHash, Result<Progress<'a>, Failure>)>;
 /// The first event is never deferred.
 pub async fn decide(
     rules: &Rules,
-    claim: &mut dyn FanOutClaim,
-    events: &[&ClaimedEvent],
+    audience: &mut dyn AudienceReader,
+    events: &[ToDecide<'_>],
     recipient_limit: usize,
     now: Timestamp,
 ) -> Result<Vec<Option<Decided>>, StoreError> {
     let mut clock = StepClock::begin();
     let mut all: Vec<Undecided> = Vec::with_capacity(events.len());
-    for claimed in events {
+    for event in events {
         let is_put_off = !all.is_empty() && clock.is_over();
-        all.push((!is_put_off).then(|| clock.run(|| begin(rules, claimed, recipient_limit, now))));
+        all.push((!is_put_off).then(|| clock.run(|| begin(rules, event, recipient_limit, now))));
     }
     let mut groups: HashMap<EntityRef, Group> = HashMap::new();
     loop {
@@ -50,7 +57,7 @@ pub async fn decide(
         if waiting.is_empty() {
             break;
         }
-        let candidates = clock.wait(claim.candidates(pages)).await?;
+        let candidates = clock.wait(audience.candidates(pages)).await?;
         let mut unknown: Vec<EntityRef> = candidates
             .iter()
             .flatten()
@@ -60,7 +67,7 @@ pub async fn decide(
         unknown.sort_unstable();
         unknown.dedup();
         if !unknown.is_empty() {
-            let found = clock.wait(claim.groups(unknown.clone())).await?;
+            let found = clock.wait(audience.groups(unknown.clone())).await?;
             groups.extend(unknown.into_iter().map(|entity| (entity, Group::default())));
             groups.extend(found);
         }
@@ -82,14 +89,14 @@ pub async fn decide(
 
 fn begin<'a>(
     rules: &'a Rules,
-    claimed: &'a ClaimedEvent,
+    ToDecide { event, cursor }: &ToDecide<'a>,
     recipient_limit: usize,
     now: Timestamp,
 ) -> (BodyHash, Result<Progress<'a>, Failure>) {
-    let document = claimed.event.document();
-    let cursor = claimed.cursor.clone().unwrap_or_default();
-    let progress = Progress::new(rules, &claimed.event, &document, cursor, recipient_limit, now);
-    (claimed.event.body_hash_by(&document), progress)
+    let document = event.document();
+    let cursor = cursor.cloned().unwrap_or_default();
+    let progress = Progress::new(rules, event, &document, cursor, recipient_limit, now);
+    (event.body_hash_by(&document), progress)
 }
 
 /// Considers a page as far as the step's time allows. Work that takes long continues by `run_blocking`.
@@ -125,11 +132,12 @@ pub async fn explain(
     at: Option<Timestamp>,
     limit: usize,
 ) -> Result<Explanation, StoreError> {
-    let mut claim = engine.store.read_audience(event.at(engine.store.now().await?)).await?;
-    let events = claim.events().to_vec();
-    let now = at.unwrap_or_else(|| claim.now());
+    let mut audience = engine.store.read_audience().await?;
+    let event = event.at(audience.now());
+    let now = at.unwrap_or_else(|| audience.now());
     let rules = engine.rules.current();
-    let mut decided = decide(&rules, claim.as_mut(), &events.iter().collect::<Vec<_>>(), limit, now).await?;
+    let events = [ToDecide { event: &event, cursor: None }];
+    let mut decided = decide(&rules, audience.as_mut(), &events, limit, now).await?;
     let nothing = Explanation { decisions: Vec::new(), summary: None, failure: None, truncated: false };
     Ok(match decided.pop().flatten() {
         None => nothing,
@@ -153,22 +161,22 @@ pub async fn explain(
 /// `max_recipients` is not applied: in a large audience the number of recipients before this user is unknown.
 pub async fn explain_user(
     engine: &Engine,
-    event: Event,
+    event: &Event,
     user: &UserRef,
 ) -> Result<Option<Decision>, StoreError> {
-    let mut claim = engine.store.read_audience(event.clone()).await?;
+    let mut audience = engine.store.read_audience().await?;
     let rules = engine.rules.current();
-    let situation = Situation { rules: &rules, event: &event, now: claim.now() };
+    let situation = Situation { rules: &rules, event, now: audience.now() };
     let page = Page::of_user(user.clone()).asking_for_dead_addresses(situation);
-    let Some(candidate) = claim.candidates(vec![page]).await?.into_iter().flatten().next() else {
+    let Some(candidate) = audience.candidates(vec![page]).await?.into_iter().flatten().next() else {
         return Ok(None);
     };
-    let targets = run_blocking(|| rules.targets(&event, &event.document())).unwrap_or_default();
+    let targets = run_blocking(|| rules.targets(event, &event.document())).unwrap_or_default();
     let Some(target) = targets.iter().find(|target| target.includes(&candidate.recipient)) else {
         return Ok(None);
     };
     let entity = candidate.recipient.entity();
-    let groups = claim.groups(entity.iter().cloned().collect()).await?;
+    let groups = audience.groups(entity.iter().cloned().collect()).await?;
     let member_of = candidate.recipient.group();
     let group = groups.get(&member_of).cloned().unwrap_or_default();
     let rulings =

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_domain::event::Event;
 use campanile_domain::fan_out::Cursor;
 use campanile_domain::id::EventSeq;
 use campanile_domain::rules::Rules;
@@ -16,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::backpressure::MIN_FREE_ROWS;
 use crate::Engine;
-use crate::pipeline::decide::{Decided, decide};
+use crate::pipeline::decide::{Decided, ToDecide, decide};
 use crate::telemetry::stage_cpu::Timed;
 
 /// Large events of which a step is kept; they take turns. Each has the rows of one step in memory.
@@ -68,12 +67,13 @@ impl Lookahead {
         }
         let recipient_limit = recipient_limit.min(max_step_recipients(&rules, event));
         let store = Arc::clone(&engine.store);
-        let next = ClaimedEvent { cursor: Some(cursor.clone()), ..event.clone() };
+        let (next, after) = (Arc::clone(&event.event), cursor.clone());
         let step_rules = Arc::clone(&rules);
         let deciding = async move {
-            let mut audience = store.read_audience(Event::clone(&next.event)).await?;
+            let mut audience = store.read_audience().await?;
             let now = audience.now();
-            let decided = decide(&step_rules, audience.as_mut(), &[&next], recipient_limit, now).await?;
+            let step = [ToDecide { event: &next, cursor: Some(&after) }];
+            let decided = decide(&step_rules, audience.as_mut(), &step, recipient_limit, now).await?;
             Ok(decided.into_iter().next().flatten())
         };
         let deciding = AbortOnDropHandle::new(tokio::spawn(Timed::new("fan_out", deciding)));

@@ -15,7 +15,7 @@ use super::backpressure::MIN_FREE_ROWS;
 use super::batch::{Batch, LARGE, Share, has_begun};
 use super::lookahead::max_step_recipients;
 use crate::Role;
-use crate::pipeline::decide::decide;
+use crate::pipeline::decide::{ToDecide, decide};
 use crate::pipeline::publish::QueueCapacity;
 use crate::pipeline::{MAX_FAILURES, publish};
 use crate::telemetry::{FAN_OUT_EVENTS, FAN_OUT_ROWS, count_dead_letters, count_duplicates, count_lost};
@@ -117,7 +117,13 @@ impl FanOutWorkers {
         };
         let decided = match decided_ahead {
             Some(decided) => vec![Some(decided)],
-            None => decide(&rules, claim.as_mut(), &to_decide, recipient_limit.max(1), now).await?,
+            None => {
+                let undecided: Vec<ToDecide> = to_decide
+                    .iter()
+                    .map(|event| ToDecide { event: &event.event, cursor: event.cursor.as_ref() })
+                    .collect();
+                decide(&rules, claim.as_mut(), &undecided, recipient_limit.max(1), now).await?
+            }
         };
         let mut batch = Batch::default();
         let mut decided = decided.into_iter();
