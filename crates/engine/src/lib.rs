@@ -31,7 +31,7 @@ use clock::DatabaseClock;
 
 pub use blocking::run_blocking;
 pub use config::EngineConfig;
-pub use operate::{BrokerState, ReplayLimits};
+pub use operate::{BrokerState, Explanation, ReplayLimits};
 pub use roles::{Role, Roles};
 
 use pipeline::close::{self, Completion};

@@ -13,7 +13,6 @@ use campanile_domain::event::{Event, NewEvent};
 use campanile_domain::id::{EventId, EventType, UserId, UserRef, UserTypeName};
 use campanile_domain::time;
 use campanile_engine::pipeline::accept::{self, AcceptError};
-use campanile_engine::pipeline::decide;
 use campanile_store::{EventFilter, JsonRow, Trace, TraceFilter};
 use serde_json::{Value, json};
 
@@ -116,7 +115,7 @@ pub async fn trace(
         if trace.decisions.is_none() && trace.processed.is_some() {
             // An unreadable event was not decided.
             if let Ok(event) = stored_event(&trace.event) {
-                let computed = decide::explain_user(&app.engine, &event, &user).await?;
+                let computed = app.engine.explain_user(&event, &user).await?;
                 decisions = computed.iter().map(explain::shown).collect();
             }
         }

@@ -7,7 +7,6 @@ use axum::http::HeaderMap;
 use campanile_domain::event::NewEvent;
 use campanile_domain::rules::decision::Decision;
 use campanile_domain::time::Timestamp;
-use campanile_engine::pipeline::decide;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -22,7 +21,7 @@ pub async fn explain(State(app): State<App>, headers: HeaderMap, body: Body) -> 
     let permit = app.heavy.permit(received.len()).await;
     let (events, at) = permit.run(|| event_of(&received))?;
     drop((permit, received));
-    let explanation = decide::explain(&app.engine, &events[0], at, MAX_RECIPIENTS).await?;
+    let explanation = app.engine.explain(&events[0], at, MAX_RECIPIENTS).await?;
     let failure =
         explanation.failure.map(|failure| json!({ "code": failure.code, "detail": failure.detail }));
     Ok(Json(json!({
