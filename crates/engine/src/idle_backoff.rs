@@ -2,7 +2,8 @@
 //!
 //! PostgreSQL keeps the index entries of deleted rows until it vacuums. It cannot vacuum while a snapshot from before
 //! the deletion is open, for example that of a backup. Until then every poll walks through all of these entries. So a
-//! slow poll is followed by a pause ten times as long.
+//! slow poll is followed by a pause ten times as long: PostgreSQL beside an idle instance 47 → 17% of a core (decision
+//! 0024).
 
 use std::time::{Duration, Instant};
 

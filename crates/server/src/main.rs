@@ -15,7 +15,8 @@ mod open_files;
 
 use std::process::ExitCode;
 
-/// With the C library's allocator, a third of the engine's time went into allocation.
+/// With the C library's allocator, a third of the engine's time went into allocation: 38 → 27 to 33 µs per notification
+/// (decision 0024).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,5 +1,5 @@
-//! Reading an audience: recipients with what decides about them, and the groups that they belong to. The back ends share
-//! how a recipient is read, and how rules are attached to those they concern.
+//! Reads an audience: recipients with the rules that concern them, and the groups that they belong to. The back ends
+//! share how a recipient is read, and how rules are attached to recipients.
 
 use std::collections::HashMap;
 use std::fmt::Debug;

@@ -96,7 +96,7 @@ const MANDATORY: u8 = 0b1;
 const REQUEUE: u8 = 0b1;
 const REPLY_SUCCESS: u16 = 200;
 /// `RabbitMQ` repeats the tag with each delivery and would generate one of 31 characters. Each consumer has a channel
-/// of its own, so one letter is enough.
+/// of its own, so one character is enough. With a short prefix: `RabbitMQ` 59 → 53 µs per message (decision 0024).
 const CONSUMER_TAG: &str = "c";
 
 impl Request<'_> {

@@ -1,4 +1,5 @@
-//! Publishes to one queue, on a connection of its own, so that queues do not wait for each other.
+//! Publishes to one queue, on a connection of its own, so that queues do not wait for each other: other events beside a
+//! large one 140 → 35 ms (decision 0024).
 
 use std::sync::Arc;
 

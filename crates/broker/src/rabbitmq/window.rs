@@ -1,6 +1,8 @@
 //! Limits the unconfirmed messages of a queue. The broker processes the messages of all queues in one order, so a large
-//! number delays every queue: without a limit, by a second. A small number costs more per message, so it is used only
-//! beside urgent messages.
+//! number delays every queue. A small number costs more per message, so it is used only beside urgent messages.
+//!
+//! Measured beside a large event (decision 0024): with 300 instead of no limit, others waited 140 instead of 700 ms.
+//! With 40 beside urgent messages, their p50 went from 57 to 30 ms.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -2,7 +2,8 @@
 //! and can't vacuum while an old snapshot is open, such as that of a backup. A claim from the start would walk through
 //! all of them.
 //!
-//! So a claim begins where claims were a moment ago. A claim from the start is still made now and then, because events
+//! So a claim begins where claims were a moment ago: 1 × 1 beside such a snapshot 7,900 → 15,100/s (decision 0024). A
+//! claim from the start is still made now and then, because events
 //! may appear earlier in the index: those of a slow transaction, and those that a claim let go of.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::time::Timestamp;
-use deadpool_postgres::{Object, Pool, PoolError, QueueMode, Runtime, TimeoutType};
+use deadpool_postgres::{Object, Pool, PoolError, Runtime, TimeoutType};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
@@ -105,8 +105,6 @@ impl Postgres {
         let server = server(config)?;
         let pool = Pool::builder(server.manager())
             .max_size(config.max_connections)
-            // Prefer the connection that was used last: its plans and pages are cached.
-            .queue_mode(QueueMode::Lifo)
             .wait_timeout(Some(POOL_TIMEOUT))
             .create_timeout(Some(POOL_TIMEOUT))
             .runtime(Runtime::Tokio1)

@@ -183,7 +183,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error>
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
     // Without this setting, SQLite plans a statement again whenever its values change, if the plan might depend on
-    // them.
+    // them: a tenth of the engine's time (decision 0024).
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     if !flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY) {
         connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")?;

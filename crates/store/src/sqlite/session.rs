@@ -1,5 +1,6 @@
 //! A connection during one transaction, with the statements that it has used so far. A batch runs the same few
 //! statements for each row. Looking statements and parameters up by their text took a tenth of the writing time.
+//! Without it, 3 × 3 went from 49 to 62% of SQLite's limit (decision 0024).
 
 use std::cell::RefCell;
 use std::ops::Deref;

@@ -1,8 +1,8 @@
 //! Tracks which events are complete.
 //!
 //! For events that this instance fanned out, it knows the number of rows and counts those that it receives. When all
-//! are received, the event is closed without a query. For all other events the database must say whether the received
-//! row was the last one.
+//! are received, the event is closed without a query: closing 82 → 42 µs at 1 × 1 (decision 0024). For all other events
+//! the database must say whether the received row was the last one.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

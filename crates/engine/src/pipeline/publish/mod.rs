@@ -1,5 +1,5 @@
 //! Outbox rows → broker, with confirms. A chunk comes from fan-out by hand, or out of the database when there was no
-//! room or its holder died. Each queue has a loop of its own, so that nothing stands in the way of anything else.
+//! room or its holder died. Each queue has a loop of its own, so that no queue delays another.
 
 mod chunks;
 mod confirm;

@@ -1,4 +1,5 @@
-//! Publishing several groups of chunks of one queue at the same time.
+//! Publishes several groups of chunks of one queue at the same time. Beside an event to a million people, urgent events
+//! waited up to a minute when one chunk followed another (decision 0024).
 
 use campanile_domain::queue::Queue;
 use tokio::task::JoinSet;
@@ -16,13 +17,13 @@ const MAX_PUBLISH_TASKS: usize = 4;
 #[derive(Debug, Default)]
 pub struct PublishTasks {
     tasks: JoinSet<(Source, Result<PublishOutcome, PublishError>)>,
-    /// How many of them are looks into the database.
+    /// How many of them poll the database.
     polls: usize,
-    /// Whether the last look found something, so that several are worth while.
+    /// Whether the last poll found something, so that several at the same time are worthwhile.
     found: bool,
 }
 
-/// Where a chunk comes from: by hand, or out of the database, with what had begun to wait when it was looked for.
+/// Where a chunk comes from: handed over, or from the database, with the number of the signal that the poll answers.
 #[derive(Debug, Clone, Copy)]
 pub enum Source {
     Handover,

@@ -32,11 +32,11 @@ const DEAD: &str = "DEAD_LETTERED";
 const MAX_EXCERPT_CHARS: usize = 2_000;
 
 /// From this rate on a queue counts as busy. Then a batch that is not full begins at the earliest `BUSY_LINGERS`
-/// lingers after the last one.
+/// lingers after the last one: 1 × 1 5,900 → 7,400/s (decision 0024).
 const BUSY_PER_SECOND: f64 = 2_000.0;
 const BUSY_LINGERS: u32 = 5;
 
-/// Batches up to this size do not wait until enough outcomes are settled.
+/// Batches up to this size do not wait until enough outcomes are settled, so that `HIGH` ones do not either.
 const SMALL_BATCH: usize = 20;
 
 pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, queue: Queue, stop: CancellationToken) {
@@ -105,8 +105,8 @@ impl Pace {
     /// How long to gather a batch.
     ///
     /// With no batch in progress, a message does not wait. Beside another batch it waits a little, because small
-    /// concurrent batches cost more than they gain. On a busy queue a larger batch costs so much less per message that
-    /// waiting longer gets all messages through sooner.
+    /// concurrent batches wait for each other: PostgreSQL 77 → 62 µs per notification (decision 0024). On a busy queue
+    /// a larger batch costs so much less per message that waiting longer gets all messages through sooner.
     fn linger(&self, linger: Duration, in_progress: bool, now: Instant) -> Duration {
         if self.per_second >= BUSY_PER_SECOND {
             (linger * BUSY_LINGERS).saturating_sub(now.saturating_duration_since(self.last_batch))
