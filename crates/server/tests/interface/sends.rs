@@ -79,7 +79,7 @@ async fn a_send_in_doubt_is_resent_once_and_goes_out_at_once() {
     assert_eq!((&send["channel"], &send["event_id"]), (&json!("SMS"), &json!("evt-1")), "{send}");
     assert_eq!((&send["user_type"], &send["provider"]), (&json!("RESTAURANT_USER"), &json!("twilio")));
     assert!(send["in_doubt_since"].is_string() && send["next_attempt_at"].is_null(), "{send}");
-    assert!(!send.as_object().unwrap().contains_key("place"), "{send}");
+    assert!(!send.as_object().unwrap().contains_key("cursor"), "{send}");
 
     well.store(true, Ordering::SeqCst);
     let answer = server.post(&path(id(send), "resend"), &json!({"note": "they say it never came"})).await;

@@ -13,7 +13,7 @@ use crate::{JsonRow, StoreError};
 
 /// Columns that hold JSON, and those that are true or false, whatever table they are of.
 const JSON_COLUMNS: [&str; 8] =
-    ["properties", "counts", "decisions", "attempts", "addresses", "push_tokens", "roles", "place"];
+    ["properties", "counts", "decisions", "attempts", "addresses", "push_tokens", "roles", "cursor"];
 const FLAG_COLUMNS: [&str; 4] = ["shared_read", "enabled", "mandatory", "active"];
 
 /// A row as an object with its column names. What should be JSON or UTF-8 and is not comes as text: an event that
