@@ -193,10 +193,10 @@ async fn a_mail_server_that_greylists_for_too_long(backend: Backend) {
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
     assert!(email(&trace)["last_error"].as_str().unwrap().starts_with("DEFERRED_TOO_LONG: "), "{trace}");
-    let dead_letters = server.get("/v1/dead-messages?event_id=evt-1").await;
+    let dead_letters = server.get("/v1/dead-letters?event_id=evt-1").await;
     assert_eq!(dead_letters["items"][0]["reason"], "DEFERRED_TOO_LONG", "{dead_letters}");
     let (status, body) =
-        server.call(Method::POST, "/v1/dead-messages/replay", Some(&json!({"event_id": "evt-1"}))).await;
+        server.call(Method::POST, "/v1/dead-letters/replay", Some(&json!({"event_id": "evt-1"}))).await;
     assert_eq!(status, 200, "{body}");
     let trace = server.settled("evt-1").await;
     let email = email(&trace);
