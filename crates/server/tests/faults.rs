@@ -68,7 +68,7 @@ async fn people(server: &Server, count: u32) {
 }
 
 async fn survives_between_chunks(backend: Backend, failpoint: &str) {
-    const PEOPLE: u32 = 3_000;
+    const PEOPLE: u32 = 5_000;
     let home = Home::new(backend);
     let mut server = Server::start_with(&home, &[("CAMPANILE_KILL_AT", failpoint)]);
     people(&server, PEOPLE).await;
