@@ -133,7 +133,7 @@ async fn all_sizes(bench: &Bench, world: &mut World, alone: &Alone, report: &mut
         "stage_alone_share": alone.share(), "quiet": { "others": quiet[0], "high": quiet[1] } });
     report.add("fan_out", title, &columns, &rows, kept);
     Report::remark(&format!(
-        "The limit is inserts of 1000 rows on one connection with no large event them: {}/s.",
+        "The limit is inserts of 1000 rows on one connection with nothing else running: {}/s.",
         per_second(limit)
     ));
     Ok(())

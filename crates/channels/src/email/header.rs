@@ -30,7 +30,7 @@ pub struct ExtraHeader {
 pub enum InvalidHeader {
     #[error("a header's name has letters, digits and dashes, up to 70 of them")]
     Name,
-    #[error("this header is set by Campanile")]
+    #[error("this header is set by Campanile; remove it")]
     Ours,
     #[error("a header's value is one line without control characters, and not empty")]
     Control,

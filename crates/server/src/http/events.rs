@@ -166,7 +166,7 @@ fn user(user_type: Option<String>, user_id: Option<String>) -> Result<Option<Use
 }
 
 fn parse_cursor(cursor: &str) -> Result<UserRef, Problem> {
-    let wrong = || Problem::bad_query("cursor: not a cursor returned by this server");
+    let wrong = || Problem::bad_query("cursor: not a cursor of this list; use `next` of its previous page");
     let (user_type, user_id) = cursor.split_once(' ').ok_or_else(wrong)?;
     user(Some(user_type.to_owned()), Some(user_id.to_owned()))?.ok_or_else(wrong)
 }

@@ -114,7 +114,9 @@ fn parse_cursor(table: Table, cursor: &str) -> Result<Vec<String>, Problem> {
     let key: Option<Vec<String>> = serde_json::from_str(cursor).ok();
     // An escape sequence may hide a NUL.
     key.filter(|key| key.len() == table.key().len() && key.iter().all(|part| !part.contains('\0')))
-        .ok_or_else(|| Problem::bad_query("cursor: not a cursor of this list"))
+        .ok_or_else(|| {
+            Problem::bad_query("cursor: not a cursor of this list; use `next` of its previous page")
+        })
 }
 
 async fn delete(app: App, table: Table, given: HashMap<String, String>) -> Result<StatusCode, Problem> {

@@ -39,7 +39,11 @@ pub async fn list(
         limit: query.take_limit()?,
     };
     if let Some(cursor) = query.take("cursor") {
-        let wrong = || Problem::bad_query("cursor: not a cursor for these filters");
+        let wrong = || {
+            Problem::bad_query(
+                "cursor: not a cursor for these filters; use `next` of the previous page, with the same filters",
+            )
+        };
         filter.after = Some(filter.cursor(&cursor).ok_or_else(wrong)?);
     }
     query.end("status, channel, event_id, user_type, user_id, provider, cursor, limit")?;

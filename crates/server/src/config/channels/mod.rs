@@ -112,7 +112,7 @@ impl Address {
         let Address { key, remedy, .. } = self;
         // `smtp://user:12?34@host` has no option: the question mark belongs to the password.
         if self.url.query().is_some_and(|options| options.contains('@')) {
-            bail!("{key}: contains @ after ?; percent-encode special characters of the password; {remedy}");
+            bail!("{key}: contains @ after ?; encode a ? in the password as %3F; {remedy}");
         }
         bail!("{key}: unknown option `{name}`; {remedy}")
     }

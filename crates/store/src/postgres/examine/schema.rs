@@ -92,7 +92,10 @@ impl Session {
         // A column of another type, or a missing table behind the view, shows only in use.
         let (sql, _) = listing(Table::Recipients.description(), &RowFilter::default());
         match self.ask(&sql, &[&1_i64]).await {
-            Ok(_) => Finding::ok(SUBJECT, "read from the view campanile.recipient"),
+            Ok(_) => Finding::ok(
+                SUBJECT,
+                "read from the view campanile.recipient; change its rows in the tables behind it",
+            ),
             Err(why) => Finding::wrong(
                 SUBJECT,
                 format!("the view campanile.recipient can't be used: {why}"),
