@@ -186,7 +186,7 @@ async fn a_claim_that_was_taken_over_writes_nothing() {
         world.until("e1", |trace| email(trace)["attempts"].as_array().is_some_and(|a| !a.is_empty())).await;
     assert_eq!(
         email(&trace)["attempts"][0]["error"],
-        "the instance that was sending it died or lost its lease"
+        "the instance stopped, or its lease expired, during the attempt"
     );
     assert!(world.store.expired_claims(10).await.unwrap().iter().all(|claim| json!(claim.claim.0) != first));
     drop(running);

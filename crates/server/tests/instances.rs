@@ -117,7 +117,7 @@ async fn the_in_process_broker_serves_one_instance_on_postgresql() {
         home.campanile().args(["serve", "--listen", "127.0.0.1:0"]).output().expect("it ends by itself");
     assert_eq!(second.status.code(), Some(1));
     let said = String::from_utf8_lossy(&second.stderr);
-    assert!(said.contains("`first` already runs") && said.contains("broker.url"), "{said}");
+    assert!(said.contains("`first` already uses this database") && said.contains("broker.url"), "{said}");
 
     // After a crash the next instance publishes again what was in memory.
     events.extend(produce(&home, "last", 5).await);
@@ -134,7 +134,7 @@ fn roles_that_leave_part_of_the_pipeline_to_nobody_are_refused() {
         let output = alone.args(["serve", "--roles", "api,fan_out"]).output().expect("it ends by itself");
         assert_eq!(output.status.code(), Some(1));
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("nobody would run publish, receive, send, recover"), "{said}");
+        assert!(said.contains("this instance does not run publish, receive, send, recover"), "{said}");
     }
 }
 

@@ -49,7 +49,7 @@ async fn an_outage_is_logged_when_it_begins_and_when_it_is_over() {
     let line = server.log_line(&["INFO", "the database is back after"]).await;
     let (_, duration) = line.rsplit_once(' ').expect("it says for how long");
     assert!(duration.starts_with(|digit: char| digit.is_ascii_digit()), "{line}");
-    let refused = server.logged(&["requests can't be served"]);
+    let refused = server.logged(&["requests failed because the database is unavailable"]);
     assert!(
         refused.len() == 1 && refused[0].contains("requests=1"),
         "one line, however many ask: {refused:?}"

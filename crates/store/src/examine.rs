@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(waiting(None).level, Level::Ok);
         assert_eq!(waiting(Some(Duration::from_secs(3))).level, Level::Ok);
         let long = waiting(Some(Duration::from_hours(3)));
-        assert_eq!((long.level, long.what.as_str()), (Level::Note, "the oldest waits for 3 h"));
+        assert_eq!((long.level, long.what.as_str()), (Level::Note, "the oldest has been pending for 3 h"));
         assert_eq!(unpublished(0, None).level, Level::Ok);
         let now = format!("{:012x}-7000", Timestamp::now().as_millisecond());
         assert_eq!(unpublished(2, Some(&now)).level, Level::Ok);

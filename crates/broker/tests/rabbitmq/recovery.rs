@@ -285,7 +285,7 @@ async fn what_is_worth_a_line_is_logged_once() {
     let broker = open_by(&proxy, &place).await;
     let lines = log.take();
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].starts_with("INFO message=RabbitMQ has no queues of ours yet"), "{lines:?}");
+    assert!(lines[0].starts_with("INFO message=no Campanile queues exist in RabbitMQ yet"), "{lines:?}");
     assert!(lines[1].starts_with("INFO message=connected to RabbitMQ"), "{lines:?}");
 
     proxy.cut().await;

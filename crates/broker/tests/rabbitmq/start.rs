@@ -130,7 +130,7 @@ async fn who_answers_without_speaking_amqp_is_not_waited_for() {
     for answers in answers {
         let url = impostor::url(answers).await;
         let error = misconfigured(RabbitMqConfig { url, ..Place::new(&["a"]).config() }).await;
-        for part in ["127.0.0.1:", "does not speak AMQP 0-9-1", "is the port", "`amqps://`"] {
+        for part in ["127.0.0.1:", "does not speak AMQP 0-9-1", "check the port", "`amqps://`"] {
             assert!(error.contains(part), "{error}");
         }
     }
@@ -218,7 +218,7 @@ async fn an_examination_finds_what_is_missing_or_foreign_and_changes_nothing() {
         findings.map(|finding| (finding.level, finding.what)).collect::<Vec<_>>()
     };
     let empty = found().await;
-    assert!(empty[0].0 == Level::Ok && empty[1].1.contains("no queue is there yet"), "{empty:?}");
+    assert!(empty[0].0 == Level::Ok && empty[1].1.contains("no queue exists yet"), "{empty:?}");
     // The examination created none of them.
     assert_eq!(found().await, empty);
     let broker = place.open(10).await;

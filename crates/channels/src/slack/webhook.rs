@@ -157,8 +157,8 @@ mod tests {
         let allowed = hosts(&["hooks.slack.com", "hooks.example:8443", "127.0.0.1:8080", "10.0.0.7"]);
         let long = format!("https://hooks.slack.com/{}", "x".repeat(2_000));
         for (wrong, word) in [
-            ("", "no URL"),
-            ("hooks.slack.com/services/T0/B0/x", "no URL"),
+            ("", "not a URL"),
+            ("hooks.slack.com/services/T0/B0/x", "not a URL"),
             ("ftp://hooks.slack.com/x", "https://"),
             ("file:///etc/passwd", "https://"),
             ("javascript:alert(1)", "https://"),

@@ -309,7 +309,7 @@ async fn a_failure_is_told_when_it_begins_once_a_minute_and_when_it_ends() {
     send(&chain).await;
     assert_eq!(
         log.take(),
-        [r#"WARN message=a provider fails provider="scripted" code=unknown failures=1 seconds=0"#]
+        [r#"WARN message=a provider is failing provider="scripted" code=unknown failures=1 seconds=0"#]
     );
     let begun = Instant::now();
     let mut lines = Vec::new();
@@ -319,14 +319,14 @@ async fn a_failure_is_told_when_it_begins_once_a_minute_and_when_it_ends() {
         sleep(Duration::from_millis(500)).await;
     }
     assert!((5..=10).contains(&lines.len()), "{lines:#?}");
-    assert!(lines.iter().all(|line| line.starts_with("WARN message=a provider fails")), "{lines:#?}");
+    assert!(lines.iter().all(|line| line.starts_with("WARN message=a provider is failing")), "{lines:#?}");
     only.recover();
     sleep(Duration::from_mins(2)).await;
     send(&chain).await;
     send(&chain).await;
     let lines = log.take();
     assert!(
-        matches!(&lines[..], [line] if line.starts_with("INFO message=a provider works again")),
+        matches!(&lines[..], [line] if line.starts_with("INFO message=a provider has recovered")),
         "{lines:?}"
     );
 }
@@ -362,8 +362,11 @@ async fn a_refusal_of_our_credentials_is_named_until_something_is_taken() {
     send(&chain).await;
     assert_eq!(chain.first().refusals(), ["scripted (535 5.7.8)"]);
     let lines = log.take();
-    assert_eq!(lines.len(), 2, "that it refuses us is news: {lines:#?}");
-    assert!(lines[1].contains("refuses us") && lines[1].contains("code=535 5.7.8"), "{lines:#?}");
+    assert_eq!(lines.len(), 2, "that it rejects us is news: {lines:#?}");
+    assert!(
+        lines[1].contains("rejects our credentials") && lines[1].contains("code=535 5.7.8"),
+        "{lines:#?}"
+    );
     assert_eq!(send(&chain).await.0, SENT);
     assert_eq!(chain.first().refusals(), Vec::<String>::new());
 }

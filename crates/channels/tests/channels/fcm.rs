@@ -169,7 +169,7 @@ async fn every_documented_error_is_understood() {
         (401, "UNAUTHENTICATED", Some("THIRD_PARTY_AUTH_ERROR"), "retry", &["APNs key"]),
         (401, "UNAUTHENTICATED", Some("APNS_AUTH_ERROR"), "retry", &["APNs key"]),
         (429, "RESOURCE_EXHAUSTED", Some("QUOTA_EXCEEDED"), "retry", &["QUOTA_EXCEEDED"]),
-        (429, "RESOURCE_EXHAUSTED", None, "down", &["too often"]),
+        (429, "RESOURCE_EXHAUSTED", None, "down", &["rate limit exceeded"]),
         (503, "UNAVAILABLE", Some("UNAVAILABLE"), "down", &["UNAVAILABLE"]),
         (503, "UNAVAILABLE", None, "down", &["UNAVAILABLE"]),
         (500, "INTERNAL", Some("INTERNAL"), "unknown", &["500", "may have accepted"]),
@@ -179,8 +179,8 @@ async fn every_documented_error_is_understood() {
         (503, "INTERNAL", None, "unknown", &["503"]),
         (403, "PERMISSION_DENIED", None, "down", &["enable the Firebase Cloud Messaging API", PROJECT]),
         // A device is dead only if FCM itself says so.
-        (404, "NOT_FOUND", None, "down", &["does not know the project"]),
-        (404, "NOT_FOUND", Some("UNSPECIFIED_ERROR"), "down", &["does not know the project"]),
+        (404, "NOT_FOUND", None, "down", &["the project does not exist"]),
+        (404, "NOT_FOUND", Some("UNSPECIFIED_ERROR"), "down", &["the project does not exist"]),
         (400, "FAILED_PRECONDITION", None, "down", &["400"]),
         (409, "ABORTED", None, "down", &["409"]),
         (307, "MOVED", None, "down", &["307"]),
@@ -207,7 +207,7 @@ async fn a_token_that_is_none_is_dead_and_another_wrong_field_is_named() {
     ] {
         let answer = answer_to(reply).await;
         assert_eq!(kinds(&answer), ("rejected", vec!["dead"]), "{answer:?}");
-        assert_says(&answer, &["no registration token"]);
+        assert_says(&answer, &["not a registration token"]);
     }
     let answer = answer_to(invalid("Invalid value", Some("message.data[0].value"))).await;
     assert_eq!(kinds(&answer), ("rejected", vec!["rejected"]));
@@ -323,7 +323,7 @@ async fn who_can_not_connect_has_sent_nothing() {
     for api_address in ["127.0.0.1:1", "no-such-host.invalid"] {
         let answer = push(&fcm(api_address, &google.address, LONG_DEADLINE), "a b").await;
         assert_eq!(kinds(&answer), ("down", Vec::new()), "{answer:?}");
-        assert_says(&answer, &["2 of 2 devices: FCM can't be reached"]);
+        assert_says(&answer, &["2 of 2 devices: FCM is unreachable"]);
     }
 }
 
@@ -355,7 +355,7 @@ async fn tokens_that_are_none_are_rejected_without_asking() {
         let answer = push(&fcm, token).await;
         assert_eq!(kinds(&answer), ("rejected", vec!["rejected"]), "{answer:?}");
         assert_eq!(answer.done[0].address, token);
-        assert_says(&answer, &["no registration token"]);
+        assert_says(&answer, &["not a registration token"]);
         assert_discreet(&answer);
     }
     for address in ["", " ", "   "] {
@@ -441,10 +441,7 @@ async fn each_device_has_its_own_end_and_all_have_one_outcome() {
         }
     }
     let answer = push(&fcm, "dead1 dead2 wrong1").await;
-    assert_says(
-        &answer,
-        &["2 of 3 devices: FCM says that the app is gone", "1 of 3 devices: FCM does not take"],
-    );
+    assert_says(&answer, &["2 of 3 devices: the app was uninstalled", "1 of 3 devices: FCM rejected"]);
     assert!(!answer.outcome.error().unwrap().contains("dead1"), "{answer:?}");
 }
 
@@ -485,7 +482,7 @@ async fn a_device_that_is_reached_too_late_is_left_for_the_next_attempt() {
     let fcm = fcm(&server.address, &google.address, Duration::from_secs(3));
     let answer = push(&fcm, &tokens.join(" ")).await;
     assert_eq!(kinds(&answer), ("retry", vec!["sent"; 10]), "{answer:?}");
-    assert_says(&answer, &["2 of 12 devices: there was no time left"]);
+    assert_says(&answer, &["2 of 12 devices: the attempt's deadline was reached"]);
     assert_eq!(server.requests().len(), 10);
 }
 
@@ -582,13 +579,13 @@ async fn without_an_access_token_nothing_is_sent_and_the_reason_is_told() {
         (oauth(400, "Eyj <script>"), "token_uri", None),
         (Reply::json(404, "<html>"), "token_uri", None),
         (Reply::json(302, "").with("Location", "http://127.0.0.1:1/"), "token_uri", None),
-        (Reply::json(500, "{}"), "does not serve", None),
-        (oauth(503, "backend_error").with("Retry-After", "5"), "does not serve", Some(5)),
-        (Reply::json(429, "{}"), "does not serve", None),
-        (Reply::json(200, "{}"), "without an access token", None),
-        (Reply::json(200, &odd_bearer), "without an access token", None),
-        (Reply::json(200, &another_kind), "without an access token", None),
-        (granted("1", 9).cut_to(90), "without an access token", None),
+        (Reply::json(500, "{}"), "temporarily unavailable", None),
+        (oauth(503, "backend_error").with("Retry-After", "5"), "temporarily unavailable", Some(5)),
+        (Reply::json(429, "{}"), "temporarily unavailable", None),
+        (Reply::json(200, "{}"), "returned no access token", None),
+        (Reply::json(200, &odd_bearer), "returned no access token", None),
+        (Reply::json(200, &another_kind), "returned no access token", None),
+        (granted("1", 9).cut_to(90), "returned no access token", None),
         (Reply::CloseAfterReading, "closed the connection", None),
     ] {
         let google = Server::start_with(check_grant, vec![reply]).await;
@@ -603,7 +600,7 @@ async fn without_an_access_token_nothing_is_sent_and_the_reason_is_told() {
     }
     let answer = push(&fcm("127.0.0.1:1", "127.0.0.1:1", LONG_DEADLINE), &format!("è {TOKEN}")).await;
     assert_eq!(kinds(&answer), ("down", vec!["rejected"]), "{answer:?}");
-    assert_says(&answer, &["1 of 2 devices: 127.0.0.1:1 can't be reached"]);
+    assert_says(&answer, &["1 of 2 devices: 127.0.0.1:1 is unreachable"]);
 }
 
 #[tokio::test]
@@ -622,15 +619,15 @@ async fn examining_sends_nothing_and_says_what_is_wrong() {
     let no_token =
         || refused_with(400, "INVALID_ARGUMENT", "Invalid", Some("INVALID_ARGUMENT"), Some("message.token"));
     for (reply, level, words) in [
-        (no_token(), Level::Ok, "lets campanile@trattoria-test.iam.gserviceaccount.com send for project"),
+        (no_token(), Level::Ok, "accepts campanile@trattoria-test.iam.gserviceaccount.com for project"),
         (
             Reply::json(200, r#"{"name": "projects/trattoria-test/messages/fake_message_id"}"#),
             Level::Ok,
-            "lets",
+            "accepts",
         ),
-        (refused(403, "PERMISSION_DENIED", None), Level::Wrong, "does not allow"),
+        (refused(403, "PERMISSION_DENIED", None), Level::Wrong, "denies permission"),
         (refused(503, "UNAVAILABLE", None), Level::Wrong, "UNAVAILABLE"),
-        (Reply::json(404, "<html>"), Level::Wrong, "hardly FCM"),
+        (Reply::json(404, "<html>"), Level::Wrong, "the host is not FCM"),
         (refused(500, "INTERNAL", None), Level::Note, "500"),
     ] {
         let google = gives_out_tokens().await;

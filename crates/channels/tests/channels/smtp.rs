@@ -441,7 +441,7 @@ async fn what_the_server_can_not_take_is_refused_before_it_is_sent() {
     let smtp = smtp(server.port);
     let large = smtp.send(&message("a@example.com", "t", &"x".repeat(1_000))).await;
     let Outcome::Rejected { error } = large.outcome else { panic!("{large:?}") };
-    assert!(error.contains("no more than 500"), "{error}");
+    assert!(error.contains("at most 500"), "{error}");
     let non_ascii = mail(&smtp, "é@example.com").await;
     let Outcome::Rejected { error } = non_ascii.outcome else { panic!("{non_ascii:?}") };
     assert!(error.contains("SMTPUTF8"), "{error}");

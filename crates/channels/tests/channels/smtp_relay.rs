@@ -21,9 +21,9 @@ async fn a_name_that_does_not_resolve_is_told() {
     let smtp = Smtp::new(nowhere, None).unwrap();
     let answer = mail(&smtp, "a@example.com").await;
     let Outcome::Down { error, .. } = answer.outcome else { panic!("{answer:?}") };
-    assert!(error.contains("cannot resolve the name mail.nowhere.invalid"), "{error}");
+    assert!(error.contains("host name mail.nowhere.invalid does not resolve"), "{error}");
     let finding = smtp.examine(Channel::Email).await;
-    assert!(finding.what.contains("cannot resolve the name mail.nowhere.invalid"), "{finding:?}");
+    assert!(finding.what.contains("host name mail.nowhere.invalid does not resolve"), "{finding:?}");
 }
 
 /// The outcome over a TLS server with this certificate, for a client that trusts these files.
@@ -40,7 +40,7 @@ async fn a_self_signed_certificate_given_as_ca_file_is_trusted() {
     for certificate in [Certificate::new(), Certificate::authority("localhost")] {
         let (outcome, said) = over_tls(&certificate, Some(certificate.files().0)).await;
         assert_eq!(kind(&outcome), "sent", "{outcome:?}");
-        assert!(said.contains("lets us in"), "{said}");
+        assert!(said.contains("login at") && said.contains("succeeded"), "{said}");
     }
 }
 

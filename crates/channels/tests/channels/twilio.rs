@@ -337,7 +337,7 @@ async fn a_yes_that_can_not_be_read_is_a_doubt_that_is_not_repeated() {
     ] {
         let outcome = outcome_of(reply).await;
         assert!(matches!(outcome, Outcome::Unclear { .. }), "{outcome:?}");
-        assert_discreet(&outcome, &["Twilio", "names no message"]);
+        assert_discreet(&outcome, &["Twilio", "returned no SID"]);
     }
 }
 
@@ -375,7 +375,7 @@ async fn a_slow_answer_within_the_deadline_counts() {
 async fn who_can_not_connect_has_sent_nothing() {
     let outcome = text(&twilio("127.0.0.1:1", FROM, LONG_DEADLINE), "+390551234567", "T", "B").await;
     assert!(matches!(outcome, Outcome::Down { after: None, .. }), "{outcome:?}");
-    assert_discreet(&outcome, &["can't be reached"]);
+    assert_discreet(&outcome, &["is unreachable"]);
     // A resolver refuses such a long name without asking others.
     let nowhere = format!("{}.invalid", "a".repeat(64));
     let outcome = text(&twilio(&nowhere, FROM, LONG_DEADLINE), "+390551234567", "T", "B").await;
@@ -437,7 +437,7 @@ async fn examining_sends_nothing_and_says_what_is_wrong() {
     let account = || Reply::json(200, &format!(r#"{{"sid": "{ACCOUNT_SID}", "status": "active"}}"#));
     for (reply, level, words) in [
         (account(), Level::Ok, "knows account"),
-        (refused(401, 20003), Level::Wrong, "does not let account"),
+        (refused(401, 20003), Level::Wrong, "rejects the credentials of account"),
         (refused(403, 20008), Level::Note, "403"),
         (Reply::CloseAfterReading, Level::Wrong, "closed the connection"),
     ] {
@@ -450,7 +450,7 @@ async fn examining_sends_nothing_and_says_what_is_wrong() {
         assert!(server.requests().is_empty(), "nothing was sent");
     }
     let nowhere = twilio("127.0.0.1:1", FROM, LONG_DEADLINE).examine(Channel::Sms).await;
-    assert!(nowhere.level == Level::Wrong && nowhere.what.contains("can't be reached"), "{nowhere:?}");
+    assert!(nowhere.level == Level::Wrong && nowhere.what.contains("is unreachable"), "{nowhere:?}");
 }
 
 #[test]

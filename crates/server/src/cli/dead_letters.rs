@@ -306,8 +306,8 @@ mod tests {
         let said = outcome(&answer, &usual, 80);
         assert_eq!(
             said,
-            "nothing to replay\nleft alone 5:\n  3 its send is SENT\n  … and 4 more\nthere may be more: \
-             go on with --cursor 9\n"
+            "nothing to replay\nskipped 5:\n  3 its send is SENT\n  … and 4 more\nthere may be more; \
+             continue with --cursor 9\n"
         );
     }
 }

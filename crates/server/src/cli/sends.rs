@@ -386,7 +386,7 @@ mod tests {
         let left: Vec<(&String, String)> = (0..22).map(|n| (&id, format!("{n} is SENT"))).collect();
         let said = outcome("resend", 3, &left);
         assert!(
-            said.starts_with("3 are due again: they go out at once\nleft alone 22:\n  0 is SENT\n"),
+            said.starts_with("3 are due again and will be sent now\nskipped 22:\n  0 is SENT\n"),
             "{said}"
         );
         assert!(said.ends_with("  19 is SENT\n  … and 2 more\n"), "{said}");

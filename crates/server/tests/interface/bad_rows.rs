@@ -90,25 +90,25 @@ async fn people_and_entities_that_are_wrong_are_refused() {
 const NO_ADDRESSES: [(&str, &str, &str); 25] = [
     ("email", "", "has no @"),
     ("email", " ", "has no @"),
-    ("email", "a@b@example.com", "before its @"),
-    ("email", "anna rossi@example.com", "before its @"),
-    ("email", " anna@example.com", "blanks around"),
-    ("email", "anna@example.com ", "blanks around"),
-    ("email", "anna@exa mple.com", "no domain"),
-    ("email", "anna@", "no domain"),
-    ("email", "anna@127.0.0.1", "no domain"),
-    ("email", "Anna <anna@example.com>", "name around it"),
-    ("email", "<anna@example.com>", "name around it"),
-    ("email", "a@example.com,b@example.com", "before its @"),
+    ("email", "a@b@example.com", "before the @"),
+    ("email", "anna rossi@example.com", "before the @"),
+    ("email", " anna@example.com", "leading or trailing spaces"),
+    ("email", "anna@example.com ", "leading or trailing spaces"),
+    ("email", "anna@exa mple.com", "not a domain"),
+    ("email", "anna@", "not a domain"),
+    ("email", "anna@127.0.0.1", "not a domain"),
+    ("email", "Anna <anna@example.com>", "display name"),
+    ("email", "<anna@example.com>", "display name"),
+    ("email", "a@example.com,b@example.com", "before the @"),
     ("phone", "", "country code"),
     ("phone", "055 123456", "country code"),
     ("phone", "+39 055 1234567", "digits only"),
     ("phone", "00390551234567", "digits only"),
     ("phone", "+39055123456789012", "15 digits"),
     ("phone", "+44 (0)20 7946 0000", "(0)"),
-    ("phone", "whatsapp:+390551234567", "no part of a number"),
-    ("slack_webhook", "", "no URL"),
-    ("slack_webhook", "#kitchen", "no URL"),
+    ("phone", "whatsapp:+390551234567", "not part of a phone number"),
+    ("slack_webhook", "", "not a URL"),
+    ("slack_webhook", "#kitchen", "not a URL"),
     ("slack_webhook", "http://hooks.slack.com/services/T0/B0/x", "use https://"),
     ("slack_webhook", "https://me:pass@hooks.slack.com/x", "user"),
     ("locale", "", "language tag"),
@@ -251,7 +251,7 @@ async fn a_language_has_one_row_however_it_is_written() {
     };
     let both = json!([row("it", "Ciao"), row("de", "Hallo"), row("IT", "Salve")]);
     let refused = server.try_put("/v1/templates", &both).await;
-    refused.assert_problem(422, "invalid").assert_names(2, "/locale").assert_says(&["`IT`", "`it` of row 0"]);
+    refused.assert_problem(422, "invalid").assert_names(2, "/locale").assert_says(&["`IT`", "`it` in row 0"]);
     let locales = async || {
         let rows = server.items("/v1/templates?event_type=RESERVATION_REQUESTED").await;
         rows.iter().map(|row| row["locale"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
@@ -357,10 +357,10 @@ async fn queries_that_make_no_sense_are_named() {
             ("limit=0", ["limit", "1000"]),
             ("limit=1001", ["limit", "1000"]),
             ("limit=many", ["limit", "many"]),
-            ("cursor=nonsense", ["cursor", "server"]),
-            ("cursor=7", ["cursor", "server"]),
-            ("cursor=%5B%22a%22%5D", ["cursor", "server"]),
-            (&nul_in_cursor, ["cursor", "server"]),
+            ("cursor=nonsense", ["cursor", "of this list"]),
+            ("cursor=7", ["cursor", "of this list"]),
+            ("cursor=%5B%22a%22%5D", ["cursor", "of this list"]),
+            (&nul_in_cursor, ["cursor", "of this list"]),
         ] {
             let answer = server.try_get(&format!("{path}?{query}")).await;
             answer.assert_problem(422, "invalid-query").assert_says(&words);

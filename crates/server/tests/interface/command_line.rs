@@ -72,11 +72,11 @@ async fn emit_hands_in_an_event() {
     // It is the same event as over HTTP.
     assert_eq!(server.emit(&reservation("evt-1")).await["created"], false);
     let again = run(&server, &["emit", "--id", "evt-1", "--payload", payload], &RESERVATION).succeeded();
-    assert!(again.contains("known already") && again.contains("evt-1"), "{again}");
+    assert!(again.contains("already accepted") && again.contains("evt-1"), "{again}");
     let json = run(&server, &["emit", "--json", "--id", "evt-1", "--payload", payload], &RESERVATION).json();
     assert_eq!(json, json!({"event_id": "evt-1", "created": false}));
     run(&server, &["emit", "--id", "evt-1"], &RESERVATION)
-        .failed(1, &["another body", "nothing was changed"]);
+        .failed(1, &["different body", "nothing was changed"]);
 
     // Without an id each one is another event.
     let ids = [(); 2].map(|()| run(&server, &["emit", "--json"], &RESERVATION).json()["event_id"].clone());
@@ -137,7 +137,7 @@ async fn mistakes_are_told_with_what_to_do() {
         .failed(1, &["http://127.0.0.1:1", "campanile --data-dir", "serve --listen 127.0.0.1:1"]);
     let mut keyless = campanile(server.folder());
     keyless.env_remove("CAMPANILE_AUTH__ADMIN_KEY").args(["--url", &server.url, "trace", "x"]);
-    Ran::of(&mut keyless).failed(1, &["no key", "--key", "admin.key"]);
+    Ran::of(&mut keyless).failed(1, &["no API key", "--key", "admin.key"]);
 
     for (flag, word) in [("--help", "explain"), ("--version", "campanile ")] {
         assert!(cli(&server, &[flag]).succeeded().contains(word));
@@ -160,7 +160,7 @@ async fn explain_answers_before_anything_is_sent() {
     assert!(!high.contains("quiet"), "{high}");
 
     let nobody = cli(&server, &["explain", "--type", "ECLIPSE", "--aggregate", "MOON:1"]).succeeded();
-    assert!(nobody.contains("nobody would be told: NO_AUDIENCE"), "{nobody}");
+    assert!(nobody.contains("no recipients: NO_AUDIENCE"), "{nobody}");
     let asked = event("any", "RESERVATION_REQUESTED", "RESTAURANT", 5);
     let asked = with(&asked, &json!({"at": "2026-01-21T12:00:00Z"}));
     let printed = run(&server, &["explain", "--json", "--at", "2026-01-21T12:00:00Z"], &RESERVATION).json();

@@ -42,7 +42,7 @@ async fn serve(command: &mut Command) -> (Watched, String) {
 #[test]
 fn the_reference_is_what_is_in_force_when_nothing_is_configured() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(Ran::of(bare(folder.path()).args(["config", "check"])).succeeded().contains("right"));
+    assert!(Ran::of(bare(folder.path()).args(["config", "check"])).succeeded().contains("valid"));
     let reference = Ran::of(bare(folder.path()).args(["config", "print", "--reference"])).succeeded();
     assert!(reference.starts_with("# Campanile's configuration"), "{reference}");
     let printed = Ran::of(bare(folder.path()).args(["config", "print"])).succeeded();
@@ -151,7 +151,7 @@ fn default_webhooks_are_not_printed_and_a_variable_wins_over_the_file() {
 fn what_is_wrong_with_slack_is_named() {
     let folder = tempfile::tempdir().unwrap();
     for (text, words) in [
-        ("[send.email]\nwait_for = \"1h\"\n", ["send.email.wait_for", "only Slack"]),
+        ("[send.email]\nwait_for = \"1h\"\n", ["send.email.wait_for", "only valid for Slack"]),
         ("[send.slack]\nmax_attempts = 3\n", ["send.slack.max_attempts", "send.slack.wait_for"]),
         ("[channels.slack]\nallowed_hosts = \"*.com\"\n", ["channels.slack.allowed_hosts", "*.slack.com"]),
         ("[channels.slack]\nrate = 0\n", ["channels.slack.rate", "between 0.001"]),
@@ -199,7 +199,7 @@ fn what_is_wrong_is_named() {
             ["database.max_connections", "between 4"],
         ),
         ("[engine]\nroles = \"api,publisher\"\n", ["engine.roles", "fan_out"]),
-        ("[engine]\nroles = \"api\"\n", ["engine.roles", "nobody would run"]),
+        ("[engine]\nroles = \"api\"\n", ["engine.roles", "this instance does not run"]),
         ("[send.sms]\non_doubt = \"panic\"\n", ["send.sms.on_doubt", "hold"]),
         ("[recover]\nrepublish_after = \"900ms\"\n", ["recover.republish_after", "1s"]),
         ("[channels.push]\nttl = \"30s\"\n", ["channels.push.ttl", "672h"]),
@@ -213,11 +213,11 @@ fn what_is_wrong_is_named() {
         ),
         (
             "[channels.email]\nurl = \"smtp://localhost\"\nfrom = \"Zoë <zoë@example.com>\"\n",
-            ["channels.email.from", "than ASCII"],
+            ["channels.email.from", "non-ASCII"],
         ),
         (
             "[channels.email]\nurl = \"smtp://localhost\"\nreply_to = \"zoë@example.com\"\n",
-            ["channels.email.reply_to", "than ASCII"],
+            ["channels.email.reply_to", "non-ASCII"],
         ),
         (
             "[channels.email]\nurl = \"smtp://localhost\"\nfrom = \"a@b.example\"\nca_file = \"/no/such/file\"\n",
@@ -229,11 +229,11 @@ fn what_is_wrong_is_named() {
         ),
         (
             "[channels.email]\nurl = \"smtp://localhost\"\nenvelope_from = \"Anna <a@b.example>\"\n",
-            ["channels.email.envelope_from", "no name"],
+            ["channels.email.envelope_from", "without a display name"],
         ),
         (
             "[channels.email]\nurl = \"smtp://localhost\"\n[channels.email.headers]\nbcc = \"eve@example.com\"\n",
-            ["channels.email.headers", "by itself"],
+            ["channels.email.headers", "set by Campanile"],
         ),
         (
             "[channels.email]\nurl = \"smtp://localhost\"\n[channels.email.headers]\nX-A = \"a\\r\\nBcc: x\"\n",
@@ -243,7 +243,7 @@ fn what_is_wrong_is_named() {
             "[channels.email]\nurl = \"smtp://localhost\"\nanswer_timeout = \"2h\"\n",
             ["channels.email.answer_timeout", "60m"],
         ),
-        ("[send.push]\ndefer_for = \"1h\"\n", ["send.push.defer_for", "only e-mail"]),
+        ("[send.push]\ndefer_for = \"1h\"\n", ["send.push.defer_for", "only valid for e-mail"]),
         ("[channels.fax]\nurl = \"\"\n", ["channels.fax", "sms"]),
         ("[[user_types]]\nname = \"A\"\nqueue = \"q\"\nchannels = [\"FAX\"]\n", ["user_types", "FAX"]),
         ("[server\n", ["line 1", "TOML"]),
@@ -277,11 +277,20 @@ fn what_is_wrong_with_a_provider_is_named_without_its_token() {
         assert!(!refused.err.contains("secret"), "{url}: {refused:?}");
         refused.failed(1, &[&["channels.sms.url"], words].concat());
     };
-    refused("AC0123456789abcdef0123456789abcdef very-secret", &["no URL", "https://ACCOUNT_SID:AUTH_TOKEN@"]);
-    refused(&format!("smpp://{ACCOUNT}@host?from=1234"), &["begins with neither", "https://"]);
-    refused(&format!("{ACCOUNT}@api.twilio.com?from=1234"), &["begins with neither", "https://"]);
-    refused(&format!("http://{ACCOUNT}@api.twilio.com?from=1234"), &["in the clear", "https://"]);
-    refused(&format!("http://{ACCOUNT}@10.0.0.1?from=1234"), &["in the clear", "https://"]);
+    refused(
+        "AC0123456789abcdef0123456789abcdef very-secret",
+        &["not a valid URL", "https://ACCOUNT_SID:AUTH_TOKEN@"],
+    );
+    refused(
+        &format!("smpp://{ACCOUNT}@host?from=1234"),
+        &["must start with https:// or http://", "https://ACCOUNT_SID"],
+    );
+    refused(
+        &format!("{ACCOUNT}@api.twilio.com?from=1234"),
+        &["must start with https:// or http://", "https://ACCOUNT_SID"],
+    );
+    refused(&format!("http://{ACCOUNT}@api.twilio.com?from=1234"), &["unencrypted", "https://"]);
+    refused(&format!("http://{ACCOUNT}@10.0.0.1?from=1234"), &["unencrypted", "https://"]);
     refused(
         "https://SK0123456789abcdef0123456789abcdef:very-secret@api.twilio.com?from=1234",
         &["account SID"],
@@ -299,7 +308,7 @@ fn what_is_wrong_with_a_provider_is_named_without_its_token() {
         &format!("https://{ACCOUNT}@api.twilio.com?from=15005550006"),
         &["its + written as %2B", "short code"],
     );
-    refused(&format!("https://{ACCOUNT}@api.twilio.com?from=1234&to=5678"), &["no option `to`"]);
+    refused(&format!("https://{ACCOUNT}@api.twilio.com?from=1234&to=5678"), &["unknown option `to`"]);
     refused(&format!("https://{ACCOUNT}@api.twilio.com?from=1234&from=5678"), &["given twice"]);
     for right in [
         "https://{}@api.twilio.com?from=%2B15005550006",
@@ -323,24 +332,24 @@ fn what_is_wrong_with_a_mail_server_is_named_without_its_password() {
         ran
     };
     for (url, words) in [
-        ("mail.example.com:587", ["begins with neither", "smtp://"]),
-        ("http://u:secret@mail.example.com", ["begins with neither", "smtp://"]),
-        ("smtp:mail", ["there is no host", "smtp://"]),
+        ("mail.example.com:587", ["must start with smtp:// or smtps://", "smtp://user"]),
+        ("http://u:secret@mail.example.com", ["must start with smtp:// or smtps://", "smtp://user"]),
+        ("smtp:mail", ["the host is missing", "smtp://"]),
         ("smtp://u:12/secret@mail.example.com", ["%2F", "smtp://"]),
         ("smtps://mail.example.com/secret", ["%2F", "smtp://"]),
         ("smtps://u:12#secret@mail.example.com", ["%23", "smtp://"]),
-        ("smtps://u:sec#ret@mail.example.com", ["no URL", "smtp://"]),
-        ("smtps://u:secret/x@mail.example.com", ["no URL", "smtp://"]),
-        ("smtp://u@mail.example.com", ["no password", "smtp://"]),
-        ("smtp://u:secret@mail.example.com?tls=none", ["read on the way", "tls=required"]),
-        ("smtp://u:secret@mail.example.com?tls=if-offered", ["read on the way", "tls=required"]),
+        ("smtps://u:sec#ret@mail.example.com", ["not a valid URL", "smtp://"]),
+        ("smtps://u:secret/x@mail.example.com", ["not a valid URL", "smtp://"]),
+        ("smtp://u@mail.example.com", ["the password is missing", "smtp://"]),
+        ("smtp://u:secret@mail.example.com?tls=none", ["unencrypted", "tls=required"]),
+        ("smtp://u:secret@mail.example.com?tls=if-offered", ["unencrypted", "tls=required"]),
         ("smtp://u:secret@mail.example.com?tls=yes", ["`required`", "`none`"]),
-        ("smtps://u:secret@mail.example.com?tls=required", ["smtps://", "leave `tls` out"]),
-        ("smtp://u:secret@mail.example.com?pool=3", ["no option `pool`", "smtp://"]),
-        ("smtp://u:12?secret@mail.example.com", ["behind the ?", "%3F"]),
+        ("smtps://u:secret@mail.example.com?tls=required", ["smtps://", "remove the option `tls`"]),
+        ("smtp://u:secret@mail.example.com?pool=3", ["unknown option `pool`", "smtp://"]),
+        ("smtp://u:12?secret@mail.example.com", ["@ after ?", "%3F"]),
         ("smtp://u:secret@mail.example.com?connections=0", ["`connections`", "from 1 to 1000"]),
         ("smtp://u:secret@mail.example.com?rate=fast", ["`rate`", "a second"]),
-        ("smtp://one.example.com smtp://u@two.example.com", ["no password", "smtp://"]),
+        ("smtp://one.example.com smtp://u@two.example.com", ["the password is missing", "smtp://"]),
     ] {
         check(url).failed(1, &[&["channels.email.url"], &words[..]].concat());
     }

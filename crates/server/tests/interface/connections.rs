@@ -55,8 +55,9 @@ async fn clients_that_send_half_a_request_keep_nobody_out() {
     // The oldest connection was closed for them.
     let first = clients.into_iter().next().expect("there are clients");
     assert_eq!(to_the_end(first), "");
-    let line = server.log_line(&["WARN", "new connections took the place of the longest idle one"]).await;
-    assert!(line.contains("connections=1 ") && line.contains("server.max_connections are open"), "{line}");
+    let line =
+        server.log_line(&["WARN", "new connections replaced the connection that was idle longest"]).await;
+    assert!(line.contains("connections=1 ") && line.contains("server.max_connections reached"), "{line}");
     assert_eq!(server.logged(&["new connections"]).len(), 1, "and not one for each");
 }
 

@@ -244,7 +244,7 @@ async fn the_command_line_lists_and_replays() {
     let said = cli(&server, &["dead-letters", "replay", "--id", &first]).succeeded();
     assert!(said.contains("replayed 1"), "{said}");
     let again = cli(&server, &["dead-letters", "replay", "--id", &first]).succeeded();
-    assert!(again.contains(&format!("{first} was replayed already")), "{again}");
+    assert!(again.contains(&format!("{first} was already replayed")), "{again}");
     let printed = cli(&server, &["dead-letters", "replay", "--json", "--event", "evt-2"]).json();
     assert_eq!(printed, replayed(1));
     let none = cli(&server, &["dead-letters", "replay", "--stage", "send"]).succeeded();
@@ -280,13 +280,13 @@ async fn a_row_that_had_no_text_is_replayed_when_its_template_is_mended_and_not_
         all.iter().map(|l| &l["id"]).collect::<Vec<_>>()
     );
     let reason = skipped[0]["reason"].as_str().unwrap();
-    assert!(reason.starts_with("its text still can't be written: template"), "{answer}");
+    assert!(reason.starts_with("its text still can't be rendered: template"), "{answer}");
     assert!(reason.contains("payload.nobody_gave_this"), "{answer}");
     assert_eq!(dead_letters(&server, "").await, all, "they stay");
 
     let said = cli(&server, &["dead-letters", "replay", "--all"]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.out.contains("left alone 3") && said.out.contains("still can't be written"), "{said:?}");
+    assert!(said.out.contains("skipped 3") && said.out.contains("still can't be rendered"), "{said:?}");
     assert!(said.err.contains("nothing was replayed"), "{said:?}");
     let said = cli(&server, &["dead-letters", "list", "--channel", "sms"]).succeeded();
     assert!(said.contains("RESTAURANT_USER 1  SMS      TEMPLATE_ERROR  "), "{said}");

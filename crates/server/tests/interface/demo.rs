@@ -38,9 +38,9 @@ fn assert_shows_everything(said: &str) {
     row(&["USER_REGISTERED"]);
     row(&["Giulia Bianchi", "unsupported"]);
     // Carla's quiet hours cover all but one minute of the day.
-    let (quiet, awake) = (["28 sends arrived", "17 withheld"], ["29 sends arrived", "16 withheld"]);
+    let (quiet, awake) = (["28 sent", "17 suppressed"], ["29 sent", "16 suppressed"]);
     row(&if said.contains("quiet 00:00-23:59") { quiet } else { awake });
-    row(&["6 events", "captured here instead of leaving this machine", "16 are kept for the inbox"]);
+    row(&["6 events", "captured locally, not delivered", "16 held for the inbox"]);
     for word in ["failed", "waiting", "\u{1b}", "Fabio Neri"] {
         assert!(!said.contains(word), "`{word}` in:\n{said}");
     }
@@ -79,15 +79,15 @@ fn a_taken_port_is_no_reason_not_to_see_it_unless_it_was_asked_for() {
         Ran::of(demo(folder.path()).arg("--exit").env("CAMPANILE_SERVER__LISTEN", &address)).succeeded();
     assert_shows_everything(&said);
     let asked = Ran::of(demo(folder.path()).args(["--exit", "--listen", &address]));
-    asked.failed(1, &[&address, "can't be listened on"]);
+    asked.failed(1, &[&address, "cannot listen on"]);
 }
 
 #[tokio::test]
 async fn it_stays_up_and_another_one_runs_beside_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = Watched::start(demo(folder.path()).env("COLUMNS", "80"));
-    let line = first.line(&["Still up at http://"]).await;
-    let url = line.split([' ', ',']).find(|word| word.starts_with("http://")).unwrap().to_owned();
+    let line = first.line(&["Running at http://"]).await;
+    let url = line.split([' ', ';']).find(|word| word.starts_with("http://")).unwrap().to_owned();
     assert!(first.lines().iter().all(|line| line.chars().count() <= 80), "{:?}", first.lines());
 
     assert_shows_everything(&Ran::of(demo(folder.path()).arg("--exit")).succeeded());

@@ -86,7 +86,7 @@ async fn a_batch_with_something_wrong_in_it_writes_nothing() {
     let positions: Vec<&Value> =
         several.body["errors"].as_array().unwrap().iter().map(|error| &error["index"]).collect();
     assert_eq!(positions, [0, 2]);
-    several.assert_problem(422, "invalid").assert_says(&["2 things", "nothing was written"]);
+    several.assert_problem(422, "invalid").assert_says(&["2 problems", "nothing was written"]);
 
     let events = server.items("/v1/events").await;
     assert_eq!(events.len(), 1, "{events:?}");

@@ -77,7 +77,7 @@ async fn a_server_whose_database_takes_no_writes_is_not_ready_until_it_does() {
     assert_eq!(doctor.code, Some(1), "{doctor:?}");
     assert!(doctor.out.contains(word), "{}", doctor.out);
     if BACKEND != Backend::Embedded {
-        assert!(doctor.out.contains("the server takes none"), "{}", doctor.out);
+        assert!(doctor.out.contains("the server accepts no writes"), "{}", doctor.out);
     }
     set_writable(&home, &server, true).await;
     until("it is ready again", async || ready(StatusCode::OK).await).await;

@@ -178,8 +178,8 @@ async fn eight_bodies_of_eight_megabytes_take_no_more_memory_than_is_documented(
     let tokens = vec!["\"a\""; 2_000_000].join(",");
     let many_values = format!(r#"[{{"user_type":"CUSTOMER","user_id":1,"push_tokens":[{tokens}]}}]"#);
     for (path, body, says) in [
-        ("/v1/recipients", &many_items, "at most 10000 rows at a time, here are 4000000"),
-        ("/v1/recipients", &many_values, "at most 250000 values at a time"),
+        ("/v1/recipients", &many_items, "at most 10000 rows per request, got 4000000"),
+        ("/v1/recipients", &many_values, "at most 250000 values per request"),
     ] {
         let answer = server.send(Method::PUT, path, body.clone()).await;
         answer.assert_problem(422, "invalid").assert_says(&[says]);

@@ -103,14 +103,17 @@ async fn a_url_is_enough_and_the_doctor_says_whom_mails_are_from() {
         Ran::of(command.env("CAMPANILE_CHANNELS__EMAIL__URL", url).args(["doctor", "--url", &server.url])).out
     };
     let said = doctor(&url);
-    assert!(said.contains(&format!("EMAIL is sent by smtp: 127.0.0.1:{} lets us in", python.port)), "{said}");
     assert!(
-        said.contains("mails are from campanile@localhost, since channels.email.from is not set"),
+        said.contains(&format!("EMAIL is sent by smtp: login at 127.0.0.1:{} succeeded", python.port)),
+        "{said}"
+    );
+    assert!(
+        said.contains("e-mail is sent from campanile@localhost because channels.email.from is not set"),
         "{said}"
     );
     let mailbox = doctor("smtp://anna%40example.com:secret@127.0.0.1:1");
-    assert!(mailbox.contains("mails are from anna@example.com"), "{mailbox}");
-    assert!(mailbox.contains("can't be reached") && !mailbox.contains("secret"), "{mailbox}");
+    assert!(mailbox.contains("e-mail is sent from anna@example.com"), "{mailbox}");
+    assert!(mailbox.contains("is unreachable") && !mailbox.contains("secret"), "{mailbox}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -213,7 +216,10 @@ async fn a_mail_server_that_refuses_our_password_is_named_at_the_first_refusal()
     let trace = server.settled("evt-1").await;
     assert_eq!(of(&trace, "EMAIL")[0]["status"], "FAILED", "{trace}");
     let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
-    assert_eq!(components["email"], "refuses us, see `campanile doctor`: smtp (535 5.7.8)");
+    assert_eq!(
+        components["email"],
+        "rejects our credentials or account, see `campanile doctor`: smtp (535 5.7.8)"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -272,5 +278,5 @@ async fn the_next_mail_server_takes_over_from_one_that_is_down() {
         }
     }
     let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
-    assert_eq!(components["email"], "down and passed over: smtp");
+    assert_eq!(components["email"], "down, using the next provider: smtp");
 }

@@ -111,7 +111,7 @@ async fn an_account_that_may_not_send_is_named_at_the_first_refusal() {
     server.emit(&reservation("evt-1")).await;
     server.settled("evt-1").await;
     let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
-    assert_eq!(components["push"], "refuses us, see `campanile doctor`: fcm (403)");
+    assert_eq!(components["push"], "rejects our credentials or account, see `campanile doctor`: fcm (403)");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,7 +160,7 @@ async fn the_doctor_is_let_in_and_pushes_to_nobody() {
     let mut command = campanile(home.path());
     let ran = Ran::of(command.envs(google.variables()).arg("doctor"));
     assert!(
-        ran.out.contains("PUSH is sent by fcm") && ran.out.contains(&format!("send for project {PROJECT}")),
+        ran.out.contains("PUSH is sent by fcm") && ran.out.contains(&format!("for project {PROJECT}")),
         "{ran:?}"
     );
     assert_eq!(google.asked(), counts(&[("nobody", 1)]));

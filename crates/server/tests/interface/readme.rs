@@ -87,7 +87,7 @@ async fn instances_on_servers_work_as_the_readme_says() {
         shell
     };
     let ran = Ran::of(&mut in_shell(&commands.join("\n"), &free_address())).succeeded();
-    assert!(ran.contains("is up to date") && ran.contains("none waits"), "{ran}");
+    assert!(ran.contains("is up to date") && ran.contains("none pending"), "{ran}");
 
     let exports: Vec<&str> = commands.into_iter().filter(|line| line.starts_with("export ")).collect();
     let mut instances = Vec::new();

@@ -19,7 +19,7 @@ fn refused() -> Vec<Refused<'static>> {
         (
             "[broker]\nurl = \"amqp://host/x?heartbeat=5\"\n".into(),
             &[],
-            &["the URL of the broker", "options"],
+            &["the URL of the broker", "query or fragment"],
         ),
         (
             "[broker]\nurl = \"amqps://host\"\nca_file = \"/dev/null\"\n".into(),
@@ -50,7 +50,7 @@ fn refused() -> Vec<Refused<'static>> {
         ),
         ("[auth]\nadmin_key_file = \"/dev/null\"\n".into(), &[], &["auth.admin_key_file", "empty"]),
         // Flags count as for `serve`.
-        (String::new(), &["--roles", "api"], &["engine.roles", "nobody would run"]),
+        (String::new(), &["--roles", "api"], &["engine.roles", "this instance does not run"]),
         (String::new(), &["--broker-url", "kafka://host"], &["broker.url", "kafka"]),
         (String::new(), &["--database-url", "mysql://host/shop"], &["database.url", "mysql"]),
     ]

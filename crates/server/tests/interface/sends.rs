@@ -94,7 +94,7 @@ async fn a_send_in_doubt_is_resent_once_and_goes_out_at_once() {
     assert_eq!(server.items(DOUBTS).await.len(), 2);
 
     let repeated = server.post(&path(id(send), "resend"), &json!({})).await;
-    repeated.assert_problem(409, "not-in-doubt").assert_says(&[id(send), "SENT already"]);
+    repeated.assert_problem(409, "not-in-doubt").assert_says(&[id(send), "already SENT"]);
     let bodiless = server.send(Method::POST, &path(id(&doubts[1]), "resend"), "").await;
     assert_eq!(bodiless.status, 200, "{}", bodiless.body);
 }
@@ -114,7 +114,7 @@ async fn a_send_in_doubt_is_settled_as_what_a_person_knows() {
     assert!(metrics.contains(r#"campanile_sends_total{channel="SMS",status="SENT"} 1"#), "{metrics}");
 
     let late = settle(&doubts[0], json!({"as": "FAILED"})).await;
-    late.assert_problem(409, "not-in-doubt").assert_says(&["SENT already"]);
+    late.assert_problem(409, "not-in-doubt").assert_says(&["already SENT"]);
     let late = settle(&doubts[1], json!({"as": "SENT"})).await;
     late.assert_problem(409, "not-in-doubt").assert_says(&["FAILED", "dead-letters/replay"]);
     let late = server.post(&path(id(&doubts[1]), "resend"), &json!({})).await;
@@ -218,12 +218,12 @@ async fn the_command_line_lists_resends_and_settles() {
 
     let said = cli(&server, &["sends", "settle", id(&doubts[0]), "--as", "sent", "--note", "they called"]);
     assert_eq!(said.succeeded().trim(), format!("{} is SENT now", id(&doubts[0])));
-    cli(&server, &["sends", "settle", id(&doubts[0]), "--as", "FAILED"]).failed(1, &["SENT already"]);
-    cli(&server, &["sends", "resend", "0197b3c4-0000-7000-8000-000000000000:SMS"]).failed(3, &["no send"]);
+    cli(&server, &["sends", "settle", id(&doubts[0]), "--as", "FAILED"]).failed(1, &["already SENT"]);
+    cli(&server, &["sends", "resend", "0197b3c4-0000-7000-8000-000000000000:SMS"]).failed(3, &["not found"]);
     let two = ["sends", "settle", id(&doubts[0]), id(&doubts[1]), "--as", "FAILED"];
     let said = cli(&server, &two);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.out.contains("settled 1\nleft alone 1:\n") && said.out.contains("SENT already"), "{said:?}");
+    assert!(said.out.contains("settled 1\nskipped 1:\n") && said.out.contains("already SENT"), "{said:?}");
 
     well.store(true, Ordering::SeqCst);
     let said = cli(&server, &["--json", "sends", "resend", "--all", "--event", "evt-2"]).json();

@@ -284,7 +284,7 @@ async fn a_folder_of_templates_is_loaded_all_or_nothing() {
         ("A/any.html", "{% if %}", ["html", "line 1"]),
         ("A/any.mjml", "<!-- ours --><mjml></mjml>", ["any.mjml", "<mjml"]),
         ("A/any.it!.txt", "x", ["any.it!", "language"]),
-        ("ORDER_CREATED/EMAIL.it.html", "x", ["EMAIL.it", "second html"]),
+        ("ORDER_CREATED/EMAIL.it.html", "x", ["EMAIL.it", "duplicate html"]),
         ("stray.txt", "x", ["stray.txt", "not a folder"]),
     ] {
         write(folder.path(), &[(name, text), ("B/any.txt", "new")]);
@@ -293,5 +293,5 @@ async fn a_folder_of_templates_is_loaded_all_or_nothing() {
         assert_eq!(server.items("/v1/templates").await.len(), 3, "{name}");
     }
     assert!(load().succeeded().contains("4 templates written"));
-    cli(&server, &["template", "load", "nowhere"]).failed(1, &["nowhere", "can't be read"]);
+    cli(&server, &["template", "load", "nowhere"]).failed(1, &["nowhere", "cannot read"]);
 }

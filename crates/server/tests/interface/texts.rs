@@ -122,7 +122,10 @@ async fn a_provider_that_refuses_our_token_is_named_at_the_first_refusal() {
     server.emit(&reservation("evt-1")).await;
     server.settled("evt-1").await;
     let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
-    assert_eq!(components["sms"], "refuses us, see `campanile doctor`: twilio (401 20003)");
+    assert_eq!(
+        components["sms"],
+        "rejects our credentials or account, see `campanile doctor`: twilio (401 20003)"
+    );
 }
 
 /// Twilio's signature: the URL, then each field's name and value in the order of the names.
@@ -199,7 +202,7 @@ async fn a_provider_that_is_away_is_asked_again_and_again() {
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
     let sms = trace["sends"].as_array().unwrap().iter().find(|send| send["channel"] == "SMS").unwrap();
-    assert_eq!(sms["last_error"], "EXHAUSTED: Twilio can't be reached");
+    assert_eq!(sms["last_error"], "EXHAUSTED: Twilio is unreachable");
     assert_eq!(sms["attempt_count"], 3);
 }
 
@@ -254,7 +257,7 @@ async fn a_text_that_was_accepted_without_a_name_is_left_to_a_person() {
     assert_eq!((&sms["status"], &sms["attempt_count"]), (&json!("IN_DOUBT"), &json!(1)), "{sms}");
     assert_eq!(*asked.lock().unwrap(), 1, "nobody is texted twice");
     let doubts = server.items("/v1/sends?status=IN_DOUBT").await;
-    assert!(doubts[0]["last_error"].as_str().unwrap().contains("names no message"), "{doubts:?}");
+    assert!(doubts[0]["last_error"].as_str().unwrap().contains("returned no SID"), "{doubts:?}");
 }
 
 #[tokio::test]
@@ -281,12 +284,12 @@ async fn doctor_looks_at_the_provider_and_sends_nothing() {
     let well = channels(&url);
     assert_eq!((well.len(), &well[0]["level"]), (2, &json!("ok")), "{well:?}");
     assert!(well[0]["what"].as_str().unwrap().starts_with("SMS is sent by twilio: 127.0.0.1:"), "{well:?}");
-    assert_eq!(well[1]["what"], "EMAIL, PUSH, SLACK are captured, not sent: see GET /v1/captured");
+    assert_eq!(well[1]["what"], "EMAIL, PUSH, SLACK messages are captured, not sent; see GET /v1/captured");
     let stranger = channels(&url.replace("very-secret", "other-secret"));
     assert_eq!(stranger[0]["level"], "wrong", "{stranger:?}");
     assert!(stranger[0]["remedy"].as_str().unwrap().contains("channels.sms.url"), "{stranger:?}");
     let nowhere = channels(&format!("http://{ACCOUNT}:very-secret@127.0.0.1:1?from=1234"));
     assert_eq!(nowhere[0]["level"], "wrong", "{nowhere:?}");
-    assert!(nowhere[0]["what"].as_str().unwrap().contains("can't be reached"), "{nowhere:?}");
+    assert!(nowhere[0]["what"].as_str().unwrap().contains("is unreachable"), "{nowhere:?}");
     assert!(texts.lock().unwrap().is_empty());
 }

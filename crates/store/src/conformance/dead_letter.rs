@@ -254,7 +254,7 @@ pub async fn a_row_without_its_text_is_replayed_once_it_has_one(fixture: &Fixtur
         replayed.expect("the database is there")
     };
     let still = replay(Err("line 2".to_owned())).await;
-    assert_eq!(still.skipped, [(id, "its text still can't be written: line 2".to_owned())]);
+    assert_eq!(still.skipped, [(id, "its text still can't be rendered: line 2".to_owned())]);
     assert_eq!(fixture.outbox_statuses("a").await, ["FAILED"]);
     assert!(claim(fixture, QUEUE).await.is_none());
 

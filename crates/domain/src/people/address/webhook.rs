@@ -52,8 +52,8 @@ mod tests {
         }
         let long = format!("https://hooks.slack.com/{}", "x".repeat(2_000));
         for (wrong, word) in [
-            ("", "no URL"),
-            ("hooks.slack.com/services/T0/B0/x", "no URL"),
+            ("", "not a URL"),
+            ("hooks.slack.com/services/T0/B0/x", "not a URL"),
             ("ftp://hooks.slack.com/x", "https://"),
             ("http://hooks.slack.com/x", "use https://"),
             ("http://10.0.0.7/x", "use https://"),

@@ -126,7 +126,7 @@ mod tests {
         let both =
             [missing("TABLE", "campanile.send", "INSERT"), missing("TABLE", "campanile.send", "UPDATE")];
         let found = grants("shop", &both, 20);
-        assert_eq!(found.what, "shop may not INSERT, UPDATE campanile.send");
+        assert_eq!(found.what, "shop lacks INSERT, UPDATE on campanile.send");
         let remedy = found.remedy.unwrap_or_default();
         assert!(remedy.ends_with("GRANT INSERT, UPDATE ON TABLE campanile.send TO shop;"), "{remedy}");
     }
@@ -147,7 +147,7 @@ mod tests {
             "{remedy}"
         );
         let all = grants("shop", &three[1..], 2);
-        assert_eq!(all.what, "shop may use none of the tables");
+        assert_eq!(all.what, "shop has no privileges on the tables");
         assert!(all.remedy.unwrap_or_default().contains("ALL TABLES IN SCHEMA campanile"));
     }
 }

@@ -282,7 +282,10 @@ mod tests {
         assert_eq!(level("2026-01-21T11:59:59.5Z"), Level::Ok);
         assert_eq!(level("2026-01-21T11:59:50Z"), Level::Note);
         let wrong = clock(before, at("2026-01-21T12:05:40Z"), after);
-        assert_eq!((wrong.level, wrong.what.as_str()), (Level::Wrong, "the server's is 5 min ahead of ours"));
+        assert_eq!(
+            (wrong.level, wrong.what.as_str()),
+            (Level::Wrong, "the server's clock is 5 min ahead of ours")
+        );
     }
 
     #[test]

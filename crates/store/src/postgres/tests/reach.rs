@@ -30,7 +30,7 @@ async fn a_port_where_nobody_listens_is_named() {
     let error = why(&format!("postgres://anna:secret@127.0.0.1:{port}/shop")).await;
     assert!(error.contains(&format!("the database 127.0.0.1:{port}/shop can't be reached")), "{error}");
     assert!(error.contains("Connection refused"), "{error}");
-    assert!(error.contains("is it running, and is database.url right?"), "{error}");
+    assert!(error.contains("check that it is running and that database.url is correct"), "{error}");
 }
 
 #[tokio::test]

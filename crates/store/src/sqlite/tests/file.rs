@@ -43,7 +43,7 @@ fn deleting_the_lock_admits_no_second_engine() {
         assert!(message.contains("another Campanile is already running"), "{message}");
     }
     let findings = examine(&folder.database()).findings;
-    let held = format!("process {} runs on this file", std::process::id());
+    let held = format!("process {} is using this file", std::process::id());
     assert!(findings.iter().any(|finding| finding.what == held), "{findings:?}");
 }
 
