@@ -5,6 +5,7 @@ use std::time::Duration;
 use campanile_broker::RabbitMq;
 use campanile_domain::finding::Finding;
 
+use crate::cli::with_causes;
 use crate::config::{BrokerChoice, Config};
 
 const SUBJECT: &str = "broker";
@@ -16,7 +17,7 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
         Ok(BrokerChoice::InProcess) => {
             return vec![Finding::ok(SUBJECT, "in-process broker (supports one instance)")];
         }
-        Err(error) => return vec![Finding::wrong(SUBJECT, format!("{error:#}"), "correct broker.url")],
+        Err(error) => return vec![Finding::wrong(SUBJECT, with_causes(&error), "correct broker.url")],
     };
     tokio::time::timeout(RESPONSE_TIMEOUT, RabbitMq::examine(&rabbitmq)).await.unwrap_or_else(|_| {
         let what = format!("RabbitMQ did not respond within {RESPONSE_TIMEOUT:?}");

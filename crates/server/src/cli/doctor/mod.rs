@@ -16,10 +16,10 @@ use campanile_store::{Examined, Identity};
 use clap::Args;
 use serde_json::json;
 
-use super::CommandResult;
 use super::invocation::Invocation;
 use super::output::{self, columns, say, wrapped};
 use super::serve::Serve;
+use super::{CommandResult, with_causes};
 use crate::config::{self, Config, DatabaseChoice, Flags};
 use server::Asked;
 
@@ -40,7 +40,7 @@ impl Doctor {
             }
             Err(error) => vec![Finding::wrong(
                 "configuration",
-                format!("{error:#}"),
+                with_causes(&error),
                 "correct it; `campanile config print --reference` shows every key",
             )],
         };
@@ -92,7 +92,7 @@ async fn database(config: &Config) -> Examined {
         Ok(DatabaseChoice::Sqlite { path }) => Sqlite::examine(&path).await,
         Ok(DatabaseChoice::Postgres(postgres)) => Postgres::examine(&postgres).await,
         Err(error) => {
-            let findings = vec![Finding::wrong("database", format!("{error:#}"), "correct database.url")];
+            let findings = vec![Finding::wrong("database", with_causes(&error), "correct database.url")];
             Examined { findings, identity: Identity::Unknown }
         }
     }
@@ -103,7 +103,7 @@ async fn channels(config: &Config) -> Vec<Finding> {
     let providers = match config.providers() {
         Ok(providers) => providers,
         Err(error) => {
-            return vec![Finding::wrong("channels", format!("{error:#}"), "fix the key named above")];
+            return vec![Finding::wrong("channels", with_causes(&error), "fix the key named above")];
         }
     };
     let mut findings = Vec::new();
