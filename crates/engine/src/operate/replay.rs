@@ -87,8 +87,8 @@ impl Engine {
     }
 }
 
-/// The rows without a text among the letters that the replay is going to read, and no later ones: those are written
-/// with their own batch.
+/// The rows without a text among the dead letters that the replay is going to read, and no later ones: those are
+/// written with their own batch.
 async fn unwritten(store: &dyn Store, filter: &DeadLetterFilter) -> Result<Vec<Unwritten>, StoreError> {
     let dead_letters =
         store.list_dead_letters(DeadLetterFilter { replayed: false, ..filter.clone() }).await?;
