@@ -24,7 +24,7 @@ const CLAIMS: i64 = 10;
 const BLOCKS_READ: &str = "
     SELECT coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint
     FROM public.pg_stat_statements JOIN pg_database d ON d.oid = dbid
-    WHERE d.datname = current_database() AND query LIKE '-- The next events to fan out%'";
+    WHERE d.datname = current_database() AND query LIKE '-- Claims new events by lane%'";
 
 #[tokio::test]
 async fn claims_do_not_walk_through_what_was_claimed_and_find_what_is_committed_late() {
