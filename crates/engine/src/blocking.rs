@@ -1,5 +1,5 @@
-//! Work that may keep a core busy for long, such as rendering. The runtime has few threads, and they serve HTTP and all
-//! tasks.
+//! Runs work that may keep a core busy for a long time, such as rendering, outside the runtime's threads. The runtime
+//! has few threads, and they serve HTTP and all tasks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! An estimate of the database's clock between two readings. The clocks of instances may differ, and asking the
-//! database for each message would cost a round trip.
+//! Estimates the database's clock between two readings. The clocks of instances may differ, and asking the database for
+//! each message would cost a round trip.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;

@@ -1,7 +1,7 @@
-//! The end of a lease, as its holder measures it.
+//! The end of a lease, as measured by its holder.
 //!
-//! The clock cannot be set, and it goes on while the machine is suspended. `CLOCK_MONOTONIC` stops during a suspend: a
-//! machine that woke would believe that it still held leases that others had long taken over.
+//! It uses a clock that cannot be set and that keeps running while the machine is suspended. `CLOCK_MONOTONIC` stops
+//! during a suspend. A machine that wakes up would believe that it still holds leases that others took over long ago.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Deferred messages, and answers that take long or never come.
+//! Tests deferred messages, and answers of providers that take long or never arrive.
 
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;

@@ -1,4 +1,5 @@
-//! The fan-out of large audiences, and of events for full queues: which events overtake others, and what is repeated.
+//! Tests the fan-out of large audiences and of events for full queues: which events overtake others, and what is
+//! repeated.
 
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;

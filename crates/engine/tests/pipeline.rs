@@ -1,4 +1,4 @@
-//! All stages together: how one faulty thing affects the others, and what is repeated.
+//! Tests all stages together: how one fault affects everything else, and what is repeated.
 
 mod support;
 

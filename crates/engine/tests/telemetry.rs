@@ -1,4 +1,4 @@
-//! What an operator must notice is counted when it happens, and starts at zero.
+//! Tests that everything an operator must notice is counted when it happens, by a counter that starts at zero.
 
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;

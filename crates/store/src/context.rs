@@ -1,4 +1,4 @@
-//! Reads what a template needs at the moment of sending: the event, and the person that the message is for.
+//! Reads the data that a template needs when a message is sent: the event and the recipient of the message.
 
 use std::collections::HashMap;
 

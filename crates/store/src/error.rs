@@ -1,4 +1,4 @@
-//! Why a store could not do something. The text of an error tells everything; the errors below it are kept as sources.
+//! The errors of the store. The text of an error is complete, and the underlying errors are kept as its sources.
 
 use std::error::Error;
 use std::fmt;

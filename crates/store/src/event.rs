@@ -1,4 +1,4 @@
-//! Accepting events, counting their failures, and closing them. Fanning them out is in `fan_out`.
+//! Accepts events, counts their failures, and closes them. `fan_out` fans them out.
 
 use async_trait::async_trait;
 use campanile_domain::event::{Failure, NewEvent};

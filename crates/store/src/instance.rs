@@ -1,5 +1,5 @@
-//! Registering instances. An instance has a name and a number; rows store the number, so that the trace can name who
-//! did what at the cost of a few bytes.
+//! Registers instances. An instance has a name and a number. Rows store the number, so that a trace can name the
+//! instance at the cost of a few bytes.
 
 use async_trait::async_trait;
 

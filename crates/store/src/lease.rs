@@ -1,4 +1,4 @@
-//! Named leases: at most one process at a time does what must not run twice.
+//! Named leases: at most one process at a time does work that must not run twice.
 
 use std::time::Duration;
 

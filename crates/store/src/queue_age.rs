@@ -1,4 +1,4 @@
-//! How long the oldest item has waited for each stage, for metrics.
+//! Reads how long the oldest item has waited for each stage, for metrics.
 
 use std::time::Duration;
 

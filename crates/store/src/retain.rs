@@ -1,4 +1,4 @@
-//! Retention: deleting old events with all that belongs to them. Ids and hashes of events stay for ever.
+//! Retention: deletes old events with everything that belongs to them. The ids and hashes of events are never deleted.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! From rows to types, for both databases. What was checked when it was written is trusted when it is read. What others
-//! wrote into the tables by hand is an error that names the column.
+//! Converts rows to types, for both databases. Values that were checked when they were written are trusted when they
+//! are read. An invalid value that others wrote into the tables causes an error that names the column.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How this instance is: what `/readyz` and `/metrics` report.
+//! The health of this instance, as `/readyz` and `/metrics` report it.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What happened, as operators read it: events and their traces, sends, dead letters, captured messages.
+//! Read-only queries for operators: events and their traces, sends, dead letters and captured messages.
 
 use campanile_domain::id::EventId;
 use campanile_store::{

@@ -1,4 +1,4 @@
-//! What a provider reports about a message after it accepted it.
+//! Receipts: the reports that a provider sends about a message after accepting it.
 
 use campanile_domain::id::SendKey;
 use campanile_store::{Receipt, StoreError};

@@ -1,5 +1,5 @@
-//! What a person decides about a send in doubt: written by the store, counted as any other outcome, and what goes out
-//! again need not wait for a tick.
+//! Resolves sends in doubt by an operator's decision. The store writes the decision, and it is counted like any other
+//! outcome. A message that is to be sent again does not wait for the next tick.
 
 use campanile_domain::id::SendKey;
 use campanile_domain::status::SendStatus;

@@ -1,5 +1,5 @@
-//! The seven tables that operators write: recipients, entities and the rules. A change takes effect on this instance
-//! before its caller is answered.
+//! Access to the seven tables that operators write: recipients, entities and the rules. A change takes effect on this
+//! instance before the caller gets its answer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Accepts events from HTTP and the command line. Producers with SQL insert events in their own transactions instead.
+//! Accepts events from HTTP and the command line. Producers that use SQL insert events in their own transactions
+//! instead.
 
 use std::collections::HashMap;
 

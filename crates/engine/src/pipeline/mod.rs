@@ -1,5 +1,5 @@
-//! The stages, in the order in which an event passes them: accept, decide, `fan_out`, publish, receive, send, settle,
-//! close. Each task is `run(stop)` around steps that can be repeated without harm.
+//! The stages, in the order in which an event passes through them: accept, decide, `fan_out`, publish, receive, send,
+//! settle, close. Each task is a function `run(stop)` that loops over steps which can safely be repeated.
 
 pub mod accept;
 pub mod close;

@@ -1,4 +1,4 @@
-//! Takes over expired claims, publishes again what the broker lost, and closes finished events that the stage `close`
+//! Takes over expired claims, republishes rows that the broker lost, and closes finished events that the stage `close`
 //! missed. `retain` deletes old rows.
 
 pub mod retain;

@@ -1,7 +1,7 @@
 //! Deletes old rows in small batches, so that the pipeline does not have to wait.
 //!
-//! The database stores a horizon: rows from before it may go. The horizon moves by at most two days for each day that
-//! an instance is up. So there is time to notice a clock that jumped ahead.
+//! The database stores a horizon. Rows from before the horizon may be deleted. The horizon moves by at most two days
+//! for each day that an instance is running. So there is time to notice a clock that jumped ahead.
 
 use std::time::{Duration, Instant};
 

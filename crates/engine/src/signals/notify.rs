@@ -1,5 +1,5 @@
-//! Notifications between instances. An instance that runs only part of the pipeline tells the others when there is work
-//! for them. Nothing depends on this: every task also polls.
+//! Signals between instances. An instance that runs only part of the pipeline tells the others when there is work for
+//! them. Nothing depends on these signals: every task also polls.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;

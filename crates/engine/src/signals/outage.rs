@@ -1,5 +1,5 @@
-//! Logs outages: that one began, that it lasts, and that it is over. All tasks notice an outage at the same time, so
-//! one line stands for all of them.
+//! Logs when an outage begins, while it continues, and when it ends. All tasks notice an outage at the same time, so
+//! one log line covers all of them.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};

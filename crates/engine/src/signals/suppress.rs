@@ -1,5 +1,5 @@
-//! While the fan-out is in a burst, producers need not announce each event: whoever sends NOTIFY to PostgreSQL waits
-//! for everybody else who does (figures in `pipeline/fan_out/burst.rs`).
+//! Tells producers not to send NOTIFY while the fan-out is in burst mode. In PostgreSQL, a transaction that sends
+//! NOTIFY waits for all others that send it (figures in `pipeline/fan_out/burst.rs`).
 
 use std::time::Duration;
 

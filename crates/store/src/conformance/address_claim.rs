@@ -1,4 +1,4 @@
-//! Who posts an event to a webhook that several recipients share.
+//! Checks which send posts an event to a webhook that several recipients share.
 
 use std::sync::Arc;
 

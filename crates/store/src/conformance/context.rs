@@ -1,4 +1,4 @@
-//! What a message is written from.
+//! Checks the data from which a message is rendered.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Being the only one: leases by name.
+//! Checks named leases, which make sure that only one holder at a time does something.
 
 use std::time::Duration;
 

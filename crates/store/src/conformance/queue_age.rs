@@ -1,4 +1,4 @@
-//! How long what waits has waited, by stage.
+//! Checks how long the oldest item of each stage has waited.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What engines keep in memory: the rules, and the version that says when to read them again.
+//! Checks the rules that engines keep in memory, and the version that tells them when to read the rules again.
 
 use campanile_domain::channel::Channel;
 use campanile_domain::rules::row::{Audience, Route, Selector, Setting, Template};

@@ -1,5 +1,5 @@
-//! What a fan-out writes in the transaction of its claim: the next states of events, the decisions, the outbox rows and
-//! their chunks.
+//! Writes the results of a fan-out in the transaction of its claim: the next states of events, the decisions, the
+//! outbox rows and their chunks.
 
 use std::collections::{HashMap, HashSet};
 

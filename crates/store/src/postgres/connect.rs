@@ -1,4 +1,5 @@
-//! Connecting: the URL, TLS, the settings of every session, and what PostgreSQL's errors mean to the caller.
+//! Connects to PostgreSQL: the URL, TLS and the settings of every session. It also translates PostgreSQL's errors for
+//! the caller.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Accepting events, counting their failures, and closing them.
+//! Accepts events, counts their failures, and closes them.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Registering instances by name and number.
+//! Registers instances by name and number.
 
 use async_trait::async_trait;
 

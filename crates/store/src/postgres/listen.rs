@@ -1,5 +1,4 @@
-//! Listening for notifications of other instances, on a connection of its own. Nothing depends on it: every stage also
-//! polls.
+//! Listens for signals from other instances, on its own connection. Nothing depends on it: every stage also polls.
 
 use std::future::poll_fn;
 use std::time::Duration;

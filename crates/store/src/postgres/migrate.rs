@@ -1,5 +1,5 @@
-//! Making and upgrading the tables. Instances that start together wait for one another. A schema that is newer than
-//! this release is left alone, because migrations only add.
+//! Creates and upgrades the tables. Instances that start together wait for one another. A schema that is newer than
+//! this release is left unchanged, because migrations only add.
 
 use tokio_postgres::Client;
 

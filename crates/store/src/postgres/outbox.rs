@@ -1,4 +1,4 @@
-//! Claiming, confirming, releasing and remaking chunks of outbox rows.
+//! Claims, confirms and releases chunks of outbox rows, and puts lost rows into chunks again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! A database of its own for each test, and its back door: another process' connection, and a clock that can be moved.
+//! Creates a separate database for each test. It also gives tests a second connection, like that of another process,
+//! and a clock that can be moved.
 //!
-//! The server is the one that `CAMPANILE_TEST_DATABASE_URL` names. Tables are made once, in a template; each test's
-//! database is a copy of it, and is dropped at the end.
+//! `CAMPANILE_TEST_DATABASE_URL` names the server. The tables are created once, in a template. Each test's database is
+//! a copy of the template, and is dropped at the end.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! Reads what a template needs at the moment of sending.
+//! Reads the data that a template needs when a message is sent.
 
 use async_trait::async_trait;
 use campanile_domain::fan_out::Page;

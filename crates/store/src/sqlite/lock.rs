@@ -1,5 +1,5 @@
-//! The lock that keeps a second engine out of a folder: it would publish and send the same rows. Both a lock file and
-//! the folder itself are locked, so that deleting the file admits nobody.
+//! The lock that keeps a second engine out of a folder. A second engine would publish and send the same rows. Both a
+//! lock file and the folder itself are locked, so that deleting the file does not let anyone in.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};

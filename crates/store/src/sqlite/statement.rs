@@ -1,4 +1,4 @@
-//! Every statement, from the `.sql` file of its name.
+//! Every SQL statement, loaded from the `.sql` file of the same name.
 
 statements! {
     ACCEPT_EVENT = "event/accept_event";

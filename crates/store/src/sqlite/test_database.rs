@@ -1,4 +1,5 @@
-//! The back door of a SQLite file, for tests: another process' connection, and a clock that can be moved.
+//! Gives tests direct access to a SQLite file: a connection like that of another process, and a clock that can be
+//! moved.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Limits the time of one fan-out step. Deciding holds a claim (on PostgreSQL in a transaction) and a thread of the
-//! runtime. Templates and conditions may take 100 ms per recipient.
+//! Limits the duration of one fan-out step. While a step decides, it holds a claim (on PostgreSQL, in an open
+//! transaction) and a thread of the runtime. The templates and conditions of one recipient may take up to 100 ms.
 
 use std::time::{Duration, Instant};
 

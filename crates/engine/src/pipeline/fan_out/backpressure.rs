@@ -1,10 +1,11 @@
-//! Backpressure: queues without capacity for another batch of the fan-out. While there is one, only `HIGH` events are
-//! fanned out. The others stay events, whose order can still change; as rows they would wait in the database, and be
-//! claimed and read again (WAL 2,500 → 1,900 bytes each, decision 0024).
+//! Backpressure: tracks queues without capacity for another batch of the fan-out. While any queue is full, only `HIGH`
+//! events are fanned out. The other events are not turned into rows yet, so their order can still change. As rows they
+//! would wait in the database, and would have to be claimed and read again (WAL 2,500 → 1,900 bytes each, decision
+//! 0024).
 //!
-//! The queues of an event are known only when it is decided. So a few events are claimed all the same, as a probe. As
-//! long as they are for other queues, probes follow each other (others beside a full queue: p50 72 → 42 ms, p99 340 →
-//! 128 ms, decision 0024).
+//! The queues of an event are known only after it is decided. So a few events are claimed anyway, as a probe. As long
+//! as the probed events are for other queues, further probes follow (events for other queues while one queue is full:
+//! p50 72 → 42 ms, p99 340 → 128 ms, decision 0024).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the decisions about a batch of events come to in its transaction.
+//! Turns the decisions about a batch of events into the writes of its transaction.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the workers of the fan-out share, and how it changes when a batch begins or ends.
+//! `Load`: the state that the workers of the fan-out share, and how it changes when a batch begins or ends.
 
 use std::time::Duration;
 

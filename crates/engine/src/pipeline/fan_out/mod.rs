@@ -1,10 +1,9 @@
-//! Event → outbox rows. A batch claims events, decides, and commits all of it in one transaction, with no broker
-//! inside. Then it hands the rows to publish in memory. A large audience goes on alone, chunk by chunk, and other
-//! events pass it.
+//! Turns events into outbox rows. A batch claims events, decides about them and commits everything in one transaction,
+//! without calling the broker. Then it hands the rows to the publish stage, in memory. An event with a large audience
+//! continues on its own, chunk by chunk, and other events overtake it.
 //!
-//! The workers are equal and share one `Load`. A free worker asks `next_claim` which batch to claim, and runs it
-//! (`step.rs`). What makes the stage fast or keeps it back is beside them: `burst.rs`, `lookahead.rs`,
-//! `backpressure.rs`.
+//! All workers are equal and share one `Load`. A free worker asks `next_claim` which batch to claim, and runs it
+//! (`step.rs`). `burst.rs`, `lookahead.rs` and `backpressure.rs` make the stage faster or hold it back.
 
 mod backpressure;
 mod batch;

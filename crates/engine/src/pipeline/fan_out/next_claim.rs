@@ -1,13 +1,13 @@
-//! The pure decision which batch a free worker claims next.
+//! Decides which batch a free worker claims next. The decision is a pure function.
 //!
-//! Work goes in rounds. A round is a batch of new events, then one chunk of a large audience, so that neither starves
-//! the other. One worker at a time works on the round. The others work only beside it:
+//! Work is done in rounds. A round is a batch of new events, then one chunk of a large audience, so that neither
+//! starves the other. One worker at a time works on the round. The other workers only work beside it:
 //!
-//! - One claims an extra batch while more new events wait than a batch takes, since claim, decision and commit of one
-//!   batch follow each other (1 × 1: 5,100 → 6,100/s, decision 0024). More than one such batch brought nothing, and
-//!   more rows were written ahead of publish.
-//! - One overtakes a round that takes long: `HIGH` events first, then a few others (`HIGH` beside a large event: p50
-//!   94 → 54 ms, decision 0024).
+//! - One worker claims an extra batch while more new events wait than fit into one batch. This helps because claim,
+//!   decision and commit of one batch follow each other (1 × 1: 5,100 → 6,100/s, decision 0024). More than one extra
+//!   batch did not help, and wrote more rows ahead of publish.
+//! - One worker overtakes a round that takes long: it claims `HIGH` events first, then a few others (`HIGH` beside a
+//!   large event: p50 94 → 54 ms, decision 0024).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Rows of a fan-out as chunks, which are published and leased as a whole.
+//! Groups the rows of a fan-out into chunks. A chunk is published and leased as a whole.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What becomes of chunks when the broker has confirmed or refused their messages.
+//! Updates chunks after the broker has confirmed or refused their messages.
 
 use campanile_broker::Confirm;
 use campanile_domain::id::SendKey;

@@ -1,6 +1,6 @@
-//! Renews the leases of claims whose provider has the whole message and has not answered yet. They are renewed as long
-//! as the answer is awaited. So leases can be short, and a dead instance is noticed after one lease, however long
-//! answers may take.
+//! Renews the leases of claims whose provider has the whole message but has not answered yet. A lease is renewed for as
+//! long as the answer is awaited. So leases can be short, and a dead instance is noticed after one lease, however long
+//! answers take.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

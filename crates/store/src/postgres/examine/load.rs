@@ -1,4 +1,4 @@
-//! Checks what waits in the database, and what blocks others.
+//! Checks for work that waits in the database, and for sessions that block others.
 
 use std::time::Duration;
 

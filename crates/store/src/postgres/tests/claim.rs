@@ -1,5 +1,4 @@
-//! Claims of several at once: their locks, what becomes of them when a connection ends, and that nobody waits in a
-//! circle.
+//! Tests concurrent claims: their locks, what happens to them when a connection ends, and that they never deadlock.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The SQL of the guides, so that what is documented is what is tested.
+//! Tests the SQL of the guides, so that the documented SQL is the tested SQL.
 
 pub const PRODUCERS: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/producers.md"));

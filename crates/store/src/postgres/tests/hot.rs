@@ -1,5 +1,4 @@
-//! Updates that need no new entry in any index: PostgreSQL calls them HOT, and what is written most often has to be of
-//! that kind.
+//! Tests that the most frequent updates are HOT, which means that they need no new entry in any index.
 
 use std::time::Duration;
 

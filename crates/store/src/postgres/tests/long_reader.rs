@@ -1,5 +1,5 @@
-//! Beside a transaction that stays open for long, such as a backup: PostgreSQL may remove nothing meanwhile, and a
-//! queue keeps all that was ever taken from it.
+//! Tests queues beside a transaction that stays open for a long time, such as a backup. Meanwhile PostgreSQL cannot
+//! remove anything, and a queue keeps all rows that were ever taken from it.
 
 use campanile_domain::event::transition::Step;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Making the tables, and who may.
+//! Tests creating the tables, and who has the privilege to create them.
 
 use super::guide::{POSTGRESQL, block};
 use super::role::Role;

@@ -1,4 +1,5 @@
-//! What is PostgreSQL's own: its plans, its locks, its roles. What every database does is in the conformance suite.
+//! Tests of what only PostgreSQL has: its plans, its locks and its roles. The conformance suite tests what all
+//! databases share.
 
 mod claim;
 mod guide;

@@ -1,5 +1,5 @@
-//! How PostgreSQL goes about each statement: it prepares, and no statement goes through a whole table, with statistics
-//! or without. Plans are generic ones, in sessions like those of the pool.
+//! Tests the plan of each statement: every statement can be prepared, and none scans a whole table, with or without
+//! statistics. The plans are generic, in sessions like those of the pool.
 
 use std::collections::HashMap;
 

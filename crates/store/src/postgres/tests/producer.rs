@@ -1,4 +1,4 @@
-//! Producers: business services that write events with their own data, and may do nothing else.
+//! Tests producers: business services that write events together with their own data, and have no other privileges.
 
 use std::future::poll_fn;
 

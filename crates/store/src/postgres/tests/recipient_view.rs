@@ -1,4 +1,4 @@
-//! Recipients that are a view over the business's own tables, as the guide makes it.
+//! Tests recipients that are a view over the business's own tables, created as in the guide.
 
 use campanile_domain::channel::PerChannel;
 use campanile_domain::fan_out::Page;

@@ -1,4 +1,4 @@
-//! Roles that only one test knows. They belong to the whole server, so each is dropped with its test.
+//! Creates a role for a single test. Roles belong to the whole server, so each role is dropped with its test.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

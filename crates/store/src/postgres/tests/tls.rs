@@ -1,4 +1,5 @@
-//! TLS as it is used: checked against an authority. The server of `cargo xtask test` offers it.
+//! Tests TLS as it is used in production: verified against a certificate authority. The server of `cargo xtask test`
+//! supports it.
 
 use std::path::PathBuf;
 

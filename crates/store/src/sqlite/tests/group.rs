@@ -1,5 +1,5 @@
-//! One thread writes for many callers, and what one of them does wrong is not the others' business. Readers share few
-//! connections, and none is lost.
+//! Tests the writing thread: it writes for many callers, and an error of one caller does not affect the others. It also
+//! tests that readers share few connections, and that no connection is lost.
 
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;

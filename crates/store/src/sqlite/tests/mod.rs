@@ -1,5 +1,5 @@
-//! What is SQLite's own: its file, its plans, its one thread that writes. What every database does is in the
-//! conformance suite.
+//! Tests of what only SQLite has: its file, its plans, and its single writing thread. The conformance suite tests what
+//! all databases share.
 
 mod file;
 mod group;

@@ -1,4 +1,4 @@
-//! How SQLite goes about each statement: it prepares, and no statement goes through a whole table.
+//! Tests the plan of each statement: every statement can be prepared, and none scans a whole table.
 
 use campanile_domain::status::EventStatus::{Cancelled, Failed, Pending, Processed, Published};
 use rusqlite::Connection;

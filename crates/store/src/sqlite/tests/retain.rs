@@ -1,4 +1,4 @@
-//! How far a sweep over old events looks.
+//! Tests how many old events one sweep of retention examines.
 
 use campanile_domain::id::EventSeq;
 use campanile_domain::time::Timestamp;

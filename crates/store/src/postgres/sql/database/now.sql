@@ -1,2 +1,2 @@
--- The clock of the database.
+-- Reads the clock of the database.
 SELECT campanile.now()

@@ -1,4 +1,4 @@
--- An identity of this database: when its tables were made, and its number, which a copy by CREATE DATABASE does not
--- share. Primary key.
+-- Identifies this database by the time at which its tables were created, and by its number. A copy by CREATE DATABASE
+-- has another number. Uses the primary key.
 SELECT applied_on::text, (SELECT oid::text FROM pg_database WHERE datname = current_database()) AS database
 FROM campanile.schema_history WHERE version = 1

@@ -1,4 +1,4 @@
--- The dead letters of one event, by age, those of sends with what was tried. Index dead_letter_event.
+-- Lists the dead letters of one event by age. Those of sends include the attempts. Uses the index dead_letter_event.
 SELECT id, stage, event_id, recipient_type, recipient_id, channel, provider, reason, error, message, created_at,
        replayed_at,
        (SELECT coalesce(json_agg(json_build_object(

@@ -1,2 +1,3 @@
--- One replay at a time, and nobody closes events or forgets them meanwhile; the lock is let go at commit.
+-- Takes the lock of a replay. While it is held, no other replay runs, and no instance closes or deletes events. The
+-- lock is released at commit.
 SELECT pg_advisory_xact_lock(hashtextextended('campanile.history', 0))

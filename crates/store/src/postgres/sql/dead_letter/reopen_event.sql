@@ -1,2 +1,3 @@
--- An event of which a row waits again: it is closed once more when that has arrived. Unique index on event_id.
+-- Reopens an event that has a row to deliver again. The event is closed again after that row was received. Uses the
+-- unique index on event_id.
 UPDATE campanile.event_outbox SET status = 'PUBLISHED', processed_at = NULL WHERE event_id = $1 AND status = 'PROCESSED'

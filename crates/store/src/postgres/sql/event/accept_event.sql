@@ -1,5 +1,5 @@
--- Inserts new events and answers them; known ids are left alone. Ids rise in the order of the arrays. Rows are written
--- in key order, so that two batches never deadlock. Unique index on event_id.
+-- Inserts new events and returns them. Events with known ids are left unchanged. Ids rise in the order of the arrays.
+-- Rows are written in key order, so that two batches never deadlock. Uses the unique index on event_id.
 WITH n AS MATERIALIZED (
     SELECT nextval('campanile.event_outbox_id_seq') AS id, input.*
     FROM (SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],

@@ -1,5 +1,6 @@
--- Closes events of which the caller counted that every row was received. Primary key. The status is hidden from
--- event_outbox_open: a planner without statistics would take that index for small and scan it.
+-- Closes events whose rows were all received, as counted by the caller. Uses the primary key. The condition on the
+-- status is written so that it does not match event_outbox_open. A planner without statistics would assume that this
+-- index is small, and would scan it.
 UPDATE campanile.event_outbox e
 SET status = 'PROCESSED', processed_at = campanile.now()
 FROM unnest($1::bigint[]) AS n (id)

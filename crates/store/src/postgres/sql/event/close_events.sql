@@ -1,7 +1,8 @@
--- Closes events whose every row was received or has failed. Rows are published in the order of recipients, so an
--- undelivered row is near the end: the search goes backwards through outbox_recipient and ends at the first one. Events
--- that another instance is closing are skipped. Unique index on event_id. The status is hidden from event_outbox_open:
--- a planner without statistics would take that index for small and scan it.
+-- Closes events whose rows were all received or have failed. Rows are published in the order of recipients, so an
+-- undelivered row is near the end. The search goes backwards through outbox_recipient and ends at the first such row.
+-- Events that another instance is closing are skipped. Uses the unique index on event_id. The condition on the status
+-- is written so that it does not match event_outbox_open. A planner without statistics would assume that this index is
+-- small, and would scan it.
 WITH complete AS (
     SELECT e.id
     FROM unnest($1::text[]) AS n (event_id)

@@ -1,4 +1,4 @@
--- Counts a failure of an event that could not be fanned out. Primary key.
+-- Counts a failure of an event that could not be fanned out. Uses the primary key.
 UPDATE campanile.event_outbox
 SET retry_count = retry_count + 1, last_error = $2
 WHERE id = $1 AND status = 'PENDING'

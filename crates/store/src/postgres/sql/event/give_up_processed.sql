@@ -1,5 +1,5 @@
--- What is remembered of an event that was given up: SUCCESS if rows were written, else FAILED, so that a replay does
--- not take the event for known. Primary keys.
+-- Records the result of an event that was given up. It is SUCCESS if rows were written, else FAILED, so that a replay
+-- does not treat the event as already known. Uses primary keys.
 UPDATE campanile.processed_event
 SET status = CASE WHEN recipients > 0 THEN 'SUCCESS' ELSE 'FAILED' END
 WHERE event_id = (SELECT event_id FROM campanile.event_outbox WHERE id = $1) AND status = 'PROCESSING'

@@ -1,4 +1,5 @@
--- The stored events with these ids, to compare their bodies with new ones. Unique index on event_id.
+-- Reads the stored events with the given ids, to compare their bodies with those of new events. Uses the unique index
+-- on event_id.
 SELECT e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.payload::text, e.priority, e.occurred_at,
        e.created_at
 FROM unnest($1::text[]) AS n (event_id)

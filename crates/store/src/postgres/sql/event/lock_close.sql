@@ -1,3 +1,3 @@
--- Nothing is closed while a replay, which holds this lock alone, brings rows back. Does not wait. The lock ends at
--- commit.
+-- Takes the lock for closing events, without waiting. A replay holds this lock exclusively, so no event is closed while
+-- the replay puts rows back. The lock is released at commit.
 SELECT pg_try_advisory_xact_lock_shared(hashtextextended('campanile.history', 0)) AS acquired

@@ -1,4 +1,5 @@
--- Claims these events again, after a batch with them failed. Primary key. Events that another claim holds are skipped.
+-- Claims the given events again, after a batch with them failed. Uses the primary key. Events that another claim holds
+-- are skipped.
 SELECT e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.payload::text, e.priority, e.occurred_at,
        e.created_at, e.fan_out_cursor, p.status AS processed, c.event_id IS NOT NULL AS cancelled, c.reason,
        campanile.now() AS now

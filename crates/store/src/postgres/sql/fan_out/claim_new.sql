@@ -1,6 +1,6 @@
--- Claims new events by lane up to the given one, then by age. Partial index event_outbox_new, in each lane from the
--- watermark on. Events that another claim holds are skipped and joined to nothing. Lanes are read one after the other,
--- in the order of the array. No row is locked beyond the limit: the join can only be a nested loop.
+-- Claims new events by lane, up to the given lane, then by age. Uses the partial index event_outbox_new, in each lane
+-- from the watermark on. Events that another claim holds are skipped and joined to nothing. Lanes are read one after
+-- the other, in the order of the array. The join can only be a nested loop, so no rows beyond the limit are locked.
 WITH claimed AS MATERIALIZED (
     SELECT e.*
     FROM unnest($2::bigint[]) WITH ORDINALITY AS watermark (id, ordinal),

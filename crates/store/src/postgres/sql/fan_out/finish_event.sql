@@ -1,5 +1,5 @@
--- Ends or advances fan-outs, if their cursors are still those that the claim read. Primary key. The claim holds the
--- locks.
+-- Ends or advances fan-outs, if their cursors have not changed since the claim read them. Uses the primary key. The
+-- claim holds the locks.
 UPDATE campanile.event_outbox e
 SET status = s.status, fan_out_cursor = s.cursor_after, last_error = s.error,
     published_at = CASE WHEN s.status IN ('PUBLISHED', 'PROCESSED') THEN campanile.now() ELSE e.published_at END,

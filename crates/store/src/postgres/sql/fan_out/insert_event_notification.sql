@@ -1,4 +1,4 @@
--- Records that the members of an entity share an event. Primary key.
+-- Records that the members of an entity share the notification of an event. Uses the primary key.
 INSERT INTO campanile.event_notification AS n (event_id, entity_type, entity_id, shared_read)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::boolean[]) AS s (event_id, entity_type, entity_id,
     shared_read)

@@ -1,5 +1,5 @@
--- Inserts outbox rows of events of which nothing was ever written, so that no key is searched twice. If a row exists
--- all the same, the whole fan-out is refused and bisected.
+-- Inserts outbox rows of events for which nothing was written before, so that no key is searched twice. If a row exists
+-- anyway, the whole fan-out is rejected and bisected. Compared with insert_outbox: 13 → 7.5 µs a row (decision 0024).
 INSERT INTO campanile.outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address,
                               title, body, inbox_title, inbox_body, priority, audience, entity_type, entity_id,
                               shared_read, queue, chunk_id, status, last_error, created_at)

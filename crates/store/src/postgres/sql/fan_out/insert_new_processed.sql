@@ -1,4 +1,4 @@
--- Remembers ids of which nothing was ever remembered. Primary key, searched once.
+-- Records event ids that were never recorded before. Uses the primary key, which is searched once.
 INSERT INTO campanile.processed_event (event_id, body_hash, status, recipients, sends, counts, decisions, instance,
                                        created_at)
 SELECT n.event_id, n.body_hash, n.status, n.recipients, n.sends, n.counts::json, n.decisions::json, $8, campanile.now()

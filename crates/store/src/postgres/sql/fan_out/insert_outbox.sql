@@ -1,5 +1,5 @@
--- Inserts outbox rows and answers the new ones. A recipient who has a row from another page of the same event gets no
--- second one.
+-- Inserts outbox rows and returns the new ones. A recipient who already has a row from another page of the same event
+-- gets no second row.
 INSERT INTO campanile.outbox (notification_id, channel, event_id, recipient_type, recipient_id, recipient_address,
                               title, body, inbox_title, inbox_body, priority, audience, entity_type, entity_id,
                               shared_read, queue, chunk_id, status, last_error, created_at)

@@ -1,5 +1,5 @@
--- Remembers ids, their hashes and the decisions. A failed event may be tried again; any other is decided once. Primary
--- key.
+-- Records event ids, their hashes and the decisions. A failed event may be retried; any other event is decided once.
+-- Uses the primary key.
 INSERT INTO campanile.processed_event AS p (event_id, body_hash, status, recipients, sends, counts, decisions, instance,
                                             created_at)
 SELECT n.event_id, n.body_hash, n.status, n.recipients, n.sends, n.counts::json, n.decisions::json, $8, campanile.now()

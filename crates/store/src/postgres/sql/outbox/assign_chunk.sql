@@ -1,4 +1,4 @@
--- Puts rows into other chunks. Primary key.
+-- Assigns rows to other chunks. Uses the primary key.
 UPDATE campanile.outbox o
 SET chunk_id = n.chunk_id
 FROM unnest($1::bigint[], $2::uuid[], $3::text[]) AS n (chunk_id, notification_id, channel)

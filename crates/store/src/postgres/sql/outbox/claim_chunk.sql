@@ -1,5 +1,5 @@
--- Claims the next free chunk of a queue, by lane, then by age. Index publish_chunk_order. Chunks that another claim is
--- taking are skipped. The lease is in no index: a HOT update.
+-- Claims the next free chunk of a queue, by lane, then by age. Uses the index publish_chunk_order. Chunks that another
+-- claim is taking are skipped. No index contains the lease, so this is a HOT update.
 UPDATE campanile.publish_chunk
 SET lease_until = campanile.now() + make_interval(secs => $2)
 WHERE id = (

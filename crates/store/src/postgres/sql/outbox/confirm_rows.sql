@@ -1,5 +1,5 @@
--- Takes confirmed rows, all but the refused ones, out of a chunk. A range of the primary key. Refused rows are looked
--- up in a hash.
+-- Removes confirmed rows from a chunk: all rows except the refused ones. Uses a range of the primary key. Refused rows
+-- are looked up in a hash table.
 UPDATE campanile.outbox o
 SET chunk_id = NULL
 FROM campanile.publish_chunk c

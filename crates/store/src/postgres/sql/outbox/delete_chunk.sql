@@ -1,2 +1,2 @@
--- Deletes chunks whose every row was confirmed. Primary key.
+-- Deletes chunks whose rows were all confirmed. Uses the primary key.
 DELETE FROM campanile.publish_chunk WHERE id = ANY ($1::bigint[])

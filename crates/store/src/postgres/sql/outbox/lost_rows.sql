@@ -1,5 +1,6 @@
--- Rows of these events that were published at least this many seconds ago and never received, in the order of event and
--- outbox_recipient; of one event, rows behind a given row. Reads no more rows than the limit and those between them.
+-- Reads rows of the given events that were published at least the given number of seconds ago and never received. They
+-- are ordered by event and outbox_recipient. For one event, only rows after a given row are read. Reads no more rows
+-- than the limit and those between them.
 SELECT e.id AS seq, o.recipient_type, o.recipient_id, o.channel, o.notification_id, o.queue, o.priority
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS e (id, event_id, ordinal)
 CROSS JOIN LATERAL (

@@ -1,4 +1,5 @@
--- Counts refusals of rows by the broker. A row that was received meanwhile is left alone. Primary keys.
+-- Counts refusals of rows by the broker. A row that has been received in the meantime is left unchanged. Uses primary
+-- keys.
 UPDATE campanile.outbox o
 SET retry_count = o.retry_count + 1, last_error = r.error,
     status = CASE WHEN o.retry_count + 1 >= $4 THEN 'FAILED' END

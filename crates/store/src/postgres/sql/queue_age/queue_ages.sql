@@ -1,7 +1,11 @@
--- Since when the oldest item of each stage waits. Reads the beginnings of queues, so a backlog costs no more than a
--- single row. Partial indexes event_outbox_new and event_outbox_continuing, the first of each lane; publish_chunk_pkey,
--- the first hundred, each with its first row by outbox_pkey; event_outbox_open, the first thousand, because fan-outs do
--- not follow arrivals exactly; send_due_pkey, the first of each channel and lane; send_claim_expiry. Nothing is locked.
+-- Reads since when the oldest item of each stage has been waiting. Reads only the beginnings of queues, so a backlog
+-- costs no more than a single row. Uses these indexes:
+-- - event_outbox_new and event_outbox_continuing (partial indexes): the first event of each lane.
+-- - publish_chunk_pkey: the first hundred chunks, each with its first row by outbox_pkey.
+-- - event_outbox_open: the first thousand events, because fan-outs do not follow arrivals exactly.
+-- - send_due_pkey: the first send of each channel and lane.
+-- - send_claim_expiry.
+-- Nothing is locked.
 SELECT campanile.now() AS now,
        (SELECT min(least(
             (SELECT created_at FROM campanile.event_outbox

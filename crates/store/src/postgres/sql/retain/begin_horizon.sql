@@ -1,6 +1,6 @@
--- Stores the first horizon: the arrival of the oldest event that may be deleted, else of the oldest row. The clock is
--- not used, because it may be wrong. Stores nothing while there is no row. Primary key of event_outbox, index
--- dead_letter_event.
+-- Stores the first horizon: the arrival of the oldest event that may be deleted, else of the oldest row. Does not use
+-- the clock, because it may be wrong. Stores nothing while there are no rows. Uses the primary key of event_outbox and
+-- the index dead_letter_event.
 INSERT INTO campanile.retain_horizon (id, horizon, version)
 SELECT 1, oldest.at, 0
 FROM (SELECT COALESCE(

@@ -1,4 +1,4 @@
--- Deletes what the members of entities shared of an event. Prefix of the primary key.
+-- Deletes the records that members of entities share the notification of an event. Uses a prefix of the primary key.
 DELETE FROM campanile.event_notification
 WHERE (event_id, entity_type, entity_id) IN (
     SELECT event_id, entity_type, entity_id FROM campanile.event_notification

@@ -1,4 +1,4 @@
--- Deletes the outcomes by address of sends that are deleted. Primary key.
+-- Deletes the outcomes per address of sends that are being deleted. Uses the primary key.
 DELETE FROM campanile.send_address t
 USING unnest($1::uuid[], $2::text[]) AS k (notification_id, channel)
 WHERE t.notification_id = k.notification_id AND t.channel = k.channel

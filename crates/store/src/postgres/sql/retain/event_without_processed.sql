@@ -1,4 +1,4 @@
--- An event of which nothing is remembered, such as one that was given up at once. Primary keys.
+-- Reads an event that has no processed record, such as one that was given up at once. Uses primary keys.
 SELECT e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.payload::text, e.priority, e.occurred_at,
        e.created_at
 FROM campanile.event_outbox e

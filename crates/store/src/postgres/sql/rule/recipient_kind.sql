@@ -1,2 +1,2 @@
--- Whether recipients are our table, or a view over tables of the business.
+-- Reads whether the recipients are a table of Campanile, or a view over tables of the business.
 SELECT c.relkind FROM pg_class c WHERE c.oid = to_regclass('campanile.recipient')

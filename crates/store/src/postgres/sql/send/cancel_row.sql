@@ -1,4 +1,4 @@
--- Cancels rows that will not be sent. Primary key.
+-- Cancels rows that will not be sent. Uses the primary key.
 UPDATE campanile.outbox o
 SET status = 'CANCELLED', last_error = $3
 FROM unnest($1::uuid[], $2::text[]) AS k (notification_id, channel)

@@ -1,4 +1,4 @@
--- Fails published rows that can't be received. A row with a send is left alone. Primary key.
+-- Marks published rows that cannot be received as failed. A row with a send is left unchanged. Uses the primary key.
 UPDATE campanile.outbox o
 SET status = 'FAILED', last_error = f.error
 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS f (notification_id, channel, error)

@@ -1,5 +1,5 @@
--- The outbox rows that messages speak of; a key that no row has is not answered. A row without a notification belongs
--- to a user who has the event's notification under another id. Primary keys.
+-- Reads the outbox rows that messages refer to. A key without a row is not returned. A row without a notification
+-- belongs to a user who has the event's notification under another id. Uses primary keys.
 SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address,
        o.title, o.body, o.priority, 0 AS attempt_count, e.created_at, o.status IS NULL AND n.id IS NULL AS duplicate
 FROM unnest($1::uuid[], $2::text[]) AS k (notification_id, channel)

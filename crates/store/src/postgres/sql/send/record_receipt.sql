@@ -1,6 +1,7 @@
--- What a provider says of a message that it took: of the one that we know of, of the only one there can be while we
--- know of none, or of the one that is just being sent, since a callback may overtake our own record. It does not
--- replace what comes behind it. The status stays. Primary key.
+-- Records what a provider reports about a message that it accepted. The report is for the message that we know, or for
+-- the only possible message if we know none. It may also be for the message that is being sent, since a callback may
+-- arrive before our own record. A report does not replace a later one. The status does not change. Uses the primary
+-- key.
 UPDATE campanile.send
 SET receipt = $4, receipt_at = campanile.now(), external_id = $3
 WHERE notification_id = $1 AND channel = $2

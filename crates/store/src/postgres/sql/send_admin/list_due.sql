@@ -1,4 +1,4 @@
--- Sends that wait, in the order in which they are taken, up to a channel. Primary keys.
+-- Lists waiting sends in the order in which they are claimed, up to the given channel. Uses primary keys.
 SELECT s.*, o.event_id, o.recipient_type AS user_type, o.recipient_id AS user_id, b.since AS in_doubt_since,
        json_build_array(k.channel, k.lane::text, k.due_at, k.notification_id) AS cursor
 FROM (SELECT channel, lane, due_at, notification_id FROM campanile.send_due

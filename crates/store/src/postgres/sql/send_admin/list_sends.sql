@@ -1,4 +1,4 @@
--- Sends from the newest on: their ids rise with time. Primary keys.
+-- Lists sends, newest first. Their ids rise with time. Uses primary keys.
 SELECT s.*, o.event_id, o.recipient_type AS user_type, o.recipient_id AS user_id, b.since AS in_doubt_since,
        json_build_array(k.notification_id, k.channel) AS cursor
 FROM (SELECT notification_id, channel FROM campanile.send

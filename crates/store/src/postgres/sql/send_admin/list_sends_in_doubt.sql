@@ -1,4 +1,5 @@
--- Sends in doubt, those first that are so the longest. Primary keys, and send_in_doubt_send.
+-- Lists sends in doubt, starting with those that have been in doubt for the longest time. Uses primary keys and
+-- send_in_doubt_send.
 SELECT s.*, o.event_id, o.recipient_type AS user_type, o.recipient_id AS user_id, b.since AS in_doubt_since,
        json_build_array(k.since, k.notification_id, k.channel) AS cursor
 FROM (SELECT since, notification_id, channel FROM campanile.send_in_doubt

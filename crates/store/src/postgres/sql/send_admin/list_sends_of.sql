@@ -1,5 +1,5 @@
--- The sends of an event by recipient, and the rows that have none yet. Unique index outbox_recipient, then primary
--- keys.
+-- Lists the sends of an event by recipient, and the rows that have no send yet. Uses the unique index outbox_recipient,
+-- then primary keys.
 SELECT s.*, k.event_id, k.recipient_type AS user_type, k.recipient_id AS user_id, b.since AS in_doubt_since,
        json_build_array(k.recipient_type, k.recipient_id, k.channel) AS cursor
 FROM (SELECT notification_id, channel, event_id, recipient_type, recipient_id FROM campanile.outbox

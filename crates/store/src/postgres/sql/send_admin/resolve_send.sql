@@ -1,5 +1,5 @@
--- What a person decided about a send in doubt. One that goes out again keeps what is known of the attempts before,
--- and may be deferred as long again. Primary key.
+-- Writes the decision of an operator about a send in doubt. A send that is sent again keeps what is known of its
+-- earlier attempts, and may be deferred for as long again. Uses the primary key.
 UPDATE campanile.send
 SET status = $3, sent_at = CASE WHEN $3 = 'SENT' THEN campanile.now() END,
     last_error = CASE WHEN $3 = 'DUE' THEN last_error ELSE $4 END, settled_by = $5,

@@ -1,5 +1,5 @@
--- Every attempt that was not a first success. Whose it was is said, or is known from the claim of its send: primary
--- key.
+-- Inserts every attempt except a success at the first attempt. The instance of the attempt is given, or is known from
+-- the claim of its send, by primary key.
 INSERT INTO campanile.send_attempt (notification_id, channel, provider, outcome, error, duration_ms, at, instance)
 SELECT n.*, campanile.now(),
        coalesce($7::int, (SELECT s.attempted_by FROM campanile.send s

@@ -1,4 +1,4 @@
--- What nobody will try again by itself.
+-- Inserts dead letters, for what is not retried automatically.
 INSERT INTO campanile.dead_letter (stage, event_id, recipient_type, recipient_id, channel, provider, reason, error,
                                    message, created_at)
 SELECT n.*, campanile.now()

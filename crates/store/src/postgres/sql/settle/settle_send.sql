@@ -1,7 +1,7 @@
--- Writes outcomes where the claims still hold, and answers where they did; who lost one changes nothing. Where the
--- provider was not asked, what is known of the attempt before stays. A receipt that came for another message than the
--- one that was sent goes. The attempt is of whoever claimed the send, which the claim has written. Primary key; no
--- index holds what changes: a HOT update.
+-- Writes outcomes if their claims still hold, and returns those that were written. A holder that has lost its claim
+-- changes nothing. If the provider was not called, what is known of the previous attempt is kept. A receipt for a
+-- message other than the one that was sent is removed. The attempt belongs to the instance that claimed the send, as
+-- recorded by the claim. Uses the primary key. No index contains the changed columns, so this is a HOT update.
 UPDATE campanile.send s
 SET status = o.status, attempt_count = o.attempt_count, lease = NULL,
     external_id = coalesce(o.external_id, s.external_id),

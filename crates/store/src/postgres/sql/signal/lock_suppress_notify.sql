@@ -1,2 +1,3 @@
--- While an instance holds this lock, campanile.emit sends no NOTIFY. The lock ends at commit.
+-- Takes the lock that suppresses NOTIFY. While an instance holds it, campanile.emit sends no NOTIFY. The lock is
+-- released at commit.
 SELECT pg_try_advisory_xact_lock(hashtextextended('campanile.suppress_notify', 0)) AS acquired

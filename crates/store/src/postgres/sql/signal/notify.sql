@@ -1,2 +1,2 @@
--- Notifies every instance that something waits.
+-- Notifies every instance that there is work.
 SELECT pg_notify('campanile', $1)

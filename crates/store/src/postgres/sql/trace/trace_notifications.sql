@@ -1,4 +1,4 @@
--- The notifications of a page of recipients. Unique index notification_recipient.
+-- Reads the notifications of a page of recipients. Uses the unique index notification_recipient.
 SELECT id, event_id, event_type, user_type, user_id, entity_type, entity_id, title, body, properties, priority,
        shared_read, read_at, archived_at, created_at
 FROM campanile.notification

@@ -1,4 +1,4 @@
--- Who was considered, by name. Primary keys.
+-- Reads the names of the recipients that were considered. Uses primary keys.
 SELECT r.user_type::text, r.user_id::text, r.name::text, r.role::text
 FROM campanile.processed_event p
 CROSS JOIN LATERAL json_array_elements(p.decisions) d

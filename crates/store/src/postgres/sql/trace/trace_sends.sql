@@ -1,5 +1,5 @@
--- The sends of a page of recipients, with their attempts and with what became of each address, where there are several.
--- Unique index notification_recipient, then primary keys.
+-- Reads the sends of a page of recipients, with their attempts. For sends with several addresses, also reads the
+-- outcome of each address. Uses the unique index notification_recipient, then primary keys.
 SELECT n.user_type, n.user_id, s.id, s.notification_id, s.channel, s.recipient_address, s.status, s.attempt_count,
        s.next_attempt_at, s.lease, s.lease_until, s.provider, s.external_id, s.receipt, s.receipt_at, s.last_error,
        s.created_at, s.sent_at, s.deferred_since, s.deferrals, t.published_at, t.attempted_at,

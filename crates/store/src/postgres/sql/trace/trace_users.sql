@@ -1,4 +1,4 @@
--- A page of an event's recipients: the last user of it. Unique index outbox_recipient.
+-- Reads a page of an event's recipients and returns its last user. Uses the unique index outbox_recipient.
 SELECT recipient_type, recipient_id
 FROM (SELECT DISTINCT recipient_type, recipient_id
       FROM campanile.outbox

@@ -1,5 +1,5 @@
--- Dead letters by age, those of sends with what was tried. Primary key; letters are few, so that they are filtered on
--- the way.
+-- Lists dead letters by age. Those of sends include the attempts. Uses the primary key. Dead letters are few, so they
+-- are filtered during the scan.
 SELECT id, stage, event_id, recipient_type, recipient_id, channel, provider, reason, error, message, created_at,
        replayed_at,
        (SELECT json_group_array(json_object('at', a.at, 'provider', a.provider, 'outcome', a.outcome, 'error', a.error,

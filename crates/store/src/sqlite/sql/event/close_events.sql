@@ -1,5 +1,5 @@
--- Closes events whose every row was received or has failed. Rows are published in the order of recipients, so an
--- undelivered row is near the end: the search goes backwards through outbox_recipient and ends at the first one.
+-- Closes events whose rows were all received or have failed. Rows are published in the order of recipients, so an
+-- undelivered row is near the end. The search goes backwards through outbox_recipient and ends at the first such row.
 UPDATE event_outbox
 SET status = 'PROCESSED', processed_at = :now
 WHERE event_id IN (SELECT value FROM json_each(:event_ids))

@@ -1,5 +1,5 @@
--- Gives up an event that can't be fanned out. With rows it is PUBLISHED, and the rows are delivered. Without rows it is
--- FAILED until a replay. Primary keys.
+-- Gives up an event that cannot be fanned out. An event with rows becomes PUBLISHED, and its rows are delivered. An
+-- event without rows becomes FAILED, until a replay. Uses primary keys.
 UPDATE event_outbox
 SET (status, published_at) = (
         SELECT CASE WHEN count(*) > 0 THEN 'PUBLISHED' ELSE 'FAILED' END,

@@ -1,2 +1,2 @@
--- The hash of this id, which stays for ever after its event is deleted. Primary key.
+-- Reads the hash of the given id. It is never deleted, even after its event is deleted. Uses the primary key.
 SELECT body_hash FROM processed_event WHERE event_id = :event_id

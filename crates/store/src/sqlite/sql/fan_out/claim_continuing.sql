@@ -1,5 +1,6 @@
--- Claims the next large event: by lane up to the given one, then in turns behind the last. Partial index
--- event_outbox_continuing, which holds few events. Nothing is locked: one engine owns the file.
+-- Claims the next large event whose fan-out has begun: by lane, up to the given lane, then in rotation after the last
+-- event claimed. Uses the partial index event_outbox_continuing, which holds few events. Nothing is locked: one engine
+-- owns the file.
 SELECT e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.payload, e.priority, e.occurred_at,
        e.created_at, e.fan_out_cursor, p.status AS processed, c.event_id IS NOT NULL AS cancelled, c.reason
 FROM event_outbox e

@@ -1,4 +1,5 @@
--- Ends or advances the fan-out of an event, if its cursor is still the one that the claim read. Primary key.
+-- Ends or advances the fan-out of an event, if its cursor has not changed since the claim read it. Uses the primary
+-- key.
 UPDATE event_outbox
 SET status = :status, fan_out_cursor = :cursor_after, last_error = :error,
     published_at = CASE WHEN :status = 'PUBLISHED' OR :status = 'PROCESSED' THEN :now ELSE published_at END,

@@ -1,5 +1,5 @@
--- Remembers the id, its hash and the decisions. A failed event may be tried again; any other is decided once. Primary
--- key.
+-- Records an event id, its hash and the decisions. A failed event may be retried; any other event is decided once. Uses
+-- the primary key.
 INSERT INTO processed_event (event_id, body_hash, status, recipients, sends, counts, decisions, instance, created_at)
 VALUES (:event_id, :body_hash, :status, :recipients, :sends, :counts, :decisions, :instance, :now)
 ON CONFLICT (event_id) DO UPDATE

@@ -1,3 +1,3 @@
--- A small write, to test whether the database can write. The time differs from the last one, because SQLite does not
--- write an equal value. Primary key.
+-- Makes a small write, to test whether the database accepts writes. The time always differs from the previous one,
+-- because SQLite does not write a value that is unchanged. Uses the primary key.
 UPDATE instance SET written_at = :now WHERE id = :id

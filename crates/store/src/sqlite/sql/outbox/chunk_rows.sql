@@ -1,4 +1,5 @@
--- The rows of a chunk with their events, without rows that were received meanwhile. A range of the primary key.
+-- Reads the rows of a chunk with their events, without rows that have been received in the meantime. Uses a range of
+-- the primary key.
 SELECT o.notification_id, o.channel, o.recipient_type, o.recipient_id, o.recipient_address, o.title, o.body, o.priority,
        o.audience, o.entity_type, o.entity_id, o.shared_read, o.queue,
        e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.payload, e.priority AS event_priority,

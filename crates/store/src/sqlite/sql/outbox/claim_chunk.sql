@@ -1,4 +1,4 @@
--- Claims the next free chunk of a queue, by lane, then by age. Index publish_chunk_order.
+-- Claims the next free chunk of a queue, by lane, then by age. Uses the index publish_chunk_order.
 UPDATE publish_chunk
 SET lease_until = :lease_until
 WHERE id = (

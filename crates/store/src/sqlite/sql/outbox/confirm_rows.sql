@@ -1,4 +1,4 @@
--- Takes confirmed rows, all but the refused ones, out of a chunk. A range of the primary key.
+-- Removes confirmed rows from a chunk: all rows except the refused ones. Uses a range of the primary key.
 UPDATE outbox
 SET chunk_id = NULL
 WHERE chunk_id = :chunk_id

@@ -1,2 +1,2 @@
--- Deletes a chunk whose every row was confirmed. Primary key.
+-- Deletes a chunk whose rows were all confirmed. Uses the primary key.
 DELETE FROM publish_chunk WHERE id = :id

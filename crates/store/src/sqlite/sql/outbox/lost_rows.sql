@@ -1,5 +1,5 @@
--- Rows of an event that were published before a moment and never received, behind a given row. Index outbox_recipient,
--- in its order.
+-- Reads rows of an event that were published before a given time and never received, after a given row. Uses the index
+-- outbox_recipient, in its order.
 SELECT o.recipient_type, o.recipient_id, o.channel, o.notification_id, o.queue, o.priority
 FROM outbox o
 LEFT JOIN send s ON s.notification_id = o.notification_id AND s.channel = o.channel

@@ -1,4 +1,5 @@
--- Counts a refusal of a row by the broker. A row that was received meanwhile is left alone. Primary keys.
+-- Counts a refusal of a row by the broker. A row that has been received in the meantime is left unchanged. Uses primary
+-- keys.
 UPDATE outbox
 SET retry_count = retry_count + 1, last_error = :error,
     status = CASE WHEN retry_count + 1 >= :max THEN 'FAILED' END

@@ -1,8 +1,10 @@
--- Since when the oldest item of each stage waits. Reads the beginnings of queues, so a backlog costs no more than a
--- single row. Partial indexes event_outbox_new and event_outbox_continuing, the first of each lane; the key of
--- publish_chunk, the first hundred, each with its first row by the key of outbox; event_outbox_open, the first
--- thousand, because fan-outs do not follow arrivals exactly; the key of send_due, the first of each channel and lane;
--- send_claim_expiry.
+-- Reads since when the oldest item of each stage has been waiting. Reads only the beginnings of queues, so a backlog
+-- costs no more than a single row. Uses these indexes:
+-- - event_outbox_new and event_outbox_continuing (partial indexes): the first event of each lane.
+-- - The key of publish_chunk: the first hundred chunks, each with its first row by the key of outbox.
+-- - event_outbox_open: the first thousand events, because fan-outs do not follow arrivals exactly.
+-- - The key of send_due: the first send of each channel and lane.
+-- - send_claim_expiry.
 SELECT (SELECT min(w.since) FROM (
             SELECT (SELECT created_at FROM event_outbox
                     WHERE status = 'PENDING' AND fan_out_cursor IS NULL AND lane = l.value ORDER BY id LIMIT 1) AS since

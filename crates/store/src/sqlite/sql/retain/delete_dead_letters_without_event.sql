@@ -1,5 +1,5 @@
--- Deletes old dead letters without an event, such as those of forged messages. Index dead_letter_event, from the oldest
--- on.
+-- Deletes old dead letters without an event, such as those of forged messages. Uses the index dead_letter_event,
+-- starting with the oldest.
 DELETE FROM dead_letter
 WHERE id IN (
     SELECT id

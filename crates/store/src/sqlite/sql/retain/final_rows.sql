@@ -1,5 +1,5 @@
--- Finished rows of an event. Unique index outbox_recipient, then primary key. Unfinished rows are passed over each
--- time; they are few, because a send is settled long before it is old.
+-- Reads the finished rows of an event. Uses the unique index outbox_recipient, then the primary key. Unfinished rows
+-- are skipped each time. They are few, because a send is settled long before it is old.
 SELECT o.notification_id, o.channel
 FROM outbox o
 LEFT JOIN send s ON s.notification_id = o.notification_id AND s.channel = o.channel

@@ -1,2 +1,2 @@
--- The horizon: at most one row. Primary key.
+-- Reads the horizon: at most one row. Uses the primary key.
 SELECT horizon, version FROM retain_horizon WHERE id = 1

@@ -1,4 +1,5 @@
--- Remembers the id of an event that is deleted, for ever. A failed event may still be tried again. Primary keys.
+-- Records the id of an event that is being deleted. The record is never deleted. A failed event may still be retried.
+-- Uses primary keys.
 INSERT INTO processed_event (event_id, body_hash, status, instance, created_at)
 SELECT event_id, :body_hash, CASE status WHEN 'FAILED' THEN 'FAILED' ELSE 'SUCCESS' END, 'retain', :now
 FROM event_outbox

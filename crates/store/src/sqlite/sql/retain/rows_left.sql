@@ -1,2 +1,2 @@
--- Whether an event still has rows. Unique index outbox_recipient.
+-- Reads whether an event still has rows. Uses the unique index outbox_recipient.
 SELECT 1 FROM outbox WHERE event_id = (SELECT event_id FROM event_outbox WHERE id = :id) LIMIT 1

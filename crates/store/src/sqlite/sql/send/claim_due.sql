@@ -1,5 +1,4 @@
--- Sends of a channel and lane whose time has come, the earliest ones. Primary key; in which order they are answered is
--- SQLite's choice.
+-- Takes the earliest due sends of a channel and lane. Uses the primary key. SQLite may return them in any order.
 DELETE FROM send_due
 WHERE (channel, lane, due_at, notification_id) IN (
     SELECT channel, lane, due_at, notification_id FROM send_due

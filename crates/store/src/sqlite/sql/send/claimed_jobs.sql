@@ -1,5 +1,5 @@
--- The sends that are still SENDING under a claim. The address is that of the send: what is left of the row's. Primary
--- keys.
+-- Reads the sends that are still SENDING under a claim. The address is that of the send: what is left of the row's
+-- address. Uses primary keys.
 SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, s.recipient_address,
        o.title, o.body, o.priority, s.attempt_count, e.created_at, s.deferred_since, s.deferrals, s.unanswered
 FROM json_each(:notifications) n

@@ -1,2 +1,2 @@
--- Deletes a claim without sends. Primary key.
+-- Deletes a claim that has no sends. Uses the primary key.
 DELETE FROM send_claim WHERE id = :id

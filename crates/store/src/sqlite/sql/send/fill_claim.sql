@@ -1,2 +1,2 @@
--- Names the notifications that a claim holds. Primary key.
+-- Records which notifications a claim holds. Uses the primary key.
 UPDATE send_claim SET notifications = :notifications WHERE id = :id

@@ -1,5 +1,5 @@
--- The outbox row that a message speaks of; and, where `with_inbox` is set, what its user will see in the inbox. Primary
--- key.
+-- Reads the outbox row that a message refers to. If `with_inbox` is set, also reads what its user will see in the
+-- inbox. Uses the primary key.
 SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, o.recipient_address,
        o.title, o.body, o.priority, 0 AS attempt_count, e.created_at, o.status,
        o.entity_type, o.entity_id, coalesce(o.inbox_title, o.title) AS inbox_title,

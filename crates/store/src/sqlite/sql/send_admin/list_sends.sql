@@ -1,5 +1,5 @@
--- Sends from the newest on: their ids rise with time. Primary keys.
--- The view's columns without the view, since an outer join would read all of that.
+-- Lists sends, newest first. Their ids rise with time. Uses primary keys.
+-- Reads the tables of the view notification_channel_send, since an outer join would read the whole view.
 SELECT s.notification_id || ':' || s.channel AS id, s.notification_id, s.channel, s.recipient_address, s.status,
        s.attempt_count, d.due_at AS next_attempt_at, s.lease, c.lease_until, s.provider, s.external_id, s.receipt,
        s.receipt_at, s.last_error, s.created_at, s.sent_at, s.deferred_since, coalesce(s.deferrals, 0) AS deferrals,

@@ -1,5 +1,5 @@
--- What a person decided about a send in doubt. One that goes out again keeps what is known of the attempts before,
--- and may be deferred as long again. Primary key.
+-- Writes the decision of an operator about a send in doubt. A send that is sent again keeps what is known of its
+-- earlier attempts, and may be deferred for as long again. Uses the primary key.
 UPDATE send
 SET status = :status, sent_at = :sent_at, last_error = CASE WHEN :status = 'DUE' THEN last_error ELSE :last_error END,
     settled_by = :instance, deferred_since = CASE WHEN :status <> 'DUE' THEN deferred_since END,

@@ -1,3 +1,3 @@
--- An address that nobody is at any more; what was known of it stays. Primary key.
+-- Inserts an address at which nobody can be reached any more. An existing row is left unchanged. Uses the primary key.
 INSERT INTO dead_address (channel, address, reason, at) VALUES (:channel, :address, :reason, :at)
 ON CONFLICT DO NOTHING

@@ -1,5 +1,5 @@
--- What became of an address of a send that has several. One that is done with again, after a replay, has its new
--- outcome. Primary key.
+-- Writes the outcome of an address of a send that has several addresses. An address that is finished again after a
+-- replay gets its new outcome. Uses the primary key.
 INSERT INTO send_address (notification_id, channel, address, outcome, external_id, error, at)
 VALUES (:notification_id, :channel, :address, :outcome, :external_id, :error, :at)
 ON CONFLICT (notification_id, channel, address)

@@ -1,6 +1,6 @@
--- Writes an outcome where the claim still holds; who lost it changes nothing. Where the provider was not asked, what is
--- known of the attempt before stays. A receipt that came for another message than the one that was sent goes. The
--- attempt is of whoever claimed the send, which the claim has written. Primary key.
+-- Writes an outcome if its claim still holds. A holder that has lost its claim changes nothing. If the provider was not
+-- called, what is known of the previous attempt is kept. A receipt for a message other than the one that was sent is
+-- removed. The attempt belongs to the instance that claimed the send, as recorded by the claim. Uses the primary key.
 UPDATE send
 SET status = :status, attempt_count = :attempt_count, lease = NULL, external_id = coalesce(:external_id, external_id),
     recipient_address = coalesce(:recipient_address, recipient_address), sent_at = :sent_at,

@@ -1,4 +1,4 @@
--- What was captured of one event, in order. Index captured_message_event.
+-- Lists the captured messages of one event, in order. Uses the index captured_message_event.
 SELECT id, event_id, user_type, user_id, channel, address, title, body, html, at
 FROM captured_message
 WHERE event_id = :event_id AND id > :after

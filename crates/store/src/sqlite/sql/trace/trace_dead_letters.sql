@@ -1,5 +1,5 @@
--- The dead letters of an event: of one user where one is given, and always those of nobody in particular. Index
--- dead_letter_event.
+-- Reads the dead letters of an event. If a user is given, reads those of that user, and always those that belong to no
+-- user. Uses the index dead_letter_event.
 SELECT id, stage, event_id, recipient_type, recipient_id, channel, provider, reason, error, created_at, replayed_at
 FROM dead_letter
 WHERE event_id = :event_id

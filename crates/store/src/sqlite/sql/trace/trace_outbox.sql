@@ -1,4 +1,4 @@
--- The outbox rows of a page of recipients. Unique index outbox_recipient.
+-- Reads the outbox rows of a page of recipients. Uses the unique index outbox_recipient.
 SELECT *
 FROM notification_outbox
 WHERE event_id = :event_id

@@ -1,3 +1,3 @@
--- What was decided. Primary key.
+-- Reads the decisions about an event. Uses the primary key.
 SELECT status, recipients, sends, counts, decisions, instance, created_at FROM processed_event
 WHERE event_id = :event_id

@@ -1,4 +1,4 @@
--- Who was considered, by name. Primary keys.
+-- Reads the names of the recipients that were considered. Uses primary keys.
 SELECT r.user_type, r.user_id, r.name, r.role
 FROM processed_event p
 JOIN json_each(p.decisions) d

@@ -1,5 +1,5 @@
--- The sends of a page of recipients, with their attempts and with what became of each address, where there are several.
--- Unique index notification_recipient, then primary keys.
+-- Reads the sends of a page of recipients, with their attempts. For sends with several addresses, also reads the
+-- outcome of each address. Uses the unique index notification_recipient, then primary keys.
 SELECT n.user_type, n.user_id, s.*,
        strftime('%Y-%m-%dT%H:%M:%fZ', t.published_at / 1000.0, 'unixepoch') AS published_at,
        strftime('%Y-%m-%dT%H:%M:%fZ', t.attempted_at / 1000.0, 'unixepoch') AS attempted_at,
