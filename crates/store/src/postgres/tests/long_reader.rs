@@ -1,13 +1,15 @@
 //! Tests queues beside a transaction that stays open for a long time, such as a backup. Meanwhile PostgreSQL cannot
 //! remove anything, and a queue keeps all rows that were ever taken from it.
 
-use campanile_domain::event::transition::Step;
 use std::sync::Arc;
+
+use campanile_domain::event::transition::Step;
 
 use super::{event, eventually, ids};
 use crate::Claim;
 use crate::conformance::Fixture;
 use crate::conformance::setup::{step_of, summary};
+use crate::postgres::statement;
 use crate::postgres::test_database::Database;
 
 const NEW_EVENTS: Claim = Claim::New { limit: 10 };
@@ -20,11 +22,15 @@ const FULL_SCAN_BLOCKS: i64 = CLAIMED_EVENTS / 8;
 /// Claims one right behind the other, so that few of them look from the start on again.
 const CLAIMS: i64 = 10;
 
-/// Pages that claims of fresh events have touched by now.
-const BLOCKS_READ: &str = "
-    SELECT coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint
-    FROM public.pg_stat_statements JOIN pg_database d ON d.oid = dbid
-    WHERE d.datname = current_database() AND query LIKE '-- Claims new events by lane%'";
+/// Pages that claims of new events have touched by now. The statement is found by its first line.
+fn blocks_read_sql() -> String {
+    let first_line = statement::CLAIM_NEW.lines().next().unwrap_or_default();
+    format!(
+        "SELECT coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint
+         FROM public.pg_stat_statements JOIN pg_database d ON d.oid = dbid
+         WHERE d.datname = current_database() AND starts_with(query, '{first_line}')"
+    )
+}
 
 #[tokio::test]
 async fn claims_do_not_walk_through_what_was_claimed_and_find_what_is_committed_late() {
@@ -54,14 +60,17 @@ async fn claims_do_not_walk_through_what_was_claimed_and_find_what_is_committed_
     let claim = fixture.try_claim(NEW_EVENTS).await.expect("it waits");
     let steps = claim.events().iter().map(|event| step_of(event, Step::Finished(summary(0)))).collect();
     fixture.commit(claim, steps, Vec::new()).await;
-    assert!(fixture.count(BLOCKS_READ).await > FULL_SCAN_BLOCKS, "the first claim begins at the start");
+    assert!(
+        fixture.count(&blocks_read_sql()).await > FULL_SCAN_BLOCKS,
+        "the first claim begins at the start"
+    );
 
     let blocks_read = async || {
-        let before = fixture.count(BLOCKS_READ).await;
+        let before = fixture.count(&blocks_read_sql()).await;
         for _ in 0..CLAIMS {
             assert!(fixture.try_claim(NEW_EVENTS).await.is_none());
         }
-        fixture.count(BLOCKS_READ).await - before
+        fixture.count(&blocks_read_sql()).await - before
     };
     eventually("claims that pass them", async || {
         (blocks_read().await < CLAIMS / 2 * FULL_SCAN_BLOCKS).then_some(())
