@@ -115,15 +115,14 @@ impl FanOutWorkers {
             [event] => self.decided_ahead(event, &rules, recipient_limit).await,
             _ => None,
         };
-        let decided = match decided_ahead {
-            Some(decided) => vec![Some(decided)],
-            None => {
-                let undecided: Vec<ToDecide> = to_decide
-                    .iter()
-                    .map(|event| ToDecide { event: &event.event, cursor: event.cursor.as_ref() })
-                    .collect();
-                decide(&rules, claim.as_mut(), &undecided, recipient_limit.max(1), now).await?
-            }
+        let decided = if let Some(decided) = decided_ahead {
+            vec![Some(decided)]
+        } else {
+            let undecided: Vec<ToDecide> = to_decide
+                .iter()
+                .map(|event| ToDecide { event: &event.event, cursor: event.cursor.as_ref() })
+                .collect();
+            decide(&rules, claim.as_mut(), &undecided, recipient_limit.max(1), now).await?
         };
         let mut batch = Batch::default();
         let mut decided = decided.into_iter();
