@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use campanile_domain::rules::RuleRows;
 use serde_json::{Map, Value};
 
-use self::Kind::{Flag, List, Number, Text};
+use self::Kind::{Flag, Json, Number, Text};
 use crate::StoreError;
 
 pub type JsonRow = Map<String, Value>;
@@ -27,8 +27,8 @@ pub(crate) enum Kind {
     Text,
     Number,
     Flag,
-    /// An array, kept as JSON text.
-    List,
+    /// An array or an object, kept as JSON text.
+    Json,
 }
 
 #[derive(Debug)]
@@ -111,7 +111,7 @@ static RECIPIENTS: Description = Description {
         ("name", Text),
         ("email", Text),
         ("phone", Text),
-        ("push_tokens", List),
+        ("push_tokens", Json),
         ("slack_webhook", Text),
         ("locale", Text),
         ("time_zone", Text),
@@ -156,7 +156,7 @@ static SETTINGS: Description = Description {
         ("enabled", Flag),
         ("max_recipients", Number),
         ("min_priority", Text),
-        ("roles", List),
+        ("roles", Json),
         ("quiet_hours_start", Text),
         ("quiet_hours_end", Text),
         ("quiet_hours_mode", Text),
@@ -186,7 +186,7 @@ static AUDIENCES: Description = Description {
         ("name", Text),
         ("recipient_type", Text),
         ("entity_path", Text),
-        ("roles", List),
+        ("roles", Json),
         ("scope", Text),
         ("shared_read", Flag),
         ("when", Text),

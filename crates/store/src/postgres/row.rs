@@ -161,7 +161,7 @@ fn sql_type(kind: Kind) -> &'static str {
         Kind::Text => "text",
         Kind::Number => "bigint",
         Kind::Flag => "boolean",
-        Kind::List => "json",
+        Kind::Json => "json",
     }
 }
 
@@ -182,7 +182,7 @@ pub(super) fn listing(
 ) -> (String, Vec<Box<dyn ToSql + Sync + Send>>) {
     let kind_of = |name: &str| description.columns.iter().find(|(n, _)| *n == name).map(|(_, kind)| *kind);
     let names = description.columns.iter().map(|(name, kind)| match kind {
-        Kind::List => format!("to_json(\"{name}\") AS \"{name}\""),
+        Kind::Json => format!("to_json(\"{name}\") AS \"{name}\""),
         Kind::Text | Kind::Number | Kind::Flag => format!("\"{name}\""),
     });
     let names: Vec<String> = names.collect();

@@ -139,6 +139,6 @@ fn sql_value(value: Option<&Value>, kind: Kind) -> Sql {
         (Kind::Flag, Some(value)) => Sql::Integer(i64::from(value.as_bool().unwrap_or_default())),
         (Kind::Number, Some(value)) => value.as_i64().map_or(Sql::Null, Sql::Integer),
         (Kind::Text, Some(Value::String(text))) => Sql::Text(text.clone()),
-        (Kind::Text | Kind::List, Some(value)) => Sql::Text(value.to_string()),
+        (Kind::Text | Kind::Json, Some(value)) => Sql::Text(value.to_string()),
     }
 }
