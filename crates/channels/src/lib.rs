@@ -1,15 +1,16 @@
-//! The only crate that knows providers. A provider sends one message over one channel and reports the outcome. Adding
-//! one takes a file and a line of the registry. A [`Chain`] decides which of a channel's providers is asked, and how
-//! fast.
+//! The only crate that knows providers. A provider sends one message over one channel and reports the outcome. A
+//! [`Chain`] decides which of a channel's providers is asked, and how fast.
+
+// The registry: one folder per channel.
+pub mod email;
+pub mod push;
+pub mod slack;
+pub mod sms;
 
 mod capture;
 mod delivery;
 mod dns;
-mod email;
 mod http;
-mod push;
-mod slack;
-pub mod sms;
 mod text;
 
 use std::fmt::Debug;
@@ -28,12 +29,6 @@ pub use capture::Capture;
 pub use delivery::chain::{Availability, Chain, Link, ProviderAnswer};
 pub use delivery::failure_log::Cause;
 pub use delivery::rate_limit::RateLimit;
-pub use email::{
-    Credentials, DomainLimits, ExtraHeader, InvalidHeader, NamedMailbox, Security, Smtp, SmtpConfig,
-};
-pub use push::{Alert, Fcm, FcmConfig, KeyFileError, ServiceAccount};
-pub use slack::{AllowedHost, Slack, SlackConfig, check_webhook};
-pub use sms::{Sender, Twilio, TwilioConfig, is_account_sid};
 
 /// A message to send. The key is the same in all attempts; providers with idempotency keys get it.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,8 @@ mod content;
 use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_channels::{Alert, Answer, Fcm, FcmConfig, KeyFileError, Message, Provider, ServiceAccount};
+use campanile_channels::push::{Alert, Fcm, FcmConfig, KeyFileError, ServiceAccount};
+use campanile_channels::{Answer, Message, Provider};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use campanile_channels::{AllowedHost, Answer, Chain, Message, Provider, Slack, SlackConfig};
+use campanile_channels::slack::{AllowedHost, Slack, SlackConfig};
+use campanile_channels::{Answer, Chain, Message, Provider};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_channels::{
-    Answer, Chain, Credentials, DomainLimits, Link, Message, Provider, Security, Smtp, SmtpConfig,
-};
+use campanile_channels::email::{Credentials, DomainLimits, Security, Smtp, SmtpConfig};
+use campanile_channels::{Answer, Chain, Link, Message, Provider};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};

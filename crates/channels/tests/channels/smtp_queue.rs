@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use campanile_channels::{Smtp, SmtpConfig};
+use campanile_channels::email::{Smtp, SmtpConfig};
 use tokio::time::Instant;
 
 use crate::smtp::{self, PIPELINING, config, kind, mail};

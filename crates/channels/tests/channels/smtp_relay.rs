@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_channels::{Chain, ExtraHeader, Link, Message, Provider, Security, Smtp, SmtpConfig};
+use campanile_channels::email::{ExtraHeader, Security, Smtp, SmtpConfig};
+use campanile_channels::{Chain, Link, Message, Provider};
 use campanile_domain::channel::Channel;
 use campanile_domain::send::Outcome;
 

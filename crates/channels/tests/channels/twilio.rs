@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_channels::sms::{callback_url, segments};
-use campanile_channels::{Answer, Message, Provider, Sender, Twilio, TwilioConfig};
+use campanile_channels::sms::{Sender, Twilio, TwilioConfig, callback_url, segments};
+use campanile_channels::{Answer, Message, Provider};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};

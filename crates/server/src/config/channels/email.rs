@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use campanile_channels::{
-    Credentials, DomainLimits, ExtraHeader, Link, NamedMailbox, RateLimit, Security, Smtp, SmtpConfig,
+use campanile_channels::email::{
+    Credentials, DomainLimits, ExtraHeader, NamedMailbox, Security, Smtp, SmtpConfig,
 };
+use campanile_channels::{Link, RateLimit};
 use campanile_domain::people::address::Mailbox;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use campanile_channels::{Alert, Fcm, FcmConfig, Link, ServiceAccount};
+use campanile_channels::Link;
+use campanile_channels::push::{Alert, Fcm, FcmConfig, ServiceAccount};
 use serde::{Deserialize, Serialize};
 
 use super::{Address, is_this_machine};

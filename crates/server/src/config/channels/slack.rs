@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use campanile_channels::{AllowedHost, Link, Slack as Provider, SlackConfig, check_webhook};
+use campanile_channels::Link;
+use campanile_channels::slack::{AllowedHost, Slack as Provider, SlackConfig, check_webhook};
 use campanile_domain::channel::Channel;
 use campanile_domain::people::user_type::{UserType, Webhook};
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use campanile_channels::{Link, RateLimit, Sender, Twilio, TwilioConfig, is_account_sid};
+use campanile_channels::sms::{Sender, Twilio, TwilioConfig, is_account_sid};
+use campanile_channels::{Link, RateLimit};
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
