@@ -166,18 +166,15 @@ pub trait Provider: Debug + Send + Sync {
     }
 }
 
-/// The providers of each channel. The websocket channel has none: the receiving instance serves it.
+/// The providers of each channel. A channel whose sends are sent by being received has none.
 #[derive(Debug, Clone)]
 pub struct Providers(PerChannel<Option<Arc<Chain>>>);
 
 impl Providers {
     /// Without configuration every message is captured.
     pub fn capture() -> Self {
-        Providers(PerChannel::from_fn(|channel| match channel {
-            Channel::Email | Channel::Push | Channel::Sms | Channel::Slack => {
-                Some(Arc::new(Chain::of(Arc::new(Capture))))
-            }
-            Channel::Websocket => None,
+        Providers(PerChannel::from_fn(|channel| {
+            (!channel.is_sent_on_receipt()).then(|| Arc::new(Chain::of(Arc::new(Capture))))
         }))
     }
 

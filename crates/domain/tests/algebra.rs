@@ -345,9 +345,9 @@ fn reason_is_true(case: &Case, user: &UserRef, channel: Channel, verdict: Verdic
             let user_type = case.world.user_types.get(&user.user_type);
             user_type.is_some_and(|user_type| !user_type.channels.contains(&channel))
         }
-        Verdict::NoAddress => recipient.addresses(channel, None).is_empty(),
+        Verdict::NoAddress => recipient.addresses_of(channel, None).is_empty(),
         Verdict::DeadAddress => {
-            !recipient.addresses(channel, None).is_empty()
+            !recipient.addresses_of(channel, None).is_empty()
                 && case.living_addresses(recipient, channel).is_empty()
         }
         Verdict::Role => setting

@@ -91,7 +91,7 @@ pub fn addresses<'a>(pages: &'a [Page], found: &'a [Vec<Recipient>]) -> Vec<(Cha
 fn addresses_of<'a>(recipient: &'a Recipient, page: &'a Page) -> impl Iterator<Item = (Channel, &'a str)> {
     let channels = Channel::ALL.into_iter().filter(|channel| *page.channels.get(*channel));
     let default_webhook = page.default_webhook.as_ref();
-    channels.flat_map(move |c| recipient.addresses(c, default_webhook).into_iter().map(move |a| (c, a)))
+    channels.flat_map(move |c| recipient.addresses_of(c, default_webhook).into_iter().map(move |a| (c, a)))
 }
 
 /// Each recipient with their preferences, and with those of their addresses that are dead.

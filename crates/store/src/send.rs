@@ -10,8 +10,9 @@ use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::id::{EventId, EventType, SendKey, UserRef};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{
-    AddressClaim, AddressOutcome, AddressResult, CRASHED, History, OutcomeKind, SendState,
+    AddressClaim, AddressOutcome, AddressResult, CRASHED, History, OutcomeKind, SendState, birth,
 };
+use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
 use sha2::{Digest, Sha256};
 
@@ -28,6 +29,12 @@ pub struct ReceivedKey {
     pub claim: bool,
     /// As its message says; absent where it does not.
     pub published: Option<PublishStamp>,
+}
+
+impl ReceivedKey {
+    pub(crate) fn birth(&self) -> SendStatus {
+        birth(self.key.channel.facts().delivery, self.claim)
+    }
 }
 
 /// Who published a message, and when.
@@ -58,8 +65,6 @@ pub struct Received {
     pub redelivered_events: Vec<EventId>,
     /// Rows that were there already: a redelivery.
     pub redelivered: u64,
-    /// Web socket sends, which are `SENT` by being received.
-    pub sent: u64,
 }
 
 /// All that an attempt needs.
@@ -74,8 +79,8 @@ pub struct SendJob {
     pub event_id: EventId,
     pub event_type: EventType,
     pub user: UserRef,
-    /// Of a push, the tokens that are not done with, separated by spaces. Empty where all that is left was declared
-    /// dead while it waited.
+    /// Where there are several, those that are not done with, separated by spaces. Empty where all that is left was
+    /// declared dead while it waited.
     pub address: String,
     pub devices: Devices,
     pub title: String,
@@ -85,7 +90,7 @@ pub struct SendJob {
     pub event_created_at: Timestamp,
 }
 
-/// Which of a push's devices an attempt is for.
+/// Which of a send's addresses an attempt is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Devices {
     #[default]
@@ -95,9 +100,9 @@ pub enum Devices {
 }
 
 impl SendJob {
-    /// Its addresses, of which only a push may have several.
+    /// Its addresses. Only some channels have several.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = &str> {
-        let several = self.key.channel == Channel::Push;
+        let several = self.key.channel.has_many_addresses();
         self.address.split(move |c| several && c == ' ').filter(|address| !address.is_empty())
     }
 
@@ -172,7 +177,7 @@ impl Settlement {
     /// What became of each address, where there are or were several: one that is left of them by a retry counts, too.
     /// Each is here once.
     pub(crate) fn addresses(&self) -> Vec<&AddressResult> {
-        let several = self.job.key.channel == Channel::Push
+        let several = self.job.key.channel.has_many_addresses()
             && (self.job.devices != Devices::All || self.job.address.contains(' '));
         let mut done: Vec<&AddressResult> = self.kept().filter(|_| several).collect();
         done.sort_by(|one, other| one.address.cmp(&other.address));
@@ -183,7 +188,7 @@ impl Settlement {
     /// The addresses that are left, where some are done with and the send may go on. Where none is left nobody knows
     /// which to try again, and the address stays.
     pub(crate) fn remaining_addresses(&self) -> Option<String> {
-        if self.job.key.channel != Channel::Push || self.done.is_empty() || self.state.is_sent() {
+        if !self.job.key.channel.has_many_addresses() || self.done.is_empty() || self.state.is_sent() {
             return None;
         }
         let is_done = |address: &&str| self.done.iter().any(|done| done.address == *address);
@@ -191,10 +196,11 @@ impl Settlement {
         Some(left.join(" ")).filter(|left| !left.is_empty())
     }
 
-    /// The webhook that it was to be posted to, and was not. After a crash it may have been, and nobody posts it again.
+    /// The hash of the shared address that the event was certainly not sent to. After a crash it may have been, and no
+    /// other send repeats it.
     pub(crate) fn released_address(&self) -> Option<String> {
         let certain = self.state.code().is_some_and(|code| code != CRASHED);
-        (certain && self.job.key.channel == Channel::Slack).then(|| address_hash(&self.job.address))
+        (certain && self.job.key.channel.facts().once_per_address).then(|| address_hash(&self.job.address))
     }
 
     /// Best-effort channels make no dead letters.
@@ -222,7 +228,7 @@ pub(crate) fn address_outcome(done: &AddressResult) -> (&'static str, Option<&st
     }
 }
 
-/// A webhook is a secret; to tell one from another its hash is enough.
+/// An address may be a secret; to tell one from another its hash is enough.
 pub(crate) fn address_hash(address: &str) -> String {
     Sha256::digest(address.as_bytes()).iter().fold(String::with_capacity(64), |mut hex, byte| {
         use std::fmt::Write;
@@ -350,8 +356,8 @@ impl FailedMessage {
 
 #[async_trait]
 pub trait SendStore {
-    /// Writes notifications and sends for these rows; a row that is there already is skipped. Web socket sends are
-    /// `SENT`.
+    /// Writes notifications and sends for these rows; a row that is there already is skipped. Each send is born with
+    /// the status of [`ReceivedKey::birth`].
     async fn receive(
         &self,
         keys: Vec<ReceivedKey>,
@@ -377,11 +383,11 @@ pub trait SendStore {
         instance: InstanceId,
     ) -> Result<Settled, StoreError>;
 
-    /// Asks to post an event to the job's webhook: of all sends that ask, one is told that it is theirs to do, however
-    /// often it asks, for as long as its claim holds. A send that fails gives it up again, unless it may have posted.
+    /// Claims the job's address for its event. Of all sends that ask, one holds the address, however often it asks, for
+    /// as long as its own claim holds. A send that fails gives it up again, unless it may have been sent.
     async fn claim_address(&self, job: &SendJob) -> Result<AddressClaim, StoreError>;
 
-    /// Whether the job may have been posted under the claim that it holds: it asked to, and was told that it is theirs.
+    /// Whether the job may have been sent under the claim that it holds: it held its address.
     async fn may_have_sent(&self, job: &SendJob) -> Result<bool, StoreError>;
 
     /// Keeps what a provider says of a message, where it is the one that we know of and nothing later is known; answers

@@ -3,6 +3,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use campanile_domain::channel::Channel;
 use campanile_domain::id::SendKey;
 use reqwest::Url;
 use ring::hmac;
@@ -18,6 +19,11 @@ pub fn callback_url(base: &Url, key: SendKey) -> Url {
     let mut url = base.clone();
     url.query_pairs_mut().append_pair(SEND, &key.to_string());
     url
+}
+
+/// The send that a callback's query parameter names, if it is a text.
+pub fn send_key(text: &str) -> Option<SendKey> {
+    text.parse().ok().filter(|key: &SendKey| key.channel == Channel::Sms)
 }
 
 /// Whether somebody who knows the token sent these form parameters to this URL.
@@ -97,7 +103,6 @@ fn is_word(status: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use campanile_domain::channel::Channel;
     use campanile_domain::id::NotificationId;
 
     use super::*;

@@ -24,7 +24,7 @@ use crate::http::{self, Proxy, describe_no_response};
 use crate::text::without_controls;
 use crate::{Answer, Message, Provider};
 
-pub use callback::{FINAL, Receipt, SEND, callback_url, receipt, verify_callback};
+pub use callback::{FINAL, Receipt, SEND, callback_url, receipt, send_key, verify_callback};
 pub use segments::{Encoding, Segments, segments};
 
 pub struct TwilioConfig {

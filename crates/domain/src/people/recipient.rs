@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::channel::Channel;
+use crate::channel::{AddressSource, Channel, RecipientColumn};
 use crate::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
 use crate::people::address::{Mailbox, e164, is_e164, is_push_token, webhook};
 use crate::people::user_type::{UserTypes, Webhook};
@@ -74,18 +74,20 @@ impl Recipient {
         i64::from(self.role.as_deref() != Some(FIRST_ROLE))
     }
 
-    /// The distinct, non-empty addresses of the channel. The websocket channel needs none: it reaches whoever is
-    /// connected. Recipients without a Slack webhook get the default of their user type, if there is one.
-    pub fn addresses<'a>(&'a self, channel: Channel, default_webhook: Option<&'a Webhook>) -> Vec<&'a str> {
-        let mut addresses: Vec<&str> = match channel {
-            Channel::Email => self.email.as_deref().into_iter().collect(),
-            Channel::Push => self.push_tokens.iter().map(String::as_str).collect(),
-            Channel::Sms => self.phone.as_deref().into_iter().collect(),
-            Channel::Websocket => return vec![""],
-            Channel::Slack => self.slack_webhook.as_deref().into_iter().collect(),
+    /// The distinct, non-empty addresses of the channel; an empty text if the channel needs none. Recipients without a
+    /// Slack webhook get the default of their user type, if there is one.
+    pub fn addresses_of<'a>(
+        &'a self,
+        channel: Channel,
+        default_webhook: Option<&'a Webhook>,
+    ) -> Vec<&'a str> {
+        let facts = channel.facts();
+        let mut addresses: Vec<&str> = match facts.address {
+            AddressSource::None => return vec![""],
+            AddressSource::Column(column) => self.column(column),
         };
         addresses.retain(|address| !address.is_empty());
-        if addresses.is_empty() && channel == Channel::Slack {
+        if addresses.is_empty() && facts.address == AddressSource::Column(RecipientColumn::SlackWebhook) {
             addresses.extend(default_webhook.map(Webhook::as_str));
         }
         if addresses.len() > 1 {
@@ -93,6 +95,15 @@ impl Recipient {
             addresses.retain(|address| seen.insert(*address));
         }
         addresses
+    }
+
+    fn column(&self, column: RecipientColumn) -> Vec<&str> {
+        match column {
+            RecipientColumn::Email => self.email.as_deref().into_iter().collect(),
+            RecipientColumn::Phone => self.phone.as_deref().into_iter().collect(),
+            RecipientColumn::PushTokens => self.push_tokens.iter().map(String::as_str).collect(),
+            RecipientColumn::SlackWebhook => self.slack_webhook.as_deref().into_iter().collect(),
+        }
     }
 }
 

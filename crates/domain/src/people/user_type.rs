@@ -116,27 +116,22 @@ impl UserTypes {
     }
 }
 
+/// The shipped user types, as in `campanile.toml`. Which channels support them is a fact of each channel.
 impl Default for UserTypes {
     fn default() -> Self {
-        use Channel::{Email, Push, Slack, Sms, Websocket};
-        let user_type = |name: &str, queue: &str, entity: Option<&str>, channels: &[Channel]| UserType {
+        let user_type = |name: &str, queue: &str, entity: Option<&str>| UserType {
             name: UserTypeName::stored(name),
             queue: Queue::named(format!("notification.{queue}")),
             entity_type: entity.map(EntityType::stored),
-            channels: channels.to_vec(),
+            channels: Channel::ALL.into_iter().filter(|c| c.facts().user_types.contains(&name)).collect(),
             default_webhook: None,
         };
         UserTypes(vec![
-            user_type("ADMIN_USER", "admin", None, &[Email, Websocket, Slack]),
-            user_type("AGENCY_USER", "agency", Some("AGENCY"), &[Email, Push, Sms, Websocket]),
-            user_type("CUSTOMER", "customer", None, &[Email, Push, Sms, Websocket]),
-            user_type("GUEST", "guest", None, &[Websocket]),
-            user_type(
-                "RESTAURANT_USER",
-                "restaurant",
-                Some("RESTAURANT"),
-                &[Email, Push, Sms, Websocket, Slack],
-            ),
+            user_type("ADMIN_USER", "admin", None),
+            user_type("AGENCY_USER", "agency", Some("AGENCY")),
+            user_type("CUSTOMER", "customer", None),
+            user_type("GUEST", "guest", None),
+            user_type("RESTAURANT_USER", "restaurant", Some("RESTAURANT")),
         ])
     }
 }

@@ -132,7 +132,7 @@ impl<'a> Question<'a> {
         }
         let Candidate { recipient, .. } = self.candidate;
         let default_webhook = self.situation.rules.user_types.default_webhook(&recipient.user_type);
-        let addresses = recipient.addresses(self.channel, default_webhook);
+        let addresses = recipient.addresses_of(self.channel, default_webhook);
         if addresses.is_empty() {
             return Err(not(Verdict::NoAddress, Value::Null));
         }
@@ -198,7 +198,7 @@ impl<'a> Question<'a> {
     }
 
     fn quiet_hours(&self) -> Option<Ruling> {
-        if !self.channel.heeds_quiet_hours() || self.priority == Priority::High {
+        if !self.channel.facts().heeds_quiet_hours || self.priority == Priority::High {
             return None;
         }
         let of_user = self.preference.and_then(|p| Some((p.quiet_hours()?, by_preference(p))));

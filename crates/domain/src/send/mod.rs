@@ -1,6 +1,7 @@
 //! The state of a send after an attempt. One pure function owns the state machine that `docs/STATES.md` describes.
 
 mod address_claim;
+mod birth;
 mod outcome;
 
 use std::time::Duration;
@@ -12,6 +13,7 @@ use crate::status::SendStatus;
 use crate::time::{Timestamp, later};
 
 pub use address_claim::AddressClaim;
+pub use birth::{ON_RECEIPT_PROVIDER, birth};
 pub use outcome::{AddressOutcome, AddressResult, Outcome, OutcomeKind};
 
 #[derive(Debug, Clone, PartialEq, Eq)]

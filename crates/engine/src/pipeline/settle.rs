@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use campanile_domain::channel::Channel;
 use campanile_domain::send::{AddressResult, Attempt, Outcome, OutcomeKind, SendState, after};
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
@@ -242,11 +241,11 @@ pub async fn take_over_expired(engine: &Engine, in_flight: &InFlightQueue) -> Re
 }
 
 /// The outcome of an attempt whose instance died. It is unknown, with two exceptions in which nothing was sent.
-/// `capture` stores a message together with its outcome. A webhook send claims its address in the store before it
-/// posts.
+/// `capture` stores a message together with its outcome. A send to a shared address claims it in the store first.
 async fn outcome_of_lost(engine: &Engine, job: &SendJob) -> Result<Outcome, StoreError> {
     let captures = engine.providers.get(job.key.channel).is_some_and(|chain| chain.captures());
-    if captures || (job.key.channel == Channel::Slack && !engine.store.may_have_sent(job).await?) {
+    let claims_address = job.key.channel.facts().once_per_address;
+    if captures || (claims_address && !engine.store.may_have_sent(job).await?) {
         return Ok(Outcome::RELEASED);
     }
     Ok(Outcome::Unknown {

@@ -101,10 +101,10 @@ pub fn register() {
     }
 }
 
-/// A websocket send is sent by being received, so it has no retries and no doubts.
+/// What is sent by being received has no retries and no doubts.
 fn register_sends(channel: Channel) {
     count_sends(channel, SendStatus::Sent, 0);
-    if channel == Channel::Websocket {
+    if channel.is_sent_on_receipt() {
         return;
     }
     for status in [SendStatus::Due, SendStatus::Failed, SendStatus::InDoubt] {

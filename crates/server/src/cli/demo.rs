@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use campanile_domain::channel::Channel;
 use campanile_domain::time::Timestamp;
 use campanile_store::sqlite::lock::try_lock;
 use clap::Args;
@@ -17,6 +18,7 @@ use super::invocation::{Invocation, quoted};
 use super::output::{columns, say, wrapped};
 use super::preset::{load, load_restaurant};
 use super::serve::Backend;
+use super::trace_table::channel;
 use super::{CommandError, CommandResult, trace_table};
 use crate::app::{self, Served};
 use crate::config::Config;
@@ -186,7 +188,7 @@ async fn arrived(client: &Client, event_id: &str) -> Result<Value, CommandError>
 /// Compares decided and delivered messages.
 struct Tally {
     sent: usize,
-    /// Websocket messages: they count as sent, but nobody sees them until there is an inbox.
+    /// Sent by being received: they count as sent, but nobody sees them until there is an inbox.
     kept: usize,
     missing: usize,
     withheld: usize,
@@ -201,7 +203,8 @@ impl Tally {
         let withheld =
             verdicts.iter().filter(|verdict| **verdict != "SEND" && **verdict != "NOT_ROUTED").count();
         let done = trace["sends"].as_array().into_iter().flatten().filter(|send| send["status"] == "SENT");
-        let (kept, sent): (Vec<&Value>, Vec<&Value>) = done.partition(|send| send["channel"] == "WEBSOCKET");
+        let is_kept = |send: &&Value| channel(send).is_some_and(Channel::is_sent_on_receipt);
+        let (kept, sent): (Vec<&Value>, Vec<&Value>) = done.partition(is_kept);
         let (sent, kept) = (sent.len(), kept.len());
         Tally { sent, kept, missing: to_send.saturating_sub(sent + kept), withheld }
     }

@@ -1,6 +1,7 @@
 //! `campanile preset load`: rules that ship with the binary.
 
 use anyhow::Context;
+use campanile_domain::channel::Channel;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use super::client::Client;
 use super::output::say;
 
 const RESTAURANT: &str = include_str!("../../presets/restaurant.json");
-/// The layout of every e-mail's HTML, for any event's title and body.
+/// The layout of all HTML, for any event's title and body.
 const LAYOUT: &str = include_str!("../../presets/layout.mjml");
 
 #[derive(Debug, Subcommand)]
@@ -39,9 +40,11 @@ impl Preset {
 pub async fn load_restaurant(client: &Client) -> Result<u64, super::CommandError> {
     let mut rows = parsed(RESTAURANT)?;
     if let Some(Value::Array(templates)) = rows.get_mut("templates") {
-        templates.push(
-            json!({ "event_type": "*", "channel": "EMAIL", "locale": "*", "title": "", "html": LAYOUT }),
-        );
+        for channel in Channel::ALL.into_iter().filter(|channel| channel.facts().html) {
+            templates.push(
+                json!({ "event_type": "*", "channel": channel, "locale": "*", "title": "", "html": LAYOUT }),
+            );
+        }
     }
     write(client, &rows).await
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::anyhow;
+use campanile_domain::channel::Channel;
 use campanile_domain::time::Timestamp;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use super::client::{Client, encoded};
 use super::dead_letters::{age, text};
 use super::listing::{Row, listing, one_line, or_dash};
 use super::output::{self, columns, cut, say, wrapped};
-use super::trace_table::NO_INBOX_YET;
+use super::trace_table::{NO_INBOX_YET, channel};
 use super::{CommandError, CommandResult};
 
 /// The most pages that are requested for one list. A page of the server may have fewer rows than requested, or none.
@@ -302,11 +303,11 @@ fn cells(send: &Value, now: Timestamp) -> Vec<String> {
     ]
 }
 
-/// The address; for a push, the first token and the number of others.
+/// The address; of several, the first and the number of others.
 fn address(send: &Value) -> String {
     let address = one_line(text(send, "recipient_address"));
     match address.split_once(' ') {
-        Some((first, others)) if send["channel"] == "PUSH" => {
+        Some((first, others)) if channel(send).is_some_and(Channel::has_many_addresses) => {
             format!("{} +{}", cut(first, MAX_ADDRESS_CHARS), others.split(' ').count())
         }
         _ => cut(&address, MAX_ADDRESS_CHARS),
@@ -331,7 +332,7 @@ fn attempts(send: &Value) -> String {
 
 fn note(send: &Value) -> String {
     match text(send, "last_error") {
-        "" if send["channel"] == "WEBSOCKET" => NO_INBOX_YET.to_owned(),
+        "" if channel(send).is_some_and(Channel::is_sent_on_receipt) => NO_INBOX_YET.to_owned(),
         error => one_line(error),
     }
 }

@@ -16,6 +16,11 @@ use super::stages::stages;
 /// Shown for a websocket send: it is done, but there is no inbox yet in which anybody sees it.
 pub const NO_INBOX_YET: &str = "no inbox yet";
 
+/// The channel of a send, if this release knows it. The server may be newer.
+pub fn channel(send: &Value) -> Option<Channel> {
+    text(send, "channel").parse().ok()
+}
+
 /// The event, people × channels, and details where needed.
 pub fn trace(trace: &Value) -> String {
     let event = &trace["event"];
@@ -65,7 +70,7 @@ pub fn decisions(event_type: &str, aggregate: &str, answer: &Value) -> String {
     let people = answer["decisions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let heading = [event_type, aggregate];
     let cell = |person: &Value, channel: Channel| match verdict(person, channel) {
-        "SEND" if channel == Channel::Websocket => withheld(NO_INBOX_YET),
+        "SEND" if channel.is_sent_on_receipt() => withheld(NO_INBOX_YET),
         "SEND" => sent("send"),
         _ => withheld(&why_not(person, channel)),
     };
@@ -180,7 +185,7 @@ impl<'a> Sends<'a> {
         let key = (text(person, "user_type"), text(person, "user_id"), channel.as_str());
         if let Some(send) = self.by_key.get(&key) {
             return match (text(send, "status"), self.begun.zip(moment(send, "sent_at"))) {
-                ("SENT", _) if channel == Channel::Websocket => withheld(NO_INBOX_YET),
+                ("SENT", _) if channel.is_sent_on_receipt() => withheld(NO_INBOX_YET),
                 ("SENT", Some((begun, at))) => {
                     sent(&format!("sent {} ms", time::between(begun, at).as_millis()))
                 }

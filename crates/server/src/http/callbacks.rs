@@ -6,8 +6,6 @@ use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use campanile_channels::sms;
-use campanile_domain::channel::Channel;
-use campanile_domain::id::SendKey;
 use campanile_store::Receipt;
 use reqwest::Url;
 use serde::Deserialize;
@@ -49,8 +47,7 @@ pub async fn twilio(
     let Some(callbacks) = app.twilio_callbacks.as_deref() else {
         return Err(Problem::not_found("Twilio callbacks are disabled because server.public_url is not set"));
     };
-    let key: Option<SendKey> = send.and_then(|send| send.parse().ok());
-    let Some(key) = key.filter(|key| key.channel == Channel::Sms) else {
+    let Some(key) = send.and_then(|send| sms::send_key(&send)) else {
         return Err(Problem::bad_query("send: not the id of an SMS send"));
     };
     let fields: Vec<(String, String)> = url::form_urlencoded::parse(&body)

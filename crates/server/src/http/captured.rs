@@ -33,7 +33,7 @@ pub async fn list(
         html_bytes += found.iter().map(html_len).sum::<usize>();
         items.extend(found);
     }
-    send_rows::mask_webhooks("address", &mut items);
+    send_rows::mask_secrets("address", &mut items);
     Ok(Json(json!({ "items": items, "next": more.then_some(after) })))
 }
 

@@ -122,7 +122,7 @@ pub async fn trace(
     }
     name_people(&mut decisions, &trace.recipients);
     let Trace { event, processed, mut outbox, notifications, mut sends, dead_letters, next, .. } = trace;
-    send_rows::mask_webhooks("recipient_address", &mut outbox);
+    send_rows::mask_secrets("recipient_address", &mut outbox);
     send_rows::show(app.engine.providers(), &mut sends);
     let next = next.map(|user| format!("{} {}", user.user_type, user.user_id));
     Ok(Json(json!({

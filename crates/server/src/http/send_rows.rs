@@ -1,4 +1,4 @@
-//! Prepares rows of sends for display: adds the `Message-ID` of an e-mail, and masks the webhook's secret.
+//! Prepares rows of sends for display: adds the `Message-ID` of an e-mail, and masks addresses that are secrets.
 
 use campanile_channels::Providers;
 use campanile_domain::channel::Channel;
@@ -14,7 +14,7 @@ pub fn show(providers: &Providers, sends: &mut [JsonRow]) {
         let message_id = message_id(providers, send);
         send.insert("message_id".to_owned(), json!(message_id));
     }
-    mask_webhooks("recipient_address", sends);
+    mask_secrets("recipient_address", sends);
 }
 
 fn message_id(providers: &Providers, send: &JsonRow) -> Option<String> {
@@ -25,17 +25,19 @@ fn message_id(providers: &Providers, send: &JsonRow) -> Option<String> {
     asked.provider.message_id(key)
 }
 
-/// Masks webhooks: whoever knows the whole URL can post.
-pub fn mask_webhooks(column: &str, rows: &mut [JsonRow]) {
+/// Masks addresses that are secrets: whoever knows the whole URL of a webhook can post.
+pub fn mask_secrets(column: &str, rows: &mut [JsonRow]) {
     for row in rows {
-        let is_webhook = row.get("channel").and_then(Value::as_str) == Some(Channel::Slack.as_str());
-        if let Some(Value::String(address)) = row.get_mut(column).filter(|_| is_webhook) {
+        let channel =
+            row.get("channel").and_then(Value::as_str).and_then(|name| name.parse::<Channel>().ok());
+        let is_secret = channel.is_some_and(|channel| channel.facts().secret_address);
+        if let Some(Value::String(address)) = row.get_mut(column).filter(|_| is_secret) {
             *address = masked(address);
         }
     }
 }
 
-/// The host and the first part of the path.
+/// Of a webhook, the host and the first part of the path; of anything else, nothing.
 fn masked(address: &str) -> String {
     const MASK: &str = "***";
     let Ok(url) = webhook(address) else { return MASK.to_owned() };
@@ -67,7 +69,7 @@ mod tests {
             row.as_object().unwrap().clone()
         };
         let mut rows = [row("SLACK"), row("EMAIL")];
-        mask_webhooks("recipient_address", &mut rows);
+        mask_secrets("recipient_address", &mut rows);
         assert_eq!(
             rows.map(|row| row["recipient_address"].clone()),
             ["https://a.example/b/***", "https://a.example/b/c"]

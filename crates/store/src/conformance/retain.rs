@@ -125,8 +125,8 @@ pub async fn an_old_event_goes_with_all_that_belongs_to_it(fixture: &Fixture) {
     let id = jobs[0].key.notification_id;
     fixture
         .execute(&format!(
-            "INSERT INTO send_once (event_id, address_hash, notification_id, at)
-             VALUES ('a', 'a hash', '{id}', '2026-01-01T00:00:00Z')"
+            "INSERT INTO send_once (event_id, channel, address_hash, notification_id, at)
+             VALUES ('a', 'SLACK', 'a hash', '{id}', '2026-01-01T00:00:00Z')"
         ))
         .await;
     fixture.execute("INSERT INTO event_cancel (event_id, reason) VALUES ('a', 'too late')").await;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, NotificationId, SendKey, UserRef};
 use campanile_domain::priority::Lane;
-use campanile_domain::send::AddressClaim;
+use campanile_domain::send::{AddressClaim, ON_RECEIPT_PROVIDER};
 use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
@@ -74,9 +74,15 @@ impl SendStore for Postgres {
             if remaining == 0 {
                 break;
             }
-            let channel = channel.as_str();
-            let params: Params =
-                &[&channel, &lane.number(), &remaining, &instance.name, &seconds, &instance.id.0];
+            let params: Params = &[
+                &channel.as_str(),
+                &lane.number(),
+                &remaining,
+                &instance.name,
+                &seconds,
+                &instance.id.0,
+                &channel.has_many_addresses(),
+            ];
             let mut due = transaction
                 .query(statement::CLAIM_DUE, params)
                 .await?
@@ -107,22 +113,24 @@ impl SendStore for Postgres {
 
     async fn claim_address(&self, job: &SendJob) -> Result<AddressClaim, StoreError> {
         let (event_id, hash) = (job.event_id.as_str(), address_hash(&job.address));
-        let id = job.key.notification_id;
-        if let Some(row) = self.query(statement::ADDRESS_CLAIM_HOLDER, &[&event_id, &hash]).await?.first() {
+        let (id, channel) = (job.key.notification_id, job.key.channel.as_str());
+        let asked: Params = &[&event_id, &channel, &hash];
+        if let Some(row) = self.query(statement::ADDRESS_CLAIM_HOLDER, asked).await?.first() {
             let holder = NotificationId(read::get(row, "notification_id")?);
             let address_claim = AddressClaim::of(holder, row.maybe_parsed("status")?, id);
             if address_claim != AddressClaim::Held {
                 return Ok(address_claim);
             }
         }
-        let params: Params = &[&event_id, &hash, &id.0, &job.claim.0];
+        let params: Params = &[&event_id, &channel, &hash, &id.0, &job.claim.0];
         let claimed = self.execute(statement::CLAIM_ADDRESS, params).await?;
         Ok(if claimed > 0 { AddressClaim::Held } else { AddressClaim::Pending })
     }
 
     async fn may_have_sent(&self, job: &SendJob) -> Result<bool, StoreError> {
-        let params: Params =
-            &[&job.event_id.as_str(), &address_hash(&job.address), &job.key.notification_id.0, &job.claim.0];
+        let (id, channel) = (job.key.notification_id, job.key.channel.as_str());
+        let hash = address_hash(&job.address);
+        let params: Params = &[&job.event_id.as_str(), &channel, &hash, &id.0, &job.claim.0];
         let rows = self.query(statement::MAY_HAVE_SENT, params).await?;
         Ok(read::get::<i64>(read::only_row(&rows)?, "claims")? > 0)
     }
@@ -184,7 +192,7 @@ impl SendStore for Postgres {
 struct MessageColumns<'a> {
     ids: Vec<Uuid>,
     channels: Vec<&'static str>,
-    claims: Vec<bool>,
+    births: Vec<&'static str>,
     published_at: Vec<Option<Timestamp>>,
     published_by: Vec<Option<i32>>,
     instance: &'a Instance,
@@ -197,7 +205,7 @@ impl<'a> MessageColumns<'a> {
         MessageColumns {
             ids,
             channels,
-            claims: keys.iter().map(|key| key.claim).collect(),
+            births: keys.iter().map(|key| key.birth().as_str()).collect(),
             published_at: keys.iter().map(|key| key.published.map(|stamp| stamp.at)).collect(),
             published_by: keys.iter().map(|key| key.published.map(|stamp| stamp.by.0)).collect(),
             instance,
@@ -205,17 +213,18 @@ impl<'a> MessageColumns<'a> {
         }
     }
 
-    fn params(&self) -> [&(dyn ToSql + Sync); 8] {
+    fn params(&self) -> [&(dyn ToSql + Sync); 9] {
         let Instance { id, name } = self.instance;
         [
             &self.ids,
             &self.channels,
-            &self.claims,
+            &self.births,
             name,
             &self.lease_seconds,
             &id.0,
             &self.published_at,
             &self.published_by,
+            &ON_RECEIPT_PROVIDER,
         ]
     }
 }
@@ -249,7 +258,7 @@ async fn classify(
         }
         match read::get::<Option<i64>>(row, "lease")? {
             Some(claim) if inserted => received.jobs.push(stored::job(row, ClaimId(claim))?),
-            _ if inserted => received.sent += u64::from(key.channel == Channel::Websocket),
+            _ if inserted => {}
             _ => received.redelivered += 1,
         }
     }
@@ -301,7 +310,7 @@ async fn retry_raced(
         }
         match claims.get(&key) {
             Some(Some(claim)) => received.jobs.push(stored::job(row, *claim)?),
-            Some(None) => received.sent += u64::from(key.channel == Channel::Websocket),
+            Some(None) => {}
             None if read::get(row, "duplicate")? => duplicates.push(key),
             None => received.redelivered += 1,
         }

@@ -210,6 +210,7 @@ async fn release_address_claims(transaction: &Transaction, held: &[&Settlement])
     }
     let params: Params = &[
         &column(&released, |s| s.job.event_id.as_str()),
+        &column(&released, |s| s.job.key.channel.as_str()),
         &hashes,
         &column(&released, |s| s.job.key.notification_id.0),
     ];

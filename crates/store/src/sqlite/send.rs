@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, NotificationId, SendKey, UserRef};
 use campanile_domain::priority::Lane;
-use campanile_domain::send::AddressClaim;
+use campanile_domain::send::{AddressClaim, ON_RECEIPT_PROVIDER};
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::named_params;
@@ -100,9 +100,9 @@ impl SendStore for Sqlite {
 
     async fn claim_address(&self, job: &SendJob) -> Result<AddressClaim, StoreError> {
         let (event_id, hash) = (job.event_id.to_string(), address_hash(&job.address));
-        let (id, claim) = (job.key.notification_id, job.claim);
+        let (id, channel, claim) = (job.key.notification_id, job.key.channel.as_str(), job.claim);
         self.write(move |session, now| {
-            let params = named_params! { ":event_id": event_id, ":address_hash": hash };
+            let params = named_params! { ":event_id": event_id, ":channel": channel, ":address_hash": hash };
             let holder = session.first(statement::ADDRESS_CLAIM_HOLDER, params, |row| {
                 let holder = row.parsed::<Uuid>("notification_id")?;
                 Ok((NotificationId(holder), row.maybe_parsed("status")?))
@@ -113,8 +113,8 @@ impl SendStore for Sqlite {
                 return Ok(address_claim);
             }
             let params = named_params! {
-                ":event_id": event_id, ":address_hash": hash, ":notification_id": id.to_string(), ":at": now,
-                ":lease": claim.0,
+                ":event_id": event_id, ":channel": channel, ":address_hash": hash, ":notification_id": id.to_string(),
+                ":at": now, ":lease": claim.0,
             };
             let claimed = session.change(statement::CLAIM_ADDRESS, params)?;
             Ok(if claimed > 0 { AddressClaim::Held } else { AddressClaim::Pending })
@@ -124,10 +124,12 @@ impl SendStore for Sqlite {
 
     async fn may_have_sent(&self, job: &SendJob) -> Result<bool, StoreError> {
         let (event_id, hash) = (job.event_id.to_string(), address_hash(&job.address));
-        let (id, claim) = (job.key.notification_id.to_string(), job.claim);
+        let (id, channel) = (job.key.notification_id.to_string(), job.key.channel.as_str());
+        let claim = job.claim;
         self.read(move |session| {
             let params = named_params! {
-                ":event_id": event_id, ":address_hash": hash, ":notification_id": id, ":lease": claim.0,
+                ":event_id": event_id, ":channel": channel, ":address_hash": hash, ":notification_id": id,
+                ":lease": claim.0,
             };
             let claims: Option<i64> =
                 session.first(statement::MAY_HAVE_SENT, params, |row| Ok(row.get(0)?))?;
@@ -288,13 +290,7 @@ impl ReceiveBatch<'_, '_> {
             into.redelivered_events.push(job.event_id);
             return session.change(statement::CANCEL_ROW, params).map(drop);
         }
-        let status = match key.channel {
-            Channel::Websocket => SendStatus::Sent,
-            Channel::Email | Channel::Push | Channel::Sms | Channel::Slack if received.claim => {
-                SendStatus::Sending
-            }
-            Channel::Email | Channel::Push | Channel::Sms | Channel::Slack => SendStatus::Due,
-        };
+        let status = received.birth();
         if !self.write_send(received, &job, status)? {
             into.redelivered_events.push(job.event_id);
             into.redelivered += 1;
@@ -309,8 +305,7 @@ impl ReceiveBatch<'_, '_> {
         match status {
             SendStatus::Sending => into.jobs.push(job),
             SendStatus::Due => insert_due(session, &job, now)?,
-            SendStatus::Sent => into.sent += 1,
-            SendStatus::Failed | SendStatus::InDoubt | SendStatus::Cancelled => {}
+            SendStatus::Sent | SendStatus::Failed | SendStatus::InDoubt | SendStatus::Cancelled => {}
         }
         Ok(())
     }
@@ -334,7 +329,7 @@ impl ReceiveBatch<'_, '_> {
                 ":notification_id": job.key.notification_id.to_string(), ":channel": job.key.channel.as_str(),
                 ":recipient_address": job.address, ":status": status.as_str(), ":attempt_count": i64::from(sent),
                 ":lease": (status == SendStatus::Sending).then_some(self.claim.0),
-                ":provider": sent.then_some("realtime"), ":sent_at": sent.then_some(now), ":now": now,
+                ":provider": sent.then_some(ON_RECEIPT_PROVIDER), ":sent_at": sent.then_some(now), ":now": now,
                 ":published_at": published_at, ":published_by": received.published.map(|stamp| stamp.by.0),
                 ":received_by": by, ":attempted_at": millis.filter(|_| !due), ":attempted_by": (!due).then_some(by),
                 ":settled_by": (!due).then_some(by),
@@ -416,6 +411,9 @@ fn start(
     if session.change(statement::START_SEND, params)? == 0 {
         return Ok(None);
     }
-    let params = named_params! { ":notification_id": notification_id, ":channel": channel.as_str() };
+    let params = named_params! {
+        ":notification_id": notification_id, ":channel": channel.as_str(),
+        ":many_addresses": channel.has_many_addresses(),
+    };
     session.first(statement::SEND_JOB, params, |row| stored::due_job(&InOrder::new(row), claim))
 }

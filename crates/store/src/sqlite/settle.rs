@@ -95,8 +95,8 @@ fn write_addresses(session: &Session, now: &str, settlement: &Settlement) -> Res
     }
     if let Some(address_hash) = settlement.released_address() {
         let params = named_params! {
-            ":event_id": settlement.job.event_id.as_str(), ":address_hash": address_hash,
-            ":notification_id": notification_id.to_string(),
+            ":event_id": settlement.job.event_id.as_str(), ":channel": channel.as_str(),
+            ":address_hash": address_hash, ":notification_id": notification_id.to_string(),
         };
         session.change(statement::RELEASE_ADDRESS_CLAIM, params)?;
     }

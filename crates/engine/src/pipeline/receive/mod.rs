@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use campanile_broker::{BrokerError, Consumer, DEAD_LETTER_QUEUE, Delivery, Stamp, Tag};
-use campanile_domain::channel::Channel;
+use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::event::Failure;
 use campanile_domain::id::SendKey;
 use campanile_domain::queue::Queue;
@@ -304,8 +304,7 @@ async fn receive_batch(
     let known = (arrived.len() - written.unknown.len()) as u64;
     metrics::counter!(RECEIVED).increment(known - written.redelivered);
     count_duplicates("receive", written.redelivered);
-    count_sends(Channel::Websocket, SendStatus::Sent, written.sent);
-    record_latencies(engine, &written.new);
+    record_new(engine, &written.new);
     let waiting: HashSet<Channel> =
         received.iter().filter(|key| !key.claim).map(|key| key.key.channel).collect();
     in_flight.enqueue(written.jobs, lease_deadline, permits);
@@ -320,15 +319,19 @@ async fn receive_batch(
     Ok(written.unknown)
 }
 
-/// Records the latency until the row was received. A websocket send is sent by being received, so it also counts as
-/// sent.
-fn record_latencies(engine: &Engine, new: &[NewSend]) {
+/// Records the latency until each row was received. What is sent by being received also counts as sent.
+fn record_new(engine: &Engine, new: &[NewSend]) {
     let now = engine.clock.now();
+    let mut sent: PerChannel<u64> = PerChannel::default();
     for NewSend { channel, priority, event_created_at, .. } in new {
         engine.latencies.received.observe(*channel, *priority, *event_created_at, now);
-        if *channel == Channel::Websocket {
+        if channel.is_sent_on_receipt() {
             engine.latencies.sent.observe(*channel, *priority, *event_created_at, now);
+            *sent.get_mut(*channel) += 1;
         }
+    }
+    for (channel, &sends) in sent.iter().filter(|(_, sends)| **sends > 0) {
+        count_sends(channel, SendStatus::Sent, sends);
     }
 }
 

@@ -142,7 +142,7 @@ pub struct InFlightQueue {
 
 #[derive(Debug)]
 pub(super) struct ChannelQueue {
-    /// `None` for the websocket channel.
+    /// `None` for a channel without a provider.
     chain: Option<Arc<Chain>>,
     permits: Arc<Semaphore>,
     pub concurrency: Arc<Semaphore>,

@@ -195,20 +195,20 @@ async fn attempt(
 
 const RETRY_AFTER_OUTAGE: Duration = Duration::from_secs(1);
 
-/// Whether another recipient's send to the same webhook decides this one. Several people read the channel behind a
-/// webhook, so an event is posted there once, by the send that claims the address first. The others wait in the
-/// database and share its outcome.
+/// Whether another recipient's send to the same address decides this one. Several people read the channel behind a
+/// webhook, so an event is sent there once, by the send that claims the address first. The others wait in the database
+/// and share its outcome.
 async fn sent_by_other(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<Option<Outcome>, StoreError> {
     const REPOLL_DELAY: Duration = Duration::from_millis(500);
     /// Longer than the first delay, because the other send is waiting itself.
     const LATER_REPOLL_DELAY: Duration = Duration::from_secs(2);
-    if job.key.channel != Channel::Slack || chain.captures() || job.address.is_empty() {
+    if !job.key.channel.facts().once_per_address || chain.captures() || job.address.is_empty() {
         return Ok(None);
     }
     Ok(match engine.store.claim_address(job).await? {
         AddressClaim::Held => None,
         AddressClaim::Sent(other) => Some(Outcome::Sent { external_id: Some(format!("sent by {other}")) }),
-        // The time limit for a busy webhook starts here. If the other send gives up, the waiting ones do not start
+        // The time limit for a busy address starts here. If the other send gives up, the waiting ones do not start
         // again from zero.
         AddressClaim::Pending if job.history.deferral.is_none() => {
             let error = "waiting for the send of another recipient, which uses the same webhook".to_owned();

@@ -6,7 +6,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use campanile_channels::Chain;
-use campanile_domain::channel::Channel;
 use campanile_domain::event::Event;
 use campanile_domain::id::{EventId, UserRef};
 use campanile_domain::people::recipient::Recipient;
@@ -40,14 +39,14 @@ pub async fn contents<'a>(
     jobs: impl Iterator<Item = &'a SendJob> + Clone,
 ) -> Result<Contents, StoreError> {
     let rules = engine.rules.current();
-    let needs_event = |job: &&SendJob| match job.key.channel {
-        Channel::Email => rules.templates.has_html(&job.event_type, Channel::Email),
-        Channel::Push => rules.templates.has_url(&job.event_type, Channel::Push),
-        Channel::Sms | Channel::Websocket | Channel::Slack => false,
+    let needs_event = |job: &&SendJob| {
+        let (channel, facts) = (job.key.channel, job.key.channel.facts());
+        (facts.html && rules.templates.has_html(&job.event_type, channel))
+            || (facts.link && rules.templates.has_url(&job.event_type, channel))
     };
-    // Only an e-mail contains the recipient's name, and captured messages do not need it.
-    let of_interest =
-        |job: &&SendJob| needs_event(job) || (job.key.channel == Channel::Email && !chain.captures());
+    // Captured messages do not need the name.
+    let needs_name = |job: &&SendJob| job.key.channel.facts().recipient_name && !chain.captures();
+    let of_interest = |job: &&SendJob| needs_event(job) || needs_name(job);
     let users: BTreeSet<_> = jobs.clone().filter(of_interest).map(|job| &job.user).collect();
     if users.is_empty() {
         return Ok(Contents::default());
@@ -65,11 +64,12 @@ impl Contents {
         contexts.recipients.get(user)?.name.as_deref()
     }
 
-    /// Renders the HTML of an e-mail or the link of a push. The result is empty if the template has neither, or if the
+    /// Renders the HTML or the link, if the channel has one. The result is empty if the template has neither, or if the
     /// recipient or the event no longer exists. Such a message goes out as its row has it. An error names the template,
     /// line and variable.
     pub async fn write(&self, job: &SendJob, renderings: &Renderings) -> Result<Written, String> {
-        if !matches!(job.key.channel, Channel::Email | Channel::Push) {
+        let facts = job.key.channel.facts();
+        if !facts.html && !facts.link {
             return Ok(Written::default());
         }
         let Some((rules, person, event)) = self.context(job) else { return Ok(Written::default()) };
@@ -101,10 +101,14 @@ impl Contents {
 }
 
 fn write(renderer: &Renderer<'_>, job: &SendJob, person: &Recipient) -> Result<Written, String> {
-    let text = || Text { title: job.title.clone(), body: job.body.clone() };
-    Ok(match job.key.channel {
-        Channel::Email => Written { html: renderer.html(Channel::Email, person, &text())?, url: None },
-        Channel::Push => Written { html: None, url: renderer.url(Some(Channel::Push), person)? },
-        Channel::Sms | Channel::Websocket | Channel::Slack => Written::default(),
-    })
+    let (channel, facts) = (job.key.channel, job.key.channel.facts());
+    let mut written = Written::default();
+    if facts.html {
+        let text = Text { title: job.title.clone(), body: job.body.clone() };
+        written.html = renderer.html(channel, person, &text)?;
+    }
+    if facts.link {
+        written.url = renderer.url(Some(channel), person)?;
+    }
+    Ok(written)
 }

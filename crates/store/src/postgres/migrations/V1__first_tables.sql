@@ -290,16 +290,17 @@ CREATE TABLE campanile.send_address (
     PRIMARY KEY (notification_id, channel, address)
 );
 
--- Which send posts an event to a webhook that several recipients share.
--- The webhook is a secret, so only its SHA-256 is here.
+-- Which send sends an event to an address that several recipients share, such as a webhook.
+-- The address may be a secret, so only its SHA-256 is here.
 CREATE TABLE campanile.send_once (
     event_id        text COLLATE "C" NOT NULL,
+    channel         text COLLATE "C" NOT NULL,
     address_hash    text COLLATE "C" NOT NULL,
     notification_id uuid NOT NULL,
     at              timestamptz NOT NULL,
-    -- The send_claim under which it may have been posted.
+    -- The send_claim under which it may have been sent.
     lease           bigint,
-    PRIMARY KEY (event_id, address_hash)
+    PRIMARY KEY (event_id, channel, address_hash)
 );
 
 CREATE VIEW campanile.notification_channel_send AS

@@ -44,8 +44,8 @@ INSERT INTO campanile.send_in_doubt (since, notification_id, channel) SELECT now
     id, 'EMAIL' FROM n;
 INSERT INTO campanile.send_address (notification_id, channel, address, outcome, at)
 SELECT n.id, c.channel, 'address', 'SENT', now() FROM n, c;
-INSERT INTO campanile.send_once (event_id, address_hash, notification_id, at)
-    SELECT 'event ' || i, 'hash', id, now() FROM n;
+INSERT INTO campanile.send_once (event_id, channel, address_hash, notification_id, at)
+    SELECT 'event ' || i, 'SLACK', 'hash', id, now() FROM n;
 INSERT INTO campanile.captured_message (event_id, user_type, user_id, channel, address, title, body, at)
 SELECT 'event ' || i, 'CUSTOMER', i, 'EMAIL', 'address', 'title', 'body', now() FROM n;
 INSERT INTO campanile.dead_letter (stage, event_id, reason, error, created_at)

@@ -255,16 +255,17 @@ CREATE TABLE send_address (
     PRIMARY KEY (notification_id, channel, address)
 ) WITHOUT ROWID;
 
--- Which send posts an event to a webhook that several recipients share.
--- The webhook is a secret, so only its SHA-256 is here.
+-- Which send sends an event to an address that several recipients share, such as a webhook.
+-- The address may be a secret, so only its SHA-256 is here.
 CREATE TABLE send_once (
     event_id        TEXT NOT NULL,
+    channel         TEXT NOT NULL,
     address_hash    TEXT NOT NULL,
     notification_id TEXT NOT NULL,
     at              TEXT NOT NULL,
-    -- The send_claim under which it may have been posted.
+    -- The send_claim under which it may have been sent.
     lease           INTEGER,
-    PRIMARY KEY (event_id, address_hash)
+    PRIMARY KEY (event_id, channel, address_hash)
 ) WITHOUT ROWID;
 
 CREATE VIEW notification_channel_send AS

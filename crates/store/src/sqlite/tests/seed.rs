@@ -46,8 +46,8 @@ INSERT INTO send_in_doubt (since, notification_id, channel)
 SELECT '2026-01-21T10:15:30.' || (i % 1000), 'notification ' || i, 'EMAIL' FROM n;
 INSERT INTO send_address (notification_id, channel, address, outcome, at)
 SELECT 'notification ' || i, 'EMAIL', 'address', 'SENT', '2026-01-21T10:15:30.000Z' FROM n;
-INSERT INTO send_once (event_id, address_hash, notification_id, at)
-SELECT 'event ' || i, 'hash', 'notification ' || i, '2026-01-21T10:15:30.000Z' FROM n;
+INSERT INTO send_once (event_id, channel, address_hash, notification_id, at)
+SELECT 'event ' || i, 'SLACK', 'hash', 'notification ' || i, '2026-01-21T10:15:30.000Z' FROM n;
 INSERT INTO captured_message (event_id, user_type, user_id, channel, address, title, body, at)
 SELECT 'event ' || i, 'CUSTOMER', i, 'EMAIL', 'address', 'title', 'body', '2026-01-21T10:15:30.000Z' FROM n;
 INSERT INTO dead_letter (stage, event_id, reason, error, created_at)

@@ -1,8 +1,8 @@
 -- Sends of a channel and lane whose time has come, the earliest ones, claimed for an attempt. Primary keys; what
--- another claim is just taking is skipped. A send that is not due any more only loses its place in the queue. Of a push
--- of which some devices are done with, it is told whether one of them was told. The limit is asked once, and the rows
--- are found by where they lie: as part of a join it may be asked again for every row, and then skips what was just
--- deleted.
+-- another claim is just taking is skipped. A send that is not due any more only loses its place in the queue. $7 says
+-- whether sends of the channel have several addresses; `any_sent` then says whether one that is done with was sent to.
+-- The limit is asked once, and the rows are found by where they lie: as part of a join it may be asked again for every
+-- row, and then skips what was just deleted.
 WITH taken AS (
     DELETE FROM campanile.send_due
     WHERE ctid = ANY (ARRAY(
@@ -27,7 +27,7 @@ started AS (
 SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id,
        started.recipient_address, o.title, o.body, o.priority, started.attempt_count, e.created_at,
        started.deferred_since, started.deferrals, started.unanswered, started.claim, started.due_at,
-       CASE WHEN started.channel = 'PUSH' AND started.recipient_address <> o.recipient_address THEN
+       CASE WHEN $7::boolean AND started.recipient_address <> o.recipient_address THEN
            EXISTS (SELECT 1 FROM campanile.send_address a
                    WHERE a.notification_id = o.notification_id AND a.channel = o.channel AND a.outcome = 'SENT')
        END AS any_sent

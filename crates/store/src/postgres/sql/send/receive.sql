@@ -1,6 +1,6 @@
 -- A batch of messages: the outbox rows that they speak of, what users will see in the inbox, once per event and user,
--- and their sends. Sends are born claimed, due, or for a web socket sent; one claim guards those that this instance may
--- attempt at once. A key that no row has is not answered. At first it is taken for granted that nobody has received any
+-- and their sends. $3 is the status that each send is born with; one claim guards those that this instance may attempt
+-- at once. A key that no row has is not answered. At first it is taken for granted that nobody has received any
 -- of these before, so that no key is searched twice; where that is wrong, nothing is written, and the same is said with
 -- what stands behind "again". One that is answered as neither fresh nor done with has its notification from somebody
 -- else, who was not to be seen yet: `receive_send` looks again. Primary keys and notification_recipient, in key order,
@@ -9,11 +9,11 @@
 -- settled_by), so that the new version fits into its page.
 WITH message AS MATERIALIZED (
     SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id,
-           o.recipient_address, o.title, o.body, o.priority, o.status IS NULL AS open, k.claim, o.inbox_title,
+           o.recipient_address, o.title, o.body, o.priority, o.status IS NULL AS open, k.born, o.inbox_title,
            o.inbox_body, o.audience, o.entity_type, o.entity_id, o.shared_read, e.aggregate_type, e.aggregate_id,
            e.payload, e.lane, e.created_at, k.published_at, k.published_by
-    FROM unnest($1::uuid[], $2::text[], $3::boolean[], $7::timestamptz[], $8::int[])
-         AS k (notification_id, channel, claim, published_at, published_by)
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $7::timestamptz[], $8::int[])
+         AS k (notification_id, channel, born, published_at, published_by)
     JOIN campanile.outbox o ON o.notification_id = k.notification_id AND o.channel = k.channel
     JOIN campanile.event_outbox e ON e.event_id = o.event_id),
 inbox AS (
@@ -31,8 +31,7 @@ inbox AS (
     /*again: ON CONFLICT DO NOTHING */
     RETURNING id),
 receivable AS MATERIALIZED (
-    SELECT notification_id, channel, recipient_address, priority, published_at, published_by,
-           CASE WHEN channel = 'WEBSOCKET' THEN 'SENT' WHEN claim THEN 'SENDING' ELSE 'DUE' END AS status
+    SELECT notification_id, channel, recipient_address, priority, published_at, published_by, born AS status
     FROM message m
     WHERE open AND (notification_id IN (SELECT id FROM inbox)
                     OR EXISTS (SELECT FROM campanile.notification n WHERE n.id = m.notification_id))),
@@ -57,7 +56,7 @@ inserted AS (
                                 attempted_by, settled_by)
     SELECT notification_id, channel, recipient_address, status, CASE WHEN status = 'SENT' THEN 1 ELSE 0 END,
            CASE WHEN status = 'SENDING' THEN (SELECT id FROM claimed) END,
-           CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(),
+           CASE WHEN status = 'SENT' THEN $9::text END, campanile.now(),
            CASE WHEN status = 'SENT' THEN campanile.now() END,
            CASE WHEN published_at > campanile.now() THEN campanile.now() ELSE published_at END, published_by, $6::int,
            CASE WHEN status <> 'DUE' THEN campanile.now() END, CASE WHEN status <> 'DUE' THEN $6::int END,
@@ -70,5 +69,5 @@ SELECT notification_id, channel, event_id, event_type, recipient_type, recipient
        priority, 0 AS attempt_count, created_at, open,
        (notification_id, channel) IN (SELECT notification_id, channel FROM receivable) AS receivable,
        (notification_id, channel) IN (SELECT notification_id, channel FROM inserted) AS inserted,
-       CASE WHEN claim AND channel <> 'WEBSOCKET' THEN (SELECT id FROM claimed) END AS lease
+       CASE WHEN born = 'SENDING' THEN (SELECT id FROM claimed) END AS lease
 FROM message

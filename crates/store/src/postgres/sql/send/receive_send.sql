@@ -1,11 +1,11 @@
--- Looks again at what `receive` could not: sends whose notification somebody else had just written. They are born
--- claimed, due, or for a web socket sent; a redelivered message finds its send there. One claim guards those that this
--- instance may attempt at once. What is answered is new. Primary keys, in their order.
+-- Looks again at what `receive` could not: sends whose notification somebody else had just written. $3 is the status
+-- that each is born with; a redelivered message finds its send there. One claim guards those that this instance may
+-- attempt at once. What is answered is new. Primary keys, in their order.
 WITH receivable AS (
     SELECT o.notification_id, o.channel, o.recipient_address, o.priority, k.published_at, k.published_by,
-           CASE WHEN o.channel = 'WEBSOCKET' THEN 'SENT' WHEN k.claim THEN 'SENDING' ELSE 'DUE' END AS status
-    FROM unnest($1::uuid[], $2::text[], $3::boolean[], $7::timestamptz[], $8::int[])
-         AS k (notification_id, channel, claim, published_at, published_by)
+           k.born AS status
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $7::timestamptz[], $8::int[])
+         AS k (notification_id, channel, born, published_at, published_by)
     JOIN campanile.outbox o ON o.notification_id = k.notification_id AND o.channel = k.channel AND o.status IS NULL
     JOIN campanile.notification n ON n.id = o.notification_id
     LEFT JOIN campanile.send s ON s.notification_id = o.notification_id AND s.channel = o.channel
@@ -27,7 +27,7 @@ INSERT INTO campanile.send (notification_id, channel, recipient_address, status,
                             settled_by)
 SELECT notification_id, channel, recipient_address, status, CASE WHEN status = 'SENT' THEN 1 ELSE 0 END,
        CASE WHEN status = 'SENDING' THEN (SELECT id FROM claimed) END,
-       CASE WHEN status = 'SENT' THEN 'realtime' END, campanile.now(),
+       CASE WHEN status = 'SENT' THEN $9::text END, campanile.now(),
        CASE WHEN status = 'SENT' THEN campanile.now() END,
        CASE WHEN published_at > campanile.now() THEN campanile.now() ELSE published_at END, published_by, $6::int,
        CASE WHEN status <> 'DUE' THEN campanile.now() END, CASE WHEN status <> 'DUE' THEN $6::int END,

@@ -1,8 +1,8 @@
--- All that an attempt needs. The address is the send's: what is left of the row's; and of a push of which some devices
--- are done with, it is told whether one of them was told. Primary keys.
+-- All that an attempt needs. The address is the send's: what is left of the row's. Where sends have several addresses,
+-- `any_sent` says whether one that is done with was sent to. Primary keys.
 SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, s.recipient_address,
        o.title, o.body, o.priority, s.attempt_count, e.created_at, s.deferred_since, s.deferrals, s.unanswered,
-       CASE WHEN s.channel = 'PUSH' AND s.recipient_address <> o.recipient_address THEN
+       CASE WHEN :many_addresses AND s.recipient_address <> o.recipient_address THEN
            EXISTS (SELECT 1 FROM send_address a
                    WHERE a.notification_id = s.notification_id AND a.channel = s.channel AND a.outcome = 'SENT')
        END AS any_sent

@@ -1,3 +1,4 @@
--- A post that failed: another recipient of the same event and webhook may try. Primary key.
+-- A send that failed: another recipient of the same event and address may try. Primary key.
 DELETE FROM send_once
-WHERE event_id = :event_id AND address_hash = :address_hash AND notification_id = :notification_id
+WHERE event_id = :event_id AND channel = :channel AND address_hash = :address_hash
+  AND notification_id = :notification_id
