@@ -8,12 +8,13 @@ use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserTypeName};
+use campanile_domain::people::address::Addresses;
 use campanile_domain::people::recipient::{Candidate, DeadAddress, Group, Recipient};
 use campanile_domain::rules::row::{Preference, Selector, Setting};
 use campanile_domain::time::Timestamp;
 
 use crate::StoreError;
-use crate::columns::Columns;
+use crate::columns::{Columns, bad};
 
 #[async_trait]
 pub trait AudienceStore {
@@ -51,6 +52,7 @@ pub(crate) fn recipient(row: &impl Columns) -> Result<Recipient, StoreError> {
     let text = |column: &str| row.maybe_text(column).inspect_err(|_| unusable(column)).unwrap_or_default();
     let time_zone = row.maybe_parsed("time_zone").inspect_err(|_| unusable("time_zone")).unwrap_or_default();
     let push_tokens = row.maybe_list("push_tokens").inspect_err(|_| unusable("push_tokens"));
+    let addresses = addresses_by_channel(row).inspect_err(|_| unusable("addresses"));
     Ok(Recipient {
         entity_type,
         entity_id,
@@ -60,6 +62,7 @@ pub(crate) fn recipient(row: &impl Columns) -> Result<Recipient, StoreError> {
         phone: text("phone"),
         push_tokens: push_tokens.unwrap_or_default().unwrap_or_default(),
         slack_webhook: text("slack_webhook"),
+        addresses: addresses.unwrap_or_default(),
         locale: text("locale"),
         time_zone,
         // Only the active are asked for.
@@ -67,6 +70,14 @@ pub(crate) fn recipient(row: &impl Columns) -> Result<Recipient, StoreError> {
         user_type: UserTypeName::stored(user_type),
         user_id: UserId::stored(user_id),
     })
+}
+
+/// Nearly every recipient has none.
+fn addresses_by_channel(row: &impl Columns) -> Result<Addresses, StoreError> {
+    match row.maybe_json_text("addresses")?.as_deref() {
+        None | Some("{}") => Ok(Addresses::default()),
+        Some(text) => serde_json::from_str(text).map_err(|error| bad("addresses", error)),
+    }
 }
 
 /// Whom the pages name, each once, in order.

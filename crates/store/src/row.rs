@@ -113,6 +113,7 @@ static RECIPIENTS: Description = Description {
         ("phone", Text),
         ("push_tokens", Json),
         ("slack_webhook", Text),
+        ("addresses", Json),
         ("locale", Text),
         ("time_zone", Text),
         ("active", Flag),

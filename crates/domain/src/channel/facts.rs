@@ -44,6 +44,8 @@ pub struct ChannelFacts {
 pub enum AddressSource {
     /// A column of `recipient`.
     Column(RecipientColumn),
+    /// The channel's entry in the column `recipient.addresses`.
+    Entry,
     /// The channel needs no address: it reaches whoever is connected.
     None,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::channel::{AddressSource, Channel, RecipientColumn};
 use crate::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
-use crate::people::address::{Mailbox, e164, is_e164, is_push_token, webhook};
+use crate::people::address::{Addresses, Mailbox, e164, is_e164, is_push_token, webhook};
 use crate::people::user_type::{UserTypes, Webhook};
 use crate::rules::quiet_hours::Zone;
 use crate::rules::row::{FieldError, Preference, Row, Setting, yes};
@@ -39,6 +39,8 @@ pub struct Recipient {
     pub push_tokens: Vec<String>,
     #[serde(default)]
     pub slack_webhook: Option<String>,
+    #[serde(default)]
+    pub addresses: Addresses,
     #[serde(default)]
     pub locale: Option<String>,
     #[serde(default)]
@@ -85,6 +87,7 @@ impl Recipient {
         let mut addresses: Vec<&str> = match facts.address {
             AddressSource::None => return vec![""],
             AddressSource::Column(column) => self.column(column),
+            AddressSource::Entry => self.addresses.of(facts),
         };
         addresses.retain(|address| !address.is_empty());
         if addresses.is_empty() && facts.address == AddressSource::Column(RecipientColumn::SlackWebhook) {
@@ -158,14 +161,11 @@ impl Recipient {
                 "is not a registration token: only printable ASCII characters without spaces are allowed";
             return Err(FieldError::new(&format!("push_tokens/{at}"), detail));
         }
-        match self.slack_webhook.as_deref().map(webhook) {
-            Some(Err(why)) => {
-                let detail =
-                    format!("is not a webhook URL such as https://hooks.slack.com/services/...: {why}");
-                Err(FieldError::new("slack_webhook", detail))
-            }
-            None | Some(Ok(_)) => Ok(()),
+        if let Some(Err(why)) = self.slack_webhook.as_deref().map(webhook) {
+            let detail = format!("is not a webhook URL such as https://hooks.slack.com/services/...: {why}");
+            return Err(FieldError::new("slack_webhook", detail));
         }
+        self.addresses.check()
     }
 }
 

@@ -34,14 +34,14 @@ fn people() -> Vec<Table> {
             least: json!({"user_type": "RESTAURANT_USER", "user_id": 42}),
             defaults: json!({
                 "user_id": "42", "entity_type": null, "entity_id": null, "role": null, "name": null, "email": null,
-                "phone": null, "push_tokens": [], "slack_webhook": null, "locale": null, "time_zone": null,
-                "active": true,
+                "phone": null, "push_tokens": [], "slack_webhook": null, "addresses": {}, "locale": null,
+                "time_zone": null, "active": true,
             }),
             most: json!({
                 "user_type": "RESTAURANT_USER", "user_id": "42", "entity_type": "RESTAURANT", "entity_id": "5",
                 "role": "CHEF", "name": "Zoë Ünal", "email": "zoe@example.com", "phone": "+390550100",
-                "push_tokens": ["a", "b"], "slack_webhook": "https://hooks.slack.example/T/B/x", "locale": "it-CH",
-                "time_zone": "Europe/Rome", "active": false,
+                "push_tokens": ["a", "b"], "slack_webhook": "https://hooks.slack.example/T/B/x", "addresses": {},
+                "locale": "it-CH", "time_zone": "Europe/Rome", "active": false,
             }),
         },
         Table {

@@ -335,18 +335,21 @@ pub async fn what_can_not_be_used_of_a_recipient_is_taken_for_empty(fixture: &Fi
     let person = |user_id: &str| {
         json!({
             "user_type": "CUSTOMER", "user_id": user_id, "name": "Ada", "email": "a@b", "push_tokens": ["t"],
-            "time_zone": "Europe/Rome",
+            "addresses": {"PAGER": "7"}, "time_zone": "Europe/Rome",
         })
     };
     fixture.put(Table::Recipients, ["1", "2", "3"].map(person).to_vec()).await;
     fixture.execute("UPDATE recipient SET time_zone = 'Middle/Earth' WHERE user_id = '1'").await;
     fixture.execute("UPDATE recipient SET push_tokens = '{\"t\": 1}' WHERE user_id = '2'").await;
+    fixture.execute("UPDATE recipient SET addresses = '{\"PAGER\": 7}' WHERE user_id = '3'").await;
     let whole = read_pages(fixture, vec![page(everybody("CUSTOMER"))]).await.remove(0);
     assert_eq!(ids(&whole), ["1", "2", "3"]);
     let zones: Vec<bool> = whole.iter().map(|c| c.recipient.time_zone.is_some()).collect();
     assert_eq!(zones, [false, true, true]);
     let tokens: Vec<usize> = whole.iter().map(|c| c.recipient.push_tokens.len()).collect();
     assert_eq!(tokens, [1, 0, 1]);
+    let addresses: Vec<Value> = whole.iter().map(|c| json!(c.recipient.addresses)).collect();
+    assert_eq!(addresses, [json!({"PAGER": "7"}), json!({"PAGER": "7"}), json!({})]);
     assert!(whole.iter().all(|c| c.recipient.email.as_deref() == Some("a@b")));
     assert_eq!(walk(fixture, everybody("CUSTOMER"), 1).await, ["1", "2", "3"]);
 }

@@ -29,7 +29,8 @@ fn full(table: Table) -> Value {
             "user_type": "RESTAURANT_USER", "user_id": "50", "entity_type": "RESTAURANT", "entity_id": "5",
             "role": "MANAGER", "name": "Ada", "email": "ada@example.org", "phone": "+39 02", "push_tokens": ["t1",
             "t2"],
-            "slack_webhook": "https://example.org/hook", "locale": "it", "time_zone": "Europe/Rome", "active": false,
+            "slack_webhook": "https://example.org/hook", "addresses": {"PAGER": "7", "FAX": ["8", "9"]}, "locale": "it",
+            "time_zone": "Europe/Rome", "active": false,
         }),
         Table::Entities => {
             json!({ "entity_type": "RESTAURANT", "entity_id": "5", "kind": "PIZZERIA", "name": "Da Ada" })
@@ -70,7 +71,8 @@ fn sparse(table: Table) -> (Value, Value) {
             json!({ "user_type": "RESTAURANT_USER", "user_id": "50" }),
             json!({
                 "entity_type": null, "entity_id": null, "role": null, "name": null, "email": null, "phone": null,
-                "push_tokens": [], "slack_webhook": null, "locale": null, "time_zone": null, "active": true,
+                "push_tokens": [], "slack_webhook": null, "addresses": {}, "locale": null, "time_zone": null,
+                "active": true,
             }),
         ),
         Table::Entities => {

@@ -1,10 +1,12 @@
 //! Addresses of recipients. The same checks run when a row is written and when something is sent, because rows of views
 //! and rows written by SQL were never checked before. Error texts never contain the address.
 
+mod entry;
 mod mailbox;
 mod phone;
 mod webhook;
 
+pub use entry::{Addresses, Entry};
 pub use mailbox::{InvalidMailbox, Mailbox};
 pub use phone::{e164, is_e164};
 pub use webhook::{is_this_machine, webhook};

@@ -365,6 +365,8 @@ CREATE TABLE campanile.recipient (
     phone         text,
     push_tokens   json NOT NULL DEFAULT '[]',
     slack_webhook text,
+    -- Addresses of channels without a column of their own: {"CHANNEL": "address"}, or an array of addresses.
+    addresses     json NOT NULL DEFAULT '{}',
     locale        text,
     time_zone     text,
     active        boolean NOT NULL DEFAULT true,

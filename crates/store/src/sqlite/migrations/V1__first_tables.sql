@@ -328,6 +328,8 @@ CREATE TABLE recipient (
     phone         TEXT,
     push_tokens   TEXT NOT NULL DEFAULT '[]',
     slack_webhook TEXT,
+    -- Addresses of channels without a column of their own: {"CHANNEL": "address"}, or an array of addresses.
+    addresses     TEXT NOT NULL DEFAULT '{}',
     locale        TEXT,
     time_zone     TEXT,
     active        INTEGER NOT NULL DEFAULT 1,

@@ -1,8 +1,8 @@
 -- One user for each page that asks for one. Primary key. `active` is hidden from recipient_walk, which the planner
 -- would otherwise walk through.
 SELECT p.page, r.user_type::text, r.user_id::text, r.entity_type::text, r.entity_id::text, r.role::text, r.name::text,
-       r.email::text, r.phone::text, to_json(r.push_tokens)::text AS push_tokens, r.slack_webhook::text, r.locale::text,
-       r.time_zone::text
+       r.email::text, r.phone::text, to_json(r.push_tokens)::text AS push_tokens, r.slack_webhook::text,
+       r.addresses::text, r.locale::text, r.time_zone::text
 FROM unnest($1::int[], $2::text[], $3::text[], $4::text[], $5::int[], $6::text[], $7::json[], $8::bigint[])
      AS p (page, user_type, entity_type, entity_id, rank, user_id, roles, max_rows)
 CROSS JOIN LATERAL (

@@ -1,6 +1,6 @@
 -- Members of one entity behind a position. Partial index recipient_walk.
-SELECT user_type, user_id, entity_type, entity_id, role, name, email, phone, push_tokens, slack_webhook, locale,
-       time_zone, active
+SELECT user_type, user_id, entity_type, entity_id, role, name, email, phone, push_tokens, slack_webhook, addresses,
+       locale, time_zone, active
 FROM recipient
 WHERE user_type = :user_type AND entity_key = :entity_id AND active = 1
   AND (rank, user_id) > (:rank, :user_id)
