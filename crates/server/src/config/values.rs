@@ -14,6 +14,14 @@ pub fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> 
     T::deserialize(String::deserialize(deserializer)?.into_deserializer())
 }
 
+/// One of a few words, if any is given.
+pub fn maybe_word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| T::deserialize(text.into_deserializer())).transpose()
+}
+
 /// A duration as people write it, such as `10s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(pub Duration);

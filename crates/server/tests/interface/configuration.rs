@@ -151,7 +151,7 @@ fn default_webhooks_are_not_printed_and_a_variable_wins_over_the_file() {
 fn what_is_wrong_with_slack_is_named() {
     let folder = tempfile::tempdir().unwrap();
     for (text, words) in [
-        ("[send.email]\nwait_for = \"1h\"\n", ["send.email.wait_for", "only valid for Slack"]),
+        ("[send.email]\nwait_for = \"1h\"\n", ["send.email.wait_for", "only valid for send.slack"]),
         ("[send.slack]\nmax_attempts = 3\n", ["send.slack.max_attempts", "send.slack.wait_for"]),
         ("[channels.slack]\nallowed_hosts = \"*.com\"\n", ["channels.slack.allowed_hosts", "*.slack.com"]),
         ("[channels.slack]\nrate = 0\n", ["channels.slack.rate", "between 0.001"]),
@@ -243,7 +243,8 @@ fn what_is_wrong_is_named() {
             "[channels.email]\nurl = \"smtp://localhost\"\nanswer_timeout = \"2h\"\n",
             ["channels.email.answer_timeout", "60m"],
         ),
-        ("[send.push]\ndefer_for = \"1h\"\n", ["send.push.defer_for", "only valid for e-mail"]),
+        ("[send.push]\ndefer_for = \"1h\"\n", ["send.push.defer_for", "only valid for send.email"]),
+        ("[send.fax]\nmax_attempts = 3\n", ["`send", "default, email, push, sms, slack"]),
         ("[channels.fax]\nurl = \"\"\n", ["channels.fax", "sms"]),
         ("[[user_types]]\nname = \"A\"\nqueue = \"q\"\nchannels = [\"FAX\"]\n", ["user_types", "FAX"]),
         ("[server\n", ["line 1", "TOML"]),
