@@ -4,6 +4,7 @@
 //! clippy check is left to them.
 
 mod blank;
+mod channels;
 mod dialect;
 mod layers;
 mod licence;
@@ -63,6 +64,7 @@ fn check(files: &[File], workspace: &Workspace) -> Vec<Violation> {
     }
     violations.extend(links::check(files));
     violations.extend(sql::check_twins(files));
+    violations.extend(channels::check(files));
     violations.extend(layers::check(workspace));
     violations.extend(packages::check(workspace));
     violations
