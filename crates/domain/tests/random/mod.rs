@@ -9,7 +9,7 @@ use proptest::prelude::{Strategy, any};
 use proptest::sample::{select, subsequence};
 use serde_json::{Value, json};
 
-use campanile_domain::channel::Channel;
+use campanile_domain::channel::{AddressSource, Channel, RecipientColumn};
 use campanile_domain::event::Event;
 use campanile_domain::id::EntityRef;
 use campanile_domain::people::recipient::{DeadAddress, Recipient};
@@ -258,11 +258,17 @@ fn recipient() -> impl Strategy<Value = Recipient> {
 
 /// Few addresses, so that some of them are dead.
 fn address(channel: Channel) -> impl Strategy<Value = &'static str> {
-    select(match channel {
-        Channel::Email | Channel::Websocket => vec!["a@b.it", "c@d.it", "e@f.it", "g@h.it"],
-        Channel::Push => vec!["token-a", "token-b", "token-c", "token-d"],
-        Channel::Sms => vec!["+3901", "+3902", "+3903", "+3904"],
-        Channel::Slack => vec!["https://s.it/a", "https://s.it/b", "https://s.it/c", "https://s.it/d"],
+    select(match channel.facts().address {
+        AddressSource::Column(RecipientColumn::Email) | AddressSource::Entry | AddressSource::None => {
+            vec!["a@b.it", "c@d.it", "e@f.it", "g@h.it"]
+        }
+        AddressSource::Column(RecipientColumn::PushTokens) => {
+            vec!["token-a", "token-b", "token-c", "token-d"]
+        }
+        AddressSource::Column(RecipientColumn::Phone) => vec!["+3901", "+3902", "+3903", "+3904"],
+        AddressSource::Column(RecipientColumn::SlackWebhook) => {
+            vec!["https://s.it/a", "https://s.it/b", "https://s.it/c", "https://s.it/d"]
+        }
     })
 }
 
